@@ -1,0 +1,34 @@
+# `make` or `make help` lists the targets. Flags go into ARGS, for example
+#   make test ARGS='tests/accounting -k ledger'
+#   make train ARGS='--seed 2'
+SHELL := /bin/bash
+ARGS ?=
+python := .venv/bin/python
+# Two processes, because each loads TFF and starts a worker of its own; whole
+# files, so that a file's start-up is paid once.
+pytest_flags := -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help environment train test benchmark lock build-files
+
+help: ## Say what there is to make.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' \
+	    $(MAKEFILE_LIST)
+
+environment: ## Make or refresh .venv, if requirements.lock or setup.py changed.
+	@tools/make_environment.sh
+
+train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
+	@$(python) -m tasks train digits $(ARGS)
+
+test: environment ## Run all tests (fewer: ARGS='tests/accounting -k tree').
+	@$(python) -m pytest $(pytest_flags) $(ARGS)
+
+benchmark: environment ## Measure the noise against its floor, side by side.
+	@$(python) -m benchmarks.noise $(ARGS)
+
+build-files: environment ## Rewrite the BUILD files from the imports.
+	@$(python) tools/build_files.py $(ARGS)
+
+lock: ## Resolve requirements.lock (newer versions: ARGS=--upgrade).
+	@tools/lock_requirements.sh $(ARGS)

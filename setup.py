@@ -1,0 +1,65 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Builds the distribution tff-dp.
+
+tensorflow-federated is deliberately not among the requirements: its own pins
+(jaxlib 0.4.14) cannot be installed any more, the overrides that work around
+them do not travel in a wheel, and on a Python that it does not support pip
+falls back to TFF 0.1.0 without a word. requirements.lock holds the tested set;
+`tff_dp` says at import what is missing.
+"""
+
+import pathlib
+import re
+
+import setuptools
+
+_ROOT = pathlib.Path(__file__).parent
+_VERSION = re.search(
+    r"^__version__ = '(.+)'$",
+    (_ROOT / 'tff_dp' / '__init__.py').read_text(),
+    flags=re.MULTILINE,
+).group(1)
+
+setuptools.setup(
+    name='tff-dp',
+    version=_VERSION,
+    description=(
+        'Differentially private federated learning for TensorFlow Federated,'
+        ' with its guarantee stated'
+    ),
+    long_description=(_ROOT / 'README.md').read_text(),
+    long_description_content_type='text/markdown',
+    author='The tff_dp Authors',
+    license='Apache-2.0',
+    classifiers=[
+        'Intended Audience :: Science/Research',
+        'License :: OSI Approved :: Apache Software License',
+        'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3.11',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+    ],
+    packages=setuptools.find_packages(include=['tff_dp', 'tff_dp.*']),
+    python_requires='>=3.11',
+    # A subset of what a working TFF environment has.
+    install_requires=[
+        'absl-py',
+        'dp-accounting>=0.4.3',
+        'matplotlib',
+        'numpy',
+        'scipy',
+        'tqdm',
+    ],
+    entry_points={'console_scripts': ['tff-dp = tff_dp.cli.main:main']},
+)

@@ -1,0 +1,142 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Puts the runs of one task side by side: a table, JSON and a plot."""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import math
+import pathlib
+
+from tff_dp.accounting import gaussian
+from tff_dp.accounting import printing
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One run.
+
+  Attributes:
+    name: Of the row.
+    mechanism: Noise mechanism, 'none' where the noise multiplier is 0.
+    noise_multiplier: Std of one draw on the SUM, over the clip norm.
+    epsilon: What the finished rounds cost at delta, exact conversion.
+    epsilon_rdp: The same by RDP, for comparison with papers.
+    delta: In (0, 1).
+    num_rounds: Rounds done.
+    accuracy_by_round: (round, held-out accuracy) of every evaluation.
+  """
+
+  name: str
+  mechanism: str
+  noise_multiplier: float
+  epsilon: float
+  epsilon_rdp: float
+  delta: float
+  num_rounds: int
+  accuracy_by_round: tuple[tuple[int, float], ...]
+
+  @classmethod
+  def of(cls, name, plan, result, *, delta: float) -> 'Row':
+    """Returns the row of a `tff_dp.program.TrainResult`."""
+    sigma = plan.sigma(num_rounds=result.rounds_done)
+    return cls(
+        name=name,
+        mechanism=plan.mechanism.name if plan.noise_multiplier else 'none',
+        noise_multiplier=plan.noise_multiplier,
+        epsilon=gaussian.exact_epsilon(sigma=sigma, delta=delta),
+        epsilon_rdp=gaussian.rdp_epsilon(sigma=sigma, delta=delta),
+        delta=delta,
+        num_rounds=result.rounds_done,
+        accuracy_by_round=tuple(
+            (int(row['round']), float(row['test_accuracy']))
+            for row in result.metrics
+            if row.get('test_accuracy') is not None
+        ),
+    )
+
+  @property
+  def test_accuracy(self) -> float:
+    """Held-out accuracy of the last model, NaN if there was no evaluation."""
+    return self.accuracy_by_round[-1][1] if self.accuracy_by_round else math.nan
+
+
+def table(rows: Sequence[Row]) -> str:
+  """Returns the rows as a Markdown table."""
+  lines = [
+      '| run | noise | noise multiplier | epsilon | epsilon (RDP) | rounds |'
+      ' held-out accuracy |',
+      '|---|---|---|---|---|---|---|',
+  ]
+  for row in rows:
+    lines.append(
+        f'| {row.name} | {row.mechanism} | {row.noise_multiplier:.4g} |'
+        f' {_epsilon(row.epsilon)} | {_epsilon(row.epsilon_rdp)} |'
+        f' {row.num_rounds} | {row.test_accuracy:.3f} |'
+    )
+  return '\n'.join(lines)
+
+
+def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
+  """Writes `comparison.md`, `comparison.json` and `comparison.png`."""
+  (output_dir / 'comparison.md').write_text(
+      table(rows)
+      + f'\n\nEpsilon is for one client\'s whole contribution replaced by zeros,'
+      f' delta {rows[0].delta:g}, without amplification.\n'
+  )
+  content = [
+      {
+          **dataclasses.asdict(row),
+          'epsilon': printing.to_json_number(row.epsilon),
+          'epsilon_rdp': printing.to_json_number(row.epsilon_rdp),
+          'test_accuracy': row.test_accuracy,
+      }
+      for row in rows
+  ]
+  (output_dir / 'comparison.json').write_text(
+      json.dumps({'rows': content}, indent=2) + '\n'
+  )
+  _plot(rows, output_dir / 'comparison.png')
+
+
+def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
+  import matplotlib  # pylint: disable=g-import-not-at-top
+
+  matplotlib.use('Agg')
+  import matplotlib.pyplot as plt  # pylint: disable=g-import-not-at-top
+
+  figure, axes = plt.subplots(figsize=(6.4, 4.0))
+  for row in rows:
+    rounds, accuracies = zip(*row.accuracy_by_round)
+    epsilon = (
+        'no privacy'
+        if math.isinf(row.epsilon)
+        else f'epsilon {printing.rounded_up(row.epsilon)}'
+    )
+    axes.plot(
+        rounds, accuracies, marker='o', markersize=3,
+        label=f'{row.name} ({epsilon})',
+    )
+  axes.set_xlabel('round')
+  axes.set_ylabel('held-out accuracy')
+  axes.set_ylim(0, 1)
+  axes.grid(alpha=0.3)
+  axes.legend()
+  figure.tight_layout()
+  figure.savefig(path, dpi=120)
+  plt.close(figure)
+
+
+def _epsilon(value: float) -> str:
+  return 'NO PRIVACY' if math.isinf(value) else printing.rounded_up(value)

@@ -1,0 +1,60 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests for the printing of guarantees."""
+
+import math
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from tff_dp.accounting import printing
+
+
+class PrintingTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (17.666750761206746, '17.67'),
+      (17.6601, '17.67'),
+      (2.0, '2.000'),
+      (0.12341, '0.1235'),
+      (9.9991, '10.000'),
+      (0.1, '0.1000'),
+      (123456.7, '123500'),
+      (1234567.0, '1.235e+6'),
+      (1e-9, '1.000e-9'),
+      (0.0, '0'),
+      (math.inf, 'inf'),
+  )
+  def test_rounded_up(self, value, text):
+    self.assertEqual(printing.rounded_up(value), text)
+
+  def test_rounded_up_never_understates(self):
+    generator = np.random.default_rng(1)
+    for value in 10 ** generator.uniform(-12, 12, 2000):
+      for digits in (1, 4, 7):
+        text = printing.rounded_up(value, digits=digits)
+        self.assertGreaterEqual(float(text), value)
+        self.assertLess(float(text), value * (1 + 1.01 * 10 ** (1 - digits)))
+
+  def test_json_numbers(self):
+    self.assertEqual(printing.to_json_number(math.inf), 'inf')
+    for value in (0.0, 1.5, math.inf):
+      self.assertEqual(
+          printing.from_json_number(printing.to_json_number(value)), value
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()

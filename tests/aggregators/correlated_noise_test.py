@@ -1,0 +1,351 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the factory through the real TFF process."""
+
+import collections
+import dataclasses
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.mechanisms import reference
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import mechanisms
+from tff_dp.aggregators import correlated_noise
+
+_VECTOR = tff.TensorType(np.float32, [4])
+
+
+def setUpModule():
+  execution.set_default_context('native')
+
+
+def _factory(mechanism=None, **changes):
+  arguments = dict(
+      noise_multiplier=0.0, l2_norm_clip=1.0, clients_per_round=2
+  )
+  arguments.update(changes)
+  return correlated_noise.CorrelatedNoiseFactory(
+      mechanism or mechanisms.HonakerTree(8), **arguments
+  )
+
+
+def _release_noise(mechanism, num_params, *, num_rounds=None, **changes):
+  """Returns what the process releases for empty rounds, shape [T, p]."""
+  arguments = dict(noise_multiplier=1.5, l2_norm_clip=0.5, clients_per_round=4)
+  arguments.update(changes)
+  process = _factory(mechanism, **arguments).create(
+      tff.TensorType(np.float32, [num_params])
+  )
+  state, released = process.initialize(), []
+  for _ in range(num_rounds or mechanism.num_rounds):
+    output = process.next(state, [])
+    state = output.state
+    released.append(output.result)
+  return np.stack(released)
+
+
+def _covariance_statistic(samples, covariance) -> float:
+  """Returns the log-likelihood ratio of "Cov = covariance" against any other.
+
+  Chi-square with T (T + 1) / 2 degrees of freedom where the covariance is right
+  (T rounds; `samples` has shape [T, p], p independent normal columns).
+  """
+  num_rounds, num_samples = samples.shape
+  ratio = np.linalg.solve(covariance, samples @ samples.T / num_samples)
+  _, log_determinant = np.linalg.slogdet(ratio)
+  return num_samples * (np.trace(ratio) - log_determinant - num_rounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class _QuietHonaker(mechanisms.HonakerTree):
+  """A mutant: three percent too little noise on every release."""
+
+  @property
+  def name(self):
+    return 'honaker'
+
+  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+    noise, buffers = super().next_noise(
+        buffers, round_in_tree, draw=draw, cond=cond
+    )
+    return 0.97 * noise, buffers
+
+
+@dataclasses.dataclass(frozen=True)
+class _ForgetfulTree(mechanisms.Tree):
+  """A mutant: never takes back what lies below a new node."""
+
+  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+    return draw(0, round_in_tree - 1), buffers
+
+
+class ReleasedNoiseTest(parameterized.TestCase):
+  """The noise as released, against the covariance from the definitions."""
+
+  # 30,000 parameters are as many samples of the 16 rounds. At a false alarm
+  # rate of 1e-6 a common scale that is wrong by 2 % is found with near
+  # certainty (non-centrality 16 * 30000 * 0.04^2 / 2 = 384 on 136 degrees).
+  _NUM_PARAMS = 30_000
+
+  def _statistic_and_limit(self, mechanism, *, expected=None):
+    released = _release_noise(mechanism, self._NUM_PARAMS, insecure_seed=5)
+    covariance = reference.residual_covariance(expected or mechanism)
+    covariance *= (1.5 * 0.5 / 4) ** 2
+    rounds = mechanism.num_rounds
+    limit = scipy.stats.chi2.isf(1e-6, rounds * (rounds + 1) / 2)
+    return _covariance_statistic(released, covariance), limit
+
+  @parameterized.named_parameters(
+      ('vanilla', mechanisms.Tree(16)),
+      ('vanilla_uncached', mechanisms.Tree(16, num_cached_levels=0)),
+      ('honaker', mechanisms.HonakerTree(16)),
+      ('vanilla_restarts', mechanisms.Tree(16, restart_every=5)),
+      ('honaker_restarts', mechanisms.HonakerTree(16, restart_every=6)),
+      (
+          'vanilla_completed',
+          mechanisms.Tree(16, restart_every=5, complete_trees=True),
+      ),
+      (
+          'honaker_completed',
+          mechanisms.HonakerTree(16, restart_every=6, complete_trees=True),
+      ),
+  )
+  def test_covariance_equals_the_formula(self, mechanism):
+    statistic, limit = self._statistic_and_limit(mechanism)
+    self.assertLess(statistic, limit)
+
+  def test_independent_noise_is_white(self):
+    mechanism = mechanisms.Independent(16)
+    released = _release_noise(mechanism, self._NUM_PARAMS, insecure_seed=5)
+    statistic = _covariance_statistic(
+        released, np.eye(16) * (1.5 * 0.5 / 4) ** 2
+    )
+    self.assertLess(statistic, scipy.stats.chi2.isf(1e-6, 136))
+
+  @parameterized.named_parameters(
+      ('wrong_scale', _QuietHonaker(16), mechanisms.HonakerTree(16)),
+      ('never_takes_back', _ForgetfulTree(16), mechanisms.Tree(16)),
+      ('other_estimator', mechanisms.Tree(16), mechanisms.HonakerTree(16)),
+      (
+          'not_completed',
+          mechanisms.Tree(16, restart_every=5),
+          mechanisms.Tree(16, restart_every=5, complete_trees=True),
+      ),
+  )
+  def test_mutants_fail(self, mutant, claimed):
+    statistic, limit = self._statistic_and_limit(mutant, expected=claimed)
+    self.assertGreater(statistic, limit)
+
+
+class KeysTest(absltest.TestCase):
+
+  def test_every_initialize_draws_its_own_key(self):
+    process = _factory(noise_multiplier=1.0).create(_VECTOR)
+    keys = {tuple(process.initialize()['key']) for _ in range(4)}
+    self.assertLen(keys, 4)
+
+  def test_a_restart_never_replays_noise_whatever_the_key(self):
+    for seed in (None, 3):
+      released = _release_noise(
+          mechanisms.HonakerTree(12, restart_every=4), 8, insecure_seed=seed
+      )
+      self.assertLen(np.unique(released, axis=0), 12)
+
+  def test_insecure_seed_is_flagged_in_the_state(self):
+    for seed, is_insecure in ((None, False), (0, True)):
+      state = _factory(insecure_seed=seed).create(_VECTOR).initialize()
+      self.assertEqual(bool(state['is_key_insecure']), is_insecure)
+
+  def test_a_resumed_process_continues_bit_for_bit(self):
+    mechanism = mechanisms.HonakerTree(
+        20, restart_every=7, complete_trees=True
+    )
+    arguments = dict(
+        noise_multiplier=1.5, l2_norm_clip=0.5, clients_per_round=4
+    )
+    value_type = tff.TensorType(np.float32, [64])
+    process = _factory(mechanism, insecure_seed=1, **arguments).create(
+        value_type
+    )
+    # Another process, built anew and without the seed: the state decides.
+    resumed = _factory(mechanism, **arguments).create(value_type)
+    state = process.initialize()
+    for _ in range(mechanism.num_rounds):
+      saved = tf.nest.map_structure(np.copy, state)
+      output = process.next(state, [])
+      np.testing.assert_array_equal(
+          resumed.next(saved, []).result, output.result
+      )
+      state = output.state
+
+
+class ClippingTest(parameterized.TestCase):
+
+  def _next(self, values, value_type=_VECTOR, **changes):
+    process = _factory(**changes).create(value_type)
+    return process.next(process.initialize(), values)
+
+  def test_sum_is_divided_by_the_expected_count(self):
+    value = np.array([0.5, 0, 0, 0], np.float32)
+    for num_clients in (0, 1, 3):
+      output = self._next([value] * num_clients)
+      np.testing.assert_allclose(output.result, value * num_clients / 2)
+      self.assertEqual(
+          output.measurements['not_covered']['num_clients'], num_clients
+      )
+
+  def test_whole_update_is_clipped_not_each_tensor(self):
+    value_type = tff.to_type(
+        collections.OrderedDict(a=(np.float32, [1]), b=(np.float32, [2, 1]))
+    )
+    output = self._next(
+        [
+            collections.OrderedDict(
+                a=np.array([3.0], np.float32),
+                b=np.array([[0.0], [4.0]], np.float32),
+            )
+        ],
+        value_type,
+        clients_per_round=1,
+    )
+    np.testing.assert_allclose(output.result['a'], [0.6], rtol=1e-4)
+    np.testing.assert_allclose(output.result['b'], [[0], [0.8]], rtol=1e-4)
+    self.assertEqual(output.measurements['not_covered']['num_clipped'], 1)
+
+  def test_released_norm_never_exceeds_the_clip_norm(self):
+    rng = np.random.default_rng(0)
+    for scale in (1e-30, 1.0, 1.0000001, 3.0, 1e18, 1e30):
+      value = rng.standard_normal(100_000).astype(np.float32)
+      value = (value / np.linalg.norm(value) * scale).astype(np.float32)
+      output = self._next(
+          [value],
+          tff.TensorType(np.float32, [100_000]),
+          clients_per_round=1,
+      )
+      self.assertLessEqual(np.linalg.norm(output.result.astype(np.float64)), 1.0)
+
+  @parameterized.named_parameters(
+      ('nan', np.nan, 'num_zeroed'),
+      ('infinite', np.inf, 'num_zeroed'),
+      ('negative_infinite', -np.inf, 'num_zeroed'),
+      ('norm_beyond_float32', 3e38, 'num_zeroed'),
+      ('empty', 0.0, 'num_empty'),
+  )
+  def test_bad_clients_are_zeroed_and_counted(self, entry, counter):
+    good = np.array([0.5, 0, 0, 0], np.float32)
+    bad = np.array([entry, 0, entry, 0], np.float32)
+    output = self._next([bad, good, bad])
+    np.testing.assert_allclose(output.result, good / 2)
+    counts = output.measurements['not_covered']
+    self.assertEqual(counts[counter], 2)
+    self.assertEqual(counts['num_clients'], 3)
+
+  def test_state_never_holds_an_unnoised_sum(self):
+    process = _factory(noise_multiplier=1.0).create(_VECTOR)
+    value = np.full(4, 0.25, np.float32)
+    empty = full = process.initialize()
+    for _ in range(5):
+      empty = process.next(empty, []).state
+      full = process.next(full, [value]).state
+    for leaf, other in zip(tf.nest.flatten(empty), tf.nest.flatten(full)):
+      np.testing.assert_array_equal(leaf, other)
+
+
+class ContractTest(parameterized.TestCase):
+
+  def test_type_signature(self):
+    process = _factory(mechanisms.HonakerTree(8), noise_multiplier=1.0).create(
+        _VECTOR
+    )
+    state_type = tff.to_type(
+        collections.OrderedDict(
+            key=(np.int64, [2]),
+            is_key_insecure=np.bool_,
+            round=np.int64,
+            tree_id=np.int64,
+            round_in_tree=np.int64,
+            buffers=((np.float32, [4]),) * 3,
+        )
+    )
+    measurements_type = tff.to_type(
+        collections.OrderedDict(
+            clip_norm=np.float32,
+            noise_stddev=np.float32,
+            round=np.int64,
+            tree_id=np.int64,
+            snr=np.float32,
+            not_covered=collections.OrderedDict(
+                num_clients=np.int32,
+                num_zeroed=np.int32,
+                num_empty=np.int32,
+                num_clipped=np.int32,
+            ),
+        )
+    )
+    tff.test.assert_types_equivalent(
+        process.next.type_signature,
+        tff.FunctionType(
+            collections.OrderedDict(
+                state=tff.FederatedType(state_type, tff.SERVER),
+                value=tff.FederatedType(_VECTOR, tff.CLIENTS),
+            ),
+            tff.templates.MeasuredProcessOutput(
+                tff.FederatedType(state_type, tff.SERVER),
+                tff.FederatedType(_VECTOR, tff.SERVER),
+                tff.FederatedType(measurements_type, tff.SERVER),
+            ),
+        ),
+    )
+
+  def test_round_beyond_the_horizon_raises(self):
+    with self.assertRaisesRegex(Exception, 'num_rounds=3 rounds are done'):
+      _release_noise(mechanisms.HonakerTree(3), 2, num_rounds=4)
+
+  def test_reported_stddev_and_snr_are_those_of_the_release(self):
+    process = _factory(noise_multiplier=2.0, clients_per_round=1).create(
+        tff.TensorType(np.float32, [20_000])
+    )
+    state = process.initialize()
+    for _ in range(8):
+      output = process.next(state, [])
+      state = output.state
+      stddev = output.measurements['noise_stddev']
+      # Relative std of a standard deviation from 20,000 samples: 0.5 %.
+      self.assertAlmostEqual(np.std(output.result) / stddev, 1.0, delta=0.03)
+      self.assertLess(output.measurements['snr'], 0.3)
+
+  @parameterized.named_parameters(
+      ('noise', dict(noise_multiplier=-1.0), 'noise_multiplier=-1.0'),
+      ('nan', dict(noise_multiplier=float('nan')), 'noise_multiplier=nan'),
+      ('clip', dict(l2_norm_clip=0.0), 'l2_norm_clip=0.0'),
+      ('cohort', dict(clients_per_round=2.5), 'clients_per_round=2.5'),
+      ('seed', dict(insecure_seed=-4), 'insecure_seed=-4'),
+  )
+  def test_bad_arguments_are_named(self, changes, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      _factory(**changes)
+
+  def test_integer_updates_are_refused(self):
+    with self.assertRaisesRegex(TypeError, 'float32'):
+      _factory().create(tff.TensorType(np.int32, [4]))
+
+
+if __name__ == '__main__':
+  absltest.main()

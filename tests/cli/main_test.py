@@ -1,0 +1,195 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the command line, in this process and as a new one."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp.cli import main
+
+
+def _run(*argv):
+  """Returns (exit code, stdout, stderr)."""
+  out, err = io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    try:
+      code = main.main([str(word) for word in argv])
+    except SystemExit as stop:
+      code = stop.code
+  return code, out.getvalue(), err.getvalue()
+
+
+def _json(*argv):
+  code, out, err = _run(*argv, '--format', 'json')
+  if code:
+    raise AssertionError(err)
+  return json.loads(out)
+
+
+class AccountTest(parameterized.TestCase):
+
+  def test_published_stackoverflow_setting(self):
+    result = _json(
+        'account', 'dp-ftrl', '--mechanism', 'honaker', '--rounds', 1600,
+        '--noise-multiplier', 1.13, '--delta', 1e-6,
+    )
+    self.assertEqual(result['squared_sensitivity'], 11)
+    self.assertAlmostEqual(result['epsilon'], 17.67, delta=0.005)
+    self.assertAlmostEqual(result['epsilon_rdp'], 18.71, delta=0.005)
+    self.assertEqual(result['unit'], 'client')
+    self.assertEqual(result['neighboring_relation'], 'zero_out')
+
+  @parameterized.parameters(('--min-index-gap', 314), ('--min_rounds_between', 313))
+  def test_published_gboard_setting(self, flag, value):
+    result = _json(
+        'account', 'dp-ftrl', '--mechanism', 'tree', '--rounds', 2000,
+        '--max-participations', 6, flag, value, '--noise-multiplier', 7,
+        '--delta', 1e-10,
+    )
+    self.assertAlmostEqual(result['epsilon_rdp'], 8.90, delta=0.005)
+    self.assertAlmostEqual(result['zcdp_rho'], 0.81, delta=0.005)
+    self.assertEqual(result['min_index_gap'], 314)
+    self.assertEqual(result['min_rounds_between'], 313)
+
+  def test_completion_reports_both_sensitivities(self):
+    result = _json(
+        'account', 'dp-ftrl', '--rounds', 20, '--restart-every', 5,
+        '--complete-trees', '--max-participations', 20,
+        '--noise-multiplier', 1, '--delta', 1e-6,
+    )
+    # Four trees of 5 rounds: leaves 5, pairs 2 * 4, one four-round node 16, and
+    # after completion the virtual half's nodes over round 5: 1, 1 and root 25.
+    self.assertEqual(result['squared_sensitivity_without_completion'], 4 * 29)
+    self.assertEqual(result['squared_sensitivity'], 3 * (29 + 1 + 1 + 25) + 29)
+
+  def test_independent_noise_counts_participations(self):
+    result = _json(
+        'account', 'dp-ftrl', '--mechanism', 'independent', '--rounds', 20,
+        '--max-participations', 3, '--noise-multiplier', 1, '--delta', 1e-6,
+    )
+    self.assertEqual(result['squared_sensitivity'], 3)
+
+  def test_no_noise_is_called_no_privacy(self):
+    arguments = (
+        'account', 'dp-ftrl', '--rounds', 2, '--noise-multiplier', 0,
+        '--delta', 1e-6,
+    )
+    self.assertIn('NO PRIVACY', _run(*arguments)[1])
+    self.assertEqual(_json(*arguments)['epsilon'], 'inf')
+
+  @parameterized.named_parameters(
+      ('noise', '--noise-multiplier=-1', '--noise-multiplier=-1.0'),
+      ('delta', '--delta=2', '--delta=2.0'),
+      ('rounds', '--rounds=0', '--rounds=0'),
+      ('gap', '--min-index-gap=0', '--min-index-gap=0'),
+      ('mechanism', '--mechanism=forest', "'forest'"),
+      ('not_a_number', '--rounds=many', "'many'"),
+      ('unknown', '--colour=red', '--colour=red'),
+      ('epoch', '--rounds-per-epoch=5', '--rounds-per-epoch=5'),
+  )
+  def test_a_bad_flag_names_itself_and_ends_with_2(self, flag, named):
+    code, out, err = _run(
+        'account', 'dp-ftrl', '--rounds=10', '--noise-multiplier=1',
+        '--delta=1e-6', flag,
+    )
+    self.assertEqual(code, 2)
+    self.assertEqual(out, '')
+    self.assertStartsWith(err, 'error: ')
+    self.assertIn(named, err)
+
+
+class CalibrateTest(parameterized.TestCase):
+
+  @parameterized.parameters('independent', 'tree', 'honaker')
+  def test_inverts_account_on_the_private_side(self, mechanism):
+    flags = ('--mechanism', mechanism, '--max-participations', 3,
+             '--min-index-gap', 10, '--delta', 1e-6)
+    noise = _json(
+        'calibrate', 'dp-ftrl', '--rounds', 100, '--epsilon', 8, *flags
+    )['noise_multiplier']
+    spent = _json(
+        'account', 'dp-ftrl', '--rounds', 100, '--noise-multiplier',
+        repr(noise), *flags,
+    )['epsilon']
+    self.assertBetween(spent, 7.9999, 8.0)
+
+  def test_most_rounds_that_fit(self):
+    flags = ('--noise-multiplier', 2, '--max-participations', 4,
+             '--min-index-gap', 100, '--delta', 1e-6)
+    rounds = _json('calibrate', 'dp-ftrl', '--epsilon', 8, *flags)['rounds']
+    epsilons = [
+        _json('account', 'dp-ftrl', '--rounds', r, *flags)['epsilon']
+        for r in (rounds, rounds + 1)
+    ]
+    self.assertLessEqual(epsilons[0], 8)
+    self.assertGreater(epsilons[1], 8)
+
+  def test_a_budget_below_one_round_says_what_would_fit(self):
+    code, _, err = _run(
+        'calibrate', 'dp-ftrl', '--noise-multiplier=0.1', '--epsilon=1',
+        '--delta=1e-6',
+    )
+    self.assertEqual(code, 5)
+    self.assertIn('try: --noise-multiplier', err)
+
+  @parameterized.parameters((), ('--rounds=5', '--noise-multiplier=1'))
+  def test_exactly_one_is_solved_for(self, *flags):
+    code, _, err = _run(
+        'calibrate', 'dp-ftrl', '--epsilon=1', '--delta=1e-6', *flags
+    )
+    self.assertEqual(code, 2)
+    self.assertIn('exactly one of', err)
+
+
+class MainTest(absltest.TestCase):
+
+  def test_help_teaches(self):
+    for words in ((), ('account', 'dp-ftrl'), ('calibrate', 'dp-ftrl'), ('doctor',)):
+      code, out, _ = _run(*words, '--help')
+      self.assertEqual(code, 0)
+      self.assertIn('tff-dp', out.split('example')[-1])
+
+  def test_accounting_never_loads_tensorflow(self):
+    program = (
+        'import sys\n'
+        'from tff_dp.cli import main\n'
+        "main.main(['account', 'dp-ftrl', '--rounds', '5',"
+        " '--noise-multiplier', '1', '--delta', '1e-6', '--format', 'json'])\n"
+        "print([m for m in sys.modules if m.startswith('tensorflow')],"
+        ' file=sys.stderr)\n'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', program],
+        capture_output=True, text=True, check=True,
+    )
+    self.assertEqual(done.stderr.strip(), '[]')
+    self.assertIn('epsilon', json.loads(done.stdout))
+
+  def test_module_is_the_command(self):
+    done = subprocess.run(
+        [sys.executable, '-m', 'tff_dp', 'account'],
+        capture_output=True, text=True, check=False,
+    )
+    self.assertEqual(done.returncode, 2)
+    self.assertStartsWith(done.stderr, 'error: ')
+
+
+if __name__ == '__main__':
+  absltest.main()

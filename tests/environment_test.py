@@ -1,0 +1,222 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the set-up: the lock, and the script that makes .venv from it.
+
+The script runs on a copy with a stand-in for uv, so nothing is installed.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_INPUTS = (
+    'requirements.lock',
+    'setup.py',
+    'pyproject.toml',
+    'tools/make_environment.sh',
+)
+# All that the script may use besides uv or Python.
+_TOOLS = tuple(
+    'bash cat chmod cut dirname env flock grep mkdir rm sha256sum uname'.split()
+)
+# `uv venv ... DIR` makes DIR/bin/python, which also stands in for compileall.
+_UV = """#!/usr/bin/env bash
+set -e
+echo "uv $*" >> calls
+if [[ "$1" == venv ]]; then
+  mkdir -p "${@: -1}/bin"
+  printf '#!/usr/bin/env bash\\necho "python $*" >> calls\\n' \\
+    > "${@: -1}/bin/python"
+  chmod +x "${@: -1}/bin/python"
+elif [[ -e broken ]]; then
+  exit 1
+fi
+"""
+
+
+class MakeEnvironmentTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir().full_path)
+    for name in _INPUTS:
+      (self._folder / name).parent.mkdir(exist_ok=True)
+      shutil.copy(_ROOT / name, self._folder / name)
+    self._bin = self._folder / 'path'
+    self._bin.mkdir()
+    for tool in _TOOLS:
+      (self._bin / tool).symlink_to(shutil.which(tool))
+    self._venv = self._folder / '.venv'
+
+  def _stand_in(self, name: str, text: str) -> None:
+    path = self._bin / name
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+  def _run(self) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [self._folder / 'tools' / 'make_environment.sh'],
+        capture_output=True,
+        text=True,
+        env={'PATH': str(self._bin)},
+        check=False,
+    )
+
+  def _calls(self) -> list[str]:
+    """Returns what the stand-ins were called with since the last time."""
+    path = self._folder / 'calls'
+    if not path.exists():
+      return []
+    calls = path.read_text().splitlines()
+    path.unlink()
+    return calls
+
+  def test_installs_the_lock_then_us_then_compiles(self):
+    self._stand_in('uv', _UV)
+    result = self._run()
+    self.assertEqual(result.returncode, 0, result.stderr)
+    venv, locked, editable, compiled = self._calls()
+    self.assertIn('--python 3.11 .venv', venv)
+    self.assertIn(
+        '--no-deps --require-hashes --requirement requirements.lock', locked
+    )
+    self.assertIn('--no-deps --no-build-isolation --editable .', editable)
+    self.assertIn('compileall', compiled)
+
+  def test_second_run_does_nothing(self):
+    self._stand_in('uv', _UV)
+    self._run()
+    self._calls()
+    result = self._run()
+    self.assertEqual((result.returncode, result.stderr), (0, ''))
+    self.assertEmpty(self._calls())
+
+  @parameterized.parameters(*_INPUTS)
+  def test_change_of_an_input_makes_it_anew(self, name):
+    self._stand_in('uv', _UV)
+    self._run()
+    self._calls()
+    (self._venv / 'left_over').touch()
+    with open(self._folder / name, 'a') as file:
+      file.write('\n')
+    self.assertEqual(self._run().returncode, 0)
+    self.assertLen(self._calls(), 4)
+    self.assertFalse((self._venv / 'left_over').exists())
+
+  def test_half_an_installation_is_redone(self):
+    self._stand_in('uv', _UV)
+    (self._folder / 'broken').touch()
+    self.assertNotEqual(self._run().returncode, 0)
+    (self._folder / 'broken').unlink()
+    self._calls()
+    self.assertEqual(self._run().returncode, 0)
+    self.assertLen(self._calls(), 4)
+
+  def test_somebody_elses_environment_is_left_alone(self):
+    self._stand_in('uv', _UV)
+    self._venv.mkdir()
+    (self._venv / 'precious').touch()
+    result = self._run()
+    self.assertEqual(result.returncode, 3)
+    self.assertIn('.venv exists, but was not made', result.stderr)
+    self.assertTrue((self._venv / 'precious').exists())
+
+  def test_neither_uv_nor_python(self):
+    self._stand_in('python3', '#!/usr/bin/env bash\nexit 1\n')  # 3.12, say.
+    result = self._run()
+    self.assertEqual(result.returncode, 3)
+    self.assertStartsWith(
+        result.stderr, 'error: neither uv nor Python 3.11 was found\nwhy: '
+    )
+    self.assertFalse(self._venv.exists())
+
+  def test_python_without_venv(self):
+    self._stand_in(
+        'python3.11', '#!/usr/bin/env bash\n[[ "$1" == -c ]]\n'
+    )
+    result = self._run()
+    self.assertEqual(result.returncode, 3)
+    self.assertIn('apt-get install python3.11-venv', result.stderr)
+
+  def test_other_platform(self):
+    self._stand_in('uv', _UV)
+    self._stand_in('uname', '#!/usr/bin/env bash\necho Darwin\n')
+    result = self._run()
+    self.assertEqual(result.returncode, 3)
+    self.assertIn('error: Darwin on Darwin is not supported', result.stderr)
+
+
+class LockTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._lock = (_ROOT / 'requirements.lock').read_text()
+    self._pinned = dict(
+        re.findall(r'^([a-z0-9-]+)==(\S+) ', self._lock, flags=re.MULTILINE)
+    )
+
+  def test_is_pins_with_hashes_and_nothing_else(self):
+    for line in self._lock.splitlines():
+      self.assertRegex(
+          line, r'^([a-z0-9-]+==\S+|    --hash=sha256:[0-9a-f]{64})( \\)?$'
+      )
+    self.assertNotRegex(self._lock, r'\d \\\n[a-z]')  # A pin without hashes.
+
+  def test_holds_what_is_asked_for(self):
+    for name in ('requirements.in', 'requirements.overrides'):
+      for line in (_ROOT / name).read_text().splitlines():
+        if line.startswith('#') or "python_version < '3'" in line:
+          continue
+        package, _, version = line.partition('==')
+        package = re.match('[a-z-]+', package).group()
+        self.assertIn(package, self._pinned)
+        if version:
+          self.assertEqual(self._pinned[package], version)
+
+  def test_our_own_requirements_are_a_subset_without_tff(self):
+    listed = re.search(
+        r'install_requires=\[(.*?)\]', (_ROOT / 'setup.py').read_text(), re.S
+    ).group(1)
+    names = re.findall(r"'([a-z-]+)", listed)
+    self.assertNotEmpty(names)
+    self.assertContainsSubset(names, self._pinned)
+    self.assertNotIn('tensorflow-federated', names)
+
+
+class MakefileTest(absltest.TestCase):
+
+  def test_help_lists_the_targets(self):
+    result = subprocess.run(
+        ['make', '--no-print-directory', '-C', _ROOT],
+        capture_output=True,
+        text=True,
+        env={'PATH': os.environ['PATH']},
+        check=True,
+    )
+    targets = [line.split()[1] for line in result.stdout.splitlines()]
+    self.assertContainsSubset(
+        ['environment', 'train', 'test', 'benchmark', 'lock'], targets
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

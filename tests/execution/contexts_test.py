@@ -1,0 +1,166 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the contexts: same bits, loud ends, one default."""
+
+import os
+import signal
+import threading
+import time
+
+from absl.testing import absltest
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import execution
+
+
+@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+def _sum(values):
+  return tff.federated_sum(values)
+
+
+@tff.tensorflow.computation
+def _never_ends():
+  return tf.while_loop(lambda i: i >= 0, lambda i: i * 1, [tf.constant(0)])
+
+
+def _build_process() -> tff.learning.templates.LearningProcess:
+  def model_fn():
+    layers = tf.keras.layers
+    start = tf.keras.initializers.GlorotUniform
+    model = tf.keras.Sequential([
+        layers.InputLayer((12, 12, 1)),
+        layers.Conv2D(4, 3, activation='relu', kernel_initializer=start(1)),
+        layers.MaxPool2D(),
+        layers.Flatten(),
+        layers.Dense(10, kernel_initializer=start(2)),
+    ])
+    return tff.learning.models.from_keras_model(
+        model,
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        input_spec=(
+            tf.TensorSpec([None, 12, 12, 1], tf.float32),
+            tf.TensorSpec([None], tf.int32),
+        ),
+    )
+
+  return tff.learning.algorithms.build_unweighted_fed_avg(
+      model_fn,
+      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+      loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+  )
+
+
+def _train(process, num_rounds: int) -> bytes:
+  generator = np.random.default_rng(20)
+  clients = [
+      tf.data.Dataset.from_tensor_slices((
+          generator.normal(size=(30, 12, 12, 1)).astype(np.float32),
+          generator.integers(0, 10, 30).astype(np.int32),
+      )).batch(10)
+      for _ in range(8)
+  ]
+  state = process.initialize()
+  for _ in range(num_rounds):
+    state = process.next(state, clients).state
+  weights = process.get_model_weights(state).trainable
+  return b''.join(np.asarray(weight).tobytes() for weight in weights)
+
+
+class ContextsTest(absltest.TestCase):
+
+  def test_bit_for_bit_the_same_on_fresh_workers(self):
+    process = _build_process()
+    results = set()
+    for _ in range(2):
+      with execution.create_native_context(max_concurrent_clients=1):
+        results.add(_train(process, num_rounds=2))
+    self.assertLen(results, 1)
+
+  def test_block_installs_and_closes(self):
+    with execution.create_native_context() as context:
+      self.assertIs(tff.framework.get_context_stack().current, context)
+      self.assertEqual(_sum([1.0, 2.0]), 3.0)
+    self.assertIsNot(tff.framework.get_context_stack().current, context)
+    self.assertFalse(context.worker.is_running)
+
+  def test_block_closes_on_an_error(self):
+    with self.assertRaisesRegex(RuntimeError, 'on purpose'):
+      with execution.create_native_context() as context:
+        raise RuntimeError('on purpose')
+    self.assertFalse(context.worker.is_running)
+    self.assertIsNot(tff.framework.get_context_stack().current, context)
+
+  def test_second_default_replaces_and_closes_the_first(self):
+    first = execution.set_default_context()
+    self.assertEqual(_sum([1.0, 2.0]), 3.0)
+    second = execution.set_default_context('native', max_concurrent_clients=1)
+    self.addCleanup(second.close)
+    self.assertFalse(first.worker.is_running)
+    self.assertTrue(second.worker.is_running)
+    self.assertEqual(_sum([1.0, 2.0, 3.0]), 6.0)
+
+  def test_bad_values_leave_the_default_alone(self):
+    context = execution.set_default_context()
+    self.addCleanup(context.close)
+    with self.assertRaisesRegex(_checks.ArgumentError, "kind='gpu'.*native"):
+      execution.set_default_context('gpu')
+    with self.assertRaisesRegex(_checks.ArgumentError, 'default_num_clients'):
+      execution.set_default_context(default_num_clients=-1)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'max_concurrent'):
+      execution.set_default_context(max_concurrent_clients=-1)
+    self.assertTrue(context.worker.is_running)
+    self.assertEqual(_sum([4.0]), 4.0)
+
+  def test_closed_context_refuses(self):
+    context = execution.set_default_context()
+    context.close()
+    context.close()
+    with self.assertRaisesRegex(execution.NativeWorkerError, 'was closed'):
+      _sum([1.0])
+
+  def test_worker_killed_between_calls_is_an_error_not_a_hang(self):
+    with execution.create_native_context() as context:
+      self.assertEqual(_sum([1.0, 2.0]), 3.0)
+      os.kill(context.worker.pid, signal.SIGKILL)
+      with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
+        _sum([1.0])
+
+  def test_worker_killed_within_a_call_is_an_error_not_a_hang(self):
+    with execution.create_native_context() as context:
+      killer = threading.Timer(
+          0.5, os.kill, (context.worker.pid, signal.SIGKILL)
+      )
+      killer.start()
+      start = time.monotonic()
+      with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
+        _never_ends()
+      self.assertLess(time.monotonic() - start, 30)
+
+  def test_error_of_a_computation_leaves_the_context_usable(self):
+    @tff.tensorflow.computation(np.int32)
+    def refuse(value):
+      with tf.control_dependencies([tf.debugging.assert_positive(value)]):
+        return tf.identity(value)
+
+    with execution.create_native_context():
+      with self.assertRaisesRegex(Exception, '> 0'):
+        refuse(-1)
+      self.assertEqual(refuse(2), 2)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,190 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the worker process that we own."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp import _checks
+from tff_dp import _compat
+from tff_dp.execution import native
+
+_ROOT = pathlib.Path(__file__).parents[2]
+# Started from a thread that ends at once, which must not end the worker.
+_CHILD = """
+import sys, threading, time
+from tff_dp.execution import native
+workers = []
+def start():
+  workers.append(native.NativeWorker())
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
+workers[0].wait_until_ready()
+print(workers[0].pid, flush=True)
+how = sys.argv[1]
+if how == 'exception':
+  raise RuntimeError('on purpose')
+if how == 'kill':
+  time.sleep(600)
+"""
+
+
+def _is_alive(pid: int) -> bool:
+  try:
+    status = pathlib.Path(f'/proc/{pid}/stat').read_text()
+  except FileNotFoundError:
+    return False
+  return status.rpartition(')')[2].split()[0] != 'Z'
+
+
+def _ends(pid: int, seconds: float = 10.0) -> bool:
+  deadline = time.monotonic() + seconds
+  while time.monotonic() < deadline:
+    if not _is_alive(pid):
+      return True
+    time.sleep(0.02)
+  return False
+
+
+class NativeWorkerTest(parameterized.TestCase):
+
+  def test_refuses_bad_arguments(self):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'max_concurrent_clients=0'
+    ):
+      native.NativeWorker(max_concurrent_clients=0)
+    with self.assertRaisesRegex(OSError, 'no/such/dir'):
+      native.NativeWorker(log_path='/no/such/dir/worker.log')
+
+  def test_missing_binary_says_what_to_do(self):
+    with absltest.mock.patch.object(
+        _compat, 'worker_binary', lambda: pathlib.Path('/no/worker_binary')
+    ):
+      with self.assertRaisesRegex(
+          _compat.BrokenEnvironmentError, 'make environment'
+      ):
+        native.NativeWorker()
+
+  def test_listens_and_ends_on_close(self):
+    worker = native.NativeWorker()
+    port = worker.wait_until_ready()
+    self.assertGreater(port, 0)
+    self.assertTrue(worker.is_running)
+    self.assertIn('listening', worker.log_tail() or 'listening')
+    worker.close()
+    worker.close()
+    self.assertFalse(worker.is_running)
+    self.assertFalse(_is_alive(worker.pid))
+    with self.assertRaisesRegex(native.NativeWorkerError, 'was closed'):
+      worker.wait_until_ready()
+
+  def test_two_workers_have_ports_of_their_own(self):
+    first, second = native.NativeWorker(), native.NativeWorker()
+    self.addCleanup(first.close)
+    self.addCleanup(second.close)
+    self.assertNotEqual(first.wait_until_ready(), second.wait_until_ready())
+
+  def test_holds_none_of_our_files_and_its_own_session(self):
+    log = self.create_tempfile().full_path
+    worker = native.NativeWorker(log_path=log)
+    self.addCleanup(worker.close)
+    worker.wait_until_ready()
+    files = {
+        number: os.readlink(f'/proc/{worker.pid}/fd/{number}')
+        for number in (0, 1, 2)
+    }
+    self.assertEqual(files, {0: os.devnull, 1: log, 2: log})
+    self.assertNotEqual(os.getsid(worker.pid), os.getsid(0))
+
+  def test_forked_copy_does_not_end_it(self):
+    worker = native.NativeWorker()
+    self.addCleanup(worker.close)
+    child = os.fork()
+    if child == 0:
+      worker.close()
+      os._exit(0)
+    os.waitpid(child, 0)
+    self.assertTrue(worker.is_running)
+
+  def test_names_the_signal_that_ended_it(self):
+    worker = native.NativeWorker()
+    self.addCleanup(worker.close)
+    worker.wait_until_ready()
+    os.kill(worker.pid, signal.SIGKILL)
+    self.assertTrue(_ends(worker.pid))
+    with self.assertRaisesRegex(native.NativeWorkerError, 'SIGKILL'):
+      worker.wait_until_ready()
+
+  def test_launcher_refuses_a_parent_that_is_gone(self):
+    result = subprocess.run(
+        [sys.executable, '-c', native._LAUNCHER, '1', '/bin/echo', 'started'],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    self.assertEqual(result.returncode, 1)
+    self.assertEqual(result.stdout, '')
+    self.assertIn('parent process is gone', result.stderr)
+
+  def test_ends_with_its_parent_however_that_ends(self):
+    children = {}
+    for how in ('exit', 'exception', 'kill'):
+      # The worker would keep these pipes open, if it had inherited them.
+      children[how] = subprocess.Popen(
+          [sys.executable, '-c', _CHILD, how],
+          stdout=subprocess.PIPE,
+          stderr=subprocess.PIPE,
+          text=True,
+          cwd=_ROOT,
+      )
+    codes = {}
+    for how, child in children.items():
+      with self.subTest(how):
+        pid = int(child.stdout.readline())
+        if how == 'kill':
+          self.assertTrue(_is_alive(pid))
+          child.kill()
+        # Returns when every holder of the pipes has closed them.
+        _, errors = child.communicate(timeout=60)
+        codes[how] = child.returncode
+        self.assertTrue(_ends(pid), f'the worker of "{how}" lives on')
+        self.assertEqual('on purpose' in errors, how == 'exception')
+    self.assertEqual(
+        codes, {'exit': 0, 'exception': 1, 'kill': -signal.SIGKILL}
+    )
+
+  def test_starts_from_a_thread(self):
+    workers = []
+    thread = threading.Thread(
+        target=lambda: workers.append(native.NativeWorker())
+    )
+    thread.start()
+    thread.join()
+    self.addCleanup(workers[0].close)
+    workers[0].wait_until_ready()
+    time.sleep(0.2)
+    self.assertTrue(workers[0].is_running)
+
+
+if __name__ == '__main__':
+  absltest.main()

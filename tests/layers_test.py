@@ -1,0 +1,201 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Imports point one way, and the accounting never loads TensorFlow."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp import _compat
+
+_ROOT = pathlib.Path(__file__).parents[1]
+# From the bottom up; what is in one line may import what is in earlier lines.
+_LAYERS = (
+    ('_checks', '_compat'),
+    ('accounting',),
+    ('mechanisms',),
+    ('participation',),
+    ('plan', 'streams'),
+    ('aggregators',),
+    ('learning',),
+    ('execution',),
+    ('program',),
+    ('cli', '__main__'),
+)
+_RANK = {name: rank for rank, names in enumerate(_LAYERS) for name in names}
+_WITHOUT_TENSORFLOW = (
+    '_checks',
+    'accounting',
+    'mechanisms',
+    'participation',
+    'plan',
+)
+# The whole of what the accounting may lean on, besides the standard library.
+_ACCOUNTING_NEEDS = {'numpy', 'scipy', 'dp_accounting', 'tff_dp'}
+
+
+def _modules(folder: str) -> list[pathlib.Path]:
+  return sorted((_ROOT / folder).rglob('*.py'))
+
+
+def _layer(path: pathlib.Path) -> str:
+  part = path.relative_to(_ROOT / 'tff_dp').parts[0]
+  return part.removesuffix('.py')
+
+
+def _imports(path: pathlib.Path, *, deferred: bool) -> list[str]:
+  """Returns the dotted names that a file imports.
+
+  Args:
+    path: The file.
+    deferred: Whether to include imports inside of functions.
+  """
+  names = []
+
+  def visit(node):
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+      if not deferred:
+        return
+    if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.dump(node.test):
+      return
+    if isinstance(node, ast.Import):
+      names.extend(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      if node.level:
+        raise AssertionError(f'{path}: relative import')
+      names.extend(f'{node.module}.{alias.name}' for alias in node.names)
+    for child in ast.iter_child_nodes(node):
+      visit(child)
+
+  visit(ast.parse(path.read_text()))
+  return names
+
+
+class LayersTest(parameterized.TestCase):
+
+  def test_every_module_has_a_layer(self):
+    found = {_layer(path) for path in _modules('tff_dp')} - {'__init__'}
+    self.assertContainsSubset(found, _RANK)
+
+  def test_imports_point_down(self):
+    wrong = []
+    for path in _modules('tff_dp'):
+      layer = _layer(path)
+      if layer == '__init__':
+        continue
+      for name in _imports(path, deferred=False):
+        parts = name.split('.')
+        if parts[0] in ('tasks', 'tests', 'benchmarks'):
+          wrong.append(f'{path}: {name}')
+        if parts[0] != 'tff_dp' or len(parts) < 2:
+          continue
+        if parts[1] in _RANK and parts[1] != layer:
+          if _RANK[parts[1]] >= _RANK[layer]:
+            wrong.append(f'{path}: {name}')
+    self.assertEmpty(wrong)
+
+  def test_lower_layers_do_not_mention_tensorflow(self):
+    wrong = [
+        f'{path}: {name}'
+        for path in _modules('tff_dp')
+        if _layer(path) in _WITHOUT_TENSORFLOW
+        for name in _imports(path, deferred=True)
+        if name.split('.')[0].startswith('tensorflow')
+    ]
+    self.assertEmpty(wrong)
+
+  def test_accounting_needs_little(self):
+    allowed = _ACCOUNTING_NEEDS | set(sys.stdlib_module_names)
+    wrong = [
+        f'{path}: {name}'
+        for path in _modules('tff_dp/accounting')
+        for name in _imports(path, deferred=True)
+        if name.split('.')[0] not in allowed
+    ]
+    self.assertEmpty(wrong)
+
+  def test_private_tff_and_privacy_symbols_only_in_compat(self):
+    private = ('tensorflow_federated.python', 'tensorflow_privacy')
+    wrong = [
+        f'{path}: {name}'
+        for path in _modules('tff_dp') + _modules('tasks')
+        if path.name != '_compat.py'
+        for name in _imports(path, deferred=True)
+        if name.startswith(private)
+    ]
+    self.assertEmpty(wrong)
+
+  @parameterized.parameters(*_compat.NEEDS_TFF)
+  def test_packages_on_tff_ask_for_it_first(self, package):
+    # So that a broken installation gives a sentence, not a traceback.
+    body = ast.parse(
+        (_ROOT / 'tff_dp' / package / '__init__.py').read_text()
+    ).body
+    code = [ast.unparse(node) for node in body]
+    self.assertEqual(
+        code[1:3], ['from tff_dp import _compat', '_compat.require_tff()']
+    )
+
+  def test_accounting_loads_without_tensorflow(self):
+    code = (
+        'import sys, time; start = time.perf_counter();'
+        'import tff_dp.accounting;'
+        'print(time.perf_counter() - start);'
+        'print([m for m in sys.modules if m.startswith(("tensorflow", "jax",'
+        ' "matplotlib"))])'
+    )
+    result = subprocess.run(
+        [sys.executable, '-c', code],
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        env=os.environ,
+        check=False,
+    )
+    self.assertEqual(result.returncode, 0, result.stderr)
+    seconds, loaded = result.stdout.splitlines()
+    print(f'import tff_dp.accounting: {float(seconds):.2f} s')
+    self.assertEqual(loaded, '[]')
+
+
+class LazyPackageTest(absltest.TestCase):
+
+  def test_import_loads_nothing_heavy_and_lists_everything(self):
+    code = (
+        'import sys, tff_dp; print(sorted(m for m in sys.modules if'
+        ' m.startswith(("tff_dp", "numpy", "tensorflow"))));'
+        'print(*dir(tff_dp)); tff_dp.no_such_part'
+    )
+    result = subprocess.run(
+        [sys.executable, '-c', code],
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+    )
+    loaded, names = result.stdout.splitlines()
+    self.assertEqual(loaded, "['tff_dp', 'tff_dp._compat']")
+    self.assertContainsSubset(
+        {'PrivacyPlan', 'accounting', 'learning', '__version__'}, names.split()
+    )
+    self.assertIn("no attribute 'no_such_part'", result.stderr)
+
+
+if __name__ == '__main__':
+  absltest.main()

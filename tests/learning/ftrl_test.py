@@ -1,0 +1,173 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the cumulative update against SGD and against numeric minimisers."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+
+from tff_dp import _checks
+from tff_dp.learning import constraints
+from tff_dp.learning import ftrl
+from tff_dp.learning import optimizers
+
+_INITIAL = np.array([0.3, -0.2, 0.0, 1.0])
+
+
+def _residuals(num_rounds=11):
+  return np.random.default_rng(0).standard_normal((num_rounds, 4))
+
+
+def _iterates(spec, residuals):
+  """Returns the models after each round, shape [T, 4], float64."""
+  weights = tf.constant(_INITIAL)
+  state, models = ftrl.initialize(weights), []
+  for residual in residuals:
+    weights, state = ftrl.next_weights(
+        spec, state, weights, tf.constant(residual)
+    )
+    models.append(weights.numpy())
+  return np.stack(models)
+
+
+class UnconstrainedTest(parameterized.TestCase):
+
+  @parameterized.product(
+      restart_every=(None, 10, 4, 1),
+      momentum=((0.0, False), (0.875, False), (0.875, True)),
+  )
+  def test_equals_keras_sgd_on_the_residuals(self, restart_every, momentum):
+    momentum, nesterov = momentum
+    models = _iterates(
+        ftrl.Ftrl(0.25, momentum, nesterov, restart_every=restart_every),
+        _residuals(),
+    )
+    variable = tf.Variable(_INITIAL)
+    # Keras keeps its learning rate in float32, which has 0.25 exactly.
+    sgd = tf.keras.optimizers.SGD(0.25, momentum=momentum, nesterov=nesterov)
+    for model, residual in zip(models, _residuals()):
+      sgd.apply_gradients([(tf.constant(residual), variable)])
+      np.testing.assert_allclose(model, variable.numpy(), atol=1e-9)
+
+  def test_nesterov_optimizer_equals_keras(self):
+    optimizer = optimizers.build_nesterov(learning_rate=0.3, momentum=0.9)
+    weights = (tf.constant(_INITIAL, tf.float32),)
+    state = optimizer.initialize((tf.TensorSpec([4], tf.float32),))
+    variable = tf.Variable(_INITIAL, dtype=tf.float32)
+    sgd = tf.keras.optimizers.SGD(0.3, momentum=0.9, nesterov=True)
+    for residual in _residuals().astype(np.float32):
+      state, weights = optimizer.next(state, weights, (tf.constant(residual),))
+      sgd.apply_gradients([(tf.constant(residual), variable)])
+      np.testing.assert_allclose(weights[0], variable.numpy(), rtol=1e-4)
+
+
+class CompositeTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('l1', 0.2, constraints.Unconstrained()),
+      ('box', 0.0, constraints.Box(-0.5, 0.4)),
+      ('ball', 0.0, constraints.L2Ball(0.7)),
+      ('non_negative', 0.0, constraints.NonNegative()),
+      ('l1_box', 0.2, constraints.Box(-0.5, 0.4)),
+      ('l1_ball', 0.2, constraints.L2Ball(0.7)),
+      ('l1_non_negative', 0.2, constraints.NonNegative()),
+  )
+  def test_no_point_of_the_set_is_better(self, l1, constraint):
+    eta, residuals = 0.3, _residuals(6)
+    models = _iterates(ftrl.Ftrl(eta, l1=l1, constraint=constraint), residuals)
+    sums = np.cumsum(residuals, axis=0)
+    for t, (model, total) in enumerate(zip(models, sums), 1):
+
+      def objective(theta):
+        return (
+            total @ theta
+            + t * l1 * np.abs(theta).sum()  # pylint: disable=cell-var-from-loop
+            + np.sum((theta - _INITIAL) ** 2) / (2 * eta)
+        )
+
+      np.testing.assert_allclose(
+          constraint.project(tf.constant(model)), model, atol=1e-9
+      )
+      for seed in range(5):
+        start = np.random.default_rng(seed).standard_normal(4)
+        found = scipy.optimize.minimize(
+            lambda theta: objective(
+                constraint.project(tf.constant(theta)).numpy()
+            ),
+            start,
+            method='Nelder-Mead',
+            options=dict(maxiter=400),
+        )
+        self.assertLessEqual(objective(model), found.fun + 1e-9)
+
+  def test_l1_gives_exact_zeros(self):
+    models = _iterates(ftrl.Ftrl(0.1, l1=1.0), 0.01 * _residuals())
+    self.assertEqual(np.count_nonzero(models[-1]), 0)
+
+  def test_momentum_carries_the_l1_terms(self):
+    # u_t contains tau_t copies of the subgradient: 1, 2 + g, 3 + 2g + g^2 ...
+    gamma, l1 = 0.5, 0.2
+    models = _iterates(ftrl.Ftrl(0.3, gamma, l1=l1), np.zeros((4, 4)))
+    tau = 0.0
+    for t, model in enumerate(models, 1):
+      tau = gamma * tau + t
+      np.testing.assert_allclose(
+          model,
+          np.sign(_INITIAL) * np.maximum(np.abs(_INITIAL) - 0.3 * tau * l1, 0),
+          atol=1e-12,
+      )
+
+  def test_restart_anchors_at_the_current_model(self):
+    box = constraints.Box(-0.5, 0.4)
+    whole = _iterates(ftrl.Ftrl(0.3, constraint=box, restart_every=3), _residuals(6))
+    # The second tree alone, begun at the model that the first one left.
+    weights = tf.constant(whole[2])
+    state = ftrl.initialize(weights)
+    for t in range(3, 6):
+      weights, state = ftrl.next_weights(
+          ftrl.Ftrl(0.3, constraint=box),
+          state,
+          weights,
+          tf.constant(_residuals(6)[t]),
+      )
+      np.testing.assert_allclose(whole[t], weights)
+
+  @parameterized.named_parameters(
+      ('rate', dict(learning_rate=0.0), 'learning_rate=0.0'),
+      ('momentum', dict(learning_rate=1.0, momentum=1.0), 'momentum=1.0'),
+      (
+          'nesterov',
+          dict(learning_rate=1.0, nesterov=True),
+          'momentum=0.0 .* nesterov=True',
+      ),
+      ('l1', dict(learning_rate=1.0, l1=-1.0), 'l1=-1.0'),
+  )
+  def test_bad_arguments_are_named(self, arguments, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      ftrl.Ftrl(**arguments)
+
+  def test_l1_with_a_set_of_ones_own_is_refused(self):
+    class Line(constraints.Constraint):
+
+      def project(self, point):
+        return tf.ones_like(point) * tf.reduce_mean(point)
+
+    with self.assertRaisesRegex(_checks.ArgumentError, 'constraint='):
+      ftrl.Ftrl(1.0, l1=0.1, constraint=Line())
+
+
+if __name__ == '__main__':
+  absltest.main()

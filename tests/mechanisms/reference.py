@@ -1,0 +1,71 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Dense reference for tree noise, straight from the definitions.
+
+Written without the recursions of `tff_dp.mechanisms`: every prefix is a linear
+combination of independent nodes, and the combination is spelled out.
+"""
+
+import collections
+
+import numpy as np
+
+# (tree, level, index) -> coefficient of that node's unit draw.
+Combination = collections.Counter
+
+
+def prefix(name: str, tree: int, t: int) -> Combination:
+  """Returns b_t of one tree as a combination of its nodes."""
+  combination = Combination()
+  for level in range(t.bit_length()):
+    if t >> level & 1:
+      index = (t >> level) - 1
+      if name == 'tree':
+        combination[tree, level, index] += 1.0
+      else:
+        weight = 1.0 / (2.0 - 2.0**-level)
+        for node, share in averaged(tree, level, index).items():
+          combination[node] += weight * share
+  return combination
+
+
+def averaged(tree: int, level: int, index: int) -> Combination:
+  """Returns Honaker's V of a node: z + (V_left + V_right) / 2."""
+  combination = Combination({(tree, level, index): 1.0})
+  if level:
+    for child in (2 * index, 2 * index + 1):
+      for node, share in averaged(tree, level - 1, child).items():
+        combination[node] += share / 2
+  return combination
+
+
+def residual_covariance(mechanism) -> np.ndarray:
+  """Returns Cov of the released residuals at unit scale, shape [T, T]."""
+  rounds_per_tree = mechanism.restart_every or mechanism.num_rounds
+  prefixes, carried = [Combination()], Combination()
+  for round_index in range(mechanism.num_rounds):
+    tree, position = divmod(round_index, rounds_per_tree)
+    if position == 0 and tree > 0:
+      # What the finished tree leaves in the model.
+      last = rounds_per_tree
+      if mechanism.complete_trees:
+        last = 1 << (rounds_per_tree - 1).bit_length()
+      carried.update(prefix(mechanism.name, tree - 1, last))
+    total = Combination(carried)
+    total.update(prefix(mechanism.name, tree, position + 1))
+    prefixes.append(total)
+  nodes = sorted({node for combination in prefixes for node in combination})
+  matrix = np.array([[c[node] for node in nodes] for c in prefixes])
+  residuals = np.diff(matrix, axis=0)
+  return residuals @ residuals.T

@@ -1,0 +1,140 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests that schedules keep their pattern, and refuse what they cannot keep."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import ledger as ledger_lib
+from tff_dp.participation import sampling
+
+_CLIENTS = [f'client_{index}' for index in range(24)]
+
+
+def _run(schedule, clients_per_round, *, restart_every=None, seed=0):
+  """Returns all cohorts; the ledger raises if one breaks the pattern."""
+  ledger = ledger_lib.ParticipationLedger(
+      schedule.pattern, restart_every=restart_every, run_id='test'
+  )
+  cohorts = []
+  for round_index in range(1, schedule.num_rounds + 1):
+    cohort = schedule.select(
+        round_index=round_index,
+        client_ids=_CLIENTS,
+        clients_per_round=clients_per_round,
+        ledger=ledger,
+        seed=seed,
+    )
+    ledger.commit(cohort, round_index)
+    cohorts.append(cohort)
+  return cohorts
+
+
+class ScheduleTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('loose', sampling.MinSeparation(20, min_index_gap=3), 4),
+      ('forced', sampling.MinSeparation(20, min_index_gap=6), 4),
+      ('between', sampling.MinSeparation(20, min_rounds_between=5), 4),
+      (
+          'capped_and_just_enough',
+          sampling.MinSeparation(18, min_index_gap=2, max_participations=3),
+          4,
+      ),
+      ('uniform', sampling.UniformSampling(20), 24),
+      ('uniform_capped', sampling.UniformSampling(12, max_participations=2), 4),
+      ('epochs', sampling.ShuffledEpochs(20, rounds_per_epoch=6), 4),
+  )
+  def test_cohorts_are_full_and_keep_the_pattern(self, schedule, size):
+    schedule.validate_population(len(_CLIENTS), size)
+    for cohort in _run(schedule, size):
+      self.assertLen(set(cohort), size)
+      self.assertContainsSubset(cohort, _CLIENTS)
+
+  def test_both_names_of_the_separation_differ_by_one(self):
+    self.assertEqual(
+        sampling.MinSeparation(20, min_rounds_between=5).pattern,
+        sampling.MinSeparation(20, min_index_gap=6).pattern,
+    )
+
+  def test_order_is_fixed_within_a_tree_and_new_after_a_restart(self):
+    schedule = sampling.ShuffledEpochs(
+        24, rounds_per_epoch=6, epochs_per_shuffle=2
+    )
+    cohorts = _run(schedule, 4, restart_every=12)
+    self.assertEqual(cohorts[:6], cohorts[6:12])
+    self.assertEqual(cohorts[12:18], cohorts[18:])
+    self.assertNotEqual(cohorts[:6], cohorts[12:18])
+
+  def test_selection_is_a_function_of_the_seed(self):
+    schedule = sampling.MinSeparation(10, min_index_gap=2)
+    self.assertEqual(_run(schedule, 4, seed=1), _run(schedule, 4, seed=1))
+    self.assertNotEqual(_run(schedule, 4, seed=1), _run(schedule, 4, seed=2))
+
+  def test_uniform_sampling_reaches_everybody_alike(self):
+    cohorts = _run(sampling.UniformSampling(600), 6)
+    counts = np.array(
+        [sum(client in cohort for cohort in cohorts) for client in _CLIENTS]
+    )
+    # Binomial(600, 1/4): mean 150, std 10.6; 24 clients, 5 std each.
+    self.assertLess(np.abs(counts - 150).max(), 53)
+
+  @parameterized.named_parameters(
+      (
+          'more_than_there_are',
+          sampling.UniformSampling(5),
+          25,
+          'clients_per_round=25 .* from 1 to 24',
+      ),
+      (
+          'separation',
+          sampling.MinSeparation(20, min_index_gap=7),
+          4,
+          'min_index_gap=7 .* at most 6',
+      ),
+      (
+          'participations',
+          sampling.MinSeparation(20, min_index_gap=2, max_participations=3),
+          4,
+          'max_participations=3 .* at least 4',
+      ),
+      (
+          'epoch',
+          sampling.ShuffledEpochs(20, rounds_per_epoch=7),
+          4,
+          'rounds_per_epoch=7 .* at most 6',
+      ),
+  )
+  def test_what_cannot_be_kept_is_named(self, schedule, size, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      schedule.validate_population(len(_CLIENTS), size)
+
+  def test_too_few_eligible_clients_are_refused(self):
+    schedule = sampling.MinSeparation(20, min_index_gap=7)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'eligible'):
+      _run(schedule, 4)
+
+  @parameterized.named_parameters(
+      ('neither', dict()),
+      ('both', dict(min_index_gap=3, min_rounds_between=2)),
+  )
+  def test_separation_must_be_given_once(self, arguments):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'exactly one of'):
+      sampling.MinSeparation(20, **arguments)
+
+
+if __name__ == '__main__':
+  absltest.main()

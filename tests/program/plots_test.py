@@ -1,0 +1,53 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the picture of a run."""
+
+import pathlib
+import sys
+import tempfile
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp.program import plots
+
+
+class WriteCurvesTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ([], [], 2.0),
+      ([0.5, 1.0], ['test_accuracy'], 2.0),
+      ([0.5, 1.0], ['test_loss'], None),
+      ([float('inf')] * 2, ['test_accuracy'], None),
+  )
+  def test_writes_a_png(self, epsilons, columns, budget):
+    history = [
+        {'round': t, 'released': {'epsilon': e, **dict.fromkeys(columns, 0.5)}}
+        for t, e in enumerate(epsilons, start=1)
+    ]
+    folder = self.enterContext(tempfile.TemporaryDirectory())
+    path = pathlib.Path(folder) / 'curves.png'
+    plots.write_curves(
+        path,
+        history,
+        evaluation_columns=columns,
+        delta=1e-5,
+        epsilon_budget=budget,
+    )
+    self.assertStartsWith(path.read_bytes(), b'\x89PNG')
+    self.assertNotIn('matplotlib.pyplot', sys.modules)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,97 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the progress display."""
+
+import io
+import os
+from unittest import mock
+
+from absl.testing import absltest
+
+from tff_dp.program import progress as progress_lib
+
+
+class _Terminal(io.StringIO):
+
+  def isatty(self) -> bool:
+    return True
+
+
+class ProgressTest(absltest.TestCase):
+
+  def _run(self, mode, stream, *, num_rounds=200, epsilon=0.01, budget=2.0):
+    """Shows rounds of one second each."""
+    now = [0.0]
+    display = progress_lib.Progress(
+        mode,
+        delta=1e-5,
+        epsilon_budget=budget,
+        rounds_done=0,
+        rounds_planned=num_rounds,
+        stream=stream,
+        clock=lambda: now[0],
+    )
+    for round_index in range(1, num_rounds + 1):
+      now[0] += 1
+      display.round_done(
+          round_index, seconds=1.0, epsilon=round_index * epsilon
+      )
+      display.released(
+          {'aggregator/snr': 0.25, 'test_accuracy': 0.5, 'other': 1},
+          ['test_accuracy'],
+      )
+    display.close()
+    display.close()
+    return stream.getvalue()
+
+  def test_plain_lines_come_at_the_ends_and_once_per_minute(self):
+    lines = self._run('auto', io.StringIO()).splitlines()
+    self.assertEqual(
+        [line.split()[0] for line in lines],
+        [f'round={t}/200' for t in (1, 61, 121, 181, 200)],
+    )
+    self.assertEqual(
+        lines[1],
+        'round=61/200 epsilon=0.610/2 delta=1e-05 snr=0.25 test_accuracy=0.5'
+        ' seconds_per_round=1 eta_seconds=139',
+    )
+
+  def test_bar_on_a_terminal(self):
+    text = self._run('auto', _Terminal(), num_rounds=5, budget=None)
+    self.assertIn('round 5/5', text)
+    self.assertIn('epsilon 0.050, delta 1e-05, snr 0.25', text)
+    self.assertIn('\r', text)
+
+  def test_bar_without_colour(self):
+    with mock.patch.dict(os.environ, {'NO_COLOR': '1'}):
+      self.assertNotIn('\x1b[3', self._run('auto', _Terminal(), num_rounds=5))
+
+  def test_quiet(self):
+    self.assertEmpty(self._run('quiet', _Terminal(), num_rounds=5))
+
+  def test_without_noise_it_says_so(self):
+    for stream, text in (
+        (io.StringIO(), 'epsilon=inf(NO_PRIVACY)'),
+        (_Terminal(), 'NO PRIVACY'),
+    ):
+      shown = self._run('auto', stream, num_rounds=2, epsilon=float('inf'))
+      self.assertIn(text, shown)
+
+  def test_unknown_mode(self):
+    with self.assertRaisesRegex(ValueError, "progress='loud'"):
+      self._run('loud', io.StringIO())
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,108 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""A small real run, for tests that kill it: `python -m ...real_run DIR`."""
+
+import sys
+
+import numpy as np
+import tff_dp
+from tff_dp import execution
+from tff_dp import program
+import tensorflow as tf  # pylint: disable=g-bad-import-order
+import tensorflow_federated as tff
+
+NUM_ROUNDS = 12
+_NUM_CLIENTS = 24
+
+
+def build_plan() -> tff_dp.PrivacyPlan:
+  return tff_dp.PrivacyPlan(
+      mechanism=tff_dp.mechanisms.HonakerTree(NUM_ROUNDS, restart_every=8),
+      participation=tff_dp.participation.MinSeparation(
+          NUM_ROUNDS, min_index_gap=4
+      ),
+      l2_norm_clip=1.0,
+      clients_per_round=5,
+      noise_multiplier=3.0,
+  )
+
+
+def model_fn() -> tff.learning.models.VariableModel:
+  return tff.learning.models.from_keras_model(
+      # With random initial weights: a resumed run must not draw them again.
+      tf.keras.Sequential(
+          [tf.keras.layers.InputLayer([4]), tf.keras.layers.Dense(3)]
+      ),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=(
+          tf.TensorSpec([None, 4], tf.float32),
+          tf.TensorSpec([None], tf.int32),
+      ),
+      metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
+  )
+
+
+class Clients:
+  """Clients with a seeded shuffle in their input pipeline."""
+
+  client_ids = [f'client {i}' for i in range(_NUM_CLIENTS)]
+
+  def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
+    rng = np.random.default_rng(self.client_ids.index(client_id))
+    examples = (
+        rng.normal(size=[8, 4]).astype(np.float32),
+        rng.integers(0, 3, size=8).astype(np.int32),
+    )
+    dataset = tf.data.Dataset.from_tensor_slices(examples)
+    return dataset.shuffle(8, seed=1).repeat(2).batch(3)
+
+
+def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
+  return {'test_accuracy': float(np.mean(weights.trainable[0] > 0))}
+
+
+def build_process(
+    *, insecure_seed: int | None = None
+) -> tff.learning.templates.LearningProcess:
+  return tff_dp.learning.build_dp_ftrl(
+      model_fn,
+      build_plan(),
+      client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+      server_learning_rate=0.5,
+      momentum=0.9,
+      insecure_seed=insecure_seed,
+  )
+
+
+def run(output_dir, **kwargs) -> program.TrainResult:
+  arguments = dict(
+      delta=1e-5,
+      evaluate_fn=evaluate,
+      rounds_per_eval=4,
+      checkpoint_every=3,
+      config={'task': 'real_run'},
+      progress='quiet',
+  )
+  with execution.create_native_context(max_concurrent_clients=1):
+    return program.train(
+        build_process(),
+        build_plan(),
+        Clients(),
+        output_dir=output_dir,
+        **arguments | kwargs,
+    )
+
+
+if __name__ == '__main__':
+  run(sys.argv[1])

@@ -1,0 +1,154 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""A run without TensorFlow computations, for tests of the program around it.
+
+The process keeps a random key in its state and adds noise that is a function of
+the key and the round, so a test sees at once whether a resumed run went on with
+the key of the first.
+"""
+
+import collections
+import hashlib
+import secrets
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_dp.accounting import budget
+from tff_dp.accounting import ledger
+from tff_dp.participation import sampling
+
+
+class State(NamedTuple):
+  weights: np.ndarray
+  key: np.ndarray
+  round_index: np.int64
+
+
+class Output(NamedTuple):
+  state: State
+  metrics: object
+
+
+class Next:
+  """Stands for `process.next`; calls `on_round` before it trains."""
+
+  type_signature = 'toy'
+
+  def __init__(self):
+    self.on_round = lambda round_index: None
+
+  def __call__(self, state: State, datasets: list) -> Output:
+    round_index = int(state.round_index) + 1
+    self.on_round(round_index)
+    digest = hashlib.sha256(state.key.tobytes() + bytes([round_index])).digest()
+    noise = np.frombuffer(digest, np.uint8)[:3].astype(np.float32)
+    weights = state.weights + noise + np.float32(sum(datasets))
+    metrics = collections.OrderedDict(
+        distributor=(),
+        client_work={'train': {'loss': np.float32(sum(datasets))}},
+        aggregator={
+            'snr': np.float32(noise[0]),
+            'not_covered': {'num_clients': np.int32(len(datasets))},
+        },
+        finalizer={'update_non_finite': np.int32(0)},
+    )
+    return Output(State(weights, state.key, np.int64(round_index)), metrics)
+
+
+class Process:
+  """Stands for a `tff.learning.templates.LearningProcess`."""
+
+  def __init__(self):
+    self.next = Next()
+
+  def initialize(self) -> State:
+    key = np.frombuffer(secrets.token_bytes(16), np.int64)
+    return State(np.zeros(3, np.float32), key, np.int64(0))
+
+  def get_model_weights(self, state: State) -> dict[str, np.ndarray]:
+    return {'weights': state.weights}
+
+
+class Clients:
+  """Twelve clients; the dataset of a client is a number."""
+
+  client_ids = [f'client {i}' for i in range(12)]
+
+  def create_tf_dataset_for_client(self, client_id: str) -> float:
+    return float(client_id.removeprefix('client '))
+
+
+class Statement:
+  """Stands for a `PrivacyStatement`."""
+
+  def __init__(self, facts: dict):
+    self._facts = facts
+
+  def to_json(self) -> dict:
+    return self._facts
+
+  def to_markdown(self) -> str:
+    return f'# Statement\n\n{self._facts}\n'
+
+
+class Plan:
+  """Stands for a `PrivacyPlan`, with the real ledgers."""
+
+  clients_per_round = 3
+
+  def __init__(self, num_rounds: int = 10, noise_multiplier: float = 5.0):
+    self.num_rounds = num_rounds
+    self.noise_multiplier = noise_multiplier
+    self.participation = sampling.MinSeparation(num_rounds, min_index_gap=2)
+
+  def describe(self) -> dict:
+    return {
+        'num_rounds': self.num_rounds,
+        'noise_multiplier': self.noise_multiplier,
+    }
+
+  @property
+  def fingerprint(self) -> str:
+    return f'{self.num_rounds} {self.noise_multiplier}'
+
+  def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
+    return ledger.ParticipationLedger(
+        self.participation.pattern, run_id=run_id
+    )
+
+  def budget_ledger(self, *, epsilon, delta) -> budget.BudgetLedger:
+    return budget.BudgetLedger(
+        squared_sensitivity_by_round=range(1, self.num_rounds + 1),
+        noise_multiplier=self.noise_multiplier,
+        delta=delta,
+        epsilon=epsilon,
+    )
+
+  def statement(
+      self, *, delta, observed=None, insecure_seed=False, declarations=None
+  ):
+    return Statement({
+        'delta': delta,
+        'rounds': 0 if observed is None else observed.num_rounds,
+        'insecure_seed': insecure_seed,
+        'declarations': declarations,
+    })
+
+  def events_json(self) -> dict:
+    return {'events': []}
+
+
+def evaluate(weights: dict[str, np.ndarray]) -> dict[str, float]:
+  return {'test_accuracy': float(weights['weights'][0] % 1.0)}

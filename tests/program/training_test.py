@@ -1,0 +1,496 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the training program: order, resume, refusal, interrupts."""
+
+import asyncio
+import csv
+import json
+import os
+import pathlib
+import shutil
+import signal
+import tempfile
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from tests.program import toy
+from tff_dp import _checks
+from tff_dp.program import checkpoints
+from tff_dp.program import event_loop
+from tff_dp.program import outputs
+from tff_dp.program import plots
+from tff_dp.program import releases
+from tff_dp.program import run as run_lib
+from tff_dp.program import training
+from tff_dp.program import write_ahead
+
+
+class _Killed(BaseException):
+  """Ends a run where a test wants it to be killed."""
+
+
+def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
+  arguments = dict(
+      delta=1e-5,
+      evaluate_fn=toy.evaluate,
+      rounds_per_eval=4,
+      checkpoint_every=3,
+      progress='quiet',
+  )
+  return training.train(
+      process or toy.Process(),
+      arguments.pop('plan', kwargs.pop('plan', None)) or toy.Plan(),
+      kwargs.pop('clients', None) or toy.Clients(),
+      output_dir=output_dir,
+      **(arguments | kwargs),
+  )
+
+
+def _files_that_must_agree(root: pathlib.Path) -> dict[str, bytes]:
+  names = (
+      'release/model.npz',
+      'release/metrics.csv',
+      'release/privacy_statement.json',
+      'release/events.json',
+      'secret/write_ahead.jsonl',
+  )
+  return {name: (root / name).read_bytes() for name in names}
+
+
+def _read_csv(path: pathlib.Path) -> list[dict[str, str]]:
+  with open(path, newline='', encoding='utf-8') as file:
+    return list(csv.DictReader(file))
+
+
+def _load_checkpoint(root, round_index: int) -> checkpoints.Checkpoint:
+  with event_loop.PrivateEventLoop() as loop:
+    store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
+    return store.load(round_index, like=toy.Process().initialize())
+
+
+def _killed_at_call(target, number: int, *, is_after: bool):
+  """Returns a stand-in for a method that is killed at its n-th call."""
+  calls = []
+
+  def stand_in(*args, **kwargs):
+    calls.append(None)
+    if len(calls) == number and not is_after:
+      raise _Killed
+    result = target(*args, **kwargs)
+    if len(calls) == number:
+      raise _Killed
+    return result
+
+  return stand_in
+
+
+class TrainTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+    self.root = self.parent / 'run'
+
+  def test_result_and_files(self):
+    result = _train(self.root)
+    self.assertEqual(result.stop_reason, run_lib.COMPLETED)
+    self.assertEqual(result.message, '')
+    self.assertEqual(result.rounds_done, 10)
+    budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+    self.assertEqual(result.epsilon, budget.epsilon_after(10))
+    self.assertEqual(
+        [row['round'] for row in result.metrics], list(range(1, 11))
+    )
+    self.assertEqual(
+        [row['round'] for row in result.metrics if 'test_accuracy' in row],
+        [4, 8, 10],
+    )
+    self.assertEqual(
+        [row['epsilon'] for row in result.metrics],
+        [budget.epsilon_after(t) for t in range(1, 11)],
+    )
+    self.assertCountEqual(
+        os.listdir(self.root / 'release'),
+        [
+            'config.json',
+            'curves.png',
+            'environment.json',
+            'events.json',
+            'metrics.csv',
+            'model.npz',
+            'privacy_statement.json',
+            'privacy_statement.md',
+            'tensorboard',
+        ],
+    )
+    self.assertEqual(os.stat(self.root / 'secret').st_mode & 0o777, 0o700)
+    model = outputs.read_model(
+        self.root / 'release' / 'model.npz', like=result.model_weights
+    )
+    np.testing.assert_array_equal(
+        model['weights'], result.model_weights['weights']
+    )
+
+  def test_only_covered_metrics_are_released(self):
+    _train(self.root)
+    released = _read_csv(self.root / 'release' / 'metrics.csv')
+    self.assertLen(released, 10)
+    self.assertCountEqual(
+        released[0],
+        [
+            'round',
+            'aggregator/snr',
+            'finalizer/update_non_finite',
+            'epsilon',
+            'rounds_left',
+            'cohort_assumed',
+            'test_accuracy',
+        ],
+    )
+    secret = _read_csv(self.root / 'secret' / 'metrics.not_covered.csv')
+    self.assertLen(secret, 10)
+    for column in set(secret[0]) - {'round'}:
+      self.assertEndsWith(column, '.not_covered')
+    self.assertIn('client_work/train/loss.not_covered', secret[0])
+    for path in (self.root / 'release').rglob('*'):
+      if path.is_file():
+        self.assertNotIn(b'not_covered', path.read_bytes(), path)
+
+  def test_inside_a_running_event_loop(self):
+    async def notebook_cell():
+      return _train(self.root)
+
+    self.assertEqual(asyncio.run(notebook_cell()).rounds_done, 10)
+
+  def test_same_command_after_the_end_changes_nothing(self):
+    first = _train(self.root)
+    before = _files_that_must_agree(self.root)
+    second = _train(self.root)
+    self.assertEqual(_files_that_must_agree(self.root), before)
+    self.assertEqual(second.metrics, first.metrics)
+    self.assertEqual(second.epsilon, first.epsilon)
+
+  def test_torn_files_of_a_killed_process_are_mended(self):
+    process = toy.Process()
+
+    def kill(round_index):
+      if round_index == 8:
+        raise _Killed
+
+    process.next.on_round = kill
+    with self.assertRaises(_Killed):
+      _train(self.root, process)
+    self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 6)
+    with open(self.root / 'release' / 'metrics.csv', 'a') as file:
+      file.write('7,0.')
+    with open(self.root / 'secret' / 'write_ahead.jsonl', 'a') as file:
+      file.write('{"round": 9, "coho')
+    leftovers = (
+        self.root / 'release' / 'metrics.csv_temp1234',
+        self.root / 'release' / 'model.npz.tff_dp_tmp',
+        self.root / 'secret' / 'checkpoints' / 'round_9_temp4321' / 'variables',
+    )
+    for path in leftovers:
+      path.mkdir(parents=True)
+    result = _train(self.root)
+    self.assertEqual(result.rounds_done, 10)
+    rounds = [
+        row['round']
+        for row in _read_csv(self.root / 'release' / 'metrics.csv')
+    ]
+    self.assertEqual(rounds, [str(t) for t in range(1, 11)])
+    record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
+    self.assertEqual(
+        [json.loads(line)['round'] for line in record.splitlines()],
+        list(range(1, 11)),
+    )
+    for path in leftovers[:2] + (leftovers[2].parent,):
+      self.assertFalse(path.exists(), path)
+
+  def test_spent_epsilon_counts_begun_rounds_once(self):
+    process = toy.Process()
+
+    def kill(round_index):
+      if round_index == 5:
+        raise _Killed
+
+    process.next.on_round = kill
+    with self.assertRaises(_Killed):
+      _train(self.root, process)
+    # Round 3 has a checkpoint, rounds 4 and 5 had begun.
+    result = _train(self.root, total_rounds=4)
+    budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+    self.assertEqual(result.rounds_done, 4)
+    self.assertEqual(result.epsilon, budget.epsilon_after(5))
+
+  def test_nothing_is_released_before_its_checkpoint(self):
+    process = toy.Process()
+
+    def look(round_index):
+      path = self.root / 'release' / 'metrics.csv'
+      saved = (round_index - 1) // 3 * 3
+      self.assertLen(_read_csv(path), saved)
+      self.assertTrue(
+          (self.root / 'secret' / 'checkpoints' / f'round_{saved}').exists()
+      )
+      record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
+      self.assertLen(record.splitlines(), round_index)
+
+    process.next.on_round = look
+    _train(self.root, process)
+
+  def test_budget_stops_the_run_with_complete_outputs(self):
+    budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+    result = _train(self.root, epsilon_budget=budget.epsilon_after(5))
+    self.assertEqual(result.stop_reason, run_lib.BUDGET)
+    self.assertEqual(result.rounds_done, 5)  # Equality passes.
+    self.assertStartsWith(result.message, 'round 6 would spend epsilon')
+    self.assertEqual(result.epsilon, budget.epsilon_after(5))
+    self.assertIn('test_accuracy', result.metrics[-1])
+    self.assertEqual(result.metrics[-1]['rounds_left'], 0)
+    self.assertTrue((self.root / 'release' / 'model.npz').exists())
+    record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
+    self.assertLen(record.splitlines(), 5)
+
+  def test_budget_below_one_round_is_refused_before_anything_is_written(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
+      _train(self.root, epsilon_budget=1e-3)
+    self.assertFalse(self.root.exists())
+
+  def test_first_interrupt_finishes_the_round_and_saves(self):
+    process = toy.Process()
+
+    def interrupt(round_index):
+      if round_index == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    process.next.on_round = interrupt
+    previous = signal.getsignal(signal.SIGINT)
+    with self.assertRaisesRegex(KeyboardInterrupt, 'after round 5'):
+      _train(self.root, process)
+    self.assertEqual(signal.getsignal(signal.SIGINT), previous)
+    self.assertTrue(
+        (self.root / 'secret' / 'checkpoints' / 'round_5').exists()
+    )
+    self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 5)
+    self.assertEqual(_train(self.root).rounds_done, 10)
+
+  def test_second_interrupt_stops_at_once(self):
+    process = toy.Process()
+
+    def interrupt(round_index):
+      if round_index == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    process.next.on_round = interrupt
+    with self.assertRaises(KeyboardInterrupt):
+      _train(self.root, process)
+    self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 3)
+    self.assertEqual(_train(self.root).rounds_done, 10)
+
+
+class KilledAnywhereTest(parameterized.TestCase):
+  """Ends a run at a chosen call, as SIGKILL would, and starts it again."""
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.parent = pathlib.Path(
+        cls.enterClassContext(tempfile.TemporaryDirectory())
+    )
+    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
+    # All runs begin with the same noise key: copies of one initial state.
+    cls.initial = cls.parent / 'initial'
+    save = checkpoints.CheckpointStore.save
+    stand_in = _killed_at_call(save, 1, is_after=True)
+    with mock.patch.object(checkpoints.CheckpointStore, 'save', stand_in):
+      try:
+        _train(cls.initial)
+      except _Killed:
+        pass
+    cls.uninterrupted = cls.parent / 'uninterrupted'
+    shutil.copytree(cls.initial, cls.uninterrupted)
+    cls.expected = _train(cls.uninterrupted)
+
+  @parameterized.product(
+      place=(
+          (checkpoints.CheckpointStore, 'save', 1),
+          (checkpoints.CheckpointStore, 'save', 3),
+          (write_ahead.WriteAheadRecord, 'begin', 1),
+          (write_ahead.WriteAheadRecord, 'begin', 5),
+          (toy.Next, '__call__', 5),
+          (releases.Releases, 'release', 1),
+          (releases.Releases, 'release', 5),
+          (outputs, 'write_statement', 1),
+          (outputs, 'write_statement', 3),
+          (outputs, 'write_model', 1),
+          (os, 'replace', 1),
+          (os, 'replace', 9),
+      ),
+      is_after=(False, True),
+  )
+  def test_resumed_equals_uninterrupted(self, place, is_after):
+    owner, name, number = place
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    shutil.copytree(self.initial, root)
+    stand_in = _killed_at_call(getattr(owner, name), number, is_after=is_after)
+    with mock.patch.object(owner, name, stand_in):
+      with self.assertRaises(_Killed):
+        _train(root)
+    result = _train(root)
+    found = _files_that_must_agree(root)
+    for file_name, content in _files_that_must_agree(
+        self.uninterrupted
+    ).items():
+      self.assertEqual(found[file_name], content, file_name)
+    self.assertEqual(result.metrics, self.expected.metrics)
+    self.assertEqual(result.epsilon, self.expected.epsilon)
+    saved, expected = [
+        _load_checkpoint(path, 10) for path in (root, self.uninterrupted)
+    ]
+    self.assertEqual(saved.ledger, expected.ledger)
+    np.testing.assert_equal(saved.process_state, expected.process_state)
+
+
+class RefusalTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+    self.root = self.parent / 'run'
+    self.enterContext(mock.patch.object(plots, 'write_curves'))
+
+  @parameterized.parameters(
+      ({'delta': 2}, 'delta=2'),
+      ({'epsilon_budget': 0.0}, 'epsilon_budget=0.0'),
+      ({'rounds_per_eval': 0}, 'rounds_per_eval=0'),
+      ({'checkpoint_every': 0}, 'checkpoint_every=0'),
+      ({'total_rounds': 11}, 'total_rounds=11'),
+      ({'schedule_seed': -1}, 'schedule_seed=-1'),
+      ({'progress': 'loud'}, "progress='loud'"),
+  )
+  def test_bad_argument_is_named_and_nothing_is_written(self, bad, message):
+    with self.assertRaisesRegex(ValueError, message):
+      _train(self.root, **bad)
+    self.assertFalse(self.root.exists())
+
+  def test_population_too_small(self):
+    clients = toy.Clients()
+    clients.client_ids = clients.client_ids[:5]
+    with self.assertRaisesRegex(ValueError, 'min_index_gap'):
+      _train(self.root, clients=clients)
+    self.assertFalse(self.root.exists())
+
+  def test_evaluation_that_shadows_epsilon(self):
+    with self.assertRaisesRegex(ValueError, 'evaluate_fn=.*epsilon'):
+      _train(self.root, evaluate_fn=lambda weights: {'epsilon': 0.0})
+
+  def test_evaluation_that_is_not_a_number(self):
+    with self.assertRaisesRegex(TypeError, 'test_accuracy must be a number'):
+      _train(self.root, evaluate_fn=lambda weights: {'test_accuracy': [1]})
+
+  def test_process_of_another_plan(self):
+    process = toy.Process()
+    process.plan = toy.Plan(noise_multiplier=1.0)
+    with self.assertRaisesRegex(ValueError, 'plan='):
+      _train(self.root, process)
+
+  def test_resume_with_another_plan_or_config_lists_the_changes(self):
+    _train(self.root, config={'model': {'units': 8}}, total_rounds=3)
+    before = _files_that_must_agree(self.root)
+    with self.assertRaisesRegex(ValueError, 'another plan') as raised:
+      _train(
+          self.root,
+          plan=toy.Plan(noise_multiplier=1.0),
+          config={'model': {'units': 16}, 'lr': 0.1},
+      )
+    for change in (
+        'plan.noise_multiplier 5.0 -> 1.0',
+        'config.model.units 8 -> 16',
+        'config.lr absent -> 0.1',
+    ):
+      self.assertIn(change, str(raised.exception))
+    self.assertNotIn('\n', str(raised.exception))
+    self.assertEqual(_files_that_must_agree(self.root), before)
+
+  def test_resume_with_other_clients(self):
+    _train(self.root, total_rounds=3)
+    clients = toy.Clients()
+    clients.client_ids = clients.client_ids[::-1]
+    with self.assertRaisesRegex(ValueError, 'ids of the clients'):
+      _train(self.root, clients=clients)
+
+  def test_resume_without_write_ahead_record(self):
+    _train(self.root, total_rounds=3)
+    (self.root / 'secret' / 'write_ahead.jsonl').unlink()
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'ends with round 0'
+    ):
+      _train(self.root)
+
+  def test_resume_without_checkpoint(self):
+    _train(self.root, total_rounds=3)
+    shutil.rmtree(self.root / 'secret' / 'checkpoints')
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'holds no checkpoint'
+    ):
+      _train(self.root)
+
+  def test_damaged_checkpoint(self):
+    _train(self.root, total_rounds=3)
+    for path in (self.root / 'secret' / 'checkpoints').rglob('*.pb'):
+      path.write_bytes(b'damaged')
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'cannot be read'):
+      _train(self.root)
+
+  def test_repeated_round_with_another_cohort(self):
+    process = toy.Process()
+
+    def kill(round_index):
+      if round_index == 5:
+        raise _Killed
+
+    process.next.on_round = kill
+    with self.assertRaises(_Killed):
+      _train(self.root, process)
+    plan = toy.Plan()
+    select = type(plan.participation).select
+
+    def select_another(schedule, **arguments):
+      return select(schedule, **(arguments | {'seed': 99}))
+
+    with mock.patch.object(
+        type(plan.participation), 'select', select_another
+    ):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'another cohort'
+      ):
+        _train(self.root, plan=plan)
+
+  def test_checkpoint_that_cannot_be_saved_stops_the_run(self):
+    _train(self.root, total_rounds=3)
+    with mock.patch.object(
+        checkpoints.CheckpointStore, 'save', side_effect=OSError('disk full')
+    ):
+      with self.assertRaisesRegex(OSError, 'disk full'):
+        _train(self.root)
+    self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 3)
+
+
+if __name__ == '__main__':
+  absltest.main()

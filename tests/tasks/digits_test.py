@@ -1,0 +1,143 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the digits task: its flags, its plans, and one small real run."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tasks import __main__ as tasks_main
+from tasks import digits
+
+
+def _main(*argv):
+  """Returns (exit code, stdout, stderr)."""
+  out, err = io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    try:
+      code = tasks_main.main([str(word) for word in argv])
+    except SystemExit as stop:
+      code = stop.code
+  return code, out.getvalue(), err.getvalue()
+
+
+class FlagsTest(parameterized.TestCase):
+
+  def test_help_teaches_every_setting(self):
+    code, out, _ = _main('train', 'digits', '--help')
+    self.assertEqual(code, 0)
+    for field in dataclasses.fields(digits.Settings):
+      self.assertIn('--' + field.name.replace('_', '-'), out)
+    self.assertIn('examples:', out)
+
+  def test_list_names_the_task(self):
+    self.assertIn('digits', _main('list')[1])
+
+  @parameterized.named_parameters(
+      ('task', ('train', 'letters'), 'TASK=letters', 2),
+      ('command', ('paint',), "'paint'", 2),
+      ('noise', ('train', 'digits', '--epsilon=-1'), '--epsilon=-1.0', 2),
+      ('delta', ('train', 'digits', '--delta=1'), '--delta=1.0', 2),
+      (
+          'cohort',
+          ('train', 'digits', '--clients-per-round=5000'),
+          '--clients-per-round=5000',
+          2,
+      ),
+      (
+          'separation',
+          ('train', 'digits', '--min-index-gap=63', '--clients_per_round=64'),
+          '--min-index-gap=62 is not allowed: expected at most',
+          2,
+      ),
+      ('clip', ('train', 'digits', '--l2-norm-clip=0'), '--l2-norm-clip', 2),
+      ('word', ('train', 'digits', '--total-rounds=ten'), "'ten'", 2),
+      ('flag', ('train', 'digits', '--colour=red'), '--colour=red', 2),
+  )
+  def test_a_bad_value_is_one_line_and_nothing_is_written(
+      self, argv, named, status
+  ):
+    folder = pathlib.Path(self.create_tempdir()) / 'run'
+    if 'digits' in argv:
+      argv += ('--output-dir', folder)
+    code, out, err = _main(*argv)
+    self.assertEqual(code, status)
+    self.assertEqual(out, '')
+    self.assertStartsWith(err, 'error: ')
+    self.assertIn(named, err)
+    self.assertFalse(folder.exists())
+
+
+class PlansTest(absltest.TestCase):
+
+  def test_rows_share_everything_but_the_noise(self):
+    settings = digits.Settings()
+    plans = digits.build_plans(settings)
+    spent = {
+        name: plan.epsilon(delta=settings.delta) for name, plan in plans.items()
+    }
+    self.assertBetween(
+        spent['dp_ftrl'], 0.9999 * settings.epsilon, settings.epsilon
+    )
+    self.assertBetween(
+        spent['independent'], 0.9999 * settings.epsilon, settings.epsilon
+    )
+    self.assertEqual(spent['non_private'], float('inf'))
+    for plan in plans.values():
+      self.assertEqual(plan.participation, plans['dp_ftrl'].participation)
+      self.assertEqual(plan.l2_norm_clip, settings.l2_norm_clip)
+
+
+class RunTest(absltest.TestCase):
+
+  def test_small_run_compares_and_states(self):
+    folder = pathlib.Path(self.create_tempdir()) / 'run'
+    flags = (
+        'train', 'digits', '--output-dir', folder, '--total-rounds=4',
+        '--clients-per-round=8', '--min-index-gap=2', '--rounds-per-eval=2',
+        '--epsilon=3', '--progress=plain',
+    )
+    code, out, err = _main(*flags)
+    self.assertEqual(code, 0, err)
+    for row in ('dp_ftrl', 'independent', 'non_private'):
+      self.assertIn(f'| {row} |', out)
+      self.assertTrue(
+          (folder / row / 'release' / 'privacy_statement.md').exists()
+      )
+    self.assertIn('NO PRIVACY', out)
+    content = json.loads((folder / 'comparison.json').read_text())
+    self.assertEqual([row['num_rounds'] for row in content['rows']], [4, 4, 4])
+    self.assertLessEqual(content['rows'][0]['epsilon'], 3)
+    self.assertGreater((folder / 'comparison.png').stat().st_size, 5000)
+    # The same command again finds everything done and says the same.
+    again = _main(*flags)
+    self.assertEqual((again[0], again[1]), (0, out))
+    # Another plan in the same folder is refused, and nothing is overwritten.
+    before = (folder / 'dp_ftrl/release/metrics.csv').read_bytes()
+    code, _, err = _main(*flags, '--l2-norm-clip=0.7')
+    self.assertEqual(code, 2)
+    self.assertIn('--output-dir', err)
+    self.assertIn('l2_norm_clip', err)
+    self.assertEqual(
+        before, (folder / 'dp_ftrl/release/metrics.csv').read_bytes()
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,81 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Differential privacy for TensorFlow Federated, with its guarantee stated.
+
+Importing this package loads nothing heavy: `tff_dp.accounting` and the other
+parts are imported when they are first used, and only `aggregators`, `learning`,
+`execution` and `program` need TensorFlow Federated.
+"""
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+# Before anything of ours is imported, because an older Python cannot read it.
+if sys.version_info < (3, 11):
+  raise ImportError(
+      'tff_dp needs Python 3.11, this is %d.%d. In a checkout of tff_dp, run'
+      ' `make environment`: it puts Python 3.11 and every package into .venv;'
+      ' then use .venv/bin/python.' % sys.version_info[:2]
+  )
+
+from tff_dp import _compat  # pylint: disable=g-import-not-at-top
+
+if TYPE_CHECKING:
+  # pylint: disable=g-bad-import-order,g-importing-member
+  from tff_dp import accounting
+  from tff_dp import aggregators
+  from tff_dp import execution
+  from tff_dp import learning
+  from tff_dp import mechanisms
+  from tff_dp import participation
+  from tff_dp import program
+  from tff_dp.plan import PrivacyPlan
+
+__version__ = '0.1.0.dev0'
+
+# Before TensorFlow is loaded, because it reads its log level only once.
+_compat.quiet_start_up()
+
+_LAZY_MODULES = (
+    'accounting',
+    'aggregators',
+    'execution',
+    'learning',
+    'mechanisms',
+    'participation',
+    'program',
+)
+# Name here -> module that defines it.
+_LAZY_NAMES = {
+    'PrivacyPlan': 'tff_dp.plan',
+    'PrivacyRefusedError': 'tff_dp._checks',
+}
+
+__all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)
+
+
+def __getattr__(name: str):
+  if name in _LAZY_MODULES:
+    # The import system binds the submodule, so this runs once per name.
+    return importlib.import_module(f'tff_dp.{name}')
+  if name in _LAZY_NAMES:
+    value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+    globals()[name] = value
+    return value
+  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def __dir__():
+  return sorted({*globals(), *__all__})

@@ -1,0 +1,139 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Argument checks whose message and condition cannot drift apart.
+
+Every check takes the argument by keyword, so that the error can name it:
+`_checks.positive(noise_multiplier=value)`. A message has the form
+`noise_multiplier=-1.0 is not allowed: expected a number above 0.`
+"""
+
+from collections.abc import Collection
+import math
+import numbers
+
+
+class PrivacyRefusedError(Exception):
+  """A request that would break the guarantee, with the way out.
+
+  Attributes:
+    what: What was refused, in one sentence.
+    why: The rule that forbids it.
+    way_out: What the caller can do instead.
+  """
+
+  def __init__(self, what: str, *, why: str, way_out: str):
+    super().__init__(f'{what}\nwhy: {why}\ntry: {way_out}')
+    self.what = what
+    self.why = why
+    self.way_out = way_out
+
+
+class ArgumentError(ValueError):
+  """A value outside what an argument allows.
+
+  Attributes:
+    argument: The argument's name, as in the Python signature.
+    value: The value that was given.
+    allowed: What would have been allowed, as the end of a sentence.
+  """
+
+  def __init__(self, argument: str, value, allowed: str):
+    super().__init__(
+        f'{argument}={value!r} is not allowed: expected {allowed}.'
+    )
+    self.argument = argument
+    self.value = value
+    self.allowed = allowed
+
+
+def _single(arguments: dict[str, object]) -> tuple[str, object]:
+  (item,) = arguments.items()
+  return item
+
+
+def _is_real(value) -> bool:
+  # Bools are integers in Python, but never a quantity here.
+  return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _is_integer(value) -> bool:
+  return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def positive(**argument) -> None:
+  """Raises unless the argument is a finite number above 0 (NaN fails)."""
+  name, value = _single(argument)
+  if not _is_real(value) or not 0 < value < math.inf:
+    raise ArgumentError(name, value, 'a finite number above 0')
+
+
+def non_negative(**argument) -> None:
+  """Raises unless the argument is a finite number of at least 0."""
+  name, value = _single(argument)
+  if not _is_real(value) or not 0 <= value < math.inf:
+    raise ArgumentError(name, value, 'a finite number of at least 0')
+
+
+def in_open(low: float, high: float, **argument) -> None:
+  """Raises unless `low < argument < high`."""
+  name, value = _single(argument)
+  if not _is_real(value) or not low < value < high:
+    raise ArgumentError(
+        name, value, f'a number strictly between {low:g} and {high:g}'
+    )
+
+
+def in_half_open(low: float, high: float, **argument) -> None:
+  """Raises unless `low <= argument < high`."""
+  name, value = _single(argument)
+  if not _is_real(value) or not low <= value < high:
+    raise ArgumentError(
+        name, value, f'a number of at least {low:g} and below {high:g}'
+    )
+
+
+def in_closed(low: float, high: float, **argument) -> None:
+  """Raises unless `low <= argument <= high`."""
+  name, value = _single(argument)
+  if not _is_real(value) or not low <= value <= high:
+    raise ArgumentError(name, value, f'a number from {low:g} to {high:g}')
+
+
+def integer_at_least(low: int, **argument) -> None:
+  """Raises unless the argument is an integer of at least `low`."""
+  name, value = _single(argument)
+  if not _is_integer(value) or value < low:
+    raise ArgumentError(name, value, f'an integer of at least {low}')
+
+
+def integer_between(low: int, high: int, **argument) -> None:
+  """Raises unless the argument is an integer with `low <= it <= high`."""
+  name, value = _single(argument)
+  if not _is_integer(value) or not low <= value <= high:
+    raise ArgumentError(name, value, f'an integer from {low} to {high}')
+
+
+def optional_integer_at_least(low: int, **argument) -> None:
+  """Like `integer_at_least`, but `None` passes."""
+  _, value = _single(argument)
+  if value is not None:
+    integer_at_least(low, **argument)
+
+
+def one_of(choices: Collection, **argument) -> None:
+  """Raises unless the argument is one of `choices`."""
+  name, value = _single(argument)
+  if value not in choices:
+    listed = ', '.join(repr(choice) for choice in choices)
+    raise ArgumentError(name, value, f'one of {listed}')

@@ -1,0 +1,60 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Who may claim what: patterns, sensitivity, epsilon, ledgers, statements.
+
+Needs NumPy, SciPy and dp_accounting only, and never loads TensorFlow. The names
+below are loaded when they are first used, so that a command line which needs
+one of them does not wait for the others.
+"""
+
+import importlib
+
+# Public name -> module of this package.
+_HOMES = {
+    'BudgetLedger': 'budget',
+    'FixedOrderPattern': 'patterns',
+    'MinSeparationPattern': 'patterns',
+    'NeighboringRelation': 'events',
+    'OncePerTreePattern': 'patterns',
+    'ParticipationLedger': 'ledger',
+    'ParticipationLimits': 'patterns',
+    'ParticipationPattern': 'patterns',
+    'PrivacyStatement': 'statement',
+    'StatementFacts': 'statement',
+    'build_statement': 'statement',
+    'effective_sigma': 'events',
+    'exact_delta': 'gaussian',
+    'exact_epsilon': 'gaussian',
+    'noise_multiplier': 'calibration',
+    'rdp_epsilon': 'gaussian',
+    'run_event': 'events',
+    'sigma_for': 'gaussian',
+    'squared_sensitivity': 'tree_sensitivity',
+    'squared_sensitivity_by_round': 'tree_sensitivity',
+    'tree_lengths': 'patterns',
+    'zcdp_rho': 'gaussian',
+}
+
+
+def __getattr__(name: str):
+  if name not in _HOMES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  home = importlib.import_module(f'{__name__}.{_HOMES[name]}')
+  value = getattr(home, name)
+  globals()[name] = value
+  return value
+
+
+def __dir__() -> list[str]:
+  return sorted(set(globals()) | set(_HOMES))

@@ -1,0 +1,64 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""From a privacy target to the noise that meets it."""
+
+import math
+
+from tff_dp import _checks
+from tff_dp.accounting import events
+from tff_dp.accounting import gaussian
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    delta: float,
+    squared_sensitivity: float,
+    method: str = 'exact',
+    neighboring_relation: events.NeighboringRelation = (
+        events.NeighboringRelation.ZERO_OUT
+    ),
+) -> float:
+  """Returns the smallest noise multiplier that meets (epsilon, delta).
+
+  Rounded upward: accounting for the result with the same arguments never gives
+  more than `epsilon`. Rounding it down for print loses that.
+
+  Args:
+    epsilon: The target for the whole run, above 0.
+    delta: In the open interval (0, 1).
+    squared_sensitivity: S2 in squared clip norms, for zero-out.
+    method: 'exact', or 'rdp' for comparison with papers.
+    neighboring_relation: The relation under which epsilon shall hold.
+
+  Returns:
+    The std of one node's noise on the SUM, over the clip norm.
+  """
+  _checks.positive(squared_sensitivity=squared_sensitivity)
+  relation = events.NeighboringRelation(neighboring_relation)
+  sigma = gaussian.sigma_for(epsilon=epsilon, delta=delta, method=method)
+  multiplier = sigma * math.sqrt(
+      squared_sensitivity * relation.squared_sensitivity_factor
+  )
+  # The product and the quotient round on their own: end on the private side.
+  while (
+      events.effective_sigma(
+          noise_multiplier=multiplier,
+          squared_sensitivity=squared_sensitivity,
+          neighboring_relation=relation,
+      )
+      < sigma
+  ):
+    multiplier = math.nextafter(multiplier, math.inf)
+  return multiplier

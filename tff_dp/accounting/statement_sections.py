@@ -1,0 +1,318 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The twelve points of a privacy statement, computed from its facts.
+
+Every epsilon of a statement is computed here, from the same noise multiplier
+and squared sensitivity, so that the points cannot contradict each other.
+"""
+
+import importlib.metadata
+import platform
+from typing import Any
+
+from tff_dp.accounting import events
+from tff_dp.accounting import gaussian
+from tff_dp.accounting import printing
+from tff_dp.accounting import statement_facts
+
+NO_PRIVACY = 'NO PRIVACY'
+_CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
+_PACKAGES = (
+    'dp-accounting',
+    'numpy',
+    'scipy',
+    'tensorflow',
+    'tensorflow-federated',
+)
+
+
+def warnings(facts: statement_facts.StatementFacts) -> tuple[str, ...]:
+  """Returns what a reader must know before anything else."""
+  found = []
+  if facts.noise_multiplier == 0:
+    found.append(f'{NO_PRIVACY}: the noise multiplier is 0.')
+  if facts.insecure_seed:
+    found.append(
+        f'{NO_PRIVACY}: the noise key was made from a known seed, so that the'
+        ' noise can be recomputed and subtracted.'
+    )
+  if facts.population is not None and facts.delta * facts.population >= 1:
+    found.append(
+        f'WEAK: delta {facts.delta:g} is not below 1 / population ='
+        f' {1 / facts.population:g}; revealing one random client completely'
+        ' would be allowed.'
+    )
+  return tuple(found)
+
+
+def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
+  """Returns point -> name -> value, plain types."""
+  return {
+      'setting': {
+          'model': 'central differential privacy',
+          'trusted': (
+              'the server that sees updates, clips, sums and adds noise, and'
+              ' whoever reads its memory or the folder secret/'
+          ),
+          'adversary': (
+              'anybody who sees every released model and metric of the run'
+          ),
+      },
+      'unit': {
+          'unit': 'client',
+          'contribution_bound': (
+              'the whole update of a client in a round has L2 norm at most'
+              f' {facts.l2_norm_clip:g}, whatever its number of examples'
+          ),
+          'participation': facts.participation,
+          'max_participations': facts.max_participations,
+          'min_index_gap': facts.min_index_gap,
+          'min_rounds_between': facts.min_index_gap - 1,
+      },
+      'adjacency': {
+          'relation': facts.neighboring_relation.value,
+          'definition': facts.neighboring_relation.description,
+      },
+      'release': {
+          'covered': (
+              'the model after every round, its evaluation on data outside the'
+              ' training population, and metrics computed from noised values'
+          ),
+          'not_covered': facts.not_covered,
+      },
+      'mechanism': _mechanism(facts),
+      'accounting': _accounting(facts),
+      'guarantee': _guarantee(facts),
+      'amplification': {
+          'claimed': 'none',
+          'assumptions': {
+              'Poisson sampling': 'not assumed',
+              'secret cohorts': 'not assumed',
+              'trusted shuffler': 'not assumed',
+          },
+          'epsilon_without': _epsilon(_current_sigma(facts), facts.delta),
+      },
+      'tuning': {
+          'hyperparameters': facts.hyperparameters,
+          'architecture': facts.architecture,
+          'early_stopping': facts.early_stopping,
+      },
+      'public_data': {
+          'pretraining': facts.pretraining,
+          'public_data': facts.public_data,
+          'preprocessing': facts.preprocessing,
+      },
+      'implementation': _implementation(facts),
+      'not_claimed': {
+          'audit': facts.audit,
+          'heuristics': 'none',
+          'limits': (
+              'nothing is claimed for several clients of one person, for side'
+              ' channels, or against the server'
+          ),
+      },
+  }
+
+
+def _mechanism(facts: statement_facts.StatementFacts) -> dict[str, Any]:
+  noise = printing.rounded_up(facts.noise_multiplier, digits=7)
+  if facts.noise_multiplier == 0:
+    noise += f' ({NO_PRIVACY})'
+  population = 'not stated; nothing here depends on it'
+  if facts.population is not None:
+    population = f'{facts.population} clients, {facts.population_origin}'
+  parameters = {
+      name: 'none' if value is None else value
+      for name, value in facts.mechanism_parameters.items()
+  }
+  return {
+      'name': facts.mechanism,
+      'parameters': parameters or 'none',
+      'noise_multiplier': (
+          f'{noise}: standard deviation of one draw on the SUM, over the L2'
+          ' clip norm'
+      ),
+      'l2_norm_clip': facts.l2_norm_clip,
+      'rounds_planned': facts.num_rounds,
+      'rounds_done': facts.rounds_begun,
+      'clients_per_round': f'{facts.clients_per_round}, the constant divisor',
+      'population': population,
+  }
+
+
+def _accounting(facts: statement_facts.StatementFacts) -> dict[str, Any]:
+  section = {
+      'method': (
+          'the run is one Gaussian mechanism over all noised values; exact'
+          ' conversion to (epsilon, delta)'
+      ),
+      'theorem': (
+          'Gaussian: Balle and Wang, arXiv:1805.06530, theorem 8; adaptive'
+          ' streams: Denisov et al., arXiv:2202.08312; tree sensitivity:'
+          ' Kairouz et al., arXiv:2103.00039, appendix D'
+      ),
+      'exactness': (
+          'exact for the worst case of the promised participation;'
+          ' floating-point errors are rounded upward'
+      ),
+      'squared_sensitivity': facts.squared_sensitivity,
+      'discretisation': 'none: no grid of losses, Renyi orders are continuous',
+      'versions': _versions(),
+  }
+  if facts.complete_trees:
+    section['squared_sensitivity_without_completion'] = (
+        facts.squared_sensitivity_without_completion
+    )
+  return section
+
+
+def _guarantee(facts: statement_facts.StatementFacts) -> dict[str, Any]:
+  planned = _sigma(facts, facts.squared_sensitivity)
+  current = _current_sigma(facts)
+  replaced = _current_sigma(facts, events.NeighboringRelation.REPLACE_ONE)
+  section = {
+      'epsilon': _epsilon(current, facts.delta),
+      'epsilon_planned': _epsilon(planned, facts.delta),
+      'epsilon_rdp': printing.to_json_number(
+          gaussian.rdp_epsilon(sigma=current, delta=facts.delta)
+      ),
+      'delta': facts.delta,
+      'delta_reason': _delta_reason(facts),
+      'zcdp_rho': printing.to_json_number(gaussian.zcdp_rho(sigma=current)),
+      'sigma_eff': current,
+      'epsilon_replace_one': _epsilon(replaced, facts.delta),
+      'curve': [
+          {
+              'delta': delta,
+              'epsilon': _epsilon(current, delta),
+              'epsilon_planned': _epsilon(planned, delta),
+          }
+          for delta in sorted({*_CURVE_DELTAS, facts.delta}, reverse=True)
+      ],
+  }
+  if facts.insecure_seed:
+    section['epsilon_if_key_were_secret'] = _epsilon(
+        _noise_sigma(facts, facts.squared_sensitivity), facts.delta
+    )
+  return section
+
+
+def _delta_reason(facts: statement_facts.StatementFacts) -> str:
+  if facts.population is None:
+    return f'{facts.delta_reason}; it should be well below 1 / population'
+  comparison = 'below' if facts.delta * facts.population < 1 else 'NOT below'
+  return (
+      f'{facts.delta_reason}; {comparison} 1 / population ='
+      f' {1 / facts.population:g}'
+  )
+
+
+def _implementation(facts: statement_facts.StatementFacts) -> dict[str, Any]:
+  return {
+      'arithmetic': 'float32 Gaussian noise, not a secure discrete sampler',
+      'generator': 'Philox counter streams, which are not cryptographic',
+      'key': (
+          'made from a known seed: void'
+          if facts.insecure_seed
+          else '128 bits of operating-system entropy, in the checkpoints'
+      ),
+      'dropouts': (
+          'a selected client counts as having taken part; a short round gets'
+          ' the full noise and the same divisor'
+      ),
+      'realised_participation': _realised_participation(facts),
+      'realised_cohorts': _realised_cohorts(facts),
+      'bad_updates': (
+          'a non-finite update counts as zero; how many is not released'
+      ),
+  }
+
+
+def _realised_participation(facts: statement_facts.StatementFacts) -> str:
+  if not facts.rounds_begun:
+    return 'no round yet'
+  observed = facts.observed
+  text = (
+      f'{observed.num_clients} clients in {observed.num_rounds} rounds, at most'
+      f' {observed.max_participations} times each'
+  )
+  if observed.min_index_gap is None:
+    return text + ', none twice'
+  return text + (
+      f', index gap at least {observed.min_index_gap}'
+      f' ({observed.min_rounds_between} rounds strictly between)'
+  )
+
+
+def _realised_cohorts(facts: statement_facts.StatementFacts) -> str:
+  if not facts.rounds_begun:
+    return 'no round yet'
+  return (
+      f'{facts.observed.smallest_cohort} to {facts.observed.largest_cohort}'
+      f' clients selected per round, {facts.clients_per_round} planned'
+  )
+
+
+def _current_sigma(
+    facts: statement_facts.StatementFacts,
+    relation: events.NeighboringRelation | None = None,
+) -> float:
+  """Returns sigma of the rounds begun, of the plan before round 1."""
+  squared_sensitivity = facts.squared_sensitivity
+  if facts.rounds_begun:
+    squared_sensitivity = facts.squared_sensitivity_so_far
+  return _sigma(facts, squared_sensitivity, relation)
+
+
+def _sigma(
+    facts: statement_facts.StatementFacts,
+    squared_sensitivity: float,
+    relation: events.NeighboringRelation | None = None,
+) -> float:
+  """Returns sigma_eff as an adversary sees it: known noise is no noise."""
+  if facts.insecure_seed:
+    return 0.0
+  return _noise_sigma(facts, squared_sensitivity, relation)
+
+
+def _noise_sigma(
+    facts: statement_facts.StatementFacts,
+    squared_sensitivity: float,
+    relation: events.NeighboringRelation | None = None,
+) -> float:
+  return events.effective_sigma(
+      noise_multiplier=facts.noise_multiplier,
+      squared_sensitivity=squared_sensitivity,
+      neighboring_relation=relation or facts.neighboring_relation,
+  )
+
+
+def _epsilon(sigma: float, delta: float) -> float | str:
+  return printing.to_json_number(
+      gaussian.exact_epsilon(sigma=sigma, delta=delta)
+  )
+
+
+def _versions() -> dict[str, str]:
+  """Returns versions from metadata; nothing is imported for it."""
+  # The package is loaded already, as the parent of this module.
+  from tff_dp import __version__  # pylint: disable=g-import-not-at-top
+
+  found = {'python': platform.python_version(), 'tff-dp': __version__}
+  for package in _PACKAGES:
+    try:
+      found[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+      found[package] = 'not installed'
+  return found

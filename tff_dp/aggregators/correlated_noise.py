@@ -1,0 +1,325 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Aggregation factory: clip per client, sum, add correlated noise, divide.
+
+    g_t = sum over clients of clip(x, l2_norm_clip)
+    result = (g_t + noise_multiplier * l2_norm_clip * n_t) / clients_per_round
+
+where n_t is the residual noise of the mechanism, with unit draws. The divisor is
+the *expected* number of clients, never the number that reported: a short round,
+and an empty one, get the full noise and the same divisor.
+"""
+
+import collections
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import streams
+from tff_dp.mechanisms import mechanism as mechanism_lib
+
+# float32 sums of squares err by less than this share (about log2(n) * 2^-24
+# with TensorFlow's pairwise reductions), so scaling to a norm smaller by it
+# keeps the exact norm of what a client sends within the clip norm.
+_NORM_MARGIN = 1e-5
+_VALUE_DOMAIN = 'value'
+
+
+class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
+  """`UnweightedAggregationFactory` for the noised mean of clipped updates.
+
+  Wrap it with `tff.aggregators.as_weighted_aggregator` where a builder asks for
+  a weighted factory: weights are data, so they are ignored. TFF's own
+  `zeroing_factory` and `clipping_factory` may stand around it.
+
+  A client whose update has a NaN, an infinity or a norm beyond float32 counts
+  as zero. The state holds the secret key of the noise in `key`; treat
+  checkpoints accordingly. The noise is never replayed: each tree has its own
+  key, and a round's noise is a function of (key, tree_id, round_in_tree).
+
+  `state`: `OrderedDict(key, is_key_insecure, round, tree_id, round_in_tree,
+  buffers)`, without any un-noised data.
+
+  `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
+  `round`, `tree_id` are public; `snr` is computed from the noised result and
+  covered by the guarantee; those under `not_covered` (`num_clients`,
+  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts and are not.
+  """
+
+  def __init__(
+      self,
+      mechanism: mechanism_lib.Mechanism,
+      *,
+      noise_multiplier: float,
+      l2_norm_clip: float,
+      clients_per_round: int,
+      insecure_seed: Optional[int] = None,
+  ):
+    """Initializes the factory.
+
+    Args:
+      mechanism: What noise is added in which round.
+      noise_multiplier: Standard deviation of one draw on the SUM, divided by
+        the clip norm. 0 adds no noise and gives no privacy.
+      l2_norm_clip: Bound on the L2 norm of one client's whole update.
+      clients_per_round: The expected number of clients, the divisor.
+      insecure_seed: For tests only: replaces the secret key by one that anybody
+        who knows the seed can compute.
+
+    Raises:
+      ArgumentError: If a value is outside its range.
+    """
+    _checks.non_negative(noise_multiplier=noise_multiplier)
+    _checks.positive(l2_norm_clip=l2_norm_clip)
+    _checks.integer_at_least(1, clients_per_round=clients_per_round)
+    self._mechanism = mechanism
+    self._noise_multiplier = float(noise_multiplier)
+    self._l2_norm_clip = float(l2_norm_clip)
+    self._clients_per_round = int(clients_per_round)
+    self._insecure_seed = insecure_seed
+    if insecure_seed is not None:
+      _checks.integer_at_least(0, insecure_seed=insecure_seed)
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    """Creates the process; `value_type` holds float32 tensors only."""
+    if isinstance(value_type, tff.TensorType) and len(value_type.shape) == 1:
+      return self._create_flat(value_type)
+    return tff.aggregators.concat_factory(_Flat(self)).create(value_type)
+
+  def _create_flat(
+      self, value_type: tff.TensorType
+  ) -> tff.templates.AggregationProcess:
+    """Creates the process for one vector per client."""
+    if np.dtype(value_type.dtype) != np.float32 or value_type.shape[0] is None:
+      raise TypeError(
+          'Expected `value_type` to hold float32 tensors of known shape, found '
+          f'{value_type}.'
+      )
+    num_params = value_type.shape[0]
+    initialize_noise = self._build_initialize(num_params)
+    state_type = initialize_noise.type_signature.result
+    clip = self._build_clip(value_type)
+    counts_type = clip.type_signature.result[1]
+    release = self._build_release(state_type, value_type, counts_type)
+
+    @tff.federated_computation
+    def init_fn():
+      return tff.federated_eval(initialize_noise, tff.SERVER)
+
+    @tff.federated_computation(
+        tff.FederatedType(state_type, tff.SERVER),
+        tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      clipped = tff.federated_map(clip, value)
+      summed = tff.federated_sum(clipped)
+      new_state, result, measurements = tff.federated_map(
+          release, (state, summed)
+      )
+      return tff.templates.MeasuredProcessOutput(
+          new_state, result, measurements
+      )
+
+    return tff.templates.AggregationProcess(init_fn, next_fn)
+
+  def _build_initialize(self, num_params: int) -> tff.Computation:
+    @tff.tensorflow.computation
+    @tf.function(autograph=False)
+    def initialize():
+      if self._insecure_seed is None:
+        key = streams.random_root_key()
+      else:
+        key = streams.insecure_root_key(self._insecure_seed)
+      buffers = ()
+      if self._noise_multiplier > 0:
+        buffers = self._mechanism.initialize(tf.zeros([num_params], tf.float32))
+      return collections.OrderedDict(
+          key=key,
+          is_key_insecure=tf.constant(self._insecure_seed is not None),
+          round=tf.constant(0, tf.int64),
+          tree_id=tf.constant(0, tf.int64),
+          round_in_tree=tf.constant(0, tf.int64),
+          buffers=buffers,
+      )
+
+    return initialize
+
+  def _build_clip(self, value_type: tff.TensorType) -> tff.Computation:
+    @tff.tensorflow.computation(value_type)
+    @tf.function(autograph=False)
+    def clip(update):
+      norm = tf.norm(update)
+      # NaN and infinite coordinates, and squares beyond float32, all show in
+      # the norm. `where` and not a product: infinity times zero is NaN.
+      is_finite = tf.math.is_finite(norm)
+      is_clipped = norm > self._l2_norm_clip
+      scale = tf.where(
+          is_clipped, self._l2_norm_clip * (1.0 - _NORM_MARGIN) / norm, 1.0
+      )
+      bounded = tf.where(is_finite, update * scale, 0.0)
+
+      def count(condition):
+        return tf.cast(condition, tf.int32)
+
+      counts = collections.OrderedDict(
+          num_clients=tf.constant(1),
+          num_zeroed=count(tf.logical_not(is_finite)),
+          num_empty=count(tf.equal(norm, 0.0)),
+          num_clipped=count(tf.logical_and(is_finite, is_clipped)),
+      )
+      return bounded, counts
+
+    return clip
+
+  def _build_release(self, state_type, value_type, counts_type):
+    num_params = value_type.shape[0]
+    stddev = self._noise_multiplier * self._l2_norm_clip
+    horizon = self._mechanism.num_rounds
+
+    @tff.tensorflow.computation(state_type, (value_type, counts_type))
+    @tf.function(autograph=False)
+    def release(state, summed):
+      total, counts = summed
+      with tf.control_dependencies([
+          tf.debugging.assert_less(
+              state['round'],
+              tf.constant(horizon, tf.int64),
+              message=f'num_rounds={horizon} rounds are done; the plan covers '
+              'no further round',
+          )
+      ]):
+        round_index = state['round'] + 1
+      noise, noise_state = _next_noise(
+          self._mechanism, state, num_params, stddev
+      )
+      result = (total + noise) / self._clients_per_round
+      new_state = collections.OrderedDict(
+          key=state['key'],
+          is_key_insecure=state['is_key_insecure'],
+          round=round_index,
+          **noise_state,
+      )
+      variances = tf.constant(self._mechanism.round_variances(), tf.float32)
+      noise_stddev = (
+          tf.sqrt(variances[noise_state['round_in_tree'] - 1])
+          * stddev
+          / self._clients_per_round
+      )
+      measurements = collections.OrderedDict(
+          clip_norm=tf.constant(self._l2_norm_clip),
+          noise_stddev=noise_stddev,
+          round=round_index,
+          tree_id=noise_state['tree_id'],
+          snr=_signal_to_noise(result, noise_stddev),
+          not_covered=counts,
+      )
+      return new_state, result, measurements
+
+    return release
+
+
+class _Flat(tff.aggregators.UnweightedAggregationFactory):
+  """What `concat_factory` wraps: the factory on one flat vector."""
+
+  def __init__(self, outer: CorrelatedNoiseFactory):
+    self._create = outer._create_flat  # pylint: disable=protected-access
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    return self._create(value_type)
+
+
+def _next_noise(mechanism, state, num_params, stddev):
+  """Returns this round's noise on the sum and the advanced noise state.
+
+  A restart happens at the beginning of the round that opens the new tree: the
+  tree's id goes up, and with it every key. If trees are completed, that round
+  also takes over what the virtual rounds of the finished tree change,
+  `b_{R + virtual} - b_R`, so that the noise left behind is the root's alone.
+  """
+  tree_id, round_in_tree = state['tree_id'], state['round_in_tree']
+  starts_tree = tf.constant(False)
+  if mechanism.restart_every is not None:
+    starts_tree = tf.equal(
+        round_in_tree, tf.constant(mechanism.restart_every, tf.int64)
+    )
+  new_tree_id = tree_id + tf.cast(starts_tree, tf.int64)
+  new_round_in_tree = tf.where(starts_tree, tf.ones_like(round_in_tree),
+                               round_in_tree + 1)
+  buffers = tuple(state['buffers'])
+  if stddev > 0:
+    root = streams.domain_key(state['key'], _VALUE_DOMAIN)
+
+    def step(tree, at_round, at_buffers):
+      return mechanism.next_noise(
+          at_buffers,
+          at_round,
+          draw=streams.node_normals(streams.fold_in(root, tree), num_params),
+          cond=tf.cond,
+      )
+
+    unit_noise, new_buffers = step(new_tree_id, new_round_in_tree, buffers)
+    if mechanism.virtual_rounds:
+      unit_noise += tf.cond(
+          starts_tree,
+          lambda: _completion_noise(
+              step,
+              tree_id,
+              round_in_tree,
+              buffers,
+              mechanism.virtual_rounds,
+              num_params,
+          ),
+          lambda: tf.zeros([num_params]),
+      )
+    noise = stddev * unit_noise
+  else:
+    noise, new_buffers = tf.zeros([num_params]), buffers
+  return noise, collections.OrderedDict(
+      tree_id=new_tree_id,
+      round_in_tree=new_round_in_tree,
+      buffers=new_buffers,
+  )
+
+
+def _completion_noise(
+    step, tree_id, last_round, buffers, num_rounds, num_params
+):
+  """Returns the noise of the virtual rounds that complete a tree, summed."""
+
+  def body(offset, total, at_buffers):
+    noise, next_buffers = step(tree_id, last_round + offset, at_buffers)
+    return offset + 1, total + noise, next_buffers
+
+  _, total, _ = tf.while_loop(
+      lambda offset, *_: offset <= num_rounds,
+      body,
+      (tf.constant(1, tf.int64), tf.zeros([num_params]), buffers),
+  )
+  return total
+
+
+def _signal_to_noise(result, noise_stddev):
+  """Returns |signal| / |noise| estimated from the released vector.
+
+  The squared norm of the noise is subtracted in expectation. Exact in
+  expectation for independent noise; indicative for correlated noise, and
+  without the extra noise of a completed tree.
+  """
+  num_params = tf.cast(tf.size(result), tf.float32)
+  noise_squared = num_params * noise_stddev**2
+  signal_squared = tf.maximum(tf.reduce_sum(result**2) - noise_squared, 0.0)
+  return tf.sqrt(tf.math.divide_no_nan(signal_squared, noise_squared))

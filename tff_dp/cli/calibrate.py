@@ -1,0 +1,132 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""`tff-dp calibrate`: the noise, or the rounds, that a budget allows."""
+
+import argparse
+import math
+
+from tff_dp import _checks
+from tff_dp.accounting import calibration
+from tff_dp.accounting import events
+from tff_dp.accounting import gaussian
+from tff_dp.cli import dp_ftrl
+from tff_dp.cli import errors
+
+_MOST_ROUNDS = 1 << 16
+_EXAMPLES = """examples:
+  the noise multiplier for 1600 rounds:
+    tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
+        --epsilon 8 --delta 1e-6
+  how many rounds a noise multiplier affords:
+    tff-dp calibrate dp-ftrl --mechanism honaker --noise-multiplier 2 \\
+        --max-participations 4 --min-index-gap 100 --epsilon 8 --delta 1e-6
+"""
+
+
+def add_parser(subparsers) -> None:
+  """Adds the command to `argparse` subparsers."""
+  parser = subparsers.add_parser(
+      'calibrate', help='the noise, or the rounds, that a privacy budget allows'
+  )
+  kinds = parser.add_subparsers(dest='kind', required=True, metavar='KIND')
+  dp_ftrl_parser = kinds.add_parser(
+      'dp-ftrl',
+      help='correlated or independent noise on a stream of sums',
+      description=(
+          'Solves for the one of --noise-multiplier and --rounds that is not\n'
+          'given, rounds to the private side, and prints the guarantee.'
+      ),
+      epilog=_EXAMPLES,
+  )
+  dp_ftrl_parser.add_argument(
+      '--epsilon', type=float, required=True, help='the budget of the whole run'
+  )
+  dp_ftrl_parser.add_argument(
+      '--rounds', type=int, help='rounds of the whole run'
+  )
+  dp_ftrl_parser.add_argument(
+      '--noise-multiplier',
+      type=float,
+      help='standard deviation of one draw on the SUM, over the clip norm',
+  )
+  dp_ftrl.add_arguments(dp_ftrl_parser)
+  dp_ftrl_parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+  """Solves, and prints the guarantee of the solution."""
+  _checks.positive(epsilon=arguments.epsilon)
+  _checks.in_open(0, 1, delta=arguments.delta)
+  rounds, noise = arguments.rounds, arguments.noise_multiplier
+  if (rounds is None) == (noise is None):
+    raise _checks.ArgumentError(
+        'noise_multiplier',
+        noise,
+        'exactly one of --rounds and --noise-multiplier, to solve for the other',
+    )
+  if noise is None:
+    noise = calibration.noise_multiplier(
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        squared_sensitivity=_squared_sensitivity(arguments, rounds),
+        neighboring_relation=arguments.neighboring_relation,
+    )
+  else:
+    rounds = _affordable_rounds(arguments, noise)
+  result = dp_ftrl.guarantee(arguments, rounds, noise)
+  dp_ftrl.show(result, arguments.format)
+  return errors.DONE
+
+
+def _squared_sensitivity(arguments: argparse.Namespace, rounds: int) -> float:
+  return dp_ftrl.mechanism_of(arguments, rounds).squared_sensitivity(
+      dp_ftrl.pattern_of(arguments, rounds)
+  )
+
+
+def _affordable_rounds(arguments: argparse.Namespace, noise: float) -> int:
+  """Returns the most rounds within the budget, which never get cheaper."""
+  _checks.positive(noise_multiplier=noise)
+
+  def fits(rounds):
+    sigma = events.effective_sigma(
+        noise_multiplier=noise,
+        squared_sensitivity=_squared_sensitivity(arguments, rounds),
+        neighboring_relation=arguments.neighboring_relation,
+    )
+    epsilon = gaussian.exact_epsilon(sigma=sigma, delta=arguments.delta)
+    return epsilon <= arguments.epsilon
+
+  if not fits(1):
+    sigma = gaussian.sigma_for(
+        epsilon=arguments.epsilon, delta=arguments.delta
+    )
+    raise _checks.PrivacyRefusedError(
+        f'not even one round with --noise-multiplier={noise:g} fits --epsilon='
+        f'{arguments.epsilon:g}',
+        why='one round is a Gaussian mechanism with that multiplier',
+        way_out=f'--noise-multiplier of at least {math.ceil(sigma * 1e4) / 1e4}',
+    )
+  low, high = 1, 2
+  while high <= _MOST_ROUNDS and fits(high):
+    low, high = high, 2 * high
+  if high > _MOST_ROUNDS:
+    return low
+  while high - low > 1:
+    middle = (low + high) // 2
+    if fits(middle):
+      low = middle
+    else:
+      high = middle
+  return low

@@ -1,0 +1,105 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Errors as a command line shows them: what, why, what to try; an exit code.
+
+Exit codes: 0 done; 1 internal error; 2 usage; 3 environment or data; 4 stopped
+by the budget, outputs complete; 5 refused for privacy; 130 interrupted.
+"""
+
+import argparse
+from collections.abc import Sequence
+import sys
+
+from tff_dp import _checks
+
+DONE = 0
+INTERNAL = 1
+USAGE = 2
+ENVIRONMENT = 3
+STOPPED_BY_BUDGET = 4
+REFUSED = 5
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+  """An `ArgumentParser` with our errors: no usage text, no abbreviated flags."""
+
+  def __init__(self, **options):
+    options.setdefault('formatter_class', argparse.RawDescriptionHelpFormatter)
+    super().__init__(allow_abbrev=False, **options)
+
+  def error(self, message: str):
+    """Prints the message and exits with status 2."""
+    show(message, way_out=f'{self.prog} --help')
+    self.exit(USAGE)
+
+
+def hyphenated(words: Sequence[str]) -> list[str]:
+  """Returns the words with `--flags_like_this` spelled `--flags-like-this`."""
+
+  def convert(word):
+    if not word.startswith('--'):
+      return word
+    name, equals, value = word.partition('=')
+    return name.replace('_', '-') + equals + value
+
+  return [convert(word) for word in words]
+
+
+def flag(argument: str) -> str:
+  """Returns the flag that belongs to an argument's name."""
+  return '--' + argument.replace('_', '-')
+
+
+def show(what: str, *, why: str = '', way_out: str = '') -> None:
+  """Prints up to three lines on stderr."""
+  lines = [f'error: {what}']
+  if why:
+    lines.append(f'why: {why}')
+  if way_out:
+    lines.append(f'try: {way_out}')
+  print('\n'.join(lines), file=sys.stderr)
+
+
+def report(error: Exception) -> int:
+  """Prints an error and returns its exit code.
+
+  Errors that a user can mend name what to change. Any other is a bug of ours,
+  or a broken installation; the trace is shown with `TFF_DP_DEBUG=1`.
+  """
+  if isinstance(error, _checks.ArgumentError):
+    show(
+        f'{flag(error.argument)}={error.value} is not allowed: expected'
+        f' {error.allowed}'
+    )
+    return USAGE
+  if isinstance(error, _checks.PrivacyRefusedError):
+    show(error.what, why=error.why, way_out=error.way_out)
+    return REFUSED
+  if isinstance(error, ImportError):
+    show(
+        str(error),
+        why='a package is missing or broken',
+        way_out='tff-dp doctor',
+    )
+    return ENVIRONMENT
+  if isinstance(error, OSError) and error.filename is not None:
+    show(f'{error.filename}: {error.strerror}')
+    return ENVIRONMENT
+  show(
+      f'{type(error).__name__}: {error}',
+      why='this is a bug in tff_dp',
+      way_out='TFF_DP_DEBUG=1 shows where; please report it',
+  )
+  return INTERNAL

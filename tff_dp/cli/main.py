@@ -1,0 +1,83 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Entry point of `tff-dp` and of `python -m tff_dp`."""
+
+import argparse
+import importlib
+from collections.abc import Sequence
+import sys
+
+from tff_dp import _compat
+from tff_dp.cli import errors
+
+# Each is a module of this package with `add_parser(subparsers)`, which sets
+# `run`, a function of the parsed arguments that returns the exit code. Only the
+# module that is asked for is loaded: `doctor` must answer where the others
+# cannot even be imported.
+_COMMANDS = {
+    'account': 'epsilon of a run, from its parameters or its events.json',
+    'calibrate': 'the noise, or the rounds, that a privacy budget allows',
+    'doctor': 'check this machine, and say how to fix it',
+}
+_EXAMPLES = """examples:
+  tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
+      --noise-multiplier 1.13 --delta 1e-6
+  tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
+      --epsilon 8 --delta 1e-6
+  tff-dp doctor
+
+`tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`, in a
+checkout.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs one command and returns its exit code."""
+  words = errors.hyphenated(sys.argv[1:] if argv is None else argv)
+  try:
+    arguments = _build_parser(words).parse_args(words)
+    return arguments.run(arguments)
+  except BrokenPipeError:
+    # The reader of a pipe, such as `head`, has seen enough.
+    sys.stderr.close()
+    return errors.DONE
+  except KeyboardInterrupt:
+    return errors.INTERRUPTED
+  except Exception as error:  # pylint: disable=broad-exception-caught
+    if _compat.is_debug():
+      raise
+    return errors.report(error)
+
+
+def _build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+  """Returns a parser that knows all commands, and the flags of the first."""
+  parser = errors.Parser(
+      prog='tff-dp',
+      description='Differentially private federated learning: its accounting.',
+      epilog=_EXAMPLES,
+  )
+  commands = parser.add_subparsers(
+      dest='command', required=True, metavar='COMMAND'
+  )
+  wanted = next((word for word in words if not word.startswith('-')), None)
+  for name, summary in _COMMANDS.items():
+    if name == wanted:
+      importlib.import_module(f'tff_dp.cli.{name}').add_parser(commands)
+    else:
+      commands.add_parser(name, help=summary)
+  return parser
+
+
+if __name__ == '__main__':
+  sys.exit(main())

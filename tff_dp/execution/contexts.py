@@ -1,0 +1,242 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""TFF contexts of our own, and the default among them."""
+
+import contextlib
+import threading
+import time
+
+import grpc
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.execution import native
+
+# As TFF's own stack has it: a model may travel as one message.
+_MAX_MESSAGE_BYTES = 2_000_000_000
+_CHANNEL_OPTIONS = (
+    ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
+    ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
+    ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+)
+_READY_SECONDS = 60.0
+_KINDS = ('native',)
+
+_default_lock = threading.Lock()
+_default_context = None
+
+
+class _OwnedStub(tff.framework.RemoteExecutorStub):
+  """Sends requests to an owned worker, and says so when it is gone.
+
+  TFF repeats a computation for ever while its worker cannot be reached. Here a
+  request to a dead worker raises `NativeWorkerError`, which is not repeated,
+  and releasing what a dead worker held succeeds, because it holds nothing.
+  """
+
+  def __init__(self, worker: native.NativeWorker):
+    self._worker = worker
+    self._lock = threading.Lock()
+    self._channel = None
+    self._stub = None
+
+  def _connected(self) -> tff.framework.RemoteExecutorGrpcStub:
+    with self._lock:
+      if self._stub is None:
+        port = self._worker.wait_until_ready(timeout_seconds=_READY_SECONDS)
+        self._channel = grpc.insecure_channel(
+            f'localhost:{port}', _CHANNEL_OPTIONS
+        )
+        grpc.channel_ready_future(self._channel).result(_READY_SECONDS)
+        self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
+      return self._stub
+
+  def _request(self, method: str, request):
+    if not self._worker.is_running:
+      raise native.NativeWorkerError(self._worker.explain_death())
+    try:
+      return getattr(self._connected(), method)(request)
+    except (tff.framework.RetryableError, grpc.RpcError, ValueError) as error:
+      # A worker that dies closes the connection first; look again a bit later.
+      # gRPC raises ValueError for a channel that another thread closed.
+      for _ in range(20):
+        if not self._worker.is_running:
+          raise native.NativeWorkerError(
+              self._worker.explain_death()
+          ) from error
+        if not isinstance(error, tff.framework.RetryableError):
+          break
+        time.sleep(0.05)
+      raise
+
+  def _release(self, method: str, request) -> None:
+    with contextlib.suppress(native.NativeWorkerError):
+      self._request(method, request)
+
+  def get_executor(self, request):
+    return self._request('get_executor', request)
+
+  def create_value(self, request):
+    return self._request('create_value', request)
+
+  def create_struct(self, request):
+    return self._request('create_struct', request)
+
+  def create_call(self, request):
+    return self._request('create_call', request)
+
+  def create_selection(self, request):
+    return self._request('create_selection', request)
+
+  def compute(self, request):
+    return self._request('compute', request)
+
+  def dispose(self, request):
+    self._release('dispose', request)
+
+  def dispose_executor(self, request):
+    self._release('dispose_executor', request)
+
+  @property
+  def is_ready(self) -> bool:
+    return self._stub is not None and self._worker.is_running
+
+  def close(self) -> None:
+    # Closing the channel would make gRPC's own polling thread fail loudly.
+    # Without a reference it unsubscribes, and that thread ends by itself.
+    with self._lock:
+      self._channel = self._stub = None
+
+
+class NativeContext(tff.framework.SyncContext):
+  """A synchronous TFF context on a worker process that it owns.
+
+  As a context manager it is the current thread's context inside the block and
+  closes at its end. TFF's stack of contexts is thread-local: a computation
+  that is invoked from another thread does not see it.
+  """
+
+  def __init__(self, worker: native.NativeWorker, default_num_clients: int):
+    self._worker = worker
+    self._stub = _OwnedStub(worker)
+
+    def new_executor(cardinalities):
+      if cardinalities.get(tff.CLIENTS) is None:
+        cardinalities[tff.CLIENTS] = default_num_clients
+      executor = tff.framework.RemoteExecutor(self._stub)
+      executor.set_cardinalities(cardinalities)
+      return executor
+
+    self._context = tff.framework.SyncExecutionContext(
+        executor_fn=tff.framework.ResourceManagingExecutorFactory(
+            executor_stack_fn=new_executor
+        ),
+        compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
+    self._stack = contextlib.ExitStack()
+
+  @property
+  def worker(self) -> native.NativeWorker:
+    """The process that runs the computations."""
+    return self._worker
+
+  def invoke(self, comp, arg):
+    """Runs `comp`; TFF calls this.
+
+    Raises:
+      NativeWorkerError: The worker died or this context was closed.
+    """
+    return self._context.invoke(comp, arg)
+
+  def close(self) -> None:
+    """Ends the worker; may be called again. The context is of no use after."""
+    # First the worker: whoever waits for it then reads that it was closed.
+    self._worker.close()
+    self._stub.close()
+
+  def __enter__(self) -> 'NativeContext':
+    self._stack.enter_context(tff.framework.get_context_stack().install(self))
+    return self
+
+  def __exit__(self, *exception_info) -> None:
+    self._stack.close()
+    self.close()
+
+
+def create_native_context(
+    *,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+    log_path=None,
+) -> NativeContext:
+  """Returns a context on a new worker process, which ends with this process.
+
+  Args:
+    max_concurrent_clients: How many clients may train at the same time; None
+      for one per core that this process may use. With 1, a training round on
+      the same number of cores gives the same bits every time. More clients at
+      a time gave the same bits too wherever we looked, since the worker adds
+      updates up in the clients' order; another number of cores did not.
+    default_num_clients: Number of clients of a computation whose arguments do
+      not tell.
+    log_path: File for the worker's output, or None.
+
+  Raises:
+    ArgumentError: A bad value.
+    NativeWorkerError: The worker cannot be started.
+  """
+  _checks.integer_at_least(0, default_num_clients=default_num_clients)
+  worker = native.NativeWorker(
+      max_concurrent_clients=max_concurrent_clients, log_path=log_path
+  )
+  return NativeContext(worker, default_num_clients)
+
+
+def set_default_context(
+    kind: str = 'native',
+    *,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+    log_path=None,
+) -> NativeContext:
+  """Makes a new context TFF's default for this thread, and returns it.
+
+  A default that an earlier call made is closed. Call it once, before the first
+  computation.
+
+  Args:
+    kind: 'native' for TFF's C++ runtime, the only kind so far.
+    max_concurrent_clients: See `create_native_context`.
+    default_num_clients: See `create_native_context`.
+    log_path: See `create_native_context`.
+
+  Raises:
+    ArgumentError: A bad value.
+    NativeWorkerError: The worker cannot be started.
+  """
+  global _default_context
+  _checks.one_of(_KINDS, kind=kind)
+  context = create_native_context(
+      max_concurrent_clients=max_concurrent_clients,
+      default_num_clients=default_num_clients,
+      log_path=log_path,
+  )
+  with _default_lock:
+    previous, _default_context = _default_context, context
+    tff.framework.set_default_context(context)
+  if previous is not None:
+    previous.close()
+  return context

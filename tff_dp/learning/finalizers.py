@@ -1,0 +1,95 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Finalizers: how the server applies what the aggregator released."""
+
+import collections
+import math
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.learning import ftrl
+
+
+def build_ftrl_finalizer(
+    spec: ftrl.Ftrl, model_weights_type: tff.StructWithPythonType
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns the finalizer that runs FTRL on one flat vector of all weights.
+
+  Args:
+    spec: The update.
+    model_weights_type: Type of a `tff.learning.models.ModelWeights` whose
+      trainable weights are float32. Non-trainable weights stay as they are.
+  """
+  trainable_type = model_weights_type.trainable
+  num_params = sum(
+      math.prod(tensor.shape) for tensor in tff.structure.flatten(trainable_type)
+  )
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def initialize():
+    return ftrl.initialize(tf.zeros([num_params], tf.float32))
+
+  state_type = initialize.type_signature.result
+
+  @tff.tensorflow.computation(state_type, trainable_type, trainable_type)
+  @tf.function(autograph=False)
+  def apply(state, trainable, update):
+    weights, new_state = ftrl.next_weights(
+        spec, ftrl.State(*state), _flatten(trainable), _flatten(update)
+    )
+    measurements = collections.OrderedDict(
+        num_zero_weights=tf.math.count_nonzero(
+            tf.equal(weights, 0.0), dtype=tf.int32
+        )
+    )
+    return new_state, _unflatten(weights, like=trainable), measurements
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_eval(initialize, tff.SERVER)
+
+  @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(model_weights_type, tff.SERVER),
+      tff.FederatedType(trainable_type, tff.SERVER),
+  )
+  def next_fn(state, weights, update):
+    new_state, new_trainable, measurements = tff.federated_map(
+        apply, (state, weights.trainable, update)
+    )
+    new_weights = tff.federated_zip(
+        tff.learning.models.ModelWeights(new_trainable, weights.non_trainable)
+    )
+    return tff.templates.MeasuredProcessOutput(
+        new_state, new_weights, measurements
+    )
+
+  return tff.learning.templates.FinalizerProcess(init_fn, next_fn)
+
+
+def _flatten(weights):
+  return tf.concat(
+      [tf.reshape(tensor, [-1]) for tensor in tf.nest.flatten(weights)], axis=0
+  )
+
+
+def _unflatten(vector, *, like):
+  tensors = tf.nest.flatten(like)
+  parts = tf.split(vector, [tensor.shape.num_elements() for tensor in tensors])
+  return tf.nest.pack_sequence_as(
+      like,
+      [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors)],
+  )

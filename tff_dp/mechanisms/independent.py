@@ -1,0 +1,77 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Independent noise: a fresh draw per round, the Gaussian mechanism composed.
+
+The baseline that correlated noise is measured against: after t rounds the noise
+of the running sum has variance t.
+"""
+
+import dataclasses
+from typing import Optional
+
+import numpy as np
+
+from tff_dp.accounting import patterns
+from tff_dp.mechanisms import mechanism
+
+
+@dataclasses.dataclass(frozen=True)
+class Independent(mechanism.Mechanism):
+  """Public description of independent Gaussian noise.
+
+  Attributes:
+    num_rounds: Horizon T. The aggregator refuses round T + 1.
+  """
+
+  num_rounds: int
+  # Independent noise has no trees to restart or complete.
+  restart_every: Optional[int] = dataclasses.field(default=None, init=False)
+  complete_trees: bool = dataclasses.field(default=False, init=False)
+
+  def __post_init__(self):
+    self._check()
+
+  @property
+  def name(self) -> str:
+    return 'independent'
+
+  @property
+  def is_memoryless(self) -> bool:
+    return True
+
+  def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
+    """Returns S2: the most rounds one client can take part in. Exact."""
+    return float(pattern.truncated(self.num_rounds).max_participations)
+
+  def squared_sensitivity_by_round(
+      self, pattern: patterns.ParticipationPattern
+  ) -> np.ndarray:
+    return np.array([
+        pattern.truncated(rounds).max_participations
+        for rounds in range(1, self.num_rounds + 1)
+    ])
+
+  def initialize(self, zeros):
+    del zeros
+    return ()
+
+  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+    del cond
+    return draw(0, round_in_tree - 1), buffers
+
+  def round_variances(self) -> np.ndarray:
+    return np.ones(self.num_rounds)
+
+  def prefix_variances(self) -> np.ndarray:
+    return np.arange(1, self.num_rounds + 1, dtype=np.float64)

@@ -1,0 +1,245 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tree noise: every prefix sum is the sum of a few noised tree nodes.
+
+Node (m, i) covers rounds i * 2^m + 1 .. (i + 1) * 2^m. The nodes whose union is
+the prefix 1..t belong to the set bits of t; round t completes one node on each
+of the levels 0..tz(t), where tz(t) counts the trailing zero bits of t.
+
+Two estimators of the prefix from the same noised nodes, hence with the same
+sensitivity (Kairouz et al., arXiv:2103.00039, section 3 and appendix B):
+
+* `Tree`: adds up the topmost complete nodes. Var(b_t) = popcount(t).
+* `HonakerTree`: also averages over the nodes below each of them (Honaker, TPDP
+  2015). Var(b_t) is the sum of w_l = 1 / (2 - 2^-l) over the set bits l of t.
+
+Both release the residual b_t - b_{t-1}. The nodes above level tz(t) are the same
+in both prefixes and cancel, so only the subtree that round t completes is ever
+touched: with m = tz(t),
+
+    vanilla   z(m) - sum_{l < m} z(l, previous node)
+    Honaker   w_m V_m - sum_{l < m} w_l V_l(previous node)
+
+where V is the averaged noise of a node, V_{l+1} = z + (V_left + V_right) / 2.
+That needs neither b_{t-1} nor the upper levels, and no large numbers cancel.
+"""
+
+import dataclasses
+from typing import Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import patterns
+from tff_dp.accounting import tree_sensitivity
+from tff_dp.mechanisms import mechanism
+
+
+class _TreeMechanism(mechanism.Mechanism):
+  """What the two estimators share: geometry and sensitivity."""
+
+  @property
+  def num_levels(self) -> int:
+    """Levels of the largest tree, virtual rounds included."""
+    return (self.rounds_per_tree + self.virtual_rounds).bit_length()
+
+  def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
+    return float(
+        tree_sensitivity.squared_sensitivity(
+            pattern.truncated(self.num_rounds),
+            restart_every=self.restart_every,
+            complete_trees=self.complete_trees,
+        )
+    )
+
+  def squared_sensitivity_by_round(
+      self, pattern: patterns.ParticipationPattern
+  ) -> np.ndarray:
+    return tree_sensitivity.squared_sensitivity_by_round(
+        pattern.truncated(self.num_rounds),
+        restart_every=self.restart_every,
+        complete_trees=self.complete_trees,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree(_TreeMechanism):
+  """Public description of vanilla tree noise.
+
+  Attributes:
+    num_rounds: Horizon T. The aggregator refuses round T + 1.
+    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    complete_trees: Whether a tree that is followed by another is completed.
+    num_cached_levels: How many of the lowest levels keep their latest draw in a
+      buffer. A draw that is not kept is drawn again from its key when it has to
+      be taken back, so this trades memory (one model copy each) for time and
+      changes nothing else: with c levels a round makes 1 + 2^-c draws on
+      average.
+  """
+
+  num_rounds: int
+  restart_every: Optional[int] = None
+  complete_trees: bool = False
+  num_cached_levels: int = 2
+
+  def __post_init__(self):
+    self._check()
+    _checks.integer_at_least(0, num_cached_levels=self.num_cached_levels)
+
+  @property
+  def name(self) -> str:
+    return 'tree'
+
+  def initialize(self, zeros):
+    return (zeros,) * min(self.num_cached_levels, self.num_levels - 1)
+
+  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+    def climb(level, taken_back):
+      """Returns (noise, *buffers) if tz(round_in_tree) >= level."""
+
+      def place():
+        node = draw(level, round_in_tree // 2**level - 1)
+        kept = list(buffers)
+        if level < len(kept):
+          kept[level] = node
+        return (node if taken_back is None else node - taken_back, *kept)
+
+      def go_up():
+        if level < len(buffers):
+          previous = buffers[level]
+        else:
+          previous = draw(level, round_in_tree // 2**level - 2)
+        return climb(
+            level + 1,
+            previous if taken_back is None else taken_back + previous,
+        )
+
+      if level + 1 == self.num_levels:
+        return place()
+      return cond(_completes(round_in_tree, level + 1), go_up, place)
+
+    noise, *buffers_after = climb(0, None)
+    return noise, tuple(buffers_after)
+
+  def round_variances(self) -> np.ndarray:
+    rounds = np.arange(1, self.rounds_per_tree + 1)
+    return 1.0 + _trailing_zeros(rounds)
+
+  def prefix_variances(self) -> np.ndarray:
+    return np.array(
+        [t.bit_count() for t in range(1, self.rounds_per_tree + 1)], np.float64
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class HonakerTree(_TreeMechanism):
+  """Public description of tree noise under Honaker's online estimator.
+
+  Keeps one vector per level below the topmost. A buffer is read only after the
+  same tree has written it, so a restart need not clear them.
+
+  Attributes:
+    num_rounds: Horizon T. The aggregator refuses round T + 1.
+    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    complete_trees: Whether a tree that is followed by another is completed.
+  """
+
+  num_rounds: int
+  restart_every: Optional[int] = None
+  complete_trees: bool = False
+
+  def __post_init__(self):
+    self._check()
+
+  @property
+  def name(self) -> str:
+    return 'honaker'
+
+  def initialize(self, zeros):
+    return (zeros,) * (self.num_levels - 1)
+
+  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+    def climb(level, value, taken_back):
+      """Returns (noise, *buffers) if tz(round_in_tree) >= level.
+
+      Args:
+        level: The level whose node has just been completed.
+        value: V of that node.
+        taken_back: sum of w_l V_l over the lower levels' previous nodes.
+      """
+
+      def place():
+        kept = list(buffers)
+        if level < len(kept):
+          kept[level] = value
+        if taken_back is None:  # Level 0, whose weight is 1.
+          return (value, *kept)
+        return (_honaker_weight(level) * value - taken_back, *kept)
+
+      def merge():
+        previous = buffers[level]
+        if taken_back is None:
+          retracted = previous
+        else:
+          retracted = taken_back + _honaker_weight(level) * previous
+        parent = draw(level + 1, round_in_tree // 2 ** (level + 1) - 1)
+        # Left is the older node. The order of these operations is part of the
+        # contract: a rebuilt state must be equal bit for bit.
+        return climb(level + 1, parent + (previous + value) / 2, retracted)
+
+      if level + 1 == self.num_levels:
+        return place()
+      return cond(_completes(round_in_tree, level + 1), merge, place)
+
+    noise, *buffers_after = climb(0, draw(0, round_in_tree - 1), None)
+    return noise, tuple(buffers_after)
+
+  def round_variances(self) -> np.ndarray:
+    """Returns Var(b_t - b_{t-1}), which depends on t only through tz(t).
+
+    V_m is z_m plus halves of what lies below: z_j and the previous V_l enter it
+    with weight 2^-(m - j), and these are independent of each other.
+    """
+    by_level = []
+    for top in range(self.num_levels):
+      weight = _honaker_weight(top)
+      variance = weight**2 * sum(4.0 ** -(top - j) for j in range(top + 1))
+      for level in range(top):
+        share = weight * 2.0 ** -(top - level) - _honaker_weight(level)
+        variance += share**2 / _honaker_weight(level)
+      by_level.append(variance)
+    rounds = np.arange(1, self.rounds_per_tree + 1)
+    return np.array(by_level)[_trailing_zeros(rounds)]
+
+  def prefix_variances(self) -> np.ndarray:
+    rounds = np.arange(1, self.rounds_per_tree + 1)
+    return sum(
+        ((rounds >> level) & 1) * _honaker_weight(level)
+        for level in range(self.num_levels)
+    ).astype(np.float64)
+
+
+def _completes(round_in_tree, level: int):
+  """Returns whether the round completes a node of the level."""
+  # Not `== 0`: in TensorFlow's graphs that compares tensors by identity.
+  return round_in_tree % 2**level < 1
+
+
+def _honaker_weight(level: int) -> float:
+  """Returns w_l = 1 / Var(V_l) = 1 / (2 - 2^-l)."""
+  return 1.0 / (2.0 - 2.0**-level)
+
+
+def _trailing_zeros(rounds: np.ndarray) -> np.ndarray:
+  return np.log2(rounds & -rounds).astype(np.int64)

@@ -1,0 +1,310 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Schedules in which the server chooses who takes part in a round.
+
+Each schedule is a frozen description of public facts. It names the participation
+pattern that an accountant may assume (`pattern`), and it chooses cohorts that
+keep it (`select`); the ledger refuses any cohort that does not. None of them
+claims amplification by sampling, so the choices need not be secret: they follow
+from a public seed and the round, and a resumed run repeats them.
+"""
+
+import abc
+from collections.abc import Sequence
+import dataclasses
+from typing import Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import ledger as ledger_lib
+from tff_dp.accounting import patterns
+
+
+class Schedule(abc.ABC):
+  """The contract of a schedule.
+
+  Attributes:
+    num_rounds: Number of rounds T.
+  """
+
+  num_rounds: int
+
+  @property
+  @abc.abstractmethod
+  def pattern(self) -> patterns.ParticipationPattern:
+    """What an accountant may assume about every client."""
+
+  @abc.abstractmethod
+  def validate_population(
+      self, num_clients: int, clients_per_round: int
+  ) -> None:
+    """Raises unless full cohorts exist in every round.
+
+    Args:
+      num_clients: Size of the population.
+      clients_per_round: Size of a cohort.
+
+    Raises:
+      ArgumentError: Naming the argument that has to change.
+    """
+
+  @abc.abstractmethod
+  def select(
+      self,
+      *,
+      round_index: int,
+      client_ids: Sequence[str],
+      clients_per_round: int,
+      ledger: ledger_lib.ParticipationLedger,
+      seed: int,
+  ) -> list[str]:
+    """Returns the cohort of a round, a function of its arguments alone.
+
+    Args:
+      round_index: Counts from 1.
+      client_ids: The population, in a stable order.
+      clients_per_round: Size of the cohort.
+      ledger: Who took part before; knows who is eligible.
+      seed: Public seed of the schedule.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class MinSeparation(Schedule):
+  """Random cohorts among the clients whose last participation is long past.
+
+  Uniform among the eligible clients; under a cap on participations, those with
+  the fewest come first, so that the last rounds do not run out of clients.
+  Exactly one of `min_index_gap` and `min_rounds_between` is given; they state
+  the same thing and differ by one.
+
+  Attributes:
+    num_rounds: Number of rounds T.
+    min_index_gap: Least difference of the round indices of two participations.
+    min_rounds_between: Least number of rounds strictly between them.
+    max_participations: Most participations of one client, `None` for as many
+      as the separation allows.
+  """
+
+  num_rounds: int
+  min_index_gap: Optional[int] = None
+  min_rounds_between: Optional[int] = None
+  max_participations: Optional[int] = None
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    if (self.min_index_gap is None) == (self.min_rounds_between is None):
+      raise _checks.ArgumentError(
+          'min_index_gap',
+          self.min_index_gap,
+          'exactly one of min_index_gap and min_rounds_between',
+      )
+    _checks.optional_integer_at_least(1, min_index_gap=self.min_index_gap)
+    _checks.optional_integer_at_least(
+        0, min_rounds_between=self.min_rounds_between
+    )
+    _checks.optional_integer_at_least(
+        1, max_participations=self.max_participations
+    )
+
+  @property
+  def pattern(self) -> patterns.MinSeparationPattern:
+    gap = self.min_index_gap
+    if gap is None:
+      gap = self.min_rounds_between + 1
+    return patterns.MinSeparationPattern(
+        self.num_rounds,
+        min_index_gap=gap,
+        max_participations=self.max_participations,
+    )
+
+  def validate_population(
+      self, num_clients: int, clients_per_round: int
+  ) -> None:
+    _check_cohort(num_clients, clients_per_round)
+    gap = min(self.pattern.min_index_gap, self.num_rounds)
+    if clients_per_round * gap > num_clients:
+      raise _checks.ArgumentError(
+          'min_index_gap',
+          gap,
+          f'at most {num_clients // clients_per_round} with'
+          f' {clients_per_round} clients per round out of {num_clients}',
+      )
+    participations = clients_per_round * self.num_rounds
+    if participations > num_clients * self.pattern.max_participations:
+      raise _checks.ArgumentError(
+          'max_participations',
+          self.pattern.max_participations,
+          f'at least {-(-participations // num_clients)}:'
+          f' {self.num_rounds} rounds of {clients_per_round} clients out of'
+          f' {num_clients} need that many',
+      )
+
+  def select(
+      self, *, round_index, client_ids, clients_per_round, ledger, seed
+  ) -> list[str]:
+    return _draw_cohort(
+        round_index,
+        client_ids,
+        clients_per_round,
+        ledger,
+        seed,
+        is_capped=self.max_participations is not None,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformSampling(Schedule):
+  """Uniform cohorts without replacement, each round on its own.
+
+  A client may come up in consecutive rounds. Under a cap on participations,
+  those with the fewest come first.
+
+  Attributes:
+    num_rounds: Number of rounds T.
+    max_participations: Most participations of one client, `None` for no limit.
+  """
+
+  num_rounds: int
+  max_participations: Optional[int] = None
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.optional_integer_at_least(
+        1, max_participations=self.max_participations
+    )
+
+  @property
+  def pattern(self) -> patterns.MinSeparationPattern:
+    return patterns.MinSeparationPattern(
+        self.num_rounds,
+        min_index_gap=1,
+        max_participations=self.max_participations,
+    )
+
+  def validate_population(
+      self, num_clients: int, clients_per_round: int
+  ) -> None:
+    MinSeparation(
+        self.num_rounds,
+        min_index_gap=1,
+        max_participations=self.max_participations,
+    ).validate_population(num_clients, clients_per_round)
+
+  def select(
+      self, *, round_index, client_ids, clients_per_round, ledger, seed
+  ) -> list[str]:
+    return _draw_cohort(
+        round_index,
+        client_ids,
+        clients_per_round,
+        ledger,
+        seed,
+        is_capped=self.max_participations is not None,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledEpochs(Schedule):
+  """Passes over a shuffled population, in the same order in every pass.
+
+  The population is shuffled once and cut into `rounds_per_epoch` cohorts of
+  `clients_per_round`; clients beyond them sit out. It is shuffled again only
+  where the noise restarts, and a restart falls on the end of an epoch.
+
+  Attributes:
+    num_rounds: Number of rounds T.
+    rounds_per_epoch: Rounds of one pass, the index gap of two participations.
+    epochs_per_shuffle: Epochs in the same order, `None` for all. Where given,
+      the mechanism must restart every `rounds_per_epoch * epochs_per_shuffle`
+      rounds; the plan checks it.
+  """
+
+  num_rounds: int
+  rounds_per_epoch: int
+  epochs_per_shuffle: Optional[int] = None
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.integer_between(
+        1, self.num_rounds, rounds_per_epoch=self.rounds_per_epoch
+    )
+    _checks.optional_integer_at_least(
+        1, epochs_per_shuffle=self.epochs_per_shuffle
+    )
+
+  @property
+  def rounds_per_shuffle(self) -> Optional[int]:
+    """Rounds after which the population is shuffled again, `None` for never."""
+    if self.epochs_per_shuffle is None:
+      return None
+    return self.rounds_per_epoch * self.epochs_per_shuffle
+
+  @property
+  def pattern(self) -> patterns.FixedOrderPattern:
+    return patterns.FixedOrderPattern(
+        self.num_rounds, rounds_per_epoch=self.rounds_per_epoch
+    )
+
+  def validate_population(
+      self, num_clients: int, clients_per_round: int
+  ) -> None:
+    _check_cohort(num_clients, clients_per_round)
+    if clients_per_round * self.rounds_per_epoch > num_clients:
+      raise _checks.ArgumentError(
+          'rounds_per_epoch',
+          self.rounds_per_epoch,
+          f'at most {num_clients // clients_per_round} with'
+          f' {clients_per_round} clients per round out of {num_clients}',
+      )
+
+  def select(
+      self, *, round_index, client_ids, clients_per_round, ledger, seed
+  ) -> list[str]:
+    del ledger  # The order alone decides; the ledger checks it at commit.
+    num_shuffles = 0
+    if self.rounds_per_shuffle is not None:
+      num_shuffles = (round_index - 1) // self.rounds_per_shuffle
+    order = np.random.default_rng([seed, num_shuffles]).permutation(
+        len(client_ids)
+    )
+    start = (round_index - 1) % self.rounds_per_epoch * clients_per_round
+    cohort = order[start : start + clients_per_round]
+    return [client_ids[position] for position in cohort]
+
+
+def _check_cohort(num_clients: int, clients_per_round: int) -> None:
+  _checks.integer_at_least(1, num_clients=num_clients)
+  _checks.integer_between(1, num_clients, clients_per_round=clients_per_round)
+
+
+def _draw_cohort(
+    round_index, client_ids, clients_per_round, ledger, seed, *, is_capped
+) -> list[str]:
+  """Returns a random cohort of eligible clients, see `MinSeparation`."""
+  eligible = ledger.eligible(client_ids, round_index)
+  if len(eligible) < clients_per_round:
+    raise _checks.PrivacyRefusedError(
+        f'round {round_index} has {len(eligible)} eligible clients of'
+        f' {len(client_ids)}, and clients_per_round={clients_per_round}',
+        why='the others took part too recently or too often for the plan',
+        way_out='use fewer clients per round, or a plan with a smaller '
+        'separation or more participations',
+    )
+  order = np.random.default_rng([seed, round_index]).permutation(len(eligible))
+  if is_capped:
+    counts = np.asarray(ledger.num_participations(eligible))
+    order = order[np.argsort(counts[order], kind='stable')]
+  return [eligible[position] for position in order[:clients_per_round]]

@@ -1,0 +1,318 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The privacy plan: who takes part, what noise is added, how both are accounted.
+
+A claim about privacy is about these three at once. The plan is the one object
+that holds them, so the aggregator, the event, the ledgers and the statement
+cannot drift apart:
+
+    participation = tff_dp.participation.MinSeparation(2000, min_index_gap=314)
+    plan = tff_dp.PrivacyPlan(
+        mechanism=tff_dp.mechanisms.HonakerTree(2000),
+        participation=participation,
+        l2_norm_clip=1.0,
+        clients_per_round=100,
+    ).calibrated(epsilon=8.0, delta=1e-6)
+
+Making a plan, calibrating it and reading its epsilon needs no TensorFlow.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from typing import Any, Optional
+
+import dp_accounting
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp import plan_statement
+from tff_dp.accounting import budget
+from tff_dp.accounting import calibration
+from tff_dp.accounting import events
+from tff_dp.accounting import gaussian
+from tff_dp.accounting import ledger
+from tff_dp.accounting import statement as statement_lib
+from tff_dp.mechanisms import mechanism as mechanism_lib
+from tff_dp.participation import sampling
+
+_ZERO_OUT = events.NeighboringRelation.ZERO_OUT
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyPlan:
+  """Mechanism, participation, clipping and cohort of one run.
+
+  The unit of privacy is the client: all contributions of one client over the
+  whole run. Every epsilon is for zero-out adjacency unless another relation is
+  asked for by name, counts every released model, and claims no amplification.
+
+  Attributes:
+    mechanism: What noise is added in which round.
+    participation: Who takes part, and how that is promised.
+    l2_norm_clip: Bound on the L2 norm of one client's whole update.
+    clients_per_round: Expected number of clients, the divisor of the mean.
+    noise_multiplier: Standard deviation of one draw of the mechanism on the
+      SUM, over the clip norm. `None` until calibrated; 0 gives no privacy.
+  """
+
+  mechanism: mechanism_lib.Mechanism
+  participation: sampling.Schedule
+  l2_norm_clip: float
+  clients_per_round: int
+  noise_multiplier: Optional[float] = None
+
+  def __post_init__(self):
+    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.integer_at_least(1, clients_per_round=self.clients_per_round)
+    if self.noise_multiplier is not None:
+      _checks.non_negative(noise_multiplier=self.noise_multiplier)
+    if self.mechanism.num_rounds != self.participation.num_rounds:
+      raise _checks.ArgumentError(
+          'participation.num_rounds',
+          self.participation.num_rounds,
+          f'mechanism.num_rounds, {self.mechanism.num_rounds}',
+      )
+    if isinstance(self.participation, sampling.ShuffledEpochs):
+      _check_shuffles(self.mechanism, self.participation)
+
+  @property
+  def num_rounds(self) -> int:
+    """The horizon T."""
+    return self.mechanism.num_rounds
+
+  @functools.cached_property
+  def squared_sensitivity(self) -> float:
+    """S2 of a full run, in squared clip norms, zero-out adjacency. Exact."""
+    return self.mechanism.squared_sensitivity(self.participation.pattern)
+
+  @functools.cached_property
+  def squared_sensitivity_by_round(self) -> np.ndarray:
+    """S2 of a run that stops after 1..T rounds, shape [num_rounds]."""
+    return self.mechanism.squared_sensitivity_by_round(
+        self.participation.pattern
+    )
+
+  def calibrated(
+      self,
+      *,
+      epsilon: float,
+      delta: float,
+      neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+  ) -> 'PrivacyPlan':
+    """Returns the plan with the least noise that meets (epsilon, delta).
+
+    Rounded to the private side: the returned plan's epsilon is at most
+    `epsilon`.
+    """
+    return dataclasses.replace(
+        self,
+        noise_multiplier=calibration.noise_multiplier(
+            epsilon=epsilon,
+            delta=delta,
+            squared_sensitivity=self.squared_sensitivity,
+            neighboring_relation=neighboring_relation,
+        ),
+    )
+
+  def sigma(
+      self,
+      *,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+  ) -> float:
+    """Returns the noise multiplier of the run as one Gaussian mechanism.
+
+    Args:
+      num_rounds: Rounds after which the run stops, `None` for all.
+      neighboring_relation: The relation to account under.
+    """
+    squared_sensitivity = self.squared_sensitivity
+    if num_rounds is not None:
+      _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+      squared_sensitivity = self.squared_sensitivity_by_round[num_rounds - 1]
+    return events.effective_sigma(
+        noise_multiplier=self._noise(),
+        squared_sensitivity=float(squared_sensitivity),
+        neighboring_relation=neighboring_relation,
+    )
+
+  def epsilon(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+  ) -> float:
+    """Returns epsilon of the run by the exact Gaussian conversion.
+
+    Args:
+      delta: In (0, 1); choose it below 1 / population.
+      num_rounds: Rounds after which the run stops, `None` for all.
+      neighboring_relation: The relation to account under.
+    """
+    return gaussian.exact_epsilon(
+        sigma=self.sigma(
+            num_rounds=num_rounds, neighboring_relation=neighboring_relation
+        ),
+        delta=delta,
+    )
+
+  def event(
+      self,
+      *,
+      neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+  ) -> dp_accounting.DpEvent:
+    """Returns the event of a full run, for any dp_accounting accountant."""
+    return events.run_event(
+        noise_multiplier=self._noise(),
+        squared_sensitivity=self.squared_sensitivity,
+        neighboring_relation=neighboring_relation,
+    )
+
+  def aggregator(self, *, insecure_seed: Optional[int] = None):
+    """Returns the `tff.aggregators.UnweightedAggregationFactory` of the plan.
+
+    Args:
+      insecure_seed: For tests only; whoever knows it can remove the noise.
+    """
+    # The only part of a plan that needs TensorFlow.
+    from tff_dp.aggregators import correlated_noise  # pylint: disable=g-import-not-at-top
+
+    return correlated_noise.CorrelatedNoiseFactory(
+        self.mechanism,
+        noise_multiplier=self._noise(),
+        l2_norm_clip=self.l2_norm_clip,
+        clients_per_round=self.clients_per_round,
+        insecure_seed=insecure_seed,
+    )
+
+  def describe(self) -> dict[str, Any]:
+    """Returns all public facts of the plan as plain JSON types."""
+    return {
+        'mechanism': {
+            'name': self.mechanism.name,
+            **dataclasses.asdict(self.mechanism),
+        },
+        'participation': {
+            'name': type(self.participation).__name__,
+            **dataclasses.asdict(self.participation),
+        },
+        'l2_norm_clip': self.l2_norm_clip,
+        'clients_per_round': self.clients_per_round,
+        'noise_multiplier': self.noise_multiplier,
+    }
+
+  @property
+  def fingerprint(self) -> str:
+    """A hash of `describe()`: equal for equal plans, whatever the process."""
+    text = json.dumps(self.describe(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+  def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
+    """Returns an empty ledger that enforces the plan's participation."""
+    return ledger.ParticipationLedger(
+        self.participation.pattern,
+        restart_every=self.mechanism.restart_every,
+        run_id=run_id,
+    )
+
+  def budget_ledger(
+      self, *, epsilon: Optional[float], delta: float
+  ) -> budget.BudgetLedger:
+    """Returns an empty ledger that refuses the round beyond the budget."""
+    return budget.BudgetLedger(
+        squared_sensitivity_by_round=self.squared_sensitivity_by_round,
+        noise_multiplier=self._noise(),
+        delta=delta,
+        epsilon=epsilon,
+    )
+
+  def statement(
+      self,
+      *,
+      delta: float,
+      observed: Optional[ledger.Observed] = None,
+      insecure_seed: bool = False,
+      declarations: Optional[plan_statement.Declarations] = None,
+  ) -> statement_lib.PrivacyStatement:
+    """Returns the privacy statement of the plan, or of a run so far.
+
+    Args:
+      delta: In (0, 1).
+      observed: What the participation ledger saw; `None` before round 1.
+      insecure_seed: Whether the noise key was made from a known seed.
+      declarations: What the plan cannot know, such as how it was tuned.
+    """
+    _checks.in_open(0, 1, delta=delta)
+    self._noise()
+    return plan_statement.build(
+        self,
+        delta=delta,
+        observed=observed,
+        insecure_seed=insecure_seed,
+        declarations=declarations or plan_statement.Declarations(),
+    )
+
+  def events_json(self) -> dict[str, Any]:
+    """Returns what `tff-dp account --events` recomputes epsilon from."""
+    return {
+        'schema': 'tff_dp.events',
+        'schema_version': 1,
+        'unit': 'client',
+        'neighboring_relation': _ZERO_OUT.value,
+        'plan': self.describe(),
+        'events': [
+            {
+                'type': 'gaussian',
+                'noise_multiplier': self._noise(),
+                'squared_sensitivity': self.squared_sensitivity,
+                'rounds': self.num_rounds,
+            }
+        ],
+    }
+
+  def _noise(self) -> float:
+    if self.noise_multiplier is None:
+      raise _checks.PrivacyRefusedError(
+          'the plan has no noise_multiplier',
+          why='without one it neither adds noise nor has an epsilon',
+          way_out='plan.calibrated(epsilon=..., delta=...), or noise_multiplier='
+          '... (0 for a run without privacy)',
+      )
+    return self.noise_multiplier
+
+
+def _check_shuffles(mechanism, participation) -> None:
+  """Raises where the order of clients could change while a tree is open."""
+  if mechanism.is_memoryless:
+    return  # Only the number of participations counts.
+  restart_every = mechanism.restart_every
+  rounds = participation.rounds_per_shuffle
+  if restart_every is not None and restart_every % participation.rounds_per_epoch:
+    raise _checks.ArgumentError(
+        'restart_every',
+        restart_every,
+        f'a multiple of rounds_per_epoch, {participation.rounds_per_epoch}, so '
+        'that every tree begins with a new epoch',
+    )
+  if rounds is not None and rounds < participation.num_rounds:
+    if restart_every is None or rounds % restart_every:
+      raise _checks.ArgumentError(
+          'restart_every',
+          restart_every,
+          f'a divisor of {rounds}, the rounds after which the population is '
+          'shuffled again: within one tree the order must stay',
+      )

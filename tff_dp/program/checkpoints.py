@@ -1,0 +1,191 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Checkpoints: everything a resumed run needs, in one atomic program state.
+
+A checkpoint holds the state of the process (model, optimizer, noise key and
+round), the participation ledger and the history of metrics, so that they can
+never be of different rounds. It is saved by `tff.program`, which writes beside
+the final place and renames.
+
+The leaves of the process state are packed into one string. TFF would store each
+leaf as a variable of its own, which for a small network took four times as
+long.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import zlib
+
+import numpy as np
+import tensorflow_federated as tff
+import tree
+
+from tff_dp import _checks
+from tff_dp.program import event_loop
+
+_FORMAT = 1
+_KEEP_TOTAL = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """A run after `round_index` rounds.
+
+  Attributes:
+    round_index: Rounds that are done; 0 for the initial state.
+    process_state: The state of the learning process.
+    ledger: The participation ledger as bytes.
+    history: One entry per round; see `releases.Row`.
+  """
+
+  round_index: int
+  process_state: object
+  ledger: bytes
+  history: list[dict]
+
+
+class CheckpointStore:
+  """Saves and loads the checkpoints of one run.
+
+  A process that is killed at any moment leaves complete checkpoints and
+  perhaps a temporary directory; losing power can cost the latest one.
+  """
+
+  def __init__(self, root: os.PathLike, loop: event_loop.PrivateEventLoop):
+    self._root = pathlib.Path(root)
+    self._loop = loop
+    self._manager = tff.program.FileProgramStateManager(
+        os.fspath(root), prefix='round_', keep_total=_KEEP_TOTAL,
+        keep_first=False,
+    )
+
+  def save(self, checkpoint: Checkpoint) -> None:
+    """Saves a checkpoint of a round that has none yet.
+
+    Whatever goes wrong is raised: a run must not go on without a checkpoint.
+    """
+    program_state = collections.OrderedDict(
+        format=_FORMAT,
+        round_index=checkpoint.round_index,
+        process_state=pack(checkpoint.process_state),
+        ledger=checkpoint.ledger,
+        history=zlib.compress(json.dumps(checkpoint.history).encode(), 1),
+    )
+    self._loop.run(self._manager.save(program_state, checkpoint.round_index))
+
+  def latest_round(self) -> int | None:
+    """Returns the round of the latest checkpoint, `None` if there is none."""
+    versions = self._loop.run(self._manager.get_versions())
+    return versions[-1] if versions else None
+
+  def load(self, round_index: int, *, like: object) -> Checkpoint:
+    """Returns a checkpoint.
+
+    Args:
+      round_index: The round after which it was saved.
+      like: A process state of the same structure.
+
+    Raises:
+      PrivacyRefusedError: If it cannot be read.
+    """
+    structure = collections.OrderedDict(
+        format=0, round_index=0, process_state=b'', ledger=b'', history=b''
+    )
+    try:
+      loaded = self._loop.run(self._manager.load(round_index, structure))
+      if int(loaded['format']) != _FORMAT:
+        raise ValueError(f'format {loaded["format"]}, expected {_FORMAT}')
+      return Checkpoint(
+          round_index=int(loaded['round_index']),
+          process_state=unpack(loaded['process_state'], like=like),
+          ledger=loaded['ledger'],
+          history=json.loads(zlib.decompress(loaded['history'])),
+      )
+    except Exception as error:
+      path = self._root / f'round_{round_index}'
+      raise _checks.PrivacyRefusedError(
+          f'the checkpoint {path} cannot be read'
+          f' ({type(error).__name__}: {error})',
+          why='without the noise key and the participations so far, the run'
+          ' cannot go on under its guarantee',
+          way_out=f'restore {path} from a copy, or remove it to go back to an'
+          ' earlier checkpoint beside it, or start a new run',
+      ) from error
+
+
+def pack(structure: object) -> bytes:
+  """Returns the leaves of a structure as bytes; `unpack` inverts it exactly.
+
+  Args:
+    structure: Nested Python containers (attrs classes too) of NumPy arrays and
+      scalars, Python numbers, `str` and `bytes`.
+  """
+  header, bodies = [], []
+  for leaf in tree.flatten(structure):
+    if isinstance(leaf, bytes):
+      kind, body, shape = 'bytes', leaf, []
+    elif isinstance(leaf, str):
+      kind, body, shape = 'str', leaf.encode(), []
+    else:
+      array = np.asarray(leaf)
+      if array.dtype.kind not in 'biufc':
+        raise TypeError(
+            'a process state of numbers can be saved, found an array of'
+            f' {array.dtype}.'
+        )
+      kind, body, shape = array.dtype.str, array.tobytes(), list(array.shape)
+    header.append([kind, shape, len(body)])
+    bodies.append(body)
+  head = json.dumps(header).encode()
+  return b''.join((len(head).to_bytes(8, 'little'), head, *bodies))
+
+
+def unpack(data: bytes, *, like: object) -> object:
+  """Returns the structure that was packed.
+
+  Args:
+    data: What `pack` returned.
+    like: A structure of the same shape, whose leaves are replaced.
+
+  Raises:
+    ValueError: If the leaves are not those of `like`.
+  """
+  start = 8 + int.from_bytes(data[:8], 'little')
+  header = json.loads(data[8:start])
+  expected = tree.flatten(like)
+  if len(header) != len(expected):
+    raise ValueError(f'{len(header)} leaves, expected {len(expected)}')
+  leaves = []
+  for (kind, shape, size), old in zip(header, expected):
+    body = data[start : start + size]
+    start += size
+    if kind == 'bytes':
+      leaf = body
+    elif kind == 'str':
+      leaf = body.decode()
+    else:
+      # A copy, because a view of the bytes would be read-only. The empty index
+      # turns an array without dimensions into a scalar, as TFF returns it.
+      leaf = np.frombuffer(body, np.dtype(kind)).reshape(shape).copy()[()]
+      old = np.asarray(old)
+      if leaf.dtype != old.dtype or leaf.shape != old.shape:
+        raise ValueError(
+            f'a leaf {leaf.dtype}{list(leaf.shape)}, expected'
+            f' {old.dtype}{list(old.shape)}'
+        )
+    leaves.append(leaf)
+  return tree.unflatten_as(like, leaves)

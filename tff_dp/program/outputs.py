@@ -1,0 +1,90 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Files of a run that are written whole: model, statement, configuration."""
+
+import datetime
+import io
+import os
+import platform
+
+import numpy as np
+import tensorflow_federated as tff
+import tree
+
+from tff_dp import _compat
+from tff_dp.program import run_directory
+
+
+def write_model(path: os.PathLike, model_weights: object) -> None:
+  """Writes model weights as an `.npz` file, equal bytes for equal weights.
+
+  Args:
+    path: The file.
+    model_weights: Any structure of arrays. An entry is named by its path, for
+      example `trainable/0`.
+  """
+  arrays = {
+      '/'.join(map(str, path)): np.asarray(value)
+      for path, value in tree.flatten_with_path(model_weights)
+  }
+  content = io.BytesIO()
+  np.savez(content, **arrays)
+  run_directory.write_atomically(path, content.getvalue())
+
+
+def read_model(path: os.PathLike, *, like: object) -> object:
+  """Returns the model weights that `write_model` wrote.
+
+  Args:
+    path: The file.
+    like: A structure of the same shape, whose leaves are replaced.
+  """
+  with np.load(path, allow_pickle=False) as arrays:
+    return tree.map_structure_with_path(
+        lambda path, _: arrays['/'.join(map(str, path))], like
+    )
+
+
+def write_environment(path: os.PathLike) -> None:
+  """Writes versions, processor count and time; no names, no paths."""
+  run_directory.write_json(
+      path,
+      {
+          'written_at': datetime.datetime.now(datetime.timezone.utc).isoformat(
+              timespec='seconds'
+          ),
+          'python': platform.python_version(),
+          'platform': platform.platform(),
+          'tensorflow_federated': tff.__version__,
+          'num_cores': len(os.sched_getaffinity(0)),
+          'packages': {
+              finding.name: finding.found
+              for finding in _compat.check_environment()
+          },
+      },
+  )
+
+
+def write_statement(release: os.PathLike, statement) -> None:
+  """Writes a `PrivacyStatement` as JSON, and the Markdown rendered from it."""
+  path = os.path.join(release, 'privacy_statement')
+  run_directory.write_json(path + '.json', statement.to_json())
+  run_directory.write_atomically(path + '.md', statement.to_markdown())
+
+
+def resident_megabytes() -> float:
+  """Returns the resident memory of this process, in MB of 10**6 bytes."""
+  with open('/proc/self/statm', encoding='ascii') as file:
+    pages = int(file.read().split()[1])
+  return pages * os.sysconf('SC_PAGE_SIZE') / 1e6

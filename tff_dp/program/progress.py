@@ -1,0 +1,174 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Progress on stderr: a bar on a terminal, plain lines elsewhere.
+
+Only metrics that are covered by the guarantee, or public, are shown.
+"""
+
+from collections.abc import Mapping
+import math
+import os
+import sys
+import time
+from typing import TextIO
+
+from tff_dp import _checks
+
+MODES = ('auto', 'bar', 'plain', 'quiet')
+_SECONDS_BETWEEN_LINES = 60.0
+_SIGNAL_TO_NOISE = 'aggregator/snr'
+
+
+class Progress:
+  """Shows how far a run is, what it has spent, and how long it will take.
+
+  The number of rounds to come ends at the budget if that comes first.
+  """
+
+  def __init__(
+      self,
+      mode: str,
+      *,
+      delta: float,
+      epsilon_budget: float | None,
+      rounds_done: int,
+      rounds_planned: int,
+      stream: TextIO | None = None,
+      clock=time.monotonic,
+  ):
+    """Initializes the display.
+
+    Args:
+      mode: 'bar', 'plain' (`key=value` lines: the first and last round and one
+        per minute), 'quiet' or 'auto': a bar on a terminal, else plain.
+      delta: What epsilon is stated at.
+      epsilon_budget: `None` for no budget.
+      rounds_done: Rounds of an earlier process of this run.
+      rounds_planned: Rounds at the end of this one.
+      stream: `None` for stderr.
+      clock: Seconds, for tests.
+    """
+    _checks.one_of(MODES, progress=mode)
+    stream = sys.stderr if stream is None else stream
+    if mode == 'auto':
+      mode = 'bar' if stream.isatty() else 'plain'
+    self._mode = mode
+    self._stream = stream
+    self._clock = clock
+    self._delta = delta
+    self._epsilon_budget = epsilon_budget
+    self._rounds_planned = rounds_planned
+    self._first_round = rounds_done + 1
+    self._last_line = -math.inf
+    self._start = clock()
+    self._latest: dict[str, float] = {}
+    self._seconds_of_rounds = []
+    self._bar = None
+    if mode == 'bar':
+      self._bar = _make_bar(stream, rounds_done, rounds_planned)
+
+  def say(self, message: str) -> None:
+    """Prints a line, above the bar if there is one."""
+    if self._mode == 'quiet':
+      return
+    if self._bar is not None:
+      self._bar.write(message, file=self._stream)
+    else:
+      print(message, file=self._stream, flush=True)
+
+  def round_done(
+      self,
+      round_index: int,
+      *,
+      seconds: float,
+      epsilon: float,
+  ) -> None:
+    """Reports a round.
+
+    Args:
+      round_index: 1-based.
+      seconds: How long it took.
+      epsilon: What is spent now.
+    """
+    # The first round compiles; it would spoil the estimate.
+    if len(self._seconds_of_rounds) == 1:
+      self._seconds_of_rounds = []
+    self._seconds_of_rounds = [*self._seconds_of_rounds[-49:], seconds]
+    if self._bar is not None:
+      self._bar.set_postfix_str(self._text(epsilon, ' '), refresh=False)
+      self._bar.update(1)
+      return
+    is_due = self._clock() - self._last_line >= _SECONDS_BETWEEN_LINES
+    is_edge = round_index in (self._first_round, self._rounds_planned)
+    if self._mode == 'plain' and (is_due or is_edge):
+      self._last_line = self._clock()
+      rate = self._seconds_per_round()
+      eta = rate * (self._rounds_planned - round_index)
+      self.say(
+          f'round={round_index}/{self._rounds_planned}'
+          f' {self._text(epsilon, "=")} seconds_per_round={rate:.3g}'
+          f' eta_seconds={eta:.0f}'
+      )
+
+  def released(self, metrics: Mapping[str, float], shown: list[str]) -> None:
+    """Takes note of released metrics, for the rounds to come.
+
+    Args:
+      metrics: Covered metrics of a round.
+      shown: Which of them to show, beside the signal-to-noise ratio.
+    """
+    for name in (_SIGNAL_TO_NOISE, *shown):
+      if name in metrics:
+        self._latest[name.rpartition('/')[2]] = metrics[name]
+
+  def close(self) -> None:
+    """Ends the bar. May be called twice."""
+    if self._bar is not None:
+      self._bar.close()
+
+  def _seconds_per_round(self) -> float:
+    return sum(self._seconds_of_rounds) / len(self._seconds_of_rounds)
+
+  def _text(self, epsilon: float, separator: str) -> str:
+    if math.isinf(epsilon):
+      parts = ['NO PRIVACY' if separator == ' ' else 'epsilon=inf(NO_PRIVACY)']
+    else:
+      budget = ''
+      if self._epsilon_budget is not None:
+        budget = f'/{self._epsilon_budget:g}'
+      parts = [
+          f'epsilon{separator}{epsilon:.3f}{budget}',
+          f'delta{separator}{self._delta:g}',
+      ]
+    parts += [f'{k}{separator}{v:.4g}' for k, v in self._latest.items()]
+    return (', ' if separator == ' ' else ' ').join(parts)
+
+
+def _make_bar(stream: TextIO, rounds_done: int, rounds_planned: int):
+  import tqdm  # pylint: disable=g-import-not-at-top
+
+  return tqdm.tqdm(
+      total=rounds_planned,
+      initial=rounds_done,
+      file=stream,
+      unit='round',
+      dynamic_ncols=True,
+      # Only the colour is at stake: tqdm writes none unless it is told to.
+      colour=None if 'NO_COLOR' in os.environ else 'green',
+      # Keeps the moving average of a run that has just begun honest.
+      smoothing=0.1,
+      # Seconds per round, also where a round takes less than one.
+      bar_format='{desc}{percentage:3.0f}%|{bar}| round {n_fmt}/{total_fmt}'
+      ' [{elapsed}<{remaining}, {rate_inv_fmt}{postfix}]',
+  )

@@ -1,0 +1,167 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What leaves a round: metrics, sorted by whether the guarantee covers them.
+
+TFF's client metrics (loss, number of examples) and exact counts are computed
+from data without noise. They are `not_covered`, carry that suffix in their
+column's name and stay under `secret/`. A metric is released only if it is known
+to be covered or public; whatever is not known is not covered.
+"""
+
+import collections
+from collections.abc import Iterable, Mapping
+import csv
+import io
+import os
+import shutil
+
+import numpy as np
+import tensorflow_federated as tff
+import tree
+
+from tff_dp.program import event_loop
+from tff_dp.program import run_directory
+
+KEY = 'round'
+NOT_COVERED_SUFFIX = '.not_covered'
+_NOT_COVERED = 'not_covered'
+# Measurements of `CorrelatedNoiseFactory` that follow from the configuration or
+# from what it released. TFF's own wrappers measure without noise.
+_COVERED_BY_AGGREGATOR = frozenset(
+    {'clip_norm', 'noise_stddev', 'round', 'tree_id', 'snr'}
+)
+
+# {'round': 3, 'released': {...}, 'not_covered': {...}}, plain JSON types.
+Row = dict[str, object]
+
+
+def make_row(
+    round_index: int,
+    *,
+    round_metrics: object,
+    released: Mapping[str, object],
+    not_covered: Mapping[str, object],
+) -> Row:
+  """Returns the row of one round, with only scalars in it.
+
+  Args:
+    round_index: 1-based.
+    round_metrics: Nested metrics of a `tff.learning` process.
+    released: Further metrics that are public or covered.
+    not_covered: Further metrics that are not.
+  """
+  row = {KEY: int(round_index), 'released': {}, 'not_covered': {}}
+  for path, value in tree.flatten_with_path(round_metrics):
+    value = _scalar(value)
+    if value is None:
+      continue
+    if _is_covered(path):
+      row['released']['/'.join(map(str, path))] = value
+    else:
+      name = '/'.join(str(part) for part in path if part != _NOT_COVERED)
+      row['not_covered'][name + NOT_COVERED_SUFFIX] = value
+  for name, value in released.items():
+    row['released'][name] = _required_scalar(name, value)
+  for name, value in not_covered.items():
+    row['not_covered'][name + NOT_COVERED_SUFFIX] = _required_scalar(
+        name, value
+    )
+  return row
+
+
+def _is_covered(path: tuple) -> bool:
+  """Whether a metric of a `tff.learning` process may be released."""
+  if _NOT_COVERED in path:
+    return False
+  if path[0] == 'aggregator':
+    return path[-1] in _COVERED_BY_AGGREGATOR
+  # A finalizer sees the model and what the aggregator released, nothing else.
+  return path[0] == 'finalizer'
+
+
+def _required_scalar(name: str, value) -> bool | int | float:
+  scalar = _scalar(value)
+  if scalar is None:
+    raise TypeError(f'The metric {name} must be a number, found {value!r}.')
+  return scalar
+
+
+def _scalar(value) -> bool | int | float | None:
+  """Returns a Python number, `None` for anything else."""
+  array = np.asarray(value)
+  if array.shape or array.dtype.kind not in 'biuf':
+    return None
+  return array.item()
+
+
+class Releases:
+  """Writes rows to CSV files, TensorBoard and the log, on TFF's managers.
+
+  On a resume everything is written anew from the history in the checkpoint, so
+  no row is missing, torn or there twice, whenever the process was killed.
+  """
+
+  def __init__(
+      self,
+      directory: run_directory.RunDirectory,
+      loop: event_loop.PrivateEventLoop,
+      history: Iterable[Row],
+  ):
+    self._loop = loop
+    history = list(history)
+    metrics_path = directory.release / 'metrics.csv'
+    secret_path = directory.secret / 'metrics.not_covered.csv'
+    summary_dir = directory.release / 'tensorboard'
+    _write_csv(metrics_path, history, 'released')
+    _write_csv(secret_path, history, 'not_covered')
+    if summary_dir.exists():
+      shutil.rmtree(summary_dir)
+    tensorboard = tff.program.TensorBoardReleaseManager(os.fspath(summary_dir))
+    for row in history:
+      loop.run(tensorboard.release(row['released'], row[KEY]))
+    self._released = tff.program.GroupingReleaseManager([
+        _csv_manager(metrics_path),
+        tensorboard,
+        tff.program.LoggingReleaseManager(),
+    ])
+    self._not_covered = _csv_manager(secret_path)
+
+  def release(self, row: Row) -> None:
+    """Releases one row; its round follows those before it."""
+    self._loop.run(
+        self._released.release(
+            collections.OrderedDict(row['released']), row[KEY]
+        )
+    )
+    self._loop.run(
+        self._not_covered.release(
+            collections.OrderedDict(row['not_covered']), row[KEY]
+        )
+    )
+
+
+def _csv_manager(path: os.PathLike) -> tff.program.CSVFileReleaseManager:
+  return tff.program.CSVFileReleaseManager(os.fspath(path), key_fieldname=KEY)
+
+
+def _write_csv(path: os.PathLike, history: list[Row], part: str) -> None:
+  """Writes what `CSVFileReleaseManager` would have written, byte for byte."""
+  columns = dict.fromkeys([KEY])
+  for row in history:
+    columns.update(dict.fromkeys(sorted(row[part])))  # As TFF flattens it.
+  text = io.StringIO()
+  writer = csv.DictWriter(text, fieldnames=list(columns))
+  writer.writeheader()
+  writer.writerows({KEY: row[KEY], **row[part]} for row in history)
+  run_directory.write_atomically(path, text.getvalue())

@@ -1,0 +1,368 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""One run: rounds, ledgers, checkpoints and releases, in order.
+
+A round goes through these steps, in this order:
+
+1. The budget is checked; a round beyond it is refused, nothing is read.
+2. The schedule chooses the cohort, and the participation ledger commits it.
+3. The write-ahead record stores the round: from now on it is spent.
+4. The process trains, on the caller's thread.
+5. A checkpoint saves process state, ledger and metrics together.
+6. Only what a checkpoint holds is released.
+
+So a process may be killed at any moment. The next one repeats the rounds since
+the checkpoint, with the same cohorts and the same noise; nothing of them had
+been released.
+"""
+
+from collections.abc import Callable, Mapping
+import contextlib
+import dataclasses
+import math
+import pathlib
+import time
+from typing import Any
+
+import tensorflow_federated as tff
+import tree
+
+from tff_dp import _checks
+from tff_dp import plan as plan_lib
+from tff_dp import plan_statement
+from tff_dp.accounting import budget as budget_lib
+from tff_dp.accounting import ledger as ledger_lib
+from tff_dp.accounting import statement as statement_lib
+from tff_dp.program import checkpoints
+from tff_dp.program import event_loop
+from tff_dp.program import interrupts
+from tff_dp.program import outputs
+from tff_dp.program import plots
+from tff_dp.program import progress as progress_lib
+from tff_dp.program import releases
+from tff_dp.program import run_directory
+from tff_dp.program import write_ahead
+
+COMPLETED = 'completed'
+BUDGET = 'budget'
+_SECONDS_BETWEEN_CHECKPOINTS = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+  """What a run ended with.
+
+  Attributes:
+    model_weights: The last model, as `process.get_model_weights` returns it.
+    metrics: One dict per round with the key `round` and all covered or public
+      metrics; those of the evaluation in the rounds that had one.
+    statement: The `PrivacyStatement` of the rounds that took place.
+    epsilon: Spent, for zero-out adjacency of clients, at `delta`.
+    delta: As given.
+    rounds_done: Number of rounds.
+    stop_reason: 'completed', or 'budget' if the next round was refused.
+    message: The refusal and its way out, or an empty string.
+    output_dir: Where everything was written.
+  """
+
+  model_weights: Any
+  metrics: list[dict[str, float]]
+  statement: statement_lib.PrivacyStatement
+  epsilon: float
+  delta: float
+  rounds_done: int
+  stop_reason: str
+  message: str
+  output_dir: pathlib.Path
+
+
+@dataclasses.dataclass(kw_only=True)
+class Run:
+  """One run in one process. The fields from `state` on change."""
+
+  process: tff.learning.templates.LearningProcess
+  plan: plan_lib.PrivacyPlan
+  clients: tff.simulation.datasets.ClientData
+  client_ids: list
+  directory: run_directory.RunDirectory
+  record: write_ahead.WriteAheadRecord
+  store: checkpoints.CheckpointStore
+  budget: budget_lib.BudgetLedger
+  delta: float
+  epsilon_budget: float | None
+  evaluate_fn: Callable[[Any], Mapping[str, float]] | None
+  rounds_per_eval: int
+  total_rounds: int
+  checkpoint_every: int
+  schedule_seed: int
+  declarations: plan_statement.Declarations | None
+
+  state: Any = None
+  ledger: ledger_lib.ParticipationLedger | None = None
+  rounds_done: int = 0
+  rounds_saved: int = 0
+  rounds_planned: int = 0
+  saved_at: float = 0.0
+  history: list[releases.Row] = dataclasses.field(default_factory=list)
+  # Columns of the evaluation, in order of appearance.
+  evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
+
+  def restore(self) -> None:
+    """Loads the latest checkpoint, or saves the initial state as the first."""
+    state = self.process.initialize()
+    ledger = self.plan.participation_ledger(self.directory.run_id)
+    latest = self.store.latest_round()
+    self.saved_at = time.monotonic()
+    if latest is None:
+      self._refuse_if(
+          self.record.rounds_begun > 0
+          or (self.directory.release / 'metrics.csv').exists(),
+          f'{self.directory.root} has begun a run but holds no checkpoint',
+      )
+      self.state, self.ledger = state, ledger
+      # Before any round: the noise key is in it.
+      self.store.save(
+          checkpoints.Checkpoint(0, state, ledger.to_bytes(), [])
+      )
+      return
+    checkpoint = self.store.load(latest, like=state)
+    self._refuse_if(
+        self.record.rounds_begun < latest,
+        f'{self.directory.root} holds a checkpoint of round {latest}, but its'
+        f' write-ahead record ends with round {self.record.rounds_begun}',
+    )
+    self.state = checkpoint.process_state
+    self.ledger = ledger.restored(checkpoint.ledger)
+    self.history = checkpoint.history
+    self.rounds_done = self.rounds_saved = latest
+    for row in self.history:
+      self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
+
+  def execute(
+      self, loop: event_loop.PrivateEventLoop, progress_mode: str
+  ) -> TrainResult:
+    """Runs the remaining rounds and writes the results."""
+    for round_index in range(1, self.record.rounds_begun + 1):
+      self.budget.record(round_index)
+    self.rounds_planned = self._affordable_rounds()
+    # The statement first: a missing field is an error before round 1.
+    self._write_statement()
+    released = releases.Releases(self.directory, loop, self.history)
+    display = progress_lib.Progress(
+        progress_mode,
+        delta=self.delta,
+        epsilon_budget=self.epsilon_budget,
+        rounds_done=self.rounds_done,
+        rounds_planned=self.rounds_planned,
+    )
+    guard = interrupts.InterruptGuard(
+        lambda: display.say(
+            'interrupted: finishing the round and saving; once more to stop'
+            ' without saving'
+        )
+    )
+    message = ''
+    with contextlib.closing(display), guard:
+      display.say(self._guarantee())
+      if self.rounds_done:
+        display.say(
+            f'resuming {self.directory.root} after round {self.rounds_done}'
+        )
+      while self.rounds_done < self.total_rounds and not guard.is_requested:
+        try:
+          self.budget.check(self.rounds_done + 1)
+        except _checks.PrivacyRefusedError as refusal:
+          message = refusal.what
+          break
+        try:
+          cohort = self._select()
+        except _checks.PrivacyRefusedError:
+          self._save(released, display)
+          raise
+        self._run_round(cohort, display)
+        if self._is_checkpoint_due():
+          self._save(released, display)
+      self._save(released, display)
+      result = self._finish(message)
+    if guard.is_requested and self.rounds_done < self.total_rounds:
+      raise KeyboardInterrupt(
+          f'stopped after round {self.rounds_done}; the same command goes on'
+      )
+    return result
+
+  def _select(self) -> list:
+    """Chooses and commits the cohort of the next round, durably."""
+    round_index = self.rounds_done + 1
+    cohort = self.plan.participation.select(
+        round_index=round_index,
+        client_ids=self.client_ids,
+        clients_per_round=self.plan.clients_per_round,
+        ledger=self.ledger,
+        seed=self.schedule_seed,
+    )
+    self.ledger.commit(cohort, round_index)
+    spent = {}
+    if round_index > self.record.rounds_begun:
+      spent = self.budget.record(round_index)
+    self.record.begin(round_index, cohort, spent=spent)
+    return cohort
+
+  def _run_round(self, cohort: list, display: progress_lib.Progress) -> None:
+    """Trains on the cohort and appends the row of the round."""
+    round_index = self.rounds_done + 1
+    start = time.monotonic()
+    datasets = [
+        self.clients.create_tf_dataset_for_client(client) for client in cohort
+    ]
+    output = self.process.next(self.state, datasets)
+    self.state = output.state
+    evaluation = {}
+    is_last = round_index == self.rounds_planned
+    if self.evaluate_fn is not None and (
+        is_last or round_index % self.rounds_per_eval == 0
+    ):
+      weights = self.process.get_model_weights(self.state)
+      evaluation = dict(self.evaluate_fn(weights))
+      reserved = {'epsilon', 'rounds_left', 'cohort_assumed', releases.KEY}
+      if reserved & set(evaluation):
+        raise _checks.ArgumentError(
+            'evaluate_fn',
+            sorted(evaluation),
+            f'metrics with names other than {sorted(reserved)}',
+        )
+    seconds = time.monotonic() - start
+    epsilon = self.budget.epsilon_after(round_index)
+    row = releases.make_row(
+        round_index,
+        round_metrics=output.metrics,
+        released={
+            'epsilon': epsilon,
+            'rounds_left': self.budget.rounds_left(round_index),
+            'cohort_assumed': self.plan.clients_per_round,
+            **evaluation,
+        },
+        not_covered={
+            'cohort_realised': len(cohort),
+            'round_seconds': seconds,
+            'rss_mb': outputs.resident_megabytes(),
+        },
+    )
+    row['evaluated'] = list(evaluation)
+    self.evaluated.update(dict.fromkeys(evaluation))
+    self.history.append(row)
+    self.rounds_done = round_index
+    display.round_done(round_index, seconds=seconds, epsilon=epsilon)
+
+  def _is_checkpoint_due(self) -> bool:
+    waited = time.monotonic() - self.saved_at
+    return (
+        self.rounds_done % self.checkpoint_every == 0
+        or waited >= _SECONDS_BETWEEN_CHECKPOINTS
+    )
+
+  def _save(
+      self, released: releases.Releases, display: progress_lib.Progress
+  ) -> None:
+    """Saves a checkpoint, then releases the rows that it covers."""
+    if self.rounds_done == self.rounds_saved:
+      return
+    self.store.save(
+        checkpoints.Checkpoint(
+            self.rounds_done, self.state, self.ledger.to_bytes(), self.history
+        )
+    )
+    for row in self.history[self.rounds_saved :]:
+      released.release(row)
+      display.released(row['released'], list(self.evaluated))
+    self.rounds_saved = self.rounds_done
+    self._write_statement()
+    self.saved_at = time.monotonic()
+
+  def _finish(self, message: str) -> TrainResult:
+    """Writes the last model and the final documents."""
+    weights = self.process.get_model_weights(self.state)
+    release = self.directory.release
+    outputs.write_model(release / 'model.npz', weights)
+    plots.write_curves(
+        release / 'curves.png',
+        self.history,
+        evaluation_columns=list(self.evaluated),
+        delta=self.delta,
+        epsilon_budget=self.epsilon_budget,
+    )
+    return TrainResult(
+        model_weights=weights,
+        metrics=[
+            {releases.KEY: row[releases.KEY], **row['released']}
+            for row in self.history
+        ],
+        statement=self._write_statement(),
+        epsilon=self.budget.epsilon_after(self.record.rounds_begun),
+        delta=self.delta,
+        rounds_done=self.rounds_done,
+        stop_reason=BUDGET if message else COMPLETED,
+        message=message,
+        output_dir=self.directory.root,
+    )
+
+  def _write_statement(self) -> statement_lib.PrivacyStatement:
+    """Writes and returns the statement and events of the rounds so far."""
+    # A round that has begun counts, even if its process was killed.
+    rounds = max(self.rounds_done, self.record.rounds_begun)
+    statement = self.plan.statement(
+        delta=self.delta,
+        observed=dataclasses.replace(
+            self.ledger.observed(), num_rounds=rounds
+        ),
+        insecure_seed=is_key_insecure(self.state),
+        declarations=self.declarations,
+    )
+    outputs.write_statement(self.directory.release, statement)
+    run_directory.write_json(
+        self.directory.release / 'events.json', self.plan.events_json()
+    )
+    return statement
+
+  def _guarantee(self) -> str:
+    if self.budget.epsilon_after(1) == math.inf:
+      return 'NO PRIVACY: the noise multiplier of this run is 0'
+    return (
+        'privacy: epsilon counts all contributions of one client to this run,'
+        f' {self.budget.neighboring_relation.value} adjacency,'
+        f' delta={self.delta:g}, no amplification'
+    )
+
+  def _affordable_rounds(self) -> int:
+    """The round after which this run ends, by request or by the budget."""
+    left = self.budget.rounds_left(self.rounds_done)
+    return min(self.total_rounds, self.rounds_done + left)
+
+  def _refuse_if(self, is_refused: bool, what: str) -> None:
+    if is_refused:
+      raise _checks.PrivacyRefusedError(
+          what,
+          why='the rounds that were spent and their noise cannot be known, and'
+          ' repeating them with other noise would cost again',
+          way_out='restore the directory from a copy, or start a new run in'
+          ' another one',
+      )
+
+
+def is_key_insecure(state: Any) -> bool:
+  """Whether a noise key in a process state was made from a known seed."""
+  return any(
+      bool(value)
+      for path, value in tree.flatten_with_path(state)
+      if path and path[-1] == 'is_key_insecure'
+  )

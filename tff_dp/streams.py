@@ -1,0 +1,136 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Keyed, counter-based streams of standard normals as TensorFlow operations.
+
+One run has one secret root key of 128 bits. Every draw belongs to a key that is
+derived from it through named steps (purpose, tree, node), and a key is used for
+one draw only. There is no generator state, so a resumed run continues the same
+stream, and a repeated round repeats the same noise.
+
+Philox, the generator underneath, is not a cryptographic one, and the normals
+are floating-point numbers: see "Implementation" in every privacy statement.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tff_dp import _checks
+
+# Changing how keys are derived changes every stream: change the tag with it.
+_VERSION_TAG = b'tff_dp streams 1'
+_KERNEL_ENTROPY = '/proc/sys/kernel/random/uuid'
+# Hexadecimal digits of a version-4 UUID that are random and 4 bits wide.
+_RANDOM_DIGITS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 15, 16, 17, 20)
+_UUID_PATTERN = '[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}'
+_LEVEL_SHIFT = 56
+
+
+def random_root_key() -> tf.Tensor:
+  """Returns a fresh secret key, int64 of shape [2], each time it is *run*.
+
+  The 128 bits come from the kernel's generator, 64 from each of two random
+  UUIDs, read inside the graph: a serialized `initialize` must not contain its
+  key, and TensorFlow's own non-deterministic operations are seeded with only 32
+  bits. (`tf.io.read_file` on the same path is folded into a constant.)
+  """
+  lines = (
+      tf.data.TextLineDataset([_KERNEL_ENTROPY, _KERNEL_ENTROPY])
+      .batch(2, drop_remainder=True)
+      .get_single_element()
+  )
+  well_formed = tf.reduce_all(tf.strings.regex_full_match(lines, _UUID_PATTERN))
+  with tf.control_dependencies([
+      tf.debugging.Assert(
+          tf.logical_and(well_formed, tf.not_equal(lines[0], lines[1])),
+          [_KERNEL_ENTROPY, 'did not give two different random UUIDs'],
+      )
+  ]):
+    characters = tf.cast(
+        tf.io.decode_raw(lines, tf.uint8, fixed_length=36), tf.int64
+    )
+  digits = tf.gather(characters, _RANDOM_DIGITS, axis=1)
+  digits = tf.where(digits >= ord('a'), digits - ord('a') + 10, digits - ord('0'))
+  shifts = tf.constant([list(range(0, 64, 4))], tf.int64)
+  # The digits do not overlap, so the sum is their bitwise union.
+  return tf.reduce_sum(tf.bitwise.left_shift(digits, shifts), axis=1)
+
+
+def insecure_root_key(seed: int) -> tf.Tensor:
+  """Returns the root key that belongs to a seed, for tests only.
+
+  Whoever knows the seed can subtract the noise, so it voids the guarantee.
+  Neighbouring seeds share nothing: the key is a hash of the seed.
+  """
+  _checks.integer_at_least(0, insecure_seed=seed)
+  return _key_constant(b'insecure seed', str(seed).encode())
+
+
+def fold_in(key: tf.Tensor, data) -> tf.Tensor:
+  """Returns the child of a key that belongs to an integer, int64 of shape [2].
+
+  Unlike `tf.random.experimental.stateless_fold_in`, which keeps 64 bits of the
+  parent and stores `data` in the other 64, all 128 bits of a child are output
+  of the generator. Different `data` give different generator inputs.
+  """
+  block = tf.stack([
+      key[0],
+      tf.bitwise.bitwise_xor(key[1], tf.cast(data, tf.int64)),
+  ])
+  return tf.random.stateless_uniform(
+      [2], block, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+  )
+
+
+def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
+  """Returns the key of one purpose, such as 'value' or 'quantile'."""
+  words = hashlib.sha256(_VERSION_TAG + b'|domain|' + domain.encode()).digest()
+  key = root_key
+  for start in (0, 8):
+    key = fold_in(
+        key, int.from_bytes(words[start : start + 8], 'little', signed=True)
+    )
+  return key
+
+
+def node_normals(
+    tree_key: tf.Tensor, num_params: int
+) -> Callable[..., tf.Tensor]:
+  """Returns `draw(level, index)`, the standard normals of one tree's nodes.
+
+  Args:
+    tree_key: The key of one tree: a domain key with the tree's id folded in.
+    num_params: Length of each draw.
+
+  Returns:
+    A `mechanisms.mechanism.Draw` of float32 vectors, shape [num_params].
+  """
+
+  def draw(level: int, index) -> tf.Tensor:
+    node = tf.cast(index, tf.int64) + (level << _LEVEL_SHIFT)
+    return tf.random.stateless_normal(
+        [num_params], fold_in(tree_key, node), alg='philox'
+    )
+
+  return draw
+
+
+def _key_constant(*parts: bytes) -> tf.Tensor:
+  digest = hashlib.sha256(b'|'.join((_VERSION_TAG, *parts))).digest()
+  words = [
+      int.from_bytes(digest[start : start + 8], 'little', signed=True)
+      for start in (0, 8)
+  ]
+  return tf.constant(words, tf.int64)
