@@ -28,7 +28,7 @@ import setuptools
 _ROOT = pathlib.Path(__file__).parent
 _VERSION = re.search(
     r"^__version__ = '(.+)'$",
-    (_ROOT / 'tff_dp' / '__init__.py').read_text(),
+    (_ROOT / 'tff_dp' / '_version.py').read_text(),
     flags=re.MULTILINE,
 ).group(1)
 

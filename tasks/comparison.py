@@ -51,6 +51,8 @@ class Row:
   def of(cls, name, plan, result, *, delta: float) -> 'Row':
     """Returns the row of a `tff_dp.program.TrainResult`."""
     sigma = plan.sigma(num_rounds=result.rounds_done)
+    if result.statement.warnings:
+      sigma = 0.0  # What voids the statement voids its numbers.
     return cls(
         name=name,
         mechanism=plan.mechanism.name if plan.noise_multiplier else 'none',

@@ -27,16 +27,18 @@ from tff_dp import _compat
 _ROOT = pathlib.Path(__file__).parents[1]
 # From the bottom up; what is in one line may import what is in earlier lines.
 _LAYERS = (
-    ('_checks', '_compat'),
+    ('_checks', '_compat', '_version'),
     ('accounting',),
     ('mechanisms',),
     ('participation',),
+    ('plan_statement',),
     ('plan', 'streams'),
     ('aggregators',),
     ('learning',),
     ('execution',),
     ('program',),
-    ('cli', '__main__'),
+    ('cli',),
+    ('__main__',),
 )
 _RANK = {name: rank for rank, names in enumerate(_LAYERS) for name in names}
 _WITHOUT_TENSORFLOW = (
@@ -45,6 +47,7 @@ _WITHOUT_TENSORFLOW = (
     'mechanisms',
     'participation',
     'plan',
+    'plan_statement',
 )
 # The whole of what the accounting may lean on, besides the standard library.
 _ACCOUNTING_NEEDS = {'numpy', 'scipy', 'dp_accounting', 'tff_dp'}
@@ -190,7 +193,7 @@ class LazyPackageTest(absltest.TestCase):
         check=False,
     )
     loaded, names = result.stdout.splitlines()
-    self.assertEqual(loaded, "['tff_dp', 'tff_dp._compat']")
+    self.assertEqual(loaded, "['tff_dp', 'tff_dp._compat', 'tff_dp._version']")
     self.assertContainsSubset(
         {'PrivacyPlan', 'accounting', 'learning', '__version__'}, names.split()
     )

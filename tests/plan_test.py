@@ -88,6 +88,26 @@ class PlanTest(parameterized.TestCase):
     ):
       self.assertNotEqual(plan.fingerprint, other.fingerprint)
 
+  def test_events_of_a_stopped_run_cost_what_was_spent(self):
+    plan = _plan()
+    (event,) = plan.events_json(num_rounds=3)['events']
+    sigma = event['noise_multiplier'] / event['squared_sensitivity'] ** 0.5
+    self.assertEqual(sigma, plan.sigma(num_rounds=3))
+    self.assertGreater(sigma, plan.sigma())
+
+  def test_statement_is_about_the_plan_until_rounds_are_done(self):
+    plan = _plan(
+        mechanisms.HonakerTree(100, restart_every=30, complete_trees=True)
+    )
+    text = plan.statement(delta=1e-5).to_markdown()
+    self.assertIn(f'{plan.epsilon(delta=1e-5):.2f}'[:3], text)
+    self.assertNotIn('NO PRIVACY', text)
+    for void in (
+        plan.statement(delta=1e-5, insecure_seed=True),
+        _plan(noise_multiplier=0.0).statement(delta=1e-5),
+    ):
+      self.assertIn('NO PRIVACY', void.to_markdown())
+
   def test_no_noise_is_no_privacy(self):
     plan = _plan(noise_multiplier=0.0)
     self.assertEqual(plan.epsilon(delta=1e-5), float('inf'))
@@ -130,8 +150,26 @@ class PlanTest(parameterized.TestCase):
     else:
       with self.assertRaisesRegex(_checks.ArgumentError, 'restart_every='):
         _plan(mechanism, schedule)
-    # Independent noise does not care.
-    _plan(mechanisms.Independent(100), schedule)
+
+  def test_independent_noise_may_reshuffle_after_every_epoch(self):
+    schedule = participation.ShuffledEpochs(
+        40, rounds_per_epoch=10, epochs_per_shuffle=1
+    )
+    plan = _plan(mechanisms.Independent(40), schedule, clients_per_round=2)
+    ledger = plan.participation_ledger('run')
+    clients = [str(index) for index in range(20)]
+    for round_index in range(1, 41):
+      cohort = schedule.select(
+          round_index=round_index,
+          client_ids=clients,
+          clients_per_round=2,
+          ledger=ledger,
+          seed=0,
+      )
+      ledger.commit(cohort, round_index)
+    self.assertEqual(
+        ledger.observed().max_participations, plan.squared_sensitivity
+    )
 
 
 if __name__ == '__main__':

@@ -30,7 +30,9 @@ if sys.version_info < (3, 11):
       ' then use .venv/bin/python.' % sys.version_info[:2]
   )
 
-from tff_dp import _compat  # pylint: disable=g-import-not-at-top
+# pylint: disable=g-import-not-at-top,g-importing-member
+from tff_dp import _compat
+from tff_dp._version import __version__
 
 if TYPE_CHECKING:
   # pylint: disable=g-bad-import-order,g-importing-member
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
   from tff_dp import participation
   from tff_dp import program
   from tff_dp.plan import PrivacyPlan
-
-__version__ = '0.1.0.dev0'
 
 # Before TensorFlow is loaded, because it reads its log level only once.
 _compat.quiet_start_up()

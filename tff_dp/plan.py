@@ -223,9 +223,15 @@ class PrivacyPlan:
 
   def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
     """Returns an empty ledger that enforces the plan's participation."""
+    restart_every = self.mechanism.restart_every
+    if self.mechanism.is_memoryless and isinstance(
+        self.participation, sampling.ShuffledEpochs
+    ):
+      # No tree ties one order of clients to the next.
+      restart_every = self.participation.rounds_per_shuffle
     return ledger.ParticipationLedger(
         self.participation.pattern,
-        restart_every=self.mechanism.restart_every,
+        restart_every=restart_every,
         run_id=run_id,
     )
 
@@ -266,8 +272,14 @@ class PrivacyPlan:
         declarations=declarations or plan_statement.Declarations(),
     )
 
-  def events_json(self) -> dict[str, Any]:
-    """Returns what `tff-dp account --events` recomputes epsilon from."""
+  def events_json(self, *, num_rounds: Optional[int] = None) -> dict[str, Any]:
+    """Returns what `tff-dp account --events` recomputes epsilon from.
+
+    Args:
+      num_rounds: Rounds after which the run stopped, `None` for all.
+    """
+    rounds = self.num_rounds if num_rounds is None else num_rounds
+    _checks.integer_between(1, self.num_rounds, num_rounds=rounds)
     return {
         'schema': 'tff_dp.events',
         'schema_version': 1,
@@ -278,8 +290,10 @@ class PrivacyPlan:
             {
                 'type': 'gaussian',
                 'noise_multiplier': self._noise(),
-                'squared_sensitivity': self.squared_sensitivity,
-                'rounds': self.num_rounds,
+                'squared_sensitivity': float(
+                    self.squared_sensitivity_by_round[rounds - 1]
+                ),
+                'rounds': rounds,
             }
         ],
     }

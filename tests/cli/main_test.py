@@ -18,11 +18,16 @@ import io
 import json
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tff_dp.cli import account
 from tff_dp.cli import main
+
+_ACCOUNT = ('account', 'dp-ftrl', '--rounds=10', '--noise-multiplier=1',
+            '--delta=1e-6')
 
 
 def _run(*argv):
@@ -56,7 +61,9 @@ class AccountTest(parameterized.TestCase):
     self.assertEqual(result['unit'], 'client')
     self.assertEqual(result['neighboring_relation'], 'zero_out')
 
-  @parameterized.parameters(('--min-index-gap', 314), ('--min_rounds_between', 313))
+  @parameterized.parameters(
+      ('--min-index-gap', 314), ('--min_rounds_between', 313)
+  )
   def test_published_gboard_setting(self, flag, value):
     result = _json(
         'account', 'dp-ftrl', '--mechanism', 'tree', '--rounds', 2000,
@@ -161,7 +168,14 @@ class CalibrateTest(parameterized.TestCase):
 class MainTest(absltest.TestCase):
 
   def test_help_teaches(self):
-    for words in ((), ('account', 'dp-ftrl'), ('calibrate', 'dp-ftrl'), ('doctor',)):
+    for words in (
+        (),
+        ('account',),
+        ('account', 'dp-ftrl'),
+        ('calibrate',),
+        ('calibrate', 'dp-ftrl'),
+        ('doctor',),
+    ):
       code, out, _ = _run(*words, '--help')
       self.assertEqual(code, 0)
       self.assertIn('tff-dp', out.split('example')[-1])
@@ -181,6 +195,32 @@ class MainTest(absltest.TestCase):
     )
     self.assertEqual(done.stderr.strip(), '[]')
     self.assertIn('epsilon', json.loads(done.stdout))
+
+  def test_broken_install_still_gets_an_answer(self):
+    program = (
+        'import sys\n'
+        "sys.modules['numpy'] = None\n"
+        'from tff_dp.cli import main\n'
+        'sys.exit(main.main(sys.argv[1:]))\n'
+    )
+    for words, code, answer in (
+        (['account', 'dp-ftrl'], 3, 'try: tff-dp doctor'),
+        (['doctor', '--help'], 0, 'example'),
+        (['--help'], 0, 'calibrate'),
+    ):
+      done = subprocess.run(
+          [sys.executable, '-c', program, *words],
+          capture_output=True, text=True, check=False,
+      )
+      self.assertEqual(done.returncode, code, done.stderr)
+      self.assertIn(answer, done.stdout + done.stderr)
+
+  def test_interruption_and_bugs(self):
+    with mock.patch.object(account, 'run', side_effect=KeyboardInterrupt):
+      self.assertEqual(_run(*_ACCOUNT)[0], 130)
+    with mock.patch.object(account, 'run', side_effect=KeyError('a bug')):
+      with self.assertRaises(KeyError):
+        _run(*_ACCOUNT)
 
   def test_module_is_the_command(self):
     done = subprocess.run(

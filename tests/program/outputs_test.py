@@ -48,12 +48,11 @@ class OutputsTest(absltest.TestCase):
     self.assertEqual(again.non_trainable[0], 7)
 
   def test_equal_weights_give_equal_bytes(self):
-    contents = []
-    for name in ('a.npz', 'b.npz'):
-      outputs.write_model(self.folder / name, {'w': np.arange(3)})
-      contents.append((self.folder / name).read_bytes())
-      time.sleep(2.1)  # The resolution of times in a zip file is 2 seconds.
-    self.assertEqual(contents[0], contents[1])
+    first, second = self.folder / 'first.npz', self.folder / 'second.npz'
+    outputs.write_model(first, {'w': np.arange(3)})
+    time.sleep(2.1)  # The resolution of times in a zip file is 2 seconds.
+    outputs.write_model(second, {'w': np.arange(3)})
+    self.assertEqual(first.read_bytes(), second.read_bytes())
 
   def test_environment(self):
     path = self.folder / 'environment.json'

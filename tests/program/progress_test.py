@@ -63,14 +63,14 @@ class ProgressTest(absltest.TestCase):
     )
     self.assertEqual(
         lines[1],
-        'round=61/200 epsilon=0.610/2 delta=1e-05 snr=0.25 test_accuracy=0.5'
+        'round=61/200 epsilon=0.6100/2 delta=1e-05 snr=0.25 test_accuracy=0.5'
         ' seconds_per_round=1 eta_seconds=139',
     )
 
   def test_bar_on_a_terminal(self):
     text = self._run('auto', _Terminal(), num_rounds=5, budget=None)
     self.assertIn('round 5/5', text)
-    self.assertIn('epsilon 0.050, delta 1e-05, snr 0.25', text)
+    self.assertIn('epsilon 0.05000, delta 1e-05, snr 0.25', text)
     self.assertIn('\r', text)
 
   def test_bar_without_colour(self):

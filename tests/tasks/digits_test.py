@@ -62,8 +62,8 @@ class FlagsTest(parameterized.TestCase):
       ),
       (
           'separation',
-          ('train', 'digits', '--min-index-gap=63', '--clients_per_round=64'),
-          '--min-index-gap=62 is not allowed: expected at most',
+          ('train', 'digits', '--min_index_gap=126'),
+          '--min-index-gap=126 is not allowed: expected at most 125',
           2,
       ),
       ('clip', ('train', 'digits', '--l2-norm-clip=0'), '--l2-norm-clip', 2),

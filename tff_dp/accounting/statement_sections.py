@@ -21,6 +21,7 @@ import importlib.metadata
 import platform
 from typing import Any
 
+from tff_dp import _version
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import printing
@@ -306,10 +307,10 @@ def _epsilon(sigma: float, delta: float) -> float | str:
 
 def _versions() -> dict[str, str]:
   """Returns versions from metadata; nothing is imported for it."""
-  # The package is loaded already, as the parent of this module.
-  from tff_dp import __version__  # pylint: disable=g-import-not-at-top
-
-  found = {'python': platform.python_version(), 'tff-dp': __version__}
+  found = {
+      'python': platform.python_version(),
+      'tff-dp': _version.__version__,
+  }
   for package in _PACKAGES:
     try:
       found[package] = importlib.metadata.version(package)

@@ -13,4 +13,9 @@
 # limitations under the License.
 """Aggregation factories that plug into any `tff.learning` algorithm."""
 
+from tff_dp import _compat
+
+_compat.require_tff()
+
+# pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp.aggregators.correlated_noise import CorrelatedNoiseFactory

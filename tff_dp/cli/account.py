@@ -15,8 +15,11 @@
 
 import argparse
 
+from tff_dp import _checks
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
+from tff_dp.cli import event_files
+from tff_dp.cli import guarantee
 
 _EXAMPLES = """examples:
   StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
@@ -26,15 +29,31 @@ _EXAMPLES = """examples:
     tff-dp account dp-ftrl --mechanism tree --rounds 2000 \\
         --max-participations 6 --min-index-gap 314 \\
         --noise-multiplier 7 --delta 1e-10
+  a finished run, without believing its own numbers:
+    tff-dp account --events runs/1/release/events.json --delta 1e-5
 """
 
 
 def add_parser(subparsers) -> None:
   """Adds the command to `argparse` subparsers."""
   parser = subparsers.add_parser(
-      'account', help='epsilon of a run, from its parameters'
+      'account',
+      description=(
+          'Prints epsilon of a whole run with every model released, from its\n'
+          'parameters (dp-ftrl) or recomputed from the events.json of a run.\n'
+          'No amplification by sampling or shuffling is claimed.'
+      ),
+      epilog=_EXAMPLES,
   )
-  kinds = parser.add_subparsers(dest='kind', required=True, metavar='KIND')
+  parser.add_argument(
+      '--events', metavar='FILE', help='the events.json of a run'
+  )
+  parser.add_argument(
+      '--delta', type=float, help='with --events, if the file has none'
+  )
+  parser.add_argument('--format', choices=('text', 'json'), default='text')
+  parser.set_defaults(run=run_events)
+  kinds = parser.add_subparsers(dest='kind', metavar='KIND')
   dp_ftrl_parser = kinds.add_parser(
       'dp-ftrl',
       help='correlated or independent noise on a stream of sums',
@@ -58,9 +77,37 @@ def add_parser(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-  """Prints the guarantee."""
-  result = dp_ftrl.guarantee(
+  """Prints the guarantee of the run that the flags describe."""
+  if arguments.events is not None:
+    raise _checks.ArgumentError(
+        'events', arguments.events, f'nothing with {arguments.kind}'
+    )
+  result = dp_ftrl.guarantee_of(
       arguments, arguments.rounds, arguments.noise_multiplier
   )
-  dp_ftrl.show(result, arguments.format)
+  guarantee.show(result, arguments.format)
+  return errors.DONE
+
+
+def run_events(arguments: argparse.Namespace) -> int:
+  """Prints the guarantee of the run that a file describes."""
+  if arguments.events is None:
+    errors.show(
+        'neither KIND nor --events is given', way_out='tff-dp account --help'
+    )
+    return errors.USAGE
+  described = event_files.read(arguments.events)
+  delta = described.delta if arguments.delta is None else arguments.delta
+  if delta is None:
+    raise _checks.ArgumentError(
+        'delta', None, 'a number in (0, 1), because the file has none'
+    )
+  result = guarantee.of_run(
+      described.mechanism,
+      described.pattern,
+      noise_multiplier=described.noise_multiplier,
+      delta=delta,
+      neighboring_relation=described.neighboring_relation,
+  )
+  guarantee.show(result, arguments.format)
   return errors.DONE

@@ -14,15 +14,18 @@
 """`tff-dp calibrate`: the noise, or the rounds, that a budget allows."""
 
 import argparse
-import math
 
 from tff_dp import _checks
 from tff_dp.accounting import calibration
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
+from tff_dp.accounting import printing
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
+from tff_dp.cli import guarantee
 
+# Where S2 grows only with the levels of the tree, a budget can afford more
+# rounds than anybody runs. A power of two.
 _MOST_ROUNDS = 1 << 16
 _EXAMPLES = """examples:
   the noise multiplier for 1600 rounds:
@@ -37,7 +40,9 @@ _EXAMPLES = """examples:
 def add_parser(subparsers) -> None:
   """Adds the command to `argparse` subparsers."""
   parser = subparsers.add_parser(
-      'calibrate', help='the noise, or the rounds, that a privacy budget allows'
+      'calibrate',
+      description='Solves for what a privacy budget allows.',
+      epilog=_EXAMPLES,
   )
   kinds = parser.add_subparsers(dest='kind', required=True, metavar='KIND')
   dp_ftrl_parser = kinds.add_parser(
@@ -73,19 +78,33 @@ def run(arguments: argparse.Namespace) -> int:
     raise _checks.ArgumentError(
         'noise_multiplier',
         noise,
-        'exactly one of --rounds and --noise-multiplier, to solve for the other',
+        'exactly one of --rounds and --noise-multiplier, to solve for the'
+        ' other',
     )
+  budget = f'epsilon {arguments.epsilon:g} at delta {arguments.delta:g}'
   if noise is None:
+    solved_for = 'noise_multiplier'
     noise = calibration.noise_multiplier(
         epsilon=arguments.epsilon,
         delta=arguments.delta,
         squared_sensitivity=_squared_sensitivity(arguments, rounds),
         neighboring_relation=arguments.neighboring_relation,
     )
+    number = printing.rounded_up(noise, digits=7)
+    headline = f'{rounds} rounds need --noise-multiplier={number}'
   else:
+    solved_for = 'rounds'
     rounds = _affordable_rounds(arguments, noise)
-  result = dp_ftrl.guarantee(arguments, rounds, noise)
-  dp_ftrl.show(result, arguments.format)
+    headline = f'--noise-multiplier={noise:g} affords {rounds} rounds'
+    if rounds == _MOST_ROUNDS:
+      headline += ' or more (no more were tried)'
+  result = dp_ftrl.guarantee_of(arguments, rounds, noise)
+  result |= {
+      'headline': f'{headline} within {budget}',
+      'solved_for': solved_for,
+      'epsilon_budget': arguments.epsilon,
+  }
+  guarantee.show(result, arguments.format)
   return errors.DONE
 
 
@@ -109,14 +128,17 @@ def _affordable_rounds(arguments: argparse.Namespace, noise: float) -> int:
     return epsilon <= arguments.epsilon
 
   if not fits(1):
-    sigma = gaussian.sigma_for(
-        epsilon=arguments.epsilon, delta=arguments.delta
+    needed = calibration.noise_multiplier(
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        squared_sensitivity=_squared_sensitivity(arguments, 1),
+        neighboring_relation=arguments.neighboring_relation,
     )
     raise _checks.PrivacyRefusedError(
         f'not even one round with --noise-multiplier={noise:g} fits --epsilon='
         f'{arguments.epsilon:g}',
-        why='one round is a Gaussian mechanism with that multiplier',
-        way_out=f'--noise-multiplier of at least {math.ceil(sigma * 1e4) / 1e4}',
+        why='one round alone is a Gaussian mechanism with that multiplier',
+        way_out=f'--noise-multiplier={printing.rounded_up(needed)} or more',
     )
   low, high = 1, 2
   while high <= _MOST_ROUNDS and fits(high):

@@ -26,8 +26,8 @@ import subprocess
 import sys
 import time
 
-import tff_dp
 from tff_dp import _compat
+from tff_dp import _version
 from tff_dp.cli import errors
 
 _PROBE_SECONDS = 180
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
   findings = _compat.check_environment()
   if args.format == 'text':
     # Loading TFF takes seconds: first say what is known without.
-    print(f'tff_dp {tff_dp.__version__}\n', flush=True)
+    print(f'tff_dp {_version.__version__}\n', flush=True)
     _print_findings(findings)
   found_on_machine = _machine()
   attempts = _attempts()
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     print(
         json.dumps(
             {
-                'tff_dp': tff_dp.__version__,
+                'tff_dp': _version.__version__,
                 'status': status.value,
                 'findings': [finding.to_json() for finding in findings],
                 'machine': found_on_machine,

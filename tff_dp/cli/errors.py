@@ -24,7 +24,6 @@ import sys
 from tff_dp import _checks
 
 DONE = 0
-INTERNAL = 1
 USAGE = 2
 ENVIRONMENT = 3
 STOPPED_BY_BUDGET = 4
@@ -33,7 +32,7 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-  """An `ArgumentParser` with our errors: no usage text, no abbreviated flags."""
+  """An `ArgumentParser` with our errors and without abbreviated flags."""
 
   def __init__(self, **options):
     options.setdefault('formatter_class', argparse.RawDescriptionHelpFormatter)
@@ -73,10 +72,10 @@ def show(what: str, *, why: str = '', way_out: str = '') -> None:
 
 
 def report(error: Exception) -> int:
-  """Prints an error and returns its exit code.
+  """Prints an error that a user can mend and returns its exit code.
 
-  Errors that a user can mend name what to change. Any other is a bug of ours,
-  or a broken installation; the trace is shown with `TFF_DP_DEBUG=1`.
+  Raises:
+    Exception: The error itself, if it is a bug of ours.
   """
   if isinstance(error, _checks.ArgumentError):
     show(
@@ -97,9 +96,4 @@ def report(error: Exception) -> int:
   if isinstance(error, OSError) and error.filename is not None:
     show(f'{error.filename}: {error.strerror}')
     return ENVIRONMENT
-  show(
-      f'{type(error).__name__}: {error}',
-      why='this is a bug in tff_dp',
-      way_out='TFF_DP_DEBUG=1 shows where; please report it',
-  )
-  return INTERNAL
+  raise error

@@ -14,8 +14,8 @@
 """Entry point of `tff-dp` and of `python -m tff_dp`."""
 
 import argparse
-import importlib
 from collections.abc import Sequence
+import importlib
 import sys
 
 from tff_dp import _compat
@@ -37,8 +37,8 @@ _EXAMPLES = """examples:
       --epsilon 8 --delta 1e-6
   tff-dp doctor
 
-`tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`, in a
-checkout.
+`tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,
+in a checkout.
 """
 
 

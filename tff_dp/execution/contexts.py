@@ -29,6 +29,8 @@ _CHANNEL_OPTIONS = (
     ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
     ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
     ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
+    # Or gRPC would look for the worker behind the proxy of a company network.
+    ('grpc.enable_http_proxy', 0),
 )
 _READY_SECONDS = 60.0
 _KINDS = ('native',)
@@ -58,7 +60,12 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
         self._channel = grpc.insecure_channel(
             f'localhost:{port}', _CHANNEL_OPTIONS
         )
-        grpc.channel_ready_future(self._channel).result(_READY_SECONDS)
+        try:
+          grpc.channel_ready_future(self._channel).result(_READY_SECONDS)
+        except grpc.FutureTimeoutError as error:
+          raise native.NativeWorkerError(
+              self._worker.explain_death()
+          ) from error
         self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
       return self._stub
 

@@ -13,6 +13,11 @@
 # limitations under the License.
 """Learning processes with the noise, and the event, of a privacy plan."""
 
+from tff_dp import _compat
+
+_compat.require_tff()
+
+# pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import Constraint
 from tff_dp.learning.constraints import L2Ball

@@ -24,6 +24,7 @@ import time
 from typing import TextIO
 
 from tff_dp import _checks
+from tff_dp.accounting import printing
 
 MODES = ('auto', 'bar', 'plain', 'quiet')
 _SECONDS_BETWEEN_LINES = 60.0
@@ -148,7 +149,7 @@ class Progress:
       if self._epsilon_budget is not None:
         budget = f'/{self._epsilon_budget:g}'
       parts = [
-          f'epsilon{separator}{epsilon:.3f}{budget}',
+          f'epsilon{separator}{printing.rounded_up(epsilon)}{budget}',
           f'delta{separator}{self._delta:g}',
       ]
     parts += [f'{k}{separator}{v:.4g}' for k, v in self._latest.items()]

@@ -190,9 +190,15 @@ class Run:
         except _checks.PrivacyRefusedError:
           self._save(released, display)
           raise
-        self._run_round(cohort, display)
+        seconds = self._run_round(cohort)
+        # First what is released, so that the line shows the latest of it.
         if self._is_checkpoint_due():
           self._save(released, display)
+        display.round_done(
+            self.rounds_done,
+            seconds=seconds,
+            epsilon=self.budget.epsilon_after(self.rounds_done),
+        )
       self._save(released, display)
       result = self._finish(message)
     if guard.is_requested and self.rounds_done < self.total_rounds:
@@ -218,8 +224,8 @@ class Run:
     self.record.begin(round_index, cohort, spent=spent)
     return cohort
 
-  def _run_round(self, cohort: list, display: progress_lib.Progress) -> None:
-    """Trains on the cohort and appends the row of the round."""
+  def _run_round(self, cohort: list) -> float:
+    """Trains on the cohort, appends the row of the round, returns seconds."""
     round_index = self.rounds_done + 1
     start = time.monotonic()
     datasets = [
@@ -262,12 +268,13 @@ class Run:
     self.evaluated.update(dict.fromkeys(evaluation))
     self.history.append(row)
     self.rounds_done = round_index
-    display.round_done(round_index, seconds=seconds, epsilon=epsilon)
+    return seconds
 
   def _is_checkpoint_due(self) -> bool:
     waited = time.monotonic() - self.saved_at
     return (
-        self.rounds_done % self.checkpoint_every == 0
+        self.rounds_done == self.rounds_planned
+        or self.rounds_done % self.checkpoint_every == 0
         or waited >= _SECONDS_BETWEEN_CHECKPOINTS
     )
 
@@ -330,11 +337,15 @@ class Run:
     )
     outputs.write_statement(self.directory.release, statement)
     run_directory.write_json(
-        self.directory.release / 'events.json', self.plan.events_json()
+        self.directory.release / 'events.json',
+        # Before round 1 the file is about the plan, like the statement.
+        self.plan.events_json(num_rounds=rounds or None),
     )
     return statement
 
   def _guarantee(self) -> str:
+    if is_key_insecure(self.state):
+      return 'NO PRIVACY: the noise key of this run follows from a known seed'
     if self.budget.epsilon_after(1) == math.inf:
       return 'NO PRIVACY: the noise multiplier of this run is 0'
     return (

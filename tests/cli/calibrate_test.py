@@ -1,0 +1,134 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests for `tff-dp calibrate`, as far as main_test has none."""
+
+import contextlib
+import io
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp.cli import main
+
+_BUDGET = ('--epsilon=3', '--delta=1e-6')
+
+
+def _run(*argv):
+  """Returns (exit code, stdout, stderr)."""
+  out, err = io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    try:
+      code = main.main(argv)
+    except SystemExit as stop:
+      code = stop.code
+  return code, out.getvalue(), err.getvalue()
+
+
+def _json(*argv):
+  code, out, err = _run(*argv, '--format=json')
+  if code:
+    raise AssertionError(err)
+  return json.loads(out)
+
+
+class CalibrateTest(parameterized.TestCase):
+
+  @parameterized.product(
+      relation=('zero_out', 'replace_one'),
+      flags=(
+          (),
+          ('--max-participations=4', '--min-index-gap=9'),
+          ('--participation=fixed-order', '--rounds-per-epoch=10'),
+          (
+              '--participation=once-per-tree',
+              '--restart-every=7',
+              '--complete-trees',
+          ),
+      ),
+  )
+  def test_printed_noise_is_enough_and_hardly_more(self, relation, flags):
+    flags = (*flags, f'--neighboring-relation={relation}', '--rounds=40')
+    code, out, _ = _run('calibrate', 'dp-ftrl', *_BUDGET, *flags)
+    self.assertEqual(code, 0)
+    printed = out.split('--noise-multiplier=')[1].split()[0]
+    spent = _json(
+        'account', 'dp-ftrl', f'--noise-multiplier={printed}', '--delta=1e-6',
+        *flags,
+    )['epsilon']
+    self.assertBetween(spent, 2.99999, 3.0)
+    solved = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)
+    self.assertEqual(solved['solved_for'], 'noise_multiplier')
+    self.assertEqual(solved['epsilon_budget'], 3.0)
+    self.assertLessEqual(solved['epsilon'], 3.0)
+    self.assertLessEqual(solved['noise_multiplier'], float(printed))
+
+  @parameterized.product(
+      relation=('zero_out', 'replace_one'),
+      flags=(
+          ('--max-participations=4', '--min-index-gap=9', '--restart-every=20'),
+          ('--participation=fixed-order', '--rounds-per-epoch=10'),
+          ('--mechanism=independent', '--max-participations=1000'),
+      ),
+  )
+  def test_one_round_more_would_be_too_much(self, relation, flags):
+    flags = (
+        *flags, f'--neighboring-relation={relation}', '--noise-multiplier=12'
+    )
+    rounds = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)['rounds']
+    below, above = (
+        _json(
+            'account', 'dp-ftrl', f'--rounds={number}', '--delta=1e-6', *flags
+        )['epsilon']
+        for number in (rounds, rounds + 1)
+    )
+    self.assertLessEqual(below, 3.0)
+    if rounds < 1 << 16:
+      self.assertGreater(above, 3.0)
+
+  def test_search_limit_is_told(self):
+    code, out, _ = _run(
+        'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET
+    )
+    self.assertEqual(code, 0)
+    self.assertStartsWith(
+        out, '--noise-multiplier=100 affords 65536 rounds or more (no more'
+    )
+
+  @parameterized.parameters('zero_out', 'replace_one')
+  def test_way_out_of_a_budget_below_one_round_works(self, relation):
+    flags = ('calibrate', 'dp-ftrl', *_BUDGET,
+             f'--neighboring-relation={relation}')
+    code, out, err = _run(*flags, '--noise-multiplier=0.5')
+    self.assertEqual(code, 5)
+    self.assertEmpty(out)
+    enough = err.split('try: ')[1].split()[0]
+    self.assertEqual(_run(*flags, enough)[0], 0)
+
+  @parameterized.parameters(
+      '--epsilon=0', '--epsilon=-1', '--epsilon=nan', '--delta=0', '--delta=2',
+      '--rounds=0', '--max-participations=0', '--min-index-gap=0',
+      '--restart-every=0',
+  )
+  def test_a_bad_flag_names_itself(self, flag):
+    code, out, err = _run('calibrate', 'dp-ftrl', *_BUDGET, '--rounds=5', flag)
+    self.assertEqual(code, 2)
+    self.assertEmpty(out)
+    self.assertStartsWith(err, f'error: {flag.split("=")[0]}=')
+    self.assertIn('expected', err)
+    self.assertLen(err.splitlines(), 1)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,138 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Reading `events.json`, and checking it before anything is computed from it.
+
+The file names the plan and what it cost. A reader should not have to believe
+the cost: the plan is made anew from the file, and its squared sensitivity
+computed and compared.
+"""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp import mechanisms
+from tff_dp import participation
+from tff_dp.accounting import events
+from tff_dp.accounting import patterns
+from tff_dp.mechanisms import mechanism as mechanism_lib
+
+_SCHEMA = 'tff_dp.events'
+_SCHEMA_VERSION = 1
+_SCHEDULES = {
+    schedule.__name__: schedule
+    for schedule in (
+        participation.MinSeparation,
+        participation.ShuffledEpochs,
+        participation.UniformSampling,
+    )
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """The run that a file describes.
+
+  Attributes:
+    mechanism: What noise was added, for the rounds that count.
+    pattern: What was promised about every client, for the same rounds.
+    noise_multiplier: Std of one draw on the SUM, over the clip norm.
+    neighboring_relation: The relation the file is about.
+    delta: The delta of the run, `None` if the file has none.
+  """
+
+  mechanism: mechanism_lib.Mechanism
+  pattern: patterns.ParticipationPattern
+  noise_multiplier: float
+  neighboring_relation: events.NeighboringRelation
+  delta: float | None
+
+
+def read(path: str) -> Run:
+  """Returns the run of a file that `PrivacyPlan.events_json` wrote.
+
+  Raises:
+    OSError: If the file cannot be read.
+    ArgumentError: If it is not such a file.
+    PrivacyRefusedError: If the plan in it does not cost what it says.
+  """
+  with open(path, encoding='utf-8') as file:
+    try:
+      content = json.load(file)
+      is_known = (
+          content['schema'] == _SCHEMA
+          and content['schema_version'] == _SCHEMA_VERSION
+          and content['unit'] == 'client'
+      )
+      if not is_known:
+        raise KeyError('schema')
+      return _run(content)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+      raise _checks.ArgumentError(
+          'events',
+          path,
+          f'a file of schema {_SCHEMA} version {_SCHEMA_VERSION}, as a run'
+          f' writes it ({type(error).__name__}: {error})',
+      ) from error
+
+
+def _run(content: dict[str, Any]) -> Run:
+  mechanism = _made(mechanisms.BY_NAME, content['plan']['mechanism'])
+  schedule = _made(_SCHEDULES, content['plan']['participation'])
+  (event,) = content['events']
+  if event['type'] != 'gaussian':
+    raise ValueError(f'unknown event {event["type"]}')
+  rounds = event['rounds']
+  _checks.integer_between(1, mechanism.num_rounds, rounds=rounds)
+  # A tree that was cut short counts as the last one, which is not completed.
+  mechanism = dataclasses.replace(mechanism, num_rounds=rounds)
+  pattern = schedule.pattern.truncated(rounds)
+  needed = mechanism.squared_sensitivity(pattern)
+  stated = event['squared_sensitivity']
+  if not math.isclose(stated, needed, rel_tol=1e-9):
+    raise _checks.PrivacyRefusedError(
+        f'the events state squared_sensitivity={stated:g}, but their plan has'
+        f' {needed:g} after {rounds} rounds',
+        why='the epsilon of such a file would not be that of the run',
+        way_out='take the events.json that the run wrote, unchanged',
+    )
+  if event['noise_multiplier'] != content['plan']['noise_multiplier']:
+    raise _checks.PrivacyRefusedError(
+        f'the events state noise_multiplier={event["noise_multiplier"]}, but'
+        f' their plan has {content["plan"]["noise_multiplier"]}',
+        why='the epsilon of such a file would not be that of the run',
+        way_out='take the events.json that the run wrote, unchanged',
+    )
+  return Run(
+      mechanism=mechanism,
+      pattern=pattern,
+      noise_multiplier=event['noise_multiplier'],
+      neighboring_relation=events.NeighboringRelation(
+          content['neighboring_relation']
+      ),
+      delta=content.get('delta'),
+  )
+
+
+def _made(classes: dict[str, type], described: dict[str, Any]):
+  """Returns the object whose class and fields were written down."""
+  made = classes[described['name']]
+  fields = {
+      field.name: described[field.name]
+      for field in dataclasses.fields(made)
+      if field.init
+  }
+  return made(**fields)
