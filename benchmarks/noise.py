@@ -28,11 +28,14 @@ import sys
 import time
 
 import numpy as np
-import tensorflow as tf
-import tensorflow_privacy as tfp
 
+# Before TensorFlow, whose start-up messages it silences.
 from tff_dp import mechanisms
 from tff_dp import streams
+
+# pylint: disable=g-bad-import-order
+import tensorflow as tf
+import tensorflow_privacy as tfp
 
 _BASELINE = 'one stateless_normal draw'
 
