@@ -194,15 +194,15 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     @tf.function(autograph=False)
     def release(state, summed):
       total, counts = summed
-      with tf.control_dependencies([
-          tf.debugging.assert_less(
-              state['round'],
-              tf.constant(horizon, tf.int64),
-              message=f'num_rounds={horizon} rounds are done; the plan covers '
-              'no further round',
-          )
-      ]):
-        round_index = state['round'] + 1
+      is_planned = tf.debugging.assert_less(
+          state['round'],
+          tf.constant(horizon, tf.int64),
+          message=f'num_rounds={horizon} rounds are done; the plan covers no '
+          'further round',
+      )
+      # Nothing else of a round beyond the plan may run, or fail, first.
+      with tf.control_dependencies([is_planned]):
+        state = tf.nest.map_structure(tf.identity, state)
       noise, noise_state = _next_noise(
           self._mechanism, state, num_params, stddev
       )
@@ -210,7 +210,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       new_state = collections.OrderedDict(
           key=state['key'],
           is_key_insecure=state['is_key_insecure'],
-          round=round_index,
+          round=state['round'] + 1,
           **noise_state,
       )
       variances = tf.constant(self._mechanism.round_variances(), tf.float32)
@@ -222,7 +222,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       measurements = collections.OrderedDict(
           clip_norm=tf.constant(self._l2_norm_clip),
           noise_stddev=noise_stddev,
-          round=round_index,
+          round=new_state['round'],
           tree_id=noise_state['tree_id'],
           snr=_signal_to_noise(result, noise_stddev),
           not_covered=counts,
