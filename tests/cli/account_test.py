@@ -13,8 +13,6 @@
 # limitations under the License.
 """Tests for `tff-dp account`, as far as main_test has none."""
 
-import contextlib
-import io
 import json
 import os
 
@@ -22,6 +20,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
 
+from tests.cli import command
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plan as plan_lib
@@ -32,21 +31,11 @@ _DP_FTRL = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=3',
 
 
 def _run(*argv):
-  """Returns (exit code, stdout, stderr)."""
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    try:
-      code = main.main(argv)
-    except SystemExit as stop:
-      code = stop.code
-  return code, out.getvalue(), err.getvalue()
+  return command.run(main.main, *argv)
 
 
 def _json(*argv):
-  code, out, err = _run(*argv, '--format=json')
-  if code:
-    raise AssertionError(err)
-  return json.loads(out)
+  return command.run_json(main.main, *argv)
 
 
 class FlagsTest(parameterized.TestCase):

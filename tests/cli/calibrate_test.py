@@ -13,34 +13,22 @@
 # limitations under the License.
 """Tests for `tff-dp calibrate`, as far as main_test has none."""
 
-import contextlib
-import io
-import json
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tests.cli import command
 from tff_dp.cli import main
 
 _BUDGET = ('--epsilon=3', '--delta=1e-6')
 
 
 def _run(*argv):
-  """Returns (exit code, stdout, stderr)."""
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    try:
-      code = main.main(argv)
-    except SystemExit as stop:
-      code = stop.code
-  return code, out.getvalue(), err.getvalue()
+  return command.run(main.main, *argv)
 
 
 def _json(*argv):
-  code, out, err = _run(*argv, '--format=json')
-  if code:
-    raise AssertionError(err)
-  return json.loads(out)
+  return command.run_json(main.main, *argv)
 
 
 class CalibrateTest(parameterized.TestCase):

@@ -13,8 +13,6 @@
 # limitations under the License.
 """Tests of the command line, in this process and as a new one."""
 
-import contextlib
-import io
 import json
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tests.cli import command
 from tff_dp.cli import account
 from tff_dp.cli import main
 
@@ -31,21 +30,11 @@ _ACCOUNT = ('account', 'dp-ftrl', '--rounds=10', '--noise-multiplier=1',
 
 
 def _run(*argv):
-  """Returns (exit code, stdout, stderr)."""
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    try:
-      code = main.main([str(word) for word in argv])
-    except SystemExit as stop:
-      code = stop.code
-  return code, out.getvalue(), err.getvalue()
+  return command.run(main.main, *argv)
 
 
 def _json(*argv):
-  code, out, err = _run(*argv, '--format', 'json')
-  if code:
-    raise AssertionError(err)
-  return json.loads(out)
+  return command.run_json(main.main, *argv)
 
 
 class AccountTest(parameterized.TestCase):

@@ -13,9 +13,7 @@
 # limitations under the License.
 """Tests of the digits task: its flags, its plans, and one small real run."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import pathlib
 
@@ -24,17 +22,11 @@ from absl.testing import parameterized
 
 from tasks import __main__ as tasks_main
 from tasks import digits
+from tests.cli import command
 
 
 def _main(*argv):
-  """Returns (exit code, stdout, stderr)."""
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    try:
-      code = tasks_main.main([str(word) for word in argv])
-    except SystemExit as stop:
-      code = stop.code
-  return code, out.getvalue(), err.getvalue()
+  return command.run(tasks_main.main, *argv)
 
 
 class FlagsTest(parameterized.TestCase):

@@ -81,12 +81,42 @@ class Schedule(abc.ABC):
     """
 
 
+class _RandomCohorts(Schedule):
+  """Draws cohorts among the eligible clients.
+
+  Uniformly; under a cap on participations those with the fewest come first, so
+  that the last rounds do not run out of clients.
+
+  Attributes:
+    max_participations: Most participations of one client, `None` for no cap.
+  """
+
+  max_participations: Optional[int]
+
+  def select(
+      self, *, round_index, client_ids, clients_per_round, ledger, seed
+  ) -> list[str]:
+    eligible = ledger.eligible(client_ids, round_index)
+    if len(eligible) < clients_per_round:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} has {len(eligible)} eligible clients of'
+          f' {len(client_ids)}, and clients_per_round={clients_per_round}',
+          why='the others took part too recently or too often for the plan',
+          way_out='use fewer clients per round, or a plan with a smaller '
+          'separation or more participations',
+      )
+    rng = np.random.default_rng([seed, round_index])
+    order = rng.permutation(len(eligible))
+    if self.max_participations is not None:
+      counts = np.asarray(ledger.num_participations(eligible))
+      order = order[np.argsort(counts[order], kind='stable')]
+    return [eligible[position] for position in order[:clients_per_round]]
+
+
 @dataclasses.dataclass(frozen=True)
-class MinSeparation(Schedule):
+class MinSeparation(_RandomCohorts):
   """Random cohorts among the clients whose last participation is long past.
 
-  Uniform among the eligible clients; under a cap on participations, those with
-  the fewest come first, so that the last rounds do not run out of clients.
   Exactly one of `min_index_gap` and `min_rounds_between` is given; they state
   the same thing and differ by one.
 
@@ -152,25 +182,12 @@ class MinSeparation(Schedule):
           f' {num_clients} need that many',
       )
 
-  def select(
-      self, *, round_index, client_ids, clients_per_round, ledger, seed
-  ) -> list[str]:
-    return _draw_cohort(
-        round_index,
-        client_ids,
-        clients_per_round,
-        ledger,
-        seed,
-        is_capped=self.max_participations is not None,
-    )
-
 
 @dataclasses.dataclass(frozen=True)
-class UniformSampling(Schedule):
+class UniformSampling(_RandomCohorts):
   """Uniform cohorts without replacement, each round on its own.
 
-  A client may come up in consecutive rounds. Under a cap on participations,
-  those with the fewest come first.
+  A client may come up in consecutive rounds.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -202,18 +219,6 @@ class UniformSampling(Schedule):
         min_index_gap=1,
         max_participations=self.max_participations,
     ).validate_population(num_clients, clients_per_round)
-
-  def select(
-      self, *, round_index, client_ids, clients_per_round, ledger, seed
-  ) -> list[str]:
-    return _draw_cohort(
-        round_index,
-        client_ids,
-        clients_per_round,
-        ledger,
-        seed,
-        is_capped=self.max_participations is not None,
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,23 +293,3 @@ class ShuffledEpochs(Schedule):
 def _check_cohort(num_clients: int, clients_per_round: int) -> None:
   _checks.integer_at_least(1, num_clients=num_clients)
   _checks.integer_between(1, num_clients, clients_per_round=clients_per_round)
-
-
-def _draw_cohort(
-    round_index, client_ids, clients_per_round, ledger, seed, *, is_capped
-) -> list[str]:
-  """Returns a random cohort of eligible clients, see `MinSeparation`."""
-  eligible = ledger.eligible(client_ids, round_index)
-  if len(eligible) < clients_per_round:
-    raise _checks.PrivacyRefusedError(
-        f'round {round_index} has {len(eligible)} eligible clients of'
-        f' {len(client_ids)}, and clients_per_round={clients_per_round}',
-        why='the others took part too recently or too often for the plan',
-        way_out='use fewer clients per round, or a plan with a smaller '
-        'separation or more participations',
-    )
-  order = np.random.default_rng([seed, round_index]).permutation(len(eligible))
-  if is_capped:
-    counts = np.asarray(ledger.num_participations(eligible))
-    order = order[np.argsort(counts[order], kind='stable')]
-  return [eligible[position] for position in order[:clients_per_round]]
