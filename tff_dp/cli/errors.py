@@ -13,8 +13,8 @@
 # limitations under the License.
 """Errors as a command line shows them: what, why, what to try; an exit code.
 
-Exit codes: 0 done; 1 internal error; 2 usage; 3 environment or data; 4 stopped
-by the budget, outputs complete; 5 refused for privacy; 130 interrupted.
+Exit codes: 0 done; 1 internal error; 2 usage; 3 environment or data; 5 refused
+for privacy; 130 interrupted. 4 is kept for a run that its budget stopped.
 """
 
 import argparse
@@ -26,7 +26,6 @@ from tff_dp import _checks
 DONE = 0
 USAGE = 2
 ENVIRONMENT = 3
-STOPPED_BY_BUDGET = 4
 REFUSED = 5
 INTERRUPTED = 130
 
