@@ -130,6 +130,23 @@ class CompositeTest(parameterized.TestCase):
           atol=1e-12,
       )
 
+  def test_momentum_of_the_l1_terms_survives_a_restart(self):
+    # While no coordinate reaches zero, L1 is a constant gradient, so restarts
+    # must not show. 2^-8 keeps all coordinates but the zero one away from it.
+    arguments = dict(learning_rate=2.0**-8, momentum=0.5, l1=0.25)
+    for nesterov in (False, True):
+      whole, restarted = (
+          _iterates(
+              ftrl.Ftrl(
+                  nesterov=nesterov, restart_every=every, **arguments
+              ),
+              np.zeros((8, 4)),
+          )
+          for every in (None, 3)
+      )
+      self.assertGreater(np.abs(whole[-1][[0, 1, 3]]).min(), 0.1)
+      np.testing.assert_allclose(whole, restarted, atol=1e-12)
+
   def test_restart_anchors_at_the_current_model(self):
     box = constraints.Box(-0.5, 0.4)
     whole = _iterates(ftrl.Ftrl(0.3, constraint=box, restart_every=3), _residuals(6))
