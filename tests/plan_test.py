@@ -90,7 +90,7 @@ class PlanTest(parameterized.TestCase):
 
   def test_events_of_a_stopped_run_cost_what_was_spent(self):
     plan = _plan()
-    (event,) = plan.events_json(num_rounds=3)['events']
+    (event,) = plan.events_json(delta=1e-5, num_rounds=3)['events']
     sigma = event['noise_multiplier'] / event['squared_sensitivity'] ** 0.5
     self.assertEqual(sigma, plan.sigma(num_rounds=3))
     self.assertGreater(sigma, plan.sigma())

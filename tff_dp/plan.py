@@ -272,12 +272,16 @@ class PrivacyPlan:
         declarations=declarations or plan_statement.Declarations(),
     )
 
-  def events_json(self, *, num_rounds: Optional[int] = None) -> dict[str, Any]:
+  def events_json(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> dict[str, Any]:
     """Returns what `tff-dp account --events` recomputes epsilon from.
 
     Args:
+      delta: The delta that the run states its epsilon at.
       num_rounds: Rounds after which the run stopped, `None` for all.
     """
+    _checks.in_open(0, 1, delta=delta)
     rounds = self.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=rounds)
     return {
@@ -285,6 +289,7 @@ class PrivacyPlan:
         'schema_version': 1,
         'unit': 'client',
         'neighboring_relation': _ZERO_OUT.value,
+        'delta': delta,
         'plan': self.describe(),
         'events': [
             {

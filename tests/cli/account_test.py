@@ -152,7 +152,7 @@ class EventsTest(parameterized.TestCase):
   def test_recomputes_the_plans_epsilon(self, mechanism, schedule):
     plan = self._plan(mechanism, schedule)
     result = _json(
-        'account', '--events', self._file(plan.events_json()), '--delta=1e-5'
+        'account', '--events', self._file(plan.events_json(delta=1e-5)), '--delta=1e-5'
     )
     self.assertEqual(result['epsilon'], plan.epsilon(delta=1e-5))
     self.assertEqual(result['mechanism'], mechanism.name)
@@ -174,7 +174,7 @@ class EventsTest(parameterized.TestCase):
             24, restart_every=restart_every, complete_trees=complete_trees
         )
     )
-    content = plan.events_json()
+    content = plan.events_json(delta=1e-5)
     content['events'][0]['rounds'] = rounds
     content['events'][0]['squared_sensitivity'] = float(
         plan.squared_sensitivity_by_round[rounds - 1]
@@ -190,7 +190,7 @@ class EventsTest(parameterized.TestCase):
       dict(squared_sensitivity=3.0), dict(noise_multiplier=4.0)
   )
   def test_a_cheaper_claim_than_the_plan_is_refused(self, **changed):
-    content = self._plan().events_json()
+    content = self._plan().events_json(delta=1e-5)
     content['events'][0] |= changed
     code, out, err = _run(
         'account', '--events', self._file(content), '--delta=1e-5'
@@ -208,7 +208,7 @@ class EventsTest(parameterized.TestCase):
       ('relation', dict(neighboring_relation='both')),
   )
   def test_unknown_content(self, changed):
-    content = self._plan().events_json() | changed
+    content = self._plan().events_json(delta=1e-5) | changed
     code, out, err = _run(
         'account', '--events', self._file(content), '--delta=1e-5'
     )
@@ -226,13 +226,17 @@ class EventsTest(parameterized.TestCase):
     self.assertEqual(code, 2)
     self.assertIn(f'--events={broken} is not allowed', err)
 
-  def test_delta_must_come_from_somewhere(self):
-    path = self._file(self._plan().events_json())
-    code, _, err = _run('account', '--events', path)
-    self.assertEqual(code, 2)
-    self.assertStartsWith(err, 'error: --delta=None is not allowed')
+  def test_delta_is_that_of_the_run_unless_another_is_asked_for(self):
+    path = self._file(self._plan().events_json(delta=1e-5))
+    self.assertEqual(_json('account', '--events', path)['delta'], 1e-5)
+    self.assertEqual(
+        _json('account', '--events', path, '--delta=1e-7')['delta'], 1e-7
+    )
+
+  def test_nothing_to_account_for_is_a_usage_error(self):
     for words in (('account',), (*_DP_FTRL, '--events=x')):
       self.assertEqual(_run(*words)[0], 2)
+
 
 
 if __name__ == '__main__':

@@ -146,7 +146,7 @@ class Plan:
         'declarations': declarations,
     })
 
-  def events_json(self, *, num_rounds=None) -> dict:
+  def events_json(self, *, delta, num_rounds=None) -> dict:
     return {'events': []}
 
 

@@ -30,7 +30,7 @@ _EXAMPLES = """examples:
         --max-participations 6 --min-index-gap 314 \\
         --noise-multiplier 7 --delta 1e-10
   a finished run, without believing its own numbers:
-    tff-dp account --events runs/1/release/events.json --delta 1e-5
+    tff-dp account --events runs/digits/dp_ftrl/release/events.json
 """
 
 
@@ -49,7 +49,7 @@ def add_parser(subparsers) -> None:
       '--events', metavar='FILE', help='the events.json of a run'
   )
   parser.add_argument(
-      '--delta', type=float, help='with --events, if the file has none'
+      '--delta', type=float, help='with --events, another delta than that of the run'
   )
   parser.add_argument('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run_events)
@@ -98,10 +98,6 @@ def run_events(arguments: argparse.Namespace) -> int:
     return errors.USAGE
   described = event_files.read(arguments.events)
   delta = described.delta if arguments.delta is None else arguments.delta
-  if delta is None:
-    raise _checks.ArgumentError(
-        'delta', None, 'a number in (0, 1), because the file has none'
-    )
   result = guarantee.of_run(
       described.mechanism,
       described.pattern,

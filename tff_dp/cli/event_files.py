@@ -51,14 +51,14 @@ class Run:
     pattern: What was promised about every client, for the same rounds.
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
     neighboring_relation: The relation the file is about.
-    delta: The delta of the run, `None` if the file has none.
+    delta: The delta that the run states its epsilon at.
   """
 
   mechanism: mechanism_lib.Mechanism
   pattern: patterns.ParticipationPattern
   noise_multiplier: float
   neighboring_relation: events.NeighboringRelation
-  delta: float | None
+  delta: float
 
 
 def read(path: str) -> Run:
@@ -123,7 +123,7 @@ def _run(content: dict[str, Any]) -> Run:
       neighboring_relation=events.NeighboringRelation(
           content['neighboring_relation']
       ),
-      delta=content.get('delta'),
+      delta=content['delta'],
   )
 
 

@@ -339,7 +339,7 @@ class Run:
     run_directory.write_json(
         self.directory.release / 'events.json',
         # Before round 1 the file is about the plan, like the statement.
-        self.plan.events_json(num_rounds=rounds or None),
+        self.plan.events_json(delta=self.delta, num_rounds=rounds or None),
     )
     return statement
 
