@@ -113,12 +113,11 @@ def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
 
 
 def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
-  import matplotlib  # pylint: disable=g-import-not-at-top
+  # Slow to import, and needed only here. Not pyplot: its state is global.
+  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
 
-  matplotlib.use('Agg')
-  import matplotlib.pyplot as plt  # pylint: disable=g-import-not-at-top
-
-  figure, axes = plt.subplots(figsize=(6.4, 4.0))
+  figure = figure_lib.Figure(figsize=(6.4, 4.0), layout='constrained')
+  axes = figure.subplots()
   for row in rows:
     rounds, accuracies = zip(*row.accuracy_by_round)
     epsilon = (
@@ -135,9 +134,7 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
   axes.set_ylim(0, 1)
   axes.grid(alpha=0.3)
   axes.legend()
-  figure.tight_layout()
   figure.savefig(path, dpi=120)
-  plt.close(figure)
 
 
 def _epsilon(value: float) -> str:

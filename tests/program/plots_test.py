@@ -38,6 +38,7 @@ class WriteCurvesTest(parameterized.TestCase):
     ]
     folder = self.enterContext(tempfile.TemporaryDirectory())
     path = pathlib.Path(folder) / 'curves.png'
+    loaded = set(sys.modules)
     plots.write_curves(
         path,
         history,
@@ -46,7 +47,7 @@ class WriteCurvesTest(parameterized.TestCase):
         epsilon_budget=budget,
     )
     self.assertStartsWith(path.read_bytes(), b'\x89PNG')
-    self.assertNotIn('matplotlib.pyplot', sys.modules)
+    self.assertNotIn('matplotlib.pyplot', set(sys.modules) - loaded)
 
 
 if __name__ == '__main__':
