@@ -15,6 +15,7 @@
 
 import io
 import os
+import pty
 from unittest import mock
 
 from absl.testing import absltest
@@ -72,6 +73,24 @@ class ProgressTest(absltest.TestCase):
     self.assertIn('round 5/5', text)
     self.assertIn('epsilon 0.05000, delta 1e-05, snr 0.25', text)
     self.assertIn('\r', text)
+
+  def test_bar_on_a_terminal_that_does_not_know_its_size(self):
+    leader, follower = pty.openpty()
+    with os.fdopen(follower, 'w') as stream:
+      self.assertEqual(os.get_terminal_size(follower).columns, 0)
+      display = progress_lib.Progress(
+          'auto',
+          delta=1e-5,
+          epsilon_budget=None,
+          rounds_done=4,
+          rounds_planned=5,
+          stream=stream,
+      )
+      display.round_done(5, seconds=1.0, epsilon=0.5)
+      display.close()
+      text = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    self.assertIn('round 5/5', text)
 
   def test_bar_without_colour(self):
     with mock.patch.dict(os.environ, {'NO_COLOR': '1'}):

@@ -159,12 +159,17 @@ class Progress:
 def _make_bar(stream: TextIO, rounds_done: int, rounds_planned: int):
   import tqdm  # pylint: disable=g-import-not-at-top
 
+  if _width(stream) == 0:
+    # Some terminals, such as those of CI services, say that they have no size.
+    size = {'ncols': 80, 'nrows': 24}
+  else:
+    size = {'dynamic_ncols': True}
   return tqdm.tqdm(
       total=rounds_planned,
       initial=rounds_done,
       file=stream,
       unit='round',
-      dynamic_ncols=True,
+      **size,
       # Only the colour is at stake: tqdm writes none unless it is told to.
       colour=None if 'NO_COLOR' in os.environ else 'green',
       # Keeps the moving average of a run that has just begun honest.
@@ -173,3 +178,11 @@ def _make_bar(stream: TextIO, rounds_done: int, rounds_planned: int):
       bar_format='{desc}{percentage:3.0f}%|{bar}| round {n_fmt}/{total_fmt}'
       ' [{elapsed}<{remaining}, {rate_inv_fmt}{postfix}]',
   )
+
+
+def _width(stream: TextIO) -> int | None:
+  """Returns what the terminal says of its width, `None` if it says nothing."""
+  try:
+    return os.get_terminal_size(stream.fileno()).columns
+  except (AttributeError, OSError, ValueError):
+    return None
