@@ -50,8 +50,8 @@ EXAMPLES = """examples:
       --min-index-gap 31 --server-learning-rate 0.08 \\
       --output-dir runs/digits_large_cohorts
 """
-# Each row has the server step size that served it best, of a grid in steps of
-# about 1.5: one for all would favour the row that it was chosen for.
+# Chosen for each row on its own, by a coarse search on the held-out digits: one
+# for all would favour the row that it was chosen for.
 _SERVER_LEARNING_RATES = {
     'dp_ftrl': 0.03,
     'independent': 0.01,
@@ -64,7 +64,7 @@ _ROWS = tuple(_SERVER_LEARNING_RATES)
 class Settings:
   """What a run depends on; the fields are the flags that `add_arguments` adds.
 
-  Every client holds two digits and comes up twice, at least half of the run
+  By default every client holds two digits and comes up twice, half of the run
   apart.
   """
 

@@ -223,15 +223,9 @@ class PrivacyPlan:
 
   def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
     """Returns an empty ledger that enforces the plan's participation."""
-    restart_every = self.mechanism.restart_every
-    if self.mechanism.is_memoryless and isinstance(
-        self.participation, sampling.ShuffledEpochs
-    ):
-      # No tree ties one order of clients to the next.
-      restart_every = self.participation.rounds_per_shuffle
     return ledger.ParticipationLedger(
         self.participation.pattern,
-        restart_every=restart_every,
+        restart_every=self.mechanism.restart_every,
         run_id=run_id,
     )
 
@@ -315,9 +309,11 @@ class PrivacyPlan:
 
 
 def _check_shuffles(mechanism, participation) -> None:
-  """Raises where the order of clients could change while a tree is open."""
-  if mechanism.is_memoryless:
-    return  # Only the number of participations counts.
+  """Raises where the order of clients could change without a restart.
+
+  That holds for independent noise too: its S2 would not change, but ledger and
+  statement promise the order and the gap of the pattern.
+  """
   restart_every = mechanism.restart_every
   rounds = participation.rounds_per_shuffle
   if restart_every is not None and restart_every % participation.rounds_per_epoch:
@@ -333,5 +329,6 @@ def _check_shuffles(mechanism, participation) -> None:
           'restart_every',
           restart_every,
           f'a divisor of {rounds}, the rounds after which the population is '
-          'shuffled again: within one tree the order must stay',
+          'shuffled again: without a restart the order must stay '
+          '(UniformSampling with max_participations needs no order)',
       )

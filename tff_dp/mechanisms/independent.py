@@ -46,10 +46,6 @@ class Independent(mechanism.Mechanism):
   def name(self) -> str:
     return 'independent'
 
-  @property
-  def is_memoryless(self) -> bool:
-    return True
-
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
     """Returns S2: the most rounds one client can take part in. Exact."""
     return float(pattern.truncated(self.num_rounds).max_participations)

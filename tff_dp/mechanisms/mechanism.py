@@ -85,11 +85,6 @@ class Mechanism(abc.ABC):
     """The name that command lines and statements use."""
 
   @property
-  def is_memoryless(self) -> bool:
-    """Whether S2 depends on the number of participations alone."""
-    return False
-
-  @property
   def rounds_per_tree(self) -> int:
     """Rounds of the longest tree."""
     return min(self.restart_every or self.num_rounds, self.num_rounds)
