@@ -4,19 +4,24 @@
 SHELL := /bin/bash
 ARGS ?=
 python := .venv/bin/python
+python_current := .venv-current/bin/python
 # Two processes, because each loads TFF and starts a worker of its own; whole
 # files, so that a file's start-up is paid once.
 pytest_flags := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help environment train test benchmark lock build-files
+.PHONY: help environment environment-current train test test-current \
+    benchmark lock build-files
 
 help: ## Say what there is to make.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
 	    $(MAKEFILE_LIST)
 
 environment: ## Make or refresh .venv, if requirements.lock or setup.py changed.
 	@tools/make_environment.sh
+
+environment-current: ## The same with a current Python, in .venv-current.
+	@tools/make_environment.sh current
 
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
@@ -24,11 +29,14 @@ train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 test: environment ## Run all tests (fewer: ARGS='tests/accounting -k tree').
 	@$(python) -m pytest $(pytest_flags) $(ARGS)
 
+test-current: environment-current ## Run the tests on the current stack.
+	@$(python_current) -m pytest $(pytest_flags) $(ARGS)
+
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
 
 build-files: environment ## Rewrite the BUILD files from the imports.
 	@$(python) tools/build_files.py $(ARGS)
 
-lock: ## Resolve requirements.lock (newer versions: ARGS=--upgrade).
+lock: ## Resolve both locks (newer versions: ARGS=--upgrade).
 	@tools/lock_requirements.sh $(ARGS)

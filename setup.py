@@ -16,8 +16,9 @@
 tensorflow-federated is deliberately not among the requirements: its own pins
 (jaxlib 0.4.14) cannot be installed any more, the overrides that work around
 them do not travel in a wheel, and on a Python that it does not support pip
-falls back to TFF 0.1.0 without a word. requirements.lock holds the tested set;
-`tff_dp` says at import what is missing.
+falls back to TFF 0.1.0 without a word. requirements.lock and, for Python 3.12
+and 3.13, requirements.current.lock hold the tested sets; `tff_dp` says at
+import what is missing.
 """
 
 import pathlib
@@ -31,6 +32,25 @@ _VERSION = re.search(
     (_ROOT / 'tff_dp' / '_version.py').read_text(),
     flags=re.MULTILINE,
 ).group(1)
+
+# What TensorFlow needs besides the driver to use a GPU, whose speed is not
+# measured yet. For 2.14.1 these are the pins of its own extra, `and-cuda`,
+# without tensorrt 8.5.3.1, which does not exist for Python 3.11.
+_CUDA = [
+    f'nvidia-{name}-cu11=={version}; python_version < "3.12"'
+    for name, version in (
+        ('cublas', '11.11.3.6'),
+        ('cuda-cupti', '11.8.87'),
+        ('cuda-nvcc', '11.8.89'),
+        ('cuda-runtime', '11.8.89'),
+        ('cudnn', '8.7.0.84'),
+        ('cufft', '10.9.0.58'),
+        ('curand', '10.3.0.86'),
+        ('cusolver', '11.4.1.48'),
+        ('cusparse', '11.7.5.86'),
+        ('nccl', '2.16.5'),
+    )
+] + ['tensorflow[and-cuda]==2.21.0; python_version >= "3.12"']
 
 setuptools.setup(
     name='tff-dp',
@@ -48,6 +68,8 @@ setuptools.setup(
         'License :: OSI Approved :: Apache Software License',
         'Operating System :: POSIX :: Linux',
         'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
     ],
     packages=setuptools.find_packages(include=['tff_dp', 'tff_dp.*']),
@@ -61,5 +83,6 @@ setuptools.setup(
         'scipy',
         'tqdm',
     ],
+    extras_require={'cuda': _CUDA},
     entry_points={'console_scripts': ['tff-dp = tff_dp.cli.main:main']},
 )

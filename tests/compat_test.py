@@ -13,37 +13,41 @@
 # limitations under the License.
 """Tests of what we say about the machine."""
 
+import contextlib
+import dataclasses
 import os
 import pathlib
 import stat
 import subprocess
 import sys
+import unittest
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tff_dp import _columns
 from tff_dp import _compat
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_TESTED = {
-    'tensorflow-federated': _compat.TFF,
-    'tensorflow': _compat.TENSORFLOW,
-    'jax': _compat.JAX,
-    'jaxlib': _compat.JAX,
-    'tensorflow-privacy': '0.9.0',
-    'dp-accounting': '0.4.3',
-    'numpy': '1.25.2',
-}
+_COLUMNS = (_columns.REFERENCE, _columns.CURRENT)
 
 
-def _installed(**changes):
-  """Replaces the installed versions by the tested ones with `changes`."""
-  versions = {**_TESTED}
+@contextlib.contextmanager
+def _installed(column, **changes):
+  """Puts us into a column with its tested versions, except for `changes`."""
+  versions = {'tensorflow-federated': _columns.TFF}
+  versions |= {name: checked[0] for name, checked in column.packages.items()}
+  versions |= {name: '1.0' for name in column.present}
   for name, version in changes.items():
     versions[name.replace('_', '-')] = version
-  return absltest.mock.patch.object(
-      _compat, 'installed_version', versions.get
-  )
+  here = dataclasses.replace(column, pythons=(sys.version_info[:2],))
+  with absltest.mock.patch.multiple(
+      _compat,
+      COLUMN=here,
+      RECIPE=here.recipe,
+      installed_version=versions.get,
+  ):
+    yield
 
 
 def _run_python(code: str, **environment) -> subprocess.CompletedProcess:
@@ -59,10 +63,43 @@ def _run_python(code: str, **environment) -> subprocess.CompletedProcess:
 
 class CheckEnvironmentTest(parameterized.TestCase):
 
-  def test_lock_pins_what_is_called_tested(self):
-    lock = (_ROOT / 'requirements.lock').read_text()
-    for name, version in _TESTED.items():
-      self.assertIn(f'\n{name}=={version} ', lock)
+  @parameterized.parameters(*_COLUMNS)
+  def test_lock_pins_what_is_called_tested(self, column):
+    lock = '\n' + (_ROOT / column.lock).read_text()
+    self.assertIn(f'\ntensorflow-federated=={_columns.TFF} ', lock)
+    for name, versions in column.packages.items():
+      self.assertIn(f'\n{name}=={versions[0]} ', lock)
+    for name in column.present:
+      self.assertIn(f'\n{name}==', lock)
+
+  def test_current_lock_has_nothing_that_the_shim_stands_in_for(self):
+    lock = (_ROOT / _columns.CURRENT.lock).read_text()
+    for name in (
+        'jax',
+        'jaxlib',
+        'tensorflow-estimator',
+        'tensorflow-model-optimization',
+    ):
+      self.assertNotIn(f'\n{name}==', lock)
+
+  @parameterized.parameters(
+      ((3, 11, 7), 'A (reference)'),
+      ((3, 12, 1), 'B (current)'),
+      ((3, 13, 0), 'B (current)'),
+      ((3, 14, 0), 'B (current)'),  # The nearest; it is refused, see below.
+  )
+  def test_python_decides_the_column(self, version, title):
+    with absltest.mock.patch.object(_columns.sys, 'version_info', version):
+      self.assertEqual(_columns.here().title, title)
+
+  @parameterized.parameters(*_COLUMNS)
+  def test_findings_name_the_column(self, column):
+    with _installed(column):
+      findings = {f.name: f for f in _compat.check_environment()}
+    self.assertEqual(findings['column'].found, column.title)
+    self.assertEqual('worker_binary' in findings, column.has_worker)
+    self.assertEqual('jax' in findings, column is _columns.REFERENCE)
+    self.assertEqual({f.status for f in findings.values()}, {_compat.Status.OK})
 
   def test_this_environment_is_the_tested_one(self):
     self.assertEqual(
@@ -70,38 +107,68 @@ class CheckEnvironmentTest(parameterized.TestCase):
         {_compat.Status.OK},
     )
 
-  @parameterized.named_parameters(
-      ('no_tff', {'tensorflow_federated': None}, 'not installed: tensorflow-f'),
-      ('old_tff', {'tensorflow_federated': '0.1.0'}, 'TFF 0.1.0 is too old'),
-      ('no_jaxlib', {'jaxlib': None}, 'not installed: jaxlib; .*is 0.4.13'),
-      ('pair', {'jaxlib': '0.4.30'}, 'jax and jaxlib must match'),
-      ('no_numpy', {'numpy': None}, 'not installed: numpy'),
+  @parameterized.product(
+      column=_COLUMNS,
+      case=(
+          ({'tensorflow_federated': None}, 'not installed: tensorflow-f'),
+          ({'tensorflow_federated': '0.1.0'}, 'TFF 0.1.0 is too old'),
+          ({'numpy': None}, 'not installed: numpy'),
+      ),
   )
-  def test_broken_sets_get_a_sentence(self, changes, sentence):
-    with _installed(**changes):
-      findings = _compat.check_environment()
-    self.assertIn(_compat.Status.BROKEN, {f.status for f in findings})
-    self.assertRegex(_compat.explain(findings), sentence)
-    self.assertIn('make environment', _compat.explain(findings))
+  def test_broken_sets_get_a_sentence(self, column, case):
+    self._check_sentence(column, *case)
 
   @parameterized.parameters(
-      {'tensorflow_federated': '0.88.0'},
-      {'tensorflow': '2.15.0'},
-      {'jax': '0.4.20', 'jaxlib': '0.4.20'},
-      {'numpy': '1.26.0'},
+      ({'jaxlib': None}, 'not installed: jaxlib; .*is 0.4.13'),
+      ({'jaxlib': '0.4.30'}, 'jax and jaxlib must match'),
   )
-  def test_other_versions_are_untested_not_broken(self, **changes):
-    with _installed(**changes):
+  def test_broken_reference_sets(self, changes, sentence):
+    self._check_sentence(_columns.REFERENCE, changes, sentence)
+
+  @parameterized.parameters(
+      ({'tf_keras': None}, 'not installed: tf-keras'),
+      ({'dm_tree': None, 'attrs': None}, 'not installed: attrs, dm-tree'),
+  )
+  def test_broken_current_sets(self, changes, sentence):
+    self._check_sentence(_columns.CURRENT, changes, sentence)
+
+  def _check_sentence(self, column, changes, sentence):
+    with _installed(column, **changes):
+      findings = _compat.check_environment()
+      explanation = _compat.explain(findings)
+    self.assertIn(_compat.Status.BROKEN, {f.status for f in findings})
+    self.assertRegex(explanation, sentence)
+    self.assertIn(column.recipe, explanation)
+
+  @parameterized.parameters(
+      (_columns.REFERENCE, {'tensorflow_federated': '0.88.0'}),
+      (_columns.REFERENCE, {'tensorflow': '2.15.0'}),
+      (_columns.REFERENCE, {'jax': '0.4.20', 'jaxlib': '0.4.20'}),
+      (_columns.REFERENCE, {'numpy': '1.26.0'}),
+      (_columns.REFERENCE, {'dp_accounting': '0.6.0'}),
+      (_columns.CURRENT, {'tensorflow': '2.20.0'}),
+      (_columns.CURRENT, {'dp_accounting': '0.5.0'}),
+  )
+  def test_other_versions_are_untested_not_broken(self, column, changes):
+    with _installed(column, **changes):
       statuses = {f.status for f in _compat.check_environment()}
     self.assertEqual(
         statuses, {_compat.Status.OK, _compat.Status.UNTESTED}
     )
 
-  def test_wrong_python_is_the_cause_of_all_else(self):
-    with absltest.mock.patch.object(_compat, 'PYTHON', (3, 10)):
-      with _installed(tensorflow_federated=None, jaxlib=None):
-        causes = _compat.causes(_compat.check_environment())
-    self.assertRegex(causes, '^TensorFlow Federated .* Python 3.10 only')
+  def test_second_checked_version_is_as_good(self):
+    with _installed(_columns.CURRENT, dp_accounting='0.6.0'):
+      statuses = {f.status for f in _compat.check_environment()}
+    self.assertEqual(statuses, {_compat.Status.OK})
+
+  @parameterized.parameters(*_COLUMNS)
+  def test_wrong_python_is_the_cause_of_all_else(self, column):
+    with _installed(column, tensorflow_federated=None, jaxlib=None):
+      _compat.COLUMN = dataclasses.replace(column, pythons=((3, 10),))
+      causes = _compat.causes(_compat.check_environment())
+    self.assertRegex(
+        causes, '^TensorFlow Federated .* Python 3.11, 3.12 or 3.13 only'
+    )
     self.assertNotIn('jaxlib', causes)
 
   def test_other_platform_names_the_way_out(self):
@@ -118,7 +185,10 @@ class CheckEnvironmentTest(parameterized.TestCase):
         (path, 'chmod'),
         (path.parent / 'none', 'incomplete'),
     ):
-      with absltest.mock.patch.object(_compat, 'worker_binary', lambda: file):
+      with (
+          _installed(_columns.REFERENCE),
+          absltest.mock.patch.object(_compat, 'worker_binary', lambda: file),
+      ):
         self.assertIn(cause, _compat.causes(_compat.check_environment()))
 
   def test_worker_binary_is_found_without_importing_tff(self):
@@ -132,7 +202,10 @@ class CheckEnvironmentTest(parameterized.TestCase):
 
 class RequireTffTest(parameterized.TestCase):
 
-  @parameterized.parameters('tensorflow_federated', 'jaxlib')
+  @parameterized.parameters(
+      'tensorflow_federated',
+      'jaxlib' if _compat.COLUMN is _columns.REFERENCE else 'sklearn',
+  )
   def test_package_that_does_not_load_gives_one_sentence(self, name):
     # None in sys.modules makes the import system say "not found".
     result = _run_python(
@@ -142,7 +215,41 @@ class RequireTffTest(parameterized.TestCase):
     )
     self.assertLen(result.stdout.strip().splitlines(), 1, result.stderr)
     self.assertIn(name, result.stdout)
-    self.assertIn('make environment', result.stdout)
+    self.assertIn(_compat.RECIPE, result.stdout)
+
+  def test_half_loaded_tff_says_what_to_do(self):
+    result = _run_python(
+        'import sys; sys.modules["tensorflow_federated.python"] = None\n'
+        'from tff_dp import _compat\n'
+        'try:\n  _compat.require_tff()\n'
+        'except ImportError as error:\n  print(error)'
+    )
+    self.assertIn('import tff_dp first', result.stdout)
+
+  @unittest.skipIf(
+      _compat.COLUMN is _columns.REFERENCE, 'TensorFlow 2.14 has one Keras'
+  )
+  def test_keras_3_is_refused(self):
+    result = _run_python(
+        'from tff_dp import _compat\n'
+        'try:\n  _compat.require_tff()\n'
+        'except ImportError as error:\n  print(error)',
+        TF_USE_LEGACY_KERAS='0',
+    )
+    self.assertIn('tf.keras is Keras 3 here', result.stdout)
+
+  def test_stderr_keeps_all_but_the_noise(self):
+    result = _run_python(
+        'import os, sys; from tff_dp import _quiet\n'
+        'with _quiet.without_noise():\n'
+        '  os.write(2, b"I0000 00:00:17.5   1 port.cc:1] hello\\n")\n'
+        '  print("mine", file=sys.stderr)\n'
+        '  os.write(2, b"E0000 00:00:17.5   1 port.cc:1] bad\\n")\n'
+        'print("after", file=sys.stderr)'
+    )
+    self.assertEqual(
+        result.stderr, 'mine\nE0000 00:00:17.5   1 port.cc:1] bad\nafter\n'
+    )
 
   def test_old_tff_is_refused(self):
     result = _run_python(

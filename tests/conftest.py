@@ -13,8 +13,35 @@
 # limitations under the License.
 """What every test needs before it starts."""
 
+import pathlib
+
 from absl import flags
+import pytest
+
+# Before any test imports TFF: on a current stack it could not be imported.
+from tff_dp import _compat
 
 # pytest, not absl, parses the command line; without this, absltest's
 # `create_tempdir` refuses to work.
 flags.FLAGS.mark_as_parsed()
+
+_NEEDS_WORKER = "needs TFF's worker: column A (Python 3.11) only"
+# Files that are about the worker, or compare with it, from beginning to end.
+_REFERENCE_ONLY = {
+    'execution/contexts_test.py': _NEEDS_WORKER,
+    'execution/native_test.py': _NEEDS_WORKER,
+}
+
+
+def pytest_collection_modifyitems(items):
+  """Skips, with its reason, what is tied to column A where this is not A."""
+  if _compat.COLUMN.has_worker:
+    return
+  folder = pathlib.Path(__file__).parent
+  for item in items:
+    name = item.path.relative_to(folder).as_posix()
+    marker = item.get_closest_marker('reference_only')
+    if marker is not None:
+      item.add_marker(pytest.mark.skip(reason=marker.kwargs['reason']))
+    elif name in _REFERENCE_ONLY:
+      item.add_marker(pytest.mark.skip(reason=_REFERENCE_ONLY[name]))

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Tests of the set-up: the lock, and the script that makes .venv from it.
+"""Tests of the set-up: the locks, and the script that makes folders from them.
 
 The script runs on a copy with a stand-in for uv, so nothing is installed.
 """
@@ -33,6 +33,7 @@ _INPUTS = (
     'pyproject.toml',
     'tools/make_environment.sh',
 )
+_LOCKS = ('requirements', 'requirements.current')
 # All that the script may use besides uv or Python.
 _TOOLS = tuple(
     'bash cat chmod cut dirname env flock grep mkdir rm sha256sum uname'.split()
@@ -57,7 +58,7 @@ class MakeEnvironmentTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._folder = pathlib.Path(self.create_tempdir().full_path)
-    for name in _INPUTS:
+    for name in (*_INPUTS, 'requirements.current.lock'):
       (self._folder / name).parent.mkdir(exist_ok=True)
       shutil.copy(_ROOT / name, self._folder / name)
     self._bin = self._folder / 'path'
@@ -72,9 +73,9 @@ class MakeEnvironmentTest(parameterized.TestCase):
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
-  def _run(self) -> subprocess.CompletedProcess:
+  def _run(self, *arguments) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [self._folder / 'tools' / 'make_environment.sh'],
+        [self._folder / 'tools' / 'make_environment.sh', *arguments],
         capture_output=True,
         text=True,
         env={'PATH': str(self._bin)},
@@ -101,6 +102,76 @@ class MakeEnvironmentTest(parameterized.TestCase):
     )
     self.assertIn('--no-deps --no-build-isolation --editable .', editable)
     self.assertIn('compileall', compiled)
+
+  def test_current_stack_has_its_own_folder_and_lock(self):
+    self._stand_in('uv', _UV)
+    result = self._run('current')
+    self.assertEqual(result.returncode, 0, result.stderr)
+    venv, locked, _, _ = self._calls()
+    self.assertIn('--python 3.13 .venv-current', venv)
+    self.assertIn('--requirement requirements.current.lock', locked)
+    self.assertFalse(self._venv.exists())
+
+  @parameterized.parameters(
+      (('3.12',), '3.12'),
+      (('3.12', '3.13'), '3.13'),
+      (('3.11',), ''),
+  )
+  def test_current_stack_takes_the_newest_python(self, there, chosen):
+    for version in there:
+      self._stand_in_python(f'python{version}', version)
+    result = self._run('current', '--find')
+    self.assertEqual((result.returncode, result.stderr), (0, ''))
+    self.assertEqual(
+        result.stdout.strip(), f'python{chosen}' if chosen else ''
+    )
+    self.assertFalse((self._folder / '.venv-current').exists())
+
+  def test_python_of_pyenv_is_found(self):
+    path = self._folder / 'pyenv' / 'versions' / '3.13.7' / 'bin' / 'python'
+    path.parent.mkdir(parents=True)
+    self._stand_in_python('python', '3.13')
+    (self._bin / 'python').rename(path)
+    result = subprocess.run(
+        [self._folder / 'tools' / 'make_environment.sh', 'current', '--find'],
+        capture_output=True,
+        text=True,
+        env={'PATH': str(self._bin), 'PYENV_ROOT': f'{self._folder}/pyenv'},
+        check=True,
+    )
+    self.assertEqual(result.stdout.strip(), str(path))
+
+  def _stand_in_python(self, name: str, version: str) -> None:
+    """A Python that says whether it is `version`, and can do nothing else."""
+    self._stand_in(
+        name, f'#!/usr/bin/env bash\n[[ "$2" == *"\'{version}\'"* ]]\n'
+    )
+
+  def test_pip_ignores_the_end_of_tffs_pythons(self):
+    # A Python of which `-m venv` makes a folder with this very Python.
+    self._stand_in(
+        'python3.13',
+        """#!/usr/bin/env bash
+        [[ "$1" == -c ]] && exit
+        echo "python $*" >> calls
+        if [[ "$2" == venv ]]; then
+          mkdir -p "$3/bin"
+          cp "$0" "$3/bin/python"
+        fi
+        """,
+    )
+    (self._bin / 'cp').symlink_to(shutil.which('cp'))
+    result = self._run('current')
+    self.assertEqual(result.returncode, 0, result.stderr)
+    _, locked, editable, _ = self._calls()
+    self.assertIn('--ignore-requires-python', locked)
+    self.assertIn('--require-hashes', locked)
+    self.assertIn('--editable .', editable)
+
+  def test_unknown_stack(self):
+    result = self._run('newest')
+    self.assertEqual(result.returncode, 2)
+    self.assertIn('reference, current', result.stderr)
 
   def test_second_run_does_nothing(self):
     self._stand_in('uv', _UV)
@@ -149,6 +220,11 @@ class MakeEnvironmentTest(parameterized.TestCase):
     )
     self.assertFalse(self._venv.exists())
 
+  def test_neither_uv_nor_a_current_python(self):
+    result = self._run('current')
+    self.assertEqual(result.returncode, 3)
+    self.assertIn('neither uv nor Python 3.13 or 3.12 was', result.stderr)
+
   def test_python_without_venv(self):
     self._stand_in(
         'python3.11', '#!/usr/bin/env bash\n[[ "$1" == -c ]]\n'
@@ -165,41 +241,92 @@ class MakeEnvironmentTest(parameterized.TestCase):
     self.assertIn('error: Darwin on Darwin is not supported', result.stderr)
 
 
-class LockTest(absltest.TestCase):
+class LockTest(parameterized.TestCase):
 
-  def setUp(self):
-    super().setUp()
-    self._lock = (_ROOT / 'requirements.lock').read_text()
-    self._pinned = dict(
-        re.findall(r'^([a-z0-9-]+)==(\S+) ', self._lock, flags=re.MULTILINE)
+  def _pinned(self, name: str) -> dict[str, str]:
+    return dict(
+        re.findall(
+            r'^([a-z0-9-]+)==(\S+) ',
+            (_ROOT / f'{name}.lock').read_text(),
+            flags=re.MULTILINE,
+        )
     )
 
-  def test_is_pins_with_hashes_and_nothing_else(self):
-    for line in self._lock.splitlines():
+  @parameterized.parameters(*_LOCKS)
+  def test_is_pins_with_hashes_and_nothing_else(self, name):
+    lock = (_ROOT / f'{name}.lock').read_text()
+    for line in lock.splitlines():
       self.assertRegex(
           line, r'^([a-z0-9-]+==\S+|    --hash=sha256:[0-9a-f]{64})( \\)?$'
       )
-    self.assertNotRegex(self._lock, r'\d \\\n[a-z]')  # A pin without hashes.
+    self.assertNotRegex(lock, r'\d \\\n[a-z]')  # A pin without hashes.
 
-  def test_holds_what_is_asked_for(self):
-    for name in ('requirements.in', 'requirements.overrides'):
-      for line in (_ROOT / name).read_text().splitlines():
-        if line.startswith('#') or "python_version < '3'" in line:
+  @parameterized.parameters(*_LOCKS)
+  def test_holds_what_is_asked_for(self, name):
+    pinned = self._pinned(name)
+    for file in (f'{name}.in', f'{name}.overrides'):
+      for line in (_ROOT / file).read_text().splitlines():
+        if line.startswith('#'):
           continue
         package, _, version = line.partition('==')
         package = re.match('[a-z-]+', package).group()
-        self.assertIn(package, self._pinned)
+        if "python_version < '3'" in line:
+          self.assertNotIn(package, pinned)
+          continue
+        self.assertIn(package, pinned)
         if version:
-          self.assertEqual(self._pinned[package], version)
+          self.assertEqual(pinned[package], version)
 
-  def test_our_own_requirements_are_a_subset_without_tff(self):
+  @parameterized.parameters(*_LOCKS)
+  def test_our_own_requirements_are_a_subset_without_tff(self, name):
     listed = re.search(
         r'install_requires=\[(.*?)\]', (_ROOT / 'setup.py').read_text(), re.S
     ).group(1)
     names = re.findall(r"'([a-z-]+)", listed)
     self.assertNotEmpty(names)
-    self.assertContainsSubset(names, self._pinned)
+    self.assertContainsSubset(names, self._pinned(name))
     self.assertNotIn('tensorflow-federated', names)
+
+  def test_cuda_extra_is_for_the_tensorflow_of_the_current_lock(self):
+    version = self._pinned('requirements.current')['tensorflow']
+    self.assertIn(
+        f"'tensorflow[and-cuda]=={version}; python_version >= \"3.12\"'",
+        (_ROOT / 'setup.py').read_text(),
+    )
+
+
+class ContinuousIntegrationTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      # Current Python, target that fails -> targets run, does it pass.
+      ('python3.13', '', ['test', 'test-current'], True),
+      ('python3.13', 'test', ['test'], False),
+      ('python3.13', 'test-current', ['test', 'test-current'], False),
+      ('', '', ['test'], True),
+  )
+  def test_runs_what_can_be_run(self, python, failing, targets, passes):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    for name, text in (
+        ('tools/make_environment.sh', f'echo {python}'),
+        ('make', f'echo "make $1"; [[ "$1" != "{failing}" ]]'),
+        ('.ci/run', (_ROOT / '.ci' / 'run').read_text()),
+    ):
+      (folder / name).parent.mkdir(exist_ok=True)
+      (folder / name).write_text(f'#!/usr/bin/env bash\n{text}\n')
+      (folder / name).chmod(0o755)
+    result = subprocess.run(
+        [folder / '.ci' / 'run'],
+        capture_output=True,
+        text=True,
+        env={'PATH': f'{folder}:{os.environ["PATH"]}'},
+        check=False,
+    )
+    lines = result.stdout.splitlines()
+    self.assertEqual(lines[: len(targets)], [f'make {t}' for t in targets])
+    self.assertEqual(result.returncode == 0, passes)
+    self.assertLen(lines, len(targets) + (not python))
+    if not python:
+      self.assertIn('test-current was left out', lines[-1])
 
 
 class MakefileTest(absltest.TestCase):
@@ -214,7 +341,16 @@ class MakefileTest(absltest.TestCase):
     )
     targets = [line.split()[1] for line in result.stdout.splitlines()]
     self.assertContainsSubset(
-        ['environment', 'train', 'test', 'benchmark', 'lock'], targets
+        [
+            'environment',
+            'environment-current',
+            'train',
+            'test',
+            'test-current',
+            'benchmark',
+            'lock',
+        ],
+        targets,
     )
 
 

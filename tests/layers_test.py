@@ -27,7 +27,8 @@ from tff_dp import _compat
 _ROOT = pathlib.Path(__file__).parents[1]
 # From the bottom up; what is in one line may import what is in earlier lines.
 _LAYERS = (
-    ('_checks', '_compat', '_version'),
+    ('_checks', '_columns', '_quiet', '_shim', '_version'),
+    ('_compat',),
     ('accounting',),
     ('mechanisms',),
     ('participation',),
@@ -43,6 +44,7 @@ _LAYERS = (
 _RANK = {name: rank for rank, names in enumerate(_LAYERS) for name in names}
 _WITHOUT_TENSORFLOW = (
     '_checks',
+    '_columns',
     'accounting',
     'mechanisms',
     'participation',
@@ -193,7 +195,11 @@ class LazyPackageTest(absltest.TestCase):
         check=False,
     )
     loaded, names = result.stdout.splitlines()
-    self.assertEqual(loaded, "['tff_dp', 'tff_dp._compat', 'tff_dp._version']")
+    self.assertEqual(
+        loaded,
+        "['tff_dp', 'tff_dp._columns', 'tff_dp._compat', 'tff_dp._quiet',"
+        " 'tff_dp._shim', 'tff_dp._version']",
+    )
     self.assertContainsSubset(
         {'PrivacyPlan', 'accounting', 'learning', '__version__'}, names.split()
     )

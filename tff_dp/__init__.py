@@ -45,8 +45,8 @@ if TYPE_CHECKING:
   from tff_dp import program
   from tff_dp.plan import PrivacyPlan
 
-# Before TensorFlow is loaded, because it reads its log level only once.
-_compat.quiet_start_up()
+# Before TensorFlow and TFF are loaded.
+_compat.prepare_imports()
 
 _LAZY_MODULES = (
     'accounting',

@@ -13,14 +13,16 @@
 # limitations under the License.
 """What we need from the machine, and every private symbol that we touch.
 
-Three things live here and nowhere else: the versions this release was checked
-against, the sentence a user reads when they are missing, and the private
-symbols of TensorFlow Federated (TFF). Nothing heavy is imported at the top, so
-that a broken installation can still be diagnosed.
+Two things live here and nowhere else: what a user reads when something that
+`_columns` lists is missing, and the private symbols of TensorFlow Federated
+(TFF). Nothing heavy is imported at the top, so that a broken installation can
+still be diagnosed.
 """
 
+import atexit
 import dataclasses
 import enum
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -28,31 +30,35 @@ import os
 import pathlib
 import platform
 import sys
-import warnings
 
-# What this release was developed and tested on; `requirements.lock` pins it.
-PYTHON = (3, 11)
+from tff_dp import _columns
+from tff_dp import _quiet
+from tff_dp import _shim
+
 PLATFORM = ('Linux', 'x86_64')
-TFF = '0.87.0'
-TENSORFLOW = '2.14.1'
-# TFF 0.87 asks for jaxlib 0.4.14, which the package index no longer has. It
-# imports and runs with this pair.
-JAX = '0.4.13'
-# Distribution -> checked version, for what has no rule of its own below.
-_OTHERS = {
-    'tensorflow-privacy': '0.9.0',
-    'dp-accounting': '0.4.3',
-    'numpy': '1.25.2',
-}
+TFF = _columns.TFF
+# What this release was tested on that is nearest to this Python.
+COLUMN = _columns.here()
+RECIPE = COLUMN.recipe
+is_debug = _quiet.is_debug
 # The parts of `tff_dp` that need TFF. The rest runs without it.
 NEEDS_TFF = ('aggregators', 'learning', 'execution', 'program')
 
-RECIPE = (
-    'in a checkout of tff_dp, run `make environment`: it puts Python 3.11 and'
-    ' every package at its tested version into .venv; then use .venv/bin/python'
-)
-_DEBUG_VARIABLE = 'TFF_DP_DEBUG'
 _MISSING = 'not installed'
+# The private modules of TFF that the in-process context is built from. Checked
+# against TFF 0.87.0; none of them imports jax or tensorflow-privacy itself.
+_PRIVATE_TFF = {
+    'array': 'core.impl.compiler.array',
+    'default_context': 'core.impl.context_stack.set_default_context',
+    'type_conversions': 'core.impl.types.type_conversions',
+}
+# How TensorFlow calls a function that can be cancelled. Checked against 2.14.1
+# and 2.21.0.
+_PRIVATE_TENSORFLOW = {
+    'cancellation': 'eager.cancellation',
+    'context': 'eager.context',
+    'execute': 'eager.execute',
+}
 _ROOT_CAUSES = ('python', 'platform')
 
 
@@ -90,27 +96,16 @@ class Finding:
     return {**dataclasses.asdict(self), 'status': self.status.value}
 
 
-def is_debug() -> bool:
-  """Returns whether TFF_DP_DEBUG asks for start-up noise and tracebacks."""
-  return os.environ.get(_DEBUG_VARIABLE, '0').lower() not in ('', '0', 'false')
+def prepare_imports() -> None:
+  """Makes the import of TFF quiet and, in column B, possible.
 
-
-def quiet_start_up() -> None:
-  """Silences what TensorFlow and TFF print when they are imported.
-
-  TensorFlow's C++ messages of all levels below FATAL are off for the whole
-  process (its errors still arrive as exceptions): three of those at start-up
-  are logged as errors and are harmless. A TF_CPP_MIN_LOG_LEVEL that the user
-  has set wins, and TFF_DP_DEBUG=1 leaves everything as it is.
+  To be called before TensorFlow is loaded, because it reads its log level and
+  chooses its Keras only once.
   """
-  if is_debug():
-    return
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  # From googleapis-common-protos 1.61 below TFF; setuptools < 81 is pinned.
-  warnings.filterwarnings('ignore', message='pkg_resources is deprecated')
-  warnings.filterwarnings(
-      'ignore', message='Deprecated call to `pkg_resources.declare_namespace'
-  )
+  _quiet.quiet_start_up()
+  if COLUMN is _columns.CURRENT:
+    _shim.install()
+    _shim.use_legacy_keras()
 
 
 def installed_version(distribution: str) -> str | None:
@@ -137,6 +132,20 @@ def worker_binary() -> pathlib.Path | None:
   return package / 'data' / 'worker_binary'
 
 
+def private_tff(name: str):
+  """Returns one of the private TFF modules that we use; loads TFF."""
+  return importlib.import_module(
+      f'tensorflow_federated.python.{_PRIVATE_TFF[name]}'
+  )
+
+
+def private_tensorflow(name: str):
+  """Returns one of the private TensorFlow modules that we use; loads it."""
+  return importlib.import_module(
+      f'tensorflow.python.{_PRIVATE_TENSORFLOW[name]}'
+  )
+
+
 def _minor(version: str) -> tuple[int, ...]:
   """Returns (major, minor), or () for a version we cannot read."""
   try:
@@ -145,18 +154,22 @@ def _minor(version: str) -> tuple[int, ...]:
     return ()
 
 
-def _check_python() -> Finding:
-  expected = '.'.join(map(str, PYTHON))
+def _check_python() -> list[Finding]:
+  """Returns the column that this Python belongs to, and whether it does."""
+  expected = COLUMN.python_versions
   status, advice = Status.OK, ''
-  if sys.version_info[:2] != PYTHON:
+  if sys.version_info[:2] not in COLUMN.pythons:
     status = Status.BROKEN
     advice = (
-        f'TensorFlow Federated {TFF} is tested on Python {expected} only, and'
+        f'TensorFlow Federated {TFF} is tested on Python'
+        f' {_columns.REFERENCE.python_versions},'
+        f' {_columns.CURRENT.python_versions} only, and'
         ' on a newer Python pip silently installs an ancient TFF'
     )
-  return Finding(
-      'python', platform.python_version(), expected, status, advice
-  )
+  return [
+      Finding('column', COLUMN.title, COLUMN.title, Status.OK),
+      Finding('python', platform.python_version(), expected, status, advice),
+  ]
 
 
 def _check_platform() -> Finding:
@@ -196,31 +209,51 @@ def _check_tff() -> Finding:
 
 def _check_jax_pair() -> list[Finding]:
   versions = {name: installed_version(name) for name in ('jax', 'jaxlib')}
+  (expected,) = COLUMN.packages['jax']
   status, advice = Status.OK, ''
   missing = [name for name, version in versions.items() if version is None]
   if missing:
     status = Status.BROKEN
     advice = (
-        f'TFF imports jax and jaxlib, the tested pair is {JAX} and {JAX} (the'
-        ' jaxlib 0.4.14 that TFF asks for is no longer published)'
+        'TFF imports jax and jaxlib, the tested pair is'
+        f' {expected} and {expected} (the jaxlib 0.4.14 that TFF asks for is no'
+        ' longer published)'
     )
   elif versions['jax'] != versions['jaxlib']:
     status = Status.BROKEN
-    advice = f'jax and jaxlib must match; the tested pair is {JAX} and {JAX}'
-  elif versions['jax'] != JAX:
+    advice = (
+        'jax and jaxlib must match; the tested pair is'
+        f' {expected} and {expected}'
+    )
+  elif versions['jax'] != expected:
     status = Status.UNTESTED
-    advice = f'only the pair {JAX} and {JAX} was tested'
+    advice = f'only the pair {expected} and {expected} was tested'
   return [
-      Finding(name, version or _MISSING, JAX, status, advice)
+      Finding(name, version or _MISSING, expected, status, advice)
       for name, version in versions.items()
   ]
 
 
-def _check_version(distribution: str, expected: str) -> Finding:
-  found = installed_version(distribution)
+def _check_packages() -> list[Finding]:
+  findings = []
+  for name, versions in COLUMN.packages.items():
+    if name == 'jax':
+      findings += _check_jax_pair()
+    elif name != 'jaxlib':
+      findings.append(_check_version(name, versions))
+  findings += [
+      Finding(name, _MISSING, 'any version', Status.BROKEN)
+      for name in COLUMN.present
+      if installed_version(name) is None
+  ]
+  return findings
+
+
+def _check_version(distribution: str, versions: tuple[str, ...]) -> Finding:
+  found, expected = installed_version(distribution), ' or '.join(versions)
   if found is None:
     return Finding(distribution, _MISSING, expected, Status.BROKEN)
-  if _minor(found) != _minor(expected):
+  if _minor(found) not in map(_minor, versions):
     return Finding(
         distribution,
         found,
@@ -262,13 +295,11 @@ def check_environment() -> list[Finding]:
   `tff-dp doctor` to find out.
   """
   return [
-      _check_python(),
+      *_check_python(),
       _check_platform(),
       _check_tff(),
-      _check_version('tensorflow', TENSORFLOW),
-      *_check_jax_pair(),
-      *(_check_version(name, version) for name, version in _OTHERS.items()),
-      _check_worker_binary(),
+      *_check_packages(),
+      *([_check_worker_binary()] if COLUMN.has_worker else []),
   ]
 
 
@@ -305,9 +336,11 @@ def require_tff():
   Raises:
     BrokenEnvironmentError: TFF cannot be imported, or is too old.
   """
-  quiet_start_up()
+  prepare_imports()
+  _refuse_half_loaded_tff()
   try:
-    tff = importlib.import_module('tensorflow_federated')
+    with _quiet.without_noise():
+      tff = importlib.import_module('tensorflow_federated')
   except Exception as error:  # pylint: disable=broad-except
     # A broken jax or numpy raises anything from ImportError to AttributeError.
     raise BrokenEnvironmentError(
@@ -320,4 +353,38 @@ def require_tff():
         f'tff_dp needs TensorFlow Federated {TFF}, found {version}. '
         + explain(check_environment())
     )
+  if COLUMN is _columns.CURRENT:
+    _require_legacy_keras()
+  _forget_worker_at_exit()
   return tff
+
+
+def _refuse_half_loaded_tff() -> None:
+  """Raises if TFF was imported before, in vain: parts of it are still there."""
+  if 'tensorflow_federated' not in sys.modules and any(
+      name.startswith('tensorflow_federated.') for name in sys.modules
+  ):
+    raise BrokenEnvironmentError(
+        'tensorflow_federated was imported before tff_dp, and that failed. In a'
+        ' new process, import tff_dp first.'
+    )
+
+
+def _require_legacy_keras() -> None:
+  keras = importlib.import_module('tensorflow').keras
+  if keras.Model.__module__.startswith('keras.'):
+    raise BrokenEnvironmentError(
+        'tf.keras is Keras 3 here, but TFF needs Keras 2. Import tff_dp before'
+        ' anything that uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before'
+        ' Python starts.'
+    )
+
+
+@functools.cache
+def _forget_worker_at_exit() -> None:
+  """Drops TFF's default context while its `__del__` can still run.
+
+  Otherwise it may find `subprocess` torn down already, in Python 3.13 always,
+  and prints a traceback when Python ends.
+  """
+  atexit.register(private_tff('default_context').set_no_default_context)

@@ -13,10 +13,11 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 #
-# Resolves requirements.in under requirements.overrides into requirements.lock:
-# every package with its hashes, no index addresses. Versions that the present
-# lock has are kept where they still fit, so that a second run changes nothing;
-# --upgrade takes the newest ones.
+# Resolves the two stacks, requirements.in under requirements.overrides into
+# requirements.lock and the same for requirements.current: every package with
+# its hashes, no index addresses. Versions that the present locks have are kept
+# where they still fit, so that a second run changes nothing; --upgrade takes
+# the newest ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,7 +27,27 @@ if ! command -v uv >/dev/null; then
   echo 'try: install uv, for example with `pip install uv`' >&2
   exit 3
 fi
-uv pip compile --quiet requirements.in --override requirements.overrides \
-  --python-version 3.11 --python-platform x86_64-manylinux_2_31 \
-  --generate-hashes --no-header --no-annotate --no-emit-index-url \
-  --no-emit-find-links --output-file requirements.lock "$@" >/dev/null
+# Only metadata is read, so these Pythons need not be there.
+export UV_PYTHON_DOWNLOADS=never
+
+# resolve NAME PYTHON [FLAG...]
+resolve() {
+  local name=$1 python=$2
+  shift 2
+  uv pip compile --quiet "${name}.in" --override "${name}.overrides" \
+    --python-version "${python}" --python-platform x86_64-manylinux_2_31 \
+    --generate-hashes --no-header --no-annotate --no-emit-index-url \
+    --no-emit-find-links --output-file "${name}.lock" "$@" >/dev/null
+}
+
+resolve requirements 3.11 "$@"
+resolve requirements.current 3.12 "$@"
+# One lock for two Pythons: the newer one must have nothing to change.
+oldest=$(<requirements.current.lock)
+resolve requirements.current 3.13
+if [[ "$(<requirements.current.lock)" != "${oldest}" ]]; then
+  echo 'error: Python 3.12 and 3.13 need different packages' >&2
+  echo 'why: requirements.current.lock serves both' >&2
+  echo 'try: limit the package that differs in requirements.current.in' >&2
+  exit 1
+fi

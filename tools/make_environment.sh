@@ -13,20 +13,33 @@
 # See the License for the specific language governing permissions and
 # limitations under the License.
 #
-# Makes .venv with Python 3.11 and everything in requirements.lock, or does
-# nothing, within milliseconds, if it is there and up to date. With uv where
-# that is installed, else with pip. PYTHON names another Python 3.11 than the
-# first one found.
+#   tools/make_environment.sh                 # .venv, the reference stack
+#   tools/make_environment.sh current         # .venv-current, the current one
+#   tools/make_environment.sh current --find  # only prints its Python, if any
+#
+# Makes a folder with Python and everything in the lock, or does nothing, within
+# milliseconds, if it is there and up to date. With uv where that is installed,
+# else with pip. PYTHON names another Python than the first one found.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-venv=.venv
+# Per stack: the folder, the lock, the Pythons from the best one down.
+case "${1:-reference}" in
+  reference) venv=.venv lock=requirements.lock versions=(3.11) ;;
+  current)
+    venv=.venv-current lock=requirements.current.lock versions=(3.13 3.12)
+    ;;
+  *)
+    echo "error: no stack is called $1; there are: reference, current" >&2
+    exit 2
+    ;;
+esac
 stamp="${venv}/tff_dp_environment"
 # What the environment is made from. It is up to date if the stamp, which is
 # written last, holds the hash of exactly this, so half an installation is not.
-inputs=(requirements.lock setup.py pyproject.toml tools/make_environment.sh)
+inputs=("${lock}" setup.py pyproject.toml tools/make_environment.sh)
 # The lock is complete: nothing may be added to it, whatever packages ask for.
-locked=(--no-deps --require-hashes --requirement requirements.lock)
+locked=(--no-deps --require-hashes --requirement "${lock}")
 editable=(--no-deps --no-build-isolation --editable .)
 # Written for a later Python, and never imported.
 not_compiled='/vizier/_src/pyglove/backend\.py$'
@@ -55,38 +68,48 @@ check_platform() {
   fi
 }
 
-is_python311() {
-  "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+# is_python COMMAND VERSION
+is_python() {
+  "$1" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$2')" \
     >/dev/null 2>&1
 }
 
-# Prints the Python to use, or nothing.
+# Prints version and command of the Python to use, or nothing. pyenv has some
+# that are not in PATH.
 find_python() {
-  local candidate
-  for candidate in ${PYTHON:-} python3.11 python3 python; do
-    if is_python311 "${candidate}"; then
-      echo "${candidate}"
-      return
-    fi
+  local version candidate
+  for version in "${versions[@]}"; do
+    for candidate in ${PYTHON:-} "python${version}" python3 python \
+        "${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/${version}".*/bin/python; do
+      if is_python "${candidate}" "${version}"; then
+        echo "${version} ${candidate}"
+        return
+      fi
+    done
   done
 }
 
 make_with_uv() {
   # Bytecode is compiled below: uv stops at the one file that cannot be.
-  uv venv --quiet --allow-existing --python "${python:-3.11}" "${venv}"
+  uv venv --quiet --allow-existing --python "${python:-${versions[0]}}" \
+    "${venv}"
   uv pip install --quiet --python "${venv}/bin/python" "${locked[@]}"
   uv pip install --quiet --python "${venv}/bin/python" "${editable[@]}"
 }
 
 make_with_pip() {
   if ! "${python}" -m venv "${venv}" >/dev/null; then
+    local package="python${version}-venv"
     fail "${python} cannot make a virtual environment" \
       'its venv or ensurepip module is missing' \
-      'on Debian and Ubuntu: apt-get install python3.11-venv; or install uv'
+      "on Debian and Ubuntu: apt-get install ${package}; or install uv"
   fi
-  # Twice quiet: errors only.
+  # Twice quiet: errors only. TFF and tensorflow-privacy declare that they stop
+  # before Python 3.12; on the current stack that is what tff_dp/_shim.py is
+  # for. (uv never minds such an upper bound.)
   local pip=("${venv}/bin/python" -m pip install --quiet --quiet --no-input
-             --disable-pip-version-check --progress-bar off)
+             --ignore-requires-python --disable-pip-version-check
+             --progress-bar off)
   "${pip[@]}" --no-compile "${locked[@]}"
   "${pip[@]}" --no-compile "${editable[@]}"
 }
@@ -95,26 +118,27 @@ make_with_pip() {
 # PYTHONDONTWRITEBYTECODE is set Python would never write it on its own.
 compile_bytecode() {
   "${venv}/bin/python" -m compileall -qq -j 0 -x "${not_compiled}" \
-    "${venv}"/lib/python3.11/site-packages
+    "${venv}"/lib/python3.*/site-packages
 }
 
 make_environment() {
-  python=$(find_python)
+  read -r version python <<< "$(find_python)"
   local tool=pip
   if command -v uv >/dev/null; then
     tool=uv
   elif [[ -z "${python}" ]]; then
-    fail 'neither uv nor Python 3.11 was found' \
-      'TensorFlow Federated 0.87 is tested on Python 3.11 only' \
-      'install uv, or Python 3.11 with venv, or name one: PYTHON=/path/to/it'
+    local names="Python ${versions[0]}${versions[1]:+ or ${versions[1]}}"
+    fail "neither uv nor ${names} was found" \
+      'TensorFlow Federated 0.87 is tested on Python 3.11, 3.12 and 3.13 only' \
+      "install uv, or ${names} with venv, or name one: PYTHON=/path/to/it"
   fi
   if [[ -e "${venv}" && ! -e "${stamp}" ]]; then
     fail "${venv} exists, but was not made by this project" \
       'it would have to be deleted' \
       "move it away, or delete it yourself: rm -r ${venv}"
   fi
-  say "Making ${venv} with ${tool} and $(grep -c '==' requirements.lock)" \
-    'packages (2.6 GB); this may take some minutes.'
+  say "Making ${venv} with ${tool} and $(grep -c '==' "${lock}")" \
+    'packages (3 GB); this may take some minutes.'
   # From here on it is ours, and unfinished. What an older lock has installed
   # must not stay, so it is made anew.
   rm -rf "${venv}"
@@ -126,6 +150,10 @@ make_environment() {
   say "Made ${venv} in ${SECONDS} s."
 }
 
+if [[ "${2:-}" == --find ]]; then
+  find_python | cut -d ' ' -f 2-
+  exit 0
+fi
 if up_to_date; then
   exit 0
 fi

@@ -33,7 +33,7 @@ _VECTOR = tff.TensorType(np.float32, [4])
 
 
 def setUpModule():
-  execution.set_default_context('native')
+  execution.set_default_context()
 
 
 def _factory(mechanism=None, **changes):

@@ -26,8 +26,32 @@ from absl.testing import parameterized
 
 from tff_dp import _compat
 from tff_dp.cli import doctor
+from tff_dp.cli import doctor_probe
 
 _ROOT = pathlib.Path(__file__).parents[2]
+_CARDS = {
+    'devices': [
+        {'name': 'CPU:0', 'type': 'CPU'},
+        {'name': 'GPU:0', 'type': 'GPU'},
+        {'name': 'GPU:1', 'type': 'GPU'},
+    ],
+    'clients': ['GPU:0', 'GPU:1'],
+    'server': 'GPU:0',
+    'advice': '',
+}
+_FINE = {
+    'import of TFF': {'result': '1.0 s'},
+    'devices': {
+        'result': {
+            'devices': [{'name': 'CPU:0', 'type': 'CPU'}],
+            'clients': ['CPU:0'],
+            'server': 'CPU:0',
+            'advice': '',
+        }
+    },
+    'in-process context': {'result': 'computes'},
+    'start of the worker': {'result': 'starts'},
+}
 
 
 def _run(*arguments: str) -> tuple[int, str]:
@@ -44,6 +68,23 @@ def _child(code: str):
   return absltest.mock.patch.object(doctor, '_PROBE', code)
 
 
+def _answers(changed=None, *, until: str | None = None):
+  """Replaces the child by answers: all fine, up to `until`, but for some."""
+  names = list(_FINE)
+  names = names[: names.index(until) + 1] if until else names
+  answers = {name: _FINE[name] for name in names} | (changed or {})
+  return absltest.mock.patch.object(doctor, '_ask_child', lambda: answers)
+
+
+def _printed(*names: str) -> str:
+  """Returns code that prints the good answers of these attempts."""
+  lines = [
+      doctor_probe.MARK + json.dumps({'name': name, **_FINE[name]})
+      for name in names
+  ]
+  return f'print({chr(10).join(lines)!r}, flush=True)'
+
+
 class DoctorTest(parameterized.TestCase):
 
   def test_this_machine_is_fine(self):
@@ -52,8 +93,19 @@ class DoctorTest(parameterized.TestCase):
     self.assertEqual((status, report['status']), (0, 'ok'), output)
     found = {f['name']: f['found'] for f in report['findings']}
     self.assertEqual(found['tensorflow-federated'], _compat.TFF)
-    self.assertEqual(found['start of the worker'], 'starts')
+    self.assertEqual(found['in-process context'], 'computes')
+    self.assertEqual(
+        found.get('start of the worker', 'no native context here'),
+        'starts' if _compat.COLUMN.has_worker else 'no native context here',
+    )
     self.assertIn('CPU:0', found['devices'])
+    self.assertIn(
+        {'name': 'CPU:0', 'type': 'CPU'}, report['devices']['devices']
+    )
+    self.assertEqual(
+        found['clients train on'], ', '.join(report['devices']['clients'])
+    )
+    self.assertEqual(found['the server works on'], report['devices']['server'])
     self.assertGreaterEqual(int(report['machine']['cores']), 1)
 
   @parameterized.named_parameters(
@@ -77,20 +129,83 @@ class DoctorTest(parameterized.TestCase):
     self.assertEqual(status, 3)
     self.assertIn('no answer within 0.5 s', output)
 
-  def test_worker_that_does_not_start_is_told_apart_from_tff(self):
-    answer = {'import_seconds': 1.0, 'devices': ['CPU:0'], 'error': 'no memory'}
-    with absltest.mock.patch.object(doctor, '_ask_child', lambda: answer):
+  def test_child_that_hangs_has_its_first_answers_counted(self):
+    code = _printed('import of TFF') + '; import time; time.sleep(60)'
+    with _child(code):
+      with absltest.mock.patch.object(doctor, '_PROBE_SECONDS', 3):
+        status, output = _run()
+    self.assertEqual(status, 3)
+    self.assertIn('import of TFF          1.0 s\n', output)
+    self.assertRegex(output, r'why: TensorFlow cannot list .*\(no answer with')
+
+  def test_crash_is_counted_against_the_attempt_that_ran(self):
+    code = _printed('import of TFF', 'devices')
+    with _child(code + '; import os; os.kill(os.getpid(), 11)'):
+      status, output = _run('--format', 'json')
+    report = json.loads(output)
+    self.assertEqual((status, report['status']), (3, 'broken'))
+    self.assertEqual(report['devices'], _FINE['devices']['result'])
+    last = report['findings'][-1]
+    self.assertEqual(last['name'], 'in-process context')
+    self.assertIn('does not compute (killed by SIGSEGV)', last['advice'])
+
+  def test_tensorflow_that_loads_and_cannot_list_devices(self):
+    with _answers({'devices': {'error': 'boom'}}, until='devices'):
+      status, output = _run()
+      json_status, report = _run('--format', 'json')
+    self.assertEqual((status, json_status), (3, 3))
+    self.assertIn('why: TensorFlow cannot list its devices (boom)', output)
+    self.assertIsNone(json.loads(report)['devices'])
+
+  def test_context_that_does_not_compute_is_told_apart_from_tff(self):
+    answer = {'in-process context': {'error': 'no memory'}}
+    with _answers(answer, until='in-process context'):
       status, output = _run()
     self.assertEqual(status, 3)
-    self.assertIn('why: the TFF worker does not start (no memory)', output)
+    self.assertIn(
+        'why: the in-process context does not compute (no memory)', output
+    )
 
-  def test_noise_around_the_answer_is_ignored(self):
-    answer = json.dumps({'import_seconds': 1.0, 'devices': ['CPU:0']})
-    with _child(f"print('noise'); print('{doctor._MARK}' + '''{answer}''')"):
+  def test_worker_that_does_not_start_costs_the_native_context_only(self):
+    # The default context has no worker, so training works.
+    with _answers({'start of the worker': {'error': 'no memory'}}):
+      status, output = _run()
+    self.assertEqual(status, 0)
+    self.assertIn('start of the worker    fails', output)
+    self.assertRegex(
+        output,
+        r'works, but .*worker does not start \(no memory\), so the native'
+        ' context cannot be used; the in-process one',
+    )
+
+  def test_devices_that_will_be_used(self):
+    with _answers({'devices': {'result': _CARDS}}):
+      status, output = _run()
+      _, report = _run('--format', 'json')
+    self.assertEqual(status, 0)
+    self.assertIn('devices                CPU:0, GPU:0, GPU:1\n', output)
+    self.assertIn('clients train on       GPU:0, GPU:1\n', output)
+    self.assertIn('the server works on    GPU:0\n', output)
+    self.assertEqual(json.loads(report)['devices'], _CARDS)
+
+  def test_idle_gpu_is_a_note(self):
+    result = _FINE['devices']['result'] | {'advice': 'buy the cuda extra'}
+    with _answers({'devices': {'result': result}}):
+      status, output = _run()
+    self.assertEqual(status, 0)
+    self.assertEndsWith(
+        output, 'training needs is here\nnote: buy the cuda extra\n'
+    )
+
+  def test_noise_around_the_answers_is_ignored(self):
+    code = f"print('noise'); {_printed(*_FINE)}; print('noise')"
+    with _child(code):
       status, output = _run()
     self.assertEqual(status, 0, output)
 
   def test_missing_package_names_itself_and_the_recipe(self):
+    if 'jaxlib' not in _compat.COLUMN.packages:
+      self.skipTest('this column needs no jaxlib')
     real = _compat.installed_version
     with absltest.mock.patch.object(
         _compat,
@@ -105,16 +220,16 @@ class DoctorTest(parameterized.TestCase):
 
   def test_untested_version_works_with_a_note(self):
     real = _compat.installed_version
-    answer = {'import_seconds': 1.0, 'devices': ['CPU:0']}
     with absltest.mock.patch.object(
         _compat,
         'installed_version',
         lambda name: '1.26.0' if name == 'numpy' else real(name),
     ):
-      with absltest.mock.patch.object(doctor, '_ask_child', lambda: answer):
+      with _answers():
         status, output = _run()
     self.assertEqual(status, 0)
-    self.assertIn('works, but is untested: only numpy 1.25.2', output)
+    tested = _compat.COLUMN.packages['numpy'][0]
+    self.assertIn(f'works, but is untested: only numpy {tested}', output)
 
   def test_parent_does_not_load_tensorflow(self):
     code = (

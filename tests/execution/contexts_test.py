@@ -105,7 +105,7 @@ class ContextsTest(absltest.TestCase):
     self.assertIsNot(tff.framework.get_context_stack().current, context)
 
   def test_second_default_replaces_and_closes_the_first(self):
-    first = execution.set_default_context()
+    first = execution.set_default_context('native')
     self.assertEqual(_sum([1.0, 2.0]), 3.0)
     second = execution.set_default_context('native', max_concurrent_clients=1)
     self.addCleanup(second.close)
@@ -114,9 +114,9 @@ class ContextsTest(absltest.TestCase):
     self.assertEqual(_sum([1.0, 2.0, 3.0]), 6.0)
 
   def test_bad_values_leave_the_default_alone(self):
-    context = execution.set_default_context()
+    context = execution.set_default_context('native')
     self.addCleanup(context.close)
-    with self.assertRaisesRegex(_checks.ArgumentError, "kind='gpu'.*native"):
+    with self.assertRaisesRegex(_checks.ArgumentError, "kind='gpu'.*in_process"):
       execution.set_default_context('gpu')
     with self.assertRaisesRegex(_checks.ArgumentError, 'default_num_clients'):
       execution.set_default_context(default_num_clients=-1)
@@ -126,7 +126,7 @@ class ContextsTest(absltest.TestCase):
     self.assertEqual(_sum([4.0]), 4.0)
 
   def test_closed_context_refuses(self):
-    context = execution.set_default_context()
+    context = execution.set_default_context('native')
     context.close()
     context.close()
     with self.assertRaisesRegex(execution.NativeWorkerError, 'was closed'):

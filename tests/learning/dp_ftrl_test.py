@@ -33,7 +33,7 @@ _ITERATOR = tff.learning.LoopImplementation.DATASET_ITERATOR
 
 
 def setUpModule():
-  execution.set_default_context('native')
+  execution.set_default_context()
 
 
 def _model_fn():

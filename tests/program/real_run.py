@@ -94,7 +94,7 @@ def run(output_dir, **kwargs) -> program.TrainResult:
       config={'task': 'real_run'},
       progress='quiet',
   )
-  with execution.create_native_context(max_concurrent_clients=1):
+  with execution.create_sync_in_process_context(max_concurrent_clients=1):
     return program.train(
         build_process(),
         build_plan(),

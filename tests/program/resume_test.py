@@ -108,7 +108,7 @@ class ResumeTest(absltest.TestCase):
         [entry['epsilon'] for entry in begun],
         [row['epsilon'] for row in expected.metrics],
     )
-    with execution.create_native_context():
+    with execution.create_sync_in_process_context():
       self.assertEqual(self._load(root), self._load(uninterrupted))
 
   def _load(self, root: pathlib.Path) -> tuple[bytes, bytes]:
@@ -120,7 +120,7 @@ class ResumeTest(absltest.TestCase):
     return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
 
   def test_insecure_key_is_found_in_the_state(self):
-    with execution.create_native_context(max_concurrent_clients=1):
+    with execution.create_sync_in_process_context(max_concurrent_clients=1):
       for seed, is_insecure in ((None, False), (3, True)):
         state = real_run.build_process(insecure_seed=seed).initialize()
         self.assertEqual(run_lib.is_key_insecure(state), is_insecure)

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""`tff-dp doctor`: can this machine train, and if not, what to do.
+"""`tff-dp doctor`: can this machine train, where, and if not, what to do.
 
 What is installed is read from metadata. Whether it also loads and runs is tried
 in a child process, so that a crash, a hang or a broken package still leaves
@@ -24,16 +24,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 from tff_dp import _compat
 from tff_dp import _version
+from tff_dp.cli import doctor_probe
 from tff_dp.cli import errors
 
 _PROBE_SECONDS = 180
-# The child may print anything; its answer is the line that starts like this.
-_MARK = 'tff_dp doctor: '
-_PROBE = 'from tff_dp.cli import doctor; doctor.probe()'
+_PROBE = 'from tff_dp.cli import doctor_probe; doctor_probe.main()'
+_FAILURES = {
+    doctor_probe.LOADING: 'TFF does not load ({})',
+    doctor_probe.DEVICES: 'TensorFlow cannot list its devices ({})',
+    doctor_probe.IN_PROCESS: 'the in-process context does not compute ({})',
+    doctor_probe.WORKER: (
+        'the TFF worker does not start ({}), so the native context cannot be'
+        ' used; the in-process one, which is the default, needs no worker'
+    ),
+}
 _EXAMPLE = 'example:\n  tff-dp doctor --format json\n'
 
 
@@ -44,8 +51,9 @@ def add_parser(subparsers) -> None:
       help='check this machine, and say how to fix it',
       description=(
           'Shows which versions are installed, whether TensorFlow Federated'
-          ' loads and its worker starts, and the recipe if they do not. Ends'
-          f' with status {errors.ENVIRONMENT} if training cannot work here.'
+          ' loads and computes, on which devices, and the recipe if it does'
+          f' not. Ends with status {errors.ENVIRONMENT} if training cannot work'
+          ' here.'
       ),
       epilog=_EXAMPLE,
       formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -67,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     print(f'tff_dp {_version.__version__}\n', flush=True)
     _print_findings(findings)
   found_on_machine = _machine()
-  attempts = _attempts()
+  answers = _ask_child()
+  attempts = _attempts(answers)
   findings += attempts
   status = _worst(findings)
   if args.format == 'json':
@@ -77,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
                 'tff_dp': _version.__version__,
                 'status': status.value,
                 'findings': [finding.to_json() for finding in findings],
+                'devices': answers.get(doctor_probe.DEVICES, {}).get('result'),
                 'machine': found_on_machine,
                 'recipe': _compat.RECIPE,
             },
@@ -91,96 +101,87 @@ def run(args: argparse.Namespace) -> int:
   return errors.ENVIRONMENT if status is _compat.Status.BROKEN else errors.DONE
 
 
-def probe() -> None:
-  """Loads TFF, starts its worker, and prints what happened; for the child."""
-  answer = {}
-  start = time.monotonic()
-  try:
-    _compat.require_tff()
-    # pylint: disable=g-import-not-at-top
-    import tensorflow as tf
-
-    from tff_dp.execution import native
-
-    answer['import_seconds'] = round(time.monotonic() - start, 1)
-    answer['devices'] = [
-        device.name.removeprefix('/physical_device:')
-        for device in tf.config.list_physical_devices()
-    ]
-    worker = native.NativeWorker()
-    try:
-      worker.wait_until_ready()
-    finally:
-      worker.close()
-  except Exception as error:  # pylint: disable=broad-except
-    cause = error.__cause__ or error
-    answer['error'] = f'{type(cause).__name__}: {cause}'
-  print(_MARK + json.dumps(answer), flush=True)
+def _attempts(answers: dict[str, dict]) -> list[_compat.Finding]:
+  """Returns what loading TFF and computing with it in a child gave."""
+  findings = []
+  for name, answer in answers.items():
+    if 'error' in answer:
+      is_needed = name != doctor_probe.WORKER
+      findings.append(
+          _compat.Finding(
+              name,
+              'fails',
+              'works',
+              _compat.Status.BROKEN if is_needed else _compat.Status.UNTESTED,
+              _FAILURES[name].format(answer['error']),
+          )
+      )
+    elif name == doctor_probe.DEVICES:
+      findings.extend(_device_findings(answer['result']))
+    else:
+      result = answer['result']
+      findings.append(
+          _compat.Finding(name, result, 'works', _compat.Status.OK)
+      )
+  return findings
 
 
-def _attempts() -> list[_compat.Finding]:
-  """Returns what loading TFF and starting its worker in a child gave."""
-  answer = _ask_child()
-  expected = 'loads'
-  if 'import_seconds' in answer:
-    loading = _compat.Finding(
-        'import of TFF',
-        f'{answer["import_seconds"]} s',
-        expected,
-        _compat.Status.OK,
-    )
-  else:
-    return [
-        _compat.Finding(
-            'import of TFF',
-            'fails',
-            expected,
-            _compat.Status.BROKEN,
-            f'TFF does not load ({answer["error"]})',
-        )
-    ]
-  if 'error' in answer:
-    worker = _compat.Finding(
-        'start of the worker',
-        'fails',
-        'starts',
-        _compat.Status.BROKEN,
-        f'the TFF worker does not start ({answer["error"]})',
-    )
-  else:
-    worker = _compat.Finding(
-        'start of the worker', 'starts', 'starts', _compat.Status.OK
-    )
-  devices = _compat.Finding(
-      'devices', ', '.join(answer['devices']), '', _compat.Status.OK
-  )
-  return [loading, worker, devices]
+def _device_findings(found: dict) -> list[_compat.Finding]:
+  """Returns lines about what `execution.devices.describe` said."""
+  names = [device['name'] for device in found['devices']]
+  lines = {
+      doctor_probe.DEVICES: ', '.join(names),
+      'clients train on': ', '.join(found['clients']),
+      'the server works on': found['server'],
+  }
+  return [
+      _compat.Finding(
+          name,
+          value,
+          '',
+          _compat.Status.OK,
+          found['advice'] if name == doctor_probe.DEVICES else '',
+      )
+      for name, value in lines.items()
+  ]
 
 
-def _ask_child() -> dict[str, object]:
-  """Returns the answer of `probe`, or {'error': why there is none}."""
+def _ask_child() -> dict[str, dict]:
+  """Returns attempt -> {'result': ...} or {'error': why}, as far as it came."""
   try:
     child = subprocess.run(
         [sys.executable, '-c', _PROBE],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
-        errors='replace',
         timeout=_PROBE_SECONDS,
         check=False,
     )
-  except subprocess.TimeoutExpired:
-    return {'error': f'no answer within {_PROBE_SECONDS} s'}
-  for line in child.stdout.splitlines():
-    if line.startswith(_MARK):
-      return json.loads(line.removeprefix(_MARK))
+    output, end = child.stdout, _explain_end(child)
+  except subprocess.TimeoutExpired as error:
+    output, end = error.stdout, f'no answer within {_PROBE_SECONDS} s'
+  answers = {}
+  for line in (output or b'').decode(errors='replace').splitlines():
+    if line.startswith(doctor_probe.MARK):
+      answer = json.loads(line.removeprefix(doctor_probe.MARK))
+      answers[answer.pop('name')] = answer
+  if not any('error' in answer for answer in answers.values()):
+    for name in doctor_probe.ATTEMPTS:
+      if name not in answers:  # Here it crashed or hung.
+        answers[name] = {'error': end}
+        break
+  return answers
+
+
+def _explain_end(child: subprocess.CompletedProcess) -> str:
+  """Returns how a child ended that has not answered everything."""
   if child.returncode < 0:
     how = f'killed by {signal.Signals(-child.returncode).name}'
     if -child.returncode == signal.SIGILL:
       how += ', the processor lacks instructions that TensorFlow needs'
-    return {'error': how}
-  last_lines = child.stderr.strip().splitlines()[-1:]
-  return {'error': ' '.join([f'status {child.returncode}', *last_lines])}
+    return how
+  stderr = child.stderr.decode(errors='replace')
+  last_lines = stderr.strip().splitlines()[-1:]
+  return ' '.join([f'status {child.returncode}', *last_lines])
 
 
 def _machine() -> dict[str, str]:
@@ -218,13 +219,14 @@ def _print_findings(findings: list[_compat.Finding]) -> None:
 def _verdict(
     status: _compat.Status, findings: list[_compat.Finding]
 ) -> str:
+  advice = dict.fromkeys(f.advice for f in findings if f.advice)
   if status is _compat.Status.OK:
-    return 'ok: everything that training needs is here'
+    notes = [f'\nnote: {note}' for note in advice]
+    return 'ok: everything that training needs is here' + ''.join(notes)
   if status is _compat.Status.BROKEN:
     return (
         'broken: training cannot work here\n'
         f'why: {_compat.causes(findings)}\n'
         f'try: {_compat.RECIPE}'
     )
-  advice = dict.fromkeys(f.advice for f in findings if f.advice)
   return f'works, but is untested: {"; ".join(advice)}'

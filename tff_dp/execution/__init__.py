@@ -20,6 +20,16 @@ _compat.require_tff()
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp.execution.contexts import create_native_context
 from tff_dp.execution.contexts import NativeContext
+from tff_dp.execution.contexts import set_async_in_process_context
 from tff_dp.execution.contexts import set_default_context
+from tff_dp.execution.contexts import set_sync_in_process_context
+from tff_dp.execution.errors import ClientComputationError
+from tff_dp.execution.errors import ContextClosedError
+from tff_dp.execution.errors import SeededClientOpWarning
+from tff_dp.execution.errors import UnsupportedComputationError
+from tff_dp.execution.in_process import AsyncInProcessContext
+from tff_dp.execution.in_process import create_async_in_process_context
+from tff_dp.execution.in_process import create_sync_in_process_context
+from tff_dp.execution.in_process import InProcessContext
 from tff_dp.execution.native import NativeWorker
 from tff_dp.execution.native import NativeWorkerError

@@ -14,6 +14,7 @@
 """TFF contexts of our own, and the default among them."""
 
 import contextlib
+import platform
 import threading
 import time
 
@@ -21,6 +22,8 @@ import grpc
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _compat
+from tff_dp.execution import in_process
 from tff_dp.execution import native
 
 # As TFF's own stack has it: a model may travel as one message.
@@ -33,7 +36,7 @@ _CHANNEL_OPTIONS = (
     ('grpc.enable_http_proxy', 0),
 )
 _READY_SECONDS = 60.0
-_KINDS = ('native',)
+_KINDS = ('in_process', 'native')
 
 _default_lock = threading.Lock()
 _default_context = None
@@ -203,44 +206,112 @@ def create_native_context(
 
   Raises:
     ArgumentError: A bad value.
-    NativeWorkerError: The worker cannot be started.
+    NativeWorkerError: The worker cannot be started, or does not exist for this
+      Python.
   """
   _checks.integer_at_least(0, default_num_clients=default_num_clients)
+  if not _compat.COLUMN.has_worker:
+    raise native.NativeWorkerError(
+        f"TFF's worker does not run on Python {platform.python_version()}: its"
+        ' TensorFlow is older than the one here. Use the in-process context, or'
+        ' Python 3.11.'
+    )
   worker = native.NativeWorker(
       max_concurrent_clients=max_concurrent_clients, log_path=log_path
   )
   return NativeContext(worker, default_num_clients)
 
 
+def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
+  """Makes a new synchronous in-process context TFF's default for this thread.
+
+  A default that an earlier call made is closed.
+
+  Args:
+    **arguments: As `create_sync_in_process_context` takes them.
+
+  Raises:
+    ArgumentError: A bad value, or a device that does not exist.
+  """
+  return _set_default(in_process.create_sync_in_process_context(**arguments))
+
+
+def set_async_in_process_context(
+    **arguments,
+) -> in_process.AsyncInProcessContext:
+  """Makes a new asynchronous in-process context TFF's default for this thread.
+
+  A default that an earlier call made is closed.
+
+  Args:
+    **arguments: As `create_async_in_process_context` takes them.
+
+  Raises:
+    ArgumentError: A bad value, or a device that does not exist.
+  """
+  return _set_default(in_process.create_async_in_process_context(**arguments))
+
+
 def set_default_context(
-    kind: str = 'native',
+    kind: str = 'in_process',
     *,
+    client_tf_devices=None,
+    server_tf_device=None,
     max_concurrent_clients: int | None = None,
     default_num_clients: int = 0,
     log_path=None,
-) -> NativeContext:
+) -> in_process.InProcessContext | NativeContext:
   """Makes a new context TFF's default for this thread, and returns it.
 
   A default that an earlier call made is closed. Call it once, before the first
   computation.
 
   Args:
-    kind: 'native' for TFF's C++ runtime, the only kind so far.
-    max_concurrent_clients: See `create_native_context`.
-    default_num_clients: See `create_native_context`.
-    log_path: See `create_native_context`.
+    kind: 'in_process' for computations inside this process, on any device;
+      'native' for TFF's C++ runtime, a process of its own that runs on CPUs.
+    client_tf_devices: See `create_sync_in_process_context`.
+    server_tf_device: See `create_sync_in_process_context`.
+    max_concurrent_clients: See `create_sync_in_process_context` and
+      `create_native_context`.
+    default_num_clients: Number of clients of a computation whose arguments do
+      not tell.
+    log_path: File for the output of the native worker, or None.
 
   Raises:
-    ArgumentError: A bad value.
+    ArgumentError: A bad value, or one that this kind has no use for.
     NativeWorkerError: The worker cannot be started.
   """
-  global _default_context
   _checks.one_of(_KINDS, kind=kind)
-  context = create_native_context(
-      max_concurrent_clients=max_concurrent_clients,
-      default_num_clients=default_num_clients,
-      log_path=log_path,
+  if kind == 'in_process':
+    if log_path is not None:
+      raise _checks.ArgumentError(
+          'log_path', log_path, 'None, for kind="in_process" has no worker log'
+      )
+    return set_sync_in_process_context(
+        client_tf_devices=client_tf_devices,
+        server_tf_device=server_tf_device,
+        max_concurrent_clients=max_concurrent_clients,
+        default_num_clients=default_num_clients,
+    )
+  for name, value in (
+      ('client_tf_devices', client_tf_devices),
+      ('server_tf_device', server_tf_device),
+  ):
+    if value is not None:
+      raise _checks.ArgumentError(
+          name, value, 'None, for kind="native" runs on the CPU only'
+      )
+  return _set_default(
+      create_native_context(
+          max_concurrent_clients=max_concurrent_clients,
+          default_num_clients=default_num_clients,
+          log_path=log_path,
+      )
   )
+
+
+def _set_default(context):
+  global _default_context
   with _default_lock:
     previous, _default_context = _default_context, context
     tff.framework.set_default_context(context)

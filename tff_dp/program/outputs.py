@@ -57,7 +57,7 @@ def read_model(path: os.PathLike, *, like: object) -> object:
 
 
 def write_environment(path: os.PathLike) -> None:
-  """Writes versions, processor count and time; no names, no paths."""
+  """Writes versions, processors, devices and time; no names, no paths."""
   run_directory.write_json(
       path,
       {
@@ -68,6 +68,7 @@ def write_environment(path: os.PathLike) -> None:
           'platform': platform.platform(),
           'tensorflow_federated': tff.__version__,
           'num_cores': len(os.sched_getaffinity(0)),
+          'execution': _describe_context(),
           'packages': {
               finding.name: finding.found
               for finding in _compat.check_environment()
@@ -81,6 +82,17 @@ def write_statement(release: os.PathLike, statement) -> None:
   path = os.path.join(release, 'privacy_statement')
   run_directory.write_json(path + '.json', statement.to_json())
   run_directory.write_atomically(path + '.md', statement.to_markdown())
+
+
+def _describe_context() -> dict[str, object]:
+  """Returns the kind of the current TFF context, and where it computes."""
+  context = tff.framework.get_context_stack().current
+  found = {'context': type(context).__name__}
+  # TFF's own contexts do not tell.
+  for name in ('client_devices', 'server_device', 'num_workers'):
+    if hasattr(context, name):
+      found[name] = getattr(context, name)
+  return found
 
 
 def resident_megabytes() -> float:

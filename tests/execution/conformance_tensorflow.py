@@ -1,0 +1,272 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Conformance cases: what TensorFlow does inside a computation."""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.execution import conformance
+from tests.execution.conformance import at_clients
+from tests.execution.conformance import at_server
+
+CASES = {}
+
+_VECTOR = tff.TensorType(np.float32, [None])
+_NUMBERS = tff.SequenceType(np.int32)
+
+
+def _case(**properties):
+  return conformance.case(CASES, **properties)
+
+
+# What TensorFlow keeps beside the graph: variables, tables, composites.
+
+
+@_case()
+def variables():
+  @tff.tensorflow.computation(np.int32)
+  def count(n):
+    total = tf.Variable(0, name='total')
+    table = tf.Variable(tf.zeros([2, 3], tf.int32), name='total')
+
+    @tf.function
+    def step(i):
+      total.assign_add(i)
+      table.scatter_nd_update([[0, 1]], [total])
+      return i + 1
+
+    tf.while_loop(lambda i: i <= n, lambda i: [step(i)], [tf.constant(1)])
+    with tf.control_dependencies([total.read_value()]):
+      return total.read_value(), table.read_value()
+
+  @tff.federated_computation(at_clients(np.int32), at_server(np.int32))
+  def computation(values, value):
+    # Would add up over clients, or over calls, if anything shared a variable.
+    first = tff.federated_map(count, values)
+    second = tff.federated_map(count, values)
+    return first, second, tff.federated_map(count, value)
+
+  return (lambda: [computation([3, 4, 3], 5) for _ in range(2)],)
+
+
+@_case()
+def static_hash_table():
+  @tff.tensorflow.computation(np.str_)
+  def look_up(word):
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(['a', 'b'], [10, 20]), -1
+    )
+    return table.lookup(word)
+
+  @tff.federated_computation(at_clients(np.str_))
+  def computation(words):
+    return tff.federated_map(look_up, words)
+
+  return computation, ['b', 'a', 'c', 'b']
+
+
+@_case()
+def vocabulary_table():
+  @tff.tensorflow.computation(tff.SequenceType(np.str_))
+  def encode(words):
+    table = tf.lookup.StaticVocabularyTable(
+        tf.lookup.KeyValueTensorInitializer(
+            ['a', 'b'], tf.range(2, dtype=tf.int64)
+        ),
+        num_oov_buckets=1,
+    )
+    return words.map(table.lookup).reduce(
+        np.int64(0), lambda total, key: 10 * total + key
+    )
+
+  @tff.federated_computation(at_clients(tff.SequenceType(np.str_)))
+  def computation(words):
+    return tff.federated_map(encode, words)
+
+  return computation, [['a', 'b', 'z'], ['b', 'b'], []]
+
+
+@_case()
+def hash_table_whose_initialiser_depends_on_an_argument():
+  strings = tff.TensorType(np.str_, [None])
+
+  @tff.tensorflow.computation(strings, np.str_)
+  def look_up(keys, word):
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(keys, tf.range(tf.size(keys))), -1
+    )
+    return table.lookup(word), table.size()
+
+  @tff.federated_computation(
+      at_server(strings), at_clients(strings), at_clients(np.str_)
+  )
+  def computation(shared, keys, words):
+    return (
+        tff.federated_map(look_up, (tff.federated_broadcast(shared), words)),
+        tff.federated_map(look_up, (keys, words)),
+    )
+
+  def words(*items):
+    return np.array(items, object)
+
+  keys = [words('x', 'y'), words('y'), words('a', 'b', 'x')]
+  return computation, words('x', 'b'), keys, ['x', 'y', 'x']
+
+
+@_case()
+def ragged_tensors_inside():
+  @tff.tensorflow.computation(tff.SequenceType(np.str_))
+  def count_words(lines):
+    words = lines.batch(2).map(tf.strings.split)
+    return words.reduce(
+        np.int64(0), lambda total, row: total + tf.size(row.values, tf.int64)
+    )
+
+  @tff.federated_computation(at_clients(tff.SequenceType(np.str_)))
+  def computation(lines):
+    return tff.federated_map(count_words, lines)
+
+  return computation, [['a b', 'c', 'd e f'], [], ['g']]
+
+
+@_case()
+def sparse_tensors_between_computations():
+  # TFF 0.87 can make a composite tensor but not rebuild one, neither as an
+  # argument nor as a result, so the consumer takes it for a plain structure.
+  square = tff.TensorType(np.int32, [2, 2])
+  parts = collections.OrderedDict(
+      indices=tff.TensorType(np.int64, [None, 2]),
+      values=tff.TensorType(np.int32, [None]),
+      dense_shape=tff.TensorType(np.int64, [2]),
+  )
+
+  @tff.tensorflow.computation(square)
+  def sparse(dense):
+    return tf.sparse.from_dense(dense)
+
+  @tff.tensorflow.computation(parts)
+  def doubled(parts):
+    value = tf.SparseTensor(**parts)
+    return tf.sparse.to_dense(tf.sparse.add(value, value)), parts
+
+  @tff.federated_computation(at_clients(square))
+  def computation(values):
+    return tff.federated_map(doubled, tff.federated_map(sparse, values))
+
+  eye = np.eye(2, dtype=np.int32)
+  return computation, [eye, 0 * eye, 1 + eye]
+
+
+@_case()
+def ragged_tensors_between_computations():
+  parts = collections.OrderedDict(
+      flat_values=_VECTOR,
+      nested_row_splits=[tff.TensorType(np.int32, [3])],
+  )
+
+  @tff.tensorflow.computation(_VECTOR)
+  def ragged(x):
+    lengths = tf.stack([tf.size(x) - 1, tf.constant(1)])
+    return tf.RaggedTensor.from_row_lengths(x, lengths)
+
+  @tff.tensorflow.computation(parts)
+  def row_sums(parts):
+    rows = tf.RaggedTensor.from_nested_row_splits(
+        parts['flat_values'], parts['nested_row_splits']
+    )
+    return tf.reduce_sum(rows, axis=1), parts
+
+  @tff.federated_computation(at_clients(_VECTOR))
+  def computation(values):
+    return tff.federated_map(row_sums, tff.federated_map(ragged, values))
+
+  return computation, [np.array(x, np.float32) for x in ([1, 2, 3], [4])]
+
+
+# Control flow and randomness.
+
+
+@_case()
+def loops_and_branches():
+  @tff.tensorflow.computation(np.int32)
+  def collatz_length(n):
+    _, steps = tf.while_loop(
+        lambda n, _: n > 1,
+        lambda n, steps: (
+            tf.cond(
+                tf.equal(n % 2, 0), lambda: n // 2, lambda: 3 * n + 1
+            ),
+            steps + 1,
+        ),
+        [n, tf.constant(0)],
+    )
+    return steps
+
+  @tff.federated_computation(at_clients(np.int32))
+  def computation(values):
+    return tff.federated_map(collatz_length, values)
+
+  return computation, [1, 7, 27, 97]
+
+
+@_case()
+def stateless_draws():
+  @tff.tensorflow.computation(tff.TensorType(np.int32, [2]))
+  def draw(seed):
+    return (
+        tf.random.stateless_normal([3], seed),
+        tf.random.stateless_uniform([2, 2], seed, 0, 100, tf.int32),
+    )
+
+  @tff.federated_computation(at_clients(tff.TensorType(np.int32, [2])))
+  def computation(seeds):
+    return tff.federated_map(draw, seeds)
+
+  return computation, [np.array(s, np.int32) for s in ([1, 2], [3, 4], [1, 2])]
+
+
+@_case(is_random=True)
+def unseeded_draws():
+  @tff.tensorflow.computation
+  def draw():
+    return tf.random.normal([500]), tf.random.uniform([500])
+
+  @tff.federated_computation(at_clients(np.int32))
+  def computation(values):
+    drawn = tff.federated_eval(draw, tff.CLIENTS)
+    return drawn, tff.federated_eval(draw, tff.SERVER), values
+
+  def without_values():
+    at_clients_, at_server_, _ = computation([0, 0, 0])
+    return at_clients_, at_server_
+
+  return (without_values,)
+
+
+@_case(raises='must be positive')
+def assertion_inside():
+  @tff.tensorflow.computation(np.int32)
+  def refuse(x):
+    check = tf.debugging.assert_positive(x, 'must be positive')
+    with tf.control_dependencies([check]):
+      return tf.identity(x)
+
+  @tff.federated_computation(at_clients(np.int32))
+  def computation(values):
+    return tff.federated_sum(tff.federated_map(refuse, values))
+
+  return computation, [1, 0, 2]

@@ -1,0 +1,98 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What `tff-dp doctor` tries in a child process: load, list, compute, start.
+
+Nothing heavy is imported at the top, because the parent reads the names here.
+"""
+
+import json
+import time
+
+from tff_dp import _compat
+
+# The child may print anything; its answers are the lines that start like this,
+# one per attempt, so that what it did before a crash is known.
+MARK = 'tff_dp doctor: '
+
+LOADING = 'import of TFF'
+DEVICES = 'devices'
+IN_PROCESS = 'in-process context'
+WORKER = 'start of the worker'
+
+
+def main() -> None:
+  """Makes the attempts in order up to the first failure, printing each."""
+  for name, attempt in ATTEMPTS.items():
+    answer = {'name': name}
+    try:
+      answer['result'] = attempt()
+    except Exception as error:  # pylint: disable=broad-except
+      cause = error.__cause__ or error
+      answer['error'] = f'{type(cause).__name__}: {cause}'
+    print(MARK + json.dumps(answer), flush=True)
+    if 'error' in answer:
+      return
+
+
+# pylint: disable=g-import-not-at-top
+def _load() -> str:
+  """Returns how long TFF took to load."""
+  start = time.monotonic()
+  _compat.require_tff()
+  return f'{time.monotonic() - start:.1f} s'
+
+
+def _list_devices() -> dict[str, object]:
+  from tff_dp.execution import devices
+
+  return devices.describe()
+
+
+def _compute() -> str:
+  """Runs one small computation on the devices that training would use."""
+  import numpy as np
+  import tensorflow_federated as tff
+
+  from tff_dp import execution
+
+  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  def add(values):
+    return tff.federated_sum(values)
+
+  with execution.create_sync_in_process_context():
+    total = add([1.0, 2.0])
+  if total != 3.0:
+    raise ArithmeticError(f'1 + 2 gave {total}')
+  return 'computes'
+
+
+def _start_worker() -> str:
+  from tff_dp.execution import native
+
+  worker = native.NativeWorker()
+  try:
+    worker.wait_until_ready()
+  finally:
+    worker.close()
+  return 'starts'
+
+
+# The worker last: what follows a failure is not tried, and only the native
+# context needs a worker. In column B it is not expected to work.
+ATTEMPTS = {
+    LOADING: _load,
+    DEVICES: _list_devices,
+    IN_PROCESS: _compute,
+    **({WORKER: _start_worker} if _compat.COLUMN.has_worker else {}),
+}

@@ -1,0 +1,124 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What a user handed in, assigned to the nodes of a schedule."""
+
+import dataclasses
+
+import tensorflow_federated as tff
+
+from tff_dp.execution import errors
+from tff_dp.execution import schedule
+from tff_dp.execution import values
+
+# They say where data is; TFF's workers know how to fetch it.
+_DESCRIPTORS = (
+    tff.framework.DataDescriptor,
+    tff.framework.CardinalityFreeDataDescriptor,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientList:
+  """One value for every client, not converted yet.
+
+  Attributes:
+    members: The values.
+    type_spec: Their type.
+    where: What to call the list in an error.
+  """
+
+  members: list
+  type_spec: tff.Type
+  where: str
+
+  def tensors(self, client: int) -> list:
+    """Returns the flat value of a client.
+
+    Raises:
+      TypeError: It does not match its type.
+    """
+    where = f'client {client} of {self.where}'
+    return values.flatten(
+        values.from_python(self.members[client], self.type_spec, where=where)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+  """The argument of one call.
+
+  Attributes:
+    single: Flat values of what is not at clients.
+    clients: The lists of clients' values.
+    num_clients: Length of those lists, or None if there are none.
+  """
+
+  single: dict[schedule.Node, list]
+  clients: dict[schedule.Node, ClientList]
+  num_clients: int | None
+
+
+def bind(
+    nodes: list[schedule.Node], argument, type_spec: tff.Type | None
+) -> Arguments:
+  """Returns the parts of an argument that the nodes stand for.
+
+  Args:
+    nodes: Nodes of the operation `schedule.Argument`.
+    argument: The argument as TFF hands it to a context.
+    type_spec: Its type, or None if there is no argument.
+
+  Raises:
+    TypeError: It does not match its type.
+    ValueError: Two lists of clients differ in length.
+    UnsupportedComputationError: It only describes where the data is.
+  """
+  single, clients = {}, {}
+  for node in nodes:
+    part, where = _part(argument, type_spec, node.operation.path)
+    member = node.operation.type_spec
+    if isinstance(part, _DESCRIPTORS):
+      raise errors.UnsupportedComputationError(
+          f'a data descriptor ({where})', instead='the data itself'
+      )
+    if node.on_clients:
+      if not isinstance(part, (list, tuple)):
+        raise TypeError(
+            f'{where}: expected a list with a value of type {member} for every'
+            f' client, found an object of type {type(part).__name__}.'
+        )
+      clients[node] = ClientList(list(part), member, where)
+    else:
+      single[node] = values.flatten(
+          values.from_python(part, member, where=where)
+      )
+  return Arguments(single, clients, _common_length(list(clients.values())))
+
+
+def _part(argument, type_spec, path: tuple[int, ...]):
+  """Returns what is at a path, and what to call it."""
+  where = 'argument'
+  for index in path:
+    argument = values.parts(argument, type_spec, where=where)[index]
+    name, type_spec = tff.structure.to_elements(type_spec)[index]
+    where = f'{where}[{name or index}]'
+  return argument, where if path else 'the argument'
+
+
+def _common_length(lists: list[ClientList]) -> int | None:
+  lengths = {item.where: len(item.members) for item in lists}
+  if len(set(lengths.values())) > 1:
+    found = ', '.join(f'{length} in {name}' for name, length in lengths.items())
+    raise ValueError(f'Conflicting numbers of clients: {found}.')
+  return next(iter(lengths.values()), None)

@@ -1,0 +1,292 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""One run of a program over the clients of a call."""
+
+import concurrent.futures
+import re
+import threading
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _compat
+from tff_dp.execution import arguments
+from tff_dp.execution import errors
+from tff_dp.execution import program as program_lib
+from tff_dp.execution import values
+
+_cancellation = _compat.private_tensorflow('cancellation')
+_type_conversions = _compat.private_tff('type_conversions')
+
+Struct = tff.structure.Struct
+# How long an interrupted call waits for kernels that do not look whether they
+# have been cancelled.
+_CANCELLATION_SECONDS = 0.5
+_FAILED_NODE = re.compile(r'{{node (.+?)}}')
+# The functions around it, but for the one that we have made.
+_FUNCTION_NODE = re.compile(r'{{function_node (?!__inference_wrapped)(.+?)}}')
+
+
+class _Failures:
+  """What the workers of a pass tell each other about errors."""
+
+  def __init__(self, num_clients: int):
+    self._num_clients = num_clients
+    self._lock = threading.Lock()
+    self._errors = {}
+
+  def add(self, client: int, error: Exception) -> None:
+    with self._lock:
+      self._errors[client] = error
+
+  def is_beyond(self, client: int) -> bool:
+    """Returns whether an earlier client has failed.
+
+    Earlier ones still run, so that the same client is named whatever the number
+    of workers.
+    """
+    with self._lock:
+      return bool(self._errors) and client > min(self._errors)
+
+  def raise_first(self) -> None:
+    if not self._errors:
+      return
+    client = min(self._errors)
+    error = self._errors[client]
+    if not isinstance(error, tf.errors.OpError):
+      raise error
+    functions = _FUNCTION_NODE.findall(error.message)[-1:]
+    nodes = _FAILED_NODE.findall(error.message)[:1]
+    operation = '/'.join(functions + nodes)
+    raise errors.ClientComputationError(
+        f'client {client} (of {self._num_clients}, counted from 0) failed in'
+        f' {operation or "an unnamed operation"}:'
+        f' {type(error).__name__}: {error.message}',
+        client_index=client,
+        num_clients=self._num_clients,
+        operation=operation,
+    ) from error
+
+
+class Call:
+  """A call of a program with an argument; runs once."""
+
+  def __init__(
+      self,
+      program: program_lib.Program,
+      given: arguments.Arguments,
+      result_type: tff.Type,
+      *,
+      num_clients: int,
+      executor: concurrent.futures.Executor,
+  ):
+    """Prepares the call.
+
+    Args:
+      program: What to run.
+      given: The argument.
+      result_type: Type of the result, with Python containers.
+      num_clients: Number of clients.
+      executor: Has a thread for every worker.
+    """
+    self._program = program
+    self._given = given
+    self._result_type = result_type
+    self._num_clients = num_clients
+    self._executor = executor
+    self._is_cancelled = False
+    self._lock = threading.Lock()
+    # TensorFlow's handles on what runs at the moment.
+    self._running = set()
+    # The flat values so far: of single nodes, and of every client's.
+    self._single = dict(given.single)
+    self._kept = {}
+
+  def cancel(self) -> None:
+    """Ends the run early, from any thread; `run` then raises."""
+    with self._lock:
+      self._is_cancelled = True
+      running = list(self._running)
+    for cancellation in running:
+      cancellation.start_cancel()
+
+  def run(self):
+    """Returns the result in Python's terms.
+
+    Raises:
+      TypeError: A client's data does not match its type.
+      ClientComputationError: The work of a client failed.
+    """
+    schedule = self._program.schedule
+    for number, stage in enumerate(schedule.stages):
+      if number:
+        self._run_pass(number)
+      function = self._program.stage(number)
+      if function is not None:
+        outputs = self._on_server(function, self._flat(stage.inputs))
+        self._unpack(stage.outputs, function.results, outputs, self._single)
+    return self._result()
+
+  def _wait(self, futures: list[concurrent.futures.Future]) -> list:
+    """Returns the results; an interrupt ends the work behind them."""
+    try:
+      concurrent.futures.wait(futures)
+    except BaseException:
+      self.cancel()
+      concurrent.futures.wait(futures, timeout=_CANCELLATION_SECONDS)
+      raise
+    if self._is_cancelled:
+      raise concurrent.futures.CancelledError()
+    return [future.result() for future in futures]
+
+  def _on_server(self, function, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    # Also in a thread of its own, so that an interrupt is seen meanwhile.
+    future = self._executor.submit(self._execute, function, tensors)
+    return self._wait([future])[0]
+
+  def _execute(self, function, tensors) -> list[tf.Tensor]:
+    cancellation = _cancellation.CancellationManager()
+    with self._lock:
+      if self._is_cancelled:
+        raise concurrent.futures.CancelledError()
+      self._running.add(cancellation)
+    try:
+      return function(tensors, cancellation=cancellation)
+    finally:
+      with self._lock:
+        self._running.remove(cancellation)
+
+  def _flat(self, symbolic) -> list[tf.Tensor]:
+    """Returns the tensors of a single node, or of a structure of such."""
+    if isinstance(symbolic, (list, Struct)):
+      return [tensor for part in symbolic for tensor in self._flat(part)]
+    return self._single[symbolic]
+
+  def _unpack(self, nodes, skeletons, tensors, target: dict) -> None:
+    """Cuts a flat list of tensors into the nodes' parts."""
+    start = 0
+    for node, skeleton in zip(nodes, skeletons):
+      end = start + len(values.flat_specs(skeleton))
+      target[node] = tensors[start:end]
+      start = end
+
+  def _run_pass(self, number: int) -> None:
+    one_pass = self._program.schedule.passes[number - 1]
+    zeros = self._flat([node.inputs[1] for node in one_pass.accumulations])
+    num_workers = min(len(self._program.worker_devices), self._num_clients)
+    functions = [
+        self._program.client_pass(number, worker)
+        for worker in range(num_workers)
+    ]
+    for node in one_pass.kept:
+      self._kept[node] = [None] * self._num_clients
+    failures = _Failures(self._num_clients)
+    partial = self._wait([
+        self._executor.submit(
+            self._work, one_pass, function, worker, zeros, failures
+        )
+        for worker, function in enumerate(functions)
+    ])
+    failures.raise_first()
+    total = partial[0] if partial else zeros
+    for other in partial[1:]:
+      merge = self._program.merge(number)
+      captured = self._flat(one_pass.merge_inputs)
+      total = self._on_server(merge, [*total, *other, *captured])
+    self._unpack(
+        one_pass.accumulations,
+        [self._program.skeleton(node) for node in one_pass.accumulations],
+        total,
+        self._single,
+    )
+
+  def _work(self, one_pass, function, worker: int, zeros, failures):
+    """Does one worker's share of a pass; returns its flat accumulators."""
+    device = self._program.worker_devices[worker]
+    num_workers = len(self._program.worker_devices)
+    server_inputs = [
+        _moved(tensor, device) for tensor in self._flat(one_pass.server_inputs)
+    ]
+    accumulators = zeros
+    skeletons = function.results[len(one_pass.accumulations) :]
+    for client in range(worker, self._num_clients, num_workers):
+      if self._is_cancelled or failures.is_beyond(client):
+        break
+      try:
+        client_inputs = [
+            tensor
+            for node in one_pass.client_inputs
+            for tensor in self._of_client(node, client)
+        ]
+        outputs = self._execute(
+            function, [*server_inputs, *client_inputs, *accumulators]
+        )
+      except Exception as error:  # pylint: disable=broad-except
+        failures.add(client, error)
+        break
+      accumulators = outputs[: len(zeros)]
+      kept = {}
+      self._unpack(one_pass.kept, skeletons, outputs[len(zeros) :], kept)
+      for node, tensors in kept.items():
+        self._kept[node][client] = tensors
+    return accumulators
+
+  def _of_client(self, node, client: int) -> list[tf.Tensor]:
+    if node in self._given.clients:
+      return self._given.clients[node].tensors(client)
+    return self._kept[node][client]
+
+  def _result(self):
+    result = self._arrays(self._program.schedule.result, self._result_type)
+    return _type_conversions.type_to_py_container(result, self._result_type)
+
+  def _arrays(self, symbolic, type_spec: tff.Type):
+    """Returns arrays in the place of nodes."""
+    if isinstance(type_spec, tff.FederatedType):
+      if type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
+        return [
+            self._local_arrays(symbolic, type_spec.member, client)
+            for client in range(self._num_clients)
+        ]
+      return self._local_arrays(symbolic, type_spec.member, None)
+    if isinstance(type_spec, tff.StructType) and isinstance(symbolic, Struct):
+      return Struct([
+          (name, self._arrays(part, element))
+          for (name, element), part in zip(
+              tff.structure.iter_elements(type_spec), symbolic
+          )
+      ])
+    return self._local_arrays(symbolic, type_spec, None)
+
+  def _local_arrays(self, symbolic, type_spec, client: int | None):
+    if isinstance(symbolic, Struct):
+      return Struct([
+          (name, self._local_arrays(part, element, client))
+          for (name, element), part in zip(
+              tff.structure.iter_elements(type_spec), symbolic
+          )
+      ])
+    if symbolic.on_clients:
+      tensors = self._of_client(symbolic, client)
+    else:
+      tensors = self._single[symbolic]
+    return values.to_arrays(self._program.value(symbolic, tensors), type_spec)
+
+
+def _moved(tensor: tf.Tensor, device: str) -> tf.Tensor:
+  """Returns the tensor on a device, so that it travels once for a pass."""
+  if tensor.dtype == tf.variant or tensor.device == device:
+    return tensor
+  with tf.device(device):
+    return tf.identity(tensor)

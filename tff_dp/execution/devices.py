@@ -1,0 +1,222 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Which devices a context computes on, and why it is not the GPU.
+
+TensorFlow has physical devices (a card) and logical ones (what a kernel is
+placed on); one card may be split into several logical devices. Everything here
+is about logical devices of this process. Nothing is asked of TensorFlow when
+the module is loaded: listing logical devices initialises its runtime, after
+which virtual devices and memory growth can no longer be set.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+import re
+import shutil
+
+import tensorflow as tf
+
+from tff_dp import _checks
+
+_LOCAL = '/job:localhost/replica:0/task:0'
+# 'CPU:0', '/cpu:0', '/device:CPU:0', and any of them after the full prefix.
+_NAME = re.compile(
+    r'(?:(?P<task>/job:[^/:]+/replica:\d+/task:\d+)?/)?'
+    r'(?:device:)?(?P<kind>[a-z_]+):(?P<index>\d+)',
+    re.IGNORECASE,
+)
+# A GPU's driver is there if this file or this program is.
+_DRIVER_FILE = '/proc/driver/nvidia/version'
+_DRIVER_PROGRAM = 'nvidia-smi'
+# CUDA hides every card for these values.
+_HIDES_ALL = ('', '-1')
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+  """Where a context works.
+
+  Attributes:
+    clients: Full names such as '/job:localhost/replica:0/task:0/device:CPU:0',
+      one entry per worker that was asked for. A device that stands here twice
+      gets two workers.
+    server: Full name.
+  """
+
+  clients: tuple[str, ...]
+  server: str
+
+
+def resolve(
+    *,
+    client_tf_devices: Sequence[str | tf.config.LogicalDevice] | None = None,
+    server_tf_device: str | tf.config.LogicalDevice | None = None,
+) -> Devices:
+  """Returns the devices that were asked for, by their full names.
+
+  Initialises TensorFlow's runtime, because only then are its logical devices
+  known. Just before, it lets GPUs start small and grow (see
+  `tf.config.experimental.set_memory_growth`), unless somebody has set that
+  already, so that TensorFlow does not take a card's whole memory at once.
+
+  Args:
+    client_tf_devices: Names or logical devices on which clients train; one may
+      be given several times. None for all GPUs, or CPU:0 if there are none.
+    server_tf_device: Name or logical device of the server. None for the first
+      GPU, or CPU:0 if there is none.
+
+  Raises:
+    ArgumentError: A name that is malformed, a device that does not exist, or
+      no device at all.
+  """
+  _allow_memory_growth()
+  devices = tf.config.list_logical_devices()
+  known = {_full_name(device.name).lower(): device for device in devices}
+  gpus = [d for d in devices if d.device_type == 'GPU']
+  default = gpus or [d for d in devices if d.device_type == 'CPU'][:1]
+  if client_tf_devices is None:
+    client_tf_devices = default
+  if server_tf_device is None:
+    server_tf_device = default[0]
+  if not _is_list(client_tf_devices):
+    raise _checks.ArgumentError(
+        'client_tf_devices',
+        _shown(client_tf_devices),
+        'a list or tuple of devices',
+    )
+  if not client_tf_devices:
+    raise _checks.ArgumentError(
+        'client_tf_devices',
+        client_tf_devices,
+        f'at least one device, out of {_listed(devices)}',
+    )
+
+  def find(device, argument, value):
+    full = _full_name(getattr(device, 'name', device))
+    if full is None:
+      raise _checks.ArgumentError(
+          argument,
+          _shown(value),
+          f'names such as CPU:0; {device!r} is not a name, the devices here'
+          f' are {_listed(devices)}',
+      )
+    if full.lower() not in known:
+      raise _checks.ArgumentError(
+          argument,
+          _shown(value),
+          f'devices that TensorFlow sees here, {_listed(devices)};'
+          f' {short_name(full)} is not among them',
+      )
+    # In TensorFlow's own spelling, whatever case was asked for.
+    return _full_name(known[full.lower()].name)
+
+  return Devices(
+      clients=tuple(
+          find(device, 'client_tf_devices', client_tf_devices)
+          for device in client_tf_devices
+      ),
+      server=find(server_tf_device, 'server_tf_device', server_tf_device),
+  )
+
+
+def short_name(full_name: str) -> str:
+  """Returns 'CPU:0' for the full name of a device of this process."""
+  return full_name.removeprefix(f'{_LOCAL}/device:')
+
+
+def describe() -> dict[str, object]:
+  """Returns the devices and the defaults among them, as plain JSON types.
+
+  Initialises TensorFlow's runtime, like `resolve`. The keys:
+
+  * `devices`: a list of `{'name': 'CPU:0', 'type': 'CPU'}`;
+  * `clients`, `server`: names that `resolve` chooses by itself;
+  * `advice`: why no GPU is used although there seems to be one, or ''.
+  """
+  chosen = resolve()
+  return {
+      'devices': [
+          {'name': short_name(_full_name(d.name)), 'type': d.device_type}
+          for d in tf.config.list_logical_devices()
+      ],
+      'clients': [short_name(name) for name in chosen.clients],
+      'server': short_name(chosen.server),
+      'advice': unused_gpu_advice(),
+  }
+
+
+def unused_gpu_advice() -> str:
+  """Returns what to do about a GPU that is there and not seen, else ''."""
+  if tf.config.list_physical_devices('GPU'):
+    return ''
+  if not os.path.exists(_DRIVER_FILE) and not shutil.which(_DRIVER_PROGRAM):
+    return ''
+  found = 'an NVIDIA driver is installed, but TensorFlow sees no GPU'
+  hidden = os.environ.get('CUDA_VISIBLE_DEVICES')
+  if hidden is not None and hidden.strip() in _HIDES_ALL:
+    return f'{found}: CUDA_VISIBLE_DEVICES={hidden!r} hides it'
+  if not tf.test.is_built_with_cuda():
+    return f'{found}: this TensorFlow was built without CUDA'
+  return (
+      f'{found}: most often its CUDA libraries are missing; install the extra'
+      ' `cuda` of tff_dp, and start with TFF_DP_DEBUG=1 to read what'
+      ' TensorFlow says about them'
+  )
+
+
+def _allow_memory_growth() -> None:
+  """Lets all GPUs grow, or leaves all alone; never fails."""
+  gpus = tf.config.list_physical_devices('GPU')
+  try:
+    # TensorFlow refuses to start if growth differs between GPUs, so a choice
+    # that was made for one of them decides about all.
+    is_chosen = any(
+        tf.config.experimental.get_memory_growth(gpu) is not None
+        or tf.config.get_logical_device_configuration(gpu)
+        for gpu in gpus
+    )
+    if not is_chosen:
+      for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+  except (RuntimeError, ValueError):
+    # The runtime is up already: then it stays as the caller started it.
+    pass
+
+
+def _full_name(name) -> str | None:
+  """Returns the full form of a device's name, or None if it is none."""
+  match = _NAME.fullmatch(name) if isinstance(name, str) else None
+  if match is None:
+    return None
+  kind, index = match['kind'].upper(), int(match['index'])
+  return f'{match["task"] or _LOCAL}/device:{kind}:{index}'
+
+
+def _is_list(value) -> bool:
+  # A logical device is a tuple, too: of its name and its type.
+  return isinstance(value, (list, tuple)) and not isinstance(
+      value, tf.config.LogicalDevice
+  )
+
+
+def _shown(value):
+  """Returns an argument as an error should show it: by the devices' names."""
+  if _is_list(value):
+    return [getattr(device, 'name', device) for device in value]
+  return getattr(value, 'name', value)
+
+
+def _listed(devices: Sequence[tf.config.LogicalDevice]) -> str:
+  return ', '.join(short_name(_full_name(d.name)) for d in devices)

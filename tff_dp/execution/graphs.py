@@ -1,0 +1,381 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""TensorFlow computations of TFF, made ready to be stamped into a graph.
+
+A `tff.tensorflow.computation` is a serialized graph with named inputs, named
+outputs and an operation that initialises its variables and tables. TFF's own
+runtime gives each call a session to itself. Here many are stamped into one
+function, which is called again and again, from several threads. So
+
+*   what does not lead to an output is dropped, as a session would;
+*   everything else waits for the initialiser, so that a call starts afresh;
+*   variables get names of their own, and lookup tables live for one call;
+*   functions are named by their content, because a process knows them all.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator
+import dataclasses
+import hashlib
+import re
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.execution import errors
+from tff_dp.execution import values
+
+# A table with this operation lives until its last user is gone. The others live
+# as long as the process, and cannot be filled a second time.
+_OF_ONE_CALL = {
+    'HashTable': 'AnonymousHashTable',
+    'HashTableV2': 'AnonymousHashTable',
+    'MutableHashTableV2': 'AnonymousMutableHashTable',
+    'MutableHashTableOfTensorsV2': 'AnonymousMutableHashTableOfTensors',
+    'MutableDenseHashTableV2': 'AnonymousMutableDenseHashTable',
+}
+_NAMING_ATTRIBUTES = ('container', 'shared_name', 'use_node_name_sharing')
+# Operation -> what to use instead. Their state belongs to the kernel, which
+# outlives a call, so a second client would find what the first one left.
+_STATE_IN_KERNEL = {
+    'OneShotIterator': 'a `for` loop over the dataset, or `Dataset.reduce`',
+    'OneShotIteratorV2': 'a `for` loop over the dataset, or `Dataset.reduce`',
+    'Variable': '`tf.Variable`',
+    'VariableV2': '`tf.Variable`',
+    'HashTable': '`tf.lookup.StaticHashTable`',
+}
+# Datasets whose function is the body of a loop.
+_LOOPS = ('ReduceDataset', 'ScanDataset')
+_NEEDS_NO_INITIALIZER = frozenset(
+    ['Const', 'NoOp', 'Placeholder', 'PlaceholderWithDefault', 'VarHandleOp']
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+  """The name under which a device keeps a variable after a call."""
+
+  dtype: tf.DType
+  shape: tf.TensorShape
+  shared_name: str
+
+
+def _node_of(tensor_name: str) -> str:
+  """Returns the node in 'node', 'node:1', 'node:output:1' or '^node'."""
+  return tensor_name.lstrip('^').split(':')[0]
+
+
+def _tensor_names(binding) -> Iterator[str]:
+  """Yields the names of the tensors that carry an argument or a result."""
+  kind = binding.WhichOneof('binding')
+  if kind == 'tensor':
+    yield binding.tensor.tensor_name
+  elif kind == 'sequence':
+    yield binding.sequence.variant_tensor_name
+  elif kind == 'struct':
+    for element in binding.struct.element:
+      yield from _tensor_names(element)
+
+
+def _ancestors(nodes: dict[str, tf.compat.v1.NodeDef], ends: Iterable[str]):
+  """Returns the names of all nodes that lead to `ends`, and of those."""
+  found, waiting = set(), [_node_of(end) for end in ends]
+  while waiting:
+    name = waiting.pop()
+    if name not in found:
+      found.add(name)
+      waiting.extend(_node_of(tensor) for tensor in nodes[name].input)
+  return found
+
+
+def _drop_ties(graph_def, parameters: Iterable[str]) -> None:
+  """Lets nobody wait for a parameter, or want to be where another node is.
+
+  A parameter gives way to a tensor that is there already; the node of another
+  device's wish may be pruned.
+  """
+  dropped = {f'^{node}' for node in parameters}
+  for node in graph_def.node:
+    node.input[:] = [name for name in node.input if name not in dropped]
+  for node in _all_nodes(graph_def):
+    node.attr.pop('_class', None)
+
+
+def _function_attributes(node):
+  """Yields the places in a node's attributes that name a function."""
+  for attribute in node.attr.values():
+    if attribute.HasField('func'):
+      yield attribute.func
+    for function in attribute.list.func:
+      yield function
+
+
+def _called(nodes: Iterable, functions: dict) -> Iterator[str]:
+  for node in nodes:
+    if node.op in functions:
+      yield node.op
+    for place in _function_attributes(node):
+      if place.name in functions:
+        yield place.name
+
+
+def _keep_called_functions(graph_def) -> None:
+  """Drops the functions that nothing calls; Keras leaves hundreds behind."""
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  gradients = {g.function_name: g for g in graph_def.library.gradient}
+  found, waiting = set(), list(_called(graph_def.node, functions))
+  while waiting:
+    name = waiting.pop()
+    if name in found:
+      continue
+    found.add(name)
+    waiting.extend(_called(functions[name].node_def, functions))
+    if name in gradients:
+      waiting.append(gradients[name].gradient_func)
+    for attribute in functions[name].attr.values():
+      # Keras' recurrent layers name their gradient in an attribute.
+      waiting.extend({attribute.s.decode(errors='replace')} & set(functions))
+  library = tf.compat.v1.GraphDef().library
+  library.function.extend(functions[name] for name in sorted(found))
+  library.gradient.extend(
+      gradients[name] for name in sorted(found & set(gradients))
+  )
+  graph_def.library.CopyFrom(library)
+
+
+def _place_loops(graph_def, device: str) -> None:
+  """Puts the steps of loops that are datasets on a device.
+
+  TFF's default training loop is one, and AutoGraph makes them of `for` loops. A
+  step runs where its dataset is, on the CPU, unless its nodes say otherwise.
+  """
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  waiting = [
+      node.attr['f'].func.name
+      for node in _all_nodes(graph_def)
+      if node.op in _LOOPS
+  ]
+  found = set()
+  while waiting:
+    name = waiting.pop()
+    if name in found:
+      continue
+    found.add(name)
+    for node in functions[name].node_def:
+      if 'Dataset' in node.op or 'Iterator' in node.op:
+        continue
+      node.device = node.device or device
+      waiting.extend(_called([node], functions))
+
+
+def _rename_functions(graph_def, suffix: str) -> None:
+  library = graph_def.library
+  names = {
+      f.signature.name: f'{f.signature.name}_{suffix}' for f in library.function
+  }
+  all_nodes = [*graph_def.node]
+  for function in library.function:
+    all_nodes.extend(function.node_def)
+    function.signature.name = names[function.signature.name]
+    for attribute in function.attr.values():
+      text = attribute.s.decode(errors='replace')
+      if text in names:
+        attribute.s = names[text].encode()
+  for gradient in library.gradient:
+    gradient.function_name = names[gradient.function_name]
+    gradient.gradient_func = names[gradient.gradient_func]
+  for node in all_nodes:
+    node.op = names.get(node.op, node.op)
+    for place in _function_attributes(node):
+      place.name = names.get(place.name, place.name)
+
+
+def _all_nodes(graph_def) -> Iterator:
+  yield from graph_def.node
+  for function in graph_def.library.function:
+    yield from function.node_def
+
+
+def _confine_tables(graph_def) -> None:
+  """Lets every lookup table live for the length of a call."""
+  for node in _all_nodes(graph_def):
+    if node.op in _STATE_IN_KERNEL:
+      raise errors.UnsupportedComputationError(
+          f'the operation {node.op} (node {node.name!r})',
+          instead=_STATE_IN_KERNEL[node.op],
+      )
+    if node.op in _OF_ONE_CALL:
+      node.op = _OF_ONE_CALL[node.op]
+      for name in _NAMING_ATTRIBUTES:
+        node.attr.pop(name, None)
+
+
+def _wait_for_initializer(graph_def, initializer: str) -> None:
+  nodes = {node.name: node for node in graph_def.node}
+  earlier = _ancestors(nodes, [initializer])
+  for node in graph_def.node:
+    if node.name not in earlier and node.op not in _NEEDS_NO_INITIALIZER:
+      node.input.append(f'^{initializer}')
+
+
+def _is_seeded(node) -> bool:
+  """Returns whether a node is a random operation with state and a seed."""
+  seeds = [node.attr[name].i for name in ('seed', 'seed2') if name in node.attr]
+  return any(seeds)
+
+
+class TensorFlowGraph:
+  """A serialized TensorFlow computation that can be stamped into graphs.
+
+  Attributes:
+    name: What to call it in errors.
+    seeded_operations: Names of its random operations that have a state and a
+      fixed seed.
+  """
+
+  def __init__(self, block: tff.framework.CompiledComputation):
+    """Reads the graph of a compiled computation.
+
+    Raises:
+      UnsupportedComputationError: It is not TensorFlow, or keeps state that
+        cannot be confined to a call.
+    """
+    proto = block.proto
+    kind = proto.WhichOneof('computation')
+    if kind != 'tensorflow':
+      raise errors.UnsupportedComputationError(
+          f'a compiled computation of the kind {kind!r}',
+          instead='`tff.tensorflow.computation`',
+      )
+    self.name = block.name
+    self._type = block.type_signature
+    self._result_skeleton = values.skeleton_of_type(block.type_signature.result)
+    source = proto.tensorflow
+    self._parameters = list(_tensor_names(source.parameter))
+    self._results = list(_tensor_names(source.result))
+    self._session_token = source.session_token_tensor_name
+    self._graph_def = tf.compat.v1.GraphDef()
+    source.graph_def.Unpack(self._graph_def)
+    self._prune([*self._results, *filter(None, [source.initialize_op])])
+    _drop_ties(self._graph_def, map(_node_of, self._parameters))
+    _keep_called_functions(self._graph_def)
+    _confine_tables(self._graph_def)
+    if source.initialize_op:
+      _wait_for_initializer(self._graph_def, _node_of(source.initialize_op))
+    digest = hashlib.sha256(
+        self._graph_def.SerializeToString(deterministic=True)
+    ).hexdigest()
+    # Enough to tell any two computations of a process apart.
+    self._digest = digest[:20]
+    self.seeded_operations = [
+        node.name for node in _all_nodes(self._graph_def) if _is_seeded(node)
+    ]
+    self._has_loops = any(
+        node.op in _LOOPS for node in _all_nodes(self._graph_def)
+    )
+    self.has_variables = any(
+        node.op == 'VarHandleOp' for node in _all_nodes(self._graph_def)
+    )
+
+  def _prune(self, ends: list[str]) -> None:
+    nodes = {node.name: node for node in self._graph_def.node}
+    kept = _ancestors(nodes, ends)
+    del self._graph_def.node[:]
+    self._graph_def.node.extend(
+        node for name, node in nodes.items() if name in kept
+    )
+
+  def _named(self, scope: str, device: str) -> tuple[tf.compat.v1.GraphDef, list[Variable]]:
+    """Returns the graph with its names made unique, and its variables."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(self._graph_def)
+    suffix = f'{self._digest}_{scope}' if self.has_variables else self._digest
+    if self._has_loops and not device.endswith(values.DATASET_DEVICE):
+      _place_loops(graph_def, device)
+      suffix += '_' + re.sub(r'\W', '_', device)
+    _rename_functions(graph_def, suffix)
+    variables = []
+    for node in _all_nodes(graph_def):
+      if node.op == 'VarHandleOp':
+        name = node.attr['shared_name'].s.decode() or node.name
+        name = f'tff_dp_{suffix}_{name}'
+        node.attr['shared_name'].s = name.encode()
+        variables.append(
+            Variable(
+                tf.as_dtype(node.attr['dtype'].type),
+                tf.TensorShape(node.attr['shape'].shape),
+                name,
+            )
+        )
+    return graph_def, variables
+
+  def stamp(self, argument, *, scope: str, device: str):
+    """Adds the computation to the current graph.
+
+    Args:
+      argument: The symbolic value of its parameter, or None.
+      scope: Goes into the names of its variables. Functions that may run at the
+        same time need different ones.
+
+    Returns:
+      The symbolic result, and the variables, as `Variable`s.
+    """
+    graph_def, variables = self._named(scope, device)
+    inputs = {}
+    if argument is not None:
+      tensors = [_of_this_graph(item) for item in values.flatten(argument)]
+      inputs = dict(zip(self._parameters, tensors, strict=True))
+    present = {node.name for node in graph_def.node}
+    if _node_of(self._session_token) in present:
+      inputs[self._session_token] = _fresh_token()
+    results = tf.graph_util.import_graph_def(
+        graph_def,
+        input_map={
+            name: tensor
+            for name, tensor in inputs.items()
+            if _node_of(name) in present
+        },
+        return_elements=self._results,
+        name='tff',
+    )
+    return values.pack(self._result_skeleton, results), variables
+
+
+def _of_this_graph(tensor: tf.Tensor) -> tf.Tensor:
+  """Returns the tensor, captured if it belongs to a graph around this one."""
+  if tensor.graph is tf.compat.v1.get_default_graph():
+    return tensor
+  return tf.identity(tensor)
+
+
+def _fresh_token() -> tf.Tensor:
+  """Returns a string that no other call has."""
+  # The raw operation, because a global seed must not reach it.
+  words = tf.raw_ops.RandomUniformInt(
+      shape=[4], minval=tf.int64.min, maxval=tf.int64.max
+  )
+  return tf.strings.reduce_join(tf.strings.as_string(words), separator='-')
+
+
+class GraphCache:
+  """The `TensorFlowGraph` of each compiled computation, read once."""
+
+  def __init__(self):
+    self._graphs = collections.OrderedDict()
+
+  def get(self, block: tff.framework.CompiledComputation) -> TensorFlowGraph:
+    # By identity: to compare two of them means to compare their graphs.
+    if id(block) not in self._graphs:
+      self._graphs[id(block)] = (block, TensorFlowGraph(block))
+    return self._graphs[id(block)][1]

@@ -1,0 +1,282 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""TFF contexts that run computations inside this process, on any device.
+
+TFF's own runtime is a separate program, built for CPUs. Here a computation is
+compiled once (`program`) and run by workers, each of which is a device and a
+thread (`call`).
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+import weakref
+
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.execution import arguments
+from tff_dp.execution import call
+from tff_dp.execution import devices
+from tff_dp.execution import errors
+from tff_dp.execution import program
+
+
+class _Engine:
+  """Compiled computations, and the threads that run them."""
+
+  def __init__(
+      self,
+      *,
+      client_tf_devices,
+      server_tf_device,
+      max_concurrent_clients: int | None,
+      default_num_clients: int,
+  ):
+    _checks.optional_integer_at_least(
+        1, max_concurrent_clients=max_concurrent_clients
+    )
+    _checks.integer_at_least(0, default_num_clients=default_num_clients)
+    resolved = devices.resolve(
+        client_tf_devices=client_tf_devices, server_tf_device=server_tf_device
+    )
+    self.client_devices = resolved.clients
+    self.server_device = resolved.server
+    num_workers = max_concurrent_clients or len(resolved.clients)
+    self.worker_devices = tuple(
+        resolved.clients[worker % len(resolved.clients)]
+        for worker in range(num_workers)
+    )
+    self._default_num_clients = default_num_clients
+    self._executor = concurrent.futures.ThreadPoolExecutor(
+        max_workers=num_workers, thread_name_prefix='tff_dp_worker'
+    )
+    self._lock = threading.Lock()
+    # Computation -> program, for as long as the computation lives. By identity,
+    # since hashing one means to serialize it.
+    self._programs = {}
+    self._is_closed = False
+
+  @property
+  def num_traces(self) -> int:
+    with self._lock:
+      return sum(item.num_traces for item in self._programs.values())
+
+  def _program(self, computation) -> program.Program:
+    key = id(computation)
+    with self._lock:
+      if self._is_closed:
+        raise errors.ContextClosedError(
+            'this context was closed; make a new one with'
+            ' tff_dp.execution.set_default_context()'
+        )
+      if key not in self._programs:
+        self._programs[key] = program.Program(
+            computation,
+            worker_devices=self.worker_devices,
+            server_device=self.server_device,
+        )
+        weakref.finalize(computation, _forget, weakref.ref(self), key)
+      return self._programs[key]
+
+  def forget(self, key: int) -> None:
+    """Frees the program of a computation."""
+    forgotten = self._programs.pop(key, None)
+    if forgotten is not None:
+      forgotten.release()
+
+  def call(self, computation, argument) -> call.Call:
+    """Returns a call that is ready to run."""
+    compiled = self._program(computation)
+    type_spec = computation.type_signature
+    given = arguments.bind(
+        compiled.schedule.arguments, argument, type_spec.parameter
+    )
+    num_clients = given.num_clients
+    if num_clients is None:
+      num_clients = self._default_num_clients
+    return call.Call(
+        compiled,
+        given,
+        type_spec.result,
+        num_clients=num_clients,
+        executor=self._executor,
+    )
+
+  def close(self) -> None:
+    with self._lock:
+      self._is_closed = True
+    self._executor.shutdown(wait=True, cancel_futures=True)
+    for key in list(self._programs):
+      self.forget(key)
+
+
+def _forget(engine: weakref.ReferenceType, key: int) -> None:
+  # A computation may outlive every context that it ran on.
+  living = engine()
+  if living is not None:
+    living.forget(key)
+
+
+class _InProcessContext:
+  """What the synchronous and the asynchronous context have in common."""
+
+  def __init__(self, **settings):
+    self._engine = _Engine(**settings)
+    self._stack = contextlib.ExitStack()
+    # Also when the interpreter ends: TensorFlow's functions complain if they
+    # outlive its modules.
+    weakref.finalize(self, self._engine.close)
+
+  @property
+  def client_devices(self) -> tuple[str, ...]:
+    """Full names of the devices that clients' work is spread over."""
+    return self._engine.client_devices
+
+  @property
+  def server_device(self) -> str:
+    """Full name of the device of everything else."""
+    return self._engine.server_device
+
+  @property
+  def num_workers(self) -> int:
+    """How many clients work at the same time."""
+    return len(self._engine.worker_devices)
+
+  @property
+  def num_traces(self) -> int:
+    """How many graphs were traced for the computations that are alive."""
+    return self._engine.num_traces
+
+  def close(self) -> None:
+    """Ends the threads; may be called again. The context is of no use after."""
+    self._engine.close()
+
+  def __enter__(self):
+    self._stack.enter_context(tff.framework.get_context_stack().install(self))
+    return self
+
+  def __exit__(self, *exception_info) -> None:
+    self._stack.close()
+    self.close()
+
+
+class InProcessContext(_InProcessContext, tff.framework.SyncContext):
+  """A synchronous TFF context that runs inside this process.
+
+  As a context manager it is the current thread's context inside the block and
+  closes at its end. TFF's stack of contexts is thread-local: a computation that
+  is invoked from another thread does not see it.
+  """
+
+  def invoke(self, comp, arg):
+    """Runs `comp`; TFF calls this.
+
+    Raises:
+      TypeError: Data that does not match its type.
+      ValueError: Lists of clients that differ in length.
+      ClientComputationError: The work of a client failed.
+      UnsupportedComputationError: `comp` contains what cannot run here.
+      ContextClosedError: The context was closed.
+    """
+    return self._engine.call(comp, arg).run()
+
+
+class AsyncInProcessContext(_InProcessContext, tff.framework.AsyncContext):
+  """The asynchronous twin of `InProcessContext`, for programs with `await`."""
+
+  def __init__(self, **settings):
+    super().__init__(**settings)
+    # Calls wait here for the workers' threads, so these must be others.
+    self._callers = concurrent.futures.ThreadPoolExecutor(
+        thread_name_prefix='tff_dp_call'
+    )
+
+  async def invoke(self, comp, arg):
+    """Runs `comp` and returns its result; see `InProcessContext.invoke`."""
+    if asyncio.iscoroutine(arg):
+      arg = await arg
+    prepared = self._engine.call(comp, arg)
+    future = self._callers.submit(prepared.run)
+    try:
+      return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+      prepared.cancel()
+      raise
+
+  def close(self) -> None:
+    super().close()
+    self._callers.shutdown(wait=True, cancel_futures=True)
+
+
+def create_sync_in_process_context(
+    *,
+    client_tf_devices=None,
+    server_tf_device=None,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+) -> InProcessContext:
+  """Returns a synchronous context that runs inside this process.
+
+  Args:
+    client_tf_devices: Devices for clients' work, as names ('GPU:0', '/gpu:1')
+      or `tf.config.LogicalDevice`s; clients go round-robin over them. None for
+      all GPUs, or the CPU where there is none. A device that is listed twice
+      gets two workers.
+    server_tf_device: The device of everything else. None for the first GPU, or
+      the CPU where there is none.
+    max_concurrent_clients: Number of workers, which are spread over the
+      devices; None for one on each. With one worker, aggregation gives the
+      same bits as TFF's own runtime; more of them add up in another order.
+    default_num_clients: Number of clients of a computation whose arguments do
+      not tell.
+
+  Raises:
+    ArgumentError: A bad value, or a device that does not exist.
+  """
+  return InProcessContext(
+      client_tf_devices=client_tf_devices,
+      server_tf_device=server_tf_device,
+      max_concurrent_clients=max_concurrent_clients,
+      default_num_clients=default_num_clients,
+  )
+
+
+def create_async_in_process_context(
+    *,
+    client_tf_devices=None,
+    server_tf_device=None,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+) -> AsyncInProcessContext:
+  """Returns an asynchronous context, for programs that `await` computations.
+
+  `tff.program.NativeFederatedContext` and `tff.learning.programs` want one.
+
+  Args:
+    client_tf_devices: See `create_sync_in_process_context`.
+    server_tf_device: See `create_sync_in_process_context`.
+    max_concurrent_clients: See `create_sync_in_process_context`.
+    default_num_clients: See `create_sync_in_process_context`.
+
+  Raises:
+    ArgumentError: A bad value, or a device that does not exist.
+  """
+  return AsyncInProcessContext(
+      client_tf_devices=client_tf_devices,
+      server_tf_device=server_tf_device,
+      max_concurrent_clients=max_concurrent_clients,
+      default_num_clients=default_num_clients,
+  )

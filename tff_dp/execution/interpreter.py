@@ -1,0 +1,151 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What TFF's building blocks mean, for any kind of value.
+
+The same rules serve twice: once without data, to find out what a computation
+does (`schedule`), and once with tensors, inside the graphs that do it
+(`tracing`).
+"""
+
+import dataclasses
+
+import tensorflow_federated as tff
+
+from tff_dp.execution import errors
+
+_blocks = tff.framework
+Struct = tff.structure.Struct
+
+
+@dataclasses.dataclass(frozen=True)
+class Literal:
+  """A constant."""
+
+  value: object
+  type_spec: tff.TensorType
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Function:
+  """A function that is applied inside a graph, with what it has captured.
+
+  Attributes:
+    block: A lambda, a compiled computation or an intrinsic.
+    scope: Values of the names that are free in it.
+  """
+
+  block: _blocks.ComputationBuildingBlock
+  scope: dict[str, object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Intrinsic:
+  """One of TFF's operators on sequences; its input is the argument."""
+
+  uri: str
+  type_spec: tff.FunctionType
+
+
+def _free_names(block, bound: frozenset[str] = frozenset()) -> set[str]:
+  """Returns the names that a building block takes from outside."""
+  if isinstance(block, _blocks.Reference):
+    return {block.name} - bound
+  if isinstance(block, _blocks.Lambda):
+    return _free_names(block.result, bound | {block.parameter_name})
+  if isinstance(block, _blocks.Block):
+    found = set()
+    for name, value in block.locals:
+      found |= _free_names(value, bound)
+      bound |= {name}
+    return found | _free_names(block.result, bound)
+  return set().union(*(_free_names(part, bound) for part in block.children()))
+
+
+class Interpreter:
+  """Evaluates building blocks; subclasses say what values and calls are.
+
+  A function is a `Function`, a struct a `tff.structure.Struct`.
+  """
+
+  def call_tensorflow(self, block, argument):
+    raise NotImplementedError
+
+  def call_intrinsic(self, intrinsic: Intrinsic, argument):
+    raise NotImplementedError
+
+  def pick(self, value, index: int):
+    raise NotImplementedError
+
+  def literal(self, literal: Literal):
+    raise NotImplementedError
+
+  def evaluate(self, block, scope: dict[str, object]):
+    """Returns the value of `block`, in which the names of `scope` are free."""
+    if isinstance(block, _blocks.Reference):
+      return scope[block.name]
+    if isinstance(block, _blocks.Selection):
+      value = self.evaluate(block.source, scope)
+      index = block.as_index()
+      if isinstance(value, Struct):
+        return value[index]
+      return self.pick(value, index)
+    if isinstance(block, _blocks.Struct):
+      return Struct([
+          (name, self.evaluate(element, scope))
+          for name, element in tff.structure.iter_elements(block)
+      ])
+    if isinstance(block, _blocks.Call):
+      function = self.evaluate(block.function, scope)
+      argument = None
+      if block.argument is not None:
+        argument = self.evaluate(block.argument, scope)
+      return self.apply(function, argument)
+    if isinstance(block, _blocks.Block):
+      scope = dict(scope)
+      for name, value in block.locals:
+        scope[name] = self.evaluate(value, scope)
+      return self.evaluate(block.result, scope)
+    if isinstance(
+        block,
+        (_blocks.Lambda, _blocks.CompiledComputation, _blocks.Intrinsic),
+    ):
+      captured = {name: scope[name] for name in sorted(_free_names(block))}
+      return Function(block, captured)
+    if isinstance(block, _blocks.Literal):
+      return self.literal(Literal(block.value, block.type_signature))
+    if isinstance(block, _blocks.Placement):
+      return block
+    if isinstance(block, _blocks.Data):
+      raise errors.UnsupportedComputationError(
+          'a data block (`tff.framework.Data`)',
+          instead='an argument that holds the data',
+      )
+    raise errors.UnsupportedComputationError(
+        f'a building block of the kind {type(block).__name__}',
+        instead='the native context (kind="native")',
+    )
+
+  def apply(self, function: Function, argument):
+    """Returns the value of a function for an argument, None if it has none."""
+    block = function.block
+    if isinstance(block, _blocks.Lambda):
+      scope = dict(function.scope)
+      if block.parameter_name is not None:
+        scope[block.parameter_name] = argument
+      return self.evaluate(block.result, scope)
+    if isinstance(block, _blocks.CompiledComputation):
+      return self.call_tensorflow(block, argument)
+    return self.call_intrinsic(
+        Intrinsic(block.uri, block.type_signature), argument
+    )

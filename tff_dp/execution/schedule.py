@@ -1,0 +1,403 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""A TFF computation as a schedule of server stages and passes over clients.
+
+The computation is interpreted once, without data. What it calls becomes a graph
+of nodes, each of which stands for one value: one on the server, or one for
+every client. An aggregation separates what comes before it from what comes
+after it. A node's level counts the aggregations it had to wait for, so
+
+    stage 0, pass 1, stage 1, pass 2, stage 2, ...
+
+is an order in which everything is known when it is needed: stage s computes the
+server's nodes of level s, and pass p feeds all aggregations of level p at once.
+"""
+
+from collections.abc import Iterable, Iterator
+import dataclasses
+import itertools
+
+import tensorflow_federated as tff
+
+from tff_dp.execution import errors
+from tff_dp.execution import interpreter
+
+Struct = tff.structure.Struct
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+  """Part of the computation's argument; a list of them on clients."""
+
+  path: tuple[int, ...]
+  type_spec: tff.Type
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+  """A TensorFlow computation; its input is the argument, if it has one."""
+
+  block: tff.framework.CompiledComputation
+
+
+@dataclasses.dataclass(frozen=True)
+class Pick:
+  """One element of a struct."""
+
+  index: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Select:
+  """Slices for a client's keys; inputs: keys, max_key, values, fn."""
+
+  result_type: tff.SequenceType
+
+
+@dataclasses.dataclass(frozen=True)
+class Accumulate:
+  """An aggregation; inputs: clients' value, zero, accumulate, merge."""
+
+  zero_type: tff.Type
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Node:
+  """A value that is computed once, or once for every client.
+
+  Attributes:
+    operation: How it is computed.
+    inputs: From what: nodes, and structs and functions of nodes.
+    on_clients: Whether there is one for every client.
+    level: The number of passes that have to be over before.
+  """
+
+  operation: object
+  inputs: tuple
+  on_clients: bool
+  level: int
+
+
+def nodes_in(value) -> Iterator[Node]:
+  """Yields the nodes that a symbolic value consists of."""
+  if isinstance(value, Node):
+    yield value
+  elif isinstance(value, Struct):
+    for element in value:
+      yield from nodes_in(element)
+  elif isinstance(value, interpreter.Function):
+    for captured in value.scope.values():
+      yield from nodes_in(captured)
+
+
+def _sources(node: Node) -> Iterator[Node]:
+  for value in node.inputs:
+    yield from nodes_in(value)
+
+
+def _has_placed(type_spec: tff.StructType) -> bool:
+  """Returns whether a part of a type has a placement, or is a function."""
+  return any(
+      isinstance(element, (tff.FederatedType, tff.FunctionType))
+      or isinstance(element, tff.StructType)
+      and _has_placed(element)
+      for element in type_spec
+  )
+
+
+class _Builder(interpreter.Interpreter):
+  """Turns a computation into nodes."""
+
+  def __init__(self):
+    # In order of creation, in which every node comes after its inputs.
+    self.nodes = []
+    self._on_clients = False
+
+  def _node(self, operation, *inputs, on_clients: bool = False) -> Node:
+    sources = [node for value in inputs for node in nodes_in(value)]
+    level = max((node.level for node in sources), default=0)
+    if isinstance(operation, Accumulate):
+      level += 1
+    else:
+      on_clients |= any(node.on_clients for node in sources)
+    node = Node(operation, inputs, on_clients, level)
+    self.nodes.append(node)
+    return node
+
+  def argument(self, type_spec: tff.Type, path: tuple[int, ...] = ()):
+    """Returns the symbolic argument of a type."""
+    if isinstance(type_spec, tff.FederatedType):
+      per_client = (
+          type_spec.placement is tff.CLIENTS and not type_spec.all_equal
+      )
+      operation = Argument(path, type_spec.member)
+      return self._node(operation, on_clients=per_client)
+    if isinstance(type_spec, tff.StructType) and _has_placed(type_spec):
+      return Struct([
+          (name, self.argument(element, (*path, index)))
+          for index, (name, element) in enumerate(
+              tff.structure.iter_elements(type_spec)
+          )
+      ])
+    if isinstance(type_spec, tff.FunctionType):
+      raise errors.UnsupportedComputationError(
+          'a computation with a function as its argument',
+          instead='a computation that is built with that function',
+      )
+    return self._node(Argument(path, type_spec))
+
+  def call_tensorflow(self, block, argument):
+    inputs = () if argument is None else (argument,)
+    return self._node(Call(block), *inputs, on_clients=self._on_clients)
+
+  def pick(self, value, index):
+    return self._node(Pick(index), value)
+
+  def literal(self, literal):
+    return self._node(literal)
+
+  def _apply_at(self, function, argument, *, on_clients: bool):
+    previous, self._on_clients = self._on_clients, on_clients
+    try:
+      return self.apply(function, argument)
+    finally:
+      self._on_clients = previous
+
+  def call_intrinsic(self, intrinsic, argument):
+    uri = intrinsic.uri
+    if uri in ('federated_map', 'federated_apply', 'federated_map_all_equal'):
+      function, value = argument
+      return self._apply_at(
+          function, value, on_clients=(uri == 'federated_map')
+      )
+    if uri in ('federated_eval_at_clients', 'federated_eval_at_server'):
+      return self._apply_at(
+          argument, None, on_clients=(uri == 'federated_eval_at_clients')
+      )
+    if uri in (
+        'federated_broadcast',
+        'federated_value_at_clients',
+        'federated_value_at_server',
+        'federated_zip_at_clients',
+        'federated_zip_at_server',
+    ):
+      return argument
+    if uri == 'federated_aggregate':
+      value, zero, accumulate, merge, report = argument
+      zero_type = intrinsic.type_spec.parameter[2].parameter[0]
+      node = self._node(Accumulate(zero_type), value, zero, accumulate, merge)
+      return self._apply_at(report, node, on_clients=False)
+    if uri == 'federated_select':
+      result_type = intrinsic.type_spec.result.member
+      return self._node(Select(result_type), *argument, on_clients=True)
+    if uri in ('sequence_map', 'sequence_reduce', 'sequence_sum'):
+      return self._node(intrinsic, argument, on_clients=self._on_clients)
+    raise errors.UnsupportedComputationError(
+        f'the intrinsic {uri!r}', instead='one of TFF\'s public operators'
+    )
+
+
+@dataclasses.dataclass(eq=False)
+class Stage:
+  """Work of the server between two passes.
+
+  Attributes:
+    inputs: Nodes that are known before.
+    nodes: What it computes, in order.
+    outputs: Those of `nodes` that something else needs.
+  """
+
+  inputs: list[Node]
+  nodes: list[Node]
+  outputs: list[Node]
+
+
+@dataclasses.dataclass(eq=False)
+class Pass:
+  """One walk over the clients.
+
+  Attributes:
+    server_inputs: Nodes of the server that clients read.
+    client_inputs: Nodes of clients that are known before: arguments, and what
+      earlier passes kept.
+    nodes: What is computed for each client, in order.
+    accumulations: The aggregations that it feeds.
+    merge_inputs: Nodes of the server that joining accumulators needs.
+    kept: Those of `nodes` that a later pass or the result needs.
+  """
+
+  server_inputs: list[Node]
+  client_inputs: list[Node]
+  nodes: list[Node]
+  accumulations: list[Node]
+  merge_inputs: list[Node]
+  kept: list[Node]
+
+
+@dataclasses.dataclass(eq=False)
+class Schedule:
+  """What to do, in order, for one call of a computation.
+
+  Attributes:
+    stages: One more than there are passes.
+    passes: Stage s is followed by pass s + 1.
+    result: The symbolic result.
+    arguments: The nodes that stand for parts of the argument.
+  """
+
+  stages: list[Stage]
+  passes: list[Pass]
+  result: object
+  arguments: list[Node]
+
+
+def _is_known_before(node: Node) -> bool:
+  return isinstance(node.operation, (Argument, Accumulate))
+
+
+def _needed(roots: Iterable[Node]) -> set[Node]:
+  found, waiting = set(), list(roots)
+  while waiting:
+    node = waiting.pop()
+    if node not in found:
+      found.add(node)
+      waiting.extend(_sources(node))
+  return found
+
+
+def _is_client_work(node: Node) -> bool:
+  return node.on_clients and not _is_known_before(node)
+
+
+class _PassBuilder:
+  """Puts every client's node into the first pass that needs it."""
+
+  def __init__(self, ordered: list[Node], roots: list[Node]):
+    self._ordered = ordered
+    self._position = {node: index for index, node in enumerate(ordered)}
+    self._outputs = [node for node in dict.fromkeys(roots) if node.on_clients]
+    self._home = {}
+    self.passes = []
+
+  def build(self) -> list[Pass]:
+    depth = max((node.level for node in self._ordered), default=0)
+    for node in filter(_is_client_work, self._outputs):
+      depth = max(depth, node.level + 1)
+    for number in range(1, depth + 1):
+      self.passes.append(self._pass(number))
+    for node in filter(_is_client_work, self._outputs):
+      self._keep(node)
+    return self.passes
+
+  def _keep(self, node: Node) -> None:
+    kept = self.passes[self._home[node] - 1].kept
+    if node not in kept:
+      kept.append(node)
+
+  def _pass(self, number: int) -> Pass:
+    accumulations = [
+        node
+        for node in self._ordered
+        if isinstance(node.operation, Accumulate) and node.level == number
+    ]
+    waiting = [n for n in self._outputs if n.level == number - 1]
+    for node in accumulations:
+      value, _, accumulate, _ = node.inputs
+      waiting += [*nodes_in(value), *nodes_in(accumulate)]
+    server_inputs, client_inputs, nodes = set(), set(), set()
+    while waiting:
+      node = waiting.pop()
+      if not node.on_clients:
+        server_inputs.add(node)
+      elif _is_known_before(node):
+        client_inputs.add(node)
+      elif self._home.get(node, number) < number:
+        client_inputs.add(node)
+        self._keep(node)
+      elif node not in nodes:
+        self._home[node] = number
+        nodes.add(node)
+        waiting.extend(_sources(node))
+    # To pick here what later passes want keeps them from needing all of it.
+    for node in self._ordered:
+      if isinstance(node.operation, Pick) and node not in self._home:
+        if self._home.get(node.inputs[0]) == number:
+          self._home[node] = number
+          nodes.add(node)
+    return Pass(
+        self._sorted(server_inputs),
+        self._sorted(client_inputs),
+        self._sorted(nodes),
+        accumulations,
+        self._sorted({
+            node for a in accumulations for node in nodes_in(a.inputs[3])
+        }),
+        [],
+    )
+
+  def _sorted(self, nodes: set[Node]) -> list[Node]:
+    return sorted(nodes, key=self._position.__getitem__)
+
+
+def _stages_of(
+    ordered: list[Node], passes: list[Pass], roots: list[Node]
+) -> list[Stage]:
+  wanted = {node for node in roots if not node.on_clients}
+  for one_pass in passes:
+    wanted.update(one_pass.server_inputs)
+    wanted.update(one_pass.merge_inputs)
+    for node in one_pass.accumulations:
+      wanted.update(nodes_in(node.inputs[1]))
+  stages = []
+  for level in range(len(passes) + 1):
+    nodes = [
+        node
+        for node in ordered
+        if node.level == level
+        and not node.on_clients
+        and not _is_known_before(node)
+    ]
+    here = set(nodes)
+    sources = itertools.chain.from_iterable(_sources(node) for node in nodes)
+    inputs = [node for node in dict.fromkeys(sources) if node not in here]
+    wanted.update(inputs)
+    stages.append(Stage(inputs, nodes, []))
+  for stage in stages:
+    stage.outputs.extend(node for node in stage.nodes if node in wanted)
+  return stages
+
+
+def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
+  """Returns the schedule of a computation in call-dominant form.
+
+  Args:
+    block: A function whose intrinsics are those that have no body in terms of
+      others.
+
+  Raises:
+    UnsupportedComputationError: It contains something that we cannot run.
+  """
+  builder = _Builder()
+  argument = None
+  if block.type_signature.parameter is not None:
+    argument = builder.argument(block.type_signature.parameter)
+  arguments = list(builder.nodes)
+  function = builder.evaluate(block, {})
+  result = builder.apply(function, argument)
+  roots = list(nodes_in(result))
+  needed = _needed(roots)
+  ordered = [node for node in builder.nodes if node in needed]
+  passes = _PassBuilder(ordered, roots).build()
+  stages = _stages_of(ordered, passes, roots)
+  return Schedule(stages, passes, result, arguments)

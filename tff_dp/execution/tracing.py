@@ -1,0 +1,255 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Graphs for the stages and passes of a schedule.
+
+Each is traced once for a worker. The types of a computation leave open what may
+change from call to call (the length of a batch, say), and so does the graph.
+"""
+
+from collections.abc import Callable
+import contextlib
+import itertools
+import threading
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _compat
+from tff_dp.execution import graphs
+from tff_dp.execution import interpreter
+from tff_dp.execution import schedule
+from tff_dp.execution import values
+
+_execute = _compat.private_tensorflow('execute')
+_eager_context = _compat.private_tensorflow('context')
+
+Struct = tff.structure.Struct
+# AutoGraph would rewrite our own code, which has no tensors in its conditions.
+_as_it_is = tf.autograph.experimental.do_not_convert
+_NO_LOCK = contextlib.nullcontext()
+
+
+class GraphInterpreter(interpreter.Interpreter):
+  """Computes nodes with tensors of the current graph.
+
+  Attributes:
+    variables: The variables of everything that was stamped so far.
+    seeded_operations: Its random operations with a state and a fixed seed.
+  """
+
+  def __init__(self, cache: graphs.GraphCache, scope: str, device: str):
+    self._cache = cache
+    self._scope = scope
+    self._device = device
+    self._num_stamped = itertools.count()
+    self._known = {}
+    self.variables = []
+    self.seeded_operations = []
+
+  def set(self, node: schedule.Node, value) -> None:
+    self._known[node] = value
+
+  def value(self, symbolic):
+    """Returns the value of a node, or of a struct or function of nodes."""
+    if isinstance(symbolic, Struct):
+      return values.map_struct(self.value, symbolic)
+    if isinstance(symbolic, interpreter.Function):
+      scope = {name: self.value(item) for name, item in symbolic.scope.items()}
+      return interpreter.Function(symbolic.block, scope)
+    return self._known[symbolic]
+
+  def compute(self, node: schedule.Node) -> None:
+    """Computes a node, whose inputs must be known."""
+    operation = node.operation
+    inputs = [self.value(symbolic) for symbolic in node.inputs]
+    if isinstance(operation, schedule.Call):
+      result = self.call_tensorflow(
+          operation.block, inputs[0] if inputs else None
+      )
+    elif isinstance(operation, schedule.Pick):
+      result = inputs[0][operation.index]
+    elif isinstance(operation, interpreter.Literal):
+      result = self.literal(operation)
+    elif isinstance(operation, interpreter.Intrinsic):
+      result = self.call_intrinsic(operation, inputs[0])
+    else:
+      result = self._select(*inputs)
+    self.set(node, result)
+
+  def call_tensorflow(self, block, argument):
+    # Each stamp has variables of its own, though the computation be the same.
+    graph = self._cache.get(block)
+    result, variables = graph.stamp(
+        argument,
+        scope=f'{self._scope}_{next(self._num_stamped)}',
+        device=self._device,
+    )
+    self.variables.extend(variables)
+    self.seeded_operations.extend(graph.seeded_operations)
+    return result
+
+  def pick(self, value, index):
+    return value[index]
+
+  def literal(self, literal):
+    return tf.constant(literal.value, literal.type_spec.dtype)
+
+  def call_intrinsic(self, intrinsic, argument):
+    if intrinsic.uri == 'sequence_map':
+      return self._sequence_map(intrinsic.type_spec, *argument)
+    if intrinsic.uri == 'sequence_reduce':
+      return self._sequence_reduce(intrinsic.type_spec, *argument)
+    return _sequence_sum(intrinsic.type_spec.result, argument)
+
+  def _sequence_map(self, type_spec, function, dataset):
+    function_type, spec = type_spec.parameter[0], dataset.element_spec
+
+    @_as_it_is
+    def map_fn(*parts):
+      # `Dataset.map` takes plain tuples apart, and nothing else.
+      element = parts if type(spec) is tuple else parts[0]  # pylint: disable=unidiomatic-typecheck
+      result = self.apply(
+          function, values.from_element(element, function_type.parameter)
+      )
+      return values.to_element(result, function_type.result)
+
+    with tf.device(values.DATASET_DEVICE):
+      return dataset.map(map_fn)
+
+  def _sequence_reduce(self, type_spec, dataset, zero, function):
+    zero_type = type_spec.parameter[1]
+    element_type = type_spec.parameter[0].element
+
+    @_as_it_is
+    def reduce_fn(state, element):
+      argument = Struct([
+          (None, values.from_element(state, zero_type)),
+          (None, values.from_element(element, element_type)),
+      ])
+      return values.to_element(self.apply(function, argument), zero_type)
+
+    total = dataset.reduce(values.to_element(zero, zero_type), reduce_fn)
+    return values.from_element(total, zero_type)
+
+  def _select(self, keys, max_key, server_value, function):
+    result_type = function.block.type_signature.result
+
+    @_as_it_is
+    def slice_fn(key):
+      in_range = tf.debugging.Assert(
+          tf.logical_and(0 <= key, key <= max_key),
+          ['federated_select: the key', key, 'is not within 0 and', max_key],
+      )
+      with tf.control_dependencies([in_range]):
+        key = tf.identity(key)
+      argument = Struct([(None, server_value), (None, key)])
+      return values.to_element(self.apply(function, argument), result_type)
+
+    with tf.device(values.DATASET_DEVICE):
+      return tf.data.Dataset.from_tensor_slices(keys).map(slice_fn)
+
+
+def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
+  """Returns the sum of the elements; an empty sequence gives zeros."""
+  zeros = tf.nest.map_structure(
+      lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec
+  )
+
+  @_as_it_is
+  def add(total, element):
+    return tf.nest.map_structure(tf.add, total, element)
+
+  return values.from_element(dataset.reduce(zeros, add), type_spec)
+
+
+class TracedFunction:
+  """A function of flat lists of tensors that can be cancelled while it runs.
+
+  Attributes:
+    results: Skeletons of the values that it returns.
+    seeded_operations: Names of the random operations with a fixed seed.
+  """
+
+  def __init__(
+      self,
+      body: Callable[[GraphInterpreter, list[tf.Tensor]], list],
+      specs: list[tf.TensorSpec],
+      *,
+      cache: graphs.GraphCache,
+      scope: str,
+      device: str,
+  ):
+    """Traces `body`, which maps flat arguments to a list of values.
+
+    Args:
+      body: What to trace.
+      specs: Of its flat arguments.
+      cache: The computations that may occur.
+      scope: Goes into the names of variables.
+      device: Where kernels go that are not bound to another device.
+    """
+    interpreting = GraphInterpreter(cache, scope, device)
+
+    def flat_body(*tensors):
+      results = body(interpreting, list(tensors))
+      self.results = [values.skeleton_of(result) for result in results]
+      return values.flatten(Struct([(None, result) for result in results]))
+
+    with tf.device(None):
+      self._function = tf.compat.v1.wrap_function(flat_body, specs)
+    self._name = self._function.name.decode()
+    self._num_outputs = len(self._function.outputs)
+    self._variables = interpreting.variables
+    self._device = device
+    # A run owns the variables.
+    self._turn = threading.Lock() if self._variables else _NO_LOCK
+    self.seeded_operations = interpreting.seeded_operations
+
+  def __call__(self, tensors: list[tf.Tensor], *, cancellation):
+    """Returns the flat results.
+
+    Args:
+      tensors: The flat arguments.
+      cancellation: TensorFlow's manager of this run. An error cancels it, so it
+        serves for one run only.
+    """
+    context = _eager_context.context()
+    attributes = context.function_call_options.as_attrs()
+    with self._turn, tf.device(self._device):
+      return _execute.execute_with_cancellation(
+          self._name,
+          num_outputs=self._num_outputs,
+          inputs=tensors,
+          attrs=tuple(itertools.chain(*attributes.items())),
+          ctx=context,
+          cancellation_manager=cancellation,
+      )
+
+  @property
+  def has_variables(self) -> bool:
+    """Whether only one run at a time is possible."""
+    return bool(self._variables)
+
+  def release(self) -> None:
+    """Frees the graph, and what its variables held after the last run."""
+    with tf.device(self._device):
+      for variable in self._variables:
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=variable.dtype,
+            shape=variable.shape,
+            shared_name=variable.shared_name,
+        )
+        tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True)
+    # By name, for a cycle would keep it until TensorFlow's modules are gone.
+    self._function = None

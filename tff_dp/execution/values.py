@@ -1,0 +1,349 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Values inside the in-process context, and their way in and out.
+
+A value is a tensor, a dataset, or a `tff.structure.Struct` of values. Between
+two graphs it travels as a flat list of tensors, a dataset as the one variant
+tensor that stands for it; its skeleton says how to put it together again.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import itertools
+import weakref
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _compat
+
+_array = _compat.private_tff('array')
+_type_conversions = _compat.private_tff('type_conversions')
+
+Struct = tff.structure.Struct
+# By identity, the tensors whose memory arrays share that we have handed out.
+_tensor_of_array = {}
+# A dataset has no kernels, and no tensor representation, on a GPU.
+DATASET_DEVICE = '/device:CPU:0'
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+  """Skeleton of a tensor."""
+
+  spec: tf.TensorSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequence:
+  """Skeleton of a dataset."""
+
+  element_spec: object
+
+
+def flatten(value) -> list[tf.Tensor]:
+  """Returns the tensors that `value` consists of, depth first."""
+  if isinstance(value, Struct):
+    return [tensor for element in value for tensor in flatten(element)]
+  if isinstance(value, tf.data.Dataset):
+    with tf.device(DATASET_DEVICE):
+      return [tf.data.experimental.to_variant(value)]
+  return [value]
+
+
+def pack(skeleton, tensors: list[tf.Tensor]):
+  """Returns the value with this skeleton and these tensors; takes them all."""
+  remaining = iter(tensors)
+
+  def build(part):
+    if isinstance(part, Struct):
+      return map_struct(build, part)
+    tensor = next(remaining)
+    if isinstance(part, Sequence):
+      with tf.device(DATASET_DEVICE):
+        return tf.data.experimental.from_variant(tensor, part.element_spec)
+    return tensor
+
+  return build(skeleton)
+
+
+def map_struct(fn, value: Struct) -> Struct:
+  """Returns the struct of the same names with `fn` applied to each element."""
+  return Struct(
+      [(name, fn(part)) for name, part in tff.structure.iter_elements(value)]
+  )
+
+
+def skeleton_of(value):
+  """Returns the skeleton of a value, which may be symbolic."""
+  if isinstance(value, Struct):
+    return map_struct(skeleton_of, value)
+  if isinstance(value, tf.data.Dataset):
+    return Sequence(value.element_spec)
+  return Tensor(tf.TensorSpec(value.shape, value.dtype))
+
+
+def skeleton_of_type(type_spec: tff.Type):
+  """Returns the skeleton of all values of a type without placement."""
+  if isinstance(type_spec, tff.StructType):
+    return Struct([
+        (name, skeleton_of_type(element))
+        for name, element in tff.structure.iter_elements(type_spec)
+    ])
+  if isinstance(type_spec, tff.SequenceType):
+    return Sequence(
+        _type_conversions.type_to_tf_structure(type_spec.element)
+    )
+  return Tensor(tf.TensorSpec(type_spec.shape, type_spec.dtype))
+
+
+def flat_specs(skeleton) -> list[tf.TensorSpec]:
+  """Returns the specs of the tensors of values with this skeleton."""
+  if isinstance(skeleton, Struct):
+    return [spec for part in skeleton for spec in flat_specs(part)]
+  if isinstance(skeleton, Sequence):
+    return [tf.TensorSpec([], tf.variant)]
+  return [skeleton.spec]
+
+
+def to_element(value, type_spec: tff.Type):
+  """Returns a value as `tf.data` wants to have an element of a dataset."""
+  return _type_conversions.type_to_py_container(value, type_spec)
+
+
+def from_element(element, type_spec: tff.Type):
+  """Returns an element of a dataset as a value."""
+  if not isinstance(type_spec, tff.StructType):
+    return element
+  return Struct([
+      (name, from_element(part, inner))
+      for (name, inner), part in zip(
+          tff.structure.iter_elements(type_spec),
+          parts(element, type_spec, where='an element'),
+      )
+  ])
+
+
+def from_python(value, type_spec: tff.Type, *, where: str):
+  """Returns the value for what a user handed in.
+
+  Args:
+    value: Arrays, numbers, strings, tensors, datasets or lists of elements, in
+      Python containers.
+    type_spec: Its TFF type, without placement.
+    where: What to call the value in an error.
+
+  Raises:
+    TypeError: `value` is not of that type.
+  """
+  if isinstance(type_spec, tff.StructType):
+    return _struct_from_python(value, type_spec, where)
+  if isinstance(type_spec, tff.SequenceType):
+    return _dataset_from_python(value, type_spec, where)
+  if isinstance(type_spec, tff.TensorType):
+    return _tensor_from_python(value, type_spec, where)
+  raise TypeError(
+      f'{where}: a value of type {type_spec} cannot be an argument.'
+  )
+
+
+def _mismatch(where: str, type_spec, found: str) -> TypeError:
+  return TypeError(f'{where}: expected a value of type {type_spec}, {found}.')
+
+
+def parts(value, type_spec: tff.StructType, *, where: str) -> list:
+  """Returns the elements of a Python container, in the type's order.
+
+  Raises:
+    TypeError: It has not the elements that the type says.
+  """
+  if isinstance(value, tf.RaggedTensor):
+    return [value.flat_values, value.nested_row_splits]
+  if isinstance(value, tf.SparseTensor):
+    return [value.indices, value.values, value.dense_shape]
+  names = [name for name, _ in tff.structure.iter_elements(type_spec)]
+  if isinstance(value, Mapping):
+    if set(value) == set(names):
+      return [value[name] for name in names]
+    if None not in names:
+      raise _mismatch(where, type_spec, f'found the keys {sorted(value)}')
+  try:
+    struct = tff.structure.from_container(value)
+  except TypeError:
+    raise _mismatch(
+        where, type_spec, f'found an object of type {type(value).__name__}'
+    ) from None
+  if len(struct) != len(names):
+    raise _mismatch(where, type_spec, f'found {len(struct)} elements')
+  for found, expected in zip(
+      tff.structure.name_list_with_nones(struct), names
+  ):
+    if found is not None and found != expected:
+      raise _mismatch(where, type_spec, f'found an element named {found!r}')
+  return list(struct)
+
+
+def _struct_from_python(value, type_spec, where) -> Struct:
+  elements = tff.structure.to_elements(type_spec)
+  found = parts(value, type_spec, where=where)
+  return Struct([
+      (name, from_python(part, element, where=f'{where}[{name or index}]'))
+      for index, ((name, element), part) in enumerate(zip(elements, found))
+  ])
+
+
+def _dataset_from_python(value, type_spec, where) -> tf.data.Dataset:
+  if isinstance(value, tf.data.Dataset):
+    found = tff.types.tensorflow_to_type(value.element_spec)
+    if not type_spec.element.is_assignable_from(found):
+      raise _mismatch(
+          where, type_spec, f'found a dataset with elements of type {found}'
+      )
+    return value
+  if not isinstance(value, (list, tuple)):
+    raise _mismatch(
+        where,
+        type_spec,
+        'found neither a dataset nor a list of its elements but an object of'
+        f' type {type(value).__name__}',
+    )
+  elements = [
+      from_python(element, type_spec.element, where=f'{where}[{index}]')
+      for index, element in enumerate(value)
+  ]
+  return _dataset_of(elements, type_spec.element)
+
+
+@functools.lru_cache(maxsize=64)
+def _slicing_function(type_spec: tff.Type):
+  """Returns a function from columns to the variant of the dataset of rows.
+
+  TensorFlow keeps a kernel for every shape that an eager `from_tensor_slices`
+  has seen. In a graph the shapes may stay open.
+  """
+  element_spec = _type_conversions.type_to_tf_structure(type_spec)
+  columns = [
+      tf.TensorSpec(tf.TensorShape([None]).concatenate(spec.shape), spec.dtype)
+      for spec in tf.nest.flatten(element_spec)
+  ]
+
+  def slice_columns(*tensors):
+    rows = tf.nest.pack_sequence_as(element_spec, tensors)
+    return tf.data.experimental.to_variant(
+        tf.data.Dataset.from_tensor_slices(rows)
+    )
+
+  return tf.function(
+      slice_columns, input_signature=columns, autograph=False
+  ).get_concrete_function()
+
+
+def _dataset_of(elements: list, type_spec: tff.Type) -> tf.data.Dataset:
+  """Returns a dataset of eager values, which may differ in their shapes."""
+  element_spec = _type_conversions.type_to_tf_structure(type_spec)
+  slice_columns = _slicing_function(type_spec)
+
+  def slices(rows: list[list[tf.Tensor]]) -> tf.data.Dataset:
+    variant = slice_columns(*(tf.stack(column) for column in zip(*rows)))
+    return tf.data.experimental.from_variant(variant, element_spec)
+
+  def joined(datasets: list[tf.data.Dataset]) -> tf.data.Dataset:
+    # By halves, since an element comes through every level of concatenation.
+    if len(datasets) == 1:
+      return datasets[0]
+    half = len(datasets) // 2
+    return joined(datasets[:half]).concatenate(joined(datasets[half:]))
+
+  with tf.device(DATASET_DEVICE):
+    if not elements:
+      return slices([[
+          tf.zeros([size or 0 for size in spec.shape], spec.dtype)
+          for spec in tf.nest.flatten(element_spec)
+      ]]).take(0)
+    rows = [tf.nest.flatten(to_element(e, type_spec)) for e in elements]
+    alike = itertools.groupby(
+        rows, key=lambda row: [tensor.shape.as_list() for tensor in row]
+    )
+    return joined([slices(list(group)) for _, group in alike])
+
+
+def _tensor_from_python(value, type_spec, where) -> tf.Tensor:
+  dtype, shape = tf.as_dtype(type_spec.dtype), tf.TensorShape(type_spec.shape)
+  if isinstance(value, tf.Variable):
+    value = value.read_value()
+  if isinstance(value, np.ndarray):
+    tensor = _tensor_of_array.get(id(value))
+    # The shape of an array can be changed in place.
+    if tensor is not None and tensor.shape == value.shape:
+      value = tensor
+  if not isinstance(value, tf.Tensor):
+    value = tf.constant(_array_from_python(value, type_spec, where), dtype)
+  if value.dtype != dtype:
+    raise _mismatch(where, type_spec, f'found the dtype {value.dtype.name}')
+  if not shape.is_compatible_with(value.shape):
+    raise _mismatch(where, type_spec, f'found the shape {value.shape}')
+  return value
+
+
+def _array_from_python(value, type_spec, where):
+  """Returns what TensorFlow converts to the type's dtype without loss."""
+  is_nested = isinstance(value, (list, tuple))
+  leaves = tf.nest.flatten(value) if is_nested else [value]
+  for leaf in leaves:
+    if not isinstance(
+        leaf, (bool, int, float, complex, str, bytes, np.generic, np.ndarray)
+    ):
+      raise _mismatch(
+          where, type_spec, f'found an object of type {type(leaf).__name__}'
+      )
+    if not _array.is_compatible_dtype(leaf, type_spec.dtype.type):
+      kind = getattr(leaf, 'dtype', type(leaf).__name__)
+      raise _mismatch(where, type_spec, f'found the dtype {kind}')
+  return value
+
+
+def to_arrays(value, type_spec: tff.Type):
+  """Returns an eager value with arrays for tensors.
+
+  A dataset stays one, with the Python containers of the type in its elements.
+  """
+  if isinstance(value, Struct):
+    return Struct([
+        (name, to_arrays(part, element))
+        for (name, element), part in zip(
+            tff.structure.iter_elements(type_spec), value
+        )
+    ])
+  if isinstance(value, tf.data.Dataset):
+    return pack(skeleton_of_type(type_spec), flatten(value))
+  return _to_array(value)
+
+
+def _to_array(tensor: tf.Tensor):
+  """Returns an array, a scalar or bytes.
+
+  An array shares the tensor's memory and is read-only: a server's state may be
+  large, and most of it comes back with the next call.
+  """
+  if not tensor.shape.rank or tensor.dtype == tf.string:
+    return tensor.numpy()
+  try:
+    array = np.asarray(memoryview(tensor))
+  except ValueError:  # bfloat16, of which Python's buffers know nothing.
+    return tensor.numpy()
+  _tensor_of_array[id(array)] = tensor
+  weakref.finalize(array, _tensor_of_array.pop, id(array)).atexit = False
+  return array
