@@ -17,6 +17,7 @@ import argparse
 import importlib
 import sys
 
+from tasks import engine
 from tff_dp import _compat
 from tff_dp.cli import errors
 
@@ -55,6 +56,7 @@ def _build_parser(task_name: str | None) -> argparse.ArgumentParser:
         epilog=module.EXAMPLES,
     )
     module.add_arguments(task)
+    engine.add_arguments(task)
     task.add_argument(
         '--progress',
         choices=_PROGRESS,
@@ -86,7 +88,10 @@ def main(argv: list[str] | None = None) -> int:
   del values['command'], values['task']
   module = importlib.import_module(f'tasks.{task_name}')
   try:
-    return module.main(module.Settings(**values), progress=progress)
+    where = engine.take_settings(values)
+    return module.main(
+        module.Settings(**values), where=where, progress=progress
+    )
   except _compat.BrokenEnvironmentError as error:
     errors.show(str(error))
     return errors.ENVIRONMENT

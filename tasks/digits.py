@@ -35,6 +35,7 @@ import sys
 
 from tasks import comparison
 from tasks import digits_data
+from tasks import engine
 from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
@@ -197,11 +198,14 @@ def build_model(seed: int):
   ])
 
 
-def run(settings: Settings, *, progress: str) -> list[comparison.Row]:
+def run(
+    settings: Settings, *, where: engine.EngineSettings, progress: str
+) -> list[comparison.Row]:
   """Trains all rows and returns what each of them reached.
 
   Args:
     settings: What to do.
+    where: On which devices.
     progress: As for `tff_dp.program.train`.
   """
   plans = build_plans(settings)
@@ -214,11 +218,10 @@ def run(settings: Settings, *, progress: str) -> list[comparison.Row]:
   # Only now: a wrong flag is reported before TensorFlow is loaded.
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
   import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
-  from tff_dp import execution  # pylint: disable=g-import-not-at-top
   from tff_dp import learning  # pylint: disable=g-import-not-at-top
   from tff_dp import program  # pylint: disable=g-import-not-at-top
 
-  execution.set_default_context('native')
+  engine.start(where, progress=progress)
   loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
   def model_fn():
@@ -291,9 +294,11 @@ def run(settings: Settings, *, progress: str) -> list[comparison.Row]:
   return rows
 
 
-def main(settings: Settings, *, progress: str) -> int:
+def main(
+    settings: Settings, *, where: engine.EngineSettings, progress: str
+) -> int:
   """Trains, prints the comparison on stdout and returns the exit code."""
-  rows = run(settings, progress=progress)
+  rows = run(settings, where=where, progress=progress)
   output_dir = pathlib.Path(settings.output_dir)
   comparison.write(rows, output_dir)
   print(comparison.table(rows))

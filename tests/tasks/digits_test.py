@@ -22,7 +22,9 @@ from absl.testing import parameterized
 
 from tasks import __main__ as tasks_main
 from tasks import digits
+from tasks import engine
 from tests.cli import command
+from tff_dp import _compat
 
 
 def _main(*argv):
@@ -34,8 +36,9 @@ class FlagsTest(parameterized.TestCase):
   def test_help_teaches_every_setting(self):
     code, out, _ = _main('train', 'digits', '--help')
     self.assertEqual(code, 0)
-    for field in dataclasses.fields(digits.Settings):
-      self.assertIn('--' + field.name.replace('_', '-'), out)
+    for settings in (digits.Settings, engine.EngineSettings):
+      for field in dataclasses.fields(settings):
+        self.assertIn('--' + field.name.replace('_', '-'), out)
     self.assertIn('examples:', out)
 
   def test_list_names_the_task(self):
@@ -61,6 +64,34 @@ class FlagsTest(parameterized.TestCase):
       ('clip', ('train', 'digits', '--l2-norm-clip=0'), '--l2-norm-clip', 2),
       ('word', ('train', 'digits', '--total-rounds=ten'), "'ten'", 2),
       ('flag', ('train', 'digits', '--colour=red'), '--colour=red', 2),
+      ('context', ('train', 'digits', '--context=cloud'), "'cloud'", 2),
+      (
+          'workers',
+          ('train', 'digits', '--max-concurrent-clients=0'),
+          '--max-concurrent-clients=0 is not allowed: expected an integer of',
+          2,
+      ),
+      (
+          'client_device',
+          ('train', 'digits', '--client-devices=CPU:0,GPU:77'),
+          '--client-devices=CPU:0,GPU:77 is not allowed: expected devices that'
+          ' TensorFlow sees here, CPU:0',
+          2,
+      ),
+      (
+          'server_device',
+          ('train', 'digits', '--server_device=processor'),
+          '--server-device=processor is not allowed: expected names such as',
+          2,
+      ),
+      (
+          'native_device',
+          ('train', 'digits', '--context=native', '--client-devices=CPU:0'),
+          '--client-devices=CPU:0 is not allowed: expected nothing with'
+          " --context=native: TFF's worker chooses its device itself. Leave the"
+          ' flag out, or use --context=in_process',
+          2,
+      ),
   )
   def test_a_bad_value_is_one_line_and_nothing_is_written(
       self, argv, named, status
@@ -107,6 +138,7 @@ class RunTest(absltest.TestCase):
     )
     code, out, err = _main(*flags)
     self.assertEqual(code, 0, err)
+    self.assertRegex(err, r'clients on .PU:0, \d+ at a time; server on .PU:0')
     for row in ('dp_ftrl', 'independent', 'non_private'):
       self.assertIn(f'| {row} |', out)
       self.assertTrue(
@@ -129,6 +161,30 @@ class RunTest(absltest.TestCase):
     self.assertEqual(
         before, (folder / 'dp_ftrl/release/metrics.csv').read_bytes()
     )
+
+  def test_all_contexts_train_the_same_model(self):
+    settings = {
+        'default': (),
+        'two_workers': ('--client-devices=cpu:0,/cpu:0',),
+    }
+    if _compat.COLUMN.has_worker:
+      settings['native'] = ('--context=native', '--max-concurrent-clients=1')
+    accuracies = {}
+    for name, flags in settings.items():
+      folder = pathlib.Path(self.create_tempdir()) / 'run'
+      code, _, err = _main(
+          'train', 'digits', '--output-dir', folder, '--rows', 'non_private',
+          '--total-rounds=2', '--clients-per-round=4', '--min-index-gap=1',
+          '--rounds-per-eval=2', '--progress=quiet', *flags,
+      )
+      self.assertEqual((code, err), (0, ''), name)
+      content = json.loads((folder / 'comparison.json').read_text())
+      accuracies[name] = content['rows'][0]['test_accuracy']
+    # Of 1,000 held-out digits, rounding may turn one or two.
+    for name, accuracy in accuracies.items():
+      self.assertAlmostEqual(
+          accuracy, accuracies['default'], delta=0.002, msg=name
+      )
 
 
 if __name__ == '__main__':
