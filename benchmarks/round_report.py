@@ -1,0 +1,132 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The tables of `benchmarks.round_time`, and its targets."""
+
+from typing import Optional
+
+_AT_MOST, _AT_LEAST = 'at most', 'at least'
+
+
+def _line(cells, widths) -> str:
+  first, *rest = [
+      cell.ljust(width) if index == 0 else cell.rjust(width)
+      for index, (cell, width) in enumerate(zip(cells, widths))
+  ]
+  return '| ' + ' | '.join([first, *rest]) + ' |'
+
+
+def _markdown(header, rows) -> str:
+  widths = [max(map(len, column)) for column in zip(header, *rows)]
+  rule = '|' + '|'.join('-' * (width + 2) for width in widths) + '|'
+  return '\n'.join(
+      [_line(header, widths), rule, *(_line(row, widths) for row in rows)]
+  )
+
+
+def _number(value: Optional[float], places: int = 2) -> str:
+  return '' if value is None else f'{value:.{places}f}'
+
+
+def targets(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+  """Returns what the in-process context has to reach, and whether it does.
+
+  Args:
+    rows: `round_time.summary`. Targets whose rows are absent are left out.
+  """
+  by_name = {row['row']: row for row in rows}
+  own = by_name.get('in_process/mean')
+  if own is None:
+    return []
+  found = [('in-process / floor', own['over_floor'], _AT_MOST, 1.15)]
+  for name, what, bound in (
+      ('native_default/mean', 'native default loop / in-process', 1.5),
+      ('pfl/mean', 'pfl-research / in-process', 1.0),
+  ):
+    if name in by_name:
+      ratio = by_name[name]['over_in_process']
+      found.append((what, ratio, _AT_LEAST, bound))
+  for aggregation in ('tree', 'dp_aggregator'):
+    row = by_name.get(f'in_process/{aggregation}')
+    if row is not None:
+      what = f'in-process {aggregation} / mean'
+      found.append((what, row['over_own_mean'], _AT_MOST, 1.05))
+  return [
+      {
+          'target': f'{what} {sense} {bound}',
+          'measured': ratio,
+          'met': ratio <= bound if sense == _AT_MOST else ratio >= bound,
+      }
+      for what, ratio, sense, bound in found
+  ]
+
+
+def table(name: str, result: dict[str, object]) -> str:
+  """Returns the report on one model."""
+  title = (
+      f'{name}: {result["parameters"]:,} parameters,'
+      f' {result["clients"]} clients x {result["examples_per_client"]} examples'
+      f' in batches of {result["batch_size"]},'
+      f' medians of {result["repetitions"]} repetitions'
+  )
+  cells = [
+      (
+          row['row'],
+          _number(row['first_seconds']),
+          _number(row['median_seconds'], 3),
+          _number(row['over_floor']),
+          _number(row['over_own_mean']),
+          f'{row["difference"]:.0e}',
+      )
+      for row in result['rows']
+  ]
+  header = ('row', 'first s', 'round s', '/ floor', '/ own mean', 'difference')
+  lines = ['', title, '', _markdown(header, cells), '']
+  for row, reason in result['absent'].items():
+    lines.append(f'absent: {row}, {reason}')
+  for target in result['targets']:
+    verdict = 'met' if target['met'] else 'MISSED'
+    lines.append(f'{target["target"]}: {target["measured"]:.3f}, {verdict}')
+  return '\n'.join(lines)
+
+
+def first_call_table(name: str, rows: list[dict[str, object]]) -> str:
+  """Returns the report on first calls of new processes."""
+  columns = ('import', 'build', 'start', 'round', 'without import', 'total')
+  cells = [
+      (row['row'], *(_number(row['seconds'][column]) for column in columns))
+      for row in rows
+  ]
+  lines = [
+      '',
+      f'{name}: seconds until the end of the first round of a new process',
+      '',
+      _markdown(('row', *columns), cells),
+      '',
+  ]
+  by_name = {row['row']: row['seconds'] for row in rows}
+  if {'in_process/mean', 'native_iterator/mean'} <= set(by_name):
+    for column in ('without import', 'total'):
+      ratio = (
+          by_name['in_process/mean'][column]
+          / by_name['native_iterator/mean'][column]
+      )
+      verdict = 'met' if ratio <= 1.5 else 'MISSED'
+      lines.append(
+          f'in-process / native, {column}, at most 1.5: {ratio:.2f}, {verdict}'
+      )
+  return '\n'.join(lines)
+
+
+def environment(facts: dict[str, object]) -> str:
+  return '\n' + ', '.join(f'{key} {value}' for key, value in facts.items())

@@ -1,0 +1,151 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Models and client data of `benchmarks.round_time`.
+
+The data are random numbers with a fixed seed: they time a round as well as real
+ones would, and every engine gets the same. Models have no dropout, so that the
+weights after a round can be compared between engines.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tff_dp import _checks
+
+_SEED = 20260101
+
+
+@dataclasses.dataclass(frozen=True)
+class Cnn:
+  """The EMNIST network of McMahan et al. (arXiv:1602.05629), 3x3 kernels.
+
+  With the default sizes it has 1,206,590 parameters.
+  """
+
+  side: int = 28
+  filters: tuple[int, int] = (32, 64)
+  dense: int = 128
+  classes: int = 62
+
+  def keras_model(self) -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential([
+        layers.InputLayer((self.side, self.side, 1)),
+        layers.Conv2D(self.filters[0], 3, activation='relu'),
+        layers.Conv2D(self.filters[1], 3, activation='relu'),
+        layers.MaxPool2D(),
+        layers.Flatten(),
+        layers.Dense(self.dense, activation='relu'),
+        layers.Dense(self.classes),
+    ])
+
+  def examples(self, random, num_examples: int):
+    x = random.random((num_examples, self.side, self.side, 1), np.float32)
+    return x, random.integers(self.classes, size=num_examples, dtype=np.int32)
+
+  def element_spec(self):
+    return (
+        tf.TensorSpec([None, self.side, self.side, 1], tf.float32),
+        tf.TensorSpec([None], tf.int32),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Lstm:
+  """google-research/federated's StackOverflow network for next words.
+
+  With the default sizes it has 4,050,748 parameters. All sentences are of full
+  length, so nothing is masked.
+  """
+
+  vocabulary: int = 10_004
+  embedding: int = 96
+  units: int = 670
+  length: int = 20
+
+  def keras_model(self) -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential([
+        layers.InputLayer((self.length,), dtype=tf.int32),
+        layers.Embedding(self.vocabulary, self.embedding),
+        layers.LSTM(self.units, return_sequences=True),
+        layers.Dense(self.embedding),
+        layers.Dense(self.vocabulary),
+    ])
+
+  def examples(self, random, num_examples: int):
+    words = random.integers(
+        self.vocabulary, size=(num_examples, self.length + 1), dtype=np.int32
+    )
+    return words[:, :-1].copy(), words[:, 1:].copy()
+
+  def element_spec(self):
+    spec = tf.TensorSpec([None, self.length], tf.int32)
+    return spec, spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """A model, and what one round trains it on.
+
+  Attributes:
+    model: The network.
+    num_clients: Clients in a round, the same in every round.
+    num_examples: Examples of each client.
+    batch_size: A divisor of `num_examples`; one local epoch.
+    learning_rate: Of the clients; the server adds the mean update as it is.
+  """
+
+  model: Cnn | Lstm
+  num_clients: int
+  num_examples: int
+  batch_size: int
+  learning_rate: float
+
+  def __post_init__(self):
+    if self.num_examples % self.batch_size:
+      raise _checks.ArgumentError(
+          'num_examples', self.num_examples, 'a multiple of batch_size'
+      )
+
+  def initial_weights(self) -> list[np.ndarray]:
+    """Returns Keras' own initial weights, the same at every call."""
+    tf.keras.utils.set_random_seed(_SEED)
+    return self.model.keras_model().get_weights()
+
+  def clients(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns inputs and labels of every client, the same at every call."""
+    random = np.random.default_rng(_SEED)
+    return [
+        self.model.examples(random, self.num_examples)
+        for _ in range(self.num_clients)
+    ]
+
+
+TASKS = {
+    'cnn_10': Task(Cnn(), 10, 100, 20, 0.05),
+    'cnn_50': Task(Cnn(), 50, 100, 20, 0.05),
+    'lstm_10': Task(Lstm(), 10, 64, 16, 1.0),
+    # For tests of the benchmark itself; their times say nothing.
+    'tiny_cnn': Task(Cnn(12, (2, 3), 8, 5), 2, 8, 4, 0.1),
+    'tiny_lstm': Task(Lstm(20, 4, 6, 5), 2, 8, 4, 0.5),
+}
+DEFAULT_TASKS = ('cnn_10', 'cnn_50', 'lstm_10')
+
+
+def loss_fn():
+  """Returns the mean cross-entropy over a batch and, for words, positions."""
+  return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)

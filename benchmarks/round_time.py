@@ -1,0 +1,208 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Times a round of federated averaging against the same round written by hand.
+
+    python -m benchmarks.round_time
+    python -m benchmarks.round_time --pfl-python OTHER/bin/python
+    python -m benchmarks.round_time --quick --rows in_process native_iterator
+    python -m benchmarks.round_time --first-call
+    python -m benchmarks.round_time --profile in_process/tree --models cnn_10
+
+Every row trains the same network from the same weights on the same clients. The
+result of its first round is compared with the floor's before anything is timed.
+After that all rows run round by round in turn, so that noise on the machine
+hits them alike; what is reported is the median, over repetitions, of the ratio
+of a row's time to the floor's in the same repetition.
+
+Rows:
+  floor            a `tf.function` that trains over arrays and adds up in place,
+                   one client at a time; `floor_2_threads`, two at a time
+  in_process       tff_dp's context
+  native_iterator  TFF's runtime, with LoopImplementation.DATASET_ITERATOR
+  native_default   TFF's runtime, with the loop that TFF takes by default
+  pfl              pfl-research's simulated backend, in a process of its own
+
+After the slash: `mean`; `tree`, the Honaker tree of DP-FTRL; `dp_aggregator`,
+TFF's adaptive clipping and independent noise. pfl's nearest to these two are
+`banded_matrix` and `gaussian`.
+"""
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import platform
+import sys
+
+import numpy as np
+
+# Before TensorFlow, whose start-up messages it silences.
+from tff_dp import _checks
+
+# pylint: disable=g-bad-import-order,ungrouped-imports
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from benchmarks import round_first_call
+from benchmarks import round_pfl_row
+from benchmarks import round_profile
+from benchmarks import round_report
+from benchmarks import round_rows
+from benchmarks import round_tasks
+
+
+def environment() -> dict[str, object]:
+  """Returns versions, cores and threads: what absolute times depend on."""
+  threading = tf.config.threading
+  return {
+      'python': platform.python_version(),
+      'tensorflow': tf.__version__,
+      'tensorflow_federated': tff.__version__,
+      'numpy': np.__version__,
+      'cores': len(os.sched_getaffinity(0)),
+      # 0 leaves the choice to TensorFlow.
+      'intra_op_threads': threading.get_intra_op_parallelism_threads(),
+      'inter_op_threads': threading.get_inter_op_parallelism_threads(),
+      'omp_num_threads': os.environ.get('OMP_NUM_THREADS'),
+  }
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+      prog='python -m benchmarks.round_time',
+      description=__doc__,
+      formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument(
+      '--models',
+      nargs='+',
+      choices=list(round_tasks.TASKS),
+      default=list(round_tasks.DEFAULT_TASKS),
+      metavar='MODEL',
+      help='of ' + ', '.join(round_tasks.TASKS) + ' (default: %(default)s)',
+  )
+  parser.add_argument(
+      '--rows', nargs='+', metavar='ROW', help='these and the floor'
+  )
+  parser.add_argument(
+      '--rounds',
+      type=int,
+      default=11,
+      help='repetitions (default: %(default)s)',
+  )
+  parser.add_argument(
+      '--quick', action='store_true', help='cnn_10 only, 3 repetitions'
+  )
+  parser.add_argument(
+      '--workers',
+      type=int,
+      nargs='+',
+      help='max_concurrent_clients of the in-process context, one row for each '
+      '(default: its own choice)',
+  )
+  parser.add_argument(
+      '--pfl-python',
+      default=sys.executable,
+      metavar='PATH',
+      help='interpreter with pfl and torch (default: this one)',
+  )
+  parser.add_argument('--json', type=pathlib.Path, metavar='PATH')
+  parser.add_argument(
+      '--first-call',
+      action='store_true',
+      help='time the first round of new processes instead',
+  )
+  parser.add_argument(
+      '--profile',
+      metavar='ROW',
+      help='say where the time of a row goes instead',
+  )
+  return parser
+
+
+def _say(*words: str) -> None:
+  print(*words, file=sys.stderr, flush=True)
+
+
+def _first_calls(arguments, results) -> None:
+  for name in arguments.models:
+    results['first_call'][name] = round_first_call.measure(
+        name, repetitions=min(arguments.rounds, 3), say=_say
+    )
+    print(round_report.first_call_table(name, results['first_call'][name]))
+
+
+def _rounds(arguments, results) -> None:
+  for name in arguments.models:
+    task = round_tasks.TASKS[name]
+    with contextlib.ExitStack() as stack:
+      rows, absent = round_rows.make_rows(
+          task,
+          stack,
+          wanted=[arguments.profile] if arguments.profile else arguments.rows,
+          workers=arguments.workers or (None,),
+          pfl_python=arguments.pfl_python,
+      )
+      say = functools.partial(_say, name)
+      round_rows.warm_up(task, rows, say)
+      if arguments.profile:
+        print(round_profile.profile(rows[-1].runner, arguments.rounds))
+        continue
+      round_rows.measure(rows, arguments.rounds, say)
+      facts = {
+          row.name: row.runner.facts
+          for row in rows
+          if isinstance(row.runner, round_pfl_row.PflRow)
+      }
+    result = {
+        'clients': task.num_clients,
+        'examples_per_client': task.num_examples,
+        'batch_size': task.batch_size,
+        'parameters': sum(w.size for w in task.initial_weights()),
+        'repetitions': arguments.rounds,
+        'rows': round_rows.summary(rows),
+        'absent': absent,
+        'pfl': facts,
+    }
+    result['targets'] = round_report.targets(result['rows'])
+    results['models'][name] = result
+    print(round_report.table(name, result), flush=True)
+
+
+def main(argv=None) -> int:
+  arguments = _parser().parse_args(argv)
+  _checks.integer_at_least(1, rounds=arguments.rounds)
+  if arguments.quick:
+    arguments.models, arguments.rounds = ['cnn_10'], 3
+  results = {'environment': environment(), 'models': {}, 'first_call': {}}
+  try:
+    if arguments.first_call:
+      _first_calls(arguments, results)
+    else:
+      _rounds(arguments, results)
+  except round_rows.DifferentResultError as error:
+    _say(f'error: {error}')
+    return 1
+  finally:
+    # What was measured before an error or Ctrl-C is not lost.
+    if arguments.json:
+      arguments.json.write_text(json.dumps(results, indent=2) + '\n')
+  print(round_report.environment(results['environment']))
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,201 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests that the benchmark of a round measures what it says, on tiny models."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from benchmarks import round_floor
+from benchmarks import round_report
+from benchmarks import round_rows
+from benchmarks import round_tasks
+from benchmarks import round_tff
+from benchmarks import round_time
+from tff_dp import _checks
+from tff_dp import execution
+
+_TASK = round_tasks.TASKS['tiny_cnn']
+
+
+class SameResultTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._stack = self.enter_context(contextlib.ExitStack())
+
+  @parameterized.parameters('tiny_cnn', 'tiny_lstm')
+  def test_in_process_rows_compute_what_the_floor_computes(self, name):
+    if not hasattr(execution, 'create_sync_in_process_context'):
+      self.skipTest('no in-process context here')
+    task = round_tasks.TASKS[name]
+    rows, absent = round_rows.make_rows(
+        task, self._stack, wanted=['floor_2_threads', 'in_process']
+    )
+    self.assertEmpty(absent)
+    self.assertEqual(
+        [row.name for row in rows],
+        ['floor', 'floor_2_threads']
+        + [f'in_process/{name}' for name in round_tff.AGGREGATIONS],
+    )
+    round_rows.warm_up(task, rows)
+    round_rows.measure(rows, 2)
+    for row in rows:
+      self.assertLess(row.difference, 1e-4, row.name)
+      self.assertLen(row.seconds, 2)
+
+  @parameterized.parameters(
+      # A step size 2 % off; without the last batch; without the last client.
+      dict(learning_rate=_TASK.learning_rate * 1.02),
+      dict(num_examples=_TASK.batch_size),
+      dict(num_clients=_TASK.num_clients - 1),
+  )
+  def test_a_row_that_does_something_else_is_caught(self, **changes):
+    rows, _ = round_rows.make_rows(_TASK, self._stack, wanted=[])
+    wrong = round_floor.Floor(dataclasses.replace(_TASK, **changes), 1)
+    self._stack.callback(wrong.close)
+    with self.assertRaisesRegex(
+        round_rows.DifferentResultError, '^wrong/mean does not compute the same'
+    ):
+      round_rows.warm_up(_TASK, rows + [round_rows.Row('wrong/mean', wrong)])
+
+  def test_nan_is_no_result(self):
+    one = [np.ones(3)]
+    with self.assertRaises(round_rows.DifferentResultError):
+      round_rows.relative_difference('row', one, [np.full(3, np.nan)], one)
+
+  def test_small_updates_cannot_hide_a_difference(self):
+    # Below any absolute tolerance, and wrong all the same.
+    start, update = [np.zeros(4)], [np.full(4, 1e-6)]
+    with self.assertRaises(round_rows.DifferentResultError):
+      round_rows.relative_difference('row', start, start, update)
+
+  def test_expected_update_clips_every_client(self):
+    updates = [[np.array([3.0]), np.array([4.0])], [np.zeros(1), np.ones(1)]]
+    mean = round_rows.expected_update(updates, np.inf)
+    np.testing.assert_allclose(np.ravel(mean), [1.5, 2.5])
+    clipped = round_rows.expected_update(updates, 1.0)
+    np.testing.assert_allclose(np.ravel(clipped), [0.3, 0.9])
+
+
+class RowsTest(absltest.TestCase):
+
+  def test_unknown_row(self):
+    with contextlib.ExitStack() as stack:
+      with self.assertRaisesRegex(_checks.ArgumentError, 'rows.*in_proces'):
+        round_rows.make_rows(_TASK, stack, wanted=['in_proces'])
+
+  def test_missing_pfl_is_reported(self):
+    with contextlib.ExitStack() as stack:
+      rows, absent = round_rows.make_rows(
+          _TASK, stack, wanted=['pfl'], pfl_python='/no/such/python'
+      )
+    self.assertEqual([row.name for row in rows], ['floor'])
+    self.assertIn('cannot run /no/such/python', absent['pfl'])
+
+  def test_every_row_gets_every_repetition_in_turn(self):
+    calls = []
+
+    class Runner:
+
+      def __init__(self, name):
+        self.run_round = lambda: calls.append(name)
+
+    rows = [round_rows.Row(name, Runner(name)) for name in 'abc']
+    round_rows.measure(rows, 3)
+    self.assertEqual(''.join(calls), 'abcbcacab')
+
+  def test_ratios_are_taken_within_repetitions(self):
+    rows = [
+        # The machine was busy in repetition 2.
+        round_rows.Row('floor', None, seconds=[1.0, 9.0, 1.0]),
+        round_rows.Row('in_process/mean', None, seconds=[1.1, 9.9, 1.2]),
+        round_rows.Row('in_process/tree', None, seconds=[1.1, 9.9, 1.8]),
+    ]
+    floor, mean, tree = round_rows.summary(rows)
+    self.assertEqual(floor['over_floor'], 1.0)
+    self.assertAlmostEqual(mean['over_floor'], 1.1)
+    self.assertAlmostEqual(tree['over_own_mean'], 1.0)
+    self.assertIsNone(floor['over_own_mean'])
+
+
+class ReportTest(absltest.TestCase):
+
+  def test_targets(self):
+    def row(name, over_floor, over_own_mean, over_in_process):
+      return {
+          'row': name,
+          'over_floor': over_floor,
+          'over_own_mean': over_own_mean,
+          'over_in_process': over_in_process,
+      }
+
+    targets = round_report.targets([
+        row('floor', 1.0, None, 0.9),
+        row('in_process/mean', 1.1, 1.0, 1.0),
+        row('in_process/tree', 1.2, 1.06, 1.06),
+        row('native_default/mean', 1.8, 1.0, 1.6),
+        row('pfl/mean', 1.0, 1.0, 0.9),
+    ])
+    self.assertEqual(
+        [(target['target'], target['met']) for target in targets],
+        [
+            ('in-process / floor at most 1.15', True),
+            ('native default loop / in-process at least 1.5', True),
+            ('pfl-research / in-process at least 1.0', False),
+            ('in-process tree / mean at most 1.05', False),
+        ],
+    )
+
+  def test_command_prints_a_table_and_writes_json(self):
+    path = pathlib.Path(self.create_tempdir().full_path) / 'out.json'
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+      with contextlib.redirect_stderr(io.StringIO()) as progress:
+        code = round_time.main(
+            '--models tiny_cnn --rows floor_2_threads --rounds 2 --json'.split()
+            + [str(path)]
+        )
+    self.assertEqual(code, 0)
+    self.assertIn('| floor_2_threads |', printed.getvalue())
+    self.assertIn('repetition 2 of 2', progress.getvalue())
+    results = json.loads(path.read_text())
+    self.assertEqual(
+        results['environment']['python'], sys.version.split()[0]
+    )
+    model = results['models']['tiny_cnn']
+    self.assertEqual(model['parameters'], 514)
+    self.assertEqual(
+        [row['row'] for row in model['rows']], ['floor', 'floor_2_threads']
+    )
+
+  def test_profile_names_functions(self):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+      with contextlib.redirect_stderr(io.StringIO()):
+        round_time.main(
+            '--models tiny_cnn --profile floor --rounds 20'.split()
+        )
+    self.assertIn('round_floor.py:sum_of_updates', printed.getvalue())
+
+
+if __name__ == '__main__':
+  absltest.main()
