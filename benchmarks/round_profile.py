@@ -25,6 +25,8 @@ import time
 
 _INTERVAL = 0.002
 _TOP = 25
+# A thread whose innermost function is in one of these waits for others.
+_WAITING = ('threading.py', 'thread.py', 'selectors.py', 'queue.py')
 
 
 def _place(frame) -> str:
@@ -34,7 +36,7 @@ def _place(frame) -> str:
 
 
 class _Sampler:
-  """Counts in which functions the threads other than its own are."""
+  """Counts in which functions the threads are that have something to do."""
 
   def __init__(self):
     self.inside = collections.Counter()
@@ -50,7 +52,7 @@ class _Sampler:
       names = {t.ident: t.name for t in threading.enumerate()}
       # pylint: disable-next=protected-access
       for ident, frame in sys._current_frames().items():
-        if ident == own:
+        if ident == own or frame.f_code.co_filename.endswith(_WAITING):
           continue
         thread = names.get(ident, 'unknown')
         self.at[thread, f'{_place(frame)}:{frame.f_lineno}'] += 1

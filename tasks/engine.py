@@ -90,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--client-devices',
       metavar='NAME[,NAME...]',
       help='devices on which clients train, such as GPU:0,GPU:1; one that is'
-      ' named twice gets two workers (default: all GPUs, or CPU:0)',
+      ' named twice gets two workers (default: all GPUs, or CPU:0 with a'
+      ' worker for each core, at most 8)',
   )
   group.add_argument(
       '--server-device',

@@ -241,6 +241,17 @@ class ClippingTest(parameterized.TestCase):
       )
       self.assertLessEqual(np.linalg.norm(output.result.astype(np.float64)), 1.0)
 
+  def test_norm_that_only_seems_to_be_within_the_clip_norm_is_clipped(self):
+    # In float32 the norm of many equal numbers comes out too small.
+    size = 1_000_000
+    value = np.full(size, (1 + 1e-7) / np.sqrt(size), np.float32)
+    self.assertGreater(np.linalg.norm(value.astype(np.float64)), 1.0)
+    self.assertLess(tf.norm(value), 1.0)
+    output = self._next(
+        [value], tff.TensorType(np.float32, [size]), clients_per_round=1
+    )
+    self.assertLessEqual(np.linalg.norm(output.result.astype(np.float64)), 1.0)
+
   @parameterized.named_parameters(
       ('nan', np.nan, 'num_zeroed'),
       ('infinite', np.inf, 'num_zeroed'),

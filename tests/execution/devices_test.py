@@ -13,7 +13,9 @@
 # limitations under the License.
 """Tests of the choice of devices, on made-up and on virtual ones."""
 
+import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -82,15 +84,22 @@ def _run_child(code: str) -> str:
   return result.stdout.splitlines()[-1]
 
 
-def _machine(*names: str):
+@contextlib.contextmanager
+def _machine(*names: str, num_cores: int = 1):
   """Pretends that TensorFlow sees these logical devices."""
   seen = [
       tf.config.LogicalDevice(f'/device:{name}', name.partition(':')[0])
       for name in names
   ]
-  return mock.patch.object(
-      tf.config, 'list_logical_devices', lambda kind=None: seen
-  )
+  with (
+      mock.patch.object(
+          tf.config, 'list_logical_devices', lambda kind=None: seen
+      ),
+      mock.patch.object(
+          os, 'sched_getaffinity', lambda process: set(range(num_cores))
+      ),
+  ):
+    yield
 
 
 def _driver(*, is_there: bool):
@@ -103,10 +112,11 @@ def _driver(*, is_there: bool):
 class DefaultsTest(absltest.TestCase):
 
   def test_processor_without_a_gpu(self):
-    with _machine('CPU:0', 'CPU:1'):
-      chosen = devices.resolve()
-    self.assertEqual(chosen.clients, (_PREFIX + 'CPU:0',))
-    self.assertEqual(chosen.server, _PREFIX + 'CPU:0')
+    for num_cores, num_workers in ((1, 1), (3, 3), (64, 8)):
+      with _machine('CPU:0', 'CPU:1', num_cores=num_cores):
+        chosen = devices.resolve()
+      self.assertEqual(chosen.clients, (_PREFIX + 'CPU:0',) * num_workers)
+      self.assertEqual(chosen.server, _PREFIX + 'CPU:0')
 
   def test_all_gpus_and_the_first_for_the_server(self):
     with _machine('CPU:0', 'GPU:0', 'GPU:1'):

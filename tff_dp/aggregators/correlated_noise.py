@@ -33,7 +33,7 @@ from tff_dp import streams
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 # float32 sums of squares err by less than this share (about log2(n) * 2^-24
-# with TensorFlow's pairwise reductions), so scaling to a norm smaller by it
+# with TensorFlow's pairwise reductions), so clipping to a norm smaller by it
 # keeps the exact norm of what a client sends within the clip norm.
 _NORM_MARGIN = 1e-5
 _VALUE_DOMAIN = 'value'
@@ -159,18 +159,28 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return initialize
 
   def _build_clip(self, value_type: tff.TensorType) -> tff.Computation:
+    bound = self._l2_norm_clip * (1.0 - _NORM_MARGIN)
+
     @tff.tensorflow.computation(value_type)
     @tf.function(autograph=False)
     def clip(update):
-      norm = tf.norm(update)
+      # Like `tf.norm`, in one walk over the vector.
+      norm = tf.sqrt(2.0 * tf.nn.l2_loss(update))
       # NaN and infinite coordinates, and squares beyond float32, all show in
-      # the norm. `where` and not a product: infinity times zero is NaN.
+      # the norm.
       is_finite = tf.math.is_finite(norm)
-      is_clipped = norm > self._l2_norm_clip
-      scale = tf.where(
-          is_clipped, self._l2_norm_clip * (1.0 - _NORM_MARGIN) / norm, 1.0
+      is_clipped = norm > bound
+      # Branches and not a product with 0, 1 or the scale: infinity times zero
+      # is NaN, and a vector that is left alone need not be walked over.
+      bounded = tf.cond(
+          tf.logical_and(is_finite, tf.logical_not(is_clipped)),
+          lambda: update,
+          lambda: tf.cond(
+              is_finite,
+              lambda: update * (bound / norm),
+              lambda: tf.zeros_like(update),
+          ),
       )
-      bounded = tf.where(is_finite, update * scale, 0.0)
 
       def count(condition):
         return tf.cast(condition, tf.int32)

@@ -19,6 +19,7 @@ this one able to answer.
 """
 
 import argparse
+import collections
 import json
 import os
 import signal
@@ -131,7 +132,7 @@ def _device_findings(found: dict) -> list[_compat.Finding]:
   names = [device['name'] for device in found['devices']]
   lines = {
       doctor_probe.DEVICES: ', '.join(names),
-      'clients train on': ', '.join(found['clients']),
+      'clients train on': _with_workers(found['clients']),
       'the server works on': found['server'],
   }
   return [
@@ -144,6 +145,14 @@ def _device_findings(found: dict) -> list[_compat.Finding]:
       )
       for name, value in lines.items()
   ]
+
+
+def _with_workers(names: list[str]) -> str:
+  """Returns 'GPU:0, CPU:0 (2 workers)': each device once, with its workers."""
+  return ', '.join(
+      name if number == 1 else f'{name} ({number} workers)'
+      for name, number in collections.Counter(names).items()
+  )
 
 
 def _ask_child() -> dict[str, dict]:

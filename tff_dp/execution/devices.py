@@ -40,6 +40,9 @@ _NAME = re.compile(
 # A GPU's driver is there if this file or this program is.
 _DRIVER_FILE = '/proc/driver/nvidia/version'
 _DRIVER_PROGRAM = 'nvidia-smi'
+# Kernels use several cores on their own, and every worker holds a graph and a
+# model, so more than a few of them rarely pay.
+_MAX_CPU_WORKERS = 8
 # CUDA hides every card for these values.
 _HIDES_ALL = ('', '-1')
 
@@ -73,7 +76,8 @@ def resolve(
 
   Args:
     client_tf_devices: Names or logical devices on which clients train; one may
-      be given several times. None for all GPUs, or CPU:0 if there are none.
+      be given several times. None for all GPUs; if there are none, CPU:0 once
+      for each core that this process may use, but at most 8 times.
     server_tf_device: Name or logical device of the server. None for the first
       GPU, or CPU:0 if there is none.
 
@@ -85,11 +89,11 @@ def resolve(
   devices = tf.config.list_logical_devices()
   known = {_full_name(device.name).lower(): device for device in devices}
   gpus = [d for d in devices if d.device_type == 'GPU']
-  default = gpus or [d for d in devices if d.device_type == 'CPU'][:1]
+  cpus = [d for d in devices if d.device_type == 'CPU'][:1]
   if client_tf_devices is None:
-    client_tf_devices = default
+    client_tf_devices = gpus or cpus * _num_cpu_workers()
   if server_tf_device is None:
-    server_tf_device = default[0]
+    server_tf_device = (gpus or cpus)[0]
   if not _is_list(client_tf_devices):
     raise _checks.ArgumentError(
         'client_tf_devices',
@@ -136,13 +140,18 @@ def short_name(full_name: str) -> str:
   return full_name.removeprefix(f'{_LOCAL}/device:')
 
 
+def _num_cpu_workers() -> int:
+  return min(len(os.sched_getaffinity(0)), _MAX_CPU_WORKERS)
+
+
 def describe() -> dict[str, object]:
   """Returns the devices and the defaults among them, as plain JSON types.
 
   Initialises TensorFlow's runtime, like `resolve`. The keys:
 
   * `devices`: a list of `{'name': 'CPU:0', 'type': 'CPU'}`;
-  * `clients`, `server`: names that `resolve` chooses by itself;
+  * `clients`, `server`: names that `resolve` chooses by itself, `clients` with
+    one entry for each worker;
   * `advice`: why no GPU is used although there seems to be one, or ''.
   """
   chosen = resolve()

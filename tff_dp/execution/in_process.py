@@ -238,8 +238,9 @@ def create_sync_in_process_context(
     server_tf_device: The device of everything else. None for the first GPU, or
       the CPU where there is none.
     max_concurrent_clients: Number of workers, which are spread over the
-      devices; None for one on each. With one worker, aggregation gives the
-      same bits as TFF's own runtime; more of them add up in another order.
+      devices; None for one for each that is listed. With one worker,
+      aggregation gives the same bits as TFF's own runtime; more of them add up
+      in another order, which depends on their number only.
     default_num_clients: Number of clients of a computation whose arguments do
       not tell.
 
