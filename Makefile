@@ -11,7 +11,7 @@ pytest_flags := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current train test test-current \
-    benchmark lock build-files
+    benchmark benchmark-round lock build-files
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -34,6 +34,9 @@ test-current: environment-current ## Run the tests on the current stack.
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
+
+benchmark-round: environment ## Measure a round against its floor, side by side.
+	@$(python) -m benchmarks.round_time $(ARGS)
 
 build-files: environment ## Rewrite the BUILD files from the imports.
 	@$(python) tools/build_files.py $(ARGS)
