@@ -296,6 +296,35 @@ class MemoryGrowthTest(parameterized.TestCase):
     self.assertEmpty(self._grown(growths=[None], error=error))
 
 
+class ThreadsTest(absltest.TestCase):
+
+  def _threads(self, preparation: str = 'pass', **environment: str) -> int:
+    """Returns how many operations may run at a time in a new process."""
+    code = (
+        f'import tff_dp, tensorflow as tf; {preparation};'
+        ' from tff_dp import execution;'
+        ' print(tf.config.threading.get_inter_op_parallelism_threads())'
+    )
+    return int(
+        subprocess.run(
+            [sys.executable, '-c', code],
+            capture_output=True,
+            check=True,
+            text=True,
+            cwd=_ROOT,
+            env={**os.environ, **environment},
+        ).stdout.split()[-1]
+    )
+
+  def test_twice_as_many_as_cores_unless_somebody_has_chosen(self):
+    choose = 'tf.config.threading.set_inter_op_parallelism_threads(3)'
+    self.assertEqual(self._threads(), 2 * len(os.sched_getaffinity(0)))
+    self.assertEqual(self._threads(choose), 3)
+    self.assertEqual(self._threads(TF_NUM_INTEROP_THREADS='5'), 0)
+    # Too late: the runtime is up.
+    self.assertEqual(self._threads('tf.zeros([])'), 0)
+
+
 class AdviceTest(parameterized.TestCase):
 
   def _advice(self, *, variables=(), cards=(), has_driver=True, has_cuda=True):

@@ -18,6 +18,7 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp.execution import devices
 from tff_dp.execution.contexts import create_native_context
 from tff_dp.execution.contexts import NativeContext
 from tff_dp.execution.contexts import set_async_in_process_context
@@ -33,3 +34,6 @@ from tff_dp.execution.in_process import create_sync_in_process_context
 from tff_dp.execution.in_process import InProcessContext
 from tff_dp.execution.native import NativeWorker
 from tff_dp.execution.native import NativeWorkerError
+
+# Early, because the number is fixed once TensorFlow has computed anything.
+devices.allow_waiting_threads()

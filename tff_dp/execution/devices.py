@@ -15,12 +15,13 @@
 
 TensorFlow has physical devices (a card) and logical ones (what a kernel is
 placed on); one card may be split into several logical devices. Everything here
-is about logical devices of this process. Nothing is asked of TensorFlow when
-the module is loaded: listing logical devices initialises its runtime, after
+is about logical devices of this process. The runtime is not asked for when the
+module is loaded: listing logical devices initialises its runtime, after
 which virtual devices and memory growth can no longer be set.
 """
 
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import os
 import re
@@ -43,6 +44,8 @@ _DRIVER_PROGRAM = 'nvidia-smi'
 # Kernels use several cores on their own, and every worker holds a graph and a
 # model, so more than a few of them rarely pay.
 _MAX_CPU_WORKERS = 8
+# Where TensorFlow itself looks for the number of those threads.
+_INTER_OP_VARIABLE = 'TF_NUM_INTEROP_THREADS'
 # CUDA hides every card for these values.
 _HIDES_ALL = ('', '-1')
 
@@ -183,6 +186,25 @@ def unused_gpu_advice() -> str:
       ' `cuda` of tff_dp, and start with TFF_DP_DEBUG=1 to read what'
       ' TensorFlow says about them'
   )
+
+
+def allow_waiting_threads() -> None:
+  """Lets TensorFlow run more operations at a time than there are cores.
+
+  An operation that waits for a dataset holds a thread of the pool that all
+  workers share; with one thread for each core, cores then stay idle. Does
+  nothing if the user has chosen a number, or the runtime is up already. It does
+  not touch the threads within an operation, on which results may depend.
+  """
+  is_chosen = (
+      tf.config.threading.get_inter_op_parallelism_threads()
+      or _INTER_OP_VARIABLE in os.environ
+  )
+  if not is_chosen:
+    with contextlib.suppress(RuntimeError):
+      tf.config.threading.set_inter_op_parallelism_threads(
+          2 * len(os.sched_getaffinity(0))
+      )
 
 
 def _allow_memory_growth() -> None:
