@@ -124,7 +124,10 @@ class Task:
   def initial_weights(self) -> list[np.ndarray]:
     """Returns Keras' own initial weights, the same at every call."""
     tf.keras.utils.set_random_seed(_SEED)
-    return self.model.keras_model().get_weights()
+    weights = self.model.keras_model().get_weights()
+    # It would change every seeded shuffle of this process, too.
+    tf.random.set_seed(None)
+    return weights
 
   def clients(self) -> list[tuple[np.ndarray, np.ndarray]]:
     """Returns inputs and labels of every client, the same at every call."""
