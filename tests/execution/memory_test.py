@@ -148,6 +148,7 @@ def setUpModule():
       [
           sys.executable,
           '-c',
+          'import tff_dp\n'
           'from tests.execution import memory_test\n'
           'memory_test.print_measurements()',
       ],

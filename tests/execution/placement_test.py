@@ -171,6 +171,7 @@ def setUpModule():
       [
           sys.executable,
           '-c',
+          'import tff_dp\n'
           'from tests.execution import placement_test\n'
           'placement_test.print_measurements()',
       ],
