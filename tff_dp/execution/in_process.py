@@ -72,7 +72,8 @@ class _Engine:
   @property
   def num_traces(self) -> int:
     with self._lock:
-      return sum(item.num_traces for item in self._programs.values())
+      # A copy, because a collection may forget a program meanwhile.
+      return sum(item.num_traces for item in list(self._programs.values()))
 
   def _program(self, computation) -> program.Program:
     key = id(computation)

@@ -62,8 +62,6 @@ class Pick:
 class Select:
   """Slices for a client's keys; inputs: keys, max_key, values, fn."""
 
-  result_type: tff.SequenceType
-
 
 @dataclasses.dataclass(frozen=True)
 class Accumulate:
@@ -199,8 +197,7 @@ class _Builder(interpreter.Interpreter):
       node = self._node(Accumulate(zero_type), value, zero, accumulate, merge)
       return self._apply_at(report, node, on_clients=False)
     if uri == 'federated_select':
-      result_type = intrinsic.type_spec.result.member
-      return self._node(Select(result_type), *argument, on_clients=True)
+      return self._node(Select(), *argument, on_clients=True)
     if uri in ('sequence_map', 'sequence_reduce', 'sequence_sum'):
       return self._node(intrinsic, argument, on_clients=self._on_clients)
     raise errors.UnsupportedComputationError(
