@@ -21,20 +21,28 @@ from tasks import engine
 from tff_dp import _compat
 from tff_dp.cli import errors
 
-# Task -> what it does; the module of the same name is loaded when it is used.
 _TASKS = {
     'digits': 'DP-FTRL on 4,000 real handwritten digits, against two baselines',
+}
+# Command -> (what it does, task -> module). A module is loaded when it is used.
+_COMMANDS = {
+    'train': ('train one task', {'digits': 'tasks.digits'}),
+    'sweep': (
+        'train one task with every noise, at several epsilons and seeds',
+        {'digits': 'tasks.sweep'},
+    ),
 }
 _PROGRESS = ('auto', 'bar', 'plain', 'quiet')
 _EXAMPLES = """examples:
   python -m tasks list
   python -m tasks train digits
   python -m tasks train digits --epsilon 4 --output-dir runs/digits_eps4
+  python -m tasks sweep digits --epsilons 2 8 --seeds 3
 """
 
 
-def _build_parser(task_name: str | None) -> argparse.ArgumentParser:
-  """Returns the parser; the flags of `train` are those of one task."""
+def _build_parser(words: list[str]) -> argparse.ArgumentParser:
+  """Returns the parser; it has the flags of the command and task in `words`."""
   parser = errors.Parser(
       prog='python -m tasks',
       description='Trains models on real data with differential privacy.',
@@ -42,51 +50,52 @@ def _build_parser(task_name: str | None) -> argparse.ArgumentParser:
   )
   commands = parser.add_subparsers(dest='command', required=True)
   commands.add_parser('list', help='the tasks, a line each')
-  train = commands.add_parser('train', help='train one task')
-  tasks = train.add_subparsers(dest='task', required=True, metavar='TASK')
-  for name, summary in _TASKS.items():
-    if name != task_name:
-      tasks.add_parser(name, help=summary, add_help=False)
-      continue
-    module = importlib.import_module(f'tasks.{name}')
-    task = tasks.add_parser(
-        name,
-        help=summary,
-        description=module.__doc__,
-        epilog=module.EXAMPLES,
+  for command, (what, modules) in _COMMANDS.items():
+    command_parser = commands.add_parser(command, help=what)
+    tasks = command_parser.add_subparsers(
+        dest='task', required=True, metavar='TASK'
     )
-    module.add_arguments(task)
-    engine.add_arguments(task)
-    task.add_argument(
-        '--progress',
-        choices=_PROGRESS,
-        default='auto',
-        help='bar on a terminal, plain lines elsewhere (default: auto)',
-    )
+    for name in modules:
+      if words[:2] != [command, name]:
+        tasks.add_parser(name, help=_TASKS[name], add_help=False)
+        continue
+      module = importlib.import_module(modules[name])
+      task = tasks.add_parser(
+          name,
+          help=_TASKS[name],
+          description=module.__doc__,
+          epilog=module.EXAMPLES,
+      )
+      module.add_arguments(task)
+      engine.add_arguments(task)
+      task.add_argument(
+          '--progress',
+          choices=_PROGRESS,
+          default='auto',
+          help='bar on a terminal, plain lines elsewhere (default: auto)',
+      )
   return parser
 
 
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code."""
   argv = errors.hyphenated(sys.argv[1:] if argv is None else argv)
-  task_name = argv[1] if argv[:1] == ['train'] and len(argv) > 1 else None
-  if task_name is not None and not task_name.startswith('-'):
-    if task_name not in _TASKS:
+  if len(argv) > 1 and argv[0] in _COMMANDS and not argv[1].startswith('-'):
+    if argv[1] not in _TASKS:
       errors.show(
-          f'TASK={task_name} is not allowed: expected one of'
-          f' {", ".join(_TASKS)}',
+          f'TASK={argv[1]} is not allowed: expected one of {", ".join(_TASKS)}',
           way_out='python -m tasks list',
       )
       return errors.USAGE
-  arguments = _build_parser(task_name).parse_args(argv)
+  arguments = _build_parser(argv).parse_args(argv)
   if arguments.command == 'list':
     for name, summary in _TASKS.items():
       print(f'{name:<12} {summary}')
     return 0
   values = vars(arguments)
   progress = values.pop('progress')
-  del values['command'], values['task']
-  module = importlib.import_module(f'tasks.{task_name}')
+  _, modules = _COMMANDS[values.pop('command')]
+  module = importlib.import_module(modules[values.pop('task')])
   try:
     where = engine.take_settings(values)
     return module.main(

@@ -13,12 +13,15 @@
 # limitations under the License.
 """Handwritten digits: DP-FTRL against independent noise and against no noise.
 
-Three runs on the same clients, model and cohorts, the first two with the same
+Runs on the same clients, model and cohorts, all but the last with the same
 (epsilon, delta) for one client's whole contribution:
 
-* `dp_ftrl`: tree noise (Honaker's estimator), momentum at the server;
+* `dp_ftrl`: correlated noise, of the mechanism that --mechanism names;
 * `independent`: a fresh draw of noise per round, without amplification;
 * `non_private`: no noise, same clipping.
+
+The name of any other mechanism is a row, too; `python -m tasks sweep digits` puts
+all of them side by side.
 
 Defaults were chosen on the held-out digits, so the accuracies are a demonstration
 of the mechanisms and not an estimate of what tuning on other data would find. The
@@ -47,6 +50,8 @@ EXAMPLES = """examples:
   python -m tasks train digits --epsilon 8 --output-dir runs/digits_eps8
   python -m tasks train digits --rows dp_ftrl --mechanism tree \\
       --output-dir runs/digits_tree
+  python -m tasks train digits --rows blt banded honaker tree \\
+      --output-dir runs/digits_mechanisms
   python -m tasks train digits --total-rounds 62 --clients-per-round 64 \\
       --min-index-gap 31 --server-learning-rate 0.08 \\
       --output-dir runs/digits_large_cohorts
@@ -54,11 +59,19 @@ EXAMPLES = """examples:
 # Chosen for each row on its own, by a coarse search on the held-out digits: one
 # for all would favour the row that it was chosen for.
 _SERVER_LEARNING_RATES = {
-    'dp_ftrl': 0.03,
     'independent': 0.01,
+    'tree': 0.03,
+    'honaker': 0.03,
+    'banded': 0.1,
+    'banded-inverse': 0.1,
+    'blt': 0.1,
     'non_private': 0.2,
 }
-_ROWS = tuple(_SERVER_LEARNING_RATES)
+NON_PRIVATE = 'non_private'
+_DP_FTRL = 'dp_ftrl'
+_BANDED = {'banded', 'banded-inverse'}
+NOISES = tuple(_SERVER_LEARNING_RATES)
+_MECHANISMS = tuple(name for name in NOISES if name != NON_PRIVATE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +85,9 @@ class Settings:
   output_dir: str = 'runs/digits'
   epsilon: float = 4.0
   delta: float = 1e-5
-  mechanism: str = 'honaker'
+  mechanism: str = 'blt'
+  bands: int | None = None
+  buffers: int | None = None
   num_clients: int = 2000
   total_rounds: int = 250
   clients_per_round: int = 16
@@ -84,8 +99,9 @@ class Settings:
   client_batch_size: int = 4
   client_epochs_per_round: int = 1
   rounds_per_eval: int = 25
+  checkpoint_kind: str = 'full'
   seed: int = 0
-  rows: tuple[str, ...] = _ROWS
+  rows: tuple[str, ...] = (_DP_FTRL, 'independent', NON_PRIVATE)
   insecure_seed: int | None = None
 
 
@@ -106,8 +122,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
       'mechanism',
       'noise of the row dp_ftrl',
-      choices=('honaker', 'tree'),
+      choices=_MECHANISMS,
   )
+  add('bands', 'bands of banded and banded-inverse noise', type=int)
+  add('buffers', 'buffers of blt noise, 2 to 8', type=int)
   add('num-clients', 'clients that the 4,000 training digits are dealt to')
   add('total-rounds', 'rounds of each run')
   add('clients-per-round', 'clients of one round, the divisor of the mean')
@@ -124,13 +142,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('client-batch-size', 'digits per local step')
   add('client-epochs-per-round', 'local passes over a client\'s digits')
   add('rounds-per-eval', 'rounds between two evaluations on held-out digits')
+  add(
+      'checkpoint-kind',
+      'what a checkpoint has of the noise: its buffers, or what they are made'
+      ' from again',
+      choices=('full', 'seed_only'),
+  )
   add('seed', 'public seed of the dealing, the cohorts and the initial model')
   parser.add_argument(
       '--rows',
       nargs='+',
-      choices=_ROWS,
+      choices=(_DP_FTRL, *NOISES),
       default=default.rows,
-      help='which runs to make (default: all three)',
+      help=f'which runs to make (default: {" ".join(default.rows)})',
   )
   add(
       'insecure-seed',
@@ -154,20 +178,40 @@ def build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
   schedule.validate_population(
       settings.num_clients, settings.clients_per_round
   )
+  names = {mechanism_name(row, settings) for row in settings.rows}
+  for flag, users in (('bands', _BANDED), ('buffers', {'blt'})):
+    if getattr(settings, flag) is not None and not names & users:
+      raise _checks.ArgumentError(
+          flag,
+          getattr(settings, flag),
+          f'nothing without a row of {" or ".join(sorted(users))} noise',
+      )
   plans = collections.OrderedDict()
   for row in settings.rows:
-    name = settings.mechanism if row == 'dp_ftrl' else 'independent'
+    name = mechanism_name(row, settings)
     plan = plan_lib.PrivacyPlan(
-        mechanism=mechanisms.BY_NAME[name](settings.total_rounds),
+        mechanism=mechanisms.build(
+            name,
+            schedule,
+            num_bands=settings.bands if name in _BANDED else None,
+            num_buffers=settings.buffers if name == 'blt' else None,
+        ),
         participation=schedule,
         l2_norm_clip=settings.l2_norm_clip,
         clients_per_round=settings.clients_per_round,
         noise_multiplier=0.0,
     )
-    if row != 'non_private':
+    if row != NON_PRIVATE:
       plan = plan.calibrated(epsilon=settings.epsilon, delta=settings.delta)
     plans[row] = plan
   return plans
+
+
+def mechanism_name(row: str, settings: Settings) -> str:
+  """Returns the name of a row's mechanism; the last row's adds no noise."""
+  return {_DP_FTRL: settings.mechanism, NON_PRIVATE: 'independent'}.get(
+      row, row
+  )
 
 
 def build_model(seed: int):
@@ -261,7 +305,7 @@ def run(
             settings.client_learning_rate
         ),
         server_learning_rate=(
-            settings.server_learning_rate or _SERVER_LEARNING_RATES[name]
+            settings.server_learning_rate or _default_rate(name, settings)
         ),
         momentum=settings.momentum,
         insecure_seed=settings.insecure_seed,
@@ -272,9 +316,10 @@ def run(
         clients,
         output_dir=pathlib.Path(settings.output_dir) / name,
         delta=settings.delta,
-        epsilon_budget=None if name == 'non_private' else settings.epsilon,
+        epsilon_budget=None if name == NON_PRIVATE else settings.epsilon,
         evaluate_fn=build_evaluation(),
         rounds_per_eval=settings.rounds_per_eval,
+        checkpoint_kind=settings.checkpoint_kind,
         schedule_seed=settings.seed,
         config=_config(settings),
         declarations=plan_statement.Declarations(
@@ -312,9 +357,15 @@ def main(
   return 0
 
 
+def _default_rate(row: str, settings: Settings) -> float:
+  if row != NON_PRIVATE:
+    row = mechanism_name(row, settings)
+  return _SERVER_LEARNING_RATES[row]
+
+
 def _config(settings: Settings) -> dict[str, object]:
   """Returns what must not change when a run is resumed."""
   config = dataclasses.asdict(settings)
-  for where in ('output_dir', 'rows'):
+  for where in ('output_dir', 'rows', 'checkpoint_kind'):
     del config[where]
   return {'task': 'digits', **config}

@@ -14,6 +14,8 @@
 """Tests that the plan couples mechanism, participation and accounting."""
 
 import dataclasses
+import json
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -23,6 +25,10 @@ from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plan as plan_lib
+from tff_dp import plan_statement
+from tff_dp.accounting import accountants
+from tff_dp.accounting import events
+from tff_dp.mechanisms import adaptive_clipping
 
 
 def _plan(mechanism=None, schedule=None, **changes):
@@ -164,6 +170,155 @@ class PlanTest(parameterized.TestCase):
         dataclasses.replace(schedule, epochs_per_shuffle=None),
     )
 
+
+class AdaptiveClippingTest(parameterized.TestCase):
+
+  def _adaptive(self, **changes):
+    arguments = dict(
+        mechanism=mechanisms.HonakerTree(100, restart_every=20),
+        adaptive_clipping=adaptive_clipping.AdaptiveClipping(
+            target_quantile=0.4, learning_rate=0.3, budget_share=0.1
+        ),
+    )
+    return _plan(**(arguments | changes))
+
+  def _fixed(self):
+    return self._adaptive(adaptive_clipping=None)
+
+  @parameterized.product(
+      relation=tuple(events.NeighboringRelation), num_rounds=(None, 30)
+  )
+  def test_both_streams_cost_what_one_did(self, relation, num_rounds):
+    plan, where = self._adaptive(), dict(neighboring_relation=relation)
+    event = plan.event(**where)
+    self.assertLen(event.events, 2)
+    total = sum(part.noise_multiplier**-2 for part in event.events)
+    self.assertAlmostEqual(total**-0.5, plan.sigma(**where))
+    self.assertEqual(plan.sigma(**where), self._fixed().sigma(**where))
+    epsilon = self._fixed().epsilon(
+        delta=1e-5, num_rounds=num_rounds, **where
+    )
+    for method, margin in (('exact', 1e-9), ('pld', 1e-4), ('rdp', 0.2)):
+      self.assertBetween(
+          plan.epsilon(
+              delta=1e-5, num_rounds=num_rounds, method=method, **where
+          ),
+          epsilon,
+          epsilon * (1 + margin),
+      )
+    # The composition itself, not only sigma of the plan.
+    self.assertAlmostEqual(
+        accountants.epsilon(
+            plan.event(), delta=1e-5, neighboring_relation=relation
+        ),
+        self._fixed().epsilon(delta=1e-5, **where),
+    )
+
+  def test_shares_of_the_streams(self):
+    multipliers = self._adaptive().noise_multiplier_by_domain
+    self.assertCountEqual(multipliers, ['value', 'quantile'])
+    self.assertAlmostEqual(multipliers['value'], 2.0 / 0.9**0.5)
+    self.assertAlmostEqual(multipliers['quantile'], 2.0 / 0.1**0.5)
+    self.assertEqual(
+        self._fixed().noise_multiplier_by_domain, {'value': 2.0}
+    )
+
+  def test_calibration_and_budget_are_those_of_the_run(self):
+    plan = self._adaptive(noise_multiplier=None).calibrated(
+        epsilon=3.0, delta=1e-5
+    )
+    self.assertIsNotNone(plan.adaptive_clipping)
+    self.assertBetween(plan.epsilon(delta=1e-5), 2.9999, 3.0)
+    budget = plan.budget_ledger(epsilon=3.0, delta=1e-5)
+    self.assertEqual(budget.rounds_left(0), 100)
+    self.assertEqual(
+        budget.epsilon_after(100), plan.epsilon(delta=1e-5)
+    )
+
+  def test_descriptions_carry_it(self):
+    plan = self._adaptive()
+    described = {
+        'target_quantile': 0.4, 'learning_rate': 0.3, 'budget_share': 0.1
+    }
+    self.assertEqual(plan.describe()['adaptive_clipping'], described)
+    self.assertNotIn('adaptive_clipping', self._fixed().describe())
+    other = dataclasses.replace(
+        plan,
+        adaptive_clipping=dataclasses.replace(
+            plan.adaptive_clipping, target_quantile=0.5
+        ),
+    )
+    self.assertLen(
+        {p.fingerprint for p in (plan, other, self._fixed())}, 3
+    )
+    content = json.loads(json.dumps(plan.events_json(delta=1e-5)))
+    (event,) = content['events']
+    self.assertEqual(content['plan']['adaptive_clipping'], described)
+    self.assertEqual(event['noise_multiplier'], 2.0)
+    self.assertAlmostEqual(
+        sum(value**-2 for value in event['streams'].values()), 2.0**-2
+    )
+    (event,) = self._fixed().events_json(delta=1e-5)['events']
+    self.assertNotIn('streams', event)
+
+  def test_statement_names_share_multipliers_and_domains(self):
+    plan = self._adaptive()
+    statement = plan.statement(delta=1e-5)
+    self.assertEqual(statement.epsilon, plan.epsilon(delta=1e-5))
+    section = statement.points['mechanism']['adaptive_clipping']
+    self.assertEqual(section['budget_share'], 0.1)
+    self.assertEqual(section['rounds_per_clip_norm'], 20)
+    self.assertEqual(section['key_domains'], 'value, quantile')
+    self.assertAlmostEqual(
+        section['quantile_noise_on_sum'], 2.0 / (2 * 0.1**0.5)
+    )
+    text = statement.to_markdown()
+    self.assertIn(
+        f'value noise multiplier: {section["value_noise_multiplier"]:.6g}',
+        text.replace('_', ' '),
+    )
+    self.assertIn('clip norm of the tree', text)
+    self.assertIn('arXiv:1905.03871', text)
+    fixed = self._fixed().statement(delta=1e-5).to_markdown()
+    self.assertNotIn('1905.03871', fixed)
+
+  @parameterized.parameters(
+      (mechanisms.HonakerTree(100), 'restart_every'),
+      (
+          mechanisms.Tree(100, restart_every=20, complete_trees=True),
+          'complete_trees',
+      ),
+  )
+  def test_needs_a_tree_to_begin(self, mechanism, message):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, message):
+      self._adaptive(mechanism=mechanism)
+    self._adaptive(mechanism=mechanisms.Independent(100))
+
+
+class StatementOfMechanismTest(absltest.TestCase):
+
+  def test_many_numbers_are_only_counted(self):
+    mechanism = mechanisms.HonakerTree(100)
+    with mock.patch.object(
+        plan_statement.dataclasses,
+        'asdict',
+        lambda _: {'coefficients': (1.0,) * 100, 'weights': (0.25, 0.5)},
+    ):
+      readable = plan_statement.readable_parameters(mechanism)
+    self.assertEqual(
+        readable['coefficients'], '100 numbers: 1, 1, 1, 1, ...'
+    )
+    self.assertEqual(readable['weights'], '0.25, 0.5')
+
+  def test_a_bound_is_called_a_bound(self):
+    plan = _plan()
+    exactness = plan.statement(delta=1e-5).points['accounting']['exactness']
+    self.assertStartsWith(exactness, 'exact')
+    with mock.patch.object(
+        mechanisms.HonakerTree, 'sensitivity_is_exact', return_value=False
+    ):
+      bound = plan.statement(delta=1e-5).points['accounting']['exactness']
+    self.assertStartsWith(bound, 'an upper bound')
 
 
 if __name__ == '__main__':

@@ -16,6 +16,7 @@
 import itertools
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import numpy as np
 import scipy.stats
 import tensorflow as tf
@@ -94,6 +95,40 @@ class StreamsTest(absltest.TestCase):
         for flip in ([0, 0], [1, 0], [0, 1])
     ]
     self.assertLen({word for child in children for word in child}, 6)
+
+
+class OperationsTest(parameterized.TestCase):
+
+  @parameterized.parameters(1, 2, 7, 8, 9, 15, 16, 40)
+  def test_combine_is_the_linear_combination(self, num_vectors):
+    rng = np.random.default_rng(num_vectors)
+    coefficients = rng.normal(size=num_vectors)
+    vectors = rng.normal(size=[num_vectors, 5]).astype(np.float32)
+    operations = streams.operations(streams.insecure_root_key(0), 5)
+
+    @tf.function(autograph=False)
+    def combine(scalars):
+      return operations.combine(scalars, list(vectors))
+
+    for scalars in (
+        coefficients.tolist(),
+        list(coefficients),
+        tf.unstack(tf.constant(coefficients, tf.float32)),
+    ):
+      np.testing.assert_allclose(
+          combine(scalars), coefficients @ vectors, rtol=0, atol=2e-6
+      )
+
+  def test_combine_needs_as_many_coefficients_as_vectors(self):
+    operations = streams.operations(streams.insecure_root_key(0), 5)
+    with self.assertRaises(ValueError):
+      operations.combine([1.0], [tf.zeros(5), tf.zeros(5)])
+
+  def test_take_finds_the_row(self):
+    operations = streams.operations(streams.insecure_root_key(0), 5)
+    table = np.arange(6.0).reshape(3, 2)
+    row = operations.take(table, tf.constant(2, tf.int64))
+    self.assertEqual([float(value) for value in row], [4.0, 5.0])
 
 
 if __name__ == '__main__':

@@ -28,6 +28,7 @@ cannot drift apart:
 Making a plan, calibrating it and reading its epsilon needs no TensorFlow.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
@@ -39,12 +40,14 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp import plan_statement
+from tff_dp.accounting import accountants
 from tff_dp.accounting import budget
 from tff_dp.accounting import calibration
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import ledger
 from tff_dp.accounting import statement as statement_lib
+from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 
@@ -62,10 +65,15 @@ class PrivacyPlan:
   Attributes:
     mechanism: What noise is added in which round.
     participation: Who takes part, and how that is promised.
-    l2_norm_clip: Bound on the L2 norm of one client's whole update.
+    l2_norm_clip: Bound on the L2 norm of one client's whole update; with
+      adaptive clipping, that of the first tree.
     clients_per_round: Expected number of clients, the divisor of the mean.
     noise_multiplier: Standard deviation of one draw of the mechanism on the
-      SUM, over the clip norm. `None` until calibrated; 0 gives no privacy.
+      SUM, over the clip norm. `None` until calibrated; 0 gives no privacy. With
+      adaptive clipping, that of updates and bits together: the updates alone
+      get a little more noise.
+    adaptive_clipping: How the clip norm follows the clients' norms, or `None`
+      for a fixed one.
   """
 
   mechanism: mechanism_lib.Mechanism
@@ -73,6 +81,7 @@ class PrivacyPlan:
   l2_norm_clip: float
   clients_per_round: int
   noise_multiplier: Optional[float] = None
+  adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
 
   def __post_init__(self):
     _checks.positive(l2_norm_clip=self.l2_norm_clip)
@@ -87,6 +96,8 @@ class PrivacyPlan:
       )
     if isinstance(self.participation, sampling.ShuffledEpochs):
       _check_shuffles(self.mechanism, self.participation)
+    if self.adaptive_clipping is not None:
+      adaptive_clipping_lib.rounds_per_clip_norm(self.mechanism)
 
   @property
   def num_rounds(self) -> int:
@@ -104,6 +115,21 @@ class PrivacyPlan:
     return self.mechanism.squared_sensitivity_by_round(
         self.participation.pattern
     )
+
+  @property
+  def noise_multiplier_by_domain(self) -> dict[str, float]:
+    """Returns the noise multiplier of every stream, by the domain of its key.
+
+    Each is the std of a draw on that stream's sum, over the bound on what one
+    client adds to it in a round: the clip norm, and 1/2 for the bits.
+    """
+    total, clipping = self._noise(), self.adaptive_clipping
+    if clipping is None:
+      return {'value': total}
+    return {
+        'value': clipping.value_noise_multiplier(total),
+        'quantile': clipping.quantile_noise_multiplier(total),
+    }
 
   def calibrated(
       self,
@@ -139,13 +165,9 @@ class PrivacyPlan:
       num_rounds: Rounds after which the run stops, `None` for all.
       neighboring_relation: The relation to account under.
     """
-    squared_sensitivity = self.squared_sensitivity
-    if num_rounds is not None:
-      _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-      squared_sensitivity = self.squared_sensitivity_by_round[num_rounds - 1]
     return events.effective_sigma(
         noise_multiplier=self._noise(),
-        squared_sensitivity=float(squared_sensitivity),
+        squared_sensitivity=self._squared_sensitivity_after(num_rounds),
         neighboring_relation=neighboring_relation,
     )
 
@@ -155,14 +177,30 @@ class PrivacyPlan:
       delta: float,
       num_rounds: Optional[int] = None,
       neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+      method: str = 'exact',
+      also: Sequence[dp_accounting.DpEvent] = (),
   ) -> float:
-    """Returns epsilon of the run by the exact Gaussian conversion.
+    """Returns epsilon of the run, and of what else is released about clients.
 
     Args:
       delta: In (0, 1); choose it below 1 / population.
       num_rounds: Rounds after which the run stops, `None` for all.
       neighboring_relation: The relation to account under.
+      method: 'exact', 'pld' or 'rdp': see `accounting.accountants`. 'exact'
+        needs every event of `also` to be a composition of Gaussian ones.
+      also: Other events of the same clients, such as an evaluation with DP
+        metrics, stated for zero-out: their noise over the bound on one
+        contribution's norm. They are converted to the relation here.
     """
+    if also or method != 'exact':
+      return accountants.epsilon(
+          dp_accounting.ComposedDpEvent(
+              [self._event(num_rounds=num_rounds), *also]
+          ),
+          delta=delta,
+          method=method,
+          neighboring_relation=neighboring_relation,
+      )
     return gaussian.exact_epsilon(
         sigma=self.sigma(
             num_rounds=num_rounds, neighboring_relation=neighboring_relation
@@ -175,12 +213,17 @@ class PrivacyPlan:
       *,
       neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
   ) -> dp_accounting.DpEvent:
-    """Returns the event of a full run, for any dp_accounting accountant."""
-    return events.run_event(
-        noise_multiplier=self._noise(),
-        squared_sensitivity=self.squared_sensitivity,
-        neighboring_relation=neighboring_relation,
-    )
+    """Returns the event of a full run, for any dp_accounting accountant.
+
+    One Gaussian mechanism; with adaptive clipping two, whose composition is a
+    Gaussian mechanism with the noise multiplier of the plan.
+
+    Args:
+      neighboring_relation: The relation that the noise multipliers are stated
+        for. Leave it alone where the accountant converts itself, as
+        `accounting.accountants` does.
+    """
+    return self._event(neighboring_relation=neighboring_relation)
 
   def aggregator(self, *, insecure_seed: Optional[int] = None):
     """Returns the `tff.aggregators.UnweightedAggregationFactory` of the plan.
@@ -189,7 +232,19 @@ class PrivacyPlan:
       insecure_seed: For tests only; whoever knows it can remove the noise.
     """
     # The only part of a plan that needs TensorFlow.
-    from tff_dp.aggregators import correlated_noise  # pylint: disable=g-import-not-at-top
+    # pylint: disable=g-import-not-at-top
+    if self.adaptive_clipping is not None:
+      from tff_dp.aggregators import adaptive_clipping
+
+      return adaptive_clipping.AdaptiveClippingFactory(
+          self.mechanism,
+          adaptive_clipping=self.adaptive_clipping,
+          noise_multiplier=self._noise(),
+          initial_l2_norm_clip=self.l2_norm_clip,
+          clients_per_round=self.clients_per_round,
+          insecure_seed=insecure_seed,
+      )
+    from tff_dp.aggregators import correlated_noise
 
     return correlated_noise.CorrelatedNoiseFactory(
         self.mechanism,
@@ -201,7 +256,7 @@ class PrivacyPlan:
 
   def describe(self) -> dict[str, Any]:
     """Returns all public facts of the plan as plain JSON types."""
-    return {
+    described = {
         'mechanism': {
             'name': self.mechanism.name,
             **dataclasses.asdict(self.mechanism),
@@ -214,6 +269,12 @@ class PrivacyPlan:
         'clients_per_round': self.clients_per_round,
         'noise_multiplier': self.noise_multiplier,
     }
+    # Only then, so that other plans keep their fingerprint.
+    if self.adaptive_clipping is not None:
+      described['adaptive_clipping'] = dataclasses.asdict(
+          self.adaptive_clipping
+      )
+    return described
 
   @property
   def fingerprint(self) -> str:
@@ -278,24 +339,33 @@ class PrivacyPlan:
     _checks.in_open(0, 1, delta=delta)
     rounds = self.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=rounds)
-    return {
-        'schema': 'tff_dp.events',
-        'schema_version': 1,
-        'unit': 'client',
-        'neighboring_relation': _ZERO_OUT.value,
-        'delta': delta,
-        'plan': self.describe(),
-        'events': [
-            {
-                'type': 'gaussian',
-                'noise_multiplier': self._noise(),
-                'squared_sensitivity': float(
-                    self.squared_sensitivity_by_round[rounds - 1]
-                ),
-                'rounds': rounds,
-            }
-        ],
-    }
+    self._noise()
+    return plan_statement.events_json(self, delta=delta, num_rounds=rounds)
+
+  def _event(
+      self,
+      *,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+  ) -> dp_accounting.DpEvent:
+    """Returns the event of a run that stops after some rounds."""
+    streams = [
+        events.run_event(
+            noise_multiplier=noise_multiplier,
+            squared_sensitivity=self._squared_sensitivity_after(num_rounds),
+            neighboring_relation=neighboring_relation,
+        )
+        for noise_multiplier in self.noise_multiplier_by_domain.values()
+    ]
+    if len(streams) == 1:
+      return streams[0]
+    return dp_accounting.ComposedDpEvent(streams)
+
+  def _squared_sensitivity_after(self, num_rounds: Optional[int]) -> float:
+    if num_rounds is None:
+      return self.squared_sensitivity
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return float(self.squared_sensitivity_by_round[num_rounds - 1])
 
   def _noise(self) -> float:
     if self.noise_multiplier is None:

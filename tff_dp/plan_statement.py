@@ -11,14 +11,26 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The privacy statement of a plan, and of the run that follows it."""
+"""What a plan, or the run that follows it, says of its privacy.
+
+The privacy statement for readers, and the events for whoever recomputes it.
+"""
 
 import dataclasses
-from typing import Optional
+from typing import Any, Optional
 
+import numpy as np
+
+from tff_dp.accounting import events
 from tff_dp.accounting import ledger as ledger_lib
 from tff_dp.accounting import statement
 from tff_dp.accounting import statement_facts
+from tff_dp.mechanisms import adaptive_clipping
+
+
+# A BLT has up to 8 buffers; matrices have thousands of entries.
+_MOST_NUMBERS = 8
+_FIRST_NUMBERS = 4
 
 
 def _default(name: str) -> str:
@@ -87,10 +99,7 @@ def build(
   return statement.build_statement(
       statement_facts.StatementFacts(
           mechanism=mechanism.name,
-          mechanism_parameters={
-              name: 'none' if value is None else value
-              for name, value in dataclasses.asdict(mechanism).items()
-          },
+          mechanism_parameters=readable_parameters(mechanism),
           participation=pattern.describe(),
           min_index_gap=limits.min_index_gap,
           max_participations=limits.max_participations,
@@ -100,11 +109,82 @@ def build(
           num_rounds=plan.num_rounds,
           delta=delta,
           squared_sensitivity=plan.squared_sensitivity,
+          sensitivity_is_exact=mechanism.sensitivity_is_exact(pattern),
           complete_trees=mechanism.complete_trees,
           squared_sensitivity_without_completion=uncompleted,
           squared_sensitivity_so_far=so_far,
+          adaptive_clipping=_adaptive_clipping(plan),
           observed=observed,
           insecure_seed=insecure_seed,
           **dataclasses.asdict(declarations),
       )
   )
+
+
+def events_json(plan, *, delta: float, num_rounds: int) -> dict[str, Any]:
+  """Returns what epsilon of a run can be recomputed from, as JSON types.
+
+  Args:
+    plan: A `PrivacyPlan` with a noise multiplier.
+    delta: In (0, 1).
+    num_rounds: Rounds after which the run stopped.
+  """
+  event = {
+      'type': 'gaussian',
+      'noise_multiplier': plan.noise_multiplier,
+      'squared_sensitivity': float(
+          plan.squared_sensitivity_by_round[num_rounds - 1]
+      ),
+      'rounds': num_rounds,
+  }
+  if plan.adaptive_clipping is not None:
+    # What the one event is made of: 1 / noise_multiplier^2 adds up.
+    event['streams'] = plan.noise_multiplier_by_domain
+  return {
+      'schema': 'tff_dp.events',
+      'schema_version': 1,
+      'unit': 'client',
+      'neighboring_relation': events.NeighboringRelation.ZERO_OUT.value,
+      'delta': delta,
+      'plan': plan.describe(),
+      'events': [event],
+  }
+
+
+def readable_parameters(mechanism) -> dict[str, Any]:
+  """Returns a mechanism's parameters for readers, JSON types."""
+  return {
+      name: _readable(value)
+      for name, value in dataclasses.asdict(mechanism).items()
+  }
+
+
+def _readable(value: Any) -> Any:
+  if value is None:
+    return 'none'
+  if not isinstance(value, (tuple, list)):
+    return value
+  numbers = np.ravel(value)
+  if len(numbers) <= _MOST_NUMBERS:
+    return ', '.join(f'{number:.9g}' for number in numbers)
+  first = ', '.join(f'{number:.6g}' for number in numbers[:_FIRST_NUMBERS])
+  return f'{len(numbers)} numbers: {first}, ...'
+
+
+def _adaptive_clipping(plan) -> Optional[dict[str, Any]]:
+  """Returns what the statement says about a clip norm that adapts."""
+  if plan.adaptive_clipping is None:
+    return None
+  multipliers = plan.noise_multiplier_by_domain
+  rounds = adaptive_clipping.rounds_per_clip_norm(plan.mechanism)
+  return {
+      **dataclasses.asdict(plan.adaptive_clipping),
+      'budget_share_of': '1 / sigma^2, for the quantile bits',
+      'rounds_per_clip_norm': rounds,
+      'value_noise_multiplier': multipliers['value'],
+      'quantile_noise_multiplier': multipliers['quantile'],
+      'quantile_noise_on_sum': (
+          adaptive_clipping.BIT * multipliers['quantile']
+      ),
+      'key_domains': ', '.join(multipliers),
+  }

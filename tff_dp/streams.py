@@ -28,7 +28,10 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tff_dp import _checks
+from tff_dp.mechanisms import mechanism as mechanism_lib
 
+# The generator of every draw, named because its default depends on the device.
+ALGORITHM = 'philox'
 # Changing how keys are derived changes every stream: change the tag with it.
 _VERSION_TAG = b'tff_dp streams 1'
 _KERNEL_ENTROPY = '/proc/sys/kernel/random/uuid'
@@ -36,6 +39,8 @@ _KERNEL_ENTROPY = '/proc/sys/kernel/random/uuid'
 _RANDOM_DIGITS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 15, 16, 17, 20)
 _UUID_PATTERN = '[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}'
 _LEVEL_SHIFT = 56
+# Vectors that `tf.add_n` adds up in one walk over memory.
+_FUSED = 8
 
 
 def random_root_key() -> tf.Tensor:
@@ -90,7 +95,7 @@ def fold_in(key: tf.Tensor, data) -> tf.Tensor:
       tf.bitwise.bitwise_xor(key[1], tf.cast(data, tf.int64)),
   ])
   return tf.random.stateless_uniform(
-      [2], block, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+      [2], block, minval=None, maxval=None, dtype=tf.int64, alg=ALGORITHM
   )
 
 
@@ -121,10 +126,54 @@ def node_normals(
   def draw(level: int, index) -> tf.Tensor:
     node = tf.cast(index, tf.int64) + (level << _LEVEL_SHIFT)
     return tf.random.stateless_normal(
-        [num_params], fold_in(tree_key, node), alg='philox'
+        [num_params], fold_in(tree_key, node), alg=ALGORITHM
     )
 
   return draw
+
+
+def operations(
+    tree_key: tf.Tensor, num_params: int
+) -> mechanism_lib.Operations:
+  """Returns what a mechanism computes one tree's noise with, in TensorFlow.
+
+  Args:
+    tree_key: As for `node_normals`.
+    num_params: Length of each draw.
+  """
+  return mechanism_lib.Operations(
+      draw=node_normals(tree_key, num_params),
+      cond=tf.cond,
+      combine=_combine,
+      take=_take,
+  )
+
+
+def _combine(coefficients, vectors) -> tf.Tensor:
+  """Returns the sum of c_i v_i, in the order given.
+
+  Elementwise products and sums only: each is rounded on its own, however the
+  work is cut up among threads, so that a rebuilt state is equal bit for bit. A
+  matrix product can be a little faster, but rounds differently from one library
+  to the next, and GPUs may round its factors to TF32.
+  """
+  terms = list(zip(coefficients, vectors, strict=True))
+
+  def products(start, stop):
+    # Parameters of mechanisms are float64 that float32 holds exactly.
+    return [tf.cast(c, tf.float32) * v for c, v in terms[start:stop]]
+
+  total = tf.add_n(products(0, _FUSED))
+  for start in range(_FUSED, len(terms), _FUSED - 1):
+    # One group after the other: never more than a few products in memory.
+    with tf.control_dependencies([total]):
+      total = tf.add_n([total, *products(start, start + _FUSED - 1)])
+  return total
+
+
+def _take(table, index) -> list[tf.Tensor]:
+  """Returns the numbers in one row of a constant table, as scalars."""
+  return tf.unstack(tf.constant(table, tf.float32)[index])
 
 
 def _key_constant(*parts: bytes) -> tf.Tensor:

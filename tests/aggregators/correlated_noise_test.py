@@ -14,16 +14,14 @@
 """Tests of the factory through the real TFF process."""
 
 import collections
-import dataclasses
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tests.mechanisms import reference
+from tests.aggregators import releases
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms
@@ -46,114 +44,6 @@ def _factory(mechanism=None, **changes):
   )
 
 
-def _release_noise(mechanism, num_params, *, num_rounds=None, **changes):
-  """Returns what the process releases for empty rounds, shape [T, p]."""
-  arguments = dict(noise_multiplier=1.5, l2_norm_clip=0.5, clients_per_round=4)
-  arguments.update(changes)
-  process = _factory(mechanism, **arguments).create(
-      tff.TensorType(np.float32, [num_params])
-  )
-  state, released = process.initialize(), []
-  for _ in range(num_rounds or mechanism.num_rounds):
-    output = process.next(state, [])
-    state = output.state
-    released.append(output.result)
-  return np.stack(released)
-
-
-def _covariance_statistic(samples, covariance) -> float:
-  """Returns the log-likelihood ratio of "Cov = covariance" against any other.
-
-  Chi-square with T (T + 1) / 2 degrees of freedom where the covariance is right
-  (T rounds; `samples` has shape [T, p], p independent normal columns).
-  """
-  num_rounds, num_samples = samples.shape
-  ratio = np.linalg.solve(covariance, samples @ samples.T / num_samples)
-  _, log_determinant = np.linalg.slogdet(ratio)
-  return num_samples * (np.trace(ratio) - log_determinant - num_rounds)
-
-
-@dataclasses.dataclass(frozen=True)
-class _QuietHonaker(mechanisms.HonakerTree):
-  """A mutant: three percent too little noise on every release."""
-
-  @property
-  def name(self):
-    return 'honaker'
-
-  def next_noise(self, buffers, round_in_tree, *, draw, cond):
-    noise, buffers = super().next_noise(
-        buffers, round_in_tree, draw=draw, cond=cond
-    )
-    return 0.97 * noise, buffers
-
-
-@dataclasses.dataclass(frozen=True)
-class _ForgetfulTree(mechanisms.Tree):
-  """A mutant: never takes back what lies below a new node."""
-
-  def next_noise(self, buffers, round_in_tree, *, draw, cond):
-    return draw(0, round_in_tree - 1), buffers
-
-
-class ReleasedNoiseTest(parameterized.TestCase):
-  """The noise as released, against the covariance from the definitions."""
-
-  # 30,000 parameters are as many samples of the 16 rounds. At a false alarm
-  # rate of 1e-6 a common scale that is wrong by 2 % is found with near
-  # certainty (non-centrality 16 * 30000 * 0.04^2 / 2 = 384 on 136 degrees).
-  _NUM_PARAMS = 30_000
-
-  def _statistic_and_limit(self, mechanism, *, expected=None):
-    released = _release_noise(mechanism, self._NUM_PARAMS, insecure_seed=5)
-    covariance = reference.residual_covariance(expected or mechanism)
-    covariance *= (1.5 * 0.5 / 4) ** 2
-    rounds = mechanism.num_rounds
-    limit = scipy.stats.chi2.isf(1e-6, rounds * (rounds + 1) / 2)
-    return _covariance_statistic(released, covariance), limit
-
-  @parameterized.named_parameters(
-      ('vanilla', mechanisms.Tree(16)),
-      ('vanilla_uncached', mechanisms.Tree(16, num_cached_levels=0)),
-      ('honaker', mechanisms.HonakerTree(16)),
-      ('vanilla_restarts', mechanisms.Tree(16, restart_every=5)),
-      ('honaker_restarts', mechanisms.HonakerTree(16, restart_every=6)),
-      (
-          'vanilla_completed',
-          mechanisms.Tree(16, restart_every=5, complete_trees=True),
-      ),
-      (
-          'honaker_completed',
-          mechanisms.HonakerTree(16, restart_every=6, complete_trees=True),
-      ),
-  )
-  def test_covariance_equals_the_formula(self, mechanism):
-    statistic, limit = self._statistic_and_limit(mechanism)
-    self.assertLess(statistic, limit)
-
-  def test_independent_noise_is_white(self):
-    mechanism = mechanisms.Independent(16)
-    released = _release_noise(mechanism, self._NUM_PARAMS, insecure_seed=5)
-    statistic = _covariance_statistic(
-        released, np.eye(16) * (1.5 * 0.5 / 4) ** 2
-    )
-    self.assertLess(statistic, scipy.stats.chi2.isf(1e-6, 136))
-
-  @parameterized.named_parameters(
-      ('wrong_scale', _QuietHonaker(16), mechanisms.HonakerTree(16)),
-      ('never_takes_back', _ForgetfulTree(16), mechanisms.Tree(16)),
-      ('other_estimator', mechanisms.Tree(16), mechanisms.HonakerTree(16)),
-      (
-          'not_completed',
-          mechanisms.Tree(16, restart_every=5),
-          mechanisms.Tree(16, restart_every=5, complete_trees=True),
-      ),
-  )
-  def test_mutants_fail(self, mutant, claimed):
-    statistic, limit = self._statistic_and_limit(mutant, expected=claimed)
-    self.assertGreater(statistic, limit)
-
-
 class KeysTest(absltest.TestCase):
 
   def test_every_initialize_draws_its_own_key(self):
@@ -163,7 +53,7 @@ class KeysTest(absltest.TestCase):
 
   def test_a_restart_never_replays_noise_whatever_the_key(self):
     for seed in (None, 3):
-      released = _release_noise(
+      released = releases.release_noise(
           mechanisms.HonakerTree(12, restart_every=4), 8, insecure_seed=seed
       )
       self.assertLen(np.unique(released, axis=0), 12)
@@ -327,7 +217,7 @@ class ContractTest(parameterized.TestCase):
 
   def test_round_beyond_the_horizon_raises(self):
     with self.assertRaisesRegex(Exception, 'num_rounds=3 rounds are done'):
-      _release_noise(mechanisms.HonakerTree(3), 2, num_rounds=4)
+      releases.release_noise(mechanisms.HonakerTree(3), 2, num_rounds=4)
 
   def test_reported_stddev_and_snr_are_those_of_the_release(self):
     process = _factory(noise_multiplier=2.0, clients_per_round=1).create(

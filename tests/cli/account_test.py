@@ -13,18 +13,22 @@
 # limitations under the License.
 """Tests for `tff-dp account`, as far as main_test has none."""
 
+import dataclasses
 import json
 import os
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import numpy as np
 
 from tests.cli import command
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plan as plan_lib
+from tff_dp.accounting import patterns
 from tff_dp.cli import main
+from tff_dp.mechanisms import adaptive_clipping
 
 _DP_FTRL = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=3',
             '--delta=1e-6')
@@ -95,6 +99,93 @@ class FlagsTest(parameterized.TestCase):
     self.assertEmpty(out)
     self.assertIn(f'{flag} is not allowed', err)
 
+  @parameterized.parameters(
+      ('independent', '--error=max'),
+      ('independent', '--restart-every=6'),
+      ('tree', '--bands=3'),
+      ('honaker', '--buffers=3'),
+      ('blt', '--bands=3'),
+      ('blt', '--complete-trees'),
+      ('banded', '--buffers=3'),
+      ('toeplitz', '--bands=3'),
+      ('dense', '--restart-every=6'),
+  )
+  def test_a_flag_of_another_mechanism_is_refused(self, mechanism, flag):
+    code, out, err = _run(*_DP_FTRL, f'--mechanism={mechanism}', flag)
+    self.assertEqual(code, 2)
+    self.assertEmpty(out)
+    self.assertStartsWith(err, f'error: {flag.split("=")[0]}=')
+    self.assertIn(f'nothing with {mechanism}: it is for', err)
+
+  @parameterized.parameters(
+      ('banded', '--bands=6', 'at most min_index_gap, 5'),
+      ('banded', '--bands=0', 'at least 1'),
+      ('banded-inverse', '--bands=-3', 'at least 1'),
+      ('blt', '--buffers=1', 'from 2 to 8'),
+      ('blt', '--buffers=9', 'from 2 to 8'),
+      ('dense', '--rounds=257', 'from 1 to 256'),
+      ('blt', '--error=median', "'max', 'mean'"),
+  )
+  def test_options_out_of_range(self, mechanism, flag, allowed):
+    code, out, err = _run(
+        *_DP_FTRL, '--max-participations=3', '--min-index-gap=5',
+        f'--mechanism={mechanism}', flag,
+    )
+    self.assertEqual(code, 2)
+    self.assertEmpty(out)
+    self.assertStartsWith(err, 'error: ')
+    self.assertIn(flag.split('=')[0], err)
+    self.assertIn(allowed, err)
+
+  @parameterized.parameters(*mechanisms.BY_NAME)
+  def test_every_mechanism(self, name):
+    flags = (*_DP_FTRL, '--max-participations=3', '--min-index-gap=5',
+             f'--mechanism={name}')
+    result = _json(*flags)
+    pattern = patterns.MinSeparationPattern(
+        24, min_index_gap=5, max_participations=3
+    )
+    mechanism = mechanisms.build(name, pattern)
+    self.assertEqual(result['mechanism'], name)
+    self.assertAlmostEqual(
+        result['squared_sensitivity'], mechanism.squared_sensitivity(pattern)
+    )
+    self.assertEqual(
+        result['squared_sensitivity_is_exact'],
+        mechanism.sensitivity_is_exact(pattern),
+    )
+    code, out, _ = _run(*flags)
+    self.assertEqual(code, 0)
+    self.assertIn('(zero-out), exact', out)
+
+  def test_parameters_are_told(self):
+    flags = (*_DP_FTRL, '--max-participations=3', '--min-index-gap=5')
+    banded = (*flags, '--mechanism=banded', '--bands=4')
+    self.assertEqual(_json(*banded)['mechanism_parameters'], {'num_bands': 4})
+    self.assertIn('bands 4', _run(*banded)[1])
+    blt = (*flags, '--mechanism=blt', '--buffers=2', '--error=mean')
+    parameters = _json(*blt)['mechanism_parameters']
+    self.assertEqual(parameters['num_buffers'], 2)
+    _, out, _ = _run(*blt)
+    for name in ('weights', 'decays'):
+      (line,) = [line for line in out.splitlines() if name in line]
+      # Enough digits for the numbers of the run.
+      self.assertEqual(
+          [float(np.float32(number)) for number in line.split()[1:]],
+          parameters[name],
+      )
+    self.assertNotEqual(
+        parameters, _json(*blt[:-1])['mechanism_parameters']
+    )
+
+  def test_an_upper_bound_is_called_one(self):
+    # Few participations, no separation: C increases, its envelope does not.
+    flags = ('account', 'dp-ftrl', '--rounds=100', '--noise-multiplier=3',
+             '--delta=1e-6', '--mechanism=banded-inverse', '--bands=4',
+             '--max-participations=3')
+    self.assertFalse(_json(*flags)['squared_sensitivity_is_exact'])
+    self.assertIn('(zero-out), an upper bound', _run(*flags)[1])
+
   def test_text_shows_unit_relation_and_both_separations(self):
     code, out, err = _run(
         *_DP_FTRL, '--max_participations=3', '--min_index_gap=5'
@@ -139,6 +230,12 @@ class EventsTest(parameterized.TestCase):
           mechanisms.Tree(24, num_cached_levels=1),
           mechanisms.HonakerTree(24),
           mechanisms.HonakerTree(24, restart_every=6, complete_trees=True),
+          mechanisms.Toeplitz.square_root(24),
+          mechanisms.Banded.square_root(24, 4),
+          mechanisms.Banded.square_root(24, 1, restart_every=6),
+          mechanisms.Blt(24, (0.25, 0.125), (1.0, 0.3), restart_every=6),
+          mechanisms.BandedInverse.square_root(24, 3, stores_draws=True),
+          mechanisms.Dense(24, tuple(map(tuple, np.tril(np.ones((24, 24)))))),
       ),
       schedule=(
           participation.MinSeparation(24, min_index_gap=5),
@@ -151,8 +248,14 @@ class EventsTest(parameterized.TestCase):
   )
   def test_recomputes_the_plans_epsilon(self, mechanism, schedule):
     plan = self._plan(mechanism, schedule)
+    gap = schedule.pattern.min_index_gap
+    if mechanism.name == 'banded' and mechanism.num_bands > gap:
+      return  # Has no sensitivity then.
     result = _json(
-        'account', '--events', self._file(plan.events_json(delta=1e-5)), '--delta=1e-5'
+        'account',
+        '--events',
+        self._file(plan.events_json(delta=1e-5)),
+        '--delta=1e-5',
     )
     self.assertEqual(result['epsilon'], plan.epsilon(delta=1e-5))
     self.assertEqual(result['mechanism'], mechanism.name)
@@ -185,6 +288,60 @@ class EventsTest(parameterized.TestCase):
         result['epsilon'], plan.epsilon(delta=1e-5, num_rounds=rounds)
     )
     self.assertEqual(result['rounds'], rounds)
+
+  @parameterized.product(
+      mechanism=(
+          mechanisms.Banded.square_root(24, 4),
+          mechanisms.Blt(24, (0.25, 0.125), (1.0, 0.3), restart_every=6),
+          mechanisms.Dense(24, tuple(map(tuple, np.tril(np.ones((24, 24)))))),
+      ),
+      rounds=(1, 13),
+  )
+  def test_matrix_run_that_stopped_early(self, mechanism, rounds):
+    plan = self._plan(mechanism)
+    content = plan.events_json(delta=1e-5, num_rounds=rounds)
+    result = _json('account', '--events', self._file(content))
+    self.assertAlmostEqual(
+        result['epsilon'], plan.epsilon(delta=1e-5, num_rounds=rounds)
+    )
+    self.assertEqual(result['rounds'], rounds)
+
+  @parameterized.named_parameters(
+      ('weights', 'weights', [0.5, 0.125], 5),
+      ('fewer', 'decays', [1.0], 2),
+      ('domain', 'decays', [1.5, 0.5], 2),
+      ('unstable', 'weights', [0.75, 0.5], 2),
+      ('precision', 'decays', [0.3, 0.1], 2),
+      ('name', 'name', 'oak', 2),
+      ('other', 'name', 'banded', 2),
+      ('completed', 'complete_trees', True, 2),
+      ('unknown', 'colour', 'red', 2),
+  )
+  def test_tampered_parameters(self, field, value, code):
+    plan = self._plan(mechanisms.Blt(24, (0.25, 0.125), (1.0, 0.5)))
+    content = plan.events_json(delta=1e-5)
+    content['plan']['mechanism'][field] = value
+    ended, out, err = _run('account', '--events', self._file(content))
+    self.assertEqual(ended, code)
+    self.assertEmpty(out)
+    self.assertStartsWith(err, 'error: ')
+
+  def test_adaptive_clipping(self):
+    plan = dataclasses.replace(
+        self._plan(mechanisms.HonakerTree(24, restart_every=6)),
+        adaptive_clipping=adaptive_clipping.AdaptiveClipping(budget_share=0.2),
+    )
+    content = plan.events_json(delta=1e-5)
+    path = self._file(content)
+    result = _json('account', '--events', path)
+    self.assertEqual(result['epsilon'], plan.epsilon(delta=1e-5))
+    self.assertEqual(result['adaptive_clipping']['budget_share'], 0.2)
+    self.assertIn('adaptive; 0.2 of', _run('account', '--events', path)[1])
+    # The two streams are what the share says, neither more nor less.
+    content['events'][0]['streams']['quantile'] *= 2
+    self.assertEqual(_run('account', '--events', self._file(content))[0], 5)
+    del content['plan']['adaptive_clipping']
+    self.assertEqual(_run('account', '--events', self._file(content))[0], 5)
 
   @parameterized.parameters(
       dict(squared_sensitivity=3.0), dict(noise_multiplier=4.0)
@@ -236,7 +393,6 @@ class EventsTest(parameterized.TestCase):
   def test_nothing_to_account_for_is_a_usage_error(self):
     for words in (('account',), (*_DP_FTRL, '--events=x')):
       self.assertEqual(_run(*words)[0], 2)
-
 
 
 if __name__ == '__main__':

@@ -13,7 +13,6 @@
 # limitations under the License.
 """Tests for `tff-dp calibrate`, as far as main_test has none."""
 
-
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -85,6 +84,40 @@ class CalibrateTest(parameterized.TestCase):
     if rounds < 1 << 16:
       self.assertGreater(above, 3.0)
 
+  @parameterized.product(
+      mechanism=('banded', 'blt', 'toeplitz', 'banded-inverse', 'dense'),
+      noise=(4, 5),
+  )
+  def test_rounds_of_optimised_mechanisms(self, mechanism, noise):
+    if mechanism == 'dense':  # Has columns of norm 1.
+      noise /= 2
+    flags = (f'--mechanism={mechanism}', f'--noise-multiplier={noise}',
+             '--max-participations=10', '--min-index-gap=8')
+    found = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)
+    self.assertLessEqual(found['epsilon'], 3.0)
+    rounds = found['rounds']
+    # Parameters are those of this number of rounds, and one more is too much.
+    below, above = (
+        _json(
+            'account', 'dp-ftrl', f'--rounds={number}', '--delta=1e-6', *flags
+        )
+        for number in (rounds, rounds + 1)
+    )
+    self.assertEqual(below['epsilon'], found['epsilon'])
+    self.assertEqual(
+        below['mechanism_parameters'], found['mechanism_parameters']
+    )
+    self.assertGreater(above['epsilon'], 3.0)
+
+  def test_noise_of_an_optimised_mechanism(self):
+    flags = ('--mechanism=blt', '--buffers=2', '--rounds=40',
+             '--max-participations=4', '--min-index-gap=9')
+    found = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)
+    self.assertBetween(found['epsilon'], 2.99999, 3.0)
+    self.assertEqual(found['mechanism_parameters']['num_buffers'], 2)
+    honaker = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags[2:])
+    self.assertLess(found['noise_multiplier'], honaker['noise_multiplier'])
+
   def test_search_limit_is_told(self):
     code, out, _ = _run(
         'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET
@@ -93,6 +126,12 @@ class CalibrateTest(parameterized.TestCase):
     self.assertStartsWith(
         out, '--noise-multiplier=100 affords 65536 rounds or more (no more'
     )
+    code, out, _ = _run(
+        'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET,
+        '--mechanism=dense', '--max-participations=2', '--min-index-gap=2',
+    )
+    self.assertEqual(code, 0)
+    self.assertIn('affords 64 rounds or more (no more', out)
 
   @parameterized.parameters('zero_out', 'replace_one')
   def test_way_out_of_a_budget_below_one_round_works(self, relation):
@@ -107,7 +146,7 @@ class CalibrateTest(parameterized.TestCase):
   @parameterized.parameters(
       '--epsilon=0', '--epsilon=-1', '--epsilon=nan', '--delta=0', '--delta=2',
       '--rounds=0', '--max-participations=0', '--min-index-gap=0',
-      '--restart-every=0',
+      '--restart-every=0', '--bands=2', '--buffers=2', '--error=max',
   )
   def test_a_bad_flag_names_itself(self, flag):
     code, out, err = _run('calibrate', 'dp-ftrl', *_BUDGET, '--rounds=5', flag)

@@ -113,7 +113,9 @@ class AccountTest(parameterized.TestCase):
 
 class CalibrateTest(parameterized.TestCase):
 
-  @parameterized.parameters('independent', 'tree', 'honaker')
+  @parameterized.parameters(
+      'independent', 'tree', 'honaker', 'banded', 'blt', 'banded-inverse'
+  )
   def test_inverts_account_on_the_private_side(self, mechanism):
     flags = ('--mechanism', mechanism, '--max-participations', 3,
              '--min-index-gap', 10, '--delta', 1e-6)
@@ -163,6 +165,7 @@ class MainTest(absltest.TestCase):
         ('account', 'dp-ftrl'),
         ('calibrate',),
         ('calibrate', 'dp-ftrl'),
+        ('compare',),
         ('doctor',),
     ):
       code, out, _ = _run(*words, '--help')
@@ -173,17 +176,24 @@ class MainTest(absltest.TestCase):
     program = (
         'import sys\n'
         'from tff_dp.cli import main\n'
-        "main.main(['account', 'dp-ftrl', '--rounds', '5',"
-        " '--noise-multiplier', '1', '--delta', '1e-6', '--format', 'json'])\n"
-        "print([m for m in sys.modules if m.startswith('tensorflow')],"
-        ' file=sys.stderr)\n'
+        "main.main([*sys.argv[1:], '--rounds=5', '--format=json'])\n"
+        "print([m for m in sys.modules if m.startswith(('tensorflow',"
+        " 'matplotlib'))], file=sys.stderr)\n"
     )
-    done = subprocess.run(
-        [sys.executable, '-c', program],
-        capture_output=True, text=True, check=True,
-    )
-    self.assertEqual(done.stderr.strip(), '[]')
-    self.assertIn('epsilon', json.loads(done.stdout))
+    for words, key in (
+        (
+            ('account', 'dp-ftrl', '--noise-multiplier=1', '--delta=1e-6'),
+            'epsilon',
+        ),
+        (('compare',), 'mechanisms'),
+    ):
+      done = subprocess.run(
+          [sys.executable, '-c', program, *words],
+          capture_output=True, text=True, check=True,
+      )
+      # A slow machine may have been told of progress before.
+      self.assertEqual(done.stderr.splitlines()[-1], '[]')
+      self.assertIn(key, json.loads(done.stdout))
 
   def test_broken_install_still_gets_an_answer(self):
     program = (

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Tests of the learning process on TFF, and of the factory in TFF's builders."""
+"""Tests of the learning process on TFF."""
 
 import collections
 
@@ -22,14 +22,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.learning import small_model
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plan as plan_lib
-
-_ITERATOR = tff.learning.LoopImplementation.DATASET_ITERATOR
 
 
 def setUpModule():
@@ -97,18 +96,36 @@ def _train(process, num_rounds=6, clients=None):
 
 class BuildDpFtrlTest(parameterized.TestCase):
 
-  @parameterized.parameters((0.0, False), (0.9, False), (0.9, True))
-  def test_residual_and_cumulative_form_agree_through_restarts(
-      self, momentum, nesterov
-  ):
-    plan = _plan(noise_multiplier=1.0, restart_every=4)
-    arguments = dict(momentum=momentum, nesterov=nesterov, insecure_seed=1)
-    residual, _ = _train(_build(plan, **arguments))
-    # A box that is never reached forces the cumulative form.
-    cumulative, _ = _train(
-        _build(plan, constraint=learning.Box(-1e6, 1e6), **arguments)
+  @parameterized.named_parameters(
+      ('variables', _model_fn), ('functional', small_model.build())
+  )
+  def test_type_is_that_of_federated_averaging(self, model_fn):
+    arguments = dict(client_optimizer=tff.learning.optimizers.build_sgdm(0.1))
+    ours = learning.build_dp_ftrl(
+        model_fn,
+        _plan(),
+        server_learning_rate=1.0,
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+        **arguments,
     )
-    np.testing.assert_allclose(residual, cumulative, rtol=1e-4, atol=1e-5)
+    theirs = tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn,
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+        model_aggregator=_plan().aggregator(),
+    )
+    tff.test.assert_types_identical(
+        ours.next.type_signature, theirs.next.type_signature
+    )
+
+  @parameterized.parameters(
+      tff.learning.ClientWeighting.NUM_EXAMPLES, lambda outputs: 1.0
+  )
+  def test_weights_of_clients_are_refused_with_the_reason(self, weighting):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'client_weighting=.*UNIFORM: .*sensitivity'
+    ):
+      _build(_plan(), client_weighting=weighting)
 
   def test_l1_and_constraint_hold_in_the_model(self):
     models, metrics = _train(
@@ -181,56 +198,6 @@ class BuildDpFtrlTest(parameterized.TestCase):
   def test_bad_arguments_are_named(self, changes, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       _build(_plan(), **changes)
-
-
-class PlugInTest(parameterized.TestCase):
-  """The plan's factory inside pipelines that users already have."""
-
-  def _wrapped(self, noise_multiplier):
-    """TFF's zeroing and clipping around the factory."""
-    plan = _plan(noise_multiplier=noise_multiplier)
-    return tff.aggregators.zeroing_factory(
-        zeroing_norm=1e6,
-        inner_agg_factory=tff.aggregators.clipping_factory(
-            clipping_norm=0.05, inner_agg_factory=plan.aggregator()
-        ),
-    )
-
-  @parameterized.parameters(0.0, 1.0)
-  def test_unweighted_fed_avg(self, noise_multiplier):
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-        _model_fn,
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
-        model_aggregator=self._wrapped(noise_multiplier),
-        loop_implementation=_ITERATOR,
-    )
-    self._check(process, noise_multiplier)
-
-  @parameterized.parameters(0.0, 1.0)
-  def test_fed_sgd(self, noise_multiplier):
-    # `build_fed_sgd` asks for a weighted factory; weights are ignored.
-    process = tff.learning.algorithms.build_fed_sgd(
-        _model_fn,
-        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
-        model_aggregator=tff.aggregators.as_weighted_aggregator(
-            self._wrapped(noise_multiplier)
-        ),
-        loop_implementation=_ITERATOR,
-    )
-    self._check(process, noise_multiplier)
-
-  def _check(self, process, noise_multiplier):
-    start = process.get_model_weights(process.initialize()).trainable
-    start = np.concatenate([np.ravel(w) for w in start])
-    models, metrics = _train(process, num_rounds=1)
-    moved = np.linalg.norm(models[0] - start)
-    # Two clients within TFF's clip norm 0.05, divided by the cohort of 2.
-    if noise_multiplier == 0:
-      self.assertBetween(moved, 0.01, 0.05)
-    else:
-      self.assertGreater(moved, 0.05)
-    self.assertIn('clipping', metrics['aggregator']['zeroing'])
 
 
 if __name__ == '__main__':

@@ -23,6 +23,7 @@ from tff_dp import _checks
 from tff_dp.learning import constraints
 from tff_dp.learning import ftrl
 from tff_dp.learning import optimizers
+from tff_dp.mechanisms import workloads
 
 _INITIAL = np.array([0.3, -0.2, 0.0, 1.0])
 
@@ -34,7 +35,7 @@ def _residuals(num_rounds=11):
 def _iterates(spec, residuals):
   """Returns the models after each round, shape [T, 4], float64."""
   weights = tf.constant(_INITIAL)
-  state, models = ftrl.initialize(weights), []
+  state, models = ftrl.initialize(spec, tf.zeros_like(weights)), []
   for residual in residuals:
     weights, state = ftrl.next_weights(
         spec, state, weights, tf.constant(residual)
@@ -74,44 +75,92 @@ class UnconstrainedTest(parameterized.TestCase):
       np.testing.assert_allclose(weights[0], variable.numpy(), rtol=1e-4)
 
 
+# Every set with the same set for SciPy: bounds per coordinate, or a radius.
+_SETS = dict(
+    free=(constraints.Unconstrained(), dict()),
+    box=(constraints.Box(-0.5, 0.4), dict(bounds=(-0.5, 0.4))),
+    box_without_zero=(constraints.Box(0.25, 0.75), dict(bounds=(0.25, 0.75))),
+    ball=(constraints.L2Ball(0.7), dict(radius=0.7)),
+    non_negative=(constraints.NonNegative(), dict(bounds=(0.0, None))),
+    ones_own=(
+        constraints.Projection(
+            lambda point: tf.clip_by_value(point, -0.3, 0.2), allows_l1=True
+        ),
+        dict(bounds=(-0.3, 0.2)),
+    ),
+)
+
+
+def _minimum(dual, l1, eta, *, bounds=(None, None), radius=None):
+  """Returns the minimiser of the module's objective, by SciPy.
+
+  theta = p - q with p, q >= 0 makes it smooth: at the minimum p q = 0, because
+  l1 (p + q) and the penalty below fall with min(p, q).
+  """
+  size = len(dual)
+  low, high = bounds
+
+  def objective(split):
+    theta = split[:size] - split[size:]
+    gradient = dual + (theta - _INITIAL) / eta
+    value = dual @ theta + np.sum((theta - _INITIAL) ** 2) / (2 * eta)
+    weight = l1 + 1e-9
+    return (
+        value + weight * split.sum(),
+        np.concatenate([gradient + weight, weight - gradient]),
+    )
+
+  limits = []
+  if low is not None:
+    limits.append({'type': 'ineq', 'fun': lambda s: s[:size] - s[size:] - low})
+  if high is not None:
+    limits.append({'type': 'ineq', 'fun': lambda s: high - s[:size] + s[size:]})
+  if radius is not None:
+    limits.append({
+        'type': 'ineq',
+        'fun': lambda s: radius**2 - np.sum((s[:size] - s[size:]) ** 2),
+    })
+  found = scipy.optimize.minimize(
+      objective,
+      np.full(2 * size, 0.1),
+      jac=True,
+      method='SLSQP',
+      bounds=[(0.0, None)] * (2 * size),
+      constraints=limits,
+      options=dict(maxiter=500, ftol=1e-14),
+  )
+  return found.x[:size] - found.x[size:]
+
+
 class CompositeTest(parameterized.TestCase):
 
-  @parameterized.named_parameters(
-      ('l1', 0.2, constraints.Unconstrained()),
-      ('box', 0.0, constraints.Box(-0.5, 0.4)),
-      ('ball', 0.0, constraints.L2Ball(0.7)),
-      ('non_negative', 0.0, constraints.NonNegative()),
-      ('l1_box', 0.2, constraints.Box(-0.5, 0.4)),
-      ('l1_ball', 0.2, constraints.L2Ball(0.7)),
-      ('l1_non_negative', 0.2, constraints.NonNegative()),
+  @parameterized.product(
+      name=sorted(_SETS),
+      l1=(0.0, 0.2),
+      server=(
+          dict(),
+          dict(momentum=0.5),
+          dict(momentum=0.5, nesterov=True),
+          dict(cooldown=workloads.Cooldown(0.5, 0.2)),
+          dict(momentum=0.5, cooldown=workloads.Cooldown(0.5, 0.2)),
+      ),
   )
-  def test_no_point_of_the_set_is_better(self, l1, constraint):
+  def test_equals_a_numeric_minimiser(self, name, l1, server):
+    constraint, reference = _SETS[name]
     eta, residuals = 0.3, _residuals(6)
-    models = _iterates(ftrl.Ftrl(eta, l1=l1, constraint=constraint), residuals)
-    sums = np.cumsum(residuals, axis=0)
-    for t, (model, total) in enumerate(zip(models, sums), 1):
-
-      def objective(theta):
-        return (
-            total @ theta
-            + t * l1 * np.abs(theta).sum()  # pylint: disable=cell-var-from-loop
-            + np.sum((theta - _INITIAL) ** 2) / (2 * eta)
-        )
-
+    models = _iterates(
+        ftrl.Ftrl(
+            eta, l1=l1, constraint=constraint, num_rounds=6, **server
+        ),
+        residuals,
+    )
+    # The L1 terms go through the same matrix as the residuals.
+    matrix = workloads.Workload(**server).matrix(6)
+    duals, taus = matrix @ residuals, matrix.sum(axis=1)
+    for model, dual, tau in zip(models, duals, taus):
       np.testing.assert_allclose(
-          constraint.project(tf.constant(model)), model, atol=1e-9
+          model, _minimum(dual, tau * l1, eta, **reference), atol=2e-5
       )
-      for seed in range(5):
-        start = np.random.default_rng(seed).standard_normal(4)
-        found = scipy.optimize.minimize(
-            lambda theta: objective(
-                constraint.project(tf.constant(theta)).numpy()
-            ),
-            start,
-            method='Nelder-Mead',
-            options=dict(maxiter=400),
-        )
-        self.assertLessEqual(objective(model), found.fun + 1e-9)
 
   def test_l1_gives_exact_zeros(self):
     models = _iterates(ftrl.Ftrl(0.1, l1=1.0), 0.01 * _residuals())
@@ -149,13 +198,16 @@ class CompositeTest(parameterized.TestCase):
 
   def test_restart_anchors_at_the_current_model(self):
     box = constraints.Box(-0.5, 0.4)
-    whole = _iterates(ftrl.Ftrl(0.3, constraint=box, restart_every=3), _residuals(6))
+    whole = _iterates(
+        ftrl.Ftrl(0.3, constraint=box, restart_every=3), _residuals(6)
+    )
     # The second tree alone, begun at the model that the first one left.
     weights = tf.constant(whole[2])
-    state = ftrl.initialize(weights)
+    spec = ftrl.Ftrl(0.3, constraint=box)
+    state = ftrl.initialize(spec, tf.zeros_like(weights))
     for t in range(3, 6):
       weights, state = ftrl.next_weights(
-          ftrl.Ftrl(0.3, constraint=box),
+          spec,
           state,
           weights,
           tf.constant(_residuals(6)[t]),
@@ -171,19 +223,42 @@ class CompositeTest(parameterized.TestCase):
           'momentum=0.0 .* nesterov=True',
       ),
       ('l1', dict(learning_rate=1.0, l1=-1.0), 'l1=-1.0'),
+      (
+          'cooldown',
+          dict(learning_rate=1.0, cooldown=workloads.Cooldown()),
+          'num_rounds=None .* horizon',
+      ),
+      ('constraint', dict(learning_rate=1.0, constraint=3), 'constraint=3'),
   )
   def test_bad_arguments_are_named(self, arguments, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       ftrl.Ftrl(**arguments)
 
-  def test_l1_with_a_set_of_ones_own_is_refused(self):
-    class Line(constraints.Constraint):
-
-      def project(self, point):
-        return tf.ones_like(point) * tf.reduce_mean(point)
-
+  def test_l1_with_a_set_of_ones_own_has_to_be_declared(self):
+    line = constraints.Projection(
+        lambda point: tf.ones_like(point) * tf.reduce_mean(point)
+    )
     with self.assertRaisesRegex(_checks.ArgumentError, 'constraint='):
-      ftrl.Ftrl(1.0, l1=0.1, constraint=Line())
+      ftrl.Ftrl(1.0, l1=0.1, constraint=line)
+    models = _iterates(ftrl.Ftrl(1.0, constraint=line), _residuals(3))
+    np.testing.assert_allclose(np.ptp(models, axis=1), 0.0, atol=1e-12)
+
+  def test_projection_of_another_shape_is_refused(self):
+    first = constraints.Projection(lambda point: point[:1])
+    with self.assertRaisesRegex(Exception, 'shape'):
+      _iterates(ftrl.Ftrl(1.0, constraint=first), _residuals(1))
+
+  def test_box_with_its_ends_swapped_is_refused(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'low=1.0 .* high, 0.5'):
+      constraints.Box(1.0, 0.5)
+
+  def test_state_is_two_vectors_and_one_for_momentum(self):
+    zeros = tf.zeros([4])
+    for momentum, vectors in ((0.0, 2), (0.5, 3)):
+      state = ftrl.initialize(ftrl.Ftrl(1.0, momentum), zeros)
+      self.assertEqual(
+          sum(leaf.shape == [4] for leaf in tf.nest.flatten(state)), vectors
+      )
 
 
 if __name__ == '__main__':

@@ -17,6 +17,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from tests.mechanisms import contract
 from tests.mechanisms import reference
 from tff_dp import _checks
 from tff_dp.mechanisms import independent
@@ -41,7 +42,7 @@ def _run(spec, num_params=3, seed=0):
   residuals = []
   for t in range(1, spec.num_rounds + 1):
     noise, buffers = spec.next_noise(
-        buffers, t, draw=draw, cond=mechanism_lib.python_cond
+        buffers, t, mechanism_lib.numpy_operations(draw)
     )
     residuals.append(noise)
   return np.stack(residuals), draws
@@ -55,6 +56,56 @@ def _specs(num_rounds):
           for levels in (0, 1, 2, 9)
       ),
   )
+
+
+def _nodes(spec):
+  """Returns the 0/1 matrix (node, round), straight from the definition."""
+  rows = []
+  for start in range(0, spec.num_rounds, spec.rounds_per_tree):
+    length = min(spec.rounds_per_tree, spec.num_rounds - start)
+    size = length
+    if start + length < spec.num_rounds:
+      size += spec.virtual_rounds
+    for level in range(size.bit_length()):
+      for first in range(0, size - 2**level + 1, 2**level):
+        row = np.zeros(spec.num_rounds)
+        row[start + first : start + min(first + 2**level, length)] = 1
+        rows.append(row)
+  return np.array(rows)
+
+
+class _TreeContract(contract.MechanismContract):
+  IS_MATRIX = False
+
+  def encoder(self, spec):
+    return _nodes(spec)
+
+
+class TreeContractTest(_TreeContract, parameterized.TestCase):
+  SPECS = (
+      tree.Tree(11),
+      tree.Tree(9, num_cached_levels=0),
+      tree.Tree(12, restart_every=5),
+      tree.Tree(12, restart_every=5, complete_trees=True),
+      tree.Tree(11, restart_every=3, complete_trees=True, num_cached_levels=9),
+      tree.Tree(8, restart_every=1),
+  )
+
+
+class HonakerContractTest(_TreeContract, parameterized.TestCase):
+  SPECS = (
+      tree.HonakerTree(11),
+      tree.HonakerTree(12, restart_every=5),
+      tree.HonakerTree(12, restart_every=5, complete_trees=True),
+      tree.HonakerTree(11, restart_every=3, complete_trees=True),
+      tree.HonakerTree(8, restart_every=1),
+  )
+
+
+class IndependentContractTest(
+    contract.MechanismContract, parameterized.TestCase
+):
+  SPECS = (independent.Independent(10),)
 
 
 class TreeTest(parameterized.TestCase):
@@ -123,7 +174,7 @@ class TreeTest(parameterized.TestCase):
       buffers = spec.initialize(np.zeros(1))
       for t in range(1, spec.num_rounds + 1):
         _, buffers = spec.next_noise(
-            buffers, t, draw=draw, cond=mechanism_lib.python_cond
+            buffers, t, mechanism_lib.numpy_operations(draw)
         )
       self.assertAlmostEqual(count / spec.num_rounds, expected, delta=0.02)
 

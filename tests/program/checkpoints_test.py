@@ -99,6 +99,7 @@ class CheckpointStoreTest(absltest.TestCase):
     checkpoint = checkpoints.Checkpoint(
         round_index=round_index,
         process_state=_state(),
+        noise={'kind': 'full', 'draws': None},
         ledger=b'\0ledger\0\xff',
         history=[{'round': 1, 'released': {'epsilon': float('inf'), 'a': 0.1}}],
     )
@@ -113,6 +114,7 @@ class CheckpointStoreTest(absltest.TestCase):
     self.assertEqual(self.store.latest_round(), 7)
     loaded = self.store.load(7, like=_state())
     self.assertEqual(loaded.round_index, 7)
+    self.assertEqual(loaded.noise, saved.noise)
     self.assertEqual(loaded.ledger, saved.ledger)
     self.assertEqual(loaded.history, saved.history)
     self.assertEqual(

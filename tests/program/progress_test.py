@@ -117,5 +117,44 @@ class ProgressTest(absltest.TestCase):
       self._run('loud', io.StringIO())
 
 
+class RebuildProgressTest(absltest.TestCase):
+
+  def _run(self, mode, stream, *, num_rounds):
+    """Shows rounds of one second each."""
+    now = [0.0]
+    display = progress_lib.RebuildProgress(
+        mode, stream=stream, clock=lambda: now[0]
+    )
+    for done in range(1, num_rounds + 1):
+      now[0] += 1
+      display.report(done, num_rounds)
+    display.close()
+    display.close()
+    return stream.getvalue()
+
+  def test_plain_lines_come_once_per_minute(self):
+    self.assertEqual(
+        self._run('auto', io.StringIO(), num_rounds=130).splitlines(),
+        [
+            'rebuilding_noise=3/130 eta_seconds=127',
+            'rebuilding_noise=63/130 eta_seconds=67',
+            'rebuilding_noise=123/130 eta_seconds=7',
+        ],
+    )
+
+  def test_a_terminal_shows_one_line_that_changes(self):
+    text = self._run('auto', _Terminal(), num_rounds=4)
+    self.assertEqual(
+        text,
+        '\rrebuilding the noise: round 3/4, 1 s left '
+        '\rrebuilding the noise: round 4/4, 0 s left \n',
+    )
+
+  def test_what_is_quick_or_quiet_shows_nothing(self):
+    self.assertEqual(self._run('bar', io.StringIO(), num_rounds=2), '')
+    self.assertEqual(self._run('plain', io.StringIO(), num_rounds=2), '')
+    self.assertEqual(self._run('quiet', io.StringIO(), num_rounds=100), '')
+
+
 if __name__ == '__main__':
   absltest.main()

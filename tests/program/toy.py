@@ -27,6 +27,7 @@ import numpy as np
 
 from tff_dp.accounting import budget
 from tff_dp.accounting import ledger
+from tff_dp.mechanisms import independent
 from tff_dp.participation import sampling
 
 
@@ -111,6 +112,7 @@ class Plan:
   def __init__(self, num_rounds: int = 10, noise_multiplier: float = 5.0):
     self.num_rounds = num_rounds
     self.noise_multiplier = noise_multiplier
+    self.mechanism = independent.Independent(num_rounds)
     self.participation = sampling.MinSeparation(num_rounds, min_index_gap=2)
 
   def describe(self) -> dict:

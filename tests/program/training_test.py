@@ -380,6 +380,7 @@ class RefusalTest(parameterized.TestCase):
       ({'epsilon_budget': 0.0}, 'epsilon_budget=0.0'),
       ({'rounds_per_eval': 0}, 'rounds_per_eval=0'),
       ({'checkpoint_every': 0}, 'checkpoint_every=0'),
+      ({'checkpoint_kind': 'none'}, "checkpoint_kind='none'"),
       ({'total_rounds': 11}, 'total_rounds=11'),
       ({'schedule_seed': -1}, 'schedule_seed=-1'),
       ({'progress': 'loud'}, "progress='loud'"),

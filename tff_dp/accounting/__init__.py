@@ -24,6 +24,8 @@ import importlib
 _HOMES = {
     'BudgetLedger': 'budget',
     'FixedOrderPattern': 'patterns',
+    'MeasuredParticipation': 'measured',
+    'MeasuredSensitivity': 'measured',
     'MinSeparationPattern': 'patterns',
     'NeighboringRelation': 'events',
     'OncePerTreePattern': 'patterns',
@@ -36,6 +38,7 @@ _HOMES = {
     'effective_sigma': 'events',
     'exact_delta': 'gaussian',
     'exact_epsilon': 'gaussian',
+    'measure': 'measured',
     'noise_multiplier': 'calibration',
     'rdp_epsilon': 'gaussian',
     'run_event': 'events',

@@ -17,8 +17,13 @@ A run of a tree or matrix mechanism is one Gaussian mechanism over everything
 that is noised (arXiv:2202.08312): its noise multiplier in the sense of
 dp_accounting is `noise_multiplier / sqrt(squared_sensitivity)`.
 
-dp_accounting does not convert between neighbouring relations for a Gaussian:
-the factor between them is applied here, and only here.
+An event is stated for zero-out unless another relation is asked for: its noise
+over the bound on one contribution. The factor between relations is
+`NeighboringRelation.squared_sensitivity_factor`, and must be applied once.
+`accountants` applies it to events that are stated for zero-out. For other
+accountants `run_event` can, but then give these REPLACE_SPECIAL: the Renyi
+accountant of dp_accounting never converts a Gaussian, while its PLD accountant
+does under REPLACE_ONE from version 0.6 on, not before.
 """
 
 import enum
@@ -118,8 +123,8 @@ def run_event(
       gives a `NonPrivateDpEvent`.
     squared_sensitivity: S2 in squared clip norms, for zero-out. It is converted
       here: do not multiply it yourself.
-    neighboring_relation: The relation under which the event is accounted. Pass
-      its `.dp_accounting` to the accountant.
+    neighboring_relation: The relation that the noise multiplier is stated for.
+      Leave it at zero-out where the accountant converts.
   """
   sigma = effective_sigma(
       noise_multiplier=noise_multiplier,

@@ -35,12 +35,15 @@ from tff_dp import _checks
 from tff_dp.accounting import patterns
 from tff_dp.accounting import rules
 
-_MAGIC = b'tff_dp participation ledger, version 1\n'
+_MAGIC = b'tff_dp participation ledger, version 2\n'
 # 128 bits. Two clients whose hashes collide share one entry, so both are
 # limited as if they were one: privacy does not suffer.
 _KEY_BYTES = 16
 _CHECKSUM_BYTES = 32
 _NEVER_SEEN = -1
+# Who took part in which round is part of every checkpoint, 4 bytes each. Above
+# 16 MiB only last rounds and counts are kept, which is all that rules need.
+_MAX_RECORDED = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +116,8 @@ class ParticipationLedger:
     self._index_of_key: dict[bytes, int] = {}
     self._last_round = np.zeros(0, np.int32)
     self._count = np.zeros(0, np.int32)
+    # The entries of each round's cohort, `None` above `_MAX_RECORDED` in total.
+    self._cohorts: list[np.ndarray] | None = []
     # Hashing 100,000 ids a round would dominate: remember, in memory only.
     self._index_of_id: dict[bytes, int] = {}
 
@@ -190,6 +195,29 @@ class ParticipationLedger:
         )
     self._count_cohort(client_ids, indices, last_round, round_index)
 
+  def rounds_by_client(self) -> list[np.ndarray]:
+    """Returns the committed rounds of every client, one array per client.
+
+    Rounds are in order and count from 1; which client is which is not said.
+    As sensitive as the ledger itself. See `tff_dp.accounting.measured`.
+
+    Raises:
+      PrivacyRefusedError: If there were too many participations to keep.
+    """
+    if self._cohorts is None:
+      raise _checks.PrivacyRefusedError(
+          'the ledger does not know who took part in which round',
+          why=f'of more than {_MAX_RECORDED} participations it keeps counts'
+          ' only',
+          way_out='account for the pattern that the ledger has enforced',
+      )
+    sizes = [len(cohort) for cohort in self._cohorts]
+    clients = np.concatenate([np.zeros(0, np.int32), *self._cohorts])
+    rounds = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    order = np.argsort(clients, kind='stable')
+    ends = np.cumsum(self._count[: len(self._index_of_key)])
+    return np.split(rounds[order], ends[:-1]) if len(ends) else []
+
   def observed(self) -> Observed:
     """Returns what the committed rounds realised."""
     num_clients = len(self._index_of_key)
@@ -215,13 +243,18 @@ class ParticipationLedger:
         'min_index_gap': self._min_index_gap,
         'smallest_cohort': self._smallest_cohort,
         'largest_cohort': self._largest_cohort,
+        'has_cohorts': self._cohorts is not None,
     }
+    cohorts = self._cohorts or []
+    sizes = np.array([len(cohort) for cohort in cohorts], '<i4')
     body = b''.join((
         json.dumps(header, sort_keys=True).encode(),
         b'\n',
         b''.join(self._index_of_key),
         self._last_round[:num_clients].astype('<i4').tobytes(),
         self._count[:num_clients].astype('<i4').tobytes(),
+        sizes.tobytes(),
+        *(cohort.astype('<i4').tobytes() for cohort in cohorts),
     ))
     return _MAGIC + hashlib.sha256(body).digest() + body
 
@@ -296,6 +329,7 @@ class ParticipationLedger:
     num_clients = header['num_clients']
     keys = content[: num_clients * _KEY_BYTES]
     counts = np.frombuffer(content[len(keys) :], '<i4').astype(np.int32)
+    counts, cohorts = np.split(counts, [2 * num_clients])
     self._index_of_key = {
         keys[i * _KEY_BYTES : (i + 1) * _KEY_BYTES]: i
         for i in range(num_clients)
@@ -306,6 +340,10 @@ class ParticipationLedger:
     self._min_index_gap = header['min_index_gap']
     self._smallest_cohort = header['smallest_cohort']
     self._largest_cohort = header['largest_cohort']
+    self._cohorts = None
+    if header['has_cohorts']:
+      sizes, clients = np.split(cohorts, [self._num_rounds])
+      self._cohorts = np.split(clients, np.cumsum(sizes))[:-1]
 
   def _check_round(self, round_index: int) -> None:
     _checks.integer_at_least(1, round_index=round_index)
@@ -366,6 +404,10 @@ class ParticipationLedger:
         self._min_index_gap = smallest
     self._last_round[indices] = round_index
     self._count[indices] += 1
+    if self._cohorts is not None:
+      self._cohorts.append(indices.astype(np.int32))
+      if self._count.sum(dtype=np.int64) > _MAX_RECORDED:
+        self._cohorts = None
     size = len(client_ids)
     is_first = self._num_rounds == 0
     self._smallest_cohort = (

@@ -41,11 +41,15 @@ class StatementFacts:
     num_rounds: Planned rounds T.
     delta: In (0, 1).
     squared_sensitivity: S2 of all T rounds, in squared clip norms, zero-out.
+    sensitivity_is_exact: Whether some client attains S2, or it is a bound.
     neighboring_relation: The relation of the headline.
     complete_trees: Whether finished trees are completed.
     squared_sensitivity_without_completion: S2 if they were not; required if
       they are.
     squared_sensitivity_so_far: S2 of the rounds begun, `None` before round 1.
+    adaptive_clipping: What is said about the clip norm that adapts, plain
+      types; `None` if it is fixed. `l2_norm_clip` is then the first one, and
+      `noise_multiplier` that of all streams together.
     population: Number of clients, `None` if unknown.
     population_origin: Whether the population is public or an estimate.
     observed: What the ledger saw, `None` before round 1.
@@ -65,12 +69,14 @@ class StatementFacts:
   num_rounds: int
   delta: float
   squared_sensitivity: float
+  sensitivity_is_exact: bool = True
   neighboring_relation: events.NeighboringRelation = (
       events.NeighboringRelation.ZERO_OUT
   )
   complete_trees: bool = False
   squared_sensitivity_without_completion: float | None = None
   squared_sensitivity_so_far: float | None = None
+  adaptive_clipping: Mapping[str, Any] | None = None
   population: int | None = None
   population_origin: str = 'not stated whether public or estimated'
   observed: ledger.Observed | None = None
@@ -99,6 +105,9 @@ class StatementFacts:
     _checks.in_open(0.0, 1.0, delta=self.delta)
     _checks.optional_integer_at_least(1, population=self.population)
     _checks.one_of((False, True), complete_trees=self.complete_trees)
+    _checks.one_of(
+        (False, True), sensitivity_is_exact=self.sensitivity_is_exact
+    )
     _checks.one_of((False, True), insecure_seed=self.insecure_seed)
     _checks.one_of(
         tuple(events.NeighboringRelation),

@@ -29,6 +29,23 @@ from tff_dp.accounting import statement_facts
 
 NO_PRIVACY = 'NO PRIVACY'
 _CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
+# Where the squared sensitivity comes from, by the name of the mechanism.
+_TREES = 'of trees, Kairouz et al., arXiv:2103.00039, appendix D'
+_TOEPLITZ = 'of Toeplitz matrices, arXiv:2405.13763, theorem 2'
+_SENSITIVITY = {
+    'independent': 'the number of participations',
+    'tree': _TREES,
+    'honaker': _TREES,
+    'banded': 'of banded matrices, arXiv:2306.08153',
+    'toeplitz': _TOEPLITZ,
+    'blt': _TOEPLITZ,
+    'banded-inverse': _TOEPLITZ,
+    'dense': 'over all patterns, arXiv:2211.06530',
+}
+_COVERED_BY_BITS = (
+    ', among them the clip norms and the estimates of the quantile that they'
+    ' follow'
+)
 _PACKAGES = (
     'dp-accounting',
     'numpy',
@@ -72,10 +89,7 @@ def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
       },
       'unit': {
           'unit': 'client',
-          'contribution_bound': (
-              'the whole update of a client in a round has L2 norm at most'
-              f' {facts.l2_norm_clip:g}, whatever its number of examples'
-          ),
+          'contribution_bound': _contribution_bound(facts),
           'participation': facts.participation,
           'max_participations': facts.max_participations,
           'min_index_gap': facts.min_index_gap,
@@ -89,6 +103,7 @@ def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
           'covered': (
               'the model after every round, its evaluation on data outside the'
               ' training population, and metrics computed from noised values'
+              + _COVERED_BY_BITS * (facts.adaptive_clipping is not None)
           ),
           'not_covered': facts.not_covered,
       },
@@ -126,6 +141,19 @@ def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
   }
 
 
+def _contribution_bound(facts: statement_facts.StatementFacts) -> str:
+  if facts.adaptive_clipping is None:
+    return (
+        'the whole update of a client in a round has L2 norm at most'
+        f' {facts.l2_norm_clip:g}, whatever its number of examples'
+    )
+  return (
+      'the whole update of a client in a round has L2 norm at most the clip'
+      f' norm of the tree, {facts.l2_norm_clip:g} in the first, whatever its'
+      ' number of examples; beside it, a client sends +1/2 or -1/2'
+  )
+
+
 def _mechanism(facts: statement_facts.StatementFacts) -> dict[str, Any]:
   noise = printing.rounded_up(facts.noise_multiplier, digits=7)
   if facts.noise_multiplier == 0:
@@ -137,19 +165,24 @@ def _mechanism(facts: statement_facts.StatementFacts) -> dict[str, Any]:
       name: 'none' if value is None else value
       for name, value in facts.mechanism_parameters.items()
   }
-  return {
+  meaning = (
+      'standard deviation of one draw on the SUM, over the L2 clip norm'
+      if facts.adaptive_clipping is None
+      else 'of updates and quantile bits together, as one Gaussian mechanism'
+  )
+  section = {
       'name': facts.mechanism,
       'parameters': parameters or 'none',
-      'noise_multiplier': (
-          f'{noise}: standard deviation of one draw on the SUM, over the L2'
-          ' clip norm'
-      ),
+      'noise_multiplier': f'{noise}: {meaning}',
       'l2_norm_clip': facts.l2_norm_clip,
       'rounds_planned': facts.num_rounds,
       'rounds_done': facts.rounds_begun,
       'clients_per_round': f'{facts.clients_per_round}, the constant divisor',
       'population': population,
   }
+  if facts.adaptive_clipping is not None:
+    section['adaptive_clipping'] = dict(facts.adaptive_clipping)
+  return section
 
 
 def _accounting(facts: statement_facts.StatementFacts) -> dict[str, Any]:
@@ -160,17 +193,28 @@ def _accounting(facts: statement_facts.StatementFacts) -> dict[str, Any]:
       ),
       'theorem': (
           'Gaussian: Balle and Wang, arXiv:1805.06530, theorem 8; adaptive'
-          ' streams: Denisov et al., arXiv:2202.08312; tree sensitivity:'
-          ' Kairouz et al., arXiv:2103.00039, appendix D'
+          ' streams: Denisov et al., arXiv:2202.08312; sensitivity: '
+          + _SENSITIVITY.get(facts.mechanism, 'of the mechanism, as documented')
       ),
       'exactness': (
-          'exact for the worst case of the promised participation;'
-          ' floating-point errors are rounded upward'
+          (
+              'exact for the worst case of the promised participation;'
+              if facts.sensitivity_is_exact
+              else 'an upper bound: the squared sensitivity bounds the worst'
+              ' case of the promised participation, its conversion is exact;'
+          )
+          + ' floating-point errors are rounded upward'
       ),
       'squared_sensitivity': facts.squared_sensitivity,
       'discretisation': 'none: no grid of losses, Renyi orders are continuous',
       'versions': _versions(),
   }
+  if facts.adaptive_clipping is not None:
+    section['adaptive_clipping'] = (
+        'two Gaussian mechanisms with the same S2, whose 1 / sigma^2 add up to'
+        ' that of the noise multiplier above: Andrew et al., arXiv:1905.03871,'
+        ' theorem 1; each clip norm follows from what was released before'
+    )
   if facts.complete_trees:
     section['squared_sensitivity_without_completion'] = (
         facts.squared_sensitivity_without_completion

@@ -30,13 +30,9 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import streams
+from tff_dp.aggregators import clipping
+from tff_dp.aggregators import noise_state
 from tff_dp.mechanisms import mechanism as mechanism_lib
-
-# float32 sums of squares err by less than this share (about log2(n) * 2^-24
-# with TensorFlow's pairwise reductions), so clipping to a norm smaller by it
-# keeps the exact norm of what a client sends within the clip norm.
-_NORM_MARGIN = 1e-5
-_VALUE_DOMAIN = 'value'
 
 
 class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -104,11 +100,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       self, value_type: tff.TensorType
   ) -> tff.templates.AggregationProcess:
     """Creates the process for one vector per client."""
-    if np.dtype(value_type.dtype) != np.float32 or value_type.shape[0] is None:
-      raise TypeError(
-          'Expected `value_type` to hold float32 tensors of known shape, found '
-          f'{value_type}.'
-      )
+    check_flat(value_type)
     num_params = value_type.shape[0]
     initialize_noise = self._build_initialize(num_params)
     state_type = initialize_noise.type_signature.result
@@ -159,61 +151,23 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return initialize
 
   def _build_clip(self, value_type: tff.TensorType) -> tff.Computation:
-    bound = self._l2_norm_clip * (1.0 - _NORM_MARGIN)
-
     @tff.tensorflow.computation(value_type)
     @tf.function(autograph=False)
     def clip(update):
-      # Like `tf.norm`, in one walk over the vector.
-      norm = tf.sqrt(2.0 * tf.nn.l2_loss(update))
-      # NaN and infinite coordinates, and squares beyond float32, all show in
-      # the norm.
-      is_finite = tf.math.is_finite(norm)
-      is_clipped = norm > bound
-      # Branches and not a product with 0, 1 or the scale: infinity times zero
-      # is NaN, and a vector that is left alone need not be walked over.
-      bounded = tf.cond(
-          tf.logical_and(is_finite, tf.logical_not(is_clipped)),
-          lambda: update,
-          lambda: tf.cond(
-              is_finite,
-              lambda: update * (bound / norm),
-              lambda: tf.zeros_like(update),
-          ),
-      )
-
-      def count(condition):
-        return tf.cast(condition, tf.int32)
-
-      counts = collections.OrderedDict(
-          num_clients=tf.constant(1),
-          num_zeroed=count(tf.logical_not(is_finite)),
-          num_empty=count(tf.equal(norm, 0.0)),
-          num_clipped=count(tf.logical_and(is_finite, is_clipped)),
-      )
-      return bounded, counts
+      return clipping.clip(update, self._l2_norm_clip)
 
     return clip
 
   def _build_release(self, state_type, value_type, counts_type):
     num_params = value_type.shape[0]
     stddev = self._noise_multiplier * self._l2_norm_clip
-    horizon = self._mechanism.num_rounds
 
     @tff.tensorflow.computation(state_type, (value_type, counts_type))
     @tf.function(autograph=False)
     def release(state, summed):
       total, counts = summed
-      is_planned = tf.debugging.assert_less(
-          state['round'],
-          tf.constant(horizon, tf.int64),
-          message=f'num_rounds={horizon} rounds are done; the plan covers no '
-          'further round',
-      )
-      # Nothing else of a round beyond the plan may run, or fail, first.
-      with tf.control_dependencies([is_planned]):
-        state = tf.nest.map_structure(tf.identity, state)
-      noise, noise_state = _next_noise(
+      state = within_horizon(state, self._mechanism.num_rounds)
+      noise, advanced = _next_noise(
           self._mechanism, state, num_params, stddev
       )
       result = (total + noise) / self._clients_per_round
@@ -221,11 +175,11 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
           key=state['key'],
           is_key_insecure=state['is_key_insecure'],
           round=state['round'] + 1,
-          **noise_state,
+          **advanced,
       )
       variances = tf.constant(self._mechanism.round_variances(), tf.float32)
       noise_stddev = (
-          tf.sqrt(variances[noise_state['round_in_tree'] - 1])
+          tf.sqrt(variances[advanced['round_in_tree'] - 1])
           * stddev
           / self._clients_per_round
       )
@@ -233,13 +187,40 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
           clip_norm=tf.constant(self._l2_norm_clip),
           noise_stddev=noise_stddev,
           round=new_state['round'],
-          tree_id=noise_state['tree_id'],
-          snr=_signal_to_noise(result, noise_stddev),
+          tree_id=advanced['tree_id'],
+          snr=signal_to_noise(result, noise_stddev),
           not_covered=counts,
       )
       return new_state, result, measurements
 
     return release
+
+
+def check_flat(value_type: tff.TensorType) -> None:
+  """Raises unless the type is a float32 vector of known length."""
+  if np.dtype(value_type.dtype) != np.float32 or value_type.shape[0] is None:
+    raise TypeError(
+        'Expected `value_type` to hold float32 tensors of known shape, found '
+        f'{value_type}.'
+    )
+
+
+def within_horizon(state, num_rounds: int):
+  """Returns the state; running it raises where all planned rounds are done.
+
+  Args:
+    state: With the rounds that are done in `round`.
+    num_rounds: The rounds of the plan.
+  """
+  is_planned = tf.debugging.assert_less(
+      state['round'],
+      tf.constant(num_rounds, tf.int64),
+      message=f'num_rounds={num_rounds} rounds are done; the plan covers no '
+      'further round',
+  )
+  # Nothing else of a round beyond the plan may run, or fail, first.
+  with tf.control_dependencies([is_planned]):
+    return tf.nest.map_structure(tf.identity, state)
 
 
 class _Flat(tff.aggregators.UnweightedAggregationFactory):
@@ -253,76 +234,30 @@ class _Flat(tff.aggregators.UnweightedAggregationFactory):
 
 
 def _next_noise(mechanism, state, num_params, stddev):
-  """Returns this round's noise on the sum and the advanced noise state.
-
-  A restart happens at the beginning of the round that opens the new tree: the
-  tree's id goes up, and with it every key. If trees are completed, that round
-  also takes over what the virtual rounds of the finished tree change,
-  `b_{R + virtual} - b_R`, so that the noise left behind is the root's alone.
-  """
+  """Returns this round's noise on the sum and the advanced noise state."""
   tree_id, round_in_tree = state['tree_id'], state['round_in_tree']
-  starts_tree = tf.constant(False)
-  if mechanism.restart_every is not None:
-    starts_tree = tf.equal(
-        round_in_tree, tf.constant(mechanism.restart_every, tf.int64)
-    )
-  new_tree_id = tree_id + tf.cast(starts_tree, tf.int64)
-  new_round_in_tree = tf.where(starts_tree, tf.ones_like(round_in_tree),
-                               round_in_tree + 1)
-  buffers = tuple(state['buffers'])
   if stddev > 0:
-    root = streams.domain_key(state['key'], _VALUE_DOMAIN)
-
-    def step(tree, at_round, at_buffers):
-      return mechanism.next_noise(
-          at_buffers,
-          at_round,
-          draw=streams.node_normals(streams.fold_in(root, tree), num_params),
-          cond=tf.cond,
-      )
-
-    unit_noise, new_buffers = step(new_tree_id, new_round_in_tree, buffers)
-    if mechanism.virtual_rounds:
-      unit_noise += tf.cond(
-          starts_tree,
-          lambda: _completion_noise(
-              step,
-              tree_id,
-              round_in_tree,
-              buffers,
-              mechanism.virtual_rounds,
-              num_params,
-          ),
-          lambda: tf.zeros([num_params]),
-      )
+    unit_noise, buffers = noise_state.next_noise(
+        mechanism,
+        key=state['key'],
+        domain=noise_state.VALUE_DOMAIN,
+        tree_id=tree_id,
+        round_in_tree=round_in_tree,
+        buffers=state['buffers'],
+        num_params=num_params,
+    )
     noise = stddev * unit_noise
   else:
-    noise, new_buffers = tf.zeros([num_params]), buffers
+    noise, buffers = tf.zeros([num_params]), tuple(state['buffers'])
+  _, tree_id, round_in_tree = noise_state.advance(
+      mechanism, tree_id, round_in_tree
+  )
   return noise, collections.OrderedDict(
-      tree_id=new_tree_id,
-      round_in_tree=new_round_in_tree,
-      buffers=new_buffers,
+      tree_id=tree_id, round_in_tree=round_in_tree, buffers=buffers
   )
 
 
-def _completion_noise(
-    step, tree_id, last_round, buffers, num_rounds, num_params
-):
-  """Returns the noise of the virtual rounds that complete a tree, summed."""
-
-  def body(offset, total, at_buffers):
-    noise, next_buffers = step(tree_id, last_round + offset, at_buffers)
-    return offset + 1, total + noise, next_buffers
-
-  _, total, _ = tf.while_loop(
-      lambda offset, *_: offset <= num_rounds,
-      body,
-      (tf.constant(1, tf.int64), tf.zeros([num_params]), buffers),
-  )
-  return total
-
-
-def _signal_to_noise(result, noise_stddev):
+def signal_to_noise(result, noise_stddev):
   """Returns |signal| / |noise| estimated from the released vector.
 
   The squared norm of the noise is subtracted in expectation. Exact in

@@ -29,6 +29,10 @@ _EXAMPLES = """examples:
     tff-dp account dp-ftrl --mechanism tree --rounds 2000 \\
         --max-participations 6 --min-index-gap 314 \\
         --noise-multiplier 7 --delta 1e-10
+  the same with BLT noise, which is optimised for these rounds and clients:
+    tff-dp account dp-ftrl --mechanism blt --buffers 3 --rounds 2000 \\
+        --max-participations 6 --min-index-gap 314 \\
+        --noise-multiplier 4 --delta 1e-10
   a finished run, without believing its own numbers:
     tff-dp account --events runs/digits/dp_ftrl/release/events.json
 """
@@ -49,7 +53,9 @@ def add_parser(subparsers) -> None:
       '--events', metavar='FILE', help='the events.json of a run'
   )
   parser.add_argument(
-      '--delta', type=float, help='with --events, another delta than that of the run'
+      '--delta',
+      type=float,
+      help='with --events, another delta than that of the run',
   )
   parser.add_argument('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run_events)
@@ -83,7 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
         'events', arguments.events, f'nothing with {arguments.kind}'
     )
   result = dp_ftrl.guarantee_of(
-      arguments, arguments.rounds, arguments.noise_multiplier
+      arguments,
+      dp_ftrl.mechanism_of(arguments, arguments.rounds),
+      arguments.noise_multiplier,
   )
   guarantee.show(result, arguments.format)
   return errors.DONE
@@ -104,6 +112,7 @@ def run_events(arguments: argparse.Namespace) -> int:
       noise_multiplier=described.noise_multiplier,
       delta=delta,
       neighboring_relation=described.neighboring_relation,
+      adaptive_clipping=described.adaptive_clipping,
   )
   guarantee.show(result, arguments.format)
   return errors.DONE

@@ -11,28 +11,73 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Flags that describe a DP-FTRL run, shared by `account` and `calibrate`."""
+"""Flags that describe a DP-FTRL run, shared by several commands."""
 
 import argparse
-from typing import Any
+import contextlib
+from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp import mechanisms
 from tff_dp.accounting import events
 from tff_dp.accounting import patterns
 from tff_dp.cli import guarantee
+from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 _PARTICIPATIONS = ('min-separation', 'fixed-order', 'once-per-tree')
+# What flags are called where a mechanism's argument has another name.
+_ARGUMENTS = {
+    'bands': 'num_bands',
+    'buffers': 'num_buffers',
+    'rounds': 'num_rounds',
+    'mechanisms': 'names',
+}
+# Flags of some mechanisms only.
+_OPTIONS = ('bands', 'buffers', 'error', 'restart_every', 'complete_trees')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of mechanism, participation, relation and output."""
   parser.add_argument(
       '--mechanism',
-      choices=tuple(mechanisms.BY_NAME),
+      choices=tuple(catalogue.BY_NAME),
       default='honaker',
-      help='what noise is added (default: honaker)',
+      help='what noise is added (default: honaker); see tff-dp compare',
+  )
+  add_option_arguments(parser)
+  add_participation_arguments(parser)
+  parser.add_argument(
+      '--neighboring-relation',
+      choices=tuple(relation.value for relation in events.NeighboringRelation),
+      default='zero_out',
+      help='how two neighbouring data sets differ (default: zero_out)',
+  )
+  parser.add_argument(
+      '--delta', type=float, required=True, help='in (0, 1), below 1/population'
+  )
+  parser.add_argument('--format', choices=('text', 'json'), default='text')
+
+
+def add_option_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that describe mechanisms closer."""
+  parser.add_argument(
+      '--bands',
+      type=int,
+      metavar='P',
+      help='bands of banded, at most the index gap (default: that, up to 512),'
+      ' or of banded-inverse (default: 16)',
+  )
+  parser.add_argument(
+      '--buffers',
+      type=int,
+      metavar='D',
+      help='buffers of blt, 2 to 8 (default: 3)',
+  )
+  parser.add_argument(
+      '--error',
+      choices=('max', 'mean'),
+      help='what matrix mechanisms are optimised for: the largest or the mean'
+      ' variance of the noise on a prefix sum (default: max)',
   )
   parser.add_argument(
       '--restart-every',
@@ -43,8 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--complete-trees',
       action='store_true',
+      default=None,
       help='extend each finished tree to a power of two; costs privacy',
   )
+
+
+def add_participation_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of what is promised about every client."""
   parser.add_argument(
       '--participation',
       choices=_PARTICIPATIONS,
@@ -77,36 +127,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       metavar='ROUNDS',
       help='rounds of one pass, for fixed-order',
   )
-  parser.add_argument(
-      '--neighboring-relation',
-      choices=tuple(relation.value for relation in events.NeighboringRelation),
-      default='zero_out',
-      help='how two neighbouring data sets differ (default: zero_out)',
-  )
-  parser.add_argument(
-      '--delta', type=float, required=True, help='in (0, 1), below 1/population'
-  )
-  parser.add_argument('--format', choices=('text', 'json'), default='text')
 
 
 def mechanism_of(
     arguments: argparse.Namespace, num_rounds: int
 ) -> mechanism_lib.Mechanism:
-  """Returns the mechanism that the flags describe."""
+  """Returns the mechanism of the flags, optimised where it can be."""
   _checks.integer_at_least(1, rounds=num_rounds)
-  options = {}
-  if arguments.restart_every is not None or arguments.complete_trees:
-    if arguments.mechanism == 'independent':
-      raise _checks.ArgumentError(
-          'mechanism',
-          arguments.mechanism,
-          'tree or honaker with --restart-every and --complete-trees',
-      )
-    options = dict(
-        restart_every=arguments.restart_every,
-        complete_trees=arguments.complete_trees,
+  check_options(arguments)
+  name = arguments.mechanism
+  with named_as_flags():
+    return catalogue.build(
+        name, pattern_of(arguments, num_rounds), **options_of(arguments)
     )
-  return mechanisms.BY_NAME[arguments.mechanism](num_rounds, **options)
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+  """Returns the options of `catalogue.build` that flags give."""
+  return {
+      _ARGUMENTS.get(option, option): getattr(arguments, option)
+      for option in _OPTIONS
+      if getattr(arguments, option) is not None
+  }
+
+
+def check_options(
+    arguments: argparse.Namespace, names: Optional[tuple[str, ...]] = None
+) -> None:
+  """Raises where a flag is out of range, or none of the mechanisms uses it.
+
+  Args:
+    arguments: The flags.
+    names: The mechanisms, by default the one of `--mechanism`.
+  """
+  names = names or (arguments.mechanism,)
+  for option in _OPTIONS:
+    value = getattr(arguments, option)
+    argument = _ARGUMENTS.get(option, option)
+    users = [
+        name
+        for name, options in catalogue.USED_OPTIONS.items()
+        if argument in options
+    ]
+    if value is not None and not set(users) & set(names):
+      raise _checks.ArgumentError(
+          option,
+          value,
+          f'nothing with {" and ".join(names)}: it is for'
+          f' {", ".join(users)}',
+      )
+  if arguments.buffers is not None:
+    _checks.integer_between(2, 8, buffers=arguments.buffers)
+  _checks.optional_integer_at_least(1, bands=arguments.bands)
+
+
+@contextlib.contextmanager
+def named_as_flags():
+  """Renames the argument of an error to that of its flag."""
+  try:
+    yield
+  except _checks.ArgumentError as error:
+    flags = {argument: option for option, argument in _ARGUMENTS.items()}
+    flag = flags.get(error.argument)
+    if flag is None:
+      raise
+    raise _checks.ArgumentError(flag, error.value, error.allowed) from error
 
 
 def pattern_of(
@@ -145,12 +230,14 @@ def pattern_of(
 
 
 def guarantee_of(
-    arguments: argparse.Namespace, num_rounds: int, noise_multiplier: float
+    arguments: argparse.Namespace,
+    mechanism: mechanism_lib.Mechanism,
+    noise_multiplier: float,
 ) -> dict[str, Any]:
-  """Returns the guarantee of the run that the flags describe."""
+  """Returns the guarantee of a run with this mechanism, and the flags' rest."""
   return guarantee.of_run(
-      mechanism_of(arguments, num_rounds),
-      pattern_of(arguments, num_rounds),
+      mechanism,
+      pattern_of(arguments, mechanism.num_rounds),
       noise_multiplier=noise_multiplier,
       delta=arguments.delta,
       neighboring_relation=arguments.neighboring_relation,

@@ -21,13 +21,14 @@ computed and compared.
 import dataclasses
 import json
 import math
-from typing import Any
+from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting import events
 from tff_dp.accounting import patterns
+from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
+from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 _SCHEMA = 'tff_dp.events'
@@ -52,6 +53,7 @@ class Run:
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
     neighboring_relation: The relation the file is about.
     delta: The delta that the run states its epsilon at.
+    adaptive_clipping: How the clip norm followed the data, or `None`.
   """
 
   mechanism: mechanism_lib.Mechanism
@@ -59,6 +61,7 @@ class Run:
   noise_multiplier: float
   neighboring_relation: events.NeighboringRelation
   delta: float
+  adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
 
 
 def read(path: str) -> Run:
@@ -90,15 +93,20 @@ def read(path: str) -> Run:
 
 
 def _run(content: dict[str, Any]) -> Run:
-  mechanism = _made(mechanisms.BY_NAME, content['plan']['mechanism'])
-  schedule = _made(_SCHEDULES, content['plan']['participation'])
+  plan = content['plan']
+  mechanism = catalogue.from_description(plan['mechanism'])
+  schedule = _made(_SCHEDULES, plan['participation'])
+  clipping = None
+  if 'adaptive_clipping' in plan:
+    clipping = adaptive_clipping_lib.AdaptiveClipping(
+        **plan['adaptive_clipping']
+    )
   (event,) = content['events']
   if event['type'] != 'gaussian':
     raise ValueError(f'unknown event {event["type"]}')
   rounds = event['rounds']
-  _checks.integer_between(1, mechanism.num_rounds, rounds=rounds)
   # A tree that was cut short counts as the last one, which is not completed.
-  mechanism = dataclasses.replace(mechanism, num_rounds=rounds)
+  mechanism = mechanism.truncated(rounds)
   pattern = schedule.pattern.truncated(rounds)
   needed = mechanism.squared_sensitivity(pattern)
   stated = event['squared_sensitivity']
@@ -109,13 +117,15 @@ def _run(content: dict[str, Any]) -> Run:
         why='the epsilon of such a file would not be that of the run',
         way_out='take the events.json that the run wrote, unchanged',
     )
-  if event['noise_multiplier'] != content['plan']['noise_multiplier']:
-    raise _checks.PrivacyRefusedError(
-        f'the events state noise_multiplier={event["noise_multiplier"]}, but'
-        f' their plan has {content["plan"]["noise_multiplier"]}',
-        why='the epsilon of such a file would not be that of the run',
-        way_out='take the events.json that the run wrote, unchanged',
-    )
+  noise = plan['noise_multiplier']
+  _check_stated(event, 'noise_multiplier', noise)
+  streams = None
+  if clipping is not None:
+    streams = {
+        'value': clipping.value_noise_multiplier(noise),
+        'quantile': clipping.quantile_noise_multiplier(noise),
+    }
+  _check_stated(event, 'streams', streams)
   return Run(
       mechanism=mechanism,
       pattern=pattern,
@@ -124,7 +134,19 @@ def _run(content: dict[str, Any]) -> Run:
           content['neighboring_relation']
       ),
       delta=content['delta'],
+      adaptive_clipping=clipping,
   )
+
+
+def _check_stated(event: dict[str, Any], name: str, planned) -> None:
+  """Raises where the events state something else than their plan."""
+  if event.get(name) != planned:
+    raise _checks.PrivacyRefusedError(
+        f'the events state {name}={event.get(name)}, but their plan has'
+        f' {planned}',
+        why='the epsilon of such a file would not be that of the run',
+        way_out='take the events.json that the run wrote, unchanged',
+    )
 
 
 def _made(classes: dict[str, type], described: dict[str, Any]):

@@ -15,13 +15,17 @@
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Optional
+
+import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import patterns
 from tff_dp.accounting import printing
+from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
+from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 _METHOD = 'one Gaussian mechanism, exact conversion; no amplification claimed'
@@ -34,6 +38,7 @@ def of_run(
     noise_multiplier: float,
     delta: float,
     neighboring_relation: str,
+    adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None,
 ) -> dict[str, Any]:
   """Returns the guarantee of a whole run, as JSON types.
 
@@ -46,6 +51,8 @@ def of_run(
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
     delta: In (0, 1).
     neighboring_relation: How two neighbouring data sets differ.
+    adaptive_clipping: How the clip norm follows the data; its share of the
+      guarantee is part of `noise_multiplier`.
   """
   _checks.non_negative(noise_multiplier=noise_multiplier)
   _checks.in_open(0, 1, delta=delta)
@@ -80,6 +87,7 @@ def of_run(
           for other in events.NeighboringRelation
       },
       'mechanism': mechanism.name,
+      'mechanism_parameters': catalogue.summary(mechanism),
       'rounds': mechanism.num_rounds,
       'restart_every': mechanism.restart_every,
       'complete_trees': mechanism.complete_trees,
@@ -89,6 +97,7 @@ def of_run(
       'min_index_gap': limits.min_index_gap,
       'min_rounds_between': limits.min_rounds_between,
       'squared_sensitivity': _whole(squared_sensitivity),
+      'squared_sensitivity_is_exact': mechanism.sensitivity_is_exact(pattern),
       'sigma_eff': sigma,
       'zcdp_rho': printing.to_json_number(gaussian.zcdp_rho(sigma=sigma)),
       'accounting': _METHOD,
@@ -98,6 +107,8 @@ def of_run(
     result['squared_sensitivity_without_completion'] = _whole(
         plain.squared_sensitivity(pattern)
     )
+  if adaptive_clipping is not None:
+    result['adaptive_clipping'] = dataclasses.asdict(adaptive_clipping)
   return result
 
 
@@ -117,6 +128,19 @@ def show(result: dict[str, Any], output_format: str) -> None:
 def _whole(value: float) -> float | int:
   """Returns an integer where the value is one: S2 of trees is a count."""
   return int(value) if float(value).is_integer() else value
+
+
+def _parameter_lines(parameters: dict[str, Any]) -> list[str]:
+  """Returns bands, or the numbers of BLT as float32 needs them."""
+  if 'weights' in parameters:
+    return [
+        f'               {name:<8}'
+        + ' '.join(str(np.float32(number)) for number in parameters[name])
+        for name in ('weights', 'decays')
+    ]
+  if 'num_bands' in parameters:
+    return [f'               bands {parameters["num_bands"]}']
+  return []
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
@@ -144,21 +168,30 @@ def _lines(result: dict[str, Any]) -> list[str]:
   if result['complete_trees']:
     trees += ', trees completed'
   noise = printing.rounded_up(result['noise_multiplier'], digits=7)
+  exact = result['squared_sensitivity_is_exact']
   lines += [
       f'unit           {result["unit"]}: all its contributions to the run',
       f'neighbours     {result["neighboring_relation_means"]}',
       f'mechanism      {result["mechanism"]}, {result["rounds"]} rounds{trees}',
+      *_parameter_lines(result['mechanism_parameters']),
       f'noise          {noise}, standard deviation of one draw on the SUM, over'
       ' the clip norm',
       f'participation  {result["participation"]}',
       f'               index gap {result["min_index_gap"]}, that is'
       f' {result["min_rounds_between"]} rounds strictly between',
       f'sensitivity    {result["squared_sensitivity"]:g} squared clip norms'
-      f' (zero-out); sigma {result["sigma_eff"]:.6g}, zCDP rho'
+      f' (zero-out), {"exact" if exact else "an upper bound"}',
+      f'               sigma {result["sigma_eff"]:.6g}, zCDP rho'
       f' {up(result["zcdp_rho"])}',
   ]
   if 'squared_sensitivity_without_completion' in result:
     plain = result['squared_sensitivity_without_completion']
     lines.append(f'               {plain:g} if the trees were not completed')
+  if 'adaptive_clipping' in result:
+    clipping = result['adaptive_clipping']
+    lines.append(
+        f'clip norm      adaptive; {clipping["budget_share"]:g} of 1/sigma^2 is'
+        ' for the bits that it follows'
+    )
   lines.append(f'accounting     {result["accounting"]}')
   return lines

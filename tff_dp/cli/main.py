@@ -28,6 +28,7 @@ from tff_dp.cli import errors
 _COMMANDS = {
     'account': 'epsilon of a run, from its parameters or its events.json',
     'calibrate': 'the noise, or the rounds, that a privacy budget allows',
+    'compare': 'the error of every mechanism at equal privacy',
     'doctor': 'check this machine, and say how to fix it',
 }
 _EXAMPLES = """examples:
@@ -35,6 +36,7 @@ _EXAMPLES = """examples:
       --noise-multiplier 1.13 --delta 1e-6
   tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
       --epsilon 8 --delta 1e-6
+  tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
   tff-dp doctor
 
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,

@@ -18,11 +18,19 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp.learning.averaging import Average
+from tff_dp.learning.averaging import ExponentialAverage
+from tff_dp.learning.averaging import SuffixAverage
+from tff_dp.learning.averaging import UniformAverage
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import Constraint
 from tff_dp.learning.constraints import L2Ball
 from tff_dp.learning.constraints import NonNegative
+from tff_dp.learning.constraints import Projection
 from tff_dp.learning.constraints import Unconstrained
 from tff_dp.learning.dp_ftrl import build_dp_ftrl
-from tff_dp.learning.dp_ftrl import PrivateLearningProcess
+from tff_dp.learning.least_squares import moments_norm_bound
+from tff_dp.learning.least_squares_process import build_least_squares
+from tff_dp.learning.optimizers import build_momentum
 from tff_dp.learning.optimizers import build_nesterov
+from tff_dp.learning.process import PrivateLearningProcess

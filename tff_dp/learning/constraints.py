@@ -15,12 +15,15 @@
 
 `allows_l1` says whether soft-thresholding and then projecting is the exact
 minimiser of a linear term plus L1 plus a squared distance over the set. It is
-for sets that treat every coordinate alike and contain zero, and for the centred
-ball, where the optimality conditions scale the thresholded point.
+for products of intervals, because each coordinate is then a convex problem of
+its own, and for the centred ball, where the optimality conditions scale the
+thresholded point.
 """
 
 import abc
+from collections.abc import Callable
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
@@ -28,10 +31,10 @@ from tff_dp import _checks
 
 
 class Constraint(abc.ABC):
-  """A closed convex set of parameter vectors.
+  """A closed convex set of vectors of all trainable parameters.
 
-  Subclass it for a set of your own: the projection is post-processing of
-  released values, so no choice can weaken the guarantee.
+  Projecting is post-processing of released values, so no choice can weaken the
+  guarantee. `Projection` makes a set of your own out of a function.
   """
 
   allows_l1: bool = False
@@ -71,11 +74,11 @@ class L2Ball(Constraint):
 
 @dataclasses.dataclass(frozen=True)
 class Box(Constraint):
-  """Every coordinate within [low, high], which contains 0.
+  """Every coordinate within [low, high].
 
   Attributes:
-    low: Lower bound, at most 0.
-    high: Upper bound, at least 0.
+    low: Lower bound.
+    high: Upper bound, at least `low`.
   """
 
   low: float
@@ -83,9 +86,10 @@ class Box(Constraint):
   allows_l1 = True
 
   def __post_init__(self):
-    _checks.non_negative(high=self.high)
-    if not self.low <= 0:
-      raise _checks.ArgumentError('low', self.low, 'a number of at most 0')
+    if not self.low <= self.high:
+      raise _checks.ArgumentError(
+          'low', self.low, f'a number of at most high, {self.high}'
+      )
 
   def project(self, point):
     return tf.clip_by_value(point, self.low, self.high)
@@ -99,3 +103,21 @@ class NonNegative(Constraint):
 
   def project(self, point):
     return tf.nn.relu(point)
+
+
+@dataclasses.dataclass(frozen=True)
+class Projection(Constraint):
+  """A set of your own, given by its Euclidean projection.
+
+  Attributes:
+    function: Maps a vector of shape [num_params] to the nearest point of the
+      set, with TensorFlow operations. It must not depend on clients' data.
+    allows_l1: Declares that projecting the soft-thresholded point is exact; see
+      the module.
+  """
+
+  function: Callable[[Any], Any]
+  allows_l1: bool = False
+
+  def project(self, point):
+    return tf.ensure_shape(self.function(point), point.shape)

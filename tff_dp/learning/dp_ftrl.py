@@ -16,52 +16,27 @@
 from collections.abc import Callable
 from typing import Optional, Union
 
-import dp_accounting
-import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import plan as plan_lib
+from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 from tff_dp.learning import ftrl
 from tff_dp.learning import optimizers
+from tff_dp.learning import process as process_lib
+from tff_dp.mechanisms import workloads
 
 ModelFn = Union[
     Callable[[], tff.learning.models.VariableModel],
     tff.learning.models.FunctionalModel,
 ]
 
+_UNIFORM = tff.learning.ClientWeighting.UNIFORM
 # TFF's default loop is the largest single cost of a round.
 _LOOP = tff.learning.LoopImplementation.DATASET_ITERATOR
-
-
-class PrivateLearningProcess(tff.learning.templates.LearningProcess):
-  """A `LearningProcess` that knows the plan it was built from.
-
-  Attributes:
-    plan: The plan that built its aggregator.
-    event: The `DpEvent` of a full run.
-  """
-
-  def __init__(
-      self,
-      process: tff.learning.templates.LearningProcess,
-      plan: plan_lib.PrivacyPlan,
-  ):
-    super().__init__(
-        process.initialize,
-        process.next,
-        process.get_model_weights,
-        process.set_model_weights,
-        get_hparams_fn=process.get_hparams,
-        set_hparams_fn=process.set_hparams,
-    )
-    self.plan = plan
-
-  @property
-  def event(self) -> dp_accounting.DpEvent:
-    return self.plan.event()
 
 
 def build_dp_ftrl(
@@ -72,11 +47,14 @@ def build_dp_ftrl(
     server_learning_rate: float,
     momentum: float = 0.0,
     nesterov: bool = False,
+    cooldown: Optional[workloads.Cooldown] = None,
     l1: float = 0.0,
     constraint: Optional[constraints.Constraint] = None,
     server_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+    averaging: Optional[averaging_lib.Average] = None,
+    client_weighting: tff.learning.ClientWeighting = _UNIFORM,
     insecure_seed: Optional[int] = None,
-) -> PrivateLearningProcess:
+) -> process_lib.PrivateLearningProcess:
   """Returns federated learning under the plan's noise (DP-FTRL).
 
   Clients run local SGD from the current model; the server clips, sums and
@@ -85,6 +63,19 @@ def build_dp_ftrl(
   them it is `ftrl.Ftrl` on their prefix sum, which restarts with the plan's
   trees. Both are post-processing and cost no privacy.
 
+  `momentum`, `nesterov` and `cooldown` are the fields of `mechanisms.Workload`:
+
+      server = dict(momentum=0.9, cooldown=mechanisms.Cooldown())
+      mechanism = mechanisms.Blt.optimized(
+          participation, workload=mechanisms.Workload(**server))
+      process = build_dp_ftrl(model_fn, plan, ..., **server)
+
+  `process.workload` is the same. With `l1` or `constraint` it is what the server
+  adds up before it thresholds and projects.
+
+  The server's state holds, in vectors of the model's size: one for momentum,
+  two more (anchor and sum) with `l1` or `constraint`, one with `averaging`.
+
   Args:
     model_fn: As for `tff.learning.algorithms.build_unweighted_fed_avg`.
     plan: Mechanism, participation, clipping, noise and cohort.
@@ -92,95 +83,134 @@ def build_dp_ftrl(
     server_learning_rate: eta, applied to the mean update.
     momentum: Server momentum in [0, 1).
     nesterov: Whether the momentum looks ahead.
+    cooldown: How the last rounds of the plan count less: round t takes
+      `server_learning_rate` times the factor of the cooldown; with `l1` or
+      `constraint` the factor weighs the whole loss of the round.
     l1: Weight of |theta|_1 per round; gives exact zeros.
-    constraint: Set in which the model has to stay.
+    constraint: Set in which the model has to stay; the initial model is
+      projected into it.
     server_optimizer: Any TFF optimizer, instead of the arguments from
-      `momentum` on; `server_learning_rate` must then be 1.0, unused.
+      `momentum` to `constraint`; `server_learning_rate` must then be 1.0,
+      unused.
+    averaging: Average of the models to keep beside the last one; see
+      `process.get_averaged_model_weights`.
+    client_weighting: Only `UNIFORM`. TFF's builders offer others, so the
+      refusal says why.
     insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
 
   Raises:
     ArgumentError: If a value is outside its range.
   """
-  aggregator = plan.aggregator(insecure_seed=insecure_seed)
+  if client_weighting is not _UNIFORM:
+    raise _checks.ArgumentError(
+        'client_weighting',
+        client_weighting,
+        'tff.learning.ClientWeighting.UNIFORM: weights are data, and in a'
+        ' weighted mean the share of one client, hence the sensitivity, is not'
+        ' l2_norm_clip / clients_per_round, which the noise is made for',
+    )
   uses_ftrl = l1 != 0 or constraint is not None
+  workload = None
   if server_optimizer is not None:
-    if uses_ftrl or momentum or nesterov or server_learning_rate != 1.0:
+    if (
+        uses_ftrl
+        or momentum
+        or nesterov
+        or cooldown is not None
+        or server_learning_rate != 1.0
+    ):
       raise _checks.ArgumentError(
           'server_optimizer',
           server_optimizer,
           'either an optimizer of your own with server_learning_rate=1.0, or '
-          'momentum, nesterov, l1 and constraint, not both',
+          'momentum, nesterov, cooldown, l1 and constraint, not both',
       )
-  elif not uses_ftrl:
-    server_optimizer = _residual_optimizer(
-        server_learning_rate, momentum, nesterov
-    )
+  else:
+    _checks.positive(server_learning_rate=server_learning_rate)
+    workload = workloads.Workload(momentum, nesterov, cooldown)
   if uses_ftrl:
+    constraint = constraint or constraints.Unconstrained()
     spec = ftrl.Ftrl(
         learning_rate=server_learning_rate,
         momentum=momentum,
         nesterov=nesterov,
         l1=l1,
-        constraint=constraint or constraints.Unconstrained(),
+        constraint=constraint,
         restart_every=plan.mechanism.restart_every,
+        cooldown=cooldown,
+        num_rounds=plan.num_rounds,
     )
-    process = _build_cumulative(model_fn, aggregator, client_optimizer, spec)
-  else:
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-        model_fn,
-        client_optimizer_fn=client_optimizer,
-        server_optimizer_fn=server_optimizer,
-        model_aggregator=aggregator,
-        loop_implementation=_LOOP,
-    )
-  return PrivateLearningProcess(process, plan)
-
-
-def _build_cumulative(
-    model_fn: ModelFn,
-    aggregator: tff.aggregators.UnweightedAggregationFactory,
-    client_optimizer: tff.learning.optimizers.Optimizer,
-    spec: ftrl.Ftrl,
-) -> tff.learning.templates.LearningProcess:
-  """Returns the process whose finalizer works on the prefix sum."""
-  if isinstance(model_fn, tff.learning.models.FunctionalModel):
-    raise _checks.ArgumentError(
-        'model_fn',
-        type(model_fn).__name__,
-        'a function that returns a tff.learning.models.VariableModel, with l1 '
-        'or constraint',
-    )
-
-  @tff.tensorflow.computation
-  def initial_weights():
-    return tff.learning.models.ModelWeights.from_model(model_fn())
-
+  initial_weights = _build_initial_weights(model_fn, constraint)
   weights_type = initial_weights.type_signature.result
-  return tff.learning.templates.compose_learning_process(
-      initial_weights,
-      tff.learning.templates.build_broadcast_process(weights_type),
-      tff.learning.templates.build_model_delta_client_work(
-          model_fn,
-          client_optimizer,
-          client_weighting=tff.learning.ClientWeighting.UNIFORM,
-          metrics_aggregator=tff.learning.metrics.sum_then_finalize,
-          loop_implementation=_LOOP,
-      ),
-      tff.aggregators.as_weighted_aggregator(aggregator).create(
-          weights_type.trainable, tff.TensorType(np.float32)
-      ),
-      finalizers.build_ftrl_finalizer(spec, weights_type),
+  if uses_ftrl:
+    finalizer = finalizers.build_ftrl_finalizer(spec, weights_type)
+  else:
+    finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+        server_optimizer
+        or optimizers.build_momentum(
+            learning_rate=server_learning_rate,
+            momentum=momentum,
+            nesterov=nesterov,
+            cooldown=cooldown,
+            num_rounds=plan.num_rounds,
+        ),
+        weights_type,
+    )
+  return process_lib.compose(
+      plan,
+      initial_weights=initial_weights,
+      client_work=_build_client_work(model_fn, client_optimizer),
+      finalizer=finalizer,
+      workload=workload,
+      averaging=averaging,
+      insecure_seed=insecure_seed,
   )
 
 
-def _residual_optimizer(
-    learning_rate: float, momentum: float, nesterov: bool
-) -> tff.learning.optimizers.Optimizer:
-  """Returns the server optimizer for updates that it adds up itself."""
-  _checks.positive(server_learning_rate=learning_rate)
-  _checks.in_half_open(0.0, 1.0, momentum=momentum)
-  if nesterov:
-    return optimizers.build_nesterov(
-        learning_rate=learning_rate, momentum=momentum
+def _build_initial_weights(
+    model_fn: ModelFn, constraint: Optional[constraints.Constraint]
+) -> tff.Computation:
+  """Returns the computation of the initial model, within the constraint."""
+
+  @tff.tensorflow.computation
+  def initial_weights():
+    if isinstance(model_fn, tff.learning.models.FunctionalModel):
+      # As `build_weighted_fed_avg` makes them.
+      weights = tff.learning.models.ModelWeights(
+          *(
+              tuple(tf.convert_to_tensor(weight) for weight in weights)
+              for weights in model_fn.initial_weights
+          )
+      )
+    else:
+      weights = tff.learning.models.ModelWeights.from_model(model_fn())
+    if constraint is None:
+      return weights
+    return tff.learning.models.ModelWeights(
+        finalizers.unflatten(
+            constraint.project(finalizers.flatten(weights.trainable)),
+            like=weights.trainable,
+        ),
+        weights.non_trainable,
     )
-  return tff.learning.optimizers.build_sgdm(learning_rate, momentum)
+
+  return initial_weights
+
+
+def _build_client_work(
+    model_fn: ModelFn, client_optimizer: tff.learning.optimizers.Optimizer
+) -> tff.learning.templates.ClientWorkProcess:
+  """Returns local training, for either kind of model."""
+  arguments = dict(
+      optimizer=client_optimizer,
+      client_weighting=_UNIFORM,
+      metrics_aggregator=tff.learning.metrics.sum_then_finalize,
+      loop_implementation=_LOOP,
+  )
+  if isinstance(model_fn, tff.learning.models.FunctionalModel):
+    return tff.learning.templates.build_functional_model_delta_client_work(
+        model=model_fn, **arguments
+    )
+  return tff.learning.templates.build_model_delta_client_work(
+      model_fn, **arguments
+  )

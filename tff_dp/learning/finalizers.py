@@ -40,7 +40,7 @@ def build_ftrl_finalizer(
   @tff.tensorflow.computation
   @tf.function(autograph=False)
   def initialize():
-    return ftrl.initialize(tf.zeros([num_params], tf.float32))
+    return ftrl.initialize(spec, tf.zeros([num_params], tf.float32))
 
   state_type = initialize.type_signature.result
 
@@ -48,14 +48,14 @@ def build_ftrl_finalizer(
   @tf.function(autograph=False)
   def apply(state, trainable, update):
     weights, new_state = ftrl.next_weights(
-        spec, ftrl.State(*state), _flatten(trainable), _flatten(update)
+        spec, ftrl.State(*state), flatten(trainable), flatten(update)
     )
     measurements = collections.OrderedDict(
         num_zero_weights=tf.math.count_nonzero(
             tf.equal(weights, 0.0), dtype=tf.int32
         )
     )
-    return new_state, _unflatten(weights, like=trainable), measurements
+    return new_state, unflatten(weights, like=trainable), measurements
 
   @tff.federated_computation
   def init_fn():
@@ -80,13 +80,15 @@ def build_ftrl_finalizer(
   return tff.learning.templates.FinalizerProcess(init_fn, next_fn)
 
 
-def _flatten(weights):
+def flatten(weights):
+  """Returns all tensors of a structure as one vector."""
   return tf.concat(
       [tf.reshape(tensor, [-1]) for tensor in tf.nest.flatten(weights)], axis=0
   )
 
 
-def _unflatten(vector, *, like):
+def unflatten(vector, *, like):
+  """Returns the inverse of `flatten`, with the shapes of `like`."""
   tensors = tf.nest.flatten(like)
   parts = tf.split(vector, [tensor.shape.num_elements() for tensor in tensors])
   return tf.nest.pack_sequence_as(

@@ -14,15 +14,18 @@
 """Server optimizers that `tff.learning.optimizers` lacks."""
 
 import collections
+from typing import Optional
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp.mechanisms import workloads
 
 _LEARNING_RATE = tff.learning.optimizers.LEARNING_RATE_KEY
 _MOMENTUM = 'momentum'
 _VELOCITY = 'velocity'
+_ROUND = 'round'
 
 
 def build_nesterov(
@@ -41,42 +44,102 @@ def build_nesterov(
     learning_rate: Above 0.
     momentum: Strictly between 0 and 1.
   """
+  return build_momentum(
+      learning_rate=learning_rate, momentum=momentum, nesterov=True
+  )
+
+
+def build_momentum(
+    *,
+    learning_rate: float,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    cooldown: Optional[workloads.Cooldown] = None,
+    num_rounds: Optional[int] = None,
+) -> tff.learning.optimizers.Optimizer:
+  """Returns SGD whose steps are those of a `mechanisms.workloads.Workload`.
+
+  Round t, with the factor f_t of the cooldown, does
+
+  ```
+  v = momentum * v + g
+  w = w - learning_rate * f_t * v                    (or with Nesterov:)
+  w = w - learning_rate * f_t * (momentum * v + g)
+  ```
+
+  so after n rounds the weights have moved by `-learning_rate * A g`, with A the
+  workload's matrix.
+
+  Args:
+    learning_rate: Above 0.
+    momentum: In [0, 1), above 0 with `nesterov`.
+    nesterov: Whether the momentum looks ahead.
+    cooldown: How the learning rate falls in the last rounds.
+    num_rounds: Horizon of the run; needed by the cooldown alone. Beyond it the
+      last factor stays.
+  """
   _checks.positive(learning_rate=learning_rate)
-  _checks.in_open(0.0, 1.0, momentum=momentum)
-  return _Nesterov(learning_rate, momentum)
+  _checks.in_half_open(0.0, 1.0, momentum=momentum)
+  if nesterov:
+    _checks.in_open(0.0, 1.0, momentum=momentum)
+  if cooldown is not None:
+    _checks.integer_at_least(1, num_rounds=num_rounds)
+  return _Momentum(learning_rate, momentum, nesterov, cooldown, num_rounds)
 
 
-class _Nesterov(tff.learning.optimizers.Optimizer):
-  """See `build_nesterov`."""
+def cooldown_factor(
+    cooldown: workloads.Cooldown, num_rounds: int, rounds_done, dtype
+):
+  """Returns the factor of the round after `rounds_done`, a scalar tensor."""
+  factors = tf.constant(cooldown.factors(num_rounds), dtype)
+  # Beyond the horizon it is the aggregator that refuses, and says why.
+  return factors[tf.minimum(rounds_done, num_rounds - 1)]
 
-  def __init__(self, learning_rate: float, momentum: float):
-    self._hparams = collections.OrderedDict(
-        [(_LEARNING_RATE, learning_rate), (_MOMENTUM, momentum)]
-    )
+
+class _Momentum(tff.learning.optimizers.Optimizer):
+  """See `build_momentum`."""
+
+  def __init__(self, learning_rate, momentum, nesterov, cooldown, num_rounds):
+    self._hparams = collections.OrderedDict([(_LEARNING_RATE, learning_rate)])
+    if momentum > 0:
+      self._hparams[_MOMENTUM] = momentum
+    self._nesterov = nesterov
+    self._cooldown = cooldown
+    self._num_rounds = num_rounds
 
   def initialize(self, specs):
-    return collections.OrderedDict(
-        self._hparams,
-        **{
-            _VELOCITY: tf.nest.map_structure(
-                lambda spec: tf.zeros(spec.shape, spec.dtype), specs
-            )
-        },
-    )
+    state = collections.OrderedDict(self._hparams)
+    if _MOMENTUM in state:
+      state[_VELOCITY] = tf.nest.map_structure(
+          lambda spec: tf.zeros(spec.shape, spec.dtype), specs
+      )
+    if self._cooldown is not None:
+      state[_ROUND] = tf.constant(0, tf.int64)
+    return state
 
   def next(self, state, weights, gradients):
-    learning_rate, momentum = state[_LEARNING_RATE], state[_MOMENTUM]
-    velocity = tf.nest.map_structure(
-        lambda v, g: momentum * v + g, state[_VELOCITY], gradients
-    )
-    new_weights = tf.nest.map_structure(
-        lambda w, v, g: w - learning_rate * (momentum * v + g),
-        weights,
-        velocity,
-        gradients,
-    )
     new_state = collections.OrderedDict(state)
-    new_state[_VELOCITY] = velocity
+    rate, steps = state[_LEARNING_RATE], gradients
+    if self._cooldown is not None:
+      rate *= cooldown_factor(
+          self._cooldown, self._num_rounds, state[_ROUND], tf.float32
+      )
+      new_state[_ROUND] = state[_ROUND] + 1
+    if _MOMENTUM in state:
+      momentum = state[_MOMENTUM]
+
+      def accumulate(velocity, gradient):
+        return momentum * velocity + gradient
+
+      steps = velocity = tf.nest.map_structure(
+          accumulate, state[_VELOCITY], gradients
+      )
+      new_state[_VELOCITY] = velocity
+      if self._nesterov:
+        steps = tf.nest.map_structure(accumulate, velocity, gradients)
+    new_weights = tf.nest.map_structure(
+        lambda weight, step: weight - rate * step, weights, steps
+    )
     return new_state, new_weights
 
   def get_hparams(self, state):

@@ -13,9 +13,22 @@
 # limitations under the License.
 """Noise as algebra: frozen descriptions and pure functions, no TensorFlow."""
 
+from tff_dp.mechanisms.adaptive_clipping import AdaptiveClipping
+from tff_dp.mechanisms.banded import Banded
+from tff_dp.mechanisms.banded_inverse import BandedInverse
+from tff_dp.mechanisms.blt import Blt
+from tff_dp.mechanisms.catalogue import build
+from tff_dp.mechanisms.catalogue import BY_NAME
+from tff_dp.mechanisms.catalogue import from_description
+from tff_dp.mechanisms.choice import best
+from tff_dp.mechanisms.choice import Choice
+from tff_dp.mechanisms.choice import compare
+from tff_dp.mechanisms.choice import Row
+from tff_dp.mechanisms.dense import Dense
 from tff_dp.mechanisms.independent import Independent
 from tff_dp.mechanisms.mechanism import Mechanism
+from tff_dp.mechanisms.toeplitz import Toeplitz
 from tff_dp.mechanisms.tree import HonakerTree
 from tff_dp.mechanisms.tree import Tree
-
-BY_NAME = {'independent': Independent, 'tree': Tree, 'honaker': HonakerTree}
+from tff_dp.mechanisms.workloads import Cooldown
+from tff_dp.mechanisms.workloads import Workload

@@ -17,6 +17,7 @@ The baseline that correlated noise is measured against: after t rounds the noise
 of the running sum has variance t.
 """
 
+from collections.abc import Sequence
 import dataclasses
 from typing import Optional
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from tff_dp.accounting import patterns
 from tff_dp.mechanisms import mechanism
+from tff_dp.mechanisms import parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +60,21 @@ class Independent(mechanism.Mechanism):
         for rounds in range(1, self.num_rounds + 1)
     ])
 
+  def squared_response(self, rounds: Sequence[int]) -> float:
+    return float(
+        len(parameters.checked_rounds(rounds, num_rounds=self.num_rounds))
+    )
+
+  @property
+  def draws_per_round(self) -> float:
+    return 1.0
+
   def initialize(self, zeros):
     del zeros
     return ()
 
-  def next_noise(self, buffers, round_in_tree, *, draw, cond):
-    del cond
-    return draw(0, round_in_tree - 1), buffers
+  def next_noise(self, buffers, round_in_tree, operations):
+    return operations.draw(0, round_in_tree - 1), buffers
 
   def round_variances(self) -> np.ndarray:
     return np.ones(self.num_rounds)

@@ -16,13 +16,15 @@
 A mechanism describes the noise that is added to a stream of sums, one vector
 per round. It is a frozen dataclass of public facts; whatever depends on a key,
 on data or on the model's size is an argument. The same `next_noise` serves
-NumPy arrays in a test and tensors in a TensorFlow graph, because the two things
-that differ are handed in: how a node's draw is made, and how a branch is taken.
+NumPy arrays in a test and tensors in a TensorFlow graph, because what differs
+is handed in as `Operations`: how a draw is made, how a branch is taken, and how
+vectors are combined.
 """
 
 import abc
-from collections.abc import Callable
-from typing import Any, Optional, Protocol
+from collections.abc import Callable, Sequence
+import dataclasses
+from typing import Any, NamedTuple, Optional, Protocol
 
 import numpy as np
 
@@ -55,9 +57,54 @@ class Cond(Protocol):
     ...
 
 
-def python_cond(predicate, then, otherwise):
-  """The `Cond` for NumPy: takes the branch with an ordinary `if`."""
-  return then() if predicate else otherwise()
+class Combine(Protocol):
+  """Returns the linear combination sum of c_i v_i, in the order given."""
+
+  def __call__(
+      self, coefficients: Sequence[Any], vectors: Sequence[Vector]
+  ) -> Vector:
+    ...
+
+
+class Take(Protocol):
+  """Returns the numbers in one row of a constant table.
+
+  The table is a NumPy array of numbers that float32 holds exactly; `index`
+  counts from 0 and may be a tensor.
+  """
+
+  def __call__(self, table: np.ndarray, index) -> Sequence[Any]:
+    ...
+
+
+class Operations(NamedTuple):
+  """What differs between NumPy arrays and tensors.
+
+  Attributes:
+    draw: Standard normals of one node of the current tree.
+    cond: How to branch on the round.
+    combine: How to combine vectors with coefficients (numbers or scalars).
+    take: How to look up the coefficients of a round.
+  """
+
+  draw: Draw
+  cond: Cond
+  combine: Combine
+  take: Take
+
+
+def numpy_operations(draw: Draw) -> Operations:
+  """Returns the operations on NumPy arrays, for tests and references."""
+  return Operations(
+      draw=draw,
+      cond=lambda predicate, then, otherwise: (
+          then() if predicate else otherwise()
+      ),
+      combine=lambda coefficients, vectors: sum(
+          c * v for c, v in zip(coefficients, vectors, strict=True)
+      ),
+      take=lambda table, index: tuple(table[index]),
+  )
 
 
 class Mechanism(abc.ABC):
@@ -67,6 +114,10 @@ class Mechanism(abc.ABC):
   prefix sum, so the consumer adds up what it receives, as any server optimizer
   does. Every draw has unit standard deviation per coordinate; the aggregator
   scales by `noise_multiplier * l2_norm_clip`.
+
+  A mechanism may start anew every `restart_every` rounds, with fresh draws and
+  nothing kept. What lies between two restarts is called a tree, whatever the
+  mechanism.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
@@ -96,9 +147,55 @@ class Mechanism(abc.ABC):
       return 0
     return (1 << (self.rounds_per_tree - 1).bit_length()) - self.rounds_per_tree
 
+  @property
+  def overwrites_buffers(self) -> bool:
+    """Whether a tree writes every buffer before it reads it.
+
+    If not, the buffers are set to zero where a tree begins.
+    """
+    return False
+
+  @property
+  def rounds_remembered(self) -> Optional[int]:
+    """Last rounds of a tree that later noise depends on; `None` for all.
+
+    Replaying them from zeros rebuilds the buffers, but for entries that are
+    written before they are read.
+    """
+    return None
+
+  @property
+  def redraws(self) -> bool:
+    """Whether a round draws again what an earlier one has drawn and used.
+
+    Such a run cannot go on where draws come out differently, even with all
+    buffers at hand: it would take back other noise than it had added.
+    """
+    return False
+
+  @property
+  def state_copies(self) -> int:
+    """Vectors of the model's size that are kept from round to round."""
+    return len(self.initialize(np.zeros(1)))
+
+  @property
+  @abc.abstractmethod
+  def draws_per_round(self) -> float:
+    """Standard normal vectors that a round draws, on average over the run."""
+
   @abc.abstractmethod
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
-    """Returns S2, in squared clip norms, for zero-out adjacency. Exact."""
+    """Returns S2, in squared clip norms, for zero-out adjacency.
+
+    Exact or an upper bound: `sensitivity_is_exact` says which.
+    """
+
+  def sensitivity_is_exact(
+      self, pattern: patterns.ParticipationPattern
+  ) -> bool:
+    """Whether `squared_sensitivity(pattern)` is attained by some client."""
+    del pattern
+    return True
 
   @abc.abstractmethod
   def squared_sensitivity_by_round(
@@ -106,21 +203,34 @@ class Mechanism(abc.ABC):
   ) -> np.ndarray:
     """Returns S2 of a run stopped after 1..T rounds, shape [num_rounds]."""
 
+  @property
+  def response_is_exact(self) -> bool:
+    """Whether `squared_response` is attained, and not an upper bound."""
+    return True
+
+  @abc.abstractmethod
+  def squared_response(self, rounds: Sequence[int]) -> float:
+    """Returns S2 of a client that takes part in exactly these rounds.
+
+    Args:
+      rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
+    """
+
   @abc.abstractmethod
   def initialize(self, zeros: Vector) -> Buffers:
     """Returns the buffers before round 1; `zeros` has shape [num_params]."""
 
   @abc.abstractmethod
   def next_noise(
-      self, buffers: Buffers, round_in_tree, *, draw: Draw, cond: Cond
+      self, buffers: Buffers, round_in_tree, operations: Operations
   ) -> tuple[Vector, Buffers]:
     """Returns (noise, buffers) of one round.
 
     Args:
-      buffers: What the previous round of the same tree returned.
+      buffers: What the previous round of the same tree returned; before the
+        first one, what `initialize` returned.
       round_in_tree: Counts from 1, Python integer or integer tensor.
-      draw: The node draws of this tree.
-      cond: How to branch on `round_in_tree`.
+      operations: Draws of this tree, and what to compute with.
 
     Returns:
       The residual noise `b_t - b_{t-1}`, shape [num_params], and the buffers.
@@ -133,6 +243,26 @@ class Mechanism(abc.ABC):
   @abc.abstractmethod
   def prefix_variances(self) -> np.ndarray:
     """Returns Var(b_t) per coordinate of one tree's rounds. Exact."""
+
+  def run_prefix_variances(self) -> np.ndarray:
+    """Returns the variance of the noise on the prefix sum in rounds 1..T.
+
+    Exact, per coordinate and at unit draws, shape [num_rounds]: what finished
+    trees left behind is added to Var(b_t) of the current one.
+    """
+    rounds = np.arange(self.num_rounds)
+    finished, position = divmod(rounds, self.rounds_per_tree)
+    in_tree = self.prefix_variances()[position]
+    return in_tree + finished * self._variance_left_behind()
+
+  def truncated(self, num_rounds: int) -> 'Mechanism':
+    """Returns the same mechanism for a run that stops after `num_rounds`."""
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return dataclasses.replace(self, num_rounds=num_rounds)
+
+  def _variance_left_behind(self) -> float:
+    """Returns the variance that a finished tree leaves in the model."""
+    return float(self.prefix_variances()[-1])
 
   def _check(self) -> None:
     """Validates the common attributes; subclasses call it at construction."""

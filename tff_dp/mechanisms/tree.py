@@ -35,6 +35,7 @@ where V is the averaged noise of a node, V_{l+1} = z + (V_left + V_right) / 2.
 That needs neither b_{t-1} nor the upper levels, and no large numbers cancel.
 """
 
+from collections.abc import Sequence
 import dataclasses
 from typing import Optional
 
@@ -44,10 +45,15 @@ from tff_dp import _checks
 from tff_dp.accounting import patterns
 from tff_dp.accounting import tree_sensitivity
 from tff_dp.mechanisms import mechanism
+from tff_dp.mechanisms import parameters
 
 
 class _TreeMechanism(mechanism.Mechanism):
   """What the two estimators share: geometry and sensitivity."""
+
+  @property
+  def overwrites_buffers(self) -> bool:
+    return True
 
   @property
   def num_levels(self) -> int:
@@ -71,6 +77,32 @@ class _TreeMechanism(mechanism.Mechanism):
         restart_every=self.restart_every,
         complete_trees=self.complete_trees,
     )
+
+  def squared_response(self, rounds: Sequence[int]) -> float:
+    """Returns the sum over nodes of the squared count of rounds below them."""
+    rounds = parameters.checked_rounds(rounds, num_rounds=self.num_rounds)
+    rounds = np.asarray(rounds, np.int64) - 1
+    trees, positions = np.divmod(rounds, self.rounds_per_tree)
+    total = 0
+    for tree in np.unique(trees):
+      in_tree = positions[trees == tree]
+      length = min(
+          self.rounds_per_tree, self.num_rounds - tree * self.rounds_per_tree
+      )
+      if (tree + 1) * self.rounds_per_tree < self.num_rounds:
+        length += self.virtual_rounds
+      for level in range(int(length).bit_length()):
+        nodes = in_tree >> level
+        counts = np.bincount(nodes[nodes < length >> level])
+        total += int(np.sum(counts**2))
+    return float(total)
+
+  def _variance_left_behind(self) -> float:
+    num_rounds = self.rounds_per_tree + self.virtual_rounds
+    complete = dataclasses.replace(
+        self, num_rounds=num_rounds, restart_every=None, complete_trees=False
+    )
+    return float(complete.prefix_variances()[-1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,10 +133,30 @@ class Tree(_TreeMechanism):
   def name(self) -> str:
     return 'tree'
 
+  @property
+  def draws_per_round(self) -> float:
+    """1 for the new node, 1 for every draw that no buffer has kept.
+
+    Round t takes back one node on each of the levels below tz(t).
+    """
+    rounds = np.arange(1, self.rounds_per_tree + 1)
+    missed = _trailing_zeros(rounds) - self.state_copies
+    return 1.0 + float(np.mean(np.maximum(missed, 0)))
+
+  @property
+  def rounds_remembered(self) -> int:
+    """A node of level l is taken back 2^l rounds after it was placed."""
+    return 2**self.state_copies // 2
+
+  @property
+  def redraws(self) -> bool:
+    return self.state_copies < self.num_levels - 1
+
   def initialize(self, zeros):
     return (zeros,) * min(self.num_cached_levels, self.num_levels - 1)
 
-  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+  def next_noise(self, buffers, round_in_tree, operations):
+    draw, cond = operations.draw, operations.cond
     def climb(level, taken_back):
       """Returns (noise, *buffers) if tz(round_in_tree) >= level."""
 
@@ -166,10 +218,17 @@ class HonakerTree(_TreeMechanism):
   def name(self) -> str:
     return 'honaker'
 
+  @property
+  def draws_per_round(self) -> float:
+    """1 + tz(t): the leaf, and every node that round t completes."""
+    rounds = np.arange(1, self.rounds_per_tree + 1)
+    return 1.0 + float(np.mean(_trailing_zeros(rounds)))
+
   def initialize(self, zeros):
     return (zeros,) * (self.num_levels - 1)
 
-  def next_noise(self, buffers, round_in_tree, *, draw, cond):
+  def next_noise(self, buffers, round_in_tree, operations):
+    draw, cond = operations.draw, operations.cond
     def climb(level, value, taken_back):
       """Returns (noise, *buffers) if tz(round_in_tree) >= level.
 

@@ -16,7 +16,7 @@
 A checkpoint holds the state of the process (model, optimizer, noise key and
 round), the participation ledger and the history of metrics, so that they can
 never be of different rounds. It is saved by `tff.program`, which writes beside
-the final place and renames.
+the final place and renames. What it may leave out, `noise_checkpoints` says.
 
 The leaves of the process state are packed into one string. TFF would store each
 leaf as a variable of its own, which for a small network took four times as
@@ -36,8 +36,9 @@ import tree
 
 from tff_dp import _checks
 from tff_dp.program import event_loop
+from tff_dp.program import noise_checkpoints
 
-_FORMAT = 1
+_FORMAT = 2
 _KEEP_TOTAL = 2
 
 
@@ -47,13 +48,16 @@ class Checkpoint:
 
   Attributes:
     round_index: Rounds that are done; 0 for the initial state.
-    process_state: The state of the learning process.
+    process_state: The state of the learning process, without its noise buffers
+      in a seed-only checkpoint.
+    noise: What `noise_checkpoints.describe` returned.
     ledger: The participation ledger as bytes.
     history: One entry per round; see `releases.Row`.
   """
 
   round_index: int
   process_state: object
+  noise: dict
   ledger: bytes
   history: list[dict]
 
@@ -82,6 +86,7 @@ class CheckpointStore:
         format=_FORMAT,
         round_index=checkpoint.round_index,
         process_state=pack(checkpoint.process_state),
+        noise=json.dumps(checkpoint.noise).encode(),
         ledger=checkpoint.ledger,
         history=zlib.compress(json.dumps(checkpoint.history).encode(), 1),
     )
@@ -97,21 +102,30 @@ class CheckpointStore:
 
     Args:
       round_index: The round after which it was saved.
-      like: A process state of the same structure.
+      like: A process state of the same structure, with all its buffers.
 
     Raises:
       PrivacyRefusedError: If it cannot be read.
     """
     structure = collections.OrderedDict(
-        format=0, round_index=0, process_state=b'', ledger=b'', history=b''
+        format=0,
+        round_index=0,
+        process_state=b'',
+        noise=b'',
+        ledger=b'',
+        history=b'',
     )
     try:
       loaded = self._loop.run(self._manager.load(round_index, structure))
       if int(loaded['format']) != _FORMAT:
         raise ValueError(f'format {loaded["format"]}, expected {_FORMAT}')
+      noise = json.loads(loaded['noise'])
+      if noise['kind'] == noise_checkpoints.SEED_ONLY:
+        like = noise_checkpoints.without_buffers(like)
       return Checkpoint(
           round_index=int(loaded['round_index']),
           process_state=unpack(loaded['process_state'], like=like),
+          noise=noise,
           ledger=loaded['ledger'],
           history=json.loads(zlib.decompress(loaded['history'])),
       )

@@ -56,6 +56,20 @@ def read_model(path: os.PathLike, *, like: object) -> object:
     )
 
 
+def averaged_weights(process: object, state: object) -> object | None:
+  """Returns the average of the models, `None` if the process keeps none.
+
+  It is made of models that clients were sent, so it is covered as they are.
+
+  Args:
+    process: A `PrivateLearningProcess`, or one that knows no averages.
+    state: Its state.
+  """
+  if getattr(process, 'averaging', None) is None:
+    return None
+  return process.get_averaged_model_weights(state)
+
+
 def write_environment(path: os.PathLike) -> None:
   """Writes versions, processors, devices and time; no names, no paths."""
   run_directory.write_json(

@@ -28,6 +28,7 @@ from tff_dp.accounting import printing
 
 MODES = ('auto', 'bar', 'plain', 'quiet')
 _SECONDS_BETWEEN_LINES = 60.0
+_SECONDS_BEFORE_REBUILD_SHOWS = 3.0
 _SIGNAL_TO_NOISE = 'aggregator/snr'
 
 
@@ -154,6 +155,49 @@ class Progress:
       ]
     parts += [f'{k}{separator}{v:.4g}' for k, v in self._latest.items()]
     return (', ' if separator == ' ' else ' ').join(parts)
+
+
+class RebuildProgress:
+  """Shows how far the noise of earlier rounds has been drawn again.
+
+  What takes a few seconds shows nothing.
+  """
+
+  def __init__(
+      self, mode: str, *, stream: TextIO | None = None, clock=time.monotonic
+  ):
+    """Initializes the display; the arguments are those of `Progress`."""
+    stream = sys.stderr if stream is None else stream
+    if mode == 'auto':
+      mode = 'bar' if stream.isatty() else 'plain'
+    self._mode = mode
+    self._stream = stream
+    self._clock = clock
+    self._start = clock()
+    self._last_line = -math.inf
+    self._has_shown = False
+
+  def report(self, done: int, total: int) -> None:
+    """Takes note that `done` of `total` rounds are there."""
+    elapsed = self._clock() - self._start
+    if self._mode == 'quiet' or elapsed < _SECONDS_BEFORE_REBUILD_SHOWS:
+      return
+    is_bar = self._mode == 'bar'
+    if not is_bar and self._clock() - self._last_line < _SECONDS_BETWEEN_LINES:
+      return
+    self._last_line = self._clock()
+    eta = elapsed / done * (total - done)
+    text = f'rebuilding_noise={done}/{total} eta_seconds={eta:.0f}'
+    if is_bar:
+      text = f'\rrebuilding the noise: round {done}/{total}, {eta:.0f} s left '
+    print(text, end='' if is_bar else None, file=self._stream, flush=True)
+    self._has_shown = True
+
+  def close(self) -> None:
+    """Ends the line. May be called twice."""
+    if self._has_shown and self._mode == 'bar':
+      print(file=self._stream, flush=True)
+    self._has_shown = False
 
 
 def _make_bar(stream: TextIO, rounds_done: int, rounds_planned: int):

@@ -39,7 +39,14 @@ _NOT_COVERED = 'not_covered'
 # Measurements of `CorrelatedNoiseFactory` that follow from the configuration or
 # from what it released. TFF's own wrappers measure without noise.
 _COVERED_BY_AGGREGATOR = frozenset(
-    {'clip_norm', 'noise_stddev', 'round', 'tree_id', 'snr'}
+    {
+        'clip_norm',
+        'noise_stddev',
+        'quantile_estimate',
+        'round',
+        'snr',
+        'tree_id',
+    }
 )
 
 # {'round': 3, 'released': {...}, 'not_covered': {...}}, plain JSON types.

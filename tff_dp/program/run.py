@@ -47,6 +47,7 @@ from tff_dp.accounting import statement as statement_lib
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
 from tff_dp.program import interrupts
+from tff_dp.program import noise_checkpoints
 from tff_dp.program import outputs
 from tff_dp.program import plots
 from tff_dp.program import progress as progress_lib
@@ -74,6 +75,8 @@ class TrainResult:
     stop_reason: 'completed', or 'budget' if the next round was refused.
     message: The refusal and its way out, or an empty string.
     output_dir: Where everything was written.
+    averaged_model_weights: The average of the models, `None` if the process
+      keeps none.
   """
 
   model_weights: Any
@@ -85,6 +88,7 @@ class TrainResult:
   stop_reason: str
   message: str
   output_dir: pathlib.Path
+  averaged_model_weights: Any = None
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -105,10 +109,13 @@ class Run:
   rounds_per_eval: int
   total_rounds: int
   checkpoint_every: int
+  checkpoint_kind: str
   schedule_seed: int
   declarations: plan_statement.Declarations | None
 
   state: Any = None
+  # What each checkpoint says of its noise.
+  noise: dict | None = None
   ledger: ledger_lib.ParticipationLedger | None = None
   rounds_done: int = 0
   rounds_saved: int = 0
@@ -118,9 +125,12 @@ class Run:
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
 
-  def restore(self) -> None:
+  def restore(self, progress_mode: str) -> None:
     """Loads the latest checkpoint, or saves the initial state as the first."""
     state = self.process.initialize()
+    self.noise = noise_checkpoints.describe(
+        state, self.plan, kind=self.checkpoint_kind
+    )
     ledger = self.plan.participation_ledger(self.directory.run_id)
     latest = self.store.latest_round()
     self.saved_at = time.monotonic()
@@ -132,9 +142,7 @@ class Run:
       )
       self.state, self.ledger = state, ledger
       # Before any round: the noise key is in it.
-      self.store.save(
-          checkpoints.Checkpoint(0, state, ledger.to_bytes(), [])
-      )
+      self._save_checkpoint()
       return
     checkpoint = self.store.load(latest, like=state)
     self._refuse_if(
@@ -142,7 +150,15 @@ class Run:
         f'{self.directory.root} holds a checkpoint of round {latest}, but its'
         f' write-ahead record ends with round {self.record.rounds_begun}',
     )
+    noise_checkpoints.check(checkpoint.noise, state, self.plan)
     self.state = checkpoint.process_state
+    if checkpoint.noise['kind'] == noise_checkpoints.SEED_ONLY:
+      with contextlib.closing(
+          progress_lib.RebuildProgress(progress_mode)
+      ) as display:
+        self.state = noise_checkpoints.with_buffers(
+            self.state, self.plan, like=state, report=display.report
+        )
     self.ledger = ledger.restored(checkpoint.ledger)
     self.history = checkpoint.history
     self.rounds_done = self.rounds_saved = latest
@@ -240,6 +256,10 @@ class Run:
     ):
       weights = self.process.get_model_weights(self.state)
       evaluation = dict(self.evaluate_fn(weights))
+      averaged = outputs.averaged_weights(self.process, self.state)
+      if averaged is not None:
+        for name, value in self.evaluate_fn(averaged).items():
+          evaluation[f'averaged_{name}'] = value
       reserved = {'epsilon', 'rounds_left', 'cohort_assumed', releases.KEY}
       if reserved & set(evaluation):
         raise _checks.ArgumentError(
@@ -284,11 +304,7 @@ class Run:
     """Saves a checkpoint, then releases the rows that it covers."""
     if self.rounds_done == self.rounds_saved:
       return
-    self.store.save(
-        checkpoints.Checkpoint(
-            self.rounds_done, self.state, self.ledger.to_bytes(), self.history
-        )
-    )
+    self._save_checkpoint()
     for row in self.history[self.rounds_saved :]:
       released.release(row)
       display.released(row['released'], list(self.evaluated))
@@ -296,11 +312,28 @@ class Run:
     self._write_statement()
     self.saved_at = time.monotonic()
 
+  def _save_checkpoint(self) -> None:
+    state = self.state
+    if self.checkpoint_kind == noise_checkpoints.SEED_ONLY:
+      state = noise_checkpoints.without_buffers(state)
+    self.store.save(
+        checkpoints.Checkpoint(
+            round_index=self.rounds_done,
+            process_state=state,
+            noise=self.noise,
+            ledger=self.ledger.to_bytes(),
+            history=self.history,
+        )
+    )
+
   def _finish(self, message: str) -> TrainResult:
     """Writes the last model and the final documents."""
     weights = self.process.get_model_weights(self.state)
     release = self.directory.release
     outputs.write_model(release / 'model.npz', weights)
+    averaged = outputs.averaged_weights(self.process, self.state)
+    if averaged is not None:
+      outputs.write_model(release / 'model_averaged.npz', averaged)
     plots.write_curves(
         release / 'curves.png',
         self.history,
@@ -321,6 +354,7 @@ class Run:
         stop_reason=BUDGET if message else COMPLETED,
         message=message,
         output_dir=self.directory.root,
+        averaged_model_weights=averaged,
     )
 
   def _write_statement(self) -> statement_lib.PrivacyStatement:

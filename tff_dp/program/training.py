@@ -26,6 +26,7 @@ from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
+from tff_dp.program import noise_checkpoints
 from tff_dp.program import outputs
 from tff_dp.program import progress as progress_lib
 from tff_dp.program import run as run_lib
@@ -45,6 +46,7 @@ def train(
     rounds_per_eval: int = 10,
     total_rounds: int | None = None,
     checkpoint_every: int = 10,
+    checkpoint_kind: str = noise_checkpoints.FULL,
     schedule_seed: int = 0,
     config: Mapping[str, Any] | None = None,
     declarations: plan_statement.Declarations | None = None,
@@ -69,12 +71,17 @@ def train(
     delta: In (0, 1); choose it below 1 / population.
     epsilon_budget: The round that would exceed it is refused; `None` for none.
     evaluate_fn: Maps model weights to metrics. Released: it may use public or
-      held-out data, not that of the clients in training.
+      held-out data, not that of the clients in training. If the process keeps
+      an average of its models, that is evaluated too, as `averaged_...`.
     rounds_per_eval: Rounds from one evaluation to the next; the last round is
       evaluated too.
     total_rounds: Rounds after which to stop; `None` for those of the plan.
     checkpoint_every: Rounds from one checkpoint to the next; one is also saved
       when 30 seconds have gone by.
+    checkpoint_kind: 'full', or 'seed_only': without the noise buffers. A resume
+      then draws the noise of the current tree again, round by round, and is
+      refused where other noise comes out (other versions or devices). A resume
+      may ask for another kind than before; the results are the same.
     schedule_seed: Public seed of the schedule.
     config: Settings of the caller that the result depends on, as plain JSON
       types. A resume with others is refused.
@@ -94,6 +101,7 @@ def train(
     _checks.positive(epsilon_budget=epsilon_budget)
   _checks.integer_at_least(1, rounds_per_eval=rounds_per_eval)
   _checks.integer_at_least(1, checkpoint_every=checkpoint_every)
+  _checks.one_of(noise_checkpoints.KINDS, checkpoint_kind=checkpoint_kind)
   _checks.integer_at_least(0, schedule_seed=schedule_seed)
   _checks.one_of(progress_lib.MODES, progress=progress)
   if total_rounds is None:
@@ -152,10 +160,11 @@ def train(
         rounds_per_eval=rounds_per_eval,
         total_rounds=total_rounds,
         checkpoint_every=checkpoint_every,
+        checkpoint_kind=checkpoint_kind,
         schedule_seed=schedule_seed,
         declarations=declarations,
     )
-    run.restore()
+    run.restore(progress)
     return run.execute(loop, progress)
 
 

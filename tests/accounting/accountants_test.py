@@ -1,0 +1,449 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests that the three accountants agree, and that none is below the truth."""
+
+import dataclasses
+import math
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+from dp_accounting import pld
+import numpy as np
+from scipy import integrate
+from scipy import special
+from scipy import stats
+
+from tff_dp import _checks
+from tff_dp import mechanisms
+from tff_dp import participation
+from tff_dp import plan as plan_lib
+from tff_dp.accounting import accountants
+from tff_dp.accounting import events
+from tff_dp.accounting import gaussian
+
+_ZERO_OUT = events.NeighboringRelation.ZERO_OUT
+_REPLACE_ONE = events.NeighboringRelation.REPLACE_ONE
+
+_Gaussian = dp_accounting.GaussianDpEvent
+_Laplace = dp_accounting.LaplaceDpEvent
+_Poisson = dp_accounting.PoissonSampledDpEvent
+_Composed = dp_accounting.ComposedDpEvent
+_Times = dp_accounting.SelfComposedDpEvent
+
+
+def _gaussian_delta(sigma, epsilon):
+  """Returns the hockey-stick divergence for any real epsilon, vectorised."""
+  if sigma == math.inf:
+    return np.maximum(0.0, -np.expm1(epsilon))
+  first = special.ndtr(0.5 / sigma - epsilon * sigma)
+  second = special.log_ndtr(-0.5 / sigma - epsilon * sigma)
+  return first - np.exp(epsilon + second)
+
+
+def _brute_delta(densities, epsilon, sigma, limit, points):
+  """Returns delta of a composition, by integrating over one mechanism.
+
+  The hockey-stick divergence of P x N(1, sigma^2) and Q x N(0, sigma^2) is the
+  mean over x ~ P of that of the two Gaussians at epsilon - log(p(x) / q(x)).
+
+  Args:
+    densities: Returns (log p, log q) at x.
+    epsilon: At least 0.
+    sigma: Of the Gaussian; infinity for none.
+    limit: x is integrated from -limit to limit.
+    points: Where the densities have kinks.
+  """
+
+  def integrand(x):
+    log_p, log_q = densities(x)
+    return math.exp(log_p) * _gaussian_delta(sigma, epsilon - log_p + log_q)
+
+  value, _ = integrate.quad(
+      integrand, -limit, limit, points=points, epsabs=1e-13, epsrel=1e-10,
+      limit=400,
+  )
+  return value
+
+
+def _laplace_densities(parameter):
+  constant = -math.log(2 * parameter)
+
+  def densities(x):
+    return constant - abs(x - 1) / parameter, constant - abs(x) / parameter
+
+  return densities
+
+
+def _sampled_densities(probability, sigma, *, is_removed):
+  def densities(x):
+    without = stats.norm.logpdf(x, 0, sigma)
+    mixture = np.logaddexp(
+        math.log1p(-probability) + without,
+        math.log(probability) + stats.norm.logpdf(x, 1, sigma),
+    )
+    return (mixture, without) if is_removed else (without, mixture)
+
+  return densities
+
+
+class AgreementTest(parameterized.TestCase):
+
+  @parameterized.product(
+      sigma=(0.2, 0.7, 1.0, 2.5, 8.0, 60.0),
+      delta=(1e-2, 1e-5, 1e-8, 1e-11),
+      relation=tuple(events.NeighboringRelation),
+  )
+  def test_exact_is_least_and_pld_close_to_it(self, sigma, delta, relation):
+    event = _Composed([_Gaussian(3 * sigma), _Times(_Gaussian(2 * sigma), 3)])
+    exact, by_pld, by_rdp = (
+        accountants.epsilon(
+            event, delta=delta, method=method, neighboring_relation=relation
+        )
+        for method in ('exact', 'pld', 'rdp')
+    )
+    together = 1 / math.sqrt(1 / 9 + 3 / 4) * sigma
+    together /= {_ZERO_OUT: 1, _REPLACE_ONE: 2}[relation]
+    self.assertAlmostEqual(
+        exact / (gaussian.exact_epsilon(sigma=together, delta=delta) or 1.0),
+        1.0 if exact else 0.0,
+    )
+    self.assertBetween(by_pld, exact, exact * (1 + 1e-4))
+    self.assertGreaterEqual(by_rdp, exact)
+    self.assertAlmostEqual(
+        by_rdp,
+        gaussian.rdp_epsilon(sigma=together, delta=delta),
+        delta=1e-5 * by_rdp + 1e-11,
+    )
+
+  @parameterized.product(
+      sigma=(0.5, 1.0, 4.0), epsilon=(0.0, 0.1, 1.0, 5.0)
+  )
+  def test_deltas_agree_and_invert_the_epsilons(self, sigma, epsilon):
+    event = _Gaussian(sigma)
+    exact = accountants.delta(event, epsilon=epsilon)
+    self.assertEqual(
+        exact, gaussian.exact_delta(sigma=sigma, epsilon=epsilon)
+    )
+    by_pld = accountants.delta(event, epsilon=epsilon, method='pld')
+    self.assertBetween(by_pld, exact, exact * (1 + 1e-3) + 1e-13)
+    by_rdp = accountants.delta(event, epsilon=epsilon, method='rdp')
+    self.assertGreaterEqual(by_rdp, exact)
+    for method, delta in (('exact', exact), ('pld', by_pld), ('rdp', by_rdp)):
+      if 1e-12 < delta < 1:
+        self.assertAlmostEqual(
+            accountants.epsilon(event, delta=delta, method=method),
+            epsilon,
+            delta=1e-3,
+        )
+
+  @parameterized.product(name=sorted(mechanisms.BY_NAME))
+  def test_three_accountants_of_every_mechanism(self, name):
+    schedule = participation.MinSeparation(24, min_index_gap=8)
+    plan = plan_lib.PrivacyPlan(
+        mechanism=mechanisms.build(name, schedule),
+        participation=schedule,
+        l2_norm_clip=1.0,
+        clients_per_round=10,
+        noise_multiplier=3.0,
+    )
+    for relation in events.NeighboringRelation:
+      exact = plan.epsilon(delta=1e-6, neighboring_relation=relation)
+      self.assertAlmostEqual(
+          exact,
+          gaussian.exact_epsilon(
+              sigma=3.0
+              / math.sqrt(
+                  plan.squared_sensitivity
+                  * {_ZERO_OUT: 1, _REPLACE_ONE: 4}[relation]
+              ),
+              delta=1e-6,
+          ),
+      )
+      by_pld, by_rdp = (
+          plan.epsilon(
+              delta=1e-6, neighboring_relation=relation, method=method
+          )
+          for method in ('pld', 'rdp')
+      )
+      self.assertBetween(by_pld, exact, exact * (1 + 1e-4))
+      self.assertBetween(by_rdp, exact, exact * 1.2)
+
+
+class CompositionTest(parameterized.TestCase):
+
+  @parameterized.product(
+      sigma=(1.0, 3.0, math.inf),
+      parameter=(0.7, 4.0),
+      epsilon=(0.05, 0.5, 2.0),
+  )
+  def test_laplace_brackets_the_integral(self, sigma, parameter, epsilon):
+    event = _Composed([_Gaussian(sigma), _Laplace(parameter)])
+    brute = _brute_delta(
+        _laplace_densities(parameter),
+        epsilon,
+        sigma,
+        1 + 40 * parameter,
+        (0.0, 1.0),
+    )
+    found = accountants.delta(event, epsilon=epsilon, method='pld')
+    self.assertBetween(found, brute, brute * (1 + 1e-3) + 1e-12)
+    optimistic = pld.privacy_loss_distribution.from_laplace_mechanism(
+        parameter, pessimistic_estimate=False, use_connect_dots=False
+    )
+    if sigma < math.inf:
+      optimistic = optimistic.compose(
+          pld.privacy_loss_distribution.from_gaussian_mechanism(
+              sigma, pessimistic_estimate=False, use_connect_dots=False
+          )
+      )
+    self.assertLessEqual(
+        optimistic.get_delta_for_epsilon(epsilon), brute + 1e-12
+    )
+    self.assertGreaterEqual(
+        accountants.delta(event, epsilon=epsilon, method='rdp'), brute
+    )
+
+  @parameterized.product(
+      sigma=(1.5, math.inf),
+      probability=(0.01, 0.3),
+      sampled_sigma=(0.6, 2.0),
+      epsilon=(0.05, 1.0),
+  )
+  def test_sampled_evaluation_brackets_the_integral(
+      self, sigma, probability, sampled_sigma, epsilon
+  ):
+    event = _Composed(
+        [_Poisson(probability, _Gaussian(sampled_sigma)), _Gaussian(sigma)]
+    )
+    brute = max(
+        _brute_delta(
+            _sampled_densities(
+                probability, sampled_sigma, is_removed=is_removed
+            ),
+            epsilon,
+            sigma,
+            1 + 12 * sampled_sigma,
+            (0.0, 0.5, 1.0),
+        )
+        for is_removed in (False, True)
+    )
+    found = accountants.delta(event, epsilon=epsilon, method='pld')
+    self.assertBetween(found, brute, brute * (1 + 1e-3) + 1e-12)
+    self.assertGreaterEqual(
+        accountants.delta(event, epsilon=epsilon, method='rdp'), brute
+    )
+
+  def test_many_sampled_rounds_are_tight(self):
+    # 1,000 steps at rate 1 %: the grid has to be fine against one step's loss.
+    event = _Times(_Poisson(0.01, _Gaussian(1.0)), 1000)
+    found = accountants.epsilon(event, delta=1e-5, method='pld')
+    fine = pld.PLDAccountant(value_discretization_interval=1e-4)
+    fine.compose(event)
+    self.assertAlmostEqual(found, fine.get_epsilon(1e-5), delta=1e-3 * found)
+    by_rdp = accountants.epsilon(event, delta=1e-5, method='rdp')
+    self.assertBetween(by_rdp, found, 1.2 * found)
+
+  @parameterized.parameters('exact', 'pld', 'rdp')
+  def test_order_and_nesting_do_not_matter(self, method):
+    parts = [_Gaussian(4.0), _Gaussian(4.0), _Gaussian(7.0)]
+    if method != 'exact':
+      parts += [_Laplace(5.0), _Poisson(0.02, _Gaussian(1.1))]
+    expected = accountants.epsilon(_Composed(parts), delta=1e-6, method=method)
+    for other in (
+        _Composed(parts[::-1]),
+        _Composed([_Times(_Gaussian(4.0), 2), _Composed(parts[2:])]),
+        _Composed([dp_accounting.NoOpDpEvent(), *parts[1:], parts[0]]),
+        _Composed([*parts, _Times(dp_accounting.NonPrivateDpEvent(), 0)]),
+    ):
+      self.assertAlmostEqual(
+          accountants.epsilon(other, delta=1e-6, method=method),
+          expected,
+          delta=1e-9 * expected,
+      )
+
+  @parameterized.product(
+      method=('exact', 'pld', 'rdp'),
+      event=(
+          dp_accounting.NonPrivateDpEvent(),
+          _Gaussian(0.0),
+          _Composed([_Gaussian(2.0), _Gaussian(0.0)]),
+          _Laplace(0.0),
+      ),
+  )
+  def test_no_noise_is_infinity_and_the_same_type(self, method, event):
+    found = accountants.epsilon(event, delta=1e-6, method=method)
+    self.assertIsInstance(found, float)
+    self.assertIsInstance(
+        accountants.epsilon(_Gaussian(2.0), delta=1e-6, method=method), float
+    )
+    self.assertEqual(found, math.inf)
+    self.assertEqual(
+        accountants.delta(event, epsilon=1.0, method=method), 1.0
+    )
+
+  @parameterized.parameters('exact', 'pld', 'rdp')
+  def test_nothing_costs_nothing(self, method):
+    for event in (dp_accounting.NoOpDpEvent(), _Composed([])):
+      self.assertEqual(
+          accountants.epsilon(event, delta=1e-6, method=method), 0.0
+      )
+      self.assertEqual(
+          accountants.delta(event, epsilon=0.0, method=method), 0.0
+      )
+
+  def test_a_delta_without_digits_is_infinity(self):
+    self.assertEqual(
+        accountants.epsilon(_Gaussian(2.0), delta=1e-16, method='pld'), math.inf
+    )
+
+
+class RelationTest(parameterized.TestCase):
+
+  @parameterized.parameters('exact', 'pld', 'rdp')
+  def test_replacing_moves_by_two_norms_once(self, method):
+    plan = plan_lib.PrivacyPlan(
+        mechanism=mechanisms.HonakerTree(24),
+        participation=participation.MinSeparation(24, min_index_gap=8),
+        l2_norm_clip=1.0,
+        clients_per_round=10,
+        noise_multiplier=6.0,
+    )
+    halved = dataclasses.replace(plan, noise_multiplier=3.0)
+    self.assertEqual(
+        plan.epsilon(
+            delta=1e-6, method=method, neighboring_relation=_REPLACE_ONE
+        ),
+        halved.epsilon(delta=1e-6, method=method),
+    )
+    self.assertEqual(
+        accountants.epsilon(
+            plan.event(),
+            delta=1e-6,
+            method=method,
+            neighboring_relation=_REPLACE_ONE,
+        ),
+        accountants.epsilon(halved.event(), delta=1e-6, method=method),
+    )
+
+  @parameterized.parameters('pld', 'rdp')
+  def test_laplace_parameters_are_halved(self, method):
+    self.assertEqual(
+        accountants.epsilon(
+            _Composed([_Gaussian(6.0), _Laplace(8.0)]),
+            delta=1e-6,
+            method=method,
+            neighboring_relation=_REPLACE_ONE,
+        ),
+        accountants.epsilon(
+            _Composed([_Gaussian(3.0), _Laplace(4.0)]),
+            delta=1e-6,
+            method=method,
+        ),
+    )
+
+  @parameterized.parameters('pld', 'rdp')
+  def test_sampled_events_are_refused_where_a_contribution_is_replaced(
+      self, method
+  ):
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'Poisson.*replace_one'
+    ):
+      accountants.epsilon(
+          _Composed([_Gaussian(2.0), _Poisson(0.1, _Gaussian(2.0))]),
+          delta=1e-6,
+          method=method,
+          neighboring_relation=_REPLACE_ONE,
+      )
+
+
+class PlanCompositionTest(parameterized.TestCase):
+
+  def _plan(self):
+    return plan_lib.PrivacyPlan(
+        mechanism=mechanisms.HonakerTree(24),
+        participation=participation.MinSeparation(24, min_index_gap=8),
+        l2_norm_clip=1.0,
+        clients_per_round=10,
+        noise_multiplier=6.0,
+    )
+
+  @parameterized.product(
+      relation=tuple(events.NeighboringRelation), num_rounds=(None, 5)
+  )
+  def test_other_gaussians_add_their_precision(self, relation, num_rounds):
+    plan = self._plan()
+    where = dict(neighboring_relation=relation, num_rounds=num_rounds)
+    moves = {_ZERO_OUT: 1, _REPLACE_ONE: 2}[relation]
+    sigma = (plan.sigma(**where) ** -2 + 2 * (moves / 9.0) ** 2) ** -0.5
+    found = plan.epsilon(delta=1e-6, also=[_Times(_Gaussian(9.0), 2)], **where)
+    self.assertAlmostEqual(
+        found, gaussian.exact_epsilon(sigma=sigma, delta=1e-6)
+    )
+    by_pld = plan.epsilon(
+        delta=1e-6, method='pld', also=[_Times(_Gaussian(9.0), 2)], **where
+    )
+    self.assertBetween(by_pld, found, found * (1 + 1e-4))
+
+  def test_evaluation_with_laplace_noise(self):
+    plan = self._plan()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, "method='pld'"):
+      plan.epsilon(delta=1e-6, also=[_Laplace(10.0)])
+    alone = plan.epsilon(delta=1e-6)
+    found = plan.epsilon(delta=1e-6, also=[_Laplace(10.0)], method='pld')
+    # Basic composition is the cruder bound: the Laplace event has epsilon 0.1.
+    self.assertBetween(found, alone, alone + 0.1)
+
+
+class BadArgumentsTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('delta', dict(delta=1.0), ValueError, 'delta=1.0'),
+      ('method', dict(method='moments'), ValueError, "method='moments'"),
+      ('relation', dict(neighboring_relation='add'), ValueError, 'add'),
+      ('event', dict(event=3), TypeError, 'event=3'),
+      (
+          'noise',
+          dict(event=_Gaussian(-1.0)),
+          ValueError,
+          'noise_multiplier=-1.0',
+      ),
+      (
+          'nan',
+          dict(event=_Times(_Gaussian(math.nan), 2)),
+          ValueError,
+          'noise_multiplier=nan',
+      ),
+      (
+          'unsupported',
+          dict(event=dp_accounting.UnsupportedDpEvent(), method='rdp'),
+          _checks.PrivacyRefusedError,
+          'UnsupportedDpEvent',
+      ),
+      (
+          'exact_of_laplace',
+          dict(event=_Laplace(1.0)),
+          _checks.PrivacyRefusedError,
+          'LaplaceDpEvent',
+      ),
+  )
+  def test_names_the_argument(self, changed, kind, message):
+    arguments = dict(event=_Gaussian(1.0), delta=1e-6, method='exact')
+    arguments.update(changed)
+    with self.assertRaisesRegex(kind, message):
+      accountants.epsilon(arguments.pop('event'), **arguments)
+
+
+if __name__ == '__main__':
+  absltest.main()

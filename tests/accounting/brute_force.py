@@ -1,0 +1,110 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Brute force for sensitivities: every allowed set, every sign, any vectors.
+
+Nothing here knows why some set should be the worst one. Rounds are 0-based.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+
+from tff_dp.accounting import patterns
+
+
+def block_diagonal(column, num_rounds, restart_every=None) -> np.ndarray:
+  """Returns C of a run: a lower-triangular Toeplitz block per tree."""
+  matrix = np.zeros((num_rounds, num_rounds))
+  every = restart_every or num_rounds
+  for j in range(num_rounds):
+    for i in range(j, num_rounds):
+      if i // every == j // every and i - j < len(column):
+        matrix[i, j] = column[i - j]
+  return matrix
+
+
+@functools.cache
+def allowed(pattern, restart_every=None) -> np.ndarray:
+  """Returns all allowed sets as 0/1 rows, shape [number, num_rounds]."""
+  every = restart_every or pattern.num_rounds
+  sets = []
+  for bits in itertools.product((0, 1), repeat=pattern.num_rounds):
+    rounds = [index for index, bit in enumerate(bits) if bit]
+    pairs = list(itertools.combinations(rounds, 2))
+    same_tree = [(a, b) for a, b in pairs if a // every == b // every]
+    if isinstance(pattern, patterns.MinSeparationPattern):
+      keeps = len(rounds) <= pattern.max_participations and all(
+          b - a >= pattern.min_index_gap for a, b in pairs
+      )
+    elif isinstance(pattern, patterns.OncePerTreePattern):
+      keeps = not same_tree
+    else:
+      keeps = all(
+          (b - a) % pattern.rounds_per_epoch == 0 for a, b in same_tree
+      )
+    if keeps:
+      sets.append(bits)
+  return np.array(sets)
+
+
+def worst_aligned(matrix, pattern, restart_every=None) -> float:
+  """Returns the worst |C x|^2 over allowed sets, all contributions equal."""
+  responses = allowed(pattern, restart_every) @ matrix.T
+  return float(np.sum(responses**2, axis=1).max())
+
+
+@functools.cache
+def _signed(num_rounds) -> tuple[np.ndarray, np.ndarray]:
+  """Returns all of {-1, 0, 1}^n and the number of each one's support."""
+  values = np.array(list(itertools.product((-1, 0, 1), repeat=num_rounds)))
+  return values, np.abs(values) @ (1 << np.arange(num_rounds))
+
+
+def worst_signed(matrix, pattern, restart_every=None) -> float:
+  """Returns the worst |C x|^2 over allowed sets and signs."""
+  values, supports = _signed(pattern.num_rounds)
+  sets = allowed(pattern, restart_every) @ (1 << np.arange(pattern.num_rounds))
+  is_allowed = np.zeros(1 << pattern.num_rounds, bool)
+  is_allowed[sets] = True
+  responses = values[is_allowed[supports]] @ matrix.T
+  return float(np.sum(responses**2, axis=1).max())
+
+
+def worst_vectors(
+    matrix, pattern, restart_every=None, *, dimension=3, num_starts=4, seed=0
+) -> float:
+  """Returns a large |C U|^2 over allowed sets and rows U of norm at most 1.
+
+  Ascent from random starts, one row after the other: each row moves to where
+  the others pull it. A lower bound on S2, and more than signs can reach.
+  """
+  rng = np.random.default_rng(seed)
+  gram = matrix.T @ matrix
+  sets = allowed(pattern, restart_every)
+  shape = (num_starts, len(sets), pattern.num_rounds, dimension)
+  rows = rng.standard_normal(shape)
+  rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
+  rows *= sets[np.newaxis, :, :, np.newaxis]
+  off_diagonal = gram - np.diag(np.diag(gram))
+  for _ in range(30):
+    for i in range(pattern.num_rounds):
+      pull = np.einsum('j,abjd->abd', off_diagonal[i], rows)
+      norm = np.linalg.norm(pull, axis=-1, keepdims=True)
+      moved = np.where(
+          norm > 1e-12, pull / np.maximum(norm, 1e-12), rows[:, :, i]
+      )
+      rows[:, :, i] = moved * sets[np.newaxis, :, i, np.newaxis]
+  values = np.einsum('ij,abid,abjd->ab', gram, rows, rows)
+  return float(values.max())

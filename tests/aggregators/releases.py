@@ -1,0 +1,155 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What the aggregator releases, and what it should have released.
+
+The references are written from the definitions of the mechanisms, without the
+code that they are compared with.
+"""
+
+import numpy as np
+import scipy.linalg
+import tensorflow_federated as tff
+
+from tests.mechanisms import reference
+from tff_dp import streams
+from tff_dp.aggregators import correlated_noise
+from tff_dp.aggregators import noise_state
+from tff_dp.mechanisms import mechanism as mechanism_lib
+
+SEED = 5
+ARGUMENTS = dict(noise_multiplier=1.5, l2_norm_clip=0.5, clients_per_round=4)
+# Of one unit draw in the result.
+SCALE = 1.5 * 0.5 / 4
+_TREES = ('tree', 'honaker')
+
+
+def build_process(
+    mechanism: mechanism_lib.Mechanism, num_params: int, **changes
+) -> tff.templates.AggregationProcess:
+  """Returns the real process for one vector per client."""
+  return correlated_noise.CorrelatedNoiseFactory(
+      mechanism, **(ARGUMENTS | changes)
+  ).create(tff.TensorType(np.float32, [num_params]))
+
+
+def release_noise(
+    mechanism: mechanism_lib.Mechanism,
+    num_params: int,
+    *,
+    num_rounds: int | None = None,
+    **changes,
+) -> np.ndarray:
+  """Returns what the process releases for empty rounds, shape [T, p]."""
+  process = build_process(mechanism, num_params, **changes)
+  state, released = process.initialize(), []
+  for _ in range(num_rounds or mechanism.num_rounds):
+    output = process.next(state, [])
+    state = output.state
+    released.append(output.result)
+  return np.stack(released)
+
+
+def strategy(mechanism: mechanism_lib.Mechanism, num_rounds: int) -> np.ndarray:
+  """Returns C of one tree of a matrix mechanism, shape [n, n]."""
+  rounds = np.arange(num_rounds)
+  if mechanism.name == 'independent':
+    return np.eye(num_rounds)
+  if mechanism.name == 'dense':
+    return np.array(mechanism.matrix)[:num_rounds, :num_rounds]
+  if mechanism.name == 'banded-inverse':
+    column = np.array(mechanism.inverse_coefficients)
+    return np.linalg.inv(_lower_toeplitz(column, num_rounds))
+  if mechanism.name == 'blt':
+    column = np.ones(num_rounds)
+    column[1:] = sum(
+        weight * decay ** rounds[:-1]
+        for weight, decay in zip(mechanism.weights, mechanism.decays)
+    )
+  else:
+    column = np.array(mechanism.coefficients)
+  return _lower_toeplitz(column, num_rounds)
+
+
+def noise_matrix(mechanism: mechanism_lib.Mechanism) -> np.ndarray:
+  """Returns C^-1 of the whole run: one block per tree, shape [T, T]."""
+  lengths = _tree_lengths(mechanism)
+  return scipy.linalg.block_diag(
+      *(np.linalg.inv(strategy(mechanism, length)) for length in lengths)
+  )
+
+
+def covariance(mechanism: mechanism_lib.Mechanism) -> np.ndarray:
+  """Returns Cov of the released residuals at unit draws, shape [T, T]."""
+  if mechanism.name in _TREES:
+    return reference.residual_covariance(mechanism)
+  inverse = noise_matrix(mechanism)
+  return inverse @ inverse.T
+
+
+def expected_prefix_noise(
+    mechanism: mechanism_lib.Mechanism, num_params: int
+) -> np.ndarray:
+  """Returns the unit noise b_t on every prefix sum, float64 of shape [T, p].
+
+  From the draws of `SEED`, without completed trees.
+  """
+  root = streams.domain_key(
+      streams.insecure_root_key(SEED), noise_state.VALUE_DOMAIN
+  )
+  total, rows = np.zeros(num_params), []
+  for tree, length in enumerate(_tree_lengths(mechanism)):
+    draw = streams.node_normals(streams.fold_in(root, tree), num_params)
+    if mechanism.name in _TREES:
+      in_tree = [
+          sum(
+              share * draw(level, index).numpy().astype(np.float64)
+              for (_, level, index), share in reference.prefix(
+                  mechanism.name, tree, t
+              ).items()
+          )
+          for t in range(1, length + 1)
+      ]
+    else:
+      draws = np.stack([draw(0, t).numpy() for t in range(length)])
+      residuals = np.linalg.solve(strategy(mechanism, length), draws)
+      in_tree = np.cumsum(residuals, axis=0)
+    rows.extend(total + row for row in in_tree)
+    total = rows[-1]
+  return np.stack(rows)
+
+
+def covariance_statistic(samples: np.ndarray, expected: np.ndarray) -> float:
+  """Returns the log-likelihood ratio of "Cov = expected" against any other.
+
+  Chi-square with T (T + 1) / 2 degrees of freedom where the covariance is right
+  (T rounds; `samples` has shape [T, p], p independent normal columns).
+  """
+  num_rounds, num_samples = samples.shape
+  ratio = np.linalg.solve(expected, samples @ samples.T / num_samples)
+  _, log_determinant = np.linalg.slogdet(ratio)
+  return num_samples * (np.trace(ratio) - log_determinant - num_rounds)
+
+
+def _lower_toeplitz(column: np.ndarray, num_rounds: int) -> np.ndarray:
+  padded = np.zeros(num_rounds)
+  padded[: len(column)] = column[:num_rounds]
+  return scipy.linalg.toeplitz(padded, np.zeros(num_rounds))
+
+
+def _tree_lengths(mechanism: mechanism_lib.Mechanism) -> list[int]:
+  step = mechanism.restart_every or mechanism.num_rounds
+  return [
+      min(step, mechanism.num_rounds - start)
+      for start in range(0, mechanism.num_rounds, step)
+  ]

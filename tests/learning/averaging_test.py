@@ -1,0 +1,183 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the averages, against explicit means of the models sent out."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import small_model
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import learning
+from tff_dp import mechanisms
+
+_NUM_ROUNDS = 10
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _explicit_weights(average, rounds, horizon=_NUM_ROUNDS):
+  """Returns the weights of theta_1..theta_rounds, from the definition."""
+  t = np.arange(1, rounds + 1)
+  if isinstance(average, learning.UniformAverage):
+    weights = np.ones(rounds)
+  elif isinstance(average, learning.SuffixAverage):
+    weights = (t > horizon - np.ceil(average.share * horizon)).astype(float)
+    if not weights.any():
+      weights[-1] = 1.0
+  else:
+    weights = average.decay ** (rounds - t)
+  return weights / weights.sum()
+
+
+_AVERAGES = (
+    learning.UniformAverage(),
+    learning.SuffixAverage(0.25),
+    learning.SuffixAverage(1.0),
+    learning.ExponentialAverage(0.7),
+)
+
+
+class SharesTest(parameterized.TestCase):
+
+  @parameterized.product(average=_AVERAGES, rounds=(1, 2, 7, 8, 9, 10))
+  def test_running_shares_give_the_explicit_mean(self, average, rounds):
+    weights = np.zeros(0)
+    for share in average.shares(_NUM_ROUNDS)[:rounds]:
+      weights = np.append((1 - share) * weights, share)
+    np.testing.assert_allclose(
+        weights, _explicit_weights(average, rounds), atol=1e-12
+    )
+
+  @parameterized.named_parameters(
+      ('no_suffix', learning.SuffixAverage, 'share', 0.0),
+      ('long_suffix', learning.SuffixAverage, 'share', 1.5),
+      ('nan', learning.SuffixAverage, 'share', float('nan')),
+      ('last_only', learning.ExponentialAverage, 'decay', 0.0),
+      ('first_only', learning.ExponentialAverage, 'decay', 1.0),
+  )
+  def test_bad_arguments_are_named(self, cls, name, value):
+    with self.assertRaisesRegex(_checks.ArgumentError, f'{name}={value}'):
+      cls(value)
+
+
+class AveragingTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (learning.UniformAverage(), dict(momentum=0.5)),
+      (learning.UniformAverage(), dict(momentum=0.5, l1=0.05)),
+      (learning.SuffixAverage(0.25), dict(momentum=0.5)),
+      (learning.ExponentialAverage(0.7), dict(l1=0.05)),
+  )
+  def test_equals_the_mean_of_the_models_before_each_update(
+      self, average, server
+  ):
+    # With restarts, through which the average has to go on.
+    plan = small_model.build_plan(
+        mechanisms.HonakerTree(_NUM_ROUNDS, restart_every=4)
+    )
+    process = small_model.build_process(plan, averaging=average, **server)
+    self.assertEqual(process.averaging, average)
+    state, sent = process.initialize(), []
+    np.testing.assert_array_equal(
+        small_model.flat(process.get_averaged_model_weights(state)),
+        small_model.flat(process.get_model_weights(state)),
+    )
+    for t in range(1, _NUM_ROUNDS + 1):
+      sent.append(small_model.flat(process.get_model_weights(state)))
+      state = process.next(state, [small_model.client(t)]).state
+      np.testing.assert_allclose(
+          small_model.flat(process.get_averaged_model_weights(state)),
+          _explicit_weights(average, t) @ np.stack(sent),
+          rtol=1e-5,
+          atol=1e-6,
+      )
+
+  def test_models_are_those_without_averaging(self):
+    plan = small_model.build_plan(mechanisms.HonakerTree(3))
+    models = []
+    for averaging in (None, learning.UniformAverage()):
+      process = small_model.build_process(plan, averaging=averaging)
+      state = process.initialize()
+      for t in range(3):
+        state = process.next(state, [small_model.client(t)]).state
+      models.append(small_model.flat(process.get_model_weights(state)))
+    np.testing.assert_array_equal(*models)
+
+  def test_state_is_one_model_larger(self):
+    plan = small_model.build_plan(mechanisms.HonakerTree(3))
+    sizes = []
+    for averaging in (None, learning.UniformAverage()):
+      state = small_model.build_process(plan, averaging=averaging).initialize()
+      sizes.append(
+          sum(np.size(leaf) for leaf in tf.nest.flatten(state.finalizer))
+      )
+    # The model, and the number of rounds.
+    self.assertEqual(sizes[1] - sizes[0], small_model.NUM_PARAMS + 1)
+
+  def test_a_resumed_process_goes_on_bit_for_bit(self):
+    plan = small_model.build_plan(mechanisms.HonakerTree(6, restart_every=4))
+    average = learning.ExponentialAverage(0.5)
+    process, resumed = (
+        small_model.build_process(plan, averaging=average) for _ in range(2)
+    )
+    state = process.initialize()
+    for t in range(6):
+      saved = tf.nest.map_structure(np.copy, state)
+      state = process.next(state, [small_model.client(t)]).state
+      again = resumed.next(saved, [small_model.client(t)]).state
+      np.testing.assert_array_equal(
+          small_model.flat(process.get_averaged_model_weights(state)),
+          small_model.flat(resumed.get_averaged_model_weights(again)),
+      )
+
+  def test_wraps_the_finalizers_of_tff_and_keeps_their_hyperparameters(self):
+    process = small_model.build_process(
+        small_model.build_plan(mechanisms.HonakerTree(3)),
+        server_optimizer=tff.learning.optimizers.build_adam(0.125),
+        server_learning_rate=1.0,
+        averaging=learning.UniformAverage(),
+    )
+    state = process.initialize()
+    hparams = process.get_hparams(state)
+    self.assertEqual(hparams['finalizer']['learning_rate'], 0.125)
+    hparams['finalizer']['learning_rate'] = 0.5
+    state = process.set_hparams(state, hparams)
+    self.assertEqual(
+        process.get_hparams(state)['finalizer']['learning_rate'], 0.5
+    )
+
+  def test_process_without_an_average_says_so(self):
+    process = small_model.build_process(
+        small_model.build_plan(mechanisms.HonakerTree(3))
+    )
+    self.assertIsNone(process.averaging)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'averaging=None'):
+      process.get_averaged_model_weights(process.initialize())
+
+  def test_what_is_not_an_average_is_refused(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, "averaging='uniform'"):
+      small_model.build_process(
+          small_model.build_plan(mechanisms.HonakerTree(3)),
+          averaging='uniform',
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()

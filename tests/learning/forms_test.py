@@ -1,0 +1,100 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the server's two forms, with clients and a functional model."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from tests.learning import small_model
+from tff_dp import execution
+from tff_dp import learning
+from tff_dp import mechanisms
+from tff_dp.learning import ftrl
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _train(process, *, clients):
+  """Returns the model after each of six rounds, and the last metrics."""
+  state, models = process.initialize(), []
+  for _ in range(6):
+    output = process.next(state, clients)
+    state = output.state
+    models.append(small_model.flat(process.get_model_weights(state)))
+  return np.stack(models), output.metrics
+
+
+class FormsTest(parameterized.TestCase):
+
+  # `server_matrix_test` has every form of the server, without clients.
+  @parameterized.parameters((0.0, False), (0.9, False), (0.9, True))
+  def test_residual_and_cumulative_form_agree_through_restarts(
+      self, momentum, nesterov
+  ):
+    plan = small_model.build_plan(
+        mechanisms.HonakerTree(8, restart_every=4)
+    )
+    server = dict(momentum=momentum, nesterov=nesterov)
+    clients = [small_model.client(1), small_model.client(2)]
+    residual, _ = _train(
+        small_model.build_process(plan, **server), clients=clients
+    )
+    # A box that is never reached forces the cumulative form.
+    cumulative, _ = _train(
+        small_model.build_process(
+            plan, constraint=learning.Box(-1e6, 1e6), **server
+        ),
+        clients=clients,
+    )
+    np.testing.assert_allclose(residual, cumulative, rtol=1e-4, atol=1e-5)
+
+  def test_restarts_of_the_plan_reach_the_sums(self):
+    # Where the threshold binds, anchoring anew makes a difference.
+    plan = small_model.build_plan(mechanisms.HonakerTree(6, restart_every=3))
+    process = small_model.build_process(plan, l1=0.3, momentum=0.5)
+    models, _ = _train(process, clients=[])
+    expected = {}
+    for restart_every in (None, 3):
+      spec = ftrl.Ftrl(0.5, 0.5, l1=0.3, restart_every=restart_every)
+      weights = tf.concat([tf.reshape(w, [-1]) for w in small_model.INITIAL], 0)
+      state, expected[restart_every] = ftrl.initialize(spec, 0.0 * weights), []
+      for residual in small_model.released_residuals(plan):
+        weights, state = ftrl.next_weights(spec, state, weights, residual)
+        expected[restart_every].append(weights.numpy())
+    np.testing.assert_allclose(models, expected[3], atol=1e-5)
+    self.assertGreater(np.abs(models - expected[None]).max(), 0.01)
+
+  def test_functional_model_with_l1_and_constraint(self):
+    process = small_model.build_process(
+        small_model.build_plan(mechanisms.HonakerTree(8)),
+        l1=0.2,
+        constraint=learning.L2Ball(0.3),
+    )
+    # The initial model, of norm 1.15, is projected.
+    start = small_model.flat(process.get_model_weights(process.initialize()))
+    self.assertAlmostEqual(np.linalg.norm(start), 0.3, places=6)
+    models, metrics = _train(process, clients=[small_model.client(1)])
+    norms = np.linalg.norm(models, axis=1)
+    self.assertLessEqual(norms.max(), 0.3 * (1 + 1e-6))
+    self.assertEqual(
+        metrics['finalizer']['num_zero_weights'], np.sum(models[-1] == 0.0)
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,381 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Epsilon and delta of any `DpEvent`, by three accountants from one event.
+
+    event = dp_accounting.ComposedDpEvent([plan.event(), evaluation])
+    accountants.epsilon(event, delta=1e-6, method='pld')
+
+| method | events | result |
+|---|---|---|
+| `exact` | compositions of Gaussian mechanisms | *Exact*, rounded upward |
+| `pld` | also Laplace, Poisson-sampled, ... | *Upper bound*, usually tight |
+| `rdp` | also Laplace, Poisson-sampled, ... | *Upper bound*, looser |
+
+A composition of Gaussian mechanisms, adaptively chosen or not, is itself one
+Gaussian mechanism: their 1 / sigma^2 add up (Dong, Roth and Su,
+arXiv:1905.02383, corollary 3.3). All methods merge them first, so how a run is
+written down as events changes nothing.
+
+Neighbouring relations. An event is stated for zero-out, as `plan.event()`
+returns it: the multiplier of a Gaussian is its std over the bound C on one
+contribution's norm, of a Laplace event its parameter over the bound on the L1
+norm. Under replace-one a contribution moves by up to 2 C; the factor comes from
+`NeighboringRelation.squared_sensitivity_factor`, once, here. dp_accounting is
+not asked to convert: its Renyi accountant never does, its PLD accountant does
+from version 0.6 on, for some events.
+
+It gets events under a relation whose distributions are the same as ours:
+
+* Zero-out is REPLACE_SPECIAL there. Where version 0.4 refuses that for
+  Poisson-sampled sums, they are accounted under ADD_OR_REMOVE_ONE. That is the
+  same pair of distributions: a contribution of zeros changes neither the sum
+  nor the divisor, which does not depend on who took part, so removing a client
+  and zeroing it release the same.
+* Replace-one of an unsampled Gaussian or Laplace mechanism is the pair "no
+  contribution" against "a contribution of norm 2 C". Sampled mechanisms are
+  mixtures under replace-one, which that pair does not describe: refused.
+"""
+
+from collections.abc import Callable
+import math
+
+import dp_accounting
+from dp_accounting import pld
+from dp_accounting import rdp
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import events
+from tff_dp.accounting import gaussian
+
+METHODS = ('exact', 'pld', 'rdp')
+
+_ZERO_OUT = events.NeighboringRelation.ZERO_OUT
+_Leaves = list[tuple[dp_accounting.DpEvent, int]]
+
+_ROUNDING = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+# Losses are rounded to a grid of this share of their standard deviation, which
+# costs about its square; of fewer points than this for one mechanism.
+_GRID_SHARE = 1e-3
+_GRID_SHARE_OF_MANY = 0.1
+_MANY = 100
+_MOST_POINTS = 1 << 20
+# Tails that dp_accounting cuts reach this many standard deviations.
+_TAIL = 10.0
+# Sums of probabilities and their convolutions by Fourier transform leave errors
+# of this size in delta, absolute and relative; dp_accounting does not add them.
+_PLD_ERROR = 1e-14
+_PLD_RELATIVE_ERROR = 1e-12
+# Orders are 1 + exp(grid).
+_ORDERS = np.linspace(-4.5, 9.0, 64)
+_MOST_MOVES = 12
+_REFINEMENTS = 3
+_RDP_ROUNDING = 1e-12
+
+
+def epsilon(
+    event: dp_accounting.DpEvent,
+    *,
+    delta: float,
+    method: str = 'exact',
+    neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+) -> float:
+  """Returns the epsilon of an event at delta; infinity without noise.
+
+  Exact for 'exact', an upper bound for the other methods.
+
+  Args:
+    event: Stated for zero-out (see the top of this module).
+    delta: In the open interval (0, 1). 'pld' returns infinity for delta of
+      about 1e-14 and below, where it has no digits left.
+    method: 'exact', 'pld' or 'rdp'.
+    neighboring_relation: The relation to account under; converted here.
+
+  Raises:
+    PrivacyRefusedError: If the method cannot account for the event.
+  """
+  _checks.in_open(0.0, 1.0, delta=delta)
+  parts = _parts(event, method, neighboring_relation)
+  if parts.sigma == 0:
+    return math.inf
+  if not parts.others:
+    if parts.sigma == math.inf:
+      return 0.0
+    if method == 'exact':
+      return gaussian.exact_epsilon(sigma=parts.sigma, delta=delta)
+  if method == 'pld':
+    accountant = _pld_accountant(parts)
+    remaining = float(delta) * (1 - _PLD_RELATIVE_ERROR) - _pld_error(parts)
+    if remaining <= 0:
+      return math.inf
+    return float(accountant.get_epsilon(remaining))
+  best = _best_order(
+      parts, lambda accountant: accountant.get_epsilon_and_optimal_order(delta)
+  )
+  return best + _RDP_ROUNDING * (1 + best)
+
+
+def delta(
+    event: dp_accounting.DpEvent,
+    *,
+    epsilon: float,  # pylint: disable=redefined-outer-name
+    method: str = 'exact',
+    neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+) -> float:
+  """Returns the delta of an event at epsilon; 1 without noise.
+
+  Exact for 'exact', an upper bound for the other methods.
+
+  Args:
+    event: Stated for zero-out (see the top of this module).
+    epsilon: At least 0, finite.
+    method: 'exact', 'pld' or 'rdp'.
+    neighboring_relation: The relation to account under; converted here.
+
+  Raises:
+    PrivacyRefusedError: If the method cannot account for the event.
+  """
+  _checks.non_negative(epsilon=epsilon)
+  parts = _parts(event, method, neighboring_relation)
+  if parts.sigma == 0:
+    return 1.0
+  if not parts.others:
+    if parts.sigma == math.inf:
+      return 0.0
+    if method == 'exact':
+      return gaussian.exact_delta(sigma=parts.sigma, epsilon=epsilon)
+  if method == 'pld':
+    found = float(_pld_accountant(parts).get_delta(float(epsilon)))
+    found = max(0.0, found) * (1 + _PLD_RELATIVE_ERROR)
+    return min(1.0, found + _pld_error(parts))
+  best = _best_order(
+      parts, lambda accountant: accountant.get_delta_and_optimal_order(epsilon)
+  )
+  # What rounds is the exponent, at most some thousands for a delta above 0.
+  return min(1.0, best * (1 + 1000 * _RDP_ROUNDING) + _TINY)
+
+
+class _Parts:
+  """An event, flattened: one Gaussian and whatever is not Gaussian.
+
+  Attributes:
+    sigma: Of all its Gaussian mechanisms together, under the relation; infinity
+      if there is none, 0 if something has no noise.
+    others: Events that are neither Gaussian nor compositions, with how often
+      each occurs.
+    relation: Under which dp_accounting is asked about these.
+  """
+
+  def __init__(self, sigma: float, others: _Leaves, relation):
+    self.sigma = sigma
+    self.others = others
+    self.relation = relation
+
+  def compose_into(self, accountant) -> None:
+    """Composes everything into one accountant of dp_accounting."""
+    if self.sigma < math.inf:
+      accountant.compose(dp_accounting.GaussianDpEvent(self.sigma))
+    for leaf, count in self.others:
+      accountant.compose(leaf, count)
+
+
+def _parts(event, method: str, neighboring_relation) -> _Parts:
+  _checks.one_of(METHODS, method=method)
+  relation = events.NeighboringRelation(neighboring_relation)
+  moves_by = math.sqrt(relation.squared_sensitivity_factor)
+  gaussians, others = [], []
+  for leaf, count in _leaves(event, 1):
+    if isinstance(leaf, dp_accounting.NonPrivateDpEvent):
+      gaussians.append((0.0, 1))
+    elif isinstance(leaf, dp_accounting.GaussianDpEvent):
+      gaussians.append((_multiplier(leaf) / moves_by, count))
+    elif isinstance(leaf, dp_accounting.LaplaceDpEvent):
+      parameter = _multiplier(leaf) / moves_by
+      if parameter == 0:
+        gaussians.append((0.0, 1))
+      else:
+        others.append((dp_accounting.LaplaceDpEvent(parameter), count))
+    else:
+      others.append((leaf, count))
+  if others and method == 'exact':
+    raise _checks.PrivacyRefusedError(
+        f'no exact epsilon is known for {_kinds(others)}',
+        why='only a composition of Gaussian mechanisms is one Gaussian'
+        ' mechanism, whose conversion is exact',
+        way_out="method='pld', an upper bound that is usually tight, or"
+        " method='rdp'",
+    )
+  parts = _Parts(_combined(gaussians), others, _relation(relation, others))
+  for leaf, _ in others:
+    _check_supported(leaf, parts.relation, relation, method)
+  return parts
+
+
+def _leaves(event, count: int) -> _Leaves:
+  """Returns what an event is composed of, with how often each part occurs."""
+  if not isinstance(event, dp_accounting.DpEvent):
+    raise TypeError(
+        f'event={event!r} is not allowed: expected a dp_accounting.DpEvent.'
+    )
+  if count == 0 or isinstance(event, dp_accounting.NoOpDpEvent):
+    return []
+  if isinstance(event, dp_accounting.SelfComposedDpEvent):
+    _checks.integer_at_least(0, count=event.count)
+    return _leaves(event.event, count * int(event.count))
+  if isinstance(event, dp_accounting.ComposedDpEvent):
+    return [leaf for part in event.events for leaf in _leaves(part, count)]
+  return [(event, count)]
+
+
+def _multiplier(leaf) -> float:
+  if leaf.noise_multiplier != math.inf:
+    _checks.non_negative(noise_multiplier=leaf.noise_multiplier)
+  return float(leaf.noise_multiplier)
+
+
+def _combined(gaussians: list[tuple[float, int]]) -> float:
+  """Returns the sigma of Gaussian mechanisms together, rounded downward."""
+  if any(sigma == 0 for sigma, _ in gaussians):
+    return 0.0
+  if len(gaussians) == 1 and gaussians[0][1] == 1:
+    return gaussians[0][0]
+  # Divided by the least one first, so that no square overflows.
+  least = min((sigma for sigma, _ in gaussians), default=math.inf)
+  if least == math.inf:
+    return math.inf
+  total = math.fsum(count * (least / sigma) ** 2 for sigma, count in gaussians)
+  return least / math.sqrt(total) * (1 - 8 * _ROUNDING)
+
+
+def _relation(relation, others: _Leaves) -> dp_accounting.NeighboringRelation:
+  """Returns the relation to ask dp_accounting about (see the module)."""
+  nr = dp_accounting.NeighboringRelation
+  if relation is not _ZERO_OUT or all(_is_sum(leaf) for leaf, _ in others):
+    return nr.ADD_OR_REMOVE_ONE
+  return nr.REPLACE_SPECIAL
+
+
+def _is_sum(leaf) -> bool:
+  """Whether a leaf is a noised sum, Poisson-sampled or not."""
+  if isinstance(leaf, dp_accounting.PoissonSampledDpEvent):
+    return all(_is_sum(part) for part, _ in _leaves(leaf.event, 1))
+  return isinstance(
+      leaf, (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
+  )
+
+
+def _check_supported(leaf, their_relation, relation, method: str) -> None:
+  """Raises unless dp_accounting can account for a leaf, as we ask it to."""
+  if relation is not _ZERO_OUT and not isinstance(
+      leaf, dp_accounting.LaplaceDpEvent
+  ):
+    raise _checks.PrivacyRefusedError(
+        f'{_kinds([(leaf, 1)])} is not accounted for under {relation}'
+        ' adjacency',
+        why='replacing a contribution that may or may not be sampled changes'
+        ' the distribution otherwise than zeroing it does',
+        way_out='neighboring_relation=zero_out, or state the event without'
+        ' sampling',
+    )
+  maker = {'pld': pld.PLDAccountant, 'rdp': rdp.RdpAccountant}[method]
+  if not maker(neighboring_relation=their_relation).supports(leaf):
+    other = {'pld': 'rdp', 'rdp': 'pld'}[method]
+    raise _checks.PrivacyRefusedError(
+        f"dp_accounting's accountant for method={method!r} does not know"
+        f' {_kinds([(leaf, 1)])} under {relation} adjacency',
+        why='nothing is known about its distribution',
+        way_out=f'method={other!r}, or an event that bounds it, such as the'
+        ' GaussianDpEvent of a tree, nm / sqrt(S2)',
+    )
+
+
+def _kinds(others: _Leaves) -> str:
+  return ', '.join(sorted({type(leaf).__name__ for leaf, _ in others}))
+
+
+def _pld_accountant(parts: _Parts):
+  accountant = pld.PLDAccountant(parts.relation, _interval(parts))
+  parts.compose_into(accountant)
+  return accountant
+
+
+def _interval(parts: _Parts) -> float:
+  """Returns the grid of losses. Any grid gives an upper bound; this, a tight.
+
+  Fine against the loss of everything together, and against each loss that
+  occurs often, because its rounding adds up. Never finer than what one array
+  can hold.
+  """
+  scales = [(*_scales(leaf), count) for leaf, count in parts.others]
+  if parts.sigma < math.inf:
+    scales.append((1 / parts.sigma, 2 * _TAIL / parts.sigma, 1))
+  total = math.sqrt(sum(count * std**2 for std, _, count in scales))
+  wished = [_GRID_SHARE * total] + [
+      _GRID_SHARE_OF_MANY * std for std, _, count in scales if count >= _MANY
+  ]
+  widest = max(width for _, width, _ in scales)
+  return max(min(wished), widest / _MOST_POINTS)
+
+
+def _scales(leaf) -> tuple[float, float]:
+  """Returns (std, width) of a leaf's privacy loss, roughly."""
+  share = 1.0
+  if isinstance(leaf, dp_accounting.PoissonSampledDpEvent):
+    share, leaf = leaf.sampling_probability, leaf.event
+  multiplier = getattr(leaf, 'noise_multiplier', None) or 1.0
+  width = 2 / multiplier
+  if isinstance(leaf, dp_accounting.GaussianDpEvent):
+    width = 2 * _TAIL / multiplier + 1 / multiplier**2
+  spread = math.sqrt(math.expm1(min(multiplier**-2, 100.0)))
+  return min(1 / multiplier, max(share, 1e-9) * spread), width
+
+
+def _pld_error(parts: _Parts) -> float:
+  count = 1 + sum(count for _, count in parts.others)
+  return _PLD_ERROR * (1 + math.log2(count))
+
+
+def _best_order(parts: _Parts, value_and_order: Callable) -> float:
+  """Returns the least value over all orders. Upper bound, whatever is tried.
+
+  The grid moves until its best order is not its last, then is refined around
+  it. Sampled mechanisms get whole orders only: these are finite sums, whereas
+  dp_accounting 0.4 cuts the series of a fractional order so early that the
+  result can lie below the truth.
+  """
+  is_sampled = any(
+      not isinstance(leaf, dp_accounting.LaplaceDpEvent)
+      for leaf, _ in parts.others
+  )
+  grid, refinements, best = _ORDERS, 0, math.inf
+  for _ in range(_MOST_MOVES):
+    orders = 1 + np.exp(grid)
+    if is_sampled:
+      orders = np.unique(np.maximum(np.round(orders), 2.0))
+    accountant = rdp.RdpAccountant(orders.tolist(), parts.relation)
+    parts.compose_into(accountant)
+    value, order = value_and_order(accountant)
+    best = min(best, float(value))
+    centre = math.log(max(order - 1, 1e-9))
+    step = grid[1] - grid[0]
+    # A whole order costs as many terms, so these grids do not move.
+    if order == orders[-1] and not is_sampled:
+      grid = grid[-1] + step * np.arange(-2, len(grid) - 2)
+      continue
+    if refinements == _REFINEMENTS:
+      break
+    refinements += 1
+    grid = centre + np.linspace(-2 * step, 2 * step, len(grid))
+  return best

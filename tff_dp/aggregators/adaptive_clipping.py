@@ -1,0 +1,289 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Aggregation factory: correlated noise with a clip norm that adapts.
+
+In round t, with the clip norm c of the current tree,
+
+    g_t = sum over clients of clip(x, c)
+    h_t = sum over clients of (+1/2 if |x| <= c else -1/2)
+    result = (g_t + value multiplier * c * n_t) / clients_per_round
+    bits   = (h_t + quantile multiplier * 1/2 * m_t) / clients_per_round
+
+where n_t and m_t are the residual noise of the mechanism with unit draws, in
+the key domains 'value' and 'quantile'. When a tree of R rounds is finished, the
+mean of its R values of `bits`, plus 1/2, estimates the share of clients within
+c, and the next tree begins with
+
+    c * exp(-learning_rate * (estimate - target_quantile)).
+
+`mechanisms.adaptive_clipping` says why the two streams together cost what one
+stream with the plan's noise multiplier does.
+"""
+
+import collections
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.aggregators import clipping
+from tff_dp.aggregators import correlated_noise
+from tff_dp.aggregators import noise_state
+from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
+from tff_dp.mechanisms import mechanism as mechanism_lib
+
+QUANTILE_DOMAIN = 'quantile'
+
+# Squares of what is clipped to it, and of the noise, must fit into float32.
+_CLIP_NORMS = (1e-15, 1e15)
+
+
+class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
+  """`CorrelatedNoiseFactory` whose clip norm follows a quantile of norms.
+
+  The server sends the clip norm of the current tree to the clients; it depends
+  on noised values of finished trees only. A client whose update is not finite
+  counts as zero, hence as within the clip norm. The clip norm and its scale of
+  noise change only where a tree begins, with independent noise in every round.
+
+  `state`: `OrderedDict(key, is_key_insecure, round, tree_id, round_in_tree,
+  buffers, clip_norm, quantile)`, where `quantile` is `OrderedDict(bits,
+  buffers)` and `bits` the sum of the current tree's noised `bits`: nothing in
+  it is un-noised.
+
+  `measurements`: those of `CorrelatedNoiseFactory`, where `clip_norm` is the
+  one of the round, and `quantile_estimate`: the estimated share of clients
+  within it, from the noised bits of the tree so far. Covered by the guarantee,
+  and with its noise it may lie outside [0, 1].
+  """
+
+  def __init__(
+      self,
+      mechanism: mechanism_lib.Mechanism,
+      *,
+      adaptive_clipping: adaptive_clipping_lib.AdaptiveClipping,
+      noise_multiplier: float,
+      initial_l2_norm_clip: float,
+      clients_per_round: int,
+      insecure_seed: Optional[int] = None,
+  ):
+    """Initializes the factory.
+
+    Args:
+      mechanism: What noise is added in which round, to both streams.
+      adaptive_clipping: The target, and what the bits get of the guarantee.
+      noise_multiplier: That of both streams together. 0 adds no noise and gives
+        no privacy.
+      initial_l2_norm_clip: The clip norm of the first tree.
+      clients_per_round: The expected number of clients, the divisor.
+      insecure_seed: For tests only: replaces the secret key by one that anybody
+        who knows the seed can compute.
+
+    Raises:
+      ArgumentError: If a value is outside its range.
+      PrivacyRefusedError: If the mechanism allows for no second clip norm.
+    """
+    super().__init__(
+        mechanism,
+        noise_multiplier=noise_multiplier,
+        l2_norm_clip=initial_l2_norm_clip,
+        clients_per_round=clients_per_round,
+        insecure_seed=insecure_seed,
+    )
+    _checks.in_closed(*_CLIP_NORMS, initial_l2_norm_clip=initial_l2_norm_clip)
+    self._adaptive_clipping = adaptive_clipping
+    self._rounds_per_clip_norm = adaptive_clipping_lib.rounds_per_clip_norm(
+        mechanism
+    )
+    self._value_multiplier = adaptive_clipping.value_noise_multiplier(
+        noise_multiplier
+    )
+    # On the sum of bits, whose sensitivity is 1/2.
+    self._bits_stddev = (
+        adaptive_clipping.quantile_noise_multiplier(noise_multiplier)
+        * adaptive_clipping_lib.BIT
+    )
+
+  def _create_flat(
+      self, value_type: tff.TensorType
+  ) -> tff.templates.AggregationProcess:
+    """Creates the process for one vector per client."""
+    correlated_noise.check_flat(value_type)
+    initialize_state = self._build_adaptive_initialize(value_type.shape[0])
+    state_type = initialize_state.type_signature.result
+    begin_round = self._build_begin_round(state_type)
+    encode = _build_encode(value_type)
+    release = self._build_adaptive_release(
+        state_type, encode.type_signature.result
+    )
+
+    @tff.federated_computation
+    def init_fn():
+      return tff.federated_eval(initialize_state, tff.SERVER)
+
+    @tff.federated_computation(
+        tff.FederatedType(state_type, tff.SERVER),
+        tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      state, clip_norm = tff.federated_map(begin_round, state)
+      encoded = tff.federated_map(
+          encode, (value, tff.federated_broadcast(clip_norm))
+      )
+      new_state, result, measurements = tff.federated_map(
+          release, (state, tff.federated_sum(encoded))
+      )
+      return tff.templates.MeasuredProcessOutput(
+          new_state, result, measurements
+      )
+
+    return tff.templates.AggregationProcess(init_fn, next_fn)
+
+  def _build_adaptive_initialize(self, num_params: int) -> tff.Computation:
+    initialize_values = self._build_initialize(num_params)
+
+    @tff.tensorflow.computation
+    @tf.function(autograph=False)
+    def initialize():
+      buffers = ()
+      if self._noise_multiplier > 0:
+        buffers = self._mechanism.initialize(tf.zeros([1], tf.float32))
+      return collections.OrderedDict(
+          **initialize_values(),
+          clip_norm=tf.constant(self._l2_norm_clip, tf.float32),
+          quantile=collections.OrderedDict(
+              bits=tf.constant(0.0, tf.float32), buffers=buffers
+          ),
+      )
+
+    return initialize
+
+  def _build_begin_round(self, state_type) -> tff.Computation:
+    @tff.tensorflow.computation(state_type)
+    @tf.function(autograph=False)
+    def begin_round(state):
+      """Returns the state with the clip norm of the round, and the latter."""
+      state = correlated_noise.within_horizon(state, self._mechanism.num_rounds)
+      is_finished = self._is_clip_norm_finished(state)
+      target = self._adaptive_clipping.target_quantile
+      estimate = state['quantile']['bits'] / self._rounds_per_clip_norm + 0.5
+      # A share is within [0, 1]; with noise its estimate need not be.
+      step = tf.clip_by_value(estimate, 0.0, 1.0) - target
+      adapted = state['clip_norm'] * tf.exp(
+          -self._adaptive_clipping.learning_rate * step
+      )
+      state['clip_norm'] = tf.where(
+          is_finished,
+          tf.clip_by_value(adapted, *_CLIP_NORMS),
+          state['clip_norm'],
+      )
+      state['quantile']['bits'] = tf.where(
+          is_finished, 0.0, state['quantile']['bits']
+      )
+      return state, state['clip_norm']
+
+    return begin_round
+
+  def _is_clip_norm_finished(self, state):
+    """Whether the round that begins needs a new clip norm."""
+    if self._rounds_per_clip_norm == 1:
+      return state['round'] > 0
+    starts_tree, _, _ = noise_state.advance(
+        self._mechanism, state['tree_id'], state['round_in_tree']
+    )
+    return starts_tree
+
+  def _build_adaptive_release(self, state_type, summed_type) -> tff.Computation:
+    @tff.tensorflow.computation(state_type, summed_type)
+    @tf.function(autograph=False)
+    def release(state, summed):
+      total, bits, counts = summed
+      stddev = self._value_multiplier * state['clip_norm']
+      noise, buffers = self._noise(
+          noise_state.VALUE_DOMAIN, state, state['buffers'], total.shape[0]
+      )
+      bits_noise, bits_buffers = self._noise(
+          QUANTILE_DOMAIN, state, state['quantile']['buffers'], 1
+      )
+      result = (total + stddev * noise) / self._clients_per_round
+      noised_bits = (
+          bits + self._bits_stddev * bits_noise[0]
+      ) / self._clients_per_round
+      _, tree_id, round_in_tree = noise_state.advance(
+          self._mechanism, state['tree_id'], state['round_in_tree']
+      )
+      new_state = collections.OrderedDict(
+          key=state['key'],
+          is_key_insecure=state['is_key_insecure'],
+          round=state['round'] + 1,
+          tree_id=tree_id,
+          round_in_tree=round_in_tree,
+          buffers=buffers,
+          clip_norm=state['clip_norm'],
+          quantile=collections.OrderedDict(
+              bits=state['quantile']['bits'] + noised_bits,
+              buffers=bits_buffers,
+          ),
+      )
+      variances = tf.constant(self._mechanism.round_variances(), tf.float32)
+      noise_stddev = (
+          tf.sqrt(variances[round_in_tree - 1])
+          * stddev
+          / self._clients_per_round
+      )
+      num_rounds = tf.cast(
+          tf.minimum(round_in_tree, self._rounds_per_clip_norm), tf.float32
+      )
+      measurements = collections.OrderedDict(
+          clip_norm=state['clip_norm'],
+          quantile_estimate=new_state['quantile']['bits'] / num_rounds + 0.5,
+          noise_stddev=noise_stddev,
+          round=new_state['round'],
+          tree_id=tree_id,
+          snr=correlated_noise.signal_to_noise(result, noise_stddev),
+          not_covered=counts,
+      )
+      return new_state, result, measurements
+
+    return release
+
+  def _noise(self, domain: str, state, buffers, num_params: int):
+    """Returns (unit noise, buffers) of one stream in the round that begins."""
+    if self._noise_multiplier == 0:
+      return tf.zeros([num_params]), tuple(buffers)
+    return noise_state.next_noise(
+        self._mechanism,
+        key=state['key'],
+        domain=domain,
+        tree_id=state['tree_id'],
+        round_in_tree=state['round_in_tree'],
+        buffers=buffers,
+        num_params=num_params,
+    )
+
+
+def _build_encode(value_type: tff.TensorType) -> tff.Computation:
+  """Returns a client's (update, clip norm) -> (clipped update, bit, counts)."""
+
+  @tff.tensorflow.computation(value_type, np.float32)
+  @tf.function(autograph=False)
+  def encode(update, clip_norm):
+    clipped, counts = clipping.clip(update, clip_norm)
+    # Only a finite update beyond the clip norm counts as clipped.
+    is_clipped = tf.cast(counts['num_clipped'], tf.float32)
+    return clipped, adaptive_clipping_lib.BIT - is_clipped, counts
+
+  return encode

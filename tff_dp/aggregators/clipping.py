@@ -1,0 +1,67 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Clipping one client's update, so that its exact norm is within the bound."""
+
+import collections
+
+import tensorflow as tf
+
+# float32 sums of squares err by less than this share (about log2(n) * 2^-24
+# with TensorFlow's pairwise reductions), so clipping to a norm smaller by it
+# keeps the exact norm of what a client sends within the clip norm.
+NORM_MARGIN = 1e-5
+
+
+def clip(update: tf.Tensor, l2_norm_clip):
+  """Returns (bounded update, counts) of one client.
+
+  An update with a NaN, an infinity or a norm beyond float32 becomes zero.
+
+  Args:
+    update: float32 of shape [num_params].
+    l2_norm_clip: Bound on the exact norm, a number or a scalar tensor.
+
+  Returns:
+    The update, and an `OrderedDict` of the int32 scalars `num_clients`,
+    `num_zeroed`, `num_empty` and `num_clipped`.
+  """
+  bound = l2_norm_clip * (1.0 - NORM_MARGIN)
+  # Like `tf.norm`, in one walk over the vector.
+  norm = tf.sqrt(2.0 * tf.nn.l2_loss(update))
+  # NaN and infinite coordinates, and squares beyond float32, all show in
+  # the norm.
+  is_finite = tf.math.is_finite(norm)
+  is_clipped = norm > bound
+  # Branches and not a product with 0, 1 or the scale: infinity times zero
+  # is NaN, and a vector that is left alone need not be walked over.
+  bounded = tf.cond(
+      tf.logical_and(is_finite, tf.logical_not(is_clipped)),
+      lambda: update,
+      lambda: tf.cond(
+          is_finite,
+          lambda: update * (bound / norm),
+          lambda: tf.zeros_like(update),
+      ),
+  )
+
+  def count(condition):
+    return tf.cast(condition, tf.int32)
+
+  counts = collections.OrderedDict(
+      num_clients=tf.constant(1),
+      num_zeroed=count(tf.logical_not(is_finite)),
+      num_empty=count(tf.equal(norm, 0.0)),
+      num_clipped=count(tf.logical_and(is_finite, is_clipped)),
+  )
+  return bounded, counts

@@ -1,0 +1,266 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""`tff-dp compare`: which mechanism adds how much noise at equal privacy."""
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import time
+from typing import Any, Optional
+
+from tff_dp import _checks
+from tff_dp.accounting import patterns
+from tff_dp.cli import compare_plot
+from tff_dp.cli import dp_ftrl
+from tff_dp.cli import errors
+from tff_dp.mechanisms import catalogue
+from tff_dp.mechanisms import choice
+
+# Work that takes longer says what it is at.
+_QUIET_SECONDS = 1.0
+_BAR_WIDTH = 24
+_REFERENCE = 'honaker'
+_EXPLANATION = """\
+Standard deviation of the noise on the sum of all rounds so far, at equal
+privacy: each mechanism draws as much noise as it needs for sigma 1 (the noise
+of a run as one Gaussian mechanism). In clip norms; it grows with sigma. max
+error: in the worst round; rmse: root mean square over rounds."""
+_EXAMPLES = """examples:
+  six passes over StackOverflow, 342 rounds each, cf. arXiv:2211.06530:
+    tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
+  the best that keeps at most 4 vectors of the model's size, as a picture too:
+    tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6 \\
+        --max-state-copies 4 --plot errors.png
+  two of them, for a program:
+    tff-dp compare --rounds 500 --mechanisms honaker blt --buffers 2 \\
+        --format json
+"""
+
+
+def add_parser(subparsers) -> None:
+  """Adds the command to `argparse` subparsers."""
+  parser = subparsers.add_parser(
+      'compare',
+      description=(
+          'Prints the error of every mechanism at equal privacy, with what it\n'
+          'costs: vectors of the model\'s size in the state ("copies"), and\n'
+          'normal vectors drawn per round. Matrix mechanisms are optimised\n'
+          'for the rounds and clients that the flags describe.'
+      ),
+      epilog=_EXAMPLES,
+  )
+  parser.add_argument(
+      '--rounds', type=int, required=True, help='rounds of the whole run'
+  )
+  parser.add_argument(
+      '--mechanisms',
+      nargs='+',
+      choices=tuple(catalogue.BY_NAME),
+      metavar='NAME',
+      help=f'some of {", ".join(catalogue.BY_NAME)} (default: all)',
+  )
+  dp_ftrl.add_option_arguments(parser)
+  dp_ftrl.add_participation_arguments(parser)
+  parser.add_argument(
+      '--max-state-copies',
+      type=int,
+      metavar='N',
+      help='mark the best that keeps no more than N vectors of the model\'s'
+      ' size; considers other numbers of bands and buffers as well',
+  )
+  parser.add_argument(
+      '--plot', metavar='FILE', help='draw error against round, as a PNG'
+  )
+  parser.add_argument('--format', choices=('text', 'json'), default='text')
+  parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+  """Compares, and prints or draws the result."""
+  _checks.integer_at_least(1, rounds=arguments.rounds)
+  names = tuple(dict.fromkeys(arguments.mechanisms or catalogue.BY_NAME))
+  dp_ftrl.check_options(arguments, names)
+  if arguments.max_state_copies is not None:
+    _checks.integer_at_least(0, max_state_copies=arguments.max_state_copies)
+  if arguments.plot is not None:
+    _check_plot(arguments.plot)
+  pattern = dp_ftrl.pattern_of(arguments, arguments.rounds)
+  options = dp_ftrl.options_of(arguments)
+  kind = options.setdefault('error', 'max')
+  chosen = None
+  with dp_ftrl.named_as_flags():
+    common = dict(options, names=names, progress=_progress())
+    if arguments.max_state_copies is None:
+      rows = choice.compare(pattern, **common)
+    else:
+      best = choice.best(
+          arguments.rounds,
+          pattern,
+          max_state_copies=arguments.max_state_copies,
+          **common,
+      )
+      rows, chosen = best.rows, best.chosen
+  reference = _reference(rows, pattern, options)
+  if arguments.plot is not None:
+    compare_plot.write(arguments.plot, rows)
+  if arguments.format == 'json':
+    result = _json(arguments, pattern, rows, chosen, kind, reference)
+    print(json.dumps(result, indent=2, allow_nan=False))
+  else:
+    print('\n'.join(_lines(arguments, pattern, rows, chosen, kind, reference)))
+  return errors.DONE
+
+
+def _progress():
+  """Returns a function that reports on stderr, once time has passed."""
+  start = time.monotonic()
+
+  def report(name):
+    if time.monotonic() - start > _QUIET_SECONDS:
+      print(f'optimising {name} ...', file=sys.stderr)
+
+  return report
+
+
+def _check_plot(path: str) -> None:
+  """Raises before any work if the plot could not be written."""
+  if importlib.util.find_spec('matplotlib') is None:
+    raise ImportError('--plot needs matplotlib, which is not installed')
+  folder = os.path.dirname(os.path.abspath(path))
+  is_writable = os.access(path if os.path.exists(path) else folder, os.W_OK)
+  if os.path.isdir(path) or not os.path.isdir(folder) or not is_writable:
+    raise _checks.ArgumentError(
+        'plot', path, 'a file that can be written, in a folder that exists'
+    )
+
+
+def _reference(rows, pattern, options) -> choice.Row:
+  """Returns the row of Honaker's tree, whether it was asked for or not."""
+  for row in rows:
+    if row.name == _REFERENCE:
+      return row
+  (row,) = choice.compare(pattern, names=(_REFERENCE,), **options)
+  return row
+
+
+def _json(
+    arguments: argparse.Namespace,
+    pattern: patterns.ParticipationPattern,
+    rows: tuple[choice.Row, ...],
+    chosen: Optional[choice.Row],
+    kind: str,
+    reference: choice.Row,
+) -> dict[str, Any]:
+  def described(row):
+    return {
+        'mechanism': row.name,
+        'rmse': row.rmse,
+        'max_error': row.max_error,
+        'squared_sensitivity': row.squared_sensitivity,
+        'squared_sensitivity_is_exact': row.sensitivity_is_exact,
+        'state_copies': row.state_copies,
+        'draws_per_round': row.draws_per_round,
+        'rmse_over_honaker': row.rmse / reference.rmse,
+        'max_error_over_honaker': row.max_error / reference.max_error,
+        'mechanism_parameters': catalogue.summary(row.mechanism),
+    }
+
+  limits = pattern.limits(restart_every=arguments.restart_every)
+  return {
+      'mechanisms': [described(row) for row in rows if row.mechanism],
+      'not_available': [
+          {'mechanism': row.name, 'reason': row.reason}
+          for row in rows
+          if not row.mechanism
+      ],
+      'rounds': arguments.rounds,
+      'restart_every': arguments.restart_every,
+      'complete_trees': bool(arguments.complete_trees),
+      'participation': pattern.describe(),
+      'max_participations': limits.max_participations,
+      'min_index_gap': limits.min_index_gap,
+      'min_rounds_between': limits.min_rounds_between,
+      'optimised_for': kind,
+      'errors_are': 'standard deviations of the noise on prefix sums in clip'
+      ' norms, at sigma 1',
+      'max_state_copies': arguments.max_state_copies,
+      'best': None if chosen is None else described(chosen),
+  }
+
+
+def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
+  shown = [row for row in rows if row.mechanism]
+  lines = [
+      _EXPLANATION,
+      '',
+      pattern.describe(),
+      f'Matrix mechanisms are optimised for the {_kind_name(kind)}, by which'
+      ' the rows are sorted.',
+      '',
+  ]
+  table = [(
+      '', 'mechanism', 'max error', 'rmse', 'of honaker', 'sensitivity^2',
+      'copies', 'draws/round',
+  )]
+  for row in shown:
+    bound = '' if row.sensitivity_is_exact else '<='
+    table.append((
+        '*' if row is chosen else '',
+        row.label,
+        f'{row.max_error:.2f}',
+        f'{row.rmse:.2f}',
+        f'{100 * row.error(kind) / reference.error(kind):.0f} %',
+        f'{bound}{row.squared_sensitivity:.5g}',
+        f'{row.state_copies}',
+        f'{row.draws_per_round:.3g}',
+    ))
+  widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+  # Independent noise is off the scale: next to it the others look alike.
+  full = 2.0 * reference.error(kind)
+  bars = [''] + [_bar(row.error(kind) / full) for row in shown]
+  for cells, bar in zip(table, bars, strict=True):
+    aligned = [
+        cell.ljust(width) if position < 2 else cell.rjust(width)
+        for position, (cell, width) in enumerate(zip(cells, widths))
+    ]
+    lines.append('  '.join((*aligned, bar)).rstrip())
+  lines += [
+      f'{" " * widths[0]}  {row.name}: {row.reason}'
+      for row in rows
+      if not row.mechanism
+  ]
+  if any(not row.sensitivity_is_exact for row in shown):
+    lines += ['', '<= marks an upper bound; the other sensitivities are exact.']
+  if chosen is not None:
+    lines += [
+        '',
+        f'* the least {_kind_name(kind)} within {arguments.max_state_copies}'
+        f' copies of the model: {chosen.label}',
+    ]
+  return lines
+
+
+def _kind_name(kind: str) -> str:
+  return {'max': 'max error', 'mean': 'rmse'}[kind]
+
+
+def _bar(share: float) -> str:
+  """Returns a bar, of blocks where a terminal can show them; > if too long."""
+  length = min(max(1, round(share * _BAR_WIDTH)), _BAR_WIDTH)
+  encoding = getattr(sys.stdout, 'encoding', None) or ''
+  has_blocks = sys.stdout.isatty() and encoding.lower() in ('utf-8', 'utf8')
+  bar = ('\N{FULL BLOCK}' if has_blocks else '#') * length
+  return bar + '>' if share > 1.0 else bar

@@ -1,0 +1,215 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Online-to-batch averages: one model out of all that the server sent out.
+
+With theta_t the model *before* the update of round t (theta_1 is the initial
+one, theta_{n+1} the last one and not in it), an average is a running mean
+
+    average_t = (1 - share_t) average_{t-1} + share_t theta_t,   share_1 = 1
+
+It goes on across restarts, needs one more vector of the model's size, and is
+post-processing of models that were released anyway, so it costs no privacy.
+
+Source: Kairouz et al., arXiv:2103.00039, section 4 for the uniform average, the
+only one with a guarantee (the regret of the online learner bounds its excess
+population risk if no client comes twice). The others are heuristics.
+"""
+
+import abc
+import collections
+import dataclasses
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+
+
+class Average(abc.ABC):
+  """Which models count how much."""
+
+  @abc.abstractmethod
+  def shares(self, num_rounds: int) -> np.ndarray:
+    """Returns share_1..share_n, float64, shape [num_rounds].
+
+    Args:
+      num_rounds: The horizon n. A run that stops before it has the average of
+        the rounds so far.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformAverage(Average):
+  """The mean of theta_1..theta_n."""
+
+  def shares(self, num_rounds: int) -> np.ndarray:
+    return 1.0 / np.arange(1, num_rounds + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class SuffixAverage(Average):
+  """The mean of the last ceil(share n) of theta_1..theta_n.
+
+  Until there is one of them, the average is theta_t.
+
+  Attributes:
+    share: In (0, 1].
+  """
+
+  share: float = 0.5
+
+  def __post_init__(self):
+    _checks.positive(share=self.share)
+    _checks.in_closed(0.0, 1.0, share=self.share)
+
+  def shares(self, num_rounds: int) -> np.ndarray:
+    # Rounded as in `workloads.Cooldown`: 0.1 of 30 is 3.
+    counted = math.ceil(round(self.share * num_rounds, 9))
+    rounds = np.arange(1, num_rounds + 1)
+    return 1.0 / np.maximum(1, rounds - (num_rounds - counted))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExponentialAverage(Average):
+  """The mean of theta_1..theta_n with weights proportional to decay^(n - t).
+
+  Attributes:
+    decay: In (0, 1). About 1 / (1 - decay) models count.
+  """
+
+  decay: float = 0.99
+
+  def __post_init__(self):
+    _checks.in_open(0.0, 1.0, decay=self.decay)
+
+  def shares(self, num_rounds: int) -> np.ndarray:
+    rounds = np.arange(1, num_rounds + 1)
+    return (1.0 - self.decay) / -np.expm1(rounds * np.log(self.decay))
+
+
+def build_averaging_finalizer(
+    finalizer: tff.learning.templates.FinalizerProcess,
+    average: Average,
+    *,
+    num_rounds: int,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns the finalizer, with the average of its models beside it.
+
+  Works with any finalizer of `tff.learning.models.ModelWeights` whose trainable
+  weights are floats. `state`: `OrderedDict(finalizer, averaging)`, the latter
+  for `averaged_weights`; measurements and hyperparameters are those of
+  `finalizer`.
+
+  Args:
+    finalizer: What updates the model.
+    average: Which models count how much.
+    num_rounds: Horizon of the run.
+  """
+  if not isinstance(average, Average):
+    raise _checks.ArgumentError(
+        'averaging',
+        average,
+        'UniformAverage(), SuffixAverage(share), ExponentialAverage(decay), an'
+        ' Average of your own, or None',
+    )
+  _, weights_type, update_type = finalizer.next.type_signature.parameter
+  trainable_type = weights_type.member.trainable
+  shares = np.asarray(average.shares(num_rounds), np.float32)
+
+  @tff.tensorflow.computation
+  def initialize():
+    zeros = tf.nest.map_structure(
+        lambda spec: tf.zeros(spec.shape, spec.dtype),
+        tff.types.type_to_tf_tensor_specs(trainable_type),
+    )
+    return collections.OrderedDict(mean=zeros, round=tf.constant(0, tf.int64))
+
+  @tff.tensorflow.computation(initialize.type_signature.result, trainable_type)
+  @tf.function(autograph=False)
+  def add(state, trainable):
+    # Beyond the horizon it is the aggregator that refuses, and says why.
+    share = tf.constant(shares)[tf.minimum(state['round'], num_rounds - 1)]
+
+    def mean(old, new):
+      weight = tf.cast(share, new.dtype)
+      return (1 - weight) * old + weight * new
+
+    return collections.OrderedDict(
+        mean=tf.nest.map_structure(mean, state['mean'], trainable),
+        round=state['round'] + 1,
+    )
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_zip(
+        collections.OrderedDict(
+            finalizer=finalizer.initialize(),
+            averaging=tff.federated_eval(initialize, tff.SERVER),
+        )
+    )
+
+  @tff.federated_computation(
+      init_fn.type_signature.result, weights_type, update_type
+  )
+  def next_fn(state, weights, update):
+    # The weights before the update: the new ones are not in the average.
+    averaging = tff.federated_map(add, (state['averaging'], weights.trainable))
+    output = finalizer.next(state['finalizer'], weights, update)
+    new_state = collections.OrderedDict(
+        finalizer=output.state, averaging=averaging
+    )
+    return tff.templates.MeasuredProcessOutput(
+        tff.federated_zip(new_state), output.result, output.measurements
+    )
+
+  state_type = init_fn.type_signature.result.member
+
+  @tff.tensorflow.computation(state_type)
+  def get_hparams(state):
+    return finalizer.get_hparams(state['finalizer'])
+
+  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
+  def set_hparams(state, hparams):
+    return collections.OrderedDict(
+        finalizer=finalizer.set_hparams(state['finalizer'], hparams),
+        averaging=state['averaging'],
+    )
+
+  return tff.learning.templates.FinalizerProcess(
+      init_fn, next_fn, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
+  )
+
+
+def averaged_weights(
+    finalizer_state, weights: tff.learning.models.ModelWeights
+) -> tff.learning.models.ModelWeights:
+  """Returns the average, or the initial model before round 1, as tensors.
+
+  Args:
+    finalizer_state: Of a finalizer that `build_averaging_finalizer` built.
+    weights: The current model; its non-trainable weights are not averaged.
+  """
+  averaging = finalizer_state['averaging']
+  return tff.learning.models.ModelWeights(
+      tf.nest.map_structure(
+          lambda current, mean: tf.where(
+              tf.equal(averaging['round'], 0), current, mean
+          ),
+          weights.trainable,
+          averaging['mean'],
+      ),
+      weights.non_trainable,
+  )

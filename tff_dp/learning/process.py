@@ -1,0 +1,137 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Learning processes that know their plan, composed from TFF's four parts."""
+
+from typing import Any, Optional
+
+import dp_accounting
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import plan as plan_lib
+from tff_dp.learning import averaging as averaging_lib
+from tff_dp.mechanisms import workloads
+
+
+class PrivateLearningProcess(tff.learning.templates.LearningProcess):
+  """A `LearningProcess` that knows the plan it was built from.
+
+  Attributes:
+    plan: The plan that built its aggregator.
+    event: The `DpEvent` of a full run.
+    workload: The linear map that the server applies to the released sums, for
+      which a mechanism can be optimised; `None` if it is not known.
+    averaging: Which `Average` of the models is kept, or `None`.
+  """
+
+  def __init__(
+      self,
+      process: tff.learning.templates.LearningProcess,
+      plan: plan_lib.PrivacyPlan,
+      *,
+      workload: Optional[workloads.Workload] = None,
+      averaging: Optional[averaging_lib.Average] = None,
+  ):
+    super().__init__(
+        process.initialize,
+        process.next,
+        process.get_model_weights,
+        process.set_model_weights,
+        get_hparams_fn=process.get_hparams,
+        set_hparams_fn=process.set_hparams,
+    )
+    self.plan = plan
+    self.workload = workload
+    self.averaging = averaging
+    if averaging is not None:
+      self._get_averaged_model_weights = _build_get_averaged(process)
+
+  @property
+  def event(self) -> dp_accounting.DpEvent:
+    return self.plan.event()
+
+  def get_averaged_model_weights(self, state) -> Any:
+    """Returns the average of the models sent out so far, like the model itself.
+
+    Before round 1 it is the initial model.
+
+    Args:
+      state: The state of the process.
+
+    Raises:
+      ArgumentError: If the process was built without `averaging`.
+    """
+    if self.averaging is None:
+      raise _checks.ArgumentError(
+          'averaging', None, 'an average, given when the process is built'
+      )
+    return self._get_averaged_model_weights(state)
+
+
+def compose(
+    plan: plan_lib.PrivacyPlan,
+    *,
+    initial_weights: tff.Computation,
+    client_work: tff.learning.templates.ClientWorkProcess,
+    finalizer: tff.learning.templates.FinalizerProcess,
+    workload: Optional[workloads.Workload] = None,
+    averaging: Optional[averaging_lib.Average] = None,
+    insecure_seed: Optional[int] = None,
+) -> PrivateLearningProcess:
+  """Returns the process around the plan's aggregator.
+
+  Args:
+    plan: Builds the aggregator of what `client_work` sends.
+    initial_weights: Returns the initial `tff.learning.models.ModelWeights`.
+    client_work: What clients do. Their weights are ignored.
+    finalizer: What the server does with the noised mean.
+    workload: What is known about the finalizer; see `PrivateLearningProcess`.
+    averaging: Average to keep, or `None`.
+    insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
+  """
+  if averaging is not None:
+    finalizer = averaging_lib.build_averaging_finalizer(
+        finalizer, averaging, num_rounds=plan.num_rounds
+    )
+  update_type = client_work.next.type_signature.result.result.member.update
+  aggregator = tff.aggregators.as_weighted_aggregator(
+      plan.aggregator(insecure_seed=insecure_seed)
+  ).create(update_type, tff.TensorType(np.float32))
+  process = tff.learning.templates.compose_learning_process(
+      initial_weights,
+      tff.learning.templates.build_broadcast_process(
+          initial_weights.type_signature.result
+      ),
+      client_work,
+      aggregator,
+      finalizer,
+  )
+  return PrivateLearningProcess(
+      process, plan, workload=workload, averaging=averaging
+  )
+
+
+def _build_get_averaged(process) -> tff.Computation:
+  state_type = process.initialize.type_signature.result.member
+
+  @tff.tensorflow.computation(state_type)
+  @tf.function(autograph=False)
+  def get_averaged(state):
+    return averaging_lib.averaged_weights(
+        state.finalizer, state.global_model_weights
+    )
+
+  return get_averaged

@@ -1,0 +1,167 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What the server makes of the noisy sums, as a matrix.
+
+The server turns the residual sums x_1..x_n into a model. With a learning rate
+that follows a schedule, eta_t = eta f_t, and momentum gamma, round t does
+
+    m_t = gamma m_{t-1} + x_t
+    theta_{t+1} = theta_t - eta_t m_t                     (momentum)
+    theta_{t+1} = theta_t - eta_t (gamma m_t + x_t)       (Nesterov)
+
+so (theta_1 - theta_{t+1}) / eta = [A x]_t, with A = L diag(f) M: M applies the
+momentum, L is the prefix sum. The learning rate stands outside of the momentum,
+as in `tff.learning.optimizers.build_sgdm`; Keras' SGD with a schedule
+multiplies x_t by it before, which is another matrix.
+
+A mechanism adds C^-1 z to the sums, hence A C^-1 z to the model. Parameters are
+chosen for the A that will be used; privacy depends on C alone, so another
+server costs utility only.
+"""
+
+import dataclasses
+import math
+from typing import Optional
+
+import numpy as np
+from scipy import signal
+
+from tff_dp import _checks
+from tff_dp.mechanisms import toeplitz_algebra
+
+# Columns of A C^-1 that are in memory at a time.
+_COLUMNS = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Cooldown:
+  """A learning rate that falls linearly over the last rounds.
+
+  Attributes:
+    share: Share of the rounds in which it falls, in [0, 1].
+    final: Factor of the last round, in [0, 1].
+  """
+
+  share: float = 0.25
+  final: float = 0.05
+
+  def __post_init__(self):
+    _checks.in_closed(0, 1, share=self.share)
+    _checks.in_closed(0, 1, final=self.final)
+
+  def factors(self, num_rounds: int) -> np.ndarray:
+    """Returns f_1..f_n, float64, shape [num_rounds].
+
+    With m = ceil(share n), the factor is 1 up to round n - m, and
+    1 - (1 - final) i / m in round n - m + i, i = 1..m: `final` in the last.
+    """
+    _checks.integer_at_least(1, num_rounds=num_rounds)
+    # The product of 0.1 and 30 is a little above 3, which is not meant.
+    falling = math.ceil(round(self.share * num_rounds, 9))
+    factors = np.ones(num_rounds)
+    if falling:
+      steps = np.arange(1, falling + 1) / falling
+      factors[-falling:] = 1.0 - (1.0 - self.final) * steps
+    return factors
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+  """The linear map A from the sums to the model; by default the prefix sum.
+
+  Attributes:
+    momentum: gamma, in [0, 1).
+    nesterov: Whether the step is gamma m_t + x_t instead of m_t.
+    cooldown: Schedule of the learning rate, `None` for a constant one.
+  """
+
+  momentum: float = 0.0
+  nesterov: bool = False
+  cooldown: Optional[Cooldown] = None
+
+  def __post_init__(self):
+    _checks.in_half_open(0, 1, momentum=self.momentum)
+    _checks.one_of((False, True), nesterov=self.nesterov)
+    if self.cooldown is not None and not isinstance(self.cooldown, Cooldown):
+      raise _checks.ArgumentError('cooldown', self.cooldown, 'a Cooldown')
+
+  def factors(self, num_rounds: int) -> np.ndarray:
+    """Returns f_1..f_n, the schedule of the learning rate over eta."""
+    if self.cooldown is None:
+      return np.ones(num_rounds)
+    return self.cooldown.factors(num_rounds)
+
+  def step_coefficients(self, num_rounds: int) -> np.ndarray:
+    """Returns the first column of M, shape [num_rounds].
+
+    gamma^j, and with Nesterov 1 + gamma followed by gamma^(j+1).
+    """
+    _checks.integer_at_least(1, num_rounds=num_rounds)
+    powers = float(self.momentum) ** np.arange(num_rounds + 1)
+    if not self.nesterov:
+      return powers[:-1]
+    return powers[1:] + (np.arange(num_rounds) == 0)
+
+  def coefficients(self, num_rounds: int) -> Optional[np.ndarray]:
+    """Returns the first column of A, or `None` if A is not Toeplitz.
+
+    It is Toeplitz unless there is a cooldown. Shape [num_rounds].
+    """
+    if self.cooldown is not None:
+      return None
+    return np.cumsum(self.step_coefficients(num_rounds))
+
+  def matrix(self, num_rounds: int) -> np.ndarray:
+    """Returns A, lower triangular, shape [num_rounds, num_rounds]."""
+    lags = np.subtract.outer(np.arange(num_rounds), np.arange(num_rounds))
+    steps = np.where(
+        lags < 0, 0.0, self.step_coefficients(num_rounds)[np.maximum(lags, 0)]
+    )
+    return np.cumsum(self.factors(num_rounds)[:, np.newaxis] * steps, axis=0)
+
+  def variances(
+      self, inverse_coefficients: np.ndarray, num_rounds: int
+  ) -> np.ndarray:
+    """Returns the variance of [A C^-1 z]_t, t = 1..n, shape [num_rounds].
+
+    Exact, per coordinate and for unit draws: the squared norms of the rows of
+    A C^-1. For the prefix sum these are the sums of e_i^2, i < t, where e is
+    the cumulative sum of the coefficients of C^-1.
+
+    Args:
+      inverse_coefficients: First column of the Toeplitz matrix C^-1; what is
+        missing up to n is zero.
+      num_rounds: n.
+    """
+    inverse = toeplitz_algebra.first(inverse_coefficients, num_rounds)
+    steps = signal.lfilter(*self._step_filter(), inverse)
+    if self.cooldown is None:
+      return np.cumsum(np.cumsum(steps) ** 2)
+    factors = self.factors(num_rounds)
+    lags = np.arange(num_rounds)[:, np.newaxis]
+    variances = np.zeros(num_rounds)
+    for start in range(0, num_rounds, _COLUMNS):
+      columns = np.arange(start, min(start + _COLUMNS, num_rounds))
+      lag = lags[start:] - columns
+      entries = np.where(lag < 0, 0.0, steps[np.maximum(lag, 0)])
+      rows = np.cumsum(factors[start:, np.newaxis] * entries, axis=0)
+      variances[start:] += np.sum(rows**2, axis=1)
+    return variances
+
+  def _step_filter(self) -> tuple[list[float], list[float]]:
+    """Returns numerator and denominator of M as a filter."""
+    gamma = float(self.momentum)
+    numerator = [1.0 + gamma, -gamma] if self.nesterov else [1.0]
+    return numerator, [1.0, -gamma]
+
