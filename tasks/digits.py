@@ -63,8 +63,8 @@ _SERVER_LEARNING_RATES = {
     'tree': 0.03,
     'honaker': 0.03,
     'banded': 0.1,
-    'banded-inverse': 0.1,
-    'blt': 0.1,
+    'banded-inverse': 0.03,
+    'blt': 0.03,
     'non_private': 0.2,
 }
 NON_PRIVATE = 'non_private'

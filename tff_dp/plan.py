@@ -46,6 +46,7 @@ from tff_dp.accounting import calibration
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import ledger
+from tff_dp.accounting import measured
 from tff_dp.accounting import statement as statement_lib
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -252,6 +253,24 @@ class PrivacyPlan:
         l2_norm_clip=self.l2_norm_clip,
         clients_per_round=self.clients_per_round,
         insecure_seed=insecure_seed,
+    )
+
+  def measured(
+      self, participation: measured.MeasuredParticipation
+  ) -> measured.MeasuredSensitivity:
+    """Returns S2 of the rounds that clients did take part in.
+
+    Exact for these rounds; whether it may be claimed is for `participation` to
+    say. Nothing else of the plan uses it.
+
+    Args:
+      participation: Of a run of this plan, finished or not.
+    """
+    mechanism = self.mechanism.truncated(participation.num_rounds)
+    return measured.measure(
+        participation,
+        mechanism.squared_response,
+        response_is_exact=mechanism.response_is_exact,
     )
 
   def describe(self) -> dict[str, Any]:
