@@ -96,7 +96,7 @@ CURRENT = Column(
         'tensorflow-privacy': ('0.9.0',),
         'tensorflow-probability': ('0.25.0',),
         'google-vizier': ('0.1.11',),
-        'dp-accounting': ('0.4.3', '0.6.0'),
+        'dp-accounting': ('0.6.0', '0.4.3'),
         'numpy': ('2.5.5',),
     },
     present=(
