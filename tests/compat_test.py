@@ -157,7 +157,7 @@ class CheckEnvironmentTest(parameterized.TestCase):
     )
 
   def test_second_checked_version_is_as_good(self):
-    with _installed(_columns.CURRENT, dp_accounting='0.6.0'):
+    with _installed(_columns.CURRENT, dp_accounting='0.4.3'):
       statuses = {f.status for f in _compat.check_environment()}
     self.assertEqual(statuses, {_compat.Status.OK})
 

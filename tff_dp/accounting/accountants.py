@@ -56,13 +56,13 @@ from dp_accounting import rdp
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp.accounting import compositions
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 
 METHODS = ('exact', 'pld', 'rdp')
 
 _ZERO_OUT = events.NeighboringRelation.ZERO_OUT
-_Leaves = list[tuple[dp_accounting.DpEvent, int]]
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -178,7 +178,7 @@ class _Parts:
     relation: Under which dp_accounting is asked about these.
   """
 
-  def __init__(self, sigma: float, others: _Leaves, relation):
+  def __init__(self, sigma: float, others: compositions.Leaves, relation):
     self.sigma = sigma
     self.others = others
     self.relation = relation
@@ -196,7 +196,7 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
   relation = events.NeighboringRelation(neighboring_relation)
   moves_by = math.sqrt(relation.squared_sensitivity_factor)
   gaussians, others = [], []
-  for leaf, count in _leaves(event, 1):
+  for leaf, count in compositions.leaves(event):
     if isinstance(leaf, dp_accounting.NonPrivateDpEvent):
       gaussians.append((0.0, 1))
     elif isinstance(leaf, dp_accounting.GaussianDpEvent):
@@ -211,7 +211,7 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
       others.append((leaf, count))
   if others and method == 'exact':
     raise _checks.PrivacyRefusedError(
-        f'no exact epsilon is known for {_kinds(others)}',
+        f'no exact epsilon is known for {compositions.kinds(others)}',
         why='only a composition of Gaussian mechanisms is one Gaussian'
         ' mechanism, whose conversion is exact',
         way_out="method='pld', an upper bound that is usually tight, or"
@@ -221,22 +221,6 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
   for leaf, _ in others:
     _check_supported(leaf, parts.relation, relation, method)
   return parts
-
-
-def _leaves(event, count: int) -> _Leaves:
-  """Returns what an event is composed of, with how often each part occurs."""
-  if not isinstance(event, dp_accounting.DpEvent):
-    raise TypeError(
-        f'event={event!r} is not allowed: expected a dp_accounting.DpEvent.'
-    )
-  if count == 0 or isinstance(event, dp_accounting.NoOpDpEvent):
-    return []
-  if isinstance(event, dp_accounting.SelfComposedDpEvent):
-    _checks.integer_at_least(0, count=event.count)
-    return _leaves(event.event, count * int(event.count))
-  if isinstance(event, dp_accounting.ComposedDpEvent):
-    return [leaf for part in event.events for leaf in _leaves(part, count)]
-  return [(event, count)]
 
 
 def _multiplier(leaf) -> float:
@@ -259,7 +243,7 @@ def _combined(gaussians: list[tuple[float, int]]) -> float:
   return least / math.sqrt(total) * (1 - 8 * _ROUNDING)
 
 
-def _relation(relation, others: _Leaves) -> dp_accounting.NeighboringRelation:
+def _relation(relation, others: compositions.Leaves) -> dp_accounting.NeighboringRelation:
   """Returns the relation to ask dp_accounting about (see the module)."""
   nr = dp_accounting.NeighboringRelation
   if relation is not _ZERO_OUT or all(_is_sum(leaf) for leaf, _ in others):
@@ -270,7 +254,7 @@ def _relation(relation, others: _Leaves) -> dp_accounting.NeighboringRelation:
 def _is_sum(leaf) -> bool:
   """Whether a leaf is a noised sum, Poisson-sampled or not."""
   if isinstance(leaf, dp_accounting.PoissonSampledDpEvent):
-    return all(_is_sum(part) for part, _ in _leaves(leaf.event, 1))
+    return all(_is_sum(part) for part, _ in compositions.leaves(leaf.event))
   return isinstance(
       leaf, (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
   )
@@ -282,7 +266,7 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
       leaf, dp_accounting.LaplaceDpEvent
   ):
     raise _checks.PrivacyRefusedError(
-        f'{_kinds([(leaf, 1)])} is not accounted for under {relation}'
+        f'{compositions.kinds([(leaf, 1)])} is not accounted for under {relation}'
         ' adjacency',
         why='replacing a contribution that may or may not be sampled changes'
         ' the distribution otherwise than zeroing it does',
@@ -294,15 +278,11 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
     other = {'pld': 'rdp', 'rdp': 'pld'}[method]
     raise _checks.PrivacyRefusedError(
         f"dp_accounting's accountant for method={method!r} does not know"
-        f' {_kinds([(leaf, 1)])} under {relation} adjacency',
+        f' {compositions.kinds([(leaf, 1)])} under {relation} adjacency',
         why='nothing is known about its distribution',
         way_out=f'method={other!r}, or an event that bounds it, such as the'
         ' GaussianDpEvent of a tree, nm / sqrt(S2)',
     )
-
-
-def _kinds(others: _Leaves) -> str:
-  return ', '.join(sorted({type(leaf).__name__ for leaf, _ in others}))
 
 
 def _pld_accountant(parts: _Parts):
