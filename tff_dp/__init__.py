@@ -44,6 +44,7 @@ if TYPE_CHECKING:
   from tff_dp import participation
   from tff_dp import program
   from tff_dp.plan import PrivacyPlan
+  from tff_dp.protocol_plan import ProtocolPlan
 
 # Before TensorFlow and TFF are loaded.
 _compat.prepare_imports()
@@ -61,6 +62,7 @@ _LAZY_MODULES = (
 _LAZY_NAMES = {
     'PrivacyPlan': 'tff_dp.plan',
     'PrivacyRefusedError': 'tff_dp._checks',
+    'ProtocolPlan': 'tff_dp.protocol_plan',
 }
 
 __all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)

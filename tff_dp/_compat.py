@@ -146,6 +146,30 @@ def private_tensorflow(name: str):
   )
 
 
+def loss_directions(distribution) -> tuple:
+  """Returns the PMFs of a privacy-loss distribution: remove, and add if other.
+
+  Checked against dp_accounting 0.4.3 and 0.6.0, which have no public way to
+  them.
+
+  Args:
+    distribution: A `PrivacyLossDistribution` of dp_accounting.
+  """
+  # pylint: disable=protected-access
+  if distribution._symmetric:
+    return (distribution._pmf_remove,)
+  return (distribution._pmf_remove, distribution._pmf_add)
+  # pylint: enable=protected-access
+
+
+def loss_probabilities(distribution) -> tuple:
+  """Returns the probabilities of finite losses, for each direction."""
+  return tuple(
+      direction.to_dense_pmf()._probs  # pylint: disable=protected-access
+      for direction in loss_directions(distribution)
+  )
+
+
 def _minor(version: str) -> tuple[int, ...]:
   """Returns (major, minor), or () for a version we cannot read."""
   try:

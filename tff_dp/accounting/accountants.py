@@ -45,6 +45,9 @@ It gets events under a relation whose distributions are the same as ours:
 * Replace-one of an unsampled Gaussian or Laplace mechanism is the pair "no
   contribution" against "a contribution of norm 2 C". Sampled mechanisms are
   mixtures under replace-one, which that pair does not describe: refused.
+
+Check-ins, shuffles and random allocations (`protocol_events`) are accounted for
+by 'pld', through `protocol_accountant`; `amplification` says by which argument.
 """
 
 from collections.abc import Callable
@@ -59,6 +62,8 @@ from tff_dp import _checks
 from tff_dp.accounting import compositions
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
+from tff_dp.accounting import protocol_accountant
+from tff_dp.accounting import protocol_parts
 
 METHODS = ('exact', 'pld', 'rdp')
 
@@ -83,6 +88,8 @@ _ORDERS = np.linspace(-4.5, 9.0, 64)
 _MOST_MOVES = 12
 _REFINEMENTS = 3
 _RDP_ROUNDING = 1e-12
+# The delta for which bounds with a choice are tuned where none is given.
+_TUNED_FOR = 1e-6
 
 
 def epsilon(
@@ -107,6 +114,10 @@ def epsilon(
     PrivacyRefusedError: If the method cannot account for the event.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
+  if protocol_accountant.has_protocol_events(event):
+    return _protocol_accountant(
+        event, method, neighboring_relation, delta
+    ).get_epsilon(delta)
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return math.inf
@@ -148,6 +159,10 @@ def delta(
     PrivacyRefusedError: If the method cannot account for the event.
   """
   _checks.non_negative(epsilon=epsilon)
+  if protocol_accountant.has_protocol_events(event):
+    return _protocol_accountant(
+        event, method, neighboring_relation, _TUNED_FOR
+    ).get_delta(epsilon)
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return 1.0
@@ -165,6 +180,28 @@ def delta(
   )
   # What rounds is the exponent, at most some thousands for a delta above 0.
   return min(1.0, best * (1 + 1000 * _RDP_ROUNDING) + _TINY)
+
+
+def _protocol_accountant(event, method: str, neighboring_relation, tuned_for):
+  """Returns an accountant of an event with check-ins or shuffles in it."""
+  _checks.one_of(METHODS, method=method)
+  leaves = compositions.leaves(event)
+  relation = protocol_parts.relation_for(leaves, neighboring_relation)
+  if method != 'pld':
+    raise _checks.PrivacyRefusedError(
+        f'method={method!r} does not know {compositions.kinds(leaves)}',
+        why='amplification by check-ins and shuffling is known as a curve of'
+        ' delta over epsilon',
+        way_out="method='pld', or tff_dp.accounting.amplify, which also says by"
+        ' which argument',
+    )
+  accountant = protocol_accountant.CheckInPLDAccountant(
+      relation.dp_accounting,
+      protocol_parts.interval_for(event, delta=tuned_for, relation=relation),
+      target_delta=tuned_for,
+  )
+  accountant.compose(event)
+  return accountant
 
 
 class _Parts:
@@ -243,7 +280,9 @@ def _combined(gaussians: list[tuple[float, int]]) -> float:
   return least / math.sqrt(total) * (1 - 8 * _ROUNDING)
 
 
-def _relation(relation, others: compositions.Leaves) -> dp_accounting.NeighboringRelation:
+def _relation(
+    relation, others: compositions.Leaves
+) -> dp_accounting.NeighboringRelation:
   """Returns the relation to ask dp_accounting about (see the module)."""
   nr = dp_accounting.NeighboringRelation
   if relation is not _ZERO_OUT or all(_is_sum(leaf) for leaf, _ in others):
@@ -266,8 +305,8 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
       leaf, dp_accounting.LaplaceDpEvent
   ):
     raise _checks.PrivacyRefusedError(
-        f'{compositions.kinds([(leaf, 1)])} is not accounted for under {relation}'
-        ' adjacency',
+        f'{compositions.kinds([(leaf, 1)])} is not accounted for under'
+        f' {relation} adjacency',
         why='replacing a contribution that may or may not be sampled changes'
         ' the distribution otherwise than zeroing it does',
         way_out='neighboring_relation=zero_out, or state the event without'

@@ -13,15 +13,8 @@
 # limitations under the License.
 """The budget ledger: what was spent, and the round that would be too much.
 
-Before the clients of round t are selected, `check(t)` compares the epsilon of a
-run that stops after round t with the budget. There is no tolerance. The answer
-depends on public facts only, so stopping by it reveals nothing about the data.
-
-`record(t)` marks the round as spent. The caller stores the returned record
-durably *before* the round's result is released: a crash in between then counts
-as spent, which errs on the private side. Doing a recorded round again is free
-as long as it uses the same clients and the same noise keys, because the same
-value is released; anything else would be a new round.
+`round_budget` says how it is used; here epsilon follows from a squared
+sensitivity for every round after which a run may stop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,14 +27,15 @@ from tff_dp.accounting import calibration
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import printing
+from tff_dp.accounting import round_budget
 
 _FORMAT = 'tff_dp.budget'
 _VERSION = 1
 _ZERO_OUT = events.NeighboringRelation.ZERO_OUT
 
 
-class BudgetLedger:
-  """Counts recorded rounds, and refuses the one beyond the budget.
+class BudgetLedger(round_budget.RoundBudget):
+  """The budget of a run whose clients are chosen by the server.
 
   Every epsilon is an upper bound for one client's whole participation, under
   `neighboring_relation`, by the exact Gaussian conversion, without
@@ -67,10 +61,12 @@ class BudgetLedger:
       epsilon: The budget, `None` for no limit.
       neighboring_relation: The relation under which the budget holds.
     """
+    super().__init__(
+        delta=delta,
+        epsilon=epsilon,
+        neighboring_relation=neighboring_relation,
+    )
     _checks.non_negative(noise_multiplier=noise_multiplier)
-    _checks.in_open(0.0, 1.0, delta=delta)
-    if epsilon is not None:
-      _checks.positive(epsilon=epsilon)
     by_round = np.asarray(squared_sensitivity_by_round, np.float64)
     is_valid = by_round.ndim == 1 and by_round.size > 0
     # Written so that NaN fails.
@@ -86,10 +82,6 @@ class BudgetLedger:
       )
     self._by_round = tuple(by_round.tolist())
     self._noise_multiplier = float(noise_multiplier)
-    self._delta = float(delta)
-    self._epsilon = None if epsilon is None else float(epsilon)
-    self._relation = events.NeighboringRelation(neighboring_relation)
-    self._rounds_recorded = 0
     # Few values differ: with one participation, one per level of the tree.
     self._epsilon_of: dict[float, float] = {}
 
@@ -99,29 +91,14 @@ class BudgetLedger:
     return len(self._by_round)
 
   @property
-  def epsilon(self) -> float | None:
-    """The budget, `None` for no limit."""
-    return self._epsilon
-
-  @property
-  def delta(self) -> float:
-    """The delta of every epsilon here."""
-    return self._delta
+  def basis(self) -> str:
+    """See base class."""
+    return 'no amplification'
 
   @property
   def noise_multiplier(self) -> float:
     """Std of one node's noise on the SUM, over the clip norm."""
     return self._noise_multiplier
-
-  @property
-  def neighboring_relation(self) -> events.NeighboringRelation:
-    """The relation of every epsilon here."""
-    return self._relation
-
-  @property
-  def rounds_recorded(self) -> int:
-    """How many rounds count as spent."""
-    return self._rounds_recorded
 
   def squared_sensitivity_after(self, round_index: int) -> float:
     """Returns S2 for zero-out if the run stops after a round, 0 for round 0."""
@@ -149,74 +126,6 @@ class BudgetLedger:
           delta=self._delta,
       )
     return self._epsilon_of[squared_sensitivity]
-
-  def rounds_left(self, round_index: int) -> int:
-    """Returns how many rounds after `round_index` plan and budget allow."""
-    _checks.integer_between(0, self.num_rounds, round_index=round_index)
-    # Invariant: `last` is allowed (or is round_index), `beyond` is not.
-    last, beyond = round_index, self.num_rounds + 1
-    while beyond - last > 1:
-      middle = (last + beyond) // 2
-      if self._is_allowed(middle):
-        last = middle
-      else:
-        beyond = middle
-    return last - round_index
-
-  def check(self, round_index: int) -> None:
-    """Raises `PrivacyRefusedError` if the round would break plan or budget."""
-    _checks.integer_at_least(1, round_index=round_index)
-    if round_index > self.num_rounds:
-      raise _checks.PrivacyRefusedError(
-          f'round {round_index} is beyond the plan of {self.num_rounds} rounds',
-          why='the noise was chosen for the planned number of rounds',
-          way_out='plan the run with more rounds from the start',
-      )
-    if self._is_allowed(round_index):
-      return
-    spent = self.epsilon_after(round_index)
-    raise _checks.PrivacyRefusedError(
-        f'round {round_index} would spend epsilon'
-        f' {printing.rounded_up(spent)} > {self._epsilon} (delta'
-        f' {self._delta:g}); {round_index - 1} of {self.num_rounds} rounds'
-        f' done. {self._way_out()}',
-        why='the epsilon of all released models together must stay within the'
-        f' budget ({self._relation.value} adjacency, no amplification)',
-        way_out=self._way_out(),
-    )
-
-  def record(self, round_index: int) -> dict[str, object]:
-    """Counts a round as spent and returns what to store before its release.
-
-    Args:
-      round_index: The round after the last recorded one; or that one again,
-        with the same clients and noise keys, after a crash.
-
-    Returns:
-      The round and what the run has spent if it stops there, as plain types.
-
-    Raises:
-      PrivacyRefusedError: If the round breaks the budget or the order.
-    """
-    self.check(round_index)
-    if round_index not in (self._rounds_recorded, self._rounds_recorded + 1):
-      raise _checks.PrivacyRefusedError(
-          f'round {round_index} cannot follow the {self._rounds_recorded}'
-          ' recorded rounds',
-          why='rounds are spent in order, and going back behind a release'
-          ' would spend again',
-          way_out=f'go on with round {self._rounds_recorded + 1}',
-      )
-    self._rounds_recorded = int(round_index)
-    return {
-        'round': self._rounds_recorded,
-        'epsilon': printing.to_json_number(self.epsilon_after(round_index)),
-        'delta': self._delta,
-        'neighboring_relation': self._relation.value,
-        'unit': 'client',
-        'noise_multiplier': self._noise_multiplier,
-        'squared_sensitivity': self.squared_sensitivity_after(round_index),
-    }
 
   def to_json(self) -> dict[str, object]:
     """Returns the ledger as a dict of plain types."""
@@ -268,10 +177,11 @@ class BudgetLedger:
         'neighboring_relation': self._relation.value,
     }
 
-  def _is_allowed(self, round_index: int) -> bool:
-    if self._epsilon is None:
-      return True
-    return self.epsilon_after(round_index) <= self._epsilon
+  def _noise(self, round_index: int) -> dict[str, object]:
+    return {
+        'noise_multiplier': self._noise_multiplier,
+        'squared_sensitivity': self.squared_sensitivity_after(round_index),
+    }
 
   def _way_out(self) -> str:
     needed = calibration.noise_multiplier(

@@ -37,43 +37,29 @@ SCHEMA_VERSION = 1
 StatementFacts = statement_facts.StatementFacts
 
 # What each of the twelve points must say. More is welcome.
-REQUIRED = {
+_ALWAYS = {
     'setting': ('model', 'trusted', 'adversary'),
     'unit': (
         'unit',
         'contribution_bound',
         'participation',
         'max_participations',
-        'min_index_gap',
-        'min_rounds_between',
     ),
     'adjacency': ('relation', 'definition'),
     'release': ('covered', 'not_covered'),
     'mechanism': (
         'name',
         'parameters',
-        'noise_multiplier',
-        'l2_norm_clip',
         'rounds_planned',
         'rounds_done',
-        'clients_per_round',
         'population',
     ),
-    'accounting': (
-        'method',
-        'theorem',
-        'exactness',
-        'squared_sensitivity',
-        'versions',
-    ),
+    'accounting': ('method', 'theorem', 'exactness', 'versions'),
     'guarantee': (
         'epsilon',
         'epsilon_planned',
-        'epsilon_rdp',
         'delta',
         'delta_reason',
-        'zcdp_rho',
-        'sigma_eff',
         'epsilon_replace_one',
         'curve',
     ),
@@ -90,6 +76,29 @@ REQUIRED = {
     ),
     'not_claimed': ('audit', 'heuristics', 'limits'),
 }
+# And what else, by who decides who takes part.
+SCHEDULE, PROTOCOL = 'schedule', 'protocol'
+_BY_KIND = {
+    SCHEDULE: {
+        'unit': ('min_index_gap', 'min_rounds_between'),
+        'mechanism': ('noise_multiplier', 'l2_norm_clip', 'clients_per_round'),
+        'accounting': ('squared_sensitivity',),
+        'guarantee': ('epsilon_rdp', 'zcdp_rho', 'sigma_eff'),
+    },
+    PROTOCOL: {
+        'mechanism': ('randomizer', 'local_guarantee', 'check_in_rate'),
+        'accounting': ('bound', 'candidates', 'discretisation'),
+        'implementation': ('coins',),
+    },
+}
+REQUIRED_BY_KIND = {
+    kind: {
+        section: names + more.get(section, ())
+        for section, names in _ALWAYS.items()
+    }
+    for kind, more in _BY_KIND.items()
+}
+REQUIRED = REQUIRED_BY_KIND[SCHEDULE]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,15 +109,19 @@ class PrivacyStatement:
     points: Point -> name -> value, plain types; infinity is 'inf'. A copy is
       kept.
     warnings: Sentences that come before everything else.
+    kind: Who decides who takes part: the server by a 'schedule', or clients by
+      a 'protocol'.
   """
 
   points: Mapping[str, Mapping[str, Any]]
   warnings: tuple[str, ...] = ()
+  kind: str = SCHEDULE
 
   def __post_init__(self):
     object.__setattr__(self, 'points', copy.deepcopy(dict(self.points)))
     object.__setattr__(self, 'warnings', tuple(self.warnings))
-    _check_complete(self.points, self.warnings)
+    _checks.one_of(tuple(REQUIRED_BY_KIND), kind=self.kind)
+    _check_complete(self.points, self.warnings, REQUIRED_BY_KIND[self.kind])
 
   @property
   def epsilon(self) -> float:
@@ -125,6 +138,8 @@ class PrivacyStatement:
     return {
         'schema': SCHEMA,
         'schema_version': SCHEMA_VERSION,
+        # Without it a reader of version 1 finds what it has always found.
+        **({} if self.kind == SCHEDULE else {'kind': self.kind}),
         'warnings': list(self.warnings),
         'points': copy.deepcopy(self.points),
     }
@@ -143,7 +158,11 @@ class PrivacyStatement:
           way_out='read it with the version of tff_dp that wrote it; this one'
           f' knows {SCHEMA} version {SCHEMA_VERSION}',
       )
-    return cls(content['points'], tuple(content['warnings']))
+    return cls(
+        content['points'],
+        tuple(content['warnings']),
+        content.get('kind', SCHEDULE),
+    )
 
   def to_markdown(self) -> str:
     """Returns the statement as a Markdown page."""
@@ -162,18 +181,20 @@ def build_statement(facts: StatementFacts) -> PrivacyStatement:
 
 
 def _check_complete(
-    points: Mapping[str, Any], warnings: tuple[str, ...]
+    points: Mapping[str, Any],
+    warnings: tuple[str, ...],
+    required: Mapping[str, tuple[str, ...]],
 ) -> None:
   """Raises unless every point is there and says something."""
   missing = []
-  for section, names in REQUIRED.items():
+  for section, names in required.items():
     values = points.get(section)
     if not isinstance(values, Mapping):
       missing.append(section)
       continue
     missing += [f'{section}.{name}' for name in names if name not in values]
     missing += _empty(section, values)
-  missing += [name for name in points if name not in REQUIRED]
+  missing += [name for name in points if name not in required]
   missing += ['warnings'] if not all(warnings) else []
   if missing:
     raise _checks.PrivacyRefusedError(

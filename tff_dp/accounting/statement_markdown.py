@@ -78,10 +78,14 @@ def _headline(points: Mapping[str, Any], warnings: Sequence[str]) -> str:
   if is_void:
     return f'NO PRIVACY is guaranteed. {when}'
   epsilon = _text('epsilon', guarantee['epsilon'])
+  claimed = points['amplification']['claimed']
+  amplified = (
+      'without amplification' if claimed == 'none' else f'amplified: {claimed}'
+  )
   return (
       f'**({epsilon}, {guarantee["delta"]:g})-differential privacy** for each'
       f' {points["unit"]["unit"]}, {points["adjacency"]["relation"]}'
-      f' adjacency, without amplification. {when}'
+      f' adjacency, {amplified}. {when}'
   )
 
 

@@ -65,13 +65,19 @@ def warnings(facts: statement_facts.StatementFacts) -> tuple[str, ...]:
         f'{NO_PRIVACY}: the noise key was made from a known seed, so that the'
         ' noise can be recomputed and subtracted.'
     )
-  if facts.population is not None and facts.delta * facts.population >= 1:
-    found.append(
-        f'WEAK: delta {facts.delta:g} is not below 1 / population ='
-        f' {1 / facts.population:g}; revealing one random client completely'
-        ' would be allowed.'
-    )
+  found += weak_delta(facts.delta, facts.population)
   return tuple(found)
+
+
+def weak_delta(delta: float, population: int | None) -> list[str]:
+  """Returns a warning if delta is too large for the population."""
+  if population is None or delta * population < 1:
+    return []
+  return [
+      f'WEAK: delta {delta:g} is not below 1 / population ='
+      f' {1 / population:g}; revealing one random client completely would be'
+      ' allowed.'
+  ]
 
 
 def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
@@ -207,7 +213,7 @@ def _accounting(facts: statement_facts.StatementFacts) -> dict[str, Any]:
       ),
       'squared_sensitivity': facts.squared_sensitivity,
       'discretisation': 'none: no grid of losses, Renyi orders are continuous',
-      'versions': _versions(),
+      'versions': versions(),
   }
   if facts.adaptive_clipping is not None:
     section['adaptive_clipping'] = (
@@ -233,7 +239,9 @@ def _guarantee(facts: statement_facts.StatementFacts) -> dict[str, Any]:
           gaussian.rdp_epsilon(sigma=current, delta=facts.delta)
       ),
       'delta': facts.delta,
-      'delta_reason': _delta_reason(facts),
+      'delta_reason': delta_reason(
+          facts.delta_reason, facts.delta, facts.population
+      ),
       'zcdp_rho': printing.to_json_number(gaussian.zcdp_rho(sigma=current)),
       'sigma_eff': current,
       'epsilon_replace_one': _epsilon(replaced, facts.delta),
@@ -253,14 +261,12 @@ def _guarantee(facts: statement_facts.StatementFacts) -> dict[str, Any]:
   return section
 
 
-def _delta_reason(facts: statement_facts.StatementFacts) -> str:
-  if facts.population is None:
-    return f'{facts.delta_reason}; it should be well below 1 / population'
-  comparison = 'below' if facts.delta * facts.population < 1 else 'NOT below'
-  return (
-      f'{facts.delta_reason}; {comparison} 1 / population ='
-      f' {1 / facts.population:g}'
-  )
+def delta_reason(reason: str, delta: float, population: int | None) -> str:
+  """Returns why this delta, and how it compares with the population."""
+  if population is None:
+    return f'{reason}; it should be well below 1 / population'
+  comparison = 'below' if delta * population < 1 else 'NOT below'
+  return f'{reason}; {comparison} 1 / population = {1 / population:g}'
 
 
 def _implementation(facts: statement_facts.StatementFacts) -> dict[str, Any]:
@@ -349,7 +355,7 @@ def _epsilon(sigma: float, delta: float) -> float | str:
   )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
   """Returns versions from metadata; nothing is imported for it."""
   found = {
       'python': platform.python_version(),

@@ -20,6 +20,8 @@ from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
 from tff_dp.cli import event_files
 from tff_dp.cli import guarantee
+from tff_dp.cli import protocol_runs
+from tff_dp.cli import protocols
 
 _EXAMPLES = """examples:
   StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
@@ -33,6 +35,12 @@ _EXAMPLES = """examples:
     tff-dp account dp-ftrl --mechanism blt --buffers 3 --rounds 2000 \\
         --max-participations 6 --min-index-gap 314 \\
         --noise-multiplier 4 --delta 1e-10
+  random check-ins at a trusted server; see also shuffle, random-check-in:
+    tff-dp account random-allocation --population 1000000 --slots 2000 \\
+        --noise-multiplier 1 --delta 1e-6
+  shuffled check-in with any local randomizer:
+    tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
+        --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
   a finished run, without believing its own numbers:
     tff-dp account --events runs/digits/dp_ftrl/release/events.json
 """
@@ -44,8 +52,9 @@ def add_parser(subparsers) -> None:
       'account',
       description=(
           'Prints epsilon of a whole run with every model released, from its\n'
-          'parameters (dp-ftrl) or recomputed from the events.json of a run.\n'
-          'No amplification by sampling or shuffling is claimed.'
+          'parameters (KIND) or recomputed from the events.json of a run.\n'
+          'dp-ftrl claims no amplification; the other kinds claim what holds\n'
+          'for their protocol, and print what there is without beside.'
       ),
       epilog=_EXAMPLES,
   )
@@ -80,6 +89,7 @@ def add_parser(subparsers) -> None:
   )
   dp_ftrl.add_arguments(dp_ftrl_parser)
   dp_ftrl_parser.set_defaults(run=run)
+  protocols.add_parsers(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -106,6 +116,9 @@ def run_events(arguments: argparse.Namespace) -> int:
     return errors.USAGE
   described = event_files.read(arguments.events)
   delta = described.delta if arguments.delta is None else arguments.delta
+  if isinstance(described, event_files.ProtocolRun):
+    protocol_runs.show(described, delta=delta, output_format=arguments.format)
+    return errors.DONE
   result = guarantee.of_run(
       described.mechanism,
       described.pattern,

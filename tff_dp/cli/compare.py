@@ -14,9 +14,7 @@
 """`tff-dp compare`: which mechanism adds how much noise at equal privacy."""
 
 import argparse
-import importlib.util
 import json
-import os
 import sys
 import time
 from typing import Any, Optional
@@ -26,6 +24,7 @@ from tff_dp.accounting import patterns
 from tff_dp.cli import compare_plot
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
+from tff_dp.cli import plot_files
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import choice
 
@@ -96,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
   if arguments.max_state_copies is not None:
     _checks.integer_at_least(0, max_state_copies=arguments.max_state_copies)
   if arguments.plot is not None:
-    _check_plot(arguments.plot)
+    plot_files.check(arguments.plot)
   pattern = dp_ftrl.pattern_of(arguments, arguments.rounds)
   options = dp_ftrl.options_of(arguments)
   kind = options.setdefault('error', 'max')
@@ -133,18 +132,6 @@ def _progress():
       print(f'optimising {name} ...', file=sys.stderr)
 
   return report
-
-
-def _check_plot(path: str) -> None:
-  """Raises before any work if the plot could not be written."""
-  if importlib.util.find_spec('matplotlib') is None:
-    raise ImportError('--plot needs matplotlib, which is not installed')
-  folder = os.path.dirname(os.path.abspath(path))
-  is_writable = os.access(path if os.path.exists(path) else folder, os.W_OK)
-  if os.path.isdir(path) or not os.path.isdir(folder) or not is_writable:
-    raise _checks.ArgumentError(
-        'plot', path, 'a file that can be written, in a folder that exists'
-    )
 
 
 def _reference(rows, pattern, options) -> choice.Row:

@@ -25,6 +25,7 @@ from typing import Any, Optional
 
 from tff_dp import _checks
 from tff_dp import participation
+from tff_dp import protocol_plan
 from tff_dp.accounting import events
 from tff_dp.accounting import patterns
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
@@ -64,8 +65,23 @@ class Run:
   adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
 
 
-def read(path: str) -> Run:
-  """Returns the run of a file that `PrivacyPlan.events_json` wrote.
+@dataclasses.dataclass(frozen=True)
+class ProtocolRun:
+  """The run of a check-in protocol that a file describes.
+
+  Attributes:
+    plan: What was promised.
+    num_rounds: Rounds that count.
+    delta: The delta that the run states its epsilon at.
+  """
+
+  plan: protocol_plan.ProtocolPlan
+  num_rounds: int
+  delta: float
+
+
+def read(path: str) -> Run | ProtocolRun:
+  """Returns the run of a file that the `events_json` of a plan wrote.
 
   Raises:
     OSError: If the file cannot be read.
@@ -92,8 +108,10 @@ def read(path: str) -> Run:
       ) from error
 
 
-def _run(content: dict[str, Any]) -> Run:
+def _run(content: dict[str, Any]) -> Run | ProtocolRun:
   plan = content['plan']
+  if content['events'][0]['type'] == 'protocol':
+    return _protocol_run(content)
   mechanism = catalogue.from_description(plan['mechanism'])
   schedule = _made(_SCHEDULES, plan['participation'])
   clipping = None
@@ -136,6 +154,17 @@ def _run(content: dict[str, Any]) -> Run:
       delta=content['delta'],
       adaptive_clipping=clipping,
   )
+
+
+def _protocol_run(content: dict[str, Any]) -> ProtocolRun:
+  plan = protocol_plan.ProtocolPlan.from_description(content['plan'])
+  (event,) = content['events']
+  rounds = event['rounds']
+  _check_stated(event, 'rounds_accounted', plan.rounds_accounted(rounds))
+  _check_stated(
+      content, 'neighboring_relation', plan.neighboring_relation.value
+  )
+  return ProtocolRun(plan=plan, num_rounds=rounds, delta=content['delta'])
 
 
 def _check_stated(event: dict[str, Any], name: str, planned) -> None:

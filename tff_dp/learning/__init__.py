@@ -18,10 +18,14 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp.learning.allocation import build_allocation_sgd
 from tff_dp.learning.averaging import Average
 from tff_dp.learning.averaging import ExponentialAverage
 from tff_dp.learning.averaging import SuffixAverage
 from tff_dp.learning.averaging import UniformAverage
+from tff_dp.learning.check_in_work import client_data
+from tff_dp.learning.check_ins import build_check_in_sgd
+from tff_dp.learning.check_ins import build_shuffled_check_in_sgd
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import Constraint
 from tff_dp.learning.constraints import L2Ball

@@ -13,10 +13,8 @@
 # limitations under the License.
 """DP-FTRL as a TFF learning process."""
 
-from collections.abc import Callable
-from typing import Optional, Union
+from typing import Optional
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
@@ -25,22 +23,16 @@ from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 from tff_dp.learning import ftrl
+from tff_dp.learning import local_training
 from tff_dp.learning import optimizers
 from tff_dp.learning import process as process_lib
 from tff_dp.mechanisms import workloads
 
-ModelFn = Union[
-    Callable[[], tff.learning.models.VariableModel],
-    tff.learning.models.FunctionalModel,
-]
-
 _UNIFORM = tff.learning.ClientWeighting.UNIFORM
-# TFF's default loop is the largest single cost of a round.
-_LOOP = tff.learning.LoopImplementation.DATASET_ITERATOR
 
 
 def build_dp_ftrl(
-    model_fn: ModelFn,
+    model_fn: local_training.ModelFn,
     plan: plan_lib.PrivacyPlan,
     *,
     client_optimizer: tff.learning.optimizers.Optimizer,
@@ -140,7 +132,7 @@ def build_dp_ftrl(
         cooldown=cooldown,
         num_rounds=plan.num_rounds,
     )
-  initial_weights = _build_initial_weights(model_fn, constraint)
+  initial_weights = local_training.build_initial_weights(model_fn, constraint)
   weights_type = initial_weights.type_signature.result
   if uses_ftrl:
     finalizer = finalizers.build_ftrl_finalizer(spec, weights_type)
@@ -159,58 +151,9 @@ def build_dp_ftrl(
   return process_lib.compose(
       plan,
       initial_weights=initial_weights,
-      client_work=_build_client_work(model_fn, client_optimizer),
+      client_work=local_training.build_client_work(model_fn, client_optimizer),
       finalizer=finalizer,
       workload=workload,
       averaging=averaging,
       insecure_seed=insecure_seed,
-  )
-
-
-def _build_initial_weights(
-    model_fn: ModelFn, constraint: Optional[constraints.Constraint]
-) -> tff.Computation:
-  """Returns the computation of the initial model, within the constraint."""
-
-  @tff.tensorflow.computation
-  def initial_weights():
-    if isinstance(model_fn, tff.learning.models.FunctionalModel):
-      # As `build_weighted_fed_avg` makes them.
-      weights = tff.learning.models.ModelWeights(
-          *(
-              tuple(tf.convert_to_tensor(weight) for weight in weights)
-              for weights in model_fn.initial_weights
-          )
-      )
-    else:
-      weights = tff.learning.models.ModelWeights.from_model(model_fn())
-    if constraint is None:
-      return weights
-    return tff.learning.models.ModelWeights(
-        finalizers.unflatten(
-            constraint.project(finalizers.flatten(weights.trainable)),
-            like=weights.trainable,
-        ),
-        weights.non_trainable,
-    )
-
-  return initial_weights
-
-
-def _build_client_work(
-    model_fn: ModelFn, client_optimizer: tff.learning.optimizers.Optimizer
-) -> tff.learning.templates.ClientWorkProcess:
-  """Returns local training, for either kind of model."""
-  arguments = dict(
-      optimizer=client_optimizer,
-      client_weighting=_UNIFORM,
-      metrics_aggregator=tff.learning.metrics.sum_then_finalize,
-      loop_implementation=_LOOP,
-  )
-  if isinstance(model_fn, tff.learning.models.FunctionalModel):
-    return tff.learning.templates.build_functional_model_delta_client_work(
-        model=model_fn, **arguments
-    )
-  return tff.learning.templates.build_model_delta_client_work(
-      model_fn, **arguments
   )

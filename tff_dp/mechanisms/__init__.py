@@ -13,6 +13,7 @@
 # limitations under the License.
 """Noise as algebra: frozen descriptions and pure functions, no TensorFlow."""
 
+from tff_dp.mechanisms import randomizers
 from tff_dp.mechanisms.adaptive_clipping import AdaptiveClipping
 from tff_dp.mechanisms.banded import Banded
 from tff_dp.mechanisms.banded_inverse import BandedInverse

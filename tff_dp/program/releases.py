@@ -42,6 +42,8 @@ _COVERED_BY_AGGREGATOR = frozenset(
     {
         'clip_norm',
         'noise_stddev',
+        # Of local noise: 1 where one wins, else known to the adversary.
+        'num_reports',
         'quantile_estimate',
         'round',
         'snr',
@@ -59,6 +61,7 @@ def make_row(
     round_metrics: object,
     released: Mapping[str, object],
     not_covered: Mapping[str, object],
+    keeps_client_metrics: bool = True,
 ) -> Row:
   """Returns the row of one round, with only scalars in it.
 
@@ -67,6 +70,8 @@ def make_row(
     round_metrics: Nested metrics of a `tff.learning` process.
     released: Further metrics that are public or covered.
     not_covered: Further metrics that are not.
+    keeps_client_metrics: Whether those of `round_metrics` that are not covered
+      get a place at all; without noise they tell who came.
   """
   row = {KEY: int(round_index), 'released': {}, 'not_covered': {}}
   for path, value in tree.flatten_with_path(round_metrics):
@@ -75,7 +80,7 @@ def make_row(
       continue
     if _is_covered(path):
       row['released']['/'.join(map(str, path))] = value
-    else:
+    elif keeps_client_metrics:
       name = '/'.join(str(part) for part in path if part != _NOT_COVERED)
       row['not_covered'][name + NOT_COVERED_SUFFIX] = value
   for name, value in released.items():

@@ -16,7 +16,8 @@
 A round goes through these steps, in this order:
 
 1. The budget is checked; a round beyond it is refused, nothing is read.
-2. The schedule chooses the cohort, and the participation ledger commits it.
+2. The cohort is drawn, by the schedule or by the clients' own coins, and the
+   participation is committed.
 3. The write-ahead record stores the round: from now on it is spent.
 4. The process trains, on the caller's thread.
 5. A checkpoint saves process state, ledger and metrics together.
@@ -41,10 +42,11 @@ import tree
 from tff_dp import _checks
 from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
-from tff_dp.accounting import budget as budget_lib
-from tff_dp.accounting import ledger as ledger_lib
+from tff_dp import protocol_plan
+from tff_dp.accounting import round_budget
 from tff_dp.accounting import statement as statement_lib
 from tff_dp.program import checkpoints
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
 from tff_dp.program import interrupts
 from tff_dp.program import noise_checkpoints
@@ -69,7 +71,8 @@ class TrainResult:
     metrics: One dict per round with the key `round` and all covered or public
       metrics; those of the evaluation in the rounds that had one.
     statement: The `PrivacyStatement` of the rounds that took place.
-    epsilon: Spent, for zero-out adjacency of clients, at `delta`.
+    epsilon: Spent at `delta`, for the adjacency of clients that the plan is
+      stated for.
     delta: As given.
     rounds_done: Number of rounds.
     stop_reason: 'completed', or 'budget' if the next round was refused.
@@ -96,13 +99,12 @@ class Run:
   """One run in one process. The fields from `state` on change."""
 
   process: tff.learning.templates.LearningProcess
-  plan: plan_lib.PrivacyPlan
-  clients: tff.simulation.datasets.ClientData
-  client_ids: list
+  plan: plan_lib.PrivacyPlan | protocol_plan.ProtocolPlan
+  cohorts: cohorts_lib.Cohorts
   directory: run_directory.RunDirectory
   record: write_ahead.WriteAheadRecord
   store: checkpoints.CheckpointStore
-  budget: budget_lib.BudgetLedger
+  budget: round_budget.RoundBudget
   delta: float
   epsilon_budget: float | None
   evaluate_fn: Callable[[Any], Mapping[str, float]] | None
@@ -110,17 +112,16 @@ class Run:
   total_rounds: int
   checkpoint_every: int
   checkpoint_kind: str
-  schedule_seed: int
   declarations: plan_statement.Declarations | None
 
   state: Any = None
   # What each checkpoint says of its noise.
   noise: dict | None = None
-  ledger: ledger_lib.ParticipationLedger | None = None
   rounds_done: int = 0
   rounds_saved: int = 0
   rounds_planned: int = 0
   saved_at: float = 0.0
+  has_warned: bool = False
   history: list[releases.Row] = dataclasses.field(default_factory=list)
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
@@ -131,7 +132,7 @@ class Run:
     self.noise = noise_checkpoints.describe(
         state, self.plan, kind=self.checkpoint_kind
     )
-    ledger = self.plan.participation_ledger(self.directory.run_id)
+    self.cohorts.begin(self.directory.run_id)
     latest = self.store.latest_round()
     self.saved_at = time.monotonic()
     if latest is None:
@@ -140,8 +141,8 @@ class Run:
           or (self.directory.release / 'metrics.csv').exists(),
           f'{self.directory.root} has begun a run but holds no checkpoint',
       )
-      self.state, self.ledger = state, ledger
-      # Before any round: the noise key is in it.
+      self.state = state
+      # Before any round: the keys of noise and coins are in it.
       self._save_checkpoint()
       return
     checkpoint = self.store.load(latest, like=state)
@@ -159,7 +160,7 @@ class Run:
         self.state = noise_checkpoints.with_buffers(
             self.state, self.plan, like=state, report=display.report
         )
-    self.ledger = ledger.restored(checkpoint.ledger)
+    self.cohorts.restore(checkpoint.ledger)
     self.history = checkpoint.history
     self.rounds_done = self.rounds_saved = latest
     for row in self.history:
@@ -202,11 +203,11 @@ class Run:
           message = refusal.what
           break
         try:
-          cohort = self._select()
+          selection = self._select()
         except _checks.PrivacyRefusedError:
           self._save(released, display)
           raise
-        seconds = self._run_round(cohort)
+        seconds = self._run_round(selection)
         # First what is released, so that the line shows the latest of it.
         if self._is_checkpoint_due():
           self._save(released, display)
@@ -223,31 +224,21 @@ class Run:
       )
     return result
 
-  def _select(self) -> list:
-    """Chooses and commits the cohort of the next round, durably."""
+  def _select(self) -> cohorts_lib.Selection:
+    """Draws and commits the cohort of the next round, durably."""
     round_index = self.rounds_done + 1
-    cohort = self.plan.participation.select(
-        round_index=round_index,
-        client_ids=self.client_ids,
-        clients_per_round=self.plan.clients_per_round,
-        ledger=self.ledger,
-        seed=self.schedule_seed,
-    )
-    self.ledger.commit(cohort, round_index)
+    selection = self.cohorts.select(round_index)
     spent = {}
     if round_index > self.record.rounds_begun:
       spent = self.budget.record(round_index)
-    self.record.begin(round_index, cohort, spent=spent)
-    return cohort
+    self.record.begin(round_index, selection.ids, spent=spent)
+    return selection
 
-  def _run_round(self, cohort: list) -> float:
+  def _run_round(self, selection: cohorts_lib.Selection) -> float:
     """Trains on the cohort, appends the row of the round, returns seconds."""
     round_index = self.rounds_done + 1
     start = time.monotonic()
-    datasets = [
-        self.clients.create_tf_dataset_for_client(client) for client in cohort
-    ]
-    output = self.process.next(self.state, datasets)
+    output = self.process.next(self.state, selection.read())
     self.state = output.state
     evaluation = {}
     is_last = round_index == self.rounds_planned
@@ -260,7 +251,7 @@ class Run:
       if averaged is not None:
         for name, value in self.evaluate_fn(averaged).items():
           evaluation[f'averaged_{name}'] = value
-      reserved = {'epsilon', 'rounds_left', 'cohort_assumed', releases.KEY}
+      reserved = {'epsilon', 'rounds_left', releases.KEY, *selection.released}
       if reserved & set(evaluation):
         raise _checks.ArgumentError(
             'evaluate_fn',
@@ -275,14 +266,15 @@ class Run:
         released={
             'epsilon': epsilon,
             'rounds_left': self.budget.rounds_left(round_index),
-            'cohort_assumed': self.plan.clients_per_round,
+            **selection.released,
             **evaluation,
         },
         not_covered={
-            'cohort_realised': len(cohort),
+            **selection.not_covered,
             'round_seconds': seconds,
             'rss_mb': outputs.resident_megabytes(),
         },
+        keeps_client_metrics=self.cohorts.keeps_client_metrics,
     )
     row['evaluated'] = list(evaluation)
     self.evaluated.update(dict.fromkeys(evaluation))
@@ -309,6 +301,10 @@ class Run:
       released.release(row)
       display.released(row['released'], list(self.evaluated))
     self.rounds_saved = self.rounds_done
+    warning = self.cohorts.warning()
+    if warning is not None and not self.has_warned:
+      self.has_warned = True
+      display.say(warning)
     self._write_statement()
     self.saved_at = time.monotonic()
 
@@ -321,7 +317,7 @@ class Run:
             round_index=self.rounds_done,
             process_state=state,
             noise=self.noise,
-            ledger=self.ledger.to_bytes(),
+            ledger=self.cohorts.to_bytes(),
             history=self.history,
         )
     )
@@ -363,10 +359,8 @@ class Run:
     rounds = max(self.rounds_done, self.record.rounds_begun)
     statement = self.plan.statement(
         delta=self.delta,
-        observed=dataclasses.replace(
-            self.ledger.observed(), num_rounds=rounds
-        ),
-        insecure_seed=is_key_insecure(self.state),
+        observed=self.cohorts.observed(rounds),
+        insecure_seed=self._is_insecure(),
         declarations=self.declarations,
     )
     outputs.write_statement(self.directory.release, statement)
@@ -378,15 +372,18 @@ class Run:
     return statement
 
   def _guarantee(self) -> str:
-    if is_key_insecure(self.state):
-      return 'NO PRIVACY: the noise key of this run follows from a known seed'
+    if self._is_insecure():
+      return 'NO PRIVACY: the keys of this run follow from a known seed'
     if self.budget.epsilon_after(1) == math.inf:
-      return 'NO PRIVACY: the noise multiplier of this run is 0'
+      return 'NO PRIVACY: the noise of this run is not enough for any epsilon'
     return (
         'privacy: epsilon counts all contributions of one client to this run,'
         f' {self.budget.neighboring_relation.value} adjacency,'
-        f' delta={self.delta:g}, no amplification'
+        f' delta={self.delta:g}, {self.budget.basis}'
     )
+
+  def _is_insecure(self) -> bool:
+    return is_key_insecure(self.state) or self.cohorts.is_key_insecure
 
   def _affordable_rounds(self) -> int:
     """The round after which this run ends, by request or by the budget."""

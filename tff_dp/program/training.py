@@ -24,7 +24,10 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
+from tff_dp import protocol_plan
+from tff_dp.program import check_in_source
 from tff_dp.program import checkpoints
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
 from tff_dp.program import noise_checkpoints
 from tff_dp.program import outputs
@@ -36,8 +39,10 @@ from tff_dp.program import write_ahead
 
 def train(
     process: tff.learning.templates.LearningProcess,
-    plan: plan_lib.PrivacyPlan,
-    clients: tff.simulation.datasets.ClientData,
+    plan: plan_lib.PrivacyPlan | protocol_plan.ProtocolPlan,
+    clients: (
+        tff.simulation.datasets.ClientData | check_in_source.CheckInDataSource
+    ),
     *,
     output_dir: str | os.PathLike,
     delta: float,
@@ -64,9 +69,11 @@ def train(
 
   Args:
     process: Built with the aggregator of `plan`.
-    plan: The `PrivacyPlan`.
+    plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, or a
+      `ProtocolPlan`, whose clients decide themselves.
     clients: The population; only `client_ids` and
-      `create_tf_dataset_for_client(client_id)` are used.
+      `create_tf_dataset_for_client(client_id)` are used. With a `ProtocolPlan`
+      also its `CheckInDataSource`, to choose the sampler or lose reports.
     output_dir: Absent, empty, or of this very run.
     delta: In (0, 1); choose it below 1 / population.
     epsilon_budget: The round that would exceed it is refused; `None` for none.
@@ -82,7 +89,8 @@ def train(
       then draws the noise of the current tree again, round by round, and is
       refused where other noise comes out (other versions or devices). A resume
       may ask for another kind than before; the results are the same.
-    schedule_seed: Public seed of the schedule.
+    schedule_seed: Public seed of the schedule. 0 with a `ProtocolPlan`: its
+      coins are secret, and their key is drawn from the operating system.
     config: Settings of the caller that the result depends on, as plain JSON
       types. A resume with others is refused.
     declarations: For the privacy statement: what only the caller knows, such
@@ -112,10 +120,7 @@ def train(
     raise _checks.ArgumentError(
         'plan', plan, f'the plan that built the process, {built_from}'
     )
-  client_ids = list(clients.client_ids)
-  plan.participation.validate_population(
-      len(client_ids), plan.clients_per_round
-  )
+  cohorts = cohorts_lib.build(plan, clients, schedule_seed=schedule_seed)
   budget = plan.budget_ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
   # A statement that is not complete is refused before anything is written.
@@ -126,8 +131,7 @@ def train(
           'delta': delta,
           'epsilon_budget': epsilon_budget,
           'rounds_per_eval': rounds_per_eval,
-          'schedule_seed': schedule_seed,
-          'num_clients': len(client_ids),
+          **cohorts.identity(),
           'process_type': _hash(str(process.next.type_signature)),
       },
       'config': dict(config or {}),
@@ -135,7 +139,7 @@ def train(
   with contextlib.ExitStack() as stack:
     directory = stack.enter_context(
         run_directory.RunDirectory(
-            output_dir, identity=identity, client_ids=client_ids
+            output_dir, identity=identity, client_ids=cohorts.client_ids
         )
     )
     loop = stack.enter_context(event_loop.PrivateEventLoop())
@@ -148,8 +152,7 @@ def train(
     run = run_lib.Run(
         process=process,
         plan=plan,
-        clients=clients,
-        client_ids=client_ids,
+        cohorts=cohorts,
         directory=directory,
         record=record,
         store=checkpoints.CheckpointStore(directory.checkpoints, loop),
@@ -161,7 +164,6 @@ def train(
         total_rounds=total_rounds,
         checkpoint_every=checkpoint_every,
         checkpoint_kind=checkpoint_kind,
-        schedule_seed=schedule_seed,
         declarations=declarations,
     )
     run.restore(progress)

@@ -1,0 +1,492 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The runs of the MNIST task: protocol, noise and optimizer of each row.
+
+Four groups (sizes are those of all 60,000 training images):
+
+* `ldp_sgd`: shuffled check-in with the one-bit sphere randomizer, epsilon0 2, of
+  arXiv:2206.03151; and `non_private`, the same clients without noise.
+* `federated_dp_sgd` and `federated_dp_sgd_e0_2`: shuffled check-in with local
+  Gaussian noise whose (epsilon0, n^-1.5) is (8, ...) with ten million clients, and
+  (2, ...) with one client for each image.
+* `fixed_window`, `sliding_window`, `averaged`: the random check-ins of
+  arXiv:2007.06605 with the sphere randomizer and ten million clients; and
+  `uniform_local`, as many reports by shuffled check-in. All at the same epsilon,
+  for replace-one: epsilon0 is calibrated.
+* `allocation`: check-ins at a server that is trusted to add noise; and `uniform`,
+  Poisson sampling at the same rate. Both at the same epsilon, for zero-out: the
+  noise multiplier is calibrated.
+
+Of ten million clients each holds one of the images, drawn with replacement.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import json
+import math
+import pathlib
+from typing import Any, Optional
+
+import dp_accounting
+
+from tasks import mnist_simulation as simulation
+from tff_dp import _checks
+from tff_dp import protocol_plan
+from tff_dp.accounting import accountants
+from tff_dp.accounting import gaussian
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import bernoulli
+from tff_dp.participation import check_ins
+from tff_dp.participation import protocol as protocol_lib
+
+NON_PRIVATE = 'non_private'
+# Row -> server learning rate, chosen for all 60,000 images on held-out digits.
+_LEARNING_RATES = {
+    'ldp_sgd': 1.0,
+    NON_PRIVATE: 4.0,
+    'federated_dp_sgd': 2.0,
+    'federated_dp_sgd_e0_2': 1.0,
+    'fixed_window': 2.0,
+    'sliding_window': 2.0,
+    'averaged': 1.0,
+    'uniform_local': 2.0,
+    'allocation': 6.0,
+    'uniform': 6.0,
+}
+NAMES = tuple(_LEARNING_RATES)
+# Updates of each row at scale 1.
+_LDP_ROUNDS = 6800
+_FEDERATED_ROUNDS = {8.0: 2000, 2.0: 5540}
+_FEDERATED_RATES = {8.0: 1e-4, 2.0: 0.1}
+_FEDERATED_CLIP = 0.05
+_CHECK_IN_UPDATES = 2000
+_SLOTS_PER_PASS = 60
+_PASSES = 20
+# Beyond it a bit about a direction says hardly more.
+_MOST_LOCAL_EPSILON = 8.0
+_LEAST_LOCAL_EPSILON = 0.01
+_MOST_NOISE, _LEAST_NOISE = 1000.0, 0.1
+# A calibrated epsilon is within this share below the one that was asked for.
+_TOLERANCE = 2e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+  """What the rows are made of.
+
+  Attributes:
+    num_clients: With an image each.
+    bootstrap_clients: With an image each, drawn with replacement.
+    scale: Share of the updates of a whole run.
+    local_epsilon: epsilon0 of `ldp_sgd`.
+    check_in_rate: Of `ldp_sgd` and `federated_dp_sgd_e0_2`.
+    l2_norm_clip: Of all rows but the federated ones, whose clip is the paper's.
+    epsilon: Of the rows that are calibrated.
+    delta: `None` for 1 / number of clients of the row.
+    learning_rate: Of all rows, `None` for the row's own.
+    momentum: Of the server.
+    decays: Whether the learning rate falls linearly to 0.
+  """
+
+  num_clients: int
+  bootstrap_clients: int
+  scale: float = 1.0
+  local_epsilon: float = 2.0
+  check_in_rate: float = 0.1
+  l2_norm_clip: float = 0.1
+  epsilon: float = 0.5
+  delta: Optional[float] = None
+  learning_rate: Optional[float] = None
+  momentum: float = 0.0
+  decays: bool = True
+
+  def __post_init__(self):
+    _checks.integer_at_least(_SLOTS_PER_PASS, num_clients=self.num_clients)
+    _checks.integer_at_least(
+        _CHECK_IN_UPDATES, bootstrap_clients=self.bootstrap_clients
+    )
+    if not 0 < self.scale <= 1:
+      raise _checks.ArgumentError(
+          'scale', self.scale, 'a number above 0 and at most 1'
+      )
+    _checks.positive(local_epsilon=self.local_epsilon)
+    _checks.in_closed(0, 1, check_in_rate=self.check_in_rate)
+    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.positive(epsilon=self.epsilon)
+    if self.delta is not None:
+      _checks.in_open(0, 1, delta=self.delta)
+    if self.learning_rate is not None:
+      _checks.positive(server_learning_rate=self.learning_rate)
+    _checks.in_half_open(0, 1, momentum=self.momentum)
+
+  def scaled(self, number: int) -> int:
+    """Returns how many updates are made of a whole run's."""
+    return max(1, round(self.scale * number))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One run, apart from its seed.
+
+  Attributes:
+    name: One of `NAMES`.
+    num_clients: Size of the population.
+    plan: Protocol and randomizer, `None` for the two rows that are there to
+      compare with.
+    protocol: Whose coins the simulation flips.
+    noise: What is done to gradients.
+    server: What is done to their mean.
+    num_updates: Of the model.
+    slots_per_update: Slots whose reports are one update.
+    reports_per_update: How many are expected, dummies included.
+    delta: At which epsilon is stated.
+    event: Without a plan: what is accounted for zero-out, if anything is.
+    is_calibrated: Whether epsilon was asked for, and the noise follows from it.
+  """
+
+  name: str
+  num_clients: int
+  plan: Optional[protocol_plan.ProtocolPlan]
+  protocol: protocol_lib.CheckInProtocol
+  noise: simulation.Noise
+  server: simulation.Server
+  num_updates: int
+  reports_per_update: float
+  delta: float
+  slots_per_update: int = 1
+  event: Optional[dp_accounting.DpEvent] = None
+  is_calibrated: bool = False
+
+  @property
+  def has_public_reports(self) -> bool:
+    """Whether the number of reports may be known, and is no secret.
+
+    The comparison with Poisson sampling has the coins of shuffled check-in, but
+    its accounting takes the size of a cohort for a secret.
+    """
+    return self.plan is not None and not self.protocol.occupancy_is_secret
+
+  def describe(self) -> dict[str, Any]:
+    """Returns everything that the model depends on, as plain JSON types."""
+    return {
+        'name': self.name,
+        'num_clients': self.num_clients,
+        'protocol': self.protocol.describe(),
+        'plan': self.plan and self.plan.describe(),
+        'noise': {
+            'kind': type(self.noise).__name__, **dataclasses.asdict(self.noise)
+        },
+        'server': dataclasses.asdict(self.server),
+        'num_updates': self.num_updates,
+        'slots_per_update': self.slots_per_update,
+    }
+
+
+class Calibrations:
+  """Calibrated numbers, kept in a file: some take a minute to find."""
+
+  def __init__(self, path: Optional[pathlib.Path] = None):
+    """Initializes the object.
+
+    Args:
+      path: Of the file; `None` to keep nothing.
+    """
+    self._path = path
+    self._found = {}
+    if path is not None and path.exists():
+      self._found = json.loads(path.read_text())
+
+  def find(self, key: str, search: Callable[[], float]) -> float:
+    """Returns the number that belongs to a key, searched for once."""
+    if key not in self._found:
+      self._found[key] = search()
+      if self._path is not None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_suffix('.tmp')
+        temporary.write_text(json.dumps(self._found, indent=2) + '\n')
+        temporary.replace(self._path)
+    return self._found[key]
+
+
+def build(
+    name: str, sizes: Sizes, calibrations: Optional[Calibrations] = None
+) -> Row:
+  """Returns a row.
+
+  Args:
+    name: One of `NAMES`.
+    sizes: What to make it of.
+    calibrations: Where calibrated numbers are looked up and kept.
+  """
+  _checks.one_of(NAMES, rows=name)
+  builder = _Builder(name, sizes, calibrations or Calibrations())
+  if name in ('ldp_sgd', NON_PRIVATE):
+    return builder.ldp_sgd()
+  if name == 'federated_dp_sgd':
+    return builder.federated(8.0, sizes.bootstrap_clients)
+  if name == 'federated_dp_sgd_e0_2':
+    return builder.federated(2.0, sizes.num_clients)
+  if name in ('allocation', 'uniform'):
+    return builder.central()
+  return builder.random_check_ins()
+
+
+def federated_noise_multiplier(
+    local_epsilon: float, num_clients: int
+) -> float:
+  """Returns tau / C for which a report is (epsilon0, n^-1.5)-DP, replace-one.
+
+  Exact up to rounding upwards; the sensitivity is 2 C.
+  """
+  return 2 * gaussian.sigma_for(
+      epsilon=local_epsilon, delta=num_clients**-1.5
+  )
+
+
+def federated_local_epsilon(
+    noise_multiplier: float, num_clients: int
+) -> float:
+  """Returns epsilon0 at delta0 = n^-1.5 of a report, for replace-one. Exact."""
+  return gaussian.exact_epsilon(
+      sigma=noise_multiplier / 2, delta=num_clients**-1.5
+  )
+
+
+class _Builder:
+  """Makes one row."""
+
+  def __init__(self, name, sizes: Sizes, calibrations: Calibrations):
+    self._name = name
+    self._sizes = sizes
+    self._calibrations = calibrations
+
+  def _row(self, num_clients, plan, **fields) -> Row:
+    sizes = self._sizes
+    rate = sizes.learning_rate
+    if rate is None:
+      rate = _LEARNING_RATES[self._name]
+    fields.setdefault('protocol', plan and plan.protocol)
+    return Row(
+        name=self._name,
+        num_clients=num_clients,
+        plan=plan,
+        server=simulation.Server(rate, sizes.momentum, sizes.decays),
+        delta=self._delta(num_clients),
+        **fields,
+    )
+
+  def _delta(self, num_clients: int) -> float:
+    return self._sizes.delta or 1 / num_clients
+
+  def ldp_sgd(self) -> Row:
+    sizes = self._sizes
+    num_rounds = sizes.scaled(_LDP_ROUNDS)
+    protocol = bernoulli.ShuffledCheckIn(
+        num_rounds, sizes.check_in_rate, sizes.num_clients
+    )
+    reports = sizes.check_in_rate * sizes.num_clients
+    if self._name == NON_PRIVATE:
+      # At least one, so that there is something to divide by.
+      noise = simulation.ServerNoise(
+          0.0, sizes.l2_norm_clip, max(1.0, reports)
+      )
+      return self._row(
+          sizes.num_clients,
+          None,
+          protocol=protocol,
+          noise=noise,
+          num_updates=num_rounds,
+          reports_per_update=reports,
+      )
+    noise = randomizers.Sphere(sizes.local_epsilon, sizes.l2_norm_clip)
+    return self._row(
+        sizes.num_clients,
+        protocol_plan.ProtocolPlan(protocol, noise),
+        noise=noise,
+        num_updates=num_rounds,
+        reports_per_update=reports,
+    )
+
+  def federated(self, local_epsilon: float, num_clients: int) -> Row:
+    rate = _FEDERATED_RATES[local_epsilon]
+    if local_epsilon == 2.0:
+      rate = self._sizes.check_in_rate
+    num_rounds = self._sizes.scaled(_FEDERATED_ROUNDS[local_epsilon])
+    noise = randomizers.Gaussian(
+        federated_noise_multiplier(local_epsilon, num_clients), _FEDERATED_CLIP
+    )
+    return self._row(
+        num_clients,
+        protocol_plan.ProtocolPlan(
+            bernoulli.ShuffledCheckIn(num_rounds, rate, num_clients), noise
+        ),
+        noise=noise,
+        num_updates=num_rounds,
+        reports_per_update=rate * num_clients,
+    )
+
+  def random_check_ins(self) -> Row:
+    """Returns a row with as many reports as the others of its group.
+
+    A slot of a fixed window stays empty with probability about 1/e, so 63 % of
+    the reports are no dummies.
+    """
+    sizes = self._sizes
+    n = sizes.bootstrap_clients
+    per_update = n // _CHECK_IN_UPDATES
+    num_updates = sizes.scaled(_CHECK_IN_UPDATES)
+    num_slots = num_updates * per_update
+    fields = {'slots_per_update': per_update}
+    reports = float(per_update)
+    if self._name == 'fixed_window':
+      protocol = check_ins.FixedWindowCheckIn(
+          num_slots, slots_per_update=per_update
+      )
+    elif self._name == 'sliding_window':
+      window = max(1, num_slots // 10)
+      protocol = check_ins.SlidingWindowCheckIn(num_slots, window)
+      num_updates = max(1, protocol.num_updates // per_update)
+    elif self._name == 'averaged':
+      protocol = check_ins.AveragedCheckIn(num_updates, n)
+      fields = {}
+      reports = n / num_updates
+    else:
+      rate = per_update / n * -math.expm1(-n / num_slots)
+      protocol = bernoulli.ShuffledCheckIn(num_updates, rate, n)
+      fields = {}
+      reports = rate * n
+    plan_of = lambda local_epsilon: protocol_plan.ProtocolPlan(
+        protocol, randomizers.Sphere(local_epsilon, sizes.l2_norm_clip)
+    )
+    delta = self._delta(n)
+    local_epsilon = self._calibrations.find(
+        self._key(protocol, delta),
+        lambda: largest(
+            lambda value: plan_of(value).epsilon(delta=delta),
+            sizes.epsilon,
+            low=_LEAST_LOCAL_EPSILON,
+            high=_MOST_LOCAL_EPSILON,
+        ),
+    )
+    plan = plan_of(local_epsilon)
+    return self._row(
+        n,
+        plan,
+        noise=plan.randomizer,
+        num_updates=num_updates,
+        reports_per_update=reports,
+        is_calibrated=True,
+        **fields,
+    )
+
+  def central(self) -> Row:
+    sizes = self._sizes
+    n = sizes.num_clients
+    num_passes = sizes.scaled(_PASSES)
+    num_updates = num_passes * _SLOTS_PER_PASS
+    delta = self._delta(n)
+    if self._name == 'allocation':
+      protocol = check_ins.RandomAllocation(_SLOTS_PER_PASS)
+    else:
+      protocol = bernoulli.ShuffledCheckIn(num_updates, 1 / _SLOTS_PER_PASS, n)
+
+    def plan_of(multiplier):
+      noise = protocol_plan.CentralGaussian(multiplier, sizes.l2_norm_clip)
+      return protocol_plan.ProtocolPlan(protocol, noise, num_passes=num_passes)
+
+    def event_of(multiplier):
+      return dp_accounting.SelfComposedDpEvent(
+          dp_accounting.PoissonSampledDpEvent(
+              1 / _SLOTS_PER_PASS, dp_accounting.GaussianDpEvent(multiplier)
+          ),
+          num_updates,
+      )
+
+    def epsilon(inverse):
+      if self._name == 'allocation':
+        return plan_of(1 / inverse).epsilon(delta=delta)
+      return accountants.epsilon(
+          event_of(1 / inverse), delta=delta, method='pld'
+      )
+
+    # Epsilon rises with the inverse, as it does with epsilon0.
+    inverse = self._calibrations.find(
+        self._key(protocol, delta) + f' {num_passes}',
+        lambda: largest(
+            epsilon, sizes.epsilon, low=1 / _MOST_NOISE, high=1 / _LEAST_NOISE
+        ),
+    )
+    is_allocation = self._name == 'allocation'
+    return self._row(
+        n,
+        plan_of(1 / inverse) if is_allocation else None,
+        protocol=protocol,
+        noise=simulation.ServerNoise(
+            1 / inverse, sizes.l2_norm_clip, n / _SLOTS_PER_PASS
+        ),
+        num_updates=num_updates,
+        reports_per_update=n / _SLOTS_PER_PASS,
+        event=None if is_allocation else event_of(1 / inverse),
+        is_calibrated=True,
+    )
+
+  def _key(self, protocol, delta: float) -> str:
+    facts = {**protocol.describe(), 'delta': delta, 'row': self._name}
+    return json.dumps({**facts, 'epsilon': self._sizes.epsilon})
+
+
+def largest(
+    epsilon: Callable[[float], float], target: float, *, low: float, high: float
+) -> float:
+  """Returns the largest number in a range whose epsilon is at most a target.
+
+  Heuristic in how close it gets (to 0.2 % of the target, where epsilon is
+  continuous); never above the target.
+
+  Args:
+    epsilon: Increasing.
+    target: Above 0.
+    low: Least number that is tried.
+    high: Largest one.
+
+  Raises:
+    ArgumentError: If the least one costs more.
+  """
+  excess = lambda value: math.log(max(epsilon(value), 1e-300) / target)
+  if excess(high) <= 0:
+    return high
+  below = excess(low)
+  if below > 0:
+    raise _checks.ArgumentError(
+        'epsilon', target, f'at least {epsilon(low):.4g} for these rows'
+    )
+  left, right = math.log(low), math.log(high)
+  above = excess(high)
+  # Regula falsi, with bisection where it is stuck or a value is infinite.
+  for trial in range(60):
+    if below > -_TOLERANCE:
+      break
+    middle = (left + right) / 2
+    if math.isfinite(above) and below > -50 and trial % 3:
+      middle = left + (right - left) * below / (below - above)
+    # Not at the ends: aims a little below the target.
+    middle = min(max(middle, left), right)
+    found = excess(math.exp(middle))
+    if found <= 0:
+      left, below = middle, found
+    else:
+      right, above = middle, found
+    if right - left < 1e-6:
+      break
+  return math.exp(left)

@@ -1,0 +1,180 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the public descriptions of check-in protocols."""
+
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp import participation
+from tff_dp.accounting import protocol_events
+from tff_dp.participation import protocol as protocol_lib
+
+_LOCAL = protocol_events.LocalDpEvent(1.0)
+_ALL = (
+    participation.FixedWindowCheckIn(6, 0.5, 3),
+    participation.SlidingWindowCheckIn(6, 2),
+    participation.AveragedCheckIn(6, 100),
+    participation.RandomAllocation(6, 2, 0.5),
+    participation.ShuffledCheckIn(6, 0.1, 100, 0.25, True),
+)
+
+
+class ProtocolTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (participation.FixedWindowCheckIn, (0,), 'num_slots=0'),
+      (participation.FixedWindowCheckIn, (2.0,), 'num_slots=2.0'),
+      (participation.FixedWindowCheckIn, (5, -0.1), 'check_in_probability'),
+      (participation.FixedWindowCheckIn, (5, 1.1), 'check_in_probability=1.1'),
+      (participation.FixedWindowCheckIn, (5, float('nan')), 'probability=nan'),
+      (participation.FixedWindowCheckIn, (5, True), 'check_in_probability'),
+      (participation.FixedWindowCheckIn, (5, 1.0, 0), 'slots_per_update=0'),
+      (participation.FixedWindowCheckIn, (5, 1.0, 2), 'a divisor of num_slots'),
+      (participation.SlidingWindowCheckIn, (0, 1), 'num_rounds=0'),
+      (participation.SlidingWindowCheckIn, (5, 0), 'window=0'),
+      (participation.SlidingWindowCheckIn, (5, 6), 'window=6 .* to 5'),
+      (participation.AveragedCheckIn, (0, 5), 'num_slots=0'),
+      (participation.AveragedCheckIn, (5, 0), 'min_num_clients=0'),
+      (participation.RandomAllocation, (5, 6), 'num_selected=6 .* to 5'),
+      (participation.RandomAllocation, (5, 1, 2), 'check_in_probability=2'),
+      (participation.ShuffledCheckIn, (0, 0.1, 5), 'num_rounds=0'),
+      (participation.ShuffledCheckIn, (5, 1.5, 5), 'check_in_rate=1.5'),
+      (participation.ShuffledCheckIn, (5, 0.1, 0), 'min_num_clients=0'),
+      (participation.ShuffledCheckIn, (5, 0.1, 5, 1.0), 'dropout_rate=1.0'),
+      (participation.ShuffledCheckIn, (5, 0.1, 5, 0.1, 'yes'), 'assume_'),
+  )
+  def test_bad_argument_is_named(self, protocol, arguments, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      protocol(*arguments)
+
+  @parameterized.parameters(*_ALL)
+  def test_description_makes_the_protocol_again(self, protocol):
+    fields = json.loads(json.dumps(protocol.describe()))
+    made = getattr(participation, fields.pop('name'))(**fields)
+    self.assertEqual(made, protocol)
+    self.assertEqual(made.protocol_id, protocol.protocol_id)
+    self.assertEqual(hash(made), hash(protocol))
+    for text in (protocol.trust, protocol.adversary, protocol.participation):
+      self.assertNotEmpty(text)
+
+  def test_protocol_ids_differ(self):
+    self.assertLen({protocol.protocol_id for protocol in _ALL}, len(_ALL))
+
+  def test_table_of_the_protocols(self):
+    found = {
+        protocol.name: (
+            protocol.num_rounds,
+            protocol.num_updates,
+            protocol.max_reports,
+            protocol.has_one_winner,
+            protocol.occupancy_is_secret,
+            protocol.needs_population,
+        )
+        for protocol in _ALL
+    }
+    self.assertEqual(
+        found,
+        {
+            'FixedWindowCheckIn': (6, 2, 1, True, True, False),
+            'SlidingWindowCheckIn': (6, 5, 1, True, True, False),
+            'AveragedCheckIn': (6, 6, 1, False, False, True),
+            'RandomAllocation': (6, 6, 2, False, True, False),
+            'ShuffledCheckIn': (6, 6, 6, False, False, True),
+        },
+    )
+
+  def test_events_of_a_pass(self):
+    fixed, sliding, averaged, allocation, shuffled = _ALL
+    self.assertEqual(
+        fixed.dp_event(_LOCAL),
+        protocol_events.FixedWindowCheckInDpEvent(_LOCAL, 6, 0.5),
+    )
+    self.assertEqual(
+        sliding.dp_event(_LOCAL),
+        protocol_events.SlidingWindowCheckInDpEvent(_LOCAL, 2),
+    )
+    self.assertEqual(
+        averaged.dp_event(_LOCAL),
+        protocol_events.AveragedCheckInDpEvent(_LOCAL, 6, 100),
+    )
+    gaussian = dp_accounting.GaussianDpEvent(2.0)
+    self.assertEqual(
+        allocation.dp_event(gaussian),
+        protocol_events.RandomAllocationDpEvent(gaussian, 6, 2, 0.5),
+    )
+    event = shuffled.dp_event(_LOCAL)
+    self.assertEqual(event.count, 6)
+    self.assertEqual(event.event.min_num_clients, 100)
+    self.assertAlmostEqual(event.event.check_in_probability, 0.075)
+    self.assertGreaterEqual(event.event.check_in_probability, 0.075)
+
+  def test_minibatches_change_no_event(self):
+    self.assertEqual(
+        participation.FixedWindowCheckIn(6, 0.5, 3).dp_event(_LOCAL),
+        participation.FixedWindowCheckIn(6, 0.5).dp_event(_LOCAL),
+    )
+
+  def test_events_of_a_prefix(self):
+    fixed, sliding, averaged, allocation, shuffled = _ALL
+    event = fixed.dp_event(_LOCAL, num_rounds=4)
+    self.assertEqual(event.num_slots, 4)
+    # Rounded up: 0.5 * 4 / 6 of the clients are in the first four slots.
+    self.assertGreaterEqual(event.check_in_probability, 1 / 3)
+    self.assertAlmostEqual(event.check_in_probability, 1 / 3, places=14)
+    single = participation.RandomAllocation(6, 1, 0.5)
+    event = single.dp_event(dp_accounting.GaussianDpEvent(2.0), num_rounds=3)
+    self.assertEqual((event.num_steps, event.num_selected), (3, 1))
+    self.assertAlmostEqual(event.participation_probability, 0.25, places=14)
+    for protocol, inner in (
+        (sliding, _LOCAL),
+        (averaged, _LOCAL),
+        (allocation, dp_accounting.GaussianDpEvent(2.0)),
+    ):
+      self.assertEqual(
+          protocol.dp_event(inner, num_rounds=1), protocol.dp_event(inner)
+      )
+    self.assertEqual(shuffled.dp_event(_LOCAL, num_rounds=2).count, 2)
+    for protocol in _ALL:
+      with self.assertRaisesRegex(ValueError, 'num_rounds=7'):
+        protocol.dp_event(_LOCAL, num_rounds=7)
+
+  @parameterized.parameters((0.1, 3, 7), (1.0, 1, 3), (0.0, 2, 5), (0.7, 9, 10))
+  def test_share_is_rounded_up(self, probability, part, whole):
+    share = protocol_lib.share_of(probability, part=part, whole=whole)
+    # In integers: share >= probability * part / whole.
+    numerator, denominator = probability.as_integer_ratio()
+    found, below = share.as_integer_ratio()
+    self.assertGreaterEqual(
+        found * denominator * whole, numerator * part * below
+    )
+    self.assertLessEqual(share, probability)
+
+  def test_dropout_lowers_the_rate_only_where_it_is_assumed(self):
+    protocol = participation.ShuffledCheckIn(10, 0.2, 50, dropout_rate=0.5)
+    self.assertEqual(protocol.certified_rate, 0.2)
+    self.assertEqual(protocol.expected_rate, 0.1)
+    self.assertEmpty(protocol.assumptions)
+    protocol = participation.ShuffledCheckIn(
+        10, 0.2, 50, dropout_rate=0.5, assume_independent_dropout=True
+    )
+    self.assertAlmostEqual(protocol.certified_rate, 0.1)
+    self.assertIn('independently of who', protocol.assumptions[0])
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,94 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""A small real run of a protocol, to be killed: `python -m ...protocol_run`."""
+
+import functools
+import sys
+
+import tff_dp
+from tff_dp import execution
+from tff_dp import program
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import samplers
+from tff_dp.program import check_in_source
+import tensorflow_federated as tff  # pylint: disable=g-bad-import-order
+
+from tests.learning import small_model
+
+NUM_CLIENTS = 30
+FIXED_WINDOW, SHUFFLED = 'fixed-window', 'shuffled'
+
+
+class Clients:
+  client_ids = [f'client {i}' for i in range(NUM_CLIENTS)]
+
+  def create_tf_dataset_for_client(self, client_id: str):
+    return small_model.client(int(client_id.removeprefix('client ')))
+
+
+def build_plan(kind: str) -> tff_dp.ProtocolPlan:
+  if kind == SHUFFLED:
+    return tff_dp.ProtocolPlan(
+        tff_dp.participation.ShuffledCheckIn(8, 0.15, NUM_CLIENTS),
+        randomizers.Sphere(1.0, 0.5),
+    )
+  # Minibatches, two passes, and noised counts: all that has a state.
+  return tff_dp.ProtocolPlan(
+      tff_dp.participation.FixedWindowCheckIn(8, 0.4, slots_per_update=4),
+      randomizers.Gaussian(4.0, 0.5),
+      num_passes=2,
+      occupancy_noise_stddev=40.0,
+  )
+
+
+# Tracing takes longer than the run.
+@functools.cache
+def build_process(
+    plan: tff_dp.ProtocolPlan,
+) -> tff.learning.templates.LearningProcess:
+  build = (
+      tff_dp.learning.build_check_in_sgd
+      if plan.protocol.has_one_winner
+      else tff_dp.learning.build_shuffled_check_in_sgd
+  )
+  return build(
+      small_model.build(), plan, server_learning_rate=0.1, momentum=0.9
+  )
+
+
+def evaluate(weights) -> dict[str, float]:
+  return {'test_sum': float(small_model.flat(weights).sum())}
+
+
+def run(output_dir, kind: str, **kwargs) -> program.TrainResult:
+  plan = build_plan(kind)
+  arguments = dict(
+      delta=1e-5,
+      evaluate_fn=evaluate,
+      rounds_per_eval=4,
+      checkpoint_every=3,
+      progress='quiet',
+  )
+  source = check_in_source.CheckInDataSource.for_plan(
+      plan, Clients(), dropout_rate=0.1, lost_winner=samplers.REDRAW
+  )
+  with execution.create_sync_in_process_context(max_concurrent_clients=1):
+    return program.train(
+        build_process(plan), plan, source, output_dir=output_dir,
+        **arguments | kwargs,
+    )
+
+
+if __name__ == '__main__':
+  run(*sys.argv[1:])

@@ -1,0 +1,435 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of runs whose clients decide themselves whether to take part."""
+
+import csv
+import json
+import logging
+import pathlib
+import re
+import shutil
+import tempfile
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from tests.program import toy
+from tff_dp import _checks
+from tff_dp import participation
+from tff_dp import protocol_plan
+from tff_dp.mechanisms import randomizers
+from tff_dp.program import check_in_source
+from tff_dp.program import checkpoints
+from tff_dp.program import event_loop
+from tff_dp.program import outputs
+from tff_dp.program import plots
+from tff_dp.program import releases
+from tff_dp.program import run as run_lib
+from tff_dp.program import training
+from tff_dp.program import write_ahead
+
+_DELTA = 1e-5
+_SPHERE = randomizers.Sphere(1.0, 0.5)
+_PLANS = {
+    'fixed': protocol_plan.ProtocolPlan(
+        participation.FixedWindowCheckIn(5, 0.3),
+        _SPHERE,
+        num_passes=2,
+        occupancy_noise_stddev=50.0,
+    ),
+    'sliding': protocol_plan.ProtocolPlan(
+        participation.SlidingWindowCheckIn(10, 4), _SPHERE
+    ),
+    'averaged': protocol_plan.ProtocolPlan(
+        participation.AveragedCheckIn(10, 12), _SPHERE
+    ),
+    'shuffled': protocol_plan.ProtocolPlan(
+        participation.ShuffledCheckIn(10, 0.2, 12), _SPHERE
+    ),
+    'allocation': protocol_plan.ProtocolPlan(
+        participation.RandomAllocation(10),
+        protocol_plan.CentralGaussian(2.0, 0.5),
+    ),
+}
+
+
+class _Killed(BaseException):
+  """Ends a run where a test wants it to be killed."""
+
+
+class _Dataset(list):
+  """Stands for a `tf.data.Dataset`."""
+
+  def take(self, count: int) -> '_Dataset':
+    return _Dataset(self[:count])
+
+
+class _Clients:
+  client_ids = toy.Clients.client_ids
+
+  def create_tf_dataset_for_client(self, client_id: str) -> _Dataset:
+    return _Dataset([float(client_id.removeprefix('client ')) + 1])
+
+
+class _Next(toy.Next):
+  """Adds a number that follows from each client's key, as local noise does."""
+
+  def __call__(self, state: toy.State, clients: list) -> toy.Output:
+    values = []
+    for client in clients:
+      if isinstance(client, dict):
+        (key,) = client['key']
+        values.append(sum(client['examples']) + int(key[0]) % 1000 / 1000)
+      else:
+        values.append(sum(client))
+    self.seen.append(values)
+    return super().__call__(state, values)
+
+  seen: list = []
+
+
+class _Process(toy.Process):
+
+  def __init__(self):
+    super().__init__()
+    self.next = _Next()
+    self.next.seen = []
+
+
+def _train(output_dir, plan, process=None, **kwargs) -> run_lib.TrainResult:
+  arguments = dict(
+      delta=_DELTA,
+      evaluate_fn=toy.evaluate,
+      rounds_per_eval=4,
+      checkpoint_every=3,
+      progress='quiet',
+  )
+  return training.train(
+      process or _Process(),
+      plan,
+      kwargs.pop('clients', None) or _Clients(),
+      output_dir=output_dir,
+      **(arguments | kwargs),
+  )
+
+
+def _files_that_must_agree(root: pathlib.Path) -> dict[str, bytes]:
+  names = (
+      'release/config.json',
+      'release/events.json',
+      'release/metrics.csv',
+      'release/model.npz',
+      'release/privacy_statement.json',
+      'release/privacy_statement.md',
+      'secret/write_ahead.jsonl',
+  )
+  return {name: (root / name).read_bytes() for name in names}
+
+
+def _killed_at_call(target, number: int, *, is_after: bool):
+  """Returns a stand-in for a method that is killed at its n-th call."""
+  calls = []
+
+  def stand_in(*args, **kwargs):
+    calls.append(None)
+    if len(calls) == number and not is_after:
+      raise _Killed
+    result = target(*args, **kwargs)
+    if len(calls) == number:
+      raise _Killed
+    return result
+
+  return stand_in
+
+
+def _ledger(root, process, num_rounds) -> bytes:
+  with event_loop.PrivateEventLoop() as loop:
+    store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
+    return store.load(num_rounds, like=process.initialize()).ledger
+
+
+class TrainTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+    self.root = self.parent / 'run'
+    self.enterContext(mock.patch.object(plots, 'write_curves'))
+
+  @parameterized.parameters(*_PLANS)
+  def test_result_and_released_columns(self, name):
+    plan = _PLANS[name]
+    process = _Process()
+    result = _train(self.root, plan, process)
+    self.assertEqual(result.stop_reason, run_lib.COMPLETED)
+    self.assertEqual(result.rounds_done, 10)
+    self.assertEqual(result.epsilon, plan.epsilon(delta=_DELTA))
+    self.assertEqual(result.statement.epsilon, result.epsilon)
+    self.assertEqual(
+        [row['epsilon'] for row in result.metrics],
+        [plan.epsilon_after(t, delta=_DELTA) for t in range(1, 11)],
+    )
+    # Every step is one `next`, also one without clients.
+    self.assertLen(process.next.seen, 10)
+    columns = set(result.metrics[0]) - {'round', 'test_accuracy'}
+    usual = {
+        'aggregator/snr',
+        'finalizer/update_non_finite',
+        'epsilon',
+        'rounds_left',
+    }
+    rate = {'check_in_rate', 'check_in_rate_low', 'check_in_rate_high'}
+    noised = {
+        'check_ins_noised',
+        'check_in_rate_noised',
+        'check_in_rate_noised_low',
+        'check_in_rate_noised_high',
+    }
+    more = {
+        'fixed': noised,
+        'averaged': {'reports'},
+        'shuffled': {'reports'} | rate,
+    }
+    self.assertEqual(columns, usual | more.get(name, set()))
+
+  @parameterized.parameters('fixed', 'sliding', 'allocation')
+  def test_secret_occupancy_is_nowhere_but_in_the_checkpoint(self, name):
+    # Of a million names none can occur by chance.
+    class Clients(_Clients):
+      client_ids = [f'client {910_000 + i}' for i in range(12)]
+
+    records = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    root_logger = logging.getLogger()
+    root_logger.addHandler(handler)
+    self.addCleanup(root_logger.removeHandler, handler)
+    level = root_logger.level
+    root_logger.setLevel(logging.INFO)
+    self.addCleanup(root_logger.setLevel, level)
+    process = _Process()
+    _train(self.root, _PLANS[name], process, clients=Clients())
+    with open(
+        self.root / 'secret' / 'metrics.not_covered.csv', newline=''
+    ) as file:
+      columns = next(csv.reader(file))
+    self.assertEqual(
+        columns, ['round', 'round_seconds.not_covered', 'rss_mb.not_covered']
+    )
+    key = json.loads(_ledger(self.root, process, 10)[32:])['root_key']
+    files = [
+        path
+        for path in self.root.rglob('*')
+        if path.is_file() and 'checkpoints' not in path.parts
+    ]
+    self.assertGreater(len(files), 7)
+    texts = {str(path): path.read_bytes() for path in files}
+    texts['log'] = '\n'.join(records).encode()
+    for place, text in texts.items():
+      self.assertIsNone(re.search(rb'client 91\d{4}', text), place)
+      self.assertNotIn(key.encode(), text, place)
+      self.assertNotIn(b'num_clients.not_covered', text, place)
+      self.assertNotIn(b'loss.not_covered', text, place)
+    self.assertNotEmpty(records)
+
+  def test_data_are_read_once_the_round_is_recorded(self):
+    record = self.root / 'secret' / 'write_ahead.jsonl'
+    process, begun = _Process(), []
+
+    class Clients(_Clients):
+
+      def create_tf_dataset_for_client(self, client_id):
+        begun.append((
+            len(record.read_text().splitlines()), len(process.next.seen) + 1
+        ))
+        return super().create_tf_dataset_for_client(client_id)
+
+    _train(self.root, _PLANS['averaged'], process, clients=Clients())
+    self.assertLen(begun, 12)
+    for num_recorded, round_index in begun:
+      self.assertEqual(num_recorded, round_index)
+
+  def test_budget_stops_the_run_with_complete_outputs(self):
+    plan = _PLANS['shuffled']
+    allowed = plan.epsilon_after(5, delta=_DELTA)
+    result = _train(self.root, plan, epsilon_budget=allowed)
+    self.assertEqual(result.stop_reason, run_lib.BUDGET)
+    self.assertEqual(result.rounds_done, 5)  # Equality passes.
+    self.assertStartsWith(result.message, 'round 6 would spend epsilon')
+    self.assertEqual(result.epsilon, allowed)
+    self.assertEqual(result.metrics[-1]['rounds_left'], 0)
+    self.assertIn('test_accuracy', result.metrics[-1])
+    self.assertEqual(result.statement.epsilon, allowed)
+    record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
+    self.assertLen(record.splitlines(), 5)
+
+  def test_budget_below_one_round_is_refused_before_anything_is_written(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
+      _train(self.root, _PLANS['shuffled'], epsilon_budget=1e-3)
+    self.assertFalse(self.root.exists())
+
+  @parameterized.parameters(
+      (dict(schedule_seed=1), 'schedule_seed=1'),
+      (dict(total_rounds=11), 'total_rounds=11'),
+      (dict(delta=0.0), 'delta=0.0'),
+  )
+  def test_bad_argument_is_named_and_nothing_is_written(self, bad, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      _train(self.root, _PLANS['shuffled'], **bad)
+    self.assertFalse(self.root.exists())
+
+  def test_too_few_clients_for_the_crowd(self):
+    plan = protocol_plan.ProtocolPlan(
+        participation.ShuffledCheckIn(10, 0.2, 13), _SPHERE
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'min_num_clients=13'):
+      _train(self.root, plan)
+    self.assertFalse(self.root.exists())
+
+  def test_process_of_another_plan(self):
+    process = _Process()
+    process.plan = _PLANS['averaged']
+    with self.assertRaisesRegex(_checks.ArgumentError, 'plan='):
+      _train(self.root, _PLANS['shuffled'], process)
+
+  def test_source_for_a_schedule_is_refused(self):
+    source = check_in_source.CheckInDataSource.for_plan(
+        _PLANS['shuffled'], _Clients()
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'clients='):
+      _train(self.root, toy.Plan(), clients=source)
+
+  def test_known_seed_voids_the_statement(self):
+    source = check_in_source.CheckInDataSource.for_plan(
+        _PLANS['shuffled'], _Clients(), insecure_seed=3
+    )
+    result = _train(self.root, _PLANS['shuffled'], clients=source)
+    self.assertStartsWith(result.statement.warnings[0], 'NO PRIVACY')
+    self.assertEqual(result.statement.epsilon, np.inf)
+
+  def test_rate_in_doubt_is_said_in_the_statement(self):
+    plan = protocol_plan.ProtocolPlan(
+        participation.ShuffledCheckIn(12, 0.9, 12), _SPHERE, bound='none'
+    )
+    source = check_in_source.CheckInDataSource.for_plan(
+        plan, _Clients(), dropout_rate=0.8
+    )
+    result = _train(self.root, plan, clients=source)
+    (warning,) = [
+        each for each in result.statement.warnings if 'IN DOUBT' in each
+    ]
+    self.assertIn('0.9 was assumed', warning)
+
+  def test_resume_with_another_source_is_refused_with_the_changes(self):
+    _train(self.root, _PLANS['shuffled'], total_rounds=3)
+    source = check_in_source.CheckInDataSource.for_plan(
+        _PLANS['shuffled'], _Clients(), sampler='literal'
+    )
+    with self.assertRaisesRegex(
+        ValueError, "check_ins.sampler 'fast' -> 'literal'"
+    ):
+      _train(self.root, _PLANS['shuffled'], clients=source)
+
+  def test_repeated_round_with_another_cohort(self):
+    process = _Process()
+
+    def kill(round_index):
+      if round_index == 5:
+        raise _Killed
+
+    process.next.on_round = kill
+    with self.assertRaises(_Killed):
+      _train(self.root, _PLANS['averaged'], process)
+    ids_of = check_in_source.CheckInDataSource.ids_of
+    with mock.patch.object(
+        check_in_source.CheckInDataSource,
+        'ids_of',
+        lambda source, step: [*ids_of(source, step), 'another'],
+    ):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'another cohort'
+      ):
+        _train(self.root, _PLANS['averaged'])
+    self.assertEqual(_train(self.root, _PLANS['averaged']).rounds_done, 10)
+
+
+class KilledAnywhereTest(parameterized.TestCase):
+  """Ends a run before or after a given call, as SIGKILL would."""
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.parent = pathlib.Path(
+        cls.enterClassContext(tempfile.TemporaryDirectory())
+    )
+    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
+    cls.expected = {}
+    save = checkpoints.CheckpointStore.save
+    for name in ('fixed', 'shuffled'):
+      # All runs begin with the same keys: copies of one initial state.
+      initial = cls.parent / name / 'initial'
+      with mock.patch.object(
+          checkpoints.CheckpointStore,
+          'save',
+          _killed_at_call(save, 1, is_after=True),
+      ):
+        try:
+          _train(initial, _PLANS[name])
+        except _Killed:
+          pass
+      whole = cls.parent / name / 'uninterrupted'
+      shutil.copytree(initial, whole)
+      cls.expected[name] = _train(whole, _PLANS[name])
+
+  @parameterized.product(
+      name=('fixed', 'shuffled'),
+      place=(
+          (checkpoints.CheckpointStore, 'save', 1),
+          (checkpoints.CheckpointStore, 'save', 3),
+          (write_ahead.WriteAheadRecord, 'begin', 1),
+          (write_ahead.WriteAheadRecord, 'begin', 5),
+          (check_in_source.CheckInIterator, 'advance', 5),
+          (_Next, '__call__', 5),
+          (releases.Releases, 'release', 5),
+          (outputs, 'write_statement', 3),
+          (outputs, 'write_model', 1),
+      ),
+      is_after=(False, True),
+  )
+  def test_resumed_equals_uninterrupted(self, name, place, is_after):
+    owner, method, number = place
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    shutil.copytree(self.parent / name / 'initial', root)
+    stand_in = _killed_at_call(
+        getattr(owner, method), number, is_after=is_after
+    )
+    with mock.patch.object(owner, method, stand_in):
+      with self.assertRaises(_Killed):
+        _train(root, _PLANS[name])
+    result = _train(root, _PLANS[name])
+    whole = self.parent / name / 'uninterrupted'
+    found = _files_that_must_agree(root)
+    for file_name, content in _files_that_must_agree(whole).items():
+      self.assertEqual(found[file_name], content, file_name)
+    self.assertEqual(result.metrics, self.expected[name].metrics)
+    self.assertEqual(result.epsilon, self.expected[name].epsilon)
+    self.assertEqual(
+        *(_ledger(path, _Process(), 10) for path in (root, whole))
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

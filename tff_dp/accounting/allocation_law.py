@@ -1,0 +1,215 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The mean of t lognormals, on a grid, with every error bounded upward.
+
+One of t steps, uniformly drawn, carries a contribution of norm 1; each step has
+noise N(0, sigma^2). With Q the law without the contribution and P with it, the
+likelihood ratio dP/dQ is, under Q,
+
+    Y = S / t,   S = X_1 + ... + X_t,   X_i = exp(g_i / sigma - 1/(2 sigma^2)),
+
+g_i standard normal, independent: Ex[X_i] = 1. With E = exp(epsilon),
+
+    delta_remove(E) = Ex_Q[(Y - E)_+] = P(S > t E) - E Q(S > t E)
+    delta_add(E)    = Ex_Q[(1 - E Y)_+] = Q(S < t / E) - E P(S < t / E).
+
+Both are expectations of convex functions of Y, so the law of S on a grid, as
+`lognormal_sums` makes it, gives an *Upper bound* in both directions.
+
+Large X are left out of the grid, and counted apart. One above t E settles that
+S > t E, so their share of delta_remove is exact: P(A) - E Q(A), A the event
+that some X_i is left out. The grids therefore grow with E, in rungs.
+
+What is wrapped around or rounded is bounded and added. A delta of less than
+`_LEAST_OVER_ROUNDING` times the rounding is not resolved: this value is
+returned instead. docs/proofs_check_ins.md, section 4, has the proofs.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from scipy import special
+
+from tff_dp.accounting import gaussian
+from tff_dp.accounting import lognormal_sums
+
+_LEAST_OVER_ROUNDING = 10.0
+# Of sums of up to 2^24 terms in blocks, of E and of thresholds.
+_RELATIVE_ERROR = 1e-11
+# Rungs of E: up to 4, then times 16.
+_FIRST_RUNG = math.log(4.0)
+_RUNG = math.log(16.0)
+_NUM_KNOTS = 2048
+_NUM_KNOTS_OF_HIGH_RUNGS = 512
+# Where the curve of one Gaussian falls below this, the knots end.
+_LEAST_DELTA = 1e-13
+_MOST_EPSILON = 600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """An upper bound on delta, given at knots and convex in E between them.
+
+  Attributes:
+    factors: E at the knots, increasing from 1.
+    deltas: The bound there, non-increasing.
+  """
+
+  factors: np.ndarray
+  deltas: np.ndarray
+
+  def __call__(self, epsilons: np.ndarray) -> np.ndarray:
+    """Returns the bound at epsilons >= 0. Above the last knot it is constant.
+
+    Upper bound: delta is convex in E, so a chord lies above it.
+    """
+    factors = np.exp(
+        np.minimum(np.asarray(epsilons, np.float64), _MOST_EPSILON)
+    )
+    return np.interp(factors, self.factors, self.deltas)
+
+
+@functools.lru_cache(maxsize=64)
+def curves(sigma: float, num_steps: int, tail: float) -> tuple[Curve, Curve]:
+  """Returns upper bounds on delta, (remove, add), for one of t >= 2 steps.
+
+  Args:
+    sigma: Noise std over the norm of the contribution, above 0.
+    num_steps: t.
+    tail: What may be left out of a grid that ends below t E. It is added.
+  """
+  # Beyond it the curve of one Gaussian, which bounds this one, is below it.
+  largest = min(
+      gaussian.exact_epsilon(sigma=sigma, delta=_LEAST_DELTA), _MOST_EPSILON
+  )
+  return (
+      _remove(sigma, num_steps, tail, largest),
+      _add(sigma, num_steps, tail, largest),
+  )
+
+
+def _knots(low: float, high: float) -> np.ndarray:
+  """Returns E at the knots between two epsilons, dense next to 0."""
+  if low > 0:
+    return np.exp(np.linspace(low, high, _NUM_KNOTS_OF_HIGH_RUNGS))
+  return np.exp(
+      np.union1d(
+          np.linspace(low, high, _NUM_KNOTS),
+          np.append(low, np.geomspace(1e-6 * high, high, _NUM_KNOTS)),
+      )
+  )
+
+
+def _remove(sigma: float, t: int, tail: float, largest: float) -> Curve:
+  """Returns the bound on P(S > t E) - E Q(S > t E), rung by rung."""
+  # Half of the tail for the one X under P, half for the others under Q.
+  enough = max(
+      _quantile(sigma, 0.5 * tail, 0.5),
+      _quantile(sigma, 0.5 * tail / t, -0.5),
+  )
+  rungs, low, high = [], 0.0, min(_FIRST_RUNG, largest)
+  while True:
+    factors = _knots(low, high)
+    deltas, floors = _remove_rung(sigma, t, factors, enough)
+    rungs.append((factors, np.maximum(deltas, floors)))
+    if high >= largest or deltas[-1] <= floors[-1]:
+      break
+    low, high = high, min(high + _RUNG, largest)
+  return _curve(*(np.concatenate(arrays) for arrays in zip(*rungs)))
+
+
+def _remove_rung(sigma: float, t: int, factors, enough: float):
+  """Returns (bound, least resolved bound) at knots of E in one rung."""
+  top = min(t * factors[-1], enough)
+  law = lognormal_sums.LognormalSum.of_sum(sigma, t, top, t * factors[0])
+  q_mass, p_mass = law.tails(t * factors, above=True)
+  # Some X_i is above `top`: under Q, or under P, where one has another law.
+  q_some = _any(law.q_above, t)
+  p_some = law.p_above + (1 - law.p_above) * _any(law.q_above, t - 1)
+  p_most = p_mass + law.p_rounding + p_some
+  error = law.input_rounding + law.p_wrapped + factors * law.q_wrapped
+  rounding = law.p_rounding + law.input_rounding
+  if top < t * factors[-1]:
+    # Not all of these sums are above t E.
+    q_some = 0.0
+  return _best(
+      p_most + error,
+      factors * (np.maximum(q_mass - law.q_rounding, 0.0) + q_some),
+      rounding + factors * law.q_rounding,
+      factors * q_some,
+      rounding,
+  )
+
+
+def _add(sigma: float, t: int, tail: float, largest: float) -> Curve:
+  """Returns the bound on Q(S < t / E) - E P(S < t / E)."""
+  factors = _knots(0.0, largest)
+  # An X above t settles that S > t / E, so nothing above t need be kept.
+  top = min(_quantile(sigma, tail / t, -0.5), float(t))
+  law = lognormal_sums.LognormalSum.of_sum(sigma, t, top, 0.0)
+  q_mass, p_mass = law.tails(t / factors, above=False)
+  q_most = q_mass + law.q_rounding
+  if top < t:
+    q_most = q_most + t * law.q_above
+  error = factors * (law.input_rounding + law.p_wrapped) + law.q_wrapped
+  rounding = law.q_rounding + factors * law.input_rounding
+  deltas, floors = _best(
+      q_most + error,
+      factors * np.maximum(p_mass - law.p_rounding, 0.0),
+      rounding + factors * law.p_rounding,
+      0.0,
+      rounding,
+  )
+  return _curve(factors, np.maximum(deltas, floors))
+
+
+def _any(probability: float, times: int) -> float:
+  """Returns 1 - (1 - p)^times."""
+  if probability >= 1:
+    return 1.0
+  return -math.expm1(times * math.log1p(-probability))
+
+
+def _best(most, least, rounding, other_least, other_rounding):
+  """Returns the better of two ways to bound a difference, and its floor.
+
+  `most - least` rounds to within `rounding`, `most - other_least` to within
+  `other_rounding`; both are upper bounds.
+  """
+  deltas = most - least + _RELATIVE_ERROR * (np.abs(most) + least)
+  others = most - other_least + _RELATIVE_ERROR * (np.abs(most) + other_least)
+  floors = _LEAST_OVER_ROUNDING * rounding
+  other_floors = _LEAST_OVER_ROUNDING * other_rounding
+  take = np.maximum(deltas, floors) <= np.maximum(others, other_floors)
+  return np.where(take, deltas, others), np.where(take, floors, other_floors)
+
+
+def _quantile(sigma: float, tail: float, shift: float) -> float:
+  """Returns x with mass `tail` above it, under Q (shift -1/2) or P (1/2)."""
+  return math.exp(
+      min(-special.ndtri(tail) / sigma + shift / sigma**2, 700.0)
+  )
+
+
+def _curve(factors, deltas) -> Curve:
+  # A bound at a smaller E holds at a larger one.
+  deltas = np.minimum(1.0, np.minimum.accumulate(deltas))
+  # Rungs share their ends.
+  kept = np.append(np.diff(factors) > 0, True)
+  factors, deltas = factors[kept], deltas[kept]
+  factors.setflags(write=False)
+  deltas.setflags(write=False)
+  return Curve(factors, deltas)

@@ -1,0 +1,284 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Pieces of a composition as privacy profiles, and what they cost together.
+
+A part is so many events that share one profile. Adaptively chosen parts compose
+as their privacy-loss distributions do, whatever the profiles were derived from:
+each is dominated by one pair of distributions (arXiv:2106.08567, theorem 10).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+
+from dp_accounting.pld import privacy_loss_distribution
+import numpy as np
+
+from tff_dp import _compat
+from tff_dp.accounting import gaussian
+from tff_dp.accounting import privacy_profiles
+
+# Sums of probabilities and one convolution leave errors of this size in delta,
+# absolute and relative, for each part; those of many-fold convolutions are
+# bounded by `privacy_profiles.self_convolution_error`.
+PLD_ERROR = 1e-14
+_RELATIVE_ERROR = 1e-12
+# With less of finite loss than this left, delta counts as 1.
+LEAST_HIDDEN = 1e-6
+# A grid of this share of the standard deviation of all losses together adds
+# less than its square over 4 to their variance.
+_GRID_SHARE = 0.05
+_FINEST = 1e-10
+_MOST_POINTS = 1 << 20
+# Shares of epsilon of the first of two hops.
+_HOPS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85)
+_SMALLER = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 300)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """A piece of a composition: some events that share one profile.
+
+  Attributes:
+    profile: Of one of them: delta of epsilon, an upper bound.
+    count: How many there are.
+    reverse: The profile of the other direction, if `profile` does not bound
+      both.
+    sigma: If the part is one Gaussian mechanism, its noise over the distance of
+      neighbours: its epsilon is known where no profile reaches.
+  """
+
+  profile: privacy_profiles.Profile
+  count: int = 1
+  reverse: privacy_profiles.Profile | None = None
+  sigma: float | None = None
+
+  @property
+  def directions(self) -> tuple[privacy_profiles.Profile, ...]:
+    """The profiles, one if it bounds both directions."""
+    return (self.profile, self.reverse) if self.reverse else (self.profile,)
+
+  @property
+  def is_vacuous(self) -> bool:
+    """Whether next to nothing is hidden, so that nothing can be composed."""
+    at_zero = max(float(side(np.zeros(1))[0]) for side in self.directions)
+    return at_zero >= 1 or self.least_delta > 1 - LEAST_HIDDEN
+
+  @property
+  def least_delta(self) -> float:
+    """What delta no epsilon takes away, of all events together."""
+    largest = np.array([privacy_profiles.LARGEST_EPSILON])
+    rest = max(float(side(largest)[0]) for side in self.directions)
+    if rest >= 1:
+      return 1.0
+    return -math.expm1(self.count * math.log1p(-rest))
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+  """The privacy loss of some parts together, and its rounding errors.
+
+  Attributes:
+    pld: Pessimistic; None if something hides nothing.
+    error: To be added to every delta.
+  """
+
+  pld: privacy_loss_distribution.PrivacyLossDistribution | None
+  error: float
+
+  def epsilon(self, delta: float) -> float:
+    """Returns epsilon at delta. Upper bound."""
+    remaining = delta * (1 - _RELATIVE_ERROR) - self.error
+    if self.pld is None or not remaining > 0:
+      return math.inf
+    found = max(0.0, float(self.pld.get_epsilon_for_delta(remaining)))
+    return found * (1 + _RELATIVE_ERROR)
+
+  def delta(self, epsilon: float) -> float:
+    """Returns delta at epsilon. Upper bound."""
+    if self.pld is None:
+      return 1.0
+    found = max(0.0, float(self.pld.get_delta_for_epsilon(float(epsilon))))
+    return min(1.0, found * (1 + _RELATIVE_ERROR) + self.error)
+
+
+def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
+  """Returns the loss of all parts. Upper bound.
+
+  Args:
+    parts: In any order.
+    interval: Of the grid of losses; by default `suitable_interval`.
+  """
+  if interval is None:
+    interval = suitable_interval(parts)
+  result = privacy_loss_distribution.identity(interval)
+  error = 0.0
+  for part in parts:
+    if part.count == 0:
+      continue
+    composed, more = _composed(part, interval)
+    result = compose(result, composed)
+    if result is None:
+      return Loss(None, 0.0)
+    error += more
+  return Loss(result, error)
+
+
+def compose(first, second):
+  """Returns the composition of two distributions, None for what is vacuous."""
+  if first is None or second is None:
+    return None
+  hidden = 1.0
+  for part in (first, second):
+    hidden *= 1 - float(part.get_delta_for_epsilon(math.inf))
+  # dp_accounting cannot compose what has next to no finite loss.
+  return first.compose(second) if hidden > LEAST_HIDDEN else None
+
+
+@functools.lru_cache(maxsize=8)
+def _composed(part: Part, interval: float):
+  """Returns (distribution, bound on its error in delta) of a part."""
+  if part.is_vacuous:
+    return None, 0.0
+  if part.sigma is not None:
+    if part.sigma == math.inf:
+      return privacy_loss_distribution.identity(interval), 0.0
+    single = privacy_loss_distribution.from_gaussian_mechanism(
+        part.sigma, value_discretization_interval=interval
+    )
+    return single, PLD_ERROR
+  single = privacy_profiles.to_pld(
+      part.profile,
+      reverse=part.reverse,
+      interval=interval,
+      largest_epsilon=_extent(part)[1],
+  )
+  return self_composed(single, part.count)
+
+
+def self_composed(single, count: int):
+  """Returns (distribution, bound on its error in delta) of `count` releases."""
+  error = PLD_ERROR
+  if count > 1:
+    error += max(
+        privacy_profiles.self_convolution_error(probs, count)
+        for probs in _compat.loss_probabilities(single)
+    )
+    single = single.self_compose(count)
+  return single, error
+
+
+def epsilon(parts: Sequence[Part], delta: float) -> float:
+  """Returns epsilon of all parts at delta. Upper bound."""
+  if not parts:
+    return 0.0
+  if len(parts) == 1:
+    (part,) = parts
+    if part.sigma is not None:
+      return gaussian.exact_epsilon(sigma=part.sigma, delta=delta)
+    if part.count == 1 and part.reverse is None:
+      return privacy_profiles.epsilon_of(part.profile, delta)
+    return privacy_profiles.composed_epsilon(
+        part.profile, delta, count=part.count, reverse=part.reverse
+    )
+  return together(parts).epsilon(delta)
+
+
+def suitable_interval(parts: Sequence[Part]) -> float:
+  """Returns a grid of losses on which all parts compose with little loss.
+
+  Any grid gives an upper bound. The rounding of a part adds `count` times the
+  squared grid over 4 to the variance of the loss, and is kept below a small
+  share of it.
+  """
+  extents = [_extent(part) for part in parts]
+  total = math.sqrt(
+      sum(
+          part.count * scale**2
+          for part, (scale, _) in zip(parts, extents, strict=True)
+      )
+  )
+  most = max((part.count for part in parts), default=1)
+  wished = _GRID_SHARE * total / math.sqrt(max(1, most * len(parts)))
+  # The losses of one event, and of everything together, must fit one array.
+  widest = max((largest for _, largest in extents), default=1.0)
+  return max(wished, _FINEST, 2 * max(widest, 40 * total) / _MOST_POINTS)
+
+
+@functools.lru_cache(maxsize=256)
+def _extent(part: Part) -> tuple[float, float]:
+  """Returns (standard deviation, largest) of the loss of one event, about.
+
+  What is left of delta at the largest becomes infinite loss, whatever it is.
+  """
+  return privacy_profiles.extent(part.profile, reverse=part.reverse)
+
+
+def profile_of(pld) -> privacy_profiles.Profile:
+  """Returns the profile of a distribution, or of one direction of it.
+
+  Upper bound; of a distribution, the worse of both directions.
+  """
+
+  def profile(epsilons):
+    flat = np.ravel(np.asarray(epsilons, np.float64))
+    order = np.argsort(flat, kind='stable')
+    deltas = np.empty(len(flat))
+    deltas[order] = _deltas(pld, flat[order])
+    return deltas.reshape(np.shape(epsilons))
+
+  return profile
+
+
+def _deltas(pld, ascending: np.ndarray) -> np.ndarray:
+  found = np.asarray(pld.get_delta_for_epsilon(list(ascending)), np.float64)
+  return np.clip(found * (1 + _RELATIVE_ERROR) + PLD_ERROR, 0.0, 1.0)
+
+
+def in_two_hops(part: Part) -> Part:
+  """Returns a zero-out part, all its events together, for replace-one.
+
+  Upper bound: replacing is zeroing, then zeroing in reverse, so that
+  (e1, remove(e1)) and (e2, add(e2)) give (e1 + e2, remove(e1) + exp(e1)
+  add(e2)). The least over some ways to share epsilon; replacing the other way
+  around takes the same two hops.
+  """
+  if part.is_vacuous:
+    return Part(lambda epsilons: np.ones(np.shape(epsilons)))
+  loss = together([part])
+  directions = _compat.loss_directions(loss.pld)
+  away, back = (profile_of(pmf) for pmf in (directions[0], directions[-1]))
+
+  def hops(epsilons):
+    best = np.ones(epsilons.shape)
+    for share in _HOPS:
+      first = away(share * epsilons) + loss.error
+      second = back((1 - share) * epsilons) + loss.error
+      with np.errstate(over='ignore'):
+        factor = np.exp(share * epsilons)
+        both = (first + factor * second) * (1 + _RELATIVE_ERROR)
+      best = np.fmin(best, both)
+    return best
+
+  # What holds at a smaller epsilon holds at a larger one, where exp(e1) times
+  # what no epsilon takes away would grow without bound.
+  smaller = np.minimum.accumulate(hops(_SMALLER))
+
+  def profile(epsilons):
+    epsilons = np.asarray(epsilons, np.float64)
+    before = np.searchsorted(_SMALLER, epsilons, side='right') - 1
+    return np.minimum(hops(epsilons), smaller[before])
+
+  return Part(profile)

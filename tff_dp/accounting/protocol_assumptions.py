@@ -1,0 +1,137 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What has to be true for a certified epsilon, in sentences."""
+
+from collections.abc import Sequence
+
+import dp_accounting
+
+from tff_dp.accounting import events
+from tff_dp.accounting import local_reports
+from tff_dp.accounting import protocol_events
+
+_COINS = (
+    "Each client's coins are its own, honest, fresh, independent of all data"
+    ' and known to nobody else.'
+)
+_HONEST_NOISE = (
+    'Each client clips and adds its noise itself, as the randomizer says.'
+)
+_SECRET_SLOTS = (
+    'The server and the channels to it are trusted: nobody learns who checked'
+    ' in, who won and which slots were empty.'
+)
+
+
+def of(
+    leaves: Sequence[dp_accounting.DpEvent],
+    *,
+    bound: str,
+    derived_sources: Sequence[str],
+    relation: events.NeighboringRelation,
+) -> tuple[str, ...]:
+  """Returns what a certificate by a bound assumes, one sentence each.
+
+  Args:
+    leaves: What is released.
+    bound: The bound that the epsilon is from.
+    derived_sources: Where arguments of this project that it rests on are
+      written; empty if it rests on none.
+    relation: That the epsilon holds for.
+  """
+  found = [f'The unit is a client; neighbours: {relation.description}.']
+  for leaf in leaves:
+    found += _of_leaf(leaf, bound)
+  if derived_sources:
+    found.append(
+        f'Bound {bound!r} rests on arguments of this project that were not peer'
+        f' reviewed: {", ".join(derived_sources)}.'
+    )
+  return tuple(dict.fromkeys(found))
+
+
+def _of_leaf(leaf, bound: str) -> list[str]:
+  if local_reports.is_noised_sum(leaf):
+    return ['The server adds the noise, and is trusted to.']
+  if isinstance(leaf, protocol_events.RandomAllocationDpEvent):
+    found = [
+        'The server is trusted: it adds Gaussian noise to the sum of every'
+        ' step, empty steps too, and never divides by the number of reports.'
+    ]
+    if bound != 'none':
+      found += [
+          _COINS,
+          'Nobody else learns in which step a client took part.',
+      ]
+    return found
+  if isinstance(leaf, protocol_events.LocalRandomizerDpEvent):
+    return [_HONEST_NOISE]
+  if bound == 'none':
+    reports = (
+        'one report per client and round'
+        if isinstance(leaf, protocol_events.ShuffledCheckInDpEvent)
+        else 'one report per client'
+    )
+    return [_HONEST_NOISE, f'At most {reports}; nobody else is trusted.']
+  return [_HONEST_NOISE, *_of_protocol(leaf, bound)]
+
+
+def _of_protocol(leaf, bound: str) -> list[str]:
+  """Returns what the protocol of a leaf adds."""
+  if isinstance(leaf, protocol_events.FixedWindowCheckInDpEvent):
+    return [
+        _COINS,
+        _SECRET_SLOTS,
+        f'Check-in probability {leaf.check_in_probability:g}, in one of'
+        f' {leaf.num_slots} slots. The number of clients is not needed.',
+        'A slot without a report gets the noised report of a zero update.',
+    ]
+  if isinstance(leaf, protocol_events.SlidingWindowCheckInDpEvent):
+    return [
+        _COINS,
+        _SECRET_SLOTS,
+        f'Each client is in one of the {leaf.window} slots of its window. The'
+        ' number of clients is not needed.',
+        'A slot without a report gets the noised report of a zero update.',
+    ]
+  if isinstance(leaf, protocol_events.AveragedCheckInDpEvent):
+    return [
+        _COINS,
+        'The server and the channels to it are trusted; the number of reports'
+        ' in a slot may leak.',
+        'Participants do not collude with whoever sees the models.',
+        f'At least {leaf.min_num_clients} clients check in, each in one of'
+        f' {leaf.num_slots} slots.',
+    ]
+  shuffler = (
+      'The shuffler and the channels to it are trusted: it strips identities'
+      ' and permutes. The aggregator is not trusted.'
+  )
+  others = 'run the randomizer honestly and do not reveal their reports.'
+  if isinstance(leaf, protocol_events.ShuffledDpEvent):
+    return [
+        shuffler,
+        f'At least {leaf.num_messages} clients send one report each, {others}',
+    ]
+  if bound == 'subsampling':
+    others = 'flip honest coins; nobody learns who took part.'
+  return [
+      shuffler,
+      _COINS,
+      f'At least {leaf.min_num_clients} clients are sure to flip their coins,'
+      ' and to deliver unless they drop out independently of data and'
+      f' identity; they {others}',
+      f'Check-in probability {leaf.check_in_probability:g}; no independent'
+      ' dropout is credited beyond it.',
+  ]

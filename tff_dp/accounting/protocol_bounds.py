@@ -1,0 +1,427 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The sound bounds on what a check-in or shuffle event costs, by name.
+
+Every event has several; which is least depends on its numbers.
+
+| bound | of | source |
+|---|---|---|
+| none | everything | one report, or the noise of the server, alone |
+| thinning | fixed window | [derived] not everybody takes part |
+| subsampling | shuffled check-in | [derived] only the coins are credited |
+| rci | check-ins, shuffle | arXiv:2007.06605, theorems 3.2, 4.1, 4.3, 5.1 |
+| rci_numeric | fixed, sliding window | [derived] theorem 3.2 step by step |
+| clones | shuffle | arXiv:2012.12803, as a privacy profile |
+| clones | shuffled check-in | [derived] the same in a binomial cohort |
+| strong_clones | both, some randomizers | [derived] more clones, by type |
+| clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
+| renyi | shuffled check-in | arXiv:2206.03151, thm. 1, with its lemma 4 |
+| allocation | random allocation | arXiv:2502.08202; numerics [derived] |
+
+[derived] marks arguments of this project, proven in docs/proofs_shuffling.md
+and docs/proofs_check_ins.md; they can be turned off. The formulas of papers
+that do not hold are in `published`, and are no bounds.
+"""
+
+from collections.abc import Callable, Iterator
+import dataclasses
+import functools
+import math
+
+import dp_accounting
+
+from tff_dp.accounting import events
+from tff_dp.accounting import local_profiles
+from tff_dp.accounting import local_reports
+from tff_dp.accounting import parts
+from tff_dp.accounting import privacy_profiles
+from tff_dp.accounting import protocol_events
+from tff_dp.accounting import random_allocation
+from tff_dp.accounting import random_check_ins
+from tff_dp.accounting import shuffled_check_in
+from tff_dp.accounting import shuffled_renyi
+from tff_dp.accounting import shuffling
+
+NAMES = (
+    'none',
+    'thinning',
+    'subsampling',
+    'rci',
+    'rci_numeric',
+    'clones',
+    'strong_clones',
+    'clones_by_cohort',
+    'renyi',
+    'allocation',
+)
+# Sound whatever else is turned off, but slow, and next to never the least.
+SLOW_NAMES = ('clones_by_cohort', 'renyi')
+
+_RCI = 'arXiv:2007.06605, theorem '
+_CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
+_SHUFFLING_PROOFS = 'docs/proofs_shuffling.md'
+_REPLACE_ONE = events.NeighboringRelation.REPLACE_ONE
+# Above it the curve of an (epsilon, delta) pair is not computed.
+_LARGEST_RUN_EPSILON = 100.0
+# Of delta, and at most, what the grid of a random allocation may cut off.
+_TAIL_SHARE = 1e-4
+_MOST_TAIL = 1e-10
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+  """An upper bound on what `count` equal events cost.
+
+  At least one of `part` and `epsilon` is there. Both may raise
+  `NotApplicableError`.
+
+  Attributes:
+    name: One of `NAMES`.
+    source: Paper and theorem, or page of proofs.
+    is_derived: Whether it rests on an argument of this project.
+    part: Returns what composes with other events.
+    epsilon: Returns epsilon at delta if nothing else is released: no larger
+      than by `part`, if that is there too.
+  """
+
+  name: str
+  source: str
+  is_derived: bool = False
+  part: Callable[[], parts.Part] | None = None
+  epsilon: Callable[[float], float] | None = None
+
+
+def of(
+    event: dp_accounting.DpEvent,
+    *,
+    count: int,
+    delta: float,
+    relation: events.NeighboringRelation,
+) -> tuple[Bound, ...]:
+  """Returns the bounds on `count` equal events, 'none' first.
+
+  Args:
+    event: A protocol or a local event, a Gaussian or a Laplace event.
+    count: How many.
+    delta: Of everything together. Some bounds are tuned for it; they hold for
+      any.
+    relation: To account under; `protocol_events.REPLACE_ONE_TYPES` have no
+      other than replace-one, which is for the caller to check.
+  """
+  if local_reports.is_noised_sum(event):
+    part = functools.partial(local_reports.noised_sum, event, count, relation)
+    return (Bound('none', 'the noise at the server', part=part),)
+  if isinstance(event, protocol_events.RandomAllocationDpEvent):
+    return tuple(_of_allocation(event, count, delta, relation))
+  if isinstance(event, protocol_events.LocalRandomizerDpEvent):
+    return (_none(local_reports.report(event), count),)
+  # Exact types, as for local events.
+  find = {
+      protocol_events.FixedWindowCheckInDpEvent: _of_fixed_window,
+      protocol_events.SlidingWindowCheckInDpEvent: _of_sliding_window,
+      protocol_events.AveragedCheckInDpEvent: _of_averaged,
+      protocol_events.ShuffledDpEvent: _of_shuffle,
+      protocol_events.ShuffledCheckInDpEvent: _of_shuffled_check_in,
+  }.get(type(event))
+  if find is None:
+    raise TypeError(
+        f'event={event!r} is not allowed: expected an event of'
+        ' tff_dp.accounting.protocol_events.'
+    )
+  return tuple(find(event, local_reports.report(event.event), count, delta))
+
+
+def _none(report: local_reports.LocalReport, count: int) -> Bound:
+  return Bound(
+      'none', 'the local randomizer alone', part=lambda: report.part(count)
+  )
+
+
+def _nobody(name: str, source: str, count: int) -> Bound:
+  part = lambda: parts.Part(local_reports.nothing, count)
+  return Bound(name, source, part=part)
+
+
+def _of_fixed_window(event, report, count, delta) -> Iterator[Bound]:
+  probability = event.check_in_probability
+  yield _none(report, count)
+  if probability == 0:
+    yield _nobody('thinning', 'nobody takes part', count)
+    return
+
+  def thinned():
+    if probability == 1:
+      raise privacy_profiles.NotApplicableError(
+          'check_in_probability is 1: every client takes part'
+      )
+    return parts.Part(
+        random_check_ins.thinned_profile(
+            report.profile, check_in_probability=probability
+        ),
+        count,
+    )
+
+  yield Bound('thinning', _CHECK_IN_PROOFS, True, part=thinned)
+  theorem = functools.partial(
+      random_check_ins.theorem_3_2,
+      num_slots=event.num_slots,
+      check_in_probability=probability,
+  )
+  yield _closed_form('3.2', report, theorem, count, delta)
+  yield _step_by_step(report, event.num_slots, probability, count)
+
+
+def _of_sliding_window(event, report, count, delta) -> Iterator[Bound]:
+  yield _none(report, count)
+  theorem = functools.partial(
+      random_check_ins.theorem_4_3, window=event.window
+  )
+  yield _closed_form('4.3', report, theorem, count, delta)
+  yield _step_by_step(report, event.window, 1.0, count)
+
+
+def _of_averaged(event, report, count, delta) -> Iterator[Bound]:
+  yield _none(report, count)
+  theorem = functools.partial(
+      random_check_ins.theorem_4_1,
+      num_slots=event.num_slots,
+      min_num_clients=event.min_num_clients,
+  )
+  yield _closed_form('4.1', report, theorem, count, delta)
+
+
+def _of_shuffle(event, report, count, delta) -> Iterator[Bound]:
+  num_reports = event.num_messages
+  yield _none(report, count)
+  theorem = functools.partial(
+      random_check_ins.theorem_5_1, num_reports=num_reports
+  )
+  yield _closed_form('5.1', report, theorem, count, delta)
+
+  def clones(**options):
+    if isinstance(event.event, protocol_events.GaussianLocalDpEvent):
+      # The best pair of a cohort that is as large, chosen by the same costs.
+      _, (local_epsilon, local_delta) = (
+          shuffled_check_in.gaussian_round_profile(
+              noise_multiplier=event.event.noise_multiplier,
+              num_clients=num_reports,
+              check_in_rate=1.0,
+              num_rounds=count,
+              delta=delta,
+          )
+      )
+    else:
+      local_epsilon, local_delta = report.split
+    if not local_epsilon > 0:
+      raise privacy_profiles.NotApplicableError(
+          'every (epsilon0, delta0) of the noise has a delta0 that costs more'
+          ' than delta over all reports'
+      )
+    shuffled = shuffling.round_profile(
+        local_epsilon=local_epsilon,
+        num_reports=num_reports,
+        local_delta=local_delta,
+        **options,
+    )
+    return parts.Part(
+        privacy_profiles.minimum(shuffled, report.profile), count
+    )
+
+  yield Bound('clones', 'arXiv:2012.12803, theorem 3.1', part=clones)
+  yield _strong_clones(report, clones)
+
+
+def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
+  yield _none(report, count)
+  if event.check_in_probability == 0:
+    yield _nobody('subsampling', 'nobody takes part', count)
+    return
+  cohort = dict(
+      num_clients=event.min_num_clients,
+      check_in_rate=event.check_in_probability,
+  )
+
+  def subsampled():
+    profile = shuffled_check_in.subsampled_profile(report.profile, **cohort)
+    return parts.Part(profile, count)
+
+  yield Bound('subsampling', _SHUFFLING_PROOFS, True, part=subsampled)
+  is_gaussian = isinstance(event.event, protocol_events.GaussianLocalDpEvent)
+
+  def pair():
+    if is_gaussian:
+      raise privacy_profiles.NotApplicableError(
+          'Gaussian noise has no single (epsilon0, delta0)'
+      )
+    return dict(zip(('local_epsilon', 'local_delta'), report.split))
+
+  def clones(**options):
+    if is_gaussian:
+      profile, _ = shuffled_check_in.gaussian_round_profile(
+          noise_multiplier=event.event.noise_multiplier,
+          num_rounds=count,
+          delta=delta,
+          **cohort,
+      )
+    else:
+      profile = shuffled_check_in.round_profile(**pair(), **cohort, **options)
+    return parts.Part(profile, count)
+
+  yield Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
+  yield _strong_clones(report, clones)
+
+  def by_cohort():
+    profile = shuffled_check_in.round_profile_by_cohort(**pair(), **cohort)
+    return parts.Part(profile, count)
+
+  yield Bound(
+      'clones_by_cohort', 'arXiv:2206.03151, theorem 1', part=by_cohort
+  )
+
+  def renyi(total_delta):
+    if not isinstance(
+        event.event, protocol_events.RandomizedResponseLocalDpEvent
+    ):
+      raise privacy_profiles.NotApplicableError(
+          'lemma 4 is about randomizers with finitely many reports, that is'
+          ' randomized response'
+      )
+    return shuffled_renyi.shuffled_check_in_epsilon(
+        local_epsilon=report.split[0],
+        num_rounds=count,
+        delta=total_delta,
+        **cohort,
+    )
+
+  yield Bound('renyi', 'arXiv:2206.03151, theorem 1, lemma 4', epsilon=renyi)
+
+
+def _strong_clones(report, clones) -> Bound:
+  """Returns clones with the larger probability, if the type allows it."""
+
+  def part():
+    if not report.strong_clones:
+      raise privacy_profiles.NotApplicableError(
+          'proven for randomized response and for the one-bit sphere only'
+      )
+    return clones(**dict(report.strong_clones))
+
+  return Bound('strong_clones', _SHUFFLING_PROOFS, True, part=part)
+
+
+def _closed_form(number: str, report, theorem, count: int, delta: float):
+  """Returns a theorem of arXiv:2007.06605 for the best of the local pairs.
+
+  Alone it is its own formula. Next to others, or repeated, it stands for a
+  randomizer that is (epsilon, delta')-DP, delta' a share of delta.
+  """
+
+  def epsilon(total_delta):
+    best, reason = math.inf, 'no (epsilon0, delta0) has a delta0 below delta'
+    for local_epsilon, local_delta in report.splits(total_delta):
+      try:
+        found = theorem(
+            local_epsilon=local_epsilon,
+            local_delta=local_delta,
+            delta=total_delta,
+        )
+      except privacy_profiles.NotApplicableError as error:
+        reason = error.reason
+      else:
+        best = min(best, float(found))
+    if best == math.inf:
+      raise privacy_profiles.NotApplicableError(reason)
+    return best
+
+  def part():
+    share = delta / (2 * count)
+    run_epsilon = epsilon(share)
+    if run_epsilon > _LARGEST_RUN_EPSILON:
+      raise privacy_profiles.NotApplicableError(
+          f'the theorem gives epsilon={run_epsilon:g} for one run'
+      )
+    profile = local_profiles.approximate(run_epsilon, share)
+    return parts.Part(
+        privacy_profiles.minimum(profile, report.profile), count
+    )
+
+  return Bound(
+      'rci',
+      _RCI + number,
+      part=part,
+      epsilon=epsilon if count == 1 else None,
+  )
+
+
+def _step_by_step(report, num_slots: int, probability: float, count: int):
+  """Returns theorem 3.2's steps, composed as privacy-loss distributions."""
+
+  def part():
+    if not report.is_pure:
+      raise privacy_profiles.NotApplicableError(
+          'the local randomizer has a delta above 0'
+      )
+    profile = random_check_ins.numeric_fixed_window_profile(
+        local_epsilon=report.split[0],
+        num_slots=num_slots,
+        check_in_probability=probability,
+    )
+    return parts.Part(
+        privacy_profiles.minimum(profile, report.profile), count
+    )
+
+  return Bound('rci_numeric', _CHECK_IN_PROOFS, True, part=part)
+
+
+def _of_allocation(event, count, delta, relation) -> Iterator[Bound]:
+  """Yields the bounds of central noise at some of several steps."""
+  times, multiplier = event.num_selected, float(event.event.noise_multiplier)
+  alone = functools.partial(
+      local_reports.noised_sum, event.event, count * times, relation
+  )
+  yield Bound('none', 'the noise at the server', part=alone)
+  if event.participation_probability == 0:
+    yield _nobody('allocation', 'nobody takes part', count)
+    return
+  numbers = dict(
+      noise_multiplier=multiplier,
+      num_steps=event.num_steps,
+      num_selected=times,
+      participation_probability=event.participation_probability,
+  )
+
+  def check():
+    if not 0 < multiplier < math.inf:
+      raise privacy_profiles.NotApplicableError(
+          f'noise_multiplier={multiplier} needs no computation'
+      )
+
+  def part():
+    check()
+    tail = min(_MOST_TAIL, _TAIL_SHARE * delta / count)
+    remove, add = random_allocation.profiles(tail=tail, **numbers)
+    result = parts.Part(remove, count, add)
+    return parts.in_two_hops(result) if relation is _REPLACE_ONE else result
+
+  def epsilon(total_delta):
+    check()
+    return random_allocation.epsilon(
+        delta=total_delta,
+        num_epochs=count,
+        neighboring_relation=relation,
+        **numbers,
+    )
+
+  source = f'arXiv:2502.08202; {_CHECK_IN_PROOFS}'
+  yield Bound('allocation', source, True, part=part, epsilon=epsilon)

@@ -1,0 +1,155 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The parts of an event: under which relation, by which profiles, how fine."""
+
+import functools
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting import compositions
+from tff_dp.accounting import events
+from tff_dp.accounting import local_reports
+from tff_dp.accounting import parts as parts_lib
+from tff_dp.accounting import privacy_profiles
+from tff_dp.accounting import protocol_bounds
+from tff_dp.accounting import protocol_events
+
+
+def relation_for(
+    leaves: compositions.Leaves,
+    asked: events.NeighboringRelation | str | None,
+) -> events.NeighboringRelation:
+  """Returns the relation to account under, after checking that it exists.
+
+  Args:
+    leaves: What is released.
+    asked: None for replace-one if anything is stated for it, else zero-out.
+
+  Raises:
+    PrivacyRefusedError: If no relation, or not this one, covers everything.
+  """
+  strangers = [
+      leaf
+      for leaf in leaves
+      if not isinstance(leaf[0], protocol_events.ProtocolDpEvent)
+      and not local_reports.is_noised_sum(leaf[0])
+  ]
+  ours = [
+      leaf
+      for leaf in leaves
+      if isinstance(leaf[0], protocol_events.REPLACE_ONE_TYPES)
+  ]
+  if strangers:
+    other = f' next to {compositions.kinds(ours)}' if ours else ''
+    raise _checks.PrivacyRefusedError(
+        f'{compositions.kinds(strangers)} is not accounted for here{other}',
+        why='amplification by check-ins and shuffling is stated for replace-one'
+        ' or zero-out, other sampling for add-or-remove',
+        way_out='an epsilon of its own for each',
+    )
+  if asked is None:
+    asked = 'replace_one' if ours else 'zero_out'
+  relation = events.NeighboringRelation(asked)
+  if ours and relation is not events.NeighboringRelation.REPLACE_ONE:
+    raise _checks.PrivacyRefusedError(
+        f'{compositions.kinds(ours)} is not accounted for under {relation}'
+        ' adjacency',
+        why='a client that is absent would show in the number of reports',
+        way_out='neighboring_relation=replace_one',
+    )
+  return relation
+
+
+@functools.lru_cache(maxsize=64)
+def best_part(
+    event: dp_accounting.DpEvent,
+    *,
+    count: int,
+    delta: float,
+    relation: events.NeighboringRelation,
+    use_derived: bool = True,
+) -> parts_lib.Part:
+  """Returns `count` events with the pointwise least of their profiles.
+
+  Upper bound. The same part for the same arguments.
+
+  Args:
+    event: A leaf that `protocol_bounds.of` knows.
+    count: How many.
+    delta: That bounds are tuned for.
+    relation: To account under.
+    use_derived: Whether to use the arguments of this project.
+  """
+  found = []
+  for bound in protocol_bounds.of(
+      event, count=count, delta=delta, relation=relation
+  ):
+    if bound.part is None or (bound.is_derived and not use_derived):
+      continue
+    if use_derived and bound.name in protocol_bounds.SLOW_NAMES:
+      continue
+    try:
+      found.append(bound.part())
+    except privacy_profiles.NotApplicableError:
+      continue
+  return least(found)
+
+
+def least(found: list[parts_lib.Part]) -> parts_lib.Part:
+  """Returns the pointwise minimum of parts that describe the same events."""
+  counts = {part.count for part in found}
+  if len(counts) > 1:
+    # Some describe all events at once: compose the others, too.
+    whole = [part for part in found if part.count == 1]
+    for part in found:
+      if part.count > 1 and not part.is_vacuous:
+        loss = parts_lib.together([part])
+        profile = parts_lib.profile_of(loss.pld)
+        whole.append(
+            parts_lib.Part(
+                lambda epsilons, p=profile, e=loss.error: p(epsilons) + e
+            )
+        )
+    return least(whole)
+  if len(found) == 1:
+    return found[0]
+  forward = privacy_profiles.minimum(*(part.profile for part in found))
+  reverse = None
+  if any(part.reverse is not None for part in found):
+    reverse = privacy_profiles.minimum(
+        *(part.reverse or part.profile for part in found)
+    )
+  return parts_lib.Part(forward, counts.pop(), reverse)
+
+
+def interval_for(
+    event: dp_accounting.DpEvent,
+    *,
+    delta: float,
+    relation: events.NeighboringRelation,
+    use_derived: bool = True,
+) -> float:
+  """Returns a grid of losses on which an event is accounted for tightly."""
+  parts = [
+      best_part(
+          leaf,
+          count=count,
+          delta=delta,
+          relation=relation,
+          use_derived=use_derived,
+      )
+      for leaf, count in compositions.merged(compositions.leaves(event))
+  ]
+  return parts_lib.suitable_interval(parts)

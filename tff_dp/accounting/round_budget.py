@@ -1,0 +1,181 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The budget of a run, round by round, whatever its epsilon follows from.
+
+Before the clients of round t are selected, `check(t)` compares the epsilon of a
+run that stops after round t with the budget. There is no tolerance. The answer
+depends on public facts only, so stopping by it reveals nothing about the data.
+
+`record(t)` marks the round as spent. The caller stores the returned record
+durably *before* the round's result is released: a crash in between then counts
+as spent, which errs on the private side. Doing a recorded round again is free
+as long as it uses the same clients and the same noise keys, because the same
+value is released; anything else would be a new round.
+"""
+
+import abc
+
+from tff_dp import _checks
+from tff_dp.accounting import events
+from tff_dp.accounting import printing
+
+
+class RoundBudget(abc.ABC):
+  """Counts recorded rounds, and refuses the one beyond the budget.
+
+  Every epsilon is an upper bound for one client's whole participation, under
+  `neighboring_relation`.
+  """
+
+  def __init__(
+      self,
+      *,
+      delta: float,
+      epsilon: float | None,
+      neighboring_relation: events.NeighboringRelation,
+  ):
+    """Makes the empty budget of a run.
+
+    Args:
+      delta: In the open interval (0, 1).
+      epsilon: The budget, `None` for no limit.
+      neighboring_relation: The relation under which the budget holds.
+    """
+    _checks.in_open(0.0, 1.0, delta=delta)
+    if epsilon is not None:
+      _checks.positive(epsilon=epsilon)
+    self._delta = float(delta)
+    self._epsilon = None if epsilon is None else float(epsilon)
+    self._relation = events.NeighboringRelation(neighboring_relation)
+    self._rounds_recorded = 0
+
+  @property
+  @abc.abstractmethod
+  def num_rounds(self) -> int:
+    """Planned rounds T."""
+
+  @property
+  @abc.abstractmethod
+  def basis(self) -> str:
+    """What every epsilon here rests on, as the end of a sentence."""
+
+  @abc.abstractmethod
+  def epsilon_after(self, round_index: int) -> float:
+    """Returns what a run that stops after a round has spent.
+
+    Upper bound; 0 for round 0, infinity without noise.
+
+    Args:
+      round_index: 1-based, or 0 for a run that never began.
+    """
+
+  @abc.abstractmethod
+  def _way_out(self) -> str:
+    """Returns how all rounds would fit the budget, as a sentence."""
+
+  @abc.abstractmethod
+  def _noise(self, round_index: int) -> dict[str, object]:
+    """Returns what the record of a round says of its noise, plain types."""
+
+  @property
+  def epsilon(self) -> float | None:
+    """The budget, `None` for no limit."""
+    return self._epsilon
+
+  @property
+  def delta(self) -> float:
+    """The delta of every epsilon here."""
+    return self._delta
+
+  @property
+  def neighboring_relation(self) -> events.NeighboringRelation:
+    """The relation of every epsilon here."""
+    return self._relation
+
+  @property
+  def rounds_recorded(self) -> int:
+    """How many rounds count as spent."""
+    return self._rounds_recorded
+
+  def rounds_left(self, round_index: int) -> int:
+    """Returns how many rounds after `round_index` plan and budget allow."""
+    _checks.integer_between(0, self.num_rounds, round_index=round_index)
+    # Invariant: `last` is allowed (or is round_index), `beyond` is not.
+    last, beyond = round_index, self.num_rounds + 1
+    while beyond - last > 1:
+      middle = (last + beyond) // 2
+      if self._is_allowed(middle):
+        last = middle
+      else:
+        beyond = middle
+    return last - round_index
+
+  def check(self, round_index: int) -> None:
+    """Raises `PrivacyRefusedError` if the round would break plan or budget."""
+    _checks.integer_at_least(1, round_index=round_index)
+    if round_index > self.num_rounds:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} is beyond the plan of {self.num_rounds} rounds',
+          why='the noise was chosen for the planned number of rounds',
+          way_out='plan the run with more rounds from the start',
+      )
+    if self._is_allowed(round_index):
+      return
+    spent = self.epsilon_after(round_index)
+    raise _checks.PrivacyRefusedError(
+        f'round {round_index} would spend epsilon'
+        f' {printing.rounded_up(spent)} > {self._epsilon} (delta'
+        f' {self._delta:g}); {round_index - 1} of {self.num_rounds} rounds'
+        f' done. {self._way_out()}',
+        why='the epsilon of all released models together must stay within the'
+        f' budget ({self._relation.value} adjacency, {self.basis})',
+        way_out=self._way_out(),
+    )
+
+  def record(self, round_index: int) -> dict[str, object]:
+    """Counts a round as spent and returns what to store before its release.
+
+    Args:
+      round_index: The round after the last recorded one; or that one again,
+        with the same clients and noise keys, after a crash.
+
+    Returns:
+      The round and what the run has spent if it stops there, as plain types.
+
+    Raises:
+      PrivacyRefusedError: If the round breaks the budget or the order.
+    """
+    self.check(round_index)
+    if round_index not in (self._rounds_recorded, self._rounds_recorded + 1):
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} cannot follow the {self._rounds_recorded}'
+          ' recorded rounds',
+          why='rounds are spent in order, and going back behind a release'
+          ' would spend again',
+          way_out=f'go on with round {self._rounds_recorded + 1}',
+      )
+    self._rounds_recorded = int(round_index)
+    return {
+        'round': self._rounds_recorded,
+        'epsilon': printing.to_json_number(self.epsilon_after(round_index)),
+        'delta': self._delta,
+        'neighboring_relation': self._relation.value,
+        'unit': 'client',
+        **self._noise(round_index),
+    }
+
+  def _is_allowed(self, round_index: int) -> bool:
+    if self._epsilon is None:
+      return True
+    return self.epsilon_after(round_index) <= self._epsilon

@@ -1,0 +1,313 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The operations of local randomizers, as pure TensorFlow functions.
+
+`build(randomizer, num_params)` returns the client's side (clip, then randomize)
+and the server's (an unbiased estimate of the clipped update from a report).
+Everything random follows from a key, and a key is used for one report.
+
+The key of a report follows from the client's secret key, from the randomizer,
+from the round and from the clipped update itself. So a round that is repeated
+on the same data repeats its report bit for bit, which tells nobody anything
+new; and if the data or the model differ, so does all of the noise. Were the
+noise the same, the difference of two reports would be the difference of two
+updates, without any noise; a server that nobody trusts could ask for it.
+"""
+
+import abc
+from typing import Optional
+
+import tensorflow as tf
+
+from tff_dp import _checks
+from tff_dp import streams
+from tff_dp.aggregators import clipping
+from tff_dp.mechanisms import randomizers
+
+# The purpose of the keys, to which the randomizer's description is added.
+_DOMAIN = 'local noise'
+# Independent parts of one report.
+_DIRECTION, _ROUNDING, _COIN, _NOISE = range(4)
+_LEAST_INT64 = -(2**63)
+
+
+class ClientRandomizer(abc.ABC):
+  """The operations of one randomizer on vectors of one length.
+
+  Attributes:
+    randomizer: The public description.
+    num_params: Length d of the vectors.
+  """
+
+  def __init__(self, randomizer: randomizers.LocalRandomizer, num_params: int):
+    _checks.integer_at_least(1, num_params=num_params)
+    self.randomizer = randomizer
+    self.num_params = num_params
+    self._domain = f'{_DOMAIN}|{randomizer!r}|{num_params}'
+
+  @property
+  @abc.abstractmethod
+  def report_spec(self) -> tf.TensorSpec:
+    """The spec of one report."""
+
+  @property
+  def report_scale(self) -> Optional[float]:
+    """How large numbers in a report are; `None` if reports do not add up.
+
+    Then a report is a few integers, which the server turns into a vector.
+    """
+    return None
+
+  @abc.abstractmethod
+  def clip(self, update: tf.Tensor) -> tf.Tensor:
+    """Returns the update within the bound; zeros if it is not finite."""
+
+  @abc.abstractmethod
+  def draw_report(self, clipped: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """Returns the report; `key` must serve for nothing else."""
+
+  @abc.abstractmethod
+  def estimate(self, report: tf.Tensor) -> tf.Tensor:
+    """Returns the unbiased estimate of the clipped update, float32 [d]."""
+
+  def randomize(self, update: tf.Tensor, client_key: tf.Tensor, round_index=0):
+    """Returns the report of one client: all that may leave it.
+
+    Args:
+      update: float32 of shape [num_params], unbounded, may hold NaNs.
+      client_key: The client's secret key, int64 of shape [2].
+      round_index: Integer; tells the rounds of a client apart.
+    """
+    clipped = self.clip(tf.ensure_shape(update, [self.num_params]))
+    key = streams.fold_in(
+        streams.domain_key(client_key, self._domain), round_index
+    )
+    key = streams.fold_in(key, _digest(clipped))
+    return self.draw_report(clipped, key)
+
+
+class _Additive(ClientRandomizer):
+  """Randomizers whose report is the clipped vector plus noise."""
+
+  @property
+  def report_spec(self):
+    return tf.TensorSpec([self.num_params], tf.float32)
+
+  def estimate(self, report):
+    return report
+
+
+class _Gaussian(_Additive):
+  """x + tau z."""
+
+  @property
+  def report_scale(self):
+    return self.randomizer.stddev + self.randomizer.l2_norm_clip
+
+  def clip(self, update):
+    return clipping.clip(update, self.randomizer.l2_norm_clip)[0]
+
+  def draw_report(self, clipped, key):
+    noise = tf.random.stateless_normal(
+        [self.num_params],
+        streams.fold_in(key, _NOISE),
+        alg=streams.ALGORITHM,
+    )
+    return clipped + self.randomizer.stddev * noise
+
+
+class _Laplace(_Additive):
+  """x + b times a standard Laplace draw."""
+
+  @property
+  def report_scale(self):
+    return self.randomizer.scale + self.randomizer.l1_norm_clip
+
+  def clip(self, update):
+    return _clip_l1(update, self.randomizer.l1_norm_clip)
+
+  def draw_report(self, clipped, key):
+    bits = _uniform_int64([self.num_params], streams.fold_in(key, _NOISE))
+    # One bit for the sign, and 63 in the logarithm: with the 23 of a float32
+    # uniform no noise would be beyond 16 b, and seeing more of it than the
+    # other input allows would tell the two apart.
+    magnitude = tf.cast(
+        tf.bitwise.bitwise_and(bits, tf.constant(2**63 - 1, tf.int64)),
+        tf.float64,
+    )
+    exponential = -tf.math.log((magnitude + 0.5) * 2.0**-63)
+    noise = tf.where(bits < 0, -exponential, exponential)
+    return clipped + tf.cast(self.randomizer.scale * noise, tf.float32)
+
+
+class _Sphere(ClientRandomizer):
+  """(seed of v, sign), as three int64."""
+
+  @property
+  def report_spec(self):
+    return tf.TensorSpec([3], tf.int64)
+
+  def clip(self, update):
+    return clipping.clip(update, self.randomizer.l2_norm_clip)[0]
+
+  def draw_report(self, clipped, key):
+    seed = streams.fold_in(key, _DIRECTION)
+    direction = self._normals(seed)
+    norm = tf.norm(clipped)
+    # Only the sign of <z, v> counts, so neither needs its length. Zero counts
+    # as a positive product, and the fair coin of its rounding does the rest.
+    product = tf.reduce_sum(clipped * direction)
+    keeps_direction = (
+        tf.random.stateless_uniform(
+            [], streams.fold_in(key, _ROUNDING), alg=streams.ALGORITHM
+        )
+        < 0.5 + 0.5 * norm / self.randomizer.l2_norm_clip
+    )
+    # The only line that the guarantee rests on: whatever was computed above,
+    # the sign is flipped by a coin of its own.
+    is_flipped = _is_below(
+        _uniform_int64([], streams.fold_in(key, _COIN)),
+        self.randomizer.flip_threshold,
+    )
+    is_positive = tf.not_equal(
+        tf.equal(product >= 0.0, keeps_direction), is_flipped
+    )
+    sign = tf.where(
+        is_positive, tf.constant(1, tf.int64), tf.constant(-1, tf.int64)
+    )
+    return tf.concat([seed, [sign]], axis=0)
+
+  def estimate(self, report):
+    direction = self._normals(report[:2])
+    length = tf.cast(report[2], tf.float32) * self.randomizer.scale(
+        self.num_params
+    )
+    return direction * tf.math.divide_no_nan(length, tf.norm(direction))
+
+  def _normals(self, seed):
+    return tf.random.stateless_normal(
+        [self.num_params], seed, alg=streams.ALGORITHM
+    )
+
+
+_BY_TYPE = {
+    randomizers.Gaussian: _Gaussian,
+    randomizers.Laplace: _Laplace,
+    randomizers.Sphere: _Sphere,
+}
+
+
+def build(
+    randomizer: randomizers.LocalRandomizer, num_params: int
+) -> ClientRandomizer:
+  """Returns the operations of a randomizer of vectors.
+
+  Args:
+    randomizer: Gaussian, Laplace or Sphere.
+    num_params: Length of the vectors.
+  """
+  check_vector_randomizer(randomizer)
+  return _BY_TYPE[type(randomizer)](randomizer, num_params)
+
+
+def check_vector_randomizer(randomizer) -> None:
+  """Raises unless it is a randomizer of vectors."""
+  if type(randomizer) not in _BY_TYPE:
+    names = ', '.join(sorted(cls.__name__ for cls in _BY_TYPE))
+    raise _checks.ArgumentError(
+        'randomizer',
+        randomizer,
+        f'a local randomizer of vectors, one of {names}; RandomizedResponse is'
+        ' for categories, see RandomizedResponseHistogramFactory',
+    )
+
+
+def randomize_category(
+    randomizer: randomizers.RandomizedResponse,
+    category: tf.Tensor,
+    client_key: tf.Tensor,
+) -> tf.Tensor:
+  """Returns the reported category, scalar int64 in [0, num_categories).
+
+  A category outside of the range counts as one drawn uniformly.
+
+  Args:
+    randomizer: Number of categories and local epsilon.
+    category: Scalar integer.
+    client_key: Secret, int64 of shape [2]; must serve for nothing else but the
+      same category again.
+  """
+  num_categories = randomizer.num_categories
+  category = tf.cast(category, tf.int64)
+  key = streams.fold_in(
+      streams.domain_key(client_key, f'{_DOMAIN}|{randomizer!r}'), category
+  )
+  stand_in, other = (
+      tf.math.floormod(
+          _uniform_int64([], streams.fold_in(key, part)),
+          tf.constant(modulus, tf.int64),
+      )
+      for part, modulus in (
+          (_ROUNDING, num_categories), (_NOISE, num_categories - 1)
+      )
+  )
+  is_valid = tf.logical_and(category >= 0, category < num_categories)
+  category = tf.where(is_valid, category, stand_in)
+  is_changed = _is_below(
+      _uniform_int64([], streams.fold_in(key, _COIN)),
+      randomizer.change_threshold,
+  )
+  other += tf.cast(other >= category, tf.int64)
+  return tf.where(is_changed, other, category)
+
+
+def _uniform_int64(shape, key) -> tf.Tensor:
+  """Returns integers that are uniform over all 64-bit values."""
+  return tf.random.stateless_uniform(
+      shape,
+      key,
+      minval=None,
+      maxval=None,
+      dtype=tf.int64,
+      alg=streams.ALGORITHM,
+  )
+
+
+def _is_below(bits: tf.Tensor, threshold: int) -> tf.Tensor:
+  """Returns a coin that is true for `threshold` of the 2^64 values."""
+  return bits < tf.constant(_LEAST_INT64 + threshold, tf.int64)
+
+
+def _digest(clipped: tf.Tensor) -> tf.Tensor:
+  """Returns 64 bits that are equal for equal updates, scalar int64.
+
+  Two different ones share them with probability about 2^-64. It need not be
+  secret or keyed: it goes through the generator with the client's key.
+  """
+  fingerprint = tf.raw_ops.Fingerprint(
+      data=clipped[tf.newaxis], method='farmhash64'
+  )
+  return tf.bitcast(fingerprint, tf.int64)[0]
+
+
+def _clip_l1(update: tf.Tensor, l1_norm_clip: float) -> tf.Tensor:
+  """Returns the update with its exact L1 norm within the bound, see `clip`."""
+  bound = l1_norm_clip * (1.0 - clipping.NORM_MARGIN)
+  norm = tf.reduce_sum(tf.abs(update))
+  scaled = tf.cond(
+      norm > bound, lambda: update * (bound / norm), lambda: update
+  )
+  return tf.cond(
+      tf.math.is_finite(norm), lambda: scaled, lambda: tf.zeros_like(update)
+  )

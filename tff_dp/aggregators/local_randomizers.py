@@ -1,0 +1,334 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Aggregation factories whose noise is added at the clients.
+
+With the clipped update x_j of client j and its randomizer R_j,
+
+    report_j = R_j(x_j)                                       (at the client)
+    result   = sum over reports of estimate(report_j) / divisor
+
+where the divisor is the number of reports, or a public constant. The server
+gets the reports without their order and their senders, see `shuffle`, and does
+nothing random.
+"""
+
+import collections
+import math
+from typing import Literal, Union
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import streams
+from tff_dp.aggregators import client_randomizers
+from tff_dp.aggregators import shuffle
+from tff_dp.mechanisms import randomizers
+
+ARRIVED = 'arrived'
+
+
+class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
+  """`UnweightedAggregationFactory` for means of locally randomized updates.
+
+  Wrap it with `tff.aggregators.as_weighted_aggregator` where a builder asks for
+  a weighted factory: weights are data, so they are ignored. A client's update
+  is one vector, however many tensors it has. One with a NaN, an infinity or a
+  norm beyond float32 counts as zero, and is randomized like any other.
+
+  As a plain aggregator it takes the key of each report from the operating
+  system, inside the client's graph, so a round that is run twice costs twice.
+  `create_keyed` makes a process for clients that bring their keys.
+
+  `state`: empty.
+
+  `measurements`: `num_reports`, public under replace-one, and `noise_stddev`,
+  the standard deviation per coordinate of the result (for the sphere an upper
+  bound), which follows from it. Nothing in them is computed from updates.
+  """
+
+  def __init__(
+      self,
+      randomizer: randomizers.LocalRandomizer,
+      *,
+      mean_over: Union[Literal['arrived'], float] = ARRIVED,
+  ):
+    """Initializes the factory.
+
+    Args:
+      randomizer: Gaussian, Sphere or Laplace.
+      mean_over: 'arrived', to divide by the number of reports (an adversary who
+        sees the reports sees their number too; the mean of none is zero), or a
+        public constant to divide by.
+
+    Raises:
+      ArgumentError: If a value is outside its range.
+    """
+    client_randomizers.check_vector_randomizer(randomizer)
+    if mean_over != ARRIVED:
+      if isinstance(mean_over, str):
+        raise _checks.ArgumentError(
+            'mean_over', mean_over, "'arrived' or a finite number above 0"
+        )
+      _checks.positive(mean_over=mean_over)
+    self._randomizer = randomizer
+    self._mean_over = mean_over
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    """Creates the process; `value_type` holds float32 tensors only."""
+    value_type = tff.to_type(value_type)
+    randomizer = self._build_randomizer(value_type)
+
+    @tff.tensorflow.computation(value_type)
+    @tf.function(autograph=False)
+    def randomize(update):
+      return randomizer.randomize(_flatten(update), streams.random_root_key())
+
+    return _build_process(
+        randomize, self._build_release(randomizer, value_type), randomizer
+    )
+
+  def create_keyed(self, value_type) -> tff.templates.AggregationProcess:
+    """Creates the process for clients that bring the keys of their noise.
+
+    Its `next` takes `OrderedDict(update, key, round)` at clients: the update,
+    the client's secret key (int64 of shape [2]) and the round (int64). The key
+    is used at the client, and nothing of it leaves except through the noise.
+
+    Its result is `OrderedDict(total, num_reports)` at the server, the sum of
+    the estimates and an int32, for whoever adds up over several rounds;
+    `mean_over` scales the measurements alone.
+
+    Args:
+      value_type: Of the update; float32 tensors only.
+    """
+    value_type = tff.to_type(value_type)
+    randomizer = self._build_randomizer(value_type)
+
+    @tff.tensorflow.computation(
+        collections.OrderedDict(
+            update=value_type,
+            key=tff.TensorType(np.int64, [2]),
+            round=tff.TensorType(np.int64),
+        )
+    )
+    @tf.function(autograph=False)
+    def randomize(value):
+      return randomizer.randomize(
+          _flatten(value['update']), value['key'], value['round']
+      )
+
+    return _build_process(
+        randomize,
+        self._build_release(randomizer, value_type, total=True),
+        randomizer,
+    )
+
+  def _build_randomizer(
+      self, value_type: tff.Type
+  ) -> client_randomizers.ClientRandomizer:
+    tensors = tff.structure.flatten(value_type)
+    if isinstance(value_type, tff.TensorType):
+      tensors = [value_type]
+    for tensor in tensors:
+      if (
+          not isinstance(tensor, tff.TensorType)
+          or np.dtype(tensor.dtype) != np.float32
+          or tensor.shape is None
+          or None in tensor.shape
+      ):
+        raise TypeError(
+            'Expected `value_type` to hold float32 tensors of known shape,'
+            f' found {value_type}.'
+        )
+    return client_randomizers.build(
+        self._randomizer, sum(math.prod(tensor.shape) for tensor in tensors)
+    )
+
+  def _build_release(self, randomizer, value_type, *, total=False):
+    """Returns the server's computation on what the shuffle step hands on."""
+    specs = tff.types.type_to_tf_tensor_specs(value_type)
+
+    @tff.tensorflow.computation(_shuffled_type(randomizer))
+    @tf.function(autograph=False)
+    def release(shuffled):
+      summed, num_reports = _sum_estimates(randomizer, shuffled)
+      divisor = tf.cast(num_reports, tf.float32)
+      if self._mean_over != ARRIVED:
+        divisor = tf.constant(self._mean_over, tf.float32)
+      variance = self._randomizer.variance(randomizer.num_params)
+      measurements = collections.OrderedDict(
+          num_reports=num_reports,
+          noise_stddev=tf.math.divide_no_nan(
+              math.sqrt(variance / randomizer.num_params)
+              * tf.sqrt(tf.cast(num_reports, tf.float32)),
+              divisor,
+          ),
+      )
+      if total:
+        return (
+            collections.OrderedDict(
+                total=_unflatten(summed, specs), num_reports=num_reports
+            ),
+            measurements,
+        )
+      mean = tf.math.divide_no_nan(summed, divisor)
+      return _unflatten(mean, specs), measurements
+
+    return release
+
+
+class RandomizedResponseHistogramFactory(
+    tff.aggregators.UnweightedAggregationFactory
+):
+  """`UnweightedAggregationFactory` for histograms of categories.
+
+  Values are scalar integers in [0, num_categories); one outside counts as drawn
+  uniformly. With n reports, of which c_i are category i, and the probabilities
+  p to keep and q for each other category,
+
+      result_i = (c_i - n q) / (p - q),
+
+  float32 of shape [num_categories], which estimates the number of clients with
+  category i without bias; it may be negative, and sums up to n.
+
+  `state`: empty. `measurements`: `num_reports`, public under replace-one.
+  """
+
+  def __init__(self, randomizer: randomizers.RandomizedResponse):
+    """Initializes the factory.
+
+    Args:
+      randomizer: Number of categories and local epsilon.
+    """
+    if not isinstance(randomizer, randomizers.RandomizedResponse):
+      raise _checks.ArgumentError(
+          'randomizer', randomizer, 'a RandomizedResponse'
+      )
+    self._randomizer = randomizer
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    """Creates the process; `value_type` is a scalar integer."""
+    value_type = tff.to_type(value_type)
+    if (
+        not isinstance(value_type, tff.TensorType)
+        or value_type.shape != ()
+        or not np.issubdtype(value_type.dtype, np.integer)
+    ):
+      raise TypeError(
+          f'Expected `value_type` to be a scalar integer, found {value_type}.'
+      )
+    randomizer = self._randomizer
+    num_categories = randomizer.num_categories
+
+    @tff.tensorflow.computation(value_type)
+    @tf.function(autograph=False)
+    def randomize(category):
+      return client_randomizers.randomize_category(
+          randomizer, category, streams.random_root_key()
+      )
+
+    @tff.tensorflow.computation(tff.TensorType(np.int64, [num_categories]))
+    @tf.function(autograph=False)
+    def release(counts):
+      num_reports = tf.reduce_sum(counts)
+      expected = tf.cast(num_reports, tf.float64) * randomizer.other_probability
+      estimates = (
+          tf.cast(counts, tf.float64) - expected
+      ) / randomizer.kept_minus_other
+      measurements = collections.OrderedDict(
+          num_reports=tf.cast(num_reports, tf.int32)
+      )
+      return tf.cast(estimates, tf.float32), measurements
+
+    return _compose(randomize, shuffle.build_counts(num_categories), release)
+
+
+def _build_process(randomize, release, randomizer):
+  if randomizer.report_scale is None:
+    step = shuffle.build_collection(randomizer.report_spec.shape[0])
+  else:
+    step = shuffle.build_sum(
+        randomizer.num_params, step=shuffle.grid_step(randomizer.report_scale)
+    )
+  return _compose(randomize, step, release)
+
+
+def _compose(randomize, shuffle_step, release):
+  """Returns the process of a client's computation and a server's."""
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_value((), tff.SERVER)
+
+  @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(randomize.type_signature.parameter, tff.CLIENTS),
+  )
+  def next_fn(state, value):
+    reports = tff.federated_map(randomize, value)
+    result, measurements = tff.federated_map(release, shuffle_step(reports))
+    return tff.templates.MeasuredProcessOutput(state, result, measurements)
+
+  return tff.templates.AggregationProcess(init_fn, next_fn)
+
+
+def _shuffled_type(randomizer: client_randomizers.ClientRandomizer) -> tff.Type:
+  """Returns the type of all that the server learns about the clients."""
+  if randomizer.report_scale is None:
+    width = randomizer.report_spec.shape[0]
+    return tff.TensorType(np.int64, [None, width])
+  return tff.to_type(
+      collections.OrderedDict(
+          total=tff.TensorType(np.int64, [randomizer.num_params]),
+          num_reports=np.int32,
+      )
+  )
+
+
+def _sum_estimates(randomizer, shuffled):
+  """Returns (sum of the estimates, float32 [d], number of reports, int32)."""
+  if randomizer.report_scale is not None:
+    step = shuffle.grid_step(randomizer.report_scale)
+    total = tf.cast(shuffled['total'], tf.float64) * step
+    return tf.cast(total, tf.float32), shuffled['num_reports']
+  num_reports = tf.shape(shuffled)[0]
+
+  # One after the other, in the order of the reports: a report becomes a vector
+  # of the model's size.
+  def add(index, total):
+    return index + 1, total + randomizer.estimate(shuffled[index])
+
+  _, total = tf.while_loop(
+      lambda index, _: index < num_reports,
+      add,
+      (tf.constant(0), tf.zeros([randomizer.num_params])),
+      parallel_iterations=1,
+  )
+  return total, num_reports
+
+
+def _flatten(update) -> tf.Tensor:
+  return tf.concat(
+      [tf.reshape(tensor, [-1]) for tensor in tf.nest.flatten(update)], axis=0
+  )
+
+
+def _unflatten(vector: tf.Tensor, specs):
+  flat = tf.nest.flatten(specs)
+  parts = tf.split(vector, [spec.shape.num_elements() for spec in flat])
+  return tf.nest.pack_sequence_as(
+      specs, [tf.reshape(part, spec.shape) for part, spec in zip(parts, flat)]
+  )

@@ -1,0 +1,187 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The shuffle step: from reports at clients to what the server computes with.
+
+What arrives at the server says neither who sent a report nor in which order the
+reports came, and both follow from the type and the arithmetic, not from trust
+in an order of evaluation:
+
+*   Reports that are vectors are added up in *integers*, as multiples of a power
+    of two. Integer sums do not depend on the order, down to the last bit, and
+    the server gets one vector and the number of reports.
+*   Reports of a few integers each are collected and *sorted*. A sorted list
+    is a function of the multiset: it says how often each report came, and
+    nothing else.
+
+In the field a shuffler, or secure aggregation, does this between the clients
+and the server. Here, as in every simulation with TFF, it is computed in the
+clear by the runtime: the types show what a real one would hand on.
+"""
+
+import collections
+from collections.abc import Callable
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+
+# From the scale of a report to the step of the grid that it is rounded to:
+# finer than float32 at that scale, and 2^26 reports of up to 2^5 times the
+# scale fit into 64 bits.
+_GRID_BITS = 32
+# For which the grid's step and its inverse are float32 numbers.
+_REPORT_SCALES = (1e-25, 1e25)
+
+
+def grid_step(report_scale: float) -> float:
+  """Returns the power of two whose multiples are added up.
+
+  Args:
+    report_scale: Clip norm plus noise scale of a report.
+  """
+  _checks.in_closed(*_REPORT_SCALES, report_scale=report_scale)
+  return 2.0 ** (math.floor(math.log2(report_scale)) - _GRID_BITS)
+
+
+def build_sum(
+    num_params: int, *, step: float
+) -> Callable[[tff.Value], tff.Value]:
+  """Returns a function, for federated computations, that adds up reports.
+
+  It maps float32 vectors of length `num_params` at clients to
+  `OrderedDict(total, num_reports)` at the server: the sum in units of `step`,
+  int64 of shape [num_params], and an int32. The rounding of a report to a
+  multiple of `step` comes after the noise, so it costs no privacy.
+
+  Args:
+    num_params: Length of the vectors.
+    step: A power of two, see `grid_step`.
+  """
+
+  def total_and_count(total, num_reports):
+    return collections.OrderedDict(total=total, num_reports=num_reports)
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def zero():
+    return total_and_count(tf.zeros([num_params], tf.int64), tf.constant(0))
+
+  sum_type = zero.type_signature.result
+
+  @tff.tensorflow.computation(
+      sum_type, tff.TensorType(np.float32, [num_params])
+  )
+  @tf.function(autograph=False)
+  def accumulate(so_far, report):
+    # The product is exact, because the factor is a power of two.
+    units = tf.cast(tf.round(report * np.float32(1.0 / step)), tf.int64)
+    return total_and_count(
+        so_far['total'] + units, so_far['num_reports'] + 1
+    )
+
+  @tff.tensorflow.computation(sum_type, sum_type)
+  @tf.function(autograph=False)
+  def merge(left, right):
+    return tf.nest.map_structure(tf.add, left, right)
+
+  return _aggregation(zero, accumulate, merge, _identity(sum_type))
+
+
+def build_collection(width: int) -> Callable[[tff.Value], tff.Value]:
+  """Returns a function, for federated computations, that collects reports.
+
+  It maps int64 vectors of length `width` at clients to an int64 matrix at the
+  server, one row per report, in lexicographic order.
+
+  Args:
+    width: Integers in a report.
+  """
+  rows_type = tff.TensorType(np.int64, [None, width])
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def zero():
+    return tf.zeros([0, width], tf.int64)
+
+  @tff.tensorflow.computation(rows_type, tff.TensorType(np.int64, [width]))
+  @tf.function(autograph=False)
+  def accumulate(rows, report):
+    return tf.concat([rows, report[tf.newaxis]], axis=0)
+
+  @tff.tensorflow.computation(rows_type, rows_type)
+  @tf.function(autograph=False)
+  def merge(left, right):
+    return tf.concat([left, right], axis=0)
+
+  @tff.tensorflow.computation(rows_type)
+  @tf.function(autograph=False)
+  def in_order(rows):
+    # By the last column first: a stable sort keeps the order of equal numbers.
+    for column in reversed(range(width)):
+      order = tf.argsort(rows[:, column], stable=True)
+      rows = tf.gather(rows, order)
+    return rows
+
+  return _aggregation(zero, accumulate, merge, in_order)
+
+
+def build_counts(num_categories: int) -> Callable[[tff.Value], tff.Value]:
+  """Returns a function, for federated computations, that counts categories.
+
+  It maps scalar int64 categories at clients to their counts at the server,
+  int64 of shape [num_categories].
+
+  Args:
+    num_categories: Categories are 0..num_categories - 1.
+  """
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def zero():
+    return tf.zeros([num_categories], tf.int64)
+
+  counts_type = zero.type_signature.result
+
+  @tff.tensorflow.computation(counts_type, tff.TensorType(np.int64))
+  @tf.function(autograph=False)
+  def accumulate(counts, category):
+    return tf.tensor_scatter_nd_add(
+        counts, [[category]], tf.ones([1], tf.int64)
+    )
+
+  @tff.tensorflow.computation(counts_type, counts_type)
+  @tf.function(autograph=False)
+  def merge(left, right):
+    return left + right
+
+  return _aggregation(zero, accumulate, merge, _identity(counts_type))
+
+
+def _aggregation(zero, accumulate, merge, report):
+  def aggregate(value):
+    return tff.federated_aggregate(value, zero(), accumulate, merge, report)
+
+  return aggregate
+
+
+def _identity(type_spec: tff.Type) -> tff.Computation:
+  @tff.tensorflow.computation(type_spec)
+  @tf.function(autograph=False)
+  def identity(value):
+    return tf.nest.map_structure(tf.identity, value)
+
+  return identity

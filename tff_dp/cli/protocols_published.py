@@ -1,0 +1,109 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What published formulas that do not hold say about a run, for comparison."""
+
+import argparse
+import dataclasses
+import math
+import warnings
+
+from tff_dp.accounting import printing
+from tff_dp.accounting import privacy_profiles
+from tff_dp.accounting import published
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One formula's value. UNCERTIFIED: it bounds nothing.
+
+  Attributes:
+    formula: Where it is printed.
+    flaw: Why it does not hold.
+    value: What it says, or 'inf'.
+  """
+
+  formula: str
+  flaw: str
+  value: float | str
+
+  @property
+  def number(self) -> float:
+    return printing.from_json_number(self.value)
+
+
+def of(arguments: argparse.Namespace) -> tuple[Row, ...]:
+  """Returns the formulas for a kind of run; none for random allocation."""
+  e0 = getattr(arguments, 'local_epsilon', None)
+  if e0 is None:
+    return ()
+  is_pure = not arguments.local_delta
+  found = []
+  with warnings.catch_warnings():
+    # They say what every row says.
+    warnings.simplefilter('ignore', published.PublishedFormulaWarning)
+    for make in _formulas(arguments, e0, is_pure):
+      try:
+        value = make()
+      except privacy_profiles.NotApplicableError:
+        continue
+      number = value.insecure_float()
+      found.append(
+          Row(
+              value.formula,
+              value.flaw,
+              'inf' if math.isnan(number) else printing.to_json_number(number),
+          )
+      )
+  return tuple(found)
+
+
+def _formulas(arguments, e0: float, is_pure: bool):
+  """Yields functions that return an `UncertifiedValue`."""
+  delta = arguments.delta
+  if arguments.kind == 'shuffled-check-in' and is_pure:
+    if not arguments.check_in_rate > 0:
+      return
+    run = dict(
+        local_epsilon=e0,
+        num_clients=arguments.population,
+        check_in_rate=arguments.check_in_rate,
+        num_rounds=arguments.rounds,
+        delta=delta,
+    )
+    yield lambda: published.published_sci_approach_1(**run)
+    yield lambda: published.published_sci_approach_2(**run)
+    yield lambda: published.published_sci_baseline(**run)
+    yield lambda: published.published_sci_theorem_2_epsilon(**run)
+  elif arguments.kind == 'shuffle' and is_pure:
+    if arguments.rounds in (None, 1):
+      yield lambda: published.published_fmt22_epsilon(
+          local_epsilon=e0, num_reports=arguments.population, delta=delta
+      )
+  elif arguments.kind == 'random-check-in' and not is_pure:
+    setting = dict(
+        local_epsilon=e0,
+        local_delta=arguments.local_delta,
+        num_slots=arguments.slots,
+        delta=delta,
+    )
+    if arguments.protocol == 'averaged':
+      yield lambda: published.published_rci_theorem_4_1(
+          min_num_clients=arguments.population, **setting
+      )
+    else:
+      probability = getattr(arguments, 'check_in_probability', None)
+      yield lambda: published.published_rci_theorem_3_2(
+          check_in_probability=1.0 if probability is None else probability,
+          **setting,
+      )

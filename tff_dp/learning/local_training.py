@@ -1,0 +1,104 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What clients do before anything is private: local training of a model."""
+
+from collections.abc import Callable
+from typing import Any, Optional, Union
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.learning import constraints
+from tff_dp.learning import finalizers
+
+ModelFn = Union[
+    Callable[[], tff.learning.models.VariableModel],
+    tff.learning.models.FunctionalModel,
+]
+
+# TFF's default loop is the largest single cost of a round.
+_LOOP = tff.learning.LoopImplementation.DATASET_ITERATOR
+
+
+def build_initial_weights(
+    model_fn: ModelFn, constraint: Optional[constraints.Constraint] = None
+) -> tff.Computation:
+  """Returns the computation of the initial model, within the constraint."""
+
+  @tff.tensorflow.computation
+  def initial_weights():
+    if isinstance(model_fn, tff.learning.models.FunctionalModel):
+      # As `build_weighted_fed_avg` makes them.
+      weights = tff.learning.models.ModelWeights(
+          *(
+              tuple(tf.convert_to_tensor(weight) for weight in weights)
+              for weights in model_fn.initial_weights
+          )
+      )
+    else:
+      weights = tff.learning.models.ModelWeights.from_model(model_fn())
+    if constraint is None:
+      return weights
+    return tff.learning.models.ModelWeights(
+        finalizers.unflatten(
+            constraint.project(finalizers.flatten(weights.trainable)),
+            like=weights.trainable,
+        ),
+        weights.non_trainable,
+    )
+
+  return initial_weights
+
+
+def build_client_work(
+    model_fn: ModelFn,
+    client_optimizer: tff.learning.optimizers.Optimizer,
+    *,
+    metrics_aggregator: Callable[..., Any] = (
+        tff.learning.metrics.sum_then_finalize
+    ),
+) -> tff.learning.templates.ClientWorkProcess:
+  """Returns local training, for either kind of model.
+
+  Args:
+    model_fn: The model.
+    client_optimizer: Local optimizer of the clients.
+    metrics_aggregator: As in `tff.learning.templates`; `without_metrics` for
+      none.
+  """
+  arguments = dict(
+      optimizer=client_optimizer,
+      client_weighting=tff.learning.ClientWeighting.UNIFORM,
+      metrics_aggregator=metrics_aggregator,
+      loop_implementation=_LOOP,
+  )
+  if isinstance(model_fn, tff.learning.models.FunctionalModel):
+    return tff.learning.templates.build_functional_model_delta_client_work(
+        model=model_fn, **arguments
+    )
+  return tff.learning.templates.build_model_delta_client_work(
+      model_fn, **arguments
+  )
+
+
+def without_metrics(metric_finalizers, unfinalized_type=None):
+  """Returns an aggregation of local metrics that lets none leave a client."""
+  del metric_finalizers, unfinalized_type
+
+  @tff.federated_computation
+  def nothing(unfinalized):
+    del unfinalized
+    return tff.federated_value((), tff.SERVER)
+
+  return nothing

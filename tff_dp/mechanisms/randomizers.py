@@ -1,0 +1,388 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Local randomizers: what one client does to its report before it leaves.
+
+A randomizer is a frozen dataclass of public facts. It knows its event, hence
+its (epsilon, delta) or its whole privacy profile, the variance of the unbiased
+estimate that a server makes of one report, and the size of a report on the
+wire. The operations are in `aggregators.client_randomizers`.
+
+All of them are stated for replace-one: the client's whole vector (or category)
+may change to any other. So the unit is *one* vector per client, all variables
+of a model concatenated; randomizing each variable by itself would cost epsilon
+once for every variable.
+
+Coins are compared with 64-bit integers. The thresholds below are rounded so
+that no likelihood ratio exceeds exp(epsilon), and debiasing uses the rounded
+probabilities, so rounding biases nothing.
+"""
+
+import abc
+import dataclasses
+import fractions
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from tff_dp import _checks
+from tff_dp.accounting import protocol_events
+from tff_dp.mechanisms import coin_thresholds
+
+_KEY_TAG = b'tff_dp client noise key 1'
+_BYTES_PER_FLOAT = 4
+# Of the sphere's report: the seed of the direction and the sign.
+_SEED_BYTES = 16
+# Below it the biases of coins, near epsilon / 2, lose digits on 64 bits.
+_LEAST_EPSILON = 1e-9
+
+
+class LocalRandomizer(abc.ABC):
+  """The contract of a local randomizer.
+
+  Attributes:
+    local_epsilon: epsilon0 of one report at delta0 = 0; infinite if there is
+      none.
+  """
+
+  local_epsilon: float
+
+  @property
+  @abc.abstractmethod
+  def name(self) -> str:
+    """The name that command lines and statements use."""
+
+  @property
+  @abc.abstractmethod
+  def event(self) -> protocol_events.LocalRandomizerDpEvent:
+    """The event of one report; its privacy profile follows from it."""
+
+  @abc.abstractmethod
+  def variance(self, num_params: int) -> float:
+    """Returns E|estimate - input|^2 of one report, summed over coordinates.
+
+    The input is the *clipped* vector, the estimate the unbiased one that the
+    server computes from the report.
+
+    Args:
+      num_params: Coordinates of the vector, d.
+    """
+
+  @abc.abstractmethod
+  def wire_bytes(self, num_params: int) -> int:
+    """Returns the bytes of one report, without transport or encryption."""
+
+  def describe(self) -> dict[str, Any]:
+    """Returns all public facts as plain JSON types."""
+    return {'name': self.name, **dataclasses.asdict(self)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(LocalRandomizer):
+  """x clipped to L2 norm C, plus N(0, (noise_multiplier C)^2 I).
+
+  Never (epsilon, 0)-DP. Replace-one moves the clipped vector by up to 2 C, so
+  the profile is that of a Gaussian mechanism with sigma = noise_multiplier / 2.
+
+  Attributes:
+    noise_multiplier: Standard deviation per coordinate, over the clip norm.
+    l2_norm_clip: C.
+  """
+
+  noise_multiplier: float
+  l2_norm_clip: float
+
+  def __post_init__(self):
+    _checks.positive(noise_multiplier=self.noise_multiplier)
+    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+
+  @property
+  def name(self) -> str:
+    return 'local-gaussian'
+
+  @property
+  def stddev(self) -> float:
+    """tau, the standard deviation per coordinate."""
+    return float(self.noise_multiplier) * float(self.l2_norm_clip)
+
+  @property
+  def local_epsilon(self) -> float:
+    return math.inf
+
+  @property
+  def event(self) -> protocol_events.GaussianLocalDpEvent:
+    return protocol_events.GaussianLocalDpEvent(self.noise_multiplier)
+
+  def variance(self, num_params: int) -> float:
+    """Returns d tau^2. Exact, whatever the input."""
+    _checks.integer_at_least(1, num_params=num_params)
+    return num_params * self.stddev**2
+
+  def wire_bytes(self, num_params: int) -> int:
+    _checks.integer_at_least(1, num_params=num_params)
+    return _BYTES_PER_FLOAT * num_params
+
+
+@dataclasses.dataclass(frozen=True)
+class Sphere(LocalRandomizer):
+  """The one-bit randomizer of LDP-SGD: a public direction and one random sign.
+
+  With x clipped to L2 norm C: z = C x/|x| with probability 1/2 + |x|/(2 C),
+  else -C x/|x| (a fixed direction and a fair sign for x = 0). A direction v is
+  drawn uniformly from the unit sphere, and s = sign<z, v> is kept with
+  probability p = exp(epsilon)/(exp(epsilon) + 1), else flipped. The report is
+  the seed of v, and the sign; `scale * sign * v` estimates x without bias.
+
+  v does not depend on x, and given v and any x the sign has probability p or
+  1 - p. So the report is epsilon-DP exactly, whatever the rounding of floats in
+  z, v and their product.
+
+  Sources: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally
+  private estimation", section 4.2.3; arXiv:2001.03618, algorithm 3.
+
+  Attributes:
+    local_epsilon: epsilon0, above 0.
+    l2_norm_clip: C.
+  """
+
+  local_epsilon: float
+  l2_norm_clip: float
+
+  def __post_init__(self):
+    _check_epsilon(self.local_epsilon)
+    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+
+  @property
+  def name(self) -> str:
+    return 'sphere'
+
+  @property
+  def event(self) -> protocol_events.SphereLocalDpEvent:
+    return protocol_events.SphereLocalDpEvent(self.local_epsilon)
+
+  @property
+  def flip_threshold(self) -> int:
+    """How many of the 2^64 values of a coin flip the sign.
+
+    The least integer for which (1 - q)/q <= exp(epsilon), with q its share.
+    """
+    return coin_thresholds.change_threshold(self.local_epsilon, num_others=1)
+
+  def scale(self, num_params: int) -> float:
+    """Returns B, for which E[B s v] = x. Exact up to float rounding.
+
+        B = C (e^eps + 1)/(e^eps - 1) sqrt(pi) Gamma((d + 1)/2) / Gamma(d/2)
+
+    It grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for d = 1.
+    A form in the literature that lacks a factor d is wrong; the one with
+    sqrt(pi)/2 d Gamma((d - 1)/2 + 1)/Gamma(d/2 + 1) is this number.
+
+    Args:
+      num_params: d.
+    """
+    _checks.integer_at_least(1, num_params=num_params)
+    half = num_params / 2
+    # 1/E|<u, v>| for unit vectors u; by logarithms, as Gamma overflows at 172.
+    log_inverse = (
+        0.5 * math.log(math.pi)
+        + special.gammaln(half + 0.5)
+        - special.gammaln(half)
+    )
+    kept_minus_flipped = 1 - fractions.Fraction(
+        2 * self.flip_threshold, coin_thresholds.VALUES
+    )
+    return float(
+        self.l2_norm_clip * math.exp(log_inverse) / float(kept_minus_flipped)
+    )
+
+  def variance(self, num_params: int) -> float:
+    """Returns B^2. Upper bound; the exact value is B^2 - |x|^2."""
+    return self.scale(num_params) ** 2
+
+  def wire_bytes(self, num_params: int) -> int:
+    """Returns 17: a seed of 128 bits and one bit, whatever the dimension."""
+    _checks.integer_at_least(1, num_params=num_params)
+    return _SEED_BYTES + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Laplace(LocalRandomizer):
+  """x clipped to L1 norm C, plus Laplace noise of parameter 2 C / epsilon.
+
+  Attributes:
+    local_epsilon: epsilon0, above 0.
+    l1_norm_clip: C, on the L1 norm.
+  """
+
+  local_epsilon: float
+  l1_norm_clip: float
+
+  def __post_init__(self):
+    _check_epsilon(self.local_epsilon)
+    _checks.positive(l1_norm_clip=self.l1_norm_clip)
+
+  @property
+  def name(self) -> str:
+    return 'local-laplace'
+
+  @property
+  def scale(self) -> float:
+    """b = 2 C / epsilon; its square is half of the variance per coordinate."""
+    return 2.0 * self.l1_norm_clip / self.local_epsilon
+
+  @property
+  def event(self) -> protocol_events.LaplaceLocalDpEvent:
+    return protocol_events.LaplaceLocalDpEvent(self.local_epsilon)
+
+  def variance(self, num_params: int) -> float:
+    """Returns 2 d b^2. Exact, whatever the input."""
+    _checks.integer_at_least(1, num_params=num_params)
+    return 2.0 * num_params * self.scale**2
+
+  def wire_bytes(self, num_params: int) -> int:
+    _checks.integer_at_least(1, num_params=num_params)
+    return _BYTES_PER_FLOAT * num_params
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomizedResponse(LocalRandomizer):
+  """One of k categories, kept w.p. exp(epsilon) / (exp(epsilon) + k - 1).
+
+  Otherwise one of the other k - 1, uniformly. (In upstream's parametrisation,
+  kept w.p. 1 - q, else uniform among all k, epsilon is ln(1 + k (1 - q) / q).)
+
+  The vector that is estimated is the category's indicator, of k coordinates.
+
+  Attributes:
+    local_epsilon: epsilon0, above 0.
+    num_categories: k; 2 is Warner's randomized response.
+  """
+
+  local_epsilon: float
+  num_categories: int = 2
+
+  def __post_init__(self):
+    _check_epsilon(self.local_epsilon)
+    _checks.integer_at_least(2, num_categories=self.num_categories)
+
+  @property
+  def name(self) -> str:
+    return 'randomized-response'
+
+  @property
+  def event(self) -> protocol_events.RandomizedResponseLocalDpEvent:
+    return protocol_events.RandomizedResponseLocalDpEvent(
+        self.local_epsilon, self.num_categories
+    )
+
+  @property
+  def change_threshold(self) -> int:
+    """How many of the 2^64 values of a coin change the category.
+
+    The least integer for which no likelihood ratio exceeds exp(epsilon), given
+    that the other category is another 64-bit integer modulo k - 1, which
+    favours some of them a little.
+    """
+    return coin_thresholds.change_threshold(
+        self.local_epsilon, num_others=self.num_categories - 1
+    )
+
+  @property
+  def keep_probability(self) -> float:
+    """p, the probability to report the true category."""
+    return float(1 - self._change_share)
+
+  @property
+  def other_probability(self) -> float:
+    """q, the probability of each of the other categories."""
+    return float(self._change_share / (self.num_categories - 1))
+
+  @property
+  def kept_minus_other(self) -> float:
+    """p - q, without the cancellation that two floats would suffer."""
+    share = self._change_share
+    return float(1 - share - share / (self.num_categories - 1))
+
+  def variance(self, num_params: int) -> float:
+    """Returns (p (1 - p) + (k - 1) q (1 - q)) / (p - q)^2. Exact.
+
+    Args:
+      num_params: Must be k.
+    """
+    self._check_size(num_params)
+    p, q = self.keep_probability, self.other_probability
+    spread = p * (1 - p) + (self.num_categories - 1) * q * (1 - q)
+    return spread / self.kept_minus_other**2
+
+  def wire_bytes(self, num_params: int) -> int:
+    self._check_size(num_params)
+    return -(-(self.num_categories - 1).bit_length() // 8)
+
+  @property
+  def _change_share(self) -> fractions.Fraction:
+    return fractions.Fraction(self.change_threshold, coin_thresholds.VALUES)
+
+  def _check_size(self, num_params: int) -> None:
+    if num_params != self.num_categories:
+      raise _checks.ArgumentError(
+          'num_params', num_params, f'num_categories, {self.num_categories}'
+      )
+
+
+BY_NAME = {
+    'local-gaussian': Gaussian,
+    'sphere': Sphere,
+    'local-laplace': Laplace,
+    'randomized-response': RandomizedResponse,
+}
+
+
+def from_description(description: dict[str, Any]) -> LocalRandomizer:
+  """Returns the randomizer whose `describe()` this is."""
+  fields = dict(description)
+  name = fields.pop('name', None)
+  _checks.one_of(BY_NAME, name=name)
+  return BY_NAME[name](**fields)
+
+
+def noise_key(secret: bytes) -> np.ndarray:
+  """Returns the noise key that belongs to a secret, int64 of shape [2].
+
+  Different secrets give unrelated keys, and the key says nothing about the
+  secret (SHA-256, with a tag of its own): a client may derive its noise and the
+  coins of its protocol from one secret.
+
+  Args:
+    secret: At least 128 bits that only the client knows.
+  """
+  if not isinstance(secret, bytes) or len(secret) < 16:
+    # Not the value: it is a secret.
+    raise _checks.ArgumentError(
+        'secret', type(secret).__name__, 'at least 16 bytes of a secret'
+    )
+  digest = hashlib.sha256(_KEY_TAG + b'|' + secret).digest()
+  return np.frombuffer(digest[:16], '<i8').astype(np.int64)
+
+
+def _check_epsilon(local_epsilon: float) -> None:
+  _checks.positive(local_epsilon=local_epsilon)
+  if local_epsilon < _LEAST_EPSILON:
+    raise _checks.ArgumentError(
+        'local_epsilon',
+        local_epsilon,
+        f'a number of at least {_LEAST_EPSILON:g}: below it the coins of 64'
+        ' bits are too coarse, and the reports say nothing anyway',
+    )

@@ -1,0 +1,271 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Random check-ins: a client draws one step of a window and reports there.
+
+Balle, Kairouz, McMahan, Thakkar, Thakurta, arXiv:2007.06605:
+`FixedWindowCheckIn` (A_fix, algorithm 1), `AveragedCheckIn` (A_avg, algorithm
+2) and `SlidingWindowCheckIn` (A_sldw, section 4.2), whose clients add noise
+themselves. `RandomAllocation` has the same coins with a server that is trusted
+to add noise to the sum of every step (Feldman and Shenfeld, arXiv:2502.08202).
+
+Steps count from 1. Adjacency is replace-one, of random allocation zero-out.
+"""
+
+import dataclasses
+from typing import Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting import protocol_events
+from tff_dp.participation import protocol as protocol_lib
+
+_SECRET_CHECK_INS = (
+    'the server and the channels to it, with who checked in, who won and which'
+    ' steps were empty, all of which stays secret; clients are honest but'
+    ' curious, and each draws its own coins'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedWindowCheckIn(protocol_lib.CheckInProtocol):
+  """A_fix: a client takes part w.p. p0, in one of m slots, uniformly.
+
+  One winner a slot, uniform among those who checked in; an empty slot gets a
+  dummy. No number of clients is needed, neither to run nor to account.
+
+  Attributes:
+    num_slots: m.
+    check_in_probability: p0 in [0, 1].
+    slots_per_update: b: reports of one model update. Divides `num_slots`; the
+      guarantee does not depend on it, since averaging is post-processing.
+  """
+
+  num_slots: int
+  check_in_probability: float = 1.0
+  slots_per_update: int = 1
+
+  has_one_winner = True
+  occupancy_is_secret = True
+  needs_population = False
+  trust = _SECRET_CHECK_INS
+  adversary = 'all models'
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_slots=self.num_slots)
+    _checks.in_closed(0, 1, check_in_probability=self.check_in_probability)
+    _checks.integer_at_least(1, slots_per_update=self.slots_per_update)
+    if self.num_slots % self.slots_per_update:
+      raise _checks.ArgumentError(
+          'slots_per_update',
+          self.slots_per_update,
+          f'a divisor of num_slots={self.num_slots}',
+      )
+
+  @property
+  def num_rounds(self) -> int:
+    return self.num_slots
+
+  @property
+  def num_updates(self) -> int:
+    return self.num_slots // self.slots_per_update
+
+  @property
+  def participation(self) -> str:
+    return (
+        f'with probability {self.check_in_probability:g} a client checks in at'
+        f' one of {self.num_slots} slots, uniformly; of those in a slot one'
+        ' reports, uniformly chosen'
+    )
+
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> protocol_events.FixedWindowCheckInDpEvent:
+    """See base class. Exact for a prefix: s of m slots are a window of s slots.
+
+    A client is in the first s with probability p0 s / m, uniformly among them.
+    """
+    stopped = self._stopped_after(num_rounds)
+    return protocol_events.FixedWindowCheckInDpEvent(
+        event,
+        num_slots=stopped,
+        check_in_probability=protocol_lib.share_of(
+            self.check_in_probability, part=stopped, whole=self.num_slots
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
+  """A_sldw: client j wakes at step j and draws one of steps j..j+m-1.
+
+  One winner a step, or a dummy. Steps 1..m-1 are the warm-up: they are not
+  used, and who drew them does not report. Of more than `num_rounds` clients,
+  the next ones begin at step 1 again: client j wakes at step 1 + (j - 1) mod n.
+  Wake-up times are public.
+
+  Attributes:
+    num_rounds: Steps n, of which n - m + 1 update the model.
+    window: m, at most n.
+  """
+
+  num_rounds: int
+  window: int
+
+  has_one_winner = True
+  occupancy_is_secret = True
+  needs_population = False
+  may_repeat = False
+  trust = _SECRET_CHECK_INS
+  adversary = 'all models'
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.integer_between(1, self.num_rounds, window=self.window)
+
+  @property
+  def num_updates(self) -> int:
+    return self.num_rounds - self.window + 1
+
+  @property
+  def participation(self) -> str:
+    return (
+        f'a client checks in at one of the {self.window} steps from its public'
+        ' wake-up time on, uniformly; of those in a step one reports, uniformly'
+        f' chosen; the first {self.window - 1} steps are not used'
+    )
+
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> protocol_events.SlidingWindowCheckInDpEvent:
+    """See base class. A prefix counts as the whole pass."""
+    self._stopped_after(num_rounds)
+    return protocol_events.SlidingWindowCheckInDpEvent(
+        event, window=self.window
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class AveragedCheckIn(protocol_lib.CheckInProtocol):
+  """A_avg: every client draws one of m slots, all of a slot are averaged.
+
+  An empty slot leaves the model as it is. The guarantee needs every client to
+  take part, and a lower bound on their number; how many came may be seen.
+
+  Attributes:
+    num_slots: m.
+    min_num_clients: Clients that are sure to flip honest coins and to report.
+  """
+
+  num_slots: int
+  min_num_clients: int
+
+  has_one_winner = False
+  occupancy_is_secret = False
+  needs_population = True
+  trust = (
+      'the server and the channels to it, with who checked in; participants do'
+      ' not collude, and each draws its own coins'
+  )
+  adversary = 'all models, and the number of reports of every slot'
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_slots=self.num_slots)
+    _checks.integer_at_least(1, min_num_clients=self.min_num_clients)
+
+  @property
+  def num_rounds(self) -> int:
+    return self.num_slots
+
+  @property
+  def participation(self) -> str:
+    return (
+        f'a client checks in at one of {self.num_slots} slots, uniformly, and'
+        ' reports there'
+    )
+
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> protocol_events.AveragedCheckInDpEvent:
+    """See base class. A prefix counts as the whole pass."""
+    self._stopped_after(num_rounds)
+    return protocol_events.AveragedCheckInDpEvent(
+        event,
+        num_slots=self.num_slots,
+        min_num_clients=self.min_num_clients,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAllocation(protocol_lib.CheckInProtocol):
+  """Check-ins at a trusted server that adds Gaussian noise to every sum.
+
+  A client takes part with some probability, then in k of m slots, uniformly
+  without repetition. Every slot releases its noised sum over a constant, empty
+  ones too; there is no winner, because who wins would depend on others.
+
+  Attributes:
+    num_slots: m.
+    num_selected: k.
+    check_in_probability: In [0, 1].
+  """
+
+  num_slots: int
+  num_selected: int = 1
+  check_in_probability: float = 1.0
+
+  has_one_winner = False
+  occupancy_is_secret = True
+  needs_population = False
+  trust = (
+      'the server and the channels to it, with who checked in, the updates and'
+      ' the noise'
+  )
+  adversary = 'all models'
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_slots=self.num_slots)
+    _checks.integer_between(1, self.num_slots, num_selected=self.num_selected)
+    _checks.in_closed(0, 1, check_in_probability=self.check_in_probability)
+
+  @property
+  def num_rounds(self) -> int:
+    return self.num_slots
+
+  @property
+  def max_reports(self) -> int:
+    return self.num_selected
+
+  @property
+  def participation(self) -> str:
+    return (
+        f'with probability {self.check_in_probability:g} a client takes part in'
+        f' {self.num_selected} of {self.num_slots} slots, uniformly drawn'
+    )
+
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> protocol_events.RandomAllocationDpEvent:
+    """See base class. Exact for a prefix of 1-of-m, else the whole pass."""
+    stopped = self._stopped_after(num_rounds)
+    if self.num_selected > 1:
+      stopped = self.num_slots
+    return protocol_events.RandomAllocationDpEvent(
+        event,
+        num_steps=stopped,
+        num_selected=self.num_selected,
+        participation_probability=protocol_lib.share_of(
+            self.check_in_probability, part=stopped, whole=self.num_slots
+        ),
+    )

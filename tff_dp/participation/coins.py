@@ -1,0 +1,100 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Coins of clients: a keyed hash of the protocol and the time.
+
+    coin = PRF(client key, purpose, protocol, time)
+
+PRF is keyed BLAKE2b with 128 bits of output. A client needs nobody for its
+coins, and whoever lacks its key cannot predict them. In a simulation the keys
+of all clients follow from one root key: as good as the secrecy of that key, and
+not what independent devices would do.
+"""
+
+import hashlib
+import math
+import os
+
+import numpy as np
+
+from tff_dp import _checks
+
+KEY_BYTES = 16
+_RANGE = 2**128
+
+
+def random_root_key() -> bytes:
+  """Returns 128 bits of operating-system entropy."""
+  return os.urandom(KEY_BYTES)
+
+
+def insecure_root_key(seed: int) -> bytes:
+  """Returns the key that belongs to a seed: whoever knows it knows all coins.
+
+  Without secret coins nothing is amplified: a run with it guarantees nothing.
+  """
+  _checks.integer_at_least(0, insecure_seed=seed)
+  return _digest(b'tff_dp insecure seed', str(seed).encode())
+
+
+def subkey(key: bytes, *labels: bytes | str | int) -> bytes:
+  """Returns the child of a key that belongs to labels, 128 bits.
+
+  Different sequences of labels give independent keys: each label is hashed with
+  its length.
+  """
+  return _digest(key, *map(_encoded, labels))
+
+
+def coin(key: bytes, *labels: bytes | str | int) -> int:
+  """Returns a uniform integer in [0, 2^128) that belongs to labels."""
+  return int.from_bytes(subkey(key, *labels), 'little')
+
+
+def is_heads(value: int, probability: float) -> bool:
+  """Whether a coin shows heads; exact, as 2^128 p is an exact float."""
+  return value < math.ldexp(float(probability), 128)
+
+
+def draw(value: int, num_choices: int) -> int:
+  """Returns a choice in [0, num_choices); off uniform by less than 2^-96.
+
+  For fewer than 2^32 choices.
+  """
+  return value * num_choices // _RANGE
+
+
+def generator(key: bytes, *labels: bytes | str | int) -> np.random.Generator:
+  """Returns NumPy's generator seeded with 128 bits, for whole arrays of draws.
+
+  Not cryptographic, and another version of NumPy may draw other numbers from
+  the same key: see `samplers.probe`.
+  """
+  seed = coin(key, *labels)
+  return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+
+
+def _encoded(label: bytes | str | int) -> bytes:
+  if isinstance(label, str):
+    return b's' + label.encode()
+  if isinstance(label, bytes):
+    return b'b' + label
+  return b'i%d' % label
+
+
+def _digest(key: bytes, *parts: bytes) -> bytes:
+  state = hashlib.blake2b(key=key, digest_size=KEY_BYTES)
+  for part in parts:
+    state.update(len(part).to_bytes(8, 'little'))
+    state.update(part)
+  return state.digest()

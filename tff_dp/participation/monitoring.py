@@ -1,0 +1,196 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The realised check-in rate, beside the one that was assumed.
+
+Exact counts are only for protocols whose adversary knows them anyway. Where the
+occupancy is secret, counts are noised first: see `accounting.noised_counts`.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+from scipy import stats
+
+from tff_dp import _checks
+from tff_dp.participation import bernoulli
+from tff_dp.participation import protocol as protocol_lib
+
+# The interval holds in all rounds at once but for this probability.
+ERROR_PROBABILITY = 1e-3
+
+
+class RealisedRate(NamedTuple):
+  """What is known of the rate after some rounds.
+
+  Attributes:
+    rate: Reports over rounds and clients.
+    low: End of the Clopper-Pearson interval.
+    high: Its other end.
+  """
+
+  rate: float
+  low: float
+  high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ObservedCheckIns:
+  """What is publicly known of a run.
+
+  Where the protocol keeps its occupancy secret, that is the number of rounds
+  and no more, unless noised counts are released.
+
+  Attributes:
+    num_rounds: Rounds that have begun.
+    rounds_counted: Of these, the ones that the following is about.
+    num_reports: All reports of them, where their number is known.
+    rate: What follows about the check-in rate.
+    noised_check_ins: Sum of the noised counts, where they are released.
+    warning: What is wrong with an assumption, `None` if nothing is known to be.
+  """
+
+  num_rounds: int
+  rounds_counted: int = 0
+  num_reports: int | None = None
+  rate: RealisedRate | None = None
+  noised_check_ins: int | None = None
+  warning: str | None = None
+
+  @property
+  def sentence(self) -> str:
+    """What a privacy statement says of it."""
+    if not self.num_rounds:
+      return 'no round yet'
+    rounds = f'{self.rounds_counted} rounds'
+    if self.num_reports is not None:
+      text = f'{self.num_reports} reports in {rounds}'
+      if self.rate is not None:
+        text += (
+            f', a rate of {self.rate.rate:.6g} (Clopper-Pearson:'
+            f' {self.rate.low:.6g} to {self.rate.high:.6g}, false with'
+            f' probability {ERROR_PROBABILITY:g} in any round)'
+        )
+      return text
+    if self.noised_check_ins is not None:
+      text = f'{self.noised_check_ins} check-ins in {rounds}, with noise'
+      if self.rate is not None:
+        text += (
+            f': a check-in probability of about {self.rate.rate:.4g}'
+            f' ({self.rate.low:.4g} to {self.rate.high:.4g} by a normal'
+            ' approximation)'
+        )
+      return text
+    return (
+        f'{self.num_rounds} rounds; how many clients checked in is secret, and'
+        ' is not recorded'
+    )
+
+
+def realised_rate(
+    num_reports: int, *, num_rounds: int, num_clients: int
+) -> RealisedRate:
+  """Returns the rate of all rounds so far with its Clopper-Pearson interval.
+
+  After round t the interval fails with probability at most
+  `ERROR_PROBABILITY / (t (t + 1))`, which sums to `ERROR_PROBABILITY`: whoever
+  looks after every round is misled no more often than that. Exact for
+  independent coins.
+
+  Args:
+    num_reports: k_1 + ... + k_t.
+    num_rounds: t, at least 1.
+    num_clients: n, public.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.integer_at_least(1, num_clients=num_clients)
+  trials = num_rounds * num_clients
+  _checks.integer_between(0, trials, num_reports=num_reports)
+  error = ERROR_PROBABILITY / (num_rounds * (num_rounds + 1))
+  low, high = 0.0, 1.0
+  if num_reports > 0:
+    low = stats.beta.ppf(error / 2, num_reports, trials - num_reports + 1)
+  if num_reports < trials:
+    high = stats.beta.isf(error / 2, num_reports + 1, trials - num_reports)
+  return RealisedRate(num_reports / trials, float(low), float(high))
+
+
+def noised_rate(
+    noised_check_ins: int,
+    *,
+    protocol: protocol_lib.CheckInProtocol,
+    num_rounds: int,
+    num_clients: int,
+    stddev: float,
+) -> RealisedRate | None:
+  """Returns p0 as noised counts of check-ins show it, with an interval.
+
+  Heuristic: a normal approximation, whose variance is bounded by that of the
+  noise and `max_reports` times the mean. `None` for protocols without p0.
+
+  Args:
+    noised_check_ins: Sum of the noised counts.
+    protocol: Whose clients draw steps.
+    num_rounds: Steps that were counted, over all passes, at least 1.
+    num_clients: n, public.
+    stddev: Of the noise on each count.
+  """
+  assumed = getattr(protocol, 'check_in_probability', None)
+  if assumed is None:
+    return None
+  # Check-ins that are expected if everybody takes part.
+  largest = (
+      num_clients * protocol.max_reports * num_rounds / protocol.num_rounds
+  )
+  variance = (
+      protocol.max_reports * assumed * largest + num_rounds * stddev**2
+  )
+  error = ERROR_PROBABILITY / (num_rounds * (num_rounds + 1))
+  width = stats.norm.isf(error / 2) * math.sqrt(variance) / largest
+  rate = noised_check_ins / largest
+  return RealisedRate(rate, float(rate - width), float(rate + width))
+
+
+def warning(
+    protocol: protocol_lib.CheckInProtocol, found: RealisedRate
+) -> str | None:
+  """Returns what is wrong with the assumed rate, `None` if nothing is.
+
+  Args:
+    protocol: One with a rate or a check-in probability; others have nothing.
+    found: What `realised_rate` or `noised_rate` returned.
+  """
+  is_shuffled = isinstance(protocol, bernoulli.ShuffledCheckIn)
+  assumed = getattr(protocol, 'check_in_probability', None)
+  if is_shuffled:
+    assumed = protocol.expected_rate
+  if assumed is None or found.low <= assumed <= found.high:
+    return None
+  what = (
+      f'ASSUMPTION IN DOUBT: reports come at the rate {found.rate:.6g}, and'
+      f' {found.low:.6g} to {found.high:.6g} can be explained by chance, but'
+      f' {assumed:.6g} was assumed'
+  )
+  if found.rate > assumed:
+    return (
+        f'{what}. If clients check in more often than assumed, epsilon is'
+        ' larger than stated'
+    )
+  if not is_shuffled:
+    return f'{what}. Epsilon is not larger for it, but more steps stay empty'
+  return (
+      f'{what}. If clients are missing, the crowd may be smaller than'
+      f' min_num_clients={protocol.min_num_clients}, and epsilon larger than'
+      ' stated'
+  )

@@ -1,0 +1,128 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The contract of protocols in which clients decide whether to take part.
+
+A protocol is a frozen description of public facts. Who takes part follows from
+coins that each client flips itself (`samplers` simulates them), the server only
+sees who arrived. `dp_event` is what an accountant may assume, made from the
+same fields that the samplers read, so that the two cannot diverge.
+
+Time is counted in steps ("slots" of random check-ins, "rounds" of shuffled
+check-in). One step is one `next` of a learning process, also if nobody came.
+"""
+
+import abc
+import dataclasses
+import json
+import math
+from typing import Any, Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+
+
+class CheckInProtocol(abc.ABC):
+  """What is public about a protocol.
+
+  Attributes:
+    num_rounds: Steps T of one pass.
+    has_one_winner: Whether one report of those in a step is used. An empty step
+      then gets a dummy: a client without data, so that nobody sees the gap.
+    occupancy_is_secret: Whether the guarantee rests on nobody learning how many
+      came in which step. Otherwise the adversary is assumed to know it.
+    needs_population: Whether the guarantee rests on a lower bound on the number
+      of clients. None of the protocols needs it in order to run.
+    may_repeat: Whether several passes, each with new coins, make sense.
+    trust: Who is trusted with what, as a sentence.
+    adversary: What the adversary sees, as a sentence.
+  """
+
+  num_rounds: int
+  has_one_winner: bool
+  occupancy_is_secret: bool
+  needs_population: bool
+  may_repeat: bool = True
+  trust: str
+  adversary: str
+
+  @property
+  def name(self) -> str:
+    """The name of the class."""
+    return type(self).__name__
+
+  @property
+  def num_updates(self) -> int:
+    """Most model updates of one pass."""
+    return self.num_rounds
+
+  @property
+  def max_reports(self) -> int:
+    """Most reports of one client in one pass."""
+    return 1
+
+  @property
+  @abc.abstractmethod
+  def participation(self) -> str:
+    """How a client takes part, as a sentence."""
+
+  @abc.abstractmethod
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> dp_accounting.DpEvent:
+    """Returns the event of one pass.
+
+    Args:
+      event: What is done to one report: a local event of
+        `accounting.protocol_events`, or where the server adds the noise a
+        `GaussianDpEvent`.
+      num_rounds: Steps after which the pass stopped, `None` for all. Never more
+        costly than the whole pass, of which it is post-processing.
+    """
+
+  @property
+  def assumptions(self) -> tuple[str, ...]:
+    """What has to hold beyond what the accounting says, one sentence each."""
+    return ()
+
+  def describe(self) -> dict[str, Any]:
+    """Returns name and fields as plain JSON types."""
+    return {'name': self.name, **dataclasses.asdict(self)}
+
+  @property
+  def protocol_id(self) -> bytes:
+    """What tells the coins of one protocol from those of another."""
+    return json.dumps(self.describe(), sort_keys=True).encode()
+
+  def _stopped_after(self, num_rounds: Optional[int]) -> int:
+    if num_rounds is None:
+      return self.num_rounds
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return num_rounds
+
+
+def share_of(probability: float, *, part: int, whole: int) -> float:
+  """Returns `probability * part / whole`, rounded up."""
+  if part == whole:
+    return probability
+  return min(probability, _up(_up(probability * part) / whole))
+
+
+def product(first: float, second: float) -> float:
+  """Returns the product of two probabilities, rounded up."""
+  return min(first, second, _up(first * second))
+
+
+def _up(value: float) -> float:
+  return math.nextafter(value, math.inf) if value else value

@@ -1,0 +1,382 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Simulated check-ins: which clients report in a step.
+
+Two samplers, equal in law and tested so:
+
+* `literal` flips every coin of every client, as devices would (`coins`).
+* `fast` draws how many clients come (binomial or multinomial counts), then who
+  they are (a uniform subset or permutation), for ten million clients.
+
+A sampler is a function of a key: it keeps no state but a cache, and any step of
+any pass can be asked for in any order. What it returns is secret where the
+protocol says so (`occupancy_is_secret`): who checked in, who won, and how many.
+
+Late or lost: a report that is not there when its step ends is discarded, and
+never moved to another step or pass, which would break the uniform law of the
+slots. Whether that happens follows from a coin of the client's own, never from
+data.
+"""
+
+import abc
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.participation import bernoulli
+from tff_dp.participation import check_ins
+from tff_dp.participation import coins
+from tff_dp.participation import protocol as protocol_lib
+
+DUMMY = -1
+LITERAL, FAST = 'literal', 'fast'
+KINDS = (LITERAL, FAST)
+DUMMY_FOR_LOST, REDRAW = 'dummy', 'redraw'
+RULES_FOR_LOST = (DUMMY_FOR_LOST, REDRAW)
+
+
+class Cohort(NamedTuple):
+  """What happens in one step.
+
+  Attributes:
+    clients: Positions of the clients whose reports are used, in random order,
+      int64; `DUMMY` where the server makes a dummy.
+    num_checked_in: How many came, the losers and the lost among them.
+    num_arrived: Of these, how many could report in time.
+  """
+
+  clients: np.ndarray
+  num_checked_in: int
+  num_arrived: int
+
+
+class Sampler(abc.ABC):
+  """Draws the cohorts of a protocol."""
+
+  def __init__(
+      self,
+      protocol: protocol_lib.CheckInProtocol,
+      *,
+      root_key: bytes,
+      num_clients: int,
+      dropout_rate: float = 0.0,
+      lost_winner: str = DUMMY_FOR_LOST,
+  ):
+    """Makes the sampler.
+
+    Args:
+      protocol: What is sampled.
+      root_key: Secret, 128 bits.
+      num_clients: Size of the simulated population; no event depends on it.
+      dropout_rate: Share of the check-ins whose report is lost or late.
+      lost_winner: What a winner without a report is replaced by: 'dummy', or
+        'redraw', another one of the same step. Both rules ignore the data.
+    """
+    _checks.integer_at_least(1, num_clients=num_clients)
+    _checks.in_half_open(0, 1, dropout_rate=dropout_rate)
+    _checks.one_of(RULES_FOR_LOST, lost_winner=lost_winner)
+    self._protocol = protocol
+    self._root_key = root_key
+    self._num_clients = num_clients
+    self._dropout_rate = float(dropout_rate)
+    self._lost_winner = lost_winner
+    self._pass_index = None
+    self._drawn = None
+
+  def cohort(self, pass_index: int, step: int) -> Cohort:
+    """Returns what happens in a step, a function of the arguments and the key.
+
+    Args:
+      pass_index: From 0; every pass has coins of its own.
+      step: From 1 to `protocol.num_rounds`.
+    """
+    _checks.integer_at_least(0, pass_index=pass_index)
+    _checks.integer_between(1, self._protocol.num_rounds, step=step)
+    if isinstance(self._protocol, bernoulli.ShuffledCheckIn):
+      return self._bernoulli(pass_index, step)
+    if pass_index != self._pass_index:
+      self._drawn = self._draw_pass(pass_index)
+      self._pass_index = pass_index
+    if not self._protocol.has_one_winner:
+      return self._everybody(pass_index, step)
+    if step < getattr(self._protocol, 'window', 1):
+      return _nobody()  # The warm-up of a sliding window.
+    return self._one_winner(pass_index, step)
+
+  @abc.abstractmethod
+  def _draw_pass(self, pass_index: int):
+    """Returns what the three methods below need of a whole pass."""
+
+  @abc.abstractmethod
+  def _bernoulli(self, pass_index: int, step: int) -> Cohort:
+    """Returns a cohort of clients with fresh coins."""
+
+  @abc.abstractmethod
+  def _everybody(self, pass_index: int, step: int) -> Cohort:
+    """Returns all clients that drew a step."""
+
+  @abc.abstractmethod
+  def _one_winner(self, pass_index: int, step: int) -> Cohort:
+    """Returns one of the clients that drew a step, or a dummy."""
+
+
+class LiteralSampler(Sampler):
+  """Every coin of every client: about two microseconds each."""
+
+  def __init__(self, protocol, **options):
+    super().__init__(protocol, **options)
+    self._keys = [
+        coins.subkey(self._root_key, 'client', position)
+        for position in range(self._num_clients)
+    ]
+    self._server_key = coins.subkey(self._root_key, 'server')
+
+  def _draw_pass(self, pass_index):
+    """Returns slot -> clients in it."""
+    members = {}
+    protocol, id_ = self._protocol, self._protocol.protocol_id
+    probability = getattr(protocol, 'check_in_probability', 1.0)
+    for position, key in enumerate(self._keys):
+      if not coins.is_heads(
+          coins.coin(key, 'participates', id_, pass_index), probability
+      ):
+        continue
+      if isinstance(protocol, check_ins.SlidingWindowCheckIn):
+        first, choices = 1 + position % protocol.num_rounds, protocol.window
+      else:
+        first, choices = 1, protocol.num_rounds
+      taken = set()
+      # The i-th of several slots is the i-th one that is not taken yet.
+      for number in range(protocol.max_reports):
+        slot = coins.draw(
+            coins.coin(key, 'slot', id_, pass_index, number), choices - number
+        )
+        for other in sorted(taken):
+          slot += other <= slot
+        taken.add(slot)
+        members.setdefault(first + slot, []).append(position)
+    return members
+
+  def _bernoulli(self, pass_index, step):
+    id_ = self._protocol.protocol_id
+    members = [
+        position
+        for position, key in enumerate(self._keys)
+        if coins.is_heads(
+            coins.coin(key, 'checks in', id_, pass_index, step),
+            self._protocol.check_in_rate,
+        )
+    ]
+    return self._all_of(members, pass_index, step)
+
+  def _everybody(self, pass_index, step):
+    return self._all_of(self._drawn.get(step, []), pass_index, step)
+
+  def _all_of(self, members, pass_index, step) -> Cohort:
+    arrived = [p for p in members if self._arrives(p, pass_index, step)]
+    arrived = self._shuffled(arrived, pass_index, step)
+    return Cohort(np.array(arrived, np.int64), len(members), len(arrived))
+
+  def _one_winner(self, pass_index, step):
+    members = self._drawn.get(step, [])
+    arrived = {p for p in members if self._arrives(p, pass_index, step)}
+    asked = self._shuffled(members, pass_index, step)
+    if self._lost_winner == DUMMY_FOR_LOST:
+      asked = asked[:1]
+    winner = next((p for p in asked if p in arrived), DUMMY)
+    return _winner(winner, len(members), len(arrived))
+
+  def _arrives(self, position: int, pass_index: int, step: int) -> bool:
+    if not self._dropout_rate:
+      return True
+    value = coins.coin(
+        self._keys[position],
+        'is lost',
+        self._protocol.protocol_id,
+        pass_index,
+        step,
+    )
+    return not coins.is_heads(value, self._dropout_rate)
+
+  def _shuffled(self, members: list, pass_index: int, step: int) -> list:
+    """Returns the members in an order that the server draws."""
+    id_ = self._protocol.protocol_id
+    return sorted(
+        members,
+        key=lambda position: coins.coin(
+            self._server_key, 'order', id_, pass_index, step, position
+        ),
+    )
+
+
+class FastSampler(Sampler):
+  """Counts first, then a uniform subset or permutation of the clients."""
+
+  def _draw_pass(self, pass_index):
+    """Returns per slot what is needed of it.
+
+    With one winner in a fixed window, counts and winners: clients are
+    exchangeable, so the winners of all slots that are not empty are a uniform
+    ordered sample of the clients. Otherwise the clients of all slots.
+    """
+    protocol = self._protocol
+    rng = self._generator('pass', pass_index)
+    if isinstance(protocol, check_ins.FixedWindowCheckIn):
+      counts = self._counts(rng)
+      winners = np.full(protocol.num_rounds, DUMMY)
+      is_taken = counts > 0
+      winners[is_taken] = rng.choice(
+          self._num_clients, int(is_taken.sum()), replace=False
+      )
+      return counts, winners
+    if isinstance(protocol, check_ins.SlidingWindowCheckIn):
+      order = rng.permutation(self._num_clients)
+      slots = order % protocol.num_rounds
+      slots += rng.integers(protocol.window, size=self._num_clients)
+      # NumPy keeps the last of those assigned to one place: as the order is
+      # random, a uniform one.
+      num_slots = protocol.num_rounds + protocol.window
+      winners = np.full(num_slots, DUMMY)
+      winners[slots] = order
+      return np.bincount(slots, minlength=num_slots), winners
+    if protocol.max_reports == 1:
+      counts = self._counts(rng)
+      order = rng.permutation(self._num_clients)
+    else:
+      slots, owners = self._several_slots(rng)
+      counts = np.bincount(slots, minlength=protocol.num_rounds)
+      # Shuffled first: otherwise the order within a slot is that of the ids.
+      shuffle = rng.permutation(len(slots))
+      order = owners[shuffle][np.argsort(slots[shuffle], kind='stable')]
+    return order, np.concatenate([[0], np.cumsum(counts)])
+
+  def _counts(self, rng: np.random.Generator) -> np.ndarray:
+    """Returns how many clients are in each slot."""
+    num_slots = self._protocol.num_rounds
+    taking_part = rng.binomial(
+        self._num_clients,
+        getattr(self._protocol, 'check_in_probability', 1.0),
+    )
+    return rng.multinomial(taking_part, np.full(num_slots, 1 / num_slots))
+
+  def _several_slots(self, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Returns slots, from 0, and the client of each."""
+    protocol = self._protocol
+    taking_part = np.flatnonzero(
+        rng.random(self._num_clients) < protocol.check_in_probability
+    )
+    wanted = protocol.num_selected
+    slots = np.empty((len(taking_part), wanted), np.int64)
+    # As the literal sampler does: the i-th slot counts those not taken yet.
+    for number in range(wanted):
+      slot = rng.integers(protocol.num_rounds - number, size=len(taking_part))
+      for other in range(number):
+        slot += slots[:, other] <= slot
+      slots[:, number] = slot
+      slots[:, : number + 1].sort(axis=1)
+    return slots.ravel(), np.repeat(taking_part, wanted)
+
+  def _bernoulli(self, pass_index, step):
+    rng = self._generator('step', pass_index, step)
+    num_checked_in = int(
+        rng.binomial(self._num_clients, self._protocol.check_in_rate)
+    )
+    num_arrived = self._num_arrived(rng, num_checked_in)
+    clients = rng.choice(self._num_clients, num_arrived, replace=False)
+    return Cohort(clients.astype(np.int64), num_checked_in, num_arrived)
+
+  def _everybody(self, pass_index, step):
+    order, starts = self._drawn
+    members = order[starts[step - 1] : starts[step]]
+    num_arrived = self._num_arrived(
+        self._generator('step', pass_index, step), len(members)
+    )
+    # The members are in random order, so the first ones are a uniform subset.
+    return Cohort(
+        members[:num_arrived].astype(np.int64), len(members), num_arrived
+    )
+
+  def _one_winner(self, pass_index, step):
+    counts, winners = self._drawn
+    count, winner = int(counts[step - 1]), int(winners[step - 1])
+    rng = self._generator('step', pass_index, step)
+    num_arrived = self._num_arrived(rng, count)
+    # Whoever is asked, one of those who came is asked uniformly; and the first
+    # one asked has arrived with probability num_arrived / count.
+    has_winner = num_arrived > 0
+    if has_winner and self._lost_winner == DUMMY_FOR_LOST:
+      has_winner = rng.integers(count) < num_arrived
+    return _winner(winner if has_winner else DUMMY, count, num_arrived)
+
+  def _num_arrived(self, rng: np.random.Generator, count: int) -> int:
+    if not self._dropout_rate:
+      return count
+    return int(rng.binomial(count, 1 - self._dropout_rate))
+
+  def _generator(self, *labels) -> np.random.Generator:
+    return coins.generator(
+        self._root_key, 'fast', self._protocol.protocol_id, *labels
+    )
+
+
+_SAMPLERS = {LITERAL: LiteralSampler, FAST: FastSampler}
+
+
+def build(
+    protocol: protocol_lib.CheckInProtocol, *, kind: str = FAST, **options
+) -> Sampler:
+  """Returns a sampler.
+
+  Args:
+    protocol: What is sampled.
+    kind: One of `KINDS`.
+    **options: See `Sampler`.
+  """
+  if not isinstance(protocol, protocol_lib.CheckInProtocol):
+    raise _checks.ArgumentError(
+        'protocol', protocol, 'a protocol of tff_dp.participation'
+    )
+  _checks.one_of(KINDS, sampler=kind)
+  return _SAMPLERS[kind](protocol, **options)
+
+
+def probe(kind: str) -> str:
+  """Returns a hash of fixed draws: equal where equal cohorts come out.
+
+  A pass that goes on with other draws would give some clients two slots, so a
+  resume compares it. The coins of the literal sampler are the same everywhere.
+  """
+  if kind == LITERAL:
+    return LITERAL
+  rng = coins.generator(bytes(coins.KEY_BYTES), 'probe')
+  drawn = (
+      rng.binomial(1000, [0.01, 0.3, 0.9]),
+      rng.multinomial(10_000, np.full(50, 0.02)),
+      rng.permutation(100),
+      rng.choice(100_000, 40, replace=False),
+      rng.integers(7, size=50),
+      rng.random(10),
+  )
+  content = b''.join(np.asarray(part).astype('<f8').tobytes() for part in drawn)
+  return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _winner(winner: int, num_checked_in: int, num_arrived: int) -> Cohort:
+  return Cohort(np.array([winner], np.int64), num_checked_in, num_arrived)
+
+
+def _nobody() -> Cohort:
+  return Cohort(np.zeros(0, np.int64), 0, 0)

@@ -1,0 +1,394 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Clients that decide themselves whether to come, as a TFF data source.
+
+    source = CheckInDataSource.for_plan(plan, client_data)
+    iterator = source.iterator()
+    state, metrics = process.next(state, iterator.select())
+
+`select()` takes no number: the protocol decides how many come. It returns the
+data of one step: of those who arrived, of a dummy where nobody did and the
+protocol hides that, or of nobody.
+
+What an iterator stores, and which clients it returns, is secret: whoever knows
+who took part when undoes the amplification. The bytes of an iterator belong
+into a checkpoint; a log, a metric or an export must not hold any of it.
+"""
+
+import collections
+from collections.abc import Sequence
+import hashlib
+import json
+from typing import NamedTuple, Optional
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import learning
+from tff_dp import protocol_plan
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import bernoulli
+from tff_dp.participation import coins
+from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import samplers
+
+_FORMAT = 'tff_dp.check_ins'
+_VERSION = 1
+# Ids are `str` or `bytes`; a dummy is neither of them.
+DUMMY_ID = 'dummy of an empty step'
+
+
+class Step(NamedTuple):
+  """What happens in one step. Secret, but for `noised_check_ins`.
+
+  Attributes:
+    number: Counts from 1, over all passes.
+    cohort: Who reports.
+    noised_check_ins: How many checked in, with noise; `None` without.
+  """
+
+  number: int
+  cohort: samplers.Cohort
+  noised_check_ins: Optional[int]
+
+
+class CheckInDataSource(tff.program.FederatedDataSource):
+  """The clients of a check-in protocol, simulated.
+
+  The coins of all clients follow from one secret root key, which each iterator
+  draws from the operating system. That is good enough to train with, not what
+  independent devices do.
+  """
+
+  def __init__(
+      self,
+      protocol: protocol_lib.CheckInProtocol,
+      clients,
+      *,
+      num_passes: int = 1,
+      with_keys: bool = True,
+      sampler: str = samplers.FAST,
+      dropout_rate: Optional[float] = None,
+      lost_winner: str = samplers.DUMMY_FOR_LOST,
+      occupancy_noise_stddev: Optional[float] = None,
+      insecure_seed: Optional[int] = None,
+  ):
+    """Makes the source.
+
+    Args:
+      protocol: Who takes part.
+      clients: A `tff.simulation.datasets.ClientData`; only `client_ids` and
+        `create_tf_dataset_for_client(client_id)` are used.
+      num_passes: How often the protocol runs, with new coins each time.
+      with_keys: Whether clients bring the secret key of their noise, as the
+        processes with local noise expect. Without, `select` returns datasets.
+      sampler: 'fast', or 'literal', which flips every coin.
+      dropout_rate: Share of the check-ins whose report is lost or late, by
+        further coins of the clients; `None` for what the protocol expects. A
+        late report is discarded, and never moved to another step.
+      lost_winner: 'dummy' or 'redraw'; see `samplers.Sampler`.
+      occupancy_noise_stddev: See `ProtocolPlan`, which accounts for it.
+      insecure_seed: For tests only: whoever knows it knows all coins and can
+        remove all noise of the clients.
+    """
+    _checks.integer_at_least(1, num_passes=num_passes)
+    if dropout_rate is None:
+      dropout_rate = getattr(protocol, 'dropout_rate', 0.0)
+    if insecure_seed is not None:
+      _checks.integer_at_least(0, insecure_seed=insecure_seed)
+    if occupancy_noise_stddev is not None:
+      _checks.positive(occupancy_noise_stddev=occupancy_noise_stddev)
+    self.protocol = protocol
+    self.clients = clients
+    self.client_ids = list(clients.client_ids)
+    self.num_passes = num_passes
+    self.with_keys = with_keys
+    self.sampler = sampler
+    self.dropout_rate = float(dropout_rate)
+    self.lost_winner = lost_winner
+    self.occupancy_noise_stddev = occupancy_noise_stddev
+    self.insecure_seed = insecure_seed
+    self._num_iterators = 0
+    self._type = None
+    # Raises for bad values, before a run has begun.
+    self.build_sampler(bytes(coins.KEY_BYTES))
+    least = getattr(protocol, 'min_num_clients', 1)
+    if len(self.client_ids) < least:
+      raise _checks.ArgumentError(
+          'min_num_clients',
+          least,
+          f'at most the {len(self.client_ids)} clients',
+      )
+
+  @classmethod
+  def for_plan(
+      cls, plan: protocol_plan.ProtocolPlan, clients, **options
+  ) -> 'CheckInDataSource':
+    """Returns the source of a plan's protocol.
+
+    Args:
+      plan: Protocol, passes and randomizer.
+      clients: See the constructor.
+      **options: `sampler`, `dropout_rate`, `lost_winner`, `insecure_seed`.
+    """
+    return cls(
+        plan.protocol,
+        clients,
+        num_passes=plan.num_passes,
+        with_keys=plan.is_local,
+        occupancy_noise_stddev=plan.occupancy_noise_stddev,
+        **options,
+    )
+
+  @property
+  def num_rounds(self) -> int:
+    """Steps of all passes."""
+    return self.num_passes * self.protocol.num_rounds
+
+  @property
+  def federated_type(self) -> tff.FederatedType:
+    """The type of the data of a step."""
+    if self._type is None:
+      spec = self._dataset(self.client_ids[0]).element_spec
+      examples = tff.SequenceType(tff.types.tensorflow_to_type(spec))
+      member = examples
+      if self.with_keys:
+        key = tff.SequenceType(tff.TensorType(np.int64, [2]))
+        member = collections.OrderedDict(examples=examples, key=key)
+      self._type = tff.FederatedType(member, tff.CLIENTS)
+    return self._type
+
+  def iterator(self) -> 'CheckInIterator':
+    """Returns a new iterator, with coins of its own."""
+    if self.insecure_seed is None:
+      root_key = coins.random_root_key()
+    else:
+      root_key = coins.subkey(
+          coins.insecure_root_key(self.insecure_seed), self._num_iterators
+      )
+    self._num_iterators += 1
+    return CheckInIterator(root_key, self.describe()).attached(self)
+
+  def restored(self, data: bytes) -> 'CheckInIterator':
+    """Returns the iterator that `to_bytes` saved, at the same position.
+
+    Raises:
+      PrivacyRefusedError: If it is damaged, or of another source.
+    """
+    return CheckInIterator.from_bytes(data).attached(self)
+
+  def describe(self) -> dict[str, object]:
+    """Returns what cohorts depend on beside the key, plain JSON types."""
+    return {
+        'protocol': self.protocol.describe(),
+        'num_passes': self.num_passes,
+        'num_clients': len(self.client_ids),
+        'sampler': self.sampler,
+        'dropout_rate': self.dropout_rate,
+        'lost_winner': self.lost_winner,
+        'occupancy_noise_stddev': self.occupancy_noise_stddev,
+        'is_key_insecure': self.insecure_seed is not None,
+    }
+
+  def build_sampler(self, root_key: bytes) -> samplers.Sampler:
+    """Returns the sampler of a root key."""
+    return samplers.build(
+        self.protocol,
+        kind=self.sampler,
+        root_key=root_key,
+        num_clients=len(self.client_ids),
+        dropout_rate=self.dropout_rate,
+        lost_winner=self.lost_winner,
+    )
+
+  def data_of(self, root_key: bytes, step: Step) -> list:
+    """Returns what the clients of a step bring, in the order of the cohort."""
+    found = []
+    for position in step.cohort.clients.tolist():
+      if position == samplers.DUMMY:
+        # Any client's, emptied: it has the type of the others.
+        examples = self._dataset(self.client_ids[0]).take(0)
+        secret = coins.subkey(root_key, 'dummy', step.number)
+      else:
+        examples = self._dataset(self.client_ids[position])
+        secret = coins.subkey(
+            coins.subkey(root_key, 'client', position), 'noise'
+        )
+      if self.with_keys:
+        key = randomizers.noise_key(secret)
+        found.append(learning.client_data(examples, key))
+      else:
+        found.append(examples)
+    return found
+
+  def ids_of(self, step: Step) -> list:
+    """Returns the ids of the clients of a step, in the order of the cohort."""
+    return [
+        DUMMY_ID if position == samplers.DUMMY else self.client_ids[position]
+        for position in step.cohort.clients.tolist()
+    ]
+
+  def _dataset(self, client_id):
+    return self.clients.create_tf_dataset_for_client(client_id)
+
+
+class CheckInIterator(tff.program.FederatedDataSourceIterator):
+  """One run through the steps of a source. Everything in it is secret.
+
+  Attributes:
+    position: Steps that are done.
+    num_reports: Reports of these steps. Public only where the protocol says so.
+    noised_check_ins: Sum of the noised counts of these steps, which is public.
+  """
+
+  def __init__(self, root_key: bytes, facts: dict[str, object]):
+    """Use `CheckInDataSource.iterator`."""
+    self._root_key = root_key
+    self._facts = facts
+    self._source = None
+    self._sampler = None
+    self.position = 0
+    self.num_reports = 0
+    self.noised_check_ins = 0
+
+  def attached(self, source: CheckInDataSource) -> 'CheckInIterator':
+    """Returns the iterator with the clients of a source, at its position.
+
+    Raises:
+      PrivacyRefusedError: If the source is not like the one that it is from.
+    """
+    changed = sorted(
+        name
+        for name, value in source.describe().items()
+        if json.loads(json.dumps(value)) != self._facts.get(name)
+    )
+    if changed:
+      raise _checks.PrivacyRefusedError(
+          f'the saved check-ins are of another source ({", ".join(changed)})',
+          why='clients that have drawn their steps would draw again',
+          way_out='resume with the clients and the protocol that the run began'
+          ' with, or start a new run',
+      )
+    self._source = source
+    self._sampler = source.build_sampler(self._root_key)
+    return self
+
+  @property
+  def federated_type(self) -> tff.FederatedType:
+    """The type of the data of a step."""
+    return self._attached().federated_type
+
+  def select(self, k: Optional[int] = None) -> Sequence:
+    """Returns the client data of the next step.
+
+    Args:
+      k: Must be `None`: the protocol decides.
+    """
+    if k is not None:
+      raise _checks.ArgumentError(
+          'k', k, 'None: clients decide whether they come, nobody else'
+      )
+    return self.data_of(self.advance())
+
+  def advance(self) -> Step:
+    """Draws the next step, and returns who reports without reading data."""
+    source = self._attached()
+    if self.position >= source.num_rounds:
+      raise _checks.PrivacyRefusedError(
+          f'step {self.position + 1} is beyond the {source.num_rounds} steps of'
+          ' the protocol',
+          why='every pass has drawn its steps from that many',
+          way_out='plan more rounds or passes from the start',
+      )
+    pass_index, step = divmod(self.position, source.protocol.num_rounds)
+    cohort = self._sampler.cohort(pass_index, step + 1)
+    number = self.position + 1
+    noised = None
+    if source.occupancy_noise_stddev is not None:
+      rng = coins.generator(self._root_key, 'noised check-ins', number)
+      noise = rng.normal(scale=source.occupancy_noise_stddev)
+      # A whole number: post-processing that hides the float's last bits.
+      noised = round(cohort.num_checked_in + noise)
+      self.noised_check_ins += noised
+    self.position = number
+    self.num_reports += cohort.num_arrived
+    return Step(number, cohort, noised)
+
+  def data_of(self, step: Step) -> list:
+    """Returns what the clients of a step bring."""
+    return self._attached().data_of(self._root_key, step)
+
+  def ids_of(self, step: Step) -> list:
+    """Returns the ids of the clients of a step."""
+    return self._attached().ids_of(step)
+
+  def to_bytes(self) -> bytes:
+    """Returns key, position and totals. SECRET."""
+    content = {
+        'format': _FORMAT,
+        'version': _VERSION,
+        'root_key': self._root_key.hex(),
+        'facts': self._facts,
+        'probe': samplers.probe(self._facts['sampler']),
+        'position': self.position,
+        'num_reports': self.num_reports,
+        'noised_check_ins': self.noised_check_ins,
+    }
+    body = json.dumps(content, sort_keys=True).encode()
+    return hashlib.sha256(body).digest() + body
+
+  @classmethod
+  def from_bytes(cls, data: bytes) -> 'CheckInIterator':
+    """Returns the iterator without clients; see `CheckInDataSource.restored`.
+
+    Raises:
+      PrivacyRefusedError: If it is damaged, or the same draws do not come out
+        of its key here.
+    """
+    checksum, body = data[:32], data[32:]
+    if hashlib.sha256(body).digest() != checksum:
+      raise _checks.PrivacyRefusedError(
+          'the saved check-ins are damaged',
+          why='who has taken part cannot be known',
+          way_out='restore the checkpoint from a copy, or start a new run',
+      )
+    content = json.loads(body)
+    facts = content['facts']
+    is_known = content['format'] == _FORMAT and content['version'] == _VERSION
+    # Coins that are fresh in every round do not depend on earlier rounds.
+    needs_same = facts['protocol']['name'] != bernoulli.ShuffledCheckIn.__name__
+    is_repeated = content['probe'] == samplers.probe(facts['sampler'])
+    if not is_known or (needs_same and not is_repeated):
+      raise _checks.PrivacyRefusedError(
+          'the saved check-ins cannot be repeated here: another version of'
+          ' tff_dp or NumPy draws other ones from the same key',
+          why='some clients would report twice in a pass',
+          way_out='resume with the versions that the run began with; the'
+          " sampler 'literal' does not depend on NumPy",
+      )
+    iterator = cls(bytes.fromhex(content['root_key']), facts)
+    iterator.position = content['position']
+    iterator.num_reports = content['num_reports']
+    iterator.noised_check_ins = content['noised_check_ins']
+    return iterator
+
+  def _attached(self) -> CheckInDataSource:
+    if self._source is None:
+      raise _checks.PrivacyRefusedError(
+          'an iterator from bytes has no clients yet',
+          why='bytes hold the key and the position, and no data',
+          way_out='CheckInDataSource.restored(bytes)',
+      )
+    return self._source

@@ -1,0 +1,294 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Where the clients of a round come from, as the training program sees it.
+
+`ScheduledCohorts`: the server chooses, and the participation ledger enforces
+the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
+server takes who came. Either keeps what a resumed run needs, as bytes for the
+checkpoint, and gives the same cohorts again for a round that is repeated.
+"""
+
+import abc
+from collections.abc import Callable, Mapping
+import dataclasses
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp import plan as plan_lib
+from tff_dp import protocol_plan
+from tff_dp.participation import bernoulli
+from tff_dp.participation import monitoring
+from tff_dp.program import check_in_source
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+  """The clients of one round. Secret, but for `released`.
+
+  Attributes:
+    ids: Who trains, in this order, for the write-ahead record.
+    read: Returns what they bring; called once the round is recorded.
+    released: Columns of the round's metrics that are public or covered.
+    not_covered: Columns that are neither.
+  """
+
+  ids: list
+  read: Callable[[], list]
+  released: Mapping[str, Any]
+  not_covered: Mapping[str, Any]
+
+
+class Cohorts(abc.ABC):
+  """The contract.
+
+  Attributes:
+    client_ids: The population.
+    keeps_client_metrics: Whether metrics that clients compute without noise may
+      be stored, under `secret/`.
+    is_key_insecure: Whether who comes follows from a known seed.
+  """
+
+  client_ids: list
+  keeps_client_metrics: bool = True
+  is_key_insecure: bool = False
+
+  @abc.abstractmethod
+  def identity(self) -> dict[str, Any]:
+    """Returns what the cohorts depend on and may be known, plain JSON types."""
+
+  @abc.abstractmethod
+  def begin(self, run_id: str) -> None:
+    """Called first, with the name of the run."""
+
+  @abc.abstractmethod
+  def restore(self, data: bytes) -> None:
+    """Goes on after the round at which `to_bytes` was called."""
+
+  @abc.abstractmethod
+  def to_bytes(self) -> bytes:
+    """Returns what `restore` takes. SECRET."""
+
+  @abc.abstractmethod
+  def select(self, round_index: int) -> Selection:
+    """Returns the clients of the next round, which then count.
+
+    Raises:
+      PrivacyRefusedError: If no clients may take part.
+    """
+
+  @abc.abstractmethod
+  def observed(self, rounds_begun: int) -> Any:
+    """Returns what the plan's statement is told of the rounds."""
+
+  def warning(self) -> str | None:
+    """Returns what is wrong with an assumption, `None` if nothing is."""
+    return None
+
+
+class ScheduledCohorts(Cohorts):
+  """Cohorts that the plan's schedule chooses."""
+
+  def __init__(self, plan: plan_lib.PrivacyPlan, clients, *, seed: int):
+    """Makes them.
+
+    Args:
+      plan: Schedule, cohort size and ledger.
+      clients: A `tff.simulation.datasets.ClientData`.
+      seed: Public seed of the schedule.
+    """
+    self.client_ids = list(clients.client_ids)
+    plan.participation.validate_population(
+        len(self.client_ids), plan.clients_per_round
+    )
+    self._plan = plan
+    self._clients = clients
+    self._seed = seed
+    self._ledger = None
+
+  def identity(self) -> dict[str, Any]:
+    return {'schedule_seed': self._seed, 'num_clients': len(self.client_ids)}
+
+  def begin(self, run_id: str) -> None:
+    self._ledger = self._plan.participation_ledger(run_id)
+
+  def restore(self, data: bytes) -> None:
+    self._ledger = self._ledger.restored(data)
+
+  def to_bytes(self) -> bytes:
+    return self._ledger.to_bytes()
+
+  def select(self, round_index: int) -> Selection:
+    cohort = self._plan.participation.select(
+        round_index=round_index,
+        client_ids=self.client_ids,
+        clients_per_round=self._plan.clients_per_round,
+        ledger=self._ledger,
+        seed=self._seed,
+    )
+    self._ledger.commit(cohort, round_index)
+    return Selection(
+        ids=cohort,
+        read=lambda: [
+            self._clients.create_tf_dataset_for_client(client)
+            for client in cohort
+        ],
+        released={'cohort_assumed': self._plan.clients_per_round},
+        not_covered={'cohort_realised': len(cohort)},
+    )
+
+  def observed(self, rounds_begun: int) -> Any:
+    return dataclasses.replace(
+        self._ledger.observed(), num_rounds=rounds_begun
+    )
+
+
+class CheckInCohorts(Cohorts):
+  """Cohorts of clients that decide themselves.
+
+  Of a protocol with secret occupancy nothing is recorded but what the statement
+  says; of others the number of reports and the realised rate.
+  """
+
+  def __init__(self, source: check_in_source.CheckInDataSource):
+    """Makes them.
+
+    Args:
+      source: Protocol and clients; one new iterator of it is used.
+    """
+    self.client_ids = source.client_ids
+    self.keeps_client_metrics = not source.protocol.occupancy_is_secret
+    self.is_key_insecure = source.insecure_seed is not None
+    self._source = source
+    self._iterator = None
+
+  def identity(self) -> dict[str, Any]:
+    return {'check_ins': self._source.describe()}
+
+  def begin(self, run_id: str) -> None:
+    del run_id  # The write-ahead record ties the cohorts to the run.
+    self._iterator = self._source.iterator()
+
+  def restore(self, data: bytes) -> None:
+    self._iterator = self._source.restored(data)
+
+  def to_bytes(self) -> bytes:
+    return self._iterator.to_bytes()
+
+  def select(self, round_index: int) -> Selection:
+    iterator = self._iterator
+    _checks.integer_between(
+        iterator.position + 1, iterator.position + 1, round_index=round_index
+    )
+    step = iterator.advance()
+    released, suffix = {}, ''
+    if not self._source.protocol.occupancy_is_secret:
+      released['reports'] = len(step.cohort.clients)
+    elif step.noised_check_ins is not None:
+      suffix = '_noised'
+      released['check_ins_noised'] = step.noised_check_ins
+    rate = self._rate()
+    if rate is not None:
+      for end, value in zip(('', '_low', '_high'), rate, strict=True):
+        released[f'check_in_rate{suffix}{end}'] = value
+    return Selection(
+        ids=iterator.ids_of(step),
+        read=lambda: iterator.data_of(step),
+        released=released,
+        not_covered={},
+    )
+
+  def observed(
+      self, rounds_begun: int
+  ) -> monitoring.ObservedCheckIns:
+    iterator = self._iterator
+    if not iterator.position:
+      return monitoring.ObservedCheckIns(rounds_begun)
+    is_secret = self._source.protocol.occupancy_is_secret
+    is_noised = self._source.occupancy_noise_stddev is not None
+    return monitoring.ObservedCheckIns(
+        rounds_begun,
+        rounds_counted=iterator.position,
+        num_reports=None if is_secret else iterator.num_reports,
+        rate=self._rate(),
+        noised_check_ins=iterator.noised_check_ins if is_noised else None,
+        warning=self.warning(),
+    )
+
+  def warning(self) -> str | None:
+    rate = self._rate()
+    if rate is None:
+      return None
+    return monitoring.warning(self._source.protocol, rate)
+
+  def _rate(self) -> monitoring.RealisedRate | None:
+    """Returns what may be known of the rate so far."""
+    source, iterator = self._source, self._iterator
+    if not iterator.position:
+      return None
+    options = dict(
+        num_rounds=iterator.position, num_clients=len(self.client_ids)
+    )
+    if isinstance(source.protocol, bernoulli.ShuffledCheckIn):
+      return monitoring.realised_rate(iterator.num_reports, **options)
+    if source.occupancy_noise_stddev is None:
+      return None
+    return monitoring.noised_rate(
+        iterator.noised_check_ins,
+        protocol=source.protocol,
+        stddev=source.occupancy_noise_stddev,
+        **options,
+    )
+
+
+def build(
+    plan: plan_lib.PrivacyPlan | protocol_plan.ProtocolPlan,
+    clients,
+    *,
+    schedule_seed: int,
+) -> Cohorts:
+  """Returns the cohorts of a plan.
+
+  Args:
+    plan: Of either kind.
+    clients: A `tff.simulation.datasets.ClientData`; with a `ProtocolPlan` also
+      its `CheckInDataSource`.
+    schedule_seed: Public seed of a schedule.
+  """
+  is_source = isinstance(clients, check_in_source.CheckInDataSource)
+  if not isinstance(plan, protocol_plan.ProtocolPlan):
+    if is_source:
+      raise _checks.ArgumentError(
+          'clients', clients, 'client data: the schedule of the plan chooses'
+      )
+    return ScheduledCohorts(plan, clients, seed=schedule_seed)
+  if schedule_seed:
+    raise _checks.ArgumentError(
+        'schedule_seed', schedule_seed, '0: clients draw their own coins'
+    )
+  if not is_source:
+    clients = check_in_source.CheckInDataSource.for_plan(plan, clients)
+  needed = (
+      ('protocol', plan.protocol),
+      ('num_passes', plan.num_passes),
+      ('with_keys', plan.is_local),
+      ('occupancy_noise_stddev', plan.occupancy_noise_stddev),
+  )
+  for name, value in needed:
+    if getattr(clients, name) != value:
+      raise _checks.ArgumentError(
+          f'clients.{name}',
+          getattr(clients, name),
+          f'that of the plan, {value}',
+      )
+  return CheckInCohorts(clients)
