@@ -61,8 +61,8 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       # With the large clip norm, gradients are shorter than it.
-      ('sphere', randomizers.Sphere(2.0, 0.1)),
-      ('sphere_short', randomizers.Sphere(3.0, 30.0)),
+      ('sphere', randomizers.Sphere(0.7, 0.1)),
+      ('sphere_short', randomizers.Sphere(1.5, 30.0)),
       ('gaussian', randomizers.Gaussian(0.3, 0.1)),
       ('gaussian_short', randomizers.Gaussian(0.02, 30.0)),
   )

@@ -35,7 +35,7 @@ def _vectors(num_clients, *, dependent=False, dimension=_DIMENSION, seed=0):
   """Returns vectors around one direction, of different lengths."""
   rng = np.random.default_rng(seed)
   vectors = rng.normal(size=(num_clients, dimension))
-  vectors[:, 0] += 1.5
+  vectors[:, 0] += 4.0
   if dependent:
     vectors[1:] = vectors[0] + 1e-3 * vectors[1:]
   return (vectors * rng.uniform(0.1, 5, (num_clients, 1))).astype(np.float32)

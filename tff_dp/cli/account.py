@@ -20,6 +20,7 @@ from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
 from tff_dp.cli import event_files
 from tff_dp.cli import guarantee
+from tff_dp.cli import isrl
 from tff_dp.cli import protocol_runs
 from tff_dp.cli import protocols
 
@@ -90,6 +91,7 @@ def add_parser(subparsers) -> None:
   dp_ftrl.add_arguments(dp_ftrl_parser)
   dp_ftrl_parser.set_defaults(run=run)
   protocols.add_parsers(kinds)
+  isrl.add_account_parser(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from tff_dp.accounting import printing
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
 from tff_dp.cli import guarantee
+from tff_dp.cli import isrl
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 # Where S2 grows only with the levels of the tree, a budget can afford more
@@ -86,6 +87,7 @@ def add_parser(subparsers) -> None:
   )
   dp_ftrl.add_arguments(dp_ftrl_parser)
   dp_ftrl_parser.set_defaults(run=run)
+  isrl.add_calibrate_parser(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

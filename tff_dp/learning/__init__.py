@@ -18,6 +18,7 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp.learning import silos
 from tff_dp.learning.allocation import build_allocation_sgd
 from tff_dp.learning.averaging import Average
 from tff_dp.learning.averaging import ExponentialAverage

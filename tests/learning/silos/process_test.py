@@ -1,0 +1,411 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Budgets, ledgers, metrics and guarantees of the silos' processes."""
+
+import functools
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+from scipy import stats
+import tensorflow as tf
+
+from tests.aggregators import flows
+from tests.learning.silos import toy
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp.accounting import silo_calibration
+from tff_dp.accounting import silo_sampling
+from tff_dp.learning import silos
+from tff_dp.learning.silos import metrics as metrics_lib
+
+_SIZE = 4
+_UNEQUAL = {
+    'small': toy.SiloBudget(40, 1.0, 1e-3),
+    'large': toy.SiloBudget(300, 4.0, 1e-5),
+    'default': toy.SiloBudget(60, 2.0),
+}
+_BATCHES = {'small': 10.0, 'large': 30.0, 'default': 15.0}
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _poisson(**changes):
+  return toy.build_sgd(
+      toy.build_model(_SIZE),
+      **dict(
+          silos=_UNEQUAL,
+          num_rounds=3,
+          sampling={
+              name: silo_sampling.PoissonSampling(batch)
+              for name, batch in _BATCHES.items()
+          },
+      )
+      | changes,
+  )
+
+
+def _one_pass(**changes):
+  return silos.build_one_pass_accelerated_mb_sgd(
+      toy.build_model(_SIZE),
+      **dict(silos=_UNEQUAL, num_rounds=4, l2_norm_clip=1.0, gamma=2.0)
+      | changes,
+  )
+
+
+_poisson_process = functools.cache(_poisson)
+_one_pass_process = functools.cache(_one_pass)
+
+
+def _data(names=tuple(_UNEQUAL)):
+  return {
+      name: toy.examples(np.ones([_UNEQUAL[name].num_records, _SIZE]), batch=64)
+      for name in names
+  }
+
+
+class BudgetTest(parameterized.TestCase):
+
+  def test_noise_of_a_silo_follows_from_its_own_numbers_alone(self):
+    process = _poisson_process()
+    for name, budget in _UNEQUAL.items():
+      sampling = silo_sampling.PoissonSampling(_BATCHES[name])
+      (phase,) = process.terms[name].phases
+      self.assertEqual(
+          phase.noise_stddev,
+          silo_calibration.calibrate_noise(
+              sampling,
+              num_records=budget.num_records,
+              num_rounds=3,
+              l2_norm_clip=1.0,
+              epsilon=budget.epsilon,
+              delta=budget.delta,
+          ),
+      )
+    alone = _poisson(
+        silos={'small': _UNEQUAL['small']},
+        sampling=silo_sampling.PoissonSampling(10.0),
+    )
+    self.assertEqual(alone.terms['small'], process.terms['small'])
+
+  def test_guarantee_keeps_every_budget_and_names_the_worst(self):
+    for process in (_poisson_process(), _one_pass_process()):
+      guarantee = process.guarantee()
+      for name, budget in _UNEQUAL.items():
+        epsilon, delta = guarantee.per_silo[name]
+        self.assertLessEqual(epsilon, budget.epsilon * (1 + 1e-9))
+        self.assertGreater(epsilon, 0.99 * budget.epsilon)
+        self.assertEqual(delta, budget.delta)
+      self.assertEqual(guarantee.worst_silo, 'large')
+      self.assertEqual(guarantee.adjacency, 'replace_one_record')
+      self.assertIn('small', guarantee.to_text())
+    self.assertEqual(_UNEQUAL['default'].delta, 1 / 60**2)
+
+  def test_blocks_of_one_pass_are_as_large_as_each_silo_allows(self):
+    batches = {
+        name: terms.phases[0].sampling.batch
+        for name, terms in _one_pass_process().terms.items()
+    }
+    self.assertEqual(batches, {'small': 10, 'large': 75, 'default': 15})
+
+  def test_phases_of_localization_each_have_the_whole_budget(self):
+    process = silos.build_localized_mb_sgd(
+        toy.build_model(_SIZE),
+        silos=_UNEQUAL,
+        lipschitz=1.0,
+        regularization=0.1,
+        rounds_per_phase=[3, 2],
+        smoothness=1.0,
+        batch_share=0.5,
+    )
+    for name, budget in _UNEQUAL.items():
+      for phase, rounds in zip(process.terms[name].phases, (3, 2)):
+        epsilon = silo_calibration.account_noise(
+            silo_sampling.PoissonSampling(phase.num_records / 2),
+            num_records=phase.num_records,
+            num_rounds=rounds,
+            l2_norm_clip=1.0,
+            sigma=phase.noise_stddev,
+            delta=budget.delta,
+        )
+        self.assertBetween(epsilon, 0.99 * budget.epsilon, budget.epsilon)
+
+  def test_local_sgd_pays_for_every_step_on_one_record(self):
+    budget = _UNEQUAL['small']
+    process = silos.build_isrl_local_sgd(
+        toy.build_model(_SIZE),
+        silos={'small': budget},
+        num_rounds=2,
+        num_local_steps=2,
+        l2_norm_clip=1.0,
+        learning_rate=0.1,
+    )
+    self.assertEqual(
+        process.terms['small'].phases[0].noise_stddev,
+        silo_calibration.calibrate_noise(
+            silo_sampling.FixedSize(1),
+            num_records=budget.num_records,
+            num_rounds=4,
+            l2_norm_clip=1.0,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+        ),
+    )
+    ledger, state = process.open_ledger(), process.initialize()
+    for _ in range(2):
+      state = process.next_round(state, _data(['small']), ledger=ledger).state
+    self.assertEqual(ledger.num_rounds('small'), 4)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'all num_rounds=2 rounds are done'
+    ):
+      process.next_round(state, _data(['small']), ledger=ledger)
+    self.assertLessEqual(
+        process.guarantee(ledger).worst[0], budget.epsilon * (1 + 1e-9)
+    )
+
+  def test_weights_leave_epsilon_alone(self):
+    weighted = {
+        name: toy.SiloBudget(
+            budget.num_records, budget.epsilon, budget.delta, weight
+        )
+        for (name, budget), weight in zip(_UNEQUAL.items(), (0.5, 0.3, 0.2))
+    }
+    process = _one_pass(silos=weighted)
+    self.assertEqual(
+        process.guarantee().per_silo,
+        _one_pass_process().guarantee().per_silo,
+    )
+    self.assertAlmostEqual(process.terms['small'].scale, 1.5)
+
+
+class LedgerTest(parameterized.TestCase):
+
+  def test_absent_silos_pay_nothing_and_cost_the_others_nothing(self):
+    process = _one_pass_process()
+    ledger, state = process.open_ledger(), process.initialize()
+    for names in (tuple(_UNEQUAL), ('small', 'default'), (), ('small',)):
+      state = process.next_round(state, _data(names), ledger=ledger).state
+    self.assertEqual(state.client_work['round'], 3)
+    self.assertEqual(
+        [ledger.num_rounds(name) for name in _UNEQUAL], [3, 1, 2]
+    )
+    guarantee = process.guarantee(ledger)
+    for name, budget in _UNEQUAL.items():
+      self.assertLessEqual(
+          guarantee.per_silo[name][0], budget.epsilon * (1 + 1e-9)
+      )
+
+  def test_rewinding_is_refused_and_nothing_is_sent(self):
+    process = _one_pass_process()
+    ledger, start = process.open_ledger(), process.initialize()
+    state = process.next_round(start, _data(), ledger=ledger).state
+    before = ledger.to_json()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'rewinding'):
+      process.next_round(start, _data(), ledger=ledger)
+    # As another run, it is a block that is used again.
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'in the block 0 to'
+    ):
+      process.next_round(start, _data(), ledger=ledger, run='again')
+    self.assertEqual(ledger.to_json(), before)
+    # Setting a model is no way round it: blocks go on.
+    state = process.set_model_weights(state, process.get_model_weights(start))
+    process.next_round(state, _data(), ledger=ledger)
+    self.assertEqual(ledger.num_rounds('small'), 2)
+
+  def test_second_multi_pass_run_is_beyond_the_budget(self):
+    process = _poisson_process()
+    ledger, state = process.open_ledger(), process.initialize()
+    for _ in range(3):
+      state = process.next_round(state, _data(), ledger=ledger).state
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'above its budget'
+    ):
+      process.next_round(
+          process.initialize(), _data(), ledger=ledger, run='second'
+      )
+
+  def test_unknown_silo_is_named(self):
+    process = _one_pass_process()
+    with self.assertRaisesRegex(_checks.ArgumentError, "silo='other'"):
+      process.next_round(
+          process.initialize(), {'other': []}, ledger=process.open_ledger()
+      )
+
+
+class VoidTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('metrics', dict(allow_unprotected_metrics=True), 'without noise'),
+      ('seed', dict(insecure_seed=3), 'insecure_seed'),
+      ('no_noise', dict(noise_stddev=0.0), 'add no noise'),
+      (
+          'one_silo_without_noise',
+          dict(noise_stddev={'small': 1.0, 'large': 0.0, 'default': 1.0}),
+          r"silos \['large'\] add no noise",
+      ),
+  )
+  def test_guarantee_is_refused(self, changes, reason):
+    process = _poisson(**changes)
+    for ledger in (None, process.open_ledger()):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, f'no ISRL-DP guarantee: .*{reason}'
+      ):
+        process.guarantee(ledger)
+
+  def test_debug_seed_repeats_and_differs_between_silos_and_rounds(self):
+    process = _poisson(insecure_seed=3, num_rounds=2)
+    rows = []
+    for _ in range(2):
+      runner = toy.Runner(process)
+      for _ in range(2):
+        rows.append(runner.round(_data(('small', 'default'))))
+    np.testing.assert_array_equal(rows[0], rows[2])
+    np.testing.assert_array_equal(rows[1], rows[3])
+    self.assertGreater(np.abs(rows[0] - rows[1]).min(), 0)
+    noise = rows[0] / [
+        [process.terms[name].phases[0].noise_stddev]
+        for name in ('small', 'default')
+    ]
+    self.assertGreater(np.abs(noise[0] - noise[1]).max(), 0.1)
+
+
+class MetricsTest(parameterized.TestCase):
+
+  def test_nothing_is_measured_by_default(self):
+    runner = toy.Runner(_poisson_process())
+    runner.round(_data())
+    self.assertEmpty(runner.metrics['client_work'])
+    self.assertEmpty(runner.metrics['finalizer'])
+
+  def test_unprotected_metrics_are_marked(self):
+    process = _poisson(
+        allow_unprotected_metrics=True,
+        noise_stddev=0.0,
+        sampling=silo_sampling.FixedSize(10),
+    )
+    runner = toy.Runner(process)
+    runner.round(_data())
+    train = runner.metrics['client_work']['not_covered']['train']
+    self.assertEqual(train['num_examples'], 30)
+    self.assertEqual(train['loss'], 0.0)
+
+  def _metrics(self):
+    return [
+        silos.PrivateMetric('loss', upper_bound=4.0, share=0.05),
+        silos.PrivateMetric(
+            'positive',
+            upper_bound=1.0,
+            share=0.1,
+            function=lambda output, label: tf.cast(label > 0, tf.float32),
+        ),
+    ]
+
+  def test_private_metrics_are_means_within_their_noise(self):
+    labels = np.where(np.arange(300) < 75, 1.0, -1.0).astype(np.float32)
+    rows = np.zeros([300, _SIZE], np.float32)
+    rows[:, 0] = 2.0  # The loss is 2 where the weights are 1.
+    process = toy.build_sgd(
+        toy.build_model(_SIZE, initial=np.ones(_SIZE)),
+        silos={'only': toy.free(300)},
+        num_rounds=1,
+        sampling=silo_sampling.DisjointBlocks(300),
+        noise_stddev=1e-6,
+        private_metrics=self._metrics(),
+    )
+    runner = toy.Runner(process)
+    runner.round({'only': [(rows, labels)]})
+    private = runner.metrics['client_work']['private']
+    self.assertAlmostEqual(private['loss'], 2.0, places=3)
+    self.assertAlmostEqual(private['positive'], 0.25, places=3)
+
+  def test_gradient_and_metrics_together_cost_what_the_gradient_alone_did(self):
+    alone = _poisson_process()
+    process = _poisson(private_metrics=self._metrics())
+    self.assertEqual(
+        process.guarantee().per_silo, alone.guarantee().per_silo
+    )
+    for name, terms in process.terms.items():
+      (phase,), ((loss, positive),) = terms.phases, terms.metric_stddevs
+      (before,) = alone.terms[name].phases
+      # |difference / noise|^2 of the worst pair, in units of the batch.
+      together = (
+          (2 * 1.0 / phase.noise_stddev) ** 2
+          + (4.0 / loss) ** 2
+          + (1.0 / positive) ** 2
+      )
+      self.assertAlmostEqual(
+          together * (before.noise_stddev / 2) ** 2, 1.0, places=9
+      )
+
+  def test_metric_leaves_with_its_noise_clipped_and_without_nans(self):
+    stddev, rounds = 0.05, 100
+    process = toy.build_sgd(
+        toy.build_model(2, initial=np.ones(2)),
+        silos={'only': toy.free(8)},
+        num_rounds=rounds,
+        sampling=silo_sampling.FixedSize(8),
+        noise_stddev=stddev,
+        private_metrics=[silos.PrivateMetric('loss', 4.0, 0.2)],
+    )
+    # Losses of -inf..1e9 count as 0 or 4, a NaN as 0: the mean is 2.
+    first = np.array([1e9, 5.0, 4.0, -1e9, np.nan, 0.0, -3.0, 1e3])
+    rows = np.stack([first, 0 * np.ones(8)], axis=1)
+    runner = toy.Runner(process)
+    values = []
+    for _ in range(rounds):
+      runner.state = process.set_model_weights(
+          runner.state, process.get_model_weights(process.initialize())
+      )
+      runner.round({'only': toy.examples(rows)})
+      values.append(runner.metrics['client_work']['private']['loss'])
+    expected = 4.0 * stddev / (2 * 1.0 * np.sqrt(0.2))
+    squares = np.sum((np.array(values) - 2.0) ** 2) / expected**2
+    self.assertBetween(squares, *stats.chi2.interval(1 - 1e-7, rounds))
+
+  def test_only_noised_values_flow_to_the_server(self):
+    process = _poisson(private_metrics=self._metrics(), model_aggregator=None)
+    sent = [str(type_spec) for _, type_spec in flows.to_server(process.next)]
+    self.assertCountEqual(
+        set(sent),
+        {'int32', 'float32[2]', '<float32[3,1],float32[1]>'},
+    )
+
+  @parameterized.named_parameters(
+      ('shares', [(1.0, 0.6), (1.0, 0.5)], 'add up to less than 1'),
+      ('names', [(1.0, 0.1), (1.0, 0.1)], 'different names'),
+  )
+  def test_metrics_that_do_not_fit_together(self, metrics, message):
+    built = [
+        silos.PrivateMetric(f'm{i}' if 'add' in message else 'm', bound, share)
+        for i, (bound, share) in enumerate(metrics)
+    ]
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      metrics_lib.split_noise(1.0, l2_norm_clip=1.0, metrics=built)
+
+  @parameterized.parameters(
+      (dict(name=''), 'name='),
+      (dict(upper_bound=0.0), 'upper_bound=0.0'),
+      (dict(share=1.0), 'share=1.0'),
+  )
+  def test_bad_metrics_are_named(self, changes, message):
+    arguments = dict(name='loss', upper_bound=1.0, share=0.1) | changes
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      silos.PrivateMetric(**arguments)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,59 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Two silos with a quadratic objective, whose gradients are known exactly."""
+
+import numpy as np
+
+from tests.learning.silos import toy
+
+SIZE = 5
+BLOCK = 3
+ROUNDS = 7
+CURVATURE = np.array([1.0, 0.5, 0.3, 0.2, 0.15])
+START = np.array([1.0, -2.0, 0.5, 0.0, 3.0])
+SILOS = ('a', 'b')
+
+
+def records():
+  rng = np.random.default_rng(0)
+  return {
+      name: rng.standard_normal([BLOCK * ROUNDS, SIZE]).astype(np.float32)
+      for name in SILOS
+  }
+
+
+def gradient(records, r, point):
+  """Returns the mean gradient of block r of the silos, at a point."""
+  return np.mean([
+      CURVATURE * (point - rows[r * BLOCK : (r + 1) * BLOCK].mean(axis=0))
+      for rows in records.values()
+  ], axis=0)
+
+
+def arguments(**changes):
+  return dict(
+      silos={name: toy.free(BLOCK * ROUNDS) for name in SILOS},
+      num_rounds=ROUNDS,
+      l2_norm_clip=1e3,
+      noise_stddev=0.0,
+      model_aggregator=toy.Tap(),
+  ) | changes
+
+
+def model():
+  return toy.build_model(SIZE, curvature=CURVATURE, initial=START)
+
+
+def data():
+  return {name: toy.examples(rows) for name, rows in records().items()}

@@ -1,0 +1,283 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The noise in what leaves a silo, measured through the TFF process."""
+
+import functools
+import math
+import warnings
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+from scipy import stats
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.aggregators import flows
+from tests.learning.silos import toy
+from tff_dp import execution
+from tff_dp.accounting import silo_sampling
+from tff_dp.learning import silos
+
+# Coordinates of a message; a round gives that many draws of the noise.
+_SIZE = 3000
+_CLIP = 0.5
+_RECORDS = {'small': 12, 'large': 30}
+_STDDEVS = {'small': 2.0, 'large': 0.25}
+_FALSE_ALARM = 1e-7
+_POISSON = silo_sampling.PoissonSampling(4.0)
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _arguments(**changes):
+  return dict(
+      silos={name: toy.free(count) for name, count in _RECORDS.items()},
+      noise_stddev=_STDDEVS,
+      l2_norm_clip=_CLIP,
+      model_aggregator=toy.Tap(),
+  ) | changes
+
+
+def _sgd(sampling, **changes):
+  return toy.build_sgd(
+      toy.build_model(_SIZE),
+      **_arguments(sampling=sampling, num_rounds=4, **changes),
+  )
+
+
+@functools.cache
+def _build(name):
+  """Returns the process of one algorithm, with 4 rounds."""
+  model = toy.build_model(_SIZE)
+  if name == 'poisson':
+    return _sgd(_POISSON)
+  if name == 'fixed':
+    return _sgd(silo_sampling.FixedSize(4))
+  if name == 'one_pass':
+    return _sgd({
+        silo: silo_sampling.DisjointBlocks(count // 4)
+        for silo, count in _RECORDS.items()
+    })
+  if name == 'accelerated':
+    return silos.build_one_pass_accelerated_mb_sgd(
+        model, **_arguments(num_rounds=4, gamma=3.0)
+    )
+  if name == 'erm':
+    return silos.build_accelerated_mb_sgd_erm(
+        model,
+        **_arguments(
+            num_rounds=4,
+            sampling=_POISSON,
+            stages=[silos.Stage(2, 3.0), silos.Stage(2, 4.0)],
+            regularization=0.1,
+        ),
+    )
+  if name == 'localized':
+    arguments = _arguments(
+        lipschitz=1.0,
+        regularization=0.1,
+        rounds_per_phase=[2, 2],
+        smoothness=1.0,
+    )
+    return silos.build_localized_mb_sgd(model, **arguments)
+  raise ValueError(name)
+
+
+_ALGORITHMS = (
+    'poisson', 'fixed', 'one_pass', 'accelerated', 'erm', 'localized'
+)
+
+
+def _zeros(silo):
+  return toy.examples(np.zeros([_RECORDS[silo], _SIZE]), batch=7)
+
+
+def _assert_normal(draws, stddev):
+  """Fails unless the draws are N(0, stddev^2), by mean, variance and shape."""
+  scaled = np.ravel(draws).astype(np.float64) / stddev
+  count = scaled.size
+  low, high = stats.chi2.interval(1 - _FALSE_ALARM, count)
+  np.testing.assert_array_less(low, np.sum(scaled**2))
+  np.testing.assert_array_less(np.sum(scaled**2), high)
+  np.testing.assert_array_less(
+      abs(np.mean(scaled)), stats.norm.isf(_FALSE_ALARM / 2) / count**0.5
+  )
+  np.testing.assert_array_less(
+      _FALSE_ALARM, stats.kstest(scaled, 'norm').pvalue
+  )
+
+
+def _assert_uncorrelated(rows):
+  """Fails if any two rows share draws, or are correlated."""
+  correlations = np.corrcoef(np.asarray(rows, np.float64))
+  off_diagonal = correlations[~np.eye(len(rows), dtype=bool)]
+  np.testing.assert_array_less(
+      np.abs(off_diagonal),
+      stats.norm.isf(_FALSE_ALARM / 2) / np.shape(rows)[1] ** 0.5,
+  )
+
+
+class MessageTest(parameterized.TestCase):
+
+  @parameterized.product(name=_ALGORITHMS, silo=tuple(_RECORDS))
+  def test_zero_gradients_leave_as_normals_of_the_silos_own_std(
+      self, name, silo
+  ):
+    # Power: with 12,000 draws, a std that is off by 4 % fails.
+    runner = toy.Runner(_build(name))
+    draws = [runner.round({silo: _zeros(silo)})[0] for _ in range(4)]
+    _assert_normal(draws, _STDDEVS[silo])
+    _assert_uncorrelated(draws)
+
+  def test_local_sgd_noises_every_step(self):
+    process = silos.build_isrl_local_sgd(
+        toy.build_model(_SIZE),
+        **_arguments(num_rounds=3, num_local_steps=5, learning_rate=0.5),
+    )
+    runner = toy.Runner(process)
+    for silo, stddev in _STDDEVS.items():
+      # The model moves by eta times the sum of the noises of 5 steps.
+      before = runner.sent_out
+      moved = runner.round({silo: _zeros(silo)})[0] - before
+      _assert_normal(moved, 0.5 * math.sqrt(5) * stddev)
+
+  @parameterized.parameters('poisson', 'accelerated', 'localized')
+  def test_weights_scale_the_noise_like_the_gradient(self, name):
+    weights = {'small': 0.8, 'large': 0.2}
+    base = dict(
+        silos={
+            silo: toy.free(count, weights[silo])
+            for silo, count in _RECORDS.items()
+        }
+    )
+    if name == 'poisson':
+      process = _sgd(_POISSON, **base)
+    elif name == 'accelerated':
+      process = silos.build_one_pass_accelerated_mb_sgd(
+          toy.build_model(_SIZE), **_arguments(num_rounds=4, gamma=3.0, **base)
+      )
+    else:
+      process = silos.build_localized_mb_sgd(
+          toy.build_model(_SIZE),
+          **_arguments(
+              lipschitz=1.0,
+              regularization=0.1,
+              rounds_per_phase=[2, 2],
+              smoothness=1.0,
+              **base,
+          ),
+      )
+    runner = toy.Runner(process)
+    for silo, weight in weights.items():
+      draws = runner.round({silo: _zeros(silo)})[0]
+      _assert_normal(draws, 2 * weight * _STDDEVS[silo])
+
+
+class IndependenceTest(parameterized.TestCase):
+
+  @parameterized.parameters(*_ALGORITHMS)
+  def test_silos_rounds_and_calls_share_nothing_also_under_a_global_seed(
+      self, name
+  ):
+    process = _build(name)
+    state, rows = process.initialize(), []
+    for _ in range(2):
+      for _ in range(2):
+        # Equal silos, equal state, and twice the same call.
+        tf.random.set_seed(1)
+        np.random.seed(1)
+        output = process.next(
+            state, [process.client_data('small', _zeros('small'))] * 3
+        )
+        rows.extend(toy.messages(output))
+      state = output.state
+    self.assertLen(rows, 12)
+    _assert_uncorrelated(rows)
+
+  def test_two_processes_share_nothing(self):
+    rows = []
+    for _ in range(2):
+      tf.random.set_seed(7)
+      runner = toy.Runner(_sgd(_POISSON))
+      rows.append(runner.round({'large': _zeros('large')})[0])
+    _assert_uncorrelated(rows)
+
+  def test_mean_of_silos_has_the_variance_of_a_mean_of_noises(self):
+    process = _build('poisson')
+    for present in (['small'], ['small', 'large'], ['large'] * 5):
+      state = process.initialize()
+      before = toy.flat(state.global_model_weights)
+      output = process.next(
+          state, [process.client_data(name, _zeros(name)) for name in present]
+      )
+      moved = toy.flat(output.state.global_model_weights) - before
+      squares = sum(_STDDEVS[name] ** 2 for name in present)
+      _assert_normal(moved, math.sqrt(squares) / len(present))
+
+  @parameterized.parameters(*_ALGORITHMS)
+  def test_all_randomness_is_at_the_silos_and_none_has_a_seed(self, name):
+    process = _build(name)
+    for uri in (
+        tff.framework.FEDERATED_APPLY.uri,
+        tff.framework.FEDERATED_AGGREGATE.uri,
+    ):
+      self.assertEmpty(flows.random_operations(process.next, uri))
+    at_silos = flows.random_operations(
+        process.next, tff.framework.FEDERATED_MAP.uri
+    )
+    # Operations with a state take a seed; these take the silo's secret key.
+    self.assertNotEmpty(at_silos)
+    for operation in at_silos:
+      self.assertStartsWith(operation, 'Stateless')
+    with warnings.catch_warnings():
+      warnings.simplefilter('error', execution.SeededClientOpWarning)
+      toy.Runner(process).round({'small': _zeros('small')})
+
+  def test_messages_and_a_constant_are_all_that_leaves_a_silo(self):
+    process = silos.build_noisy_mb_sgd(
+        toy.build_model(5),
+        **_arguments(
+            sampling=_POISSON,
+            num_rounds=2,
+            learning_rate=1.0,
+            model_aggregator=None,
+        ),
+    )
+    trainable = process.initialize.type_signature.result.member
+    trainable = trainable.global_model_weights.trainable
+    sent = [type_spec for _, type_spec in flows.to_server(process.next)]
+    for type_spec in sent:
+      self.assertTrue(
+          type_spec.is_equivalent_to(tff.TensorType(np.int32))
+          or type_spec.is_equivalent_to(trainable),
+          type_spec,
+      )
+    output = process.next(
+        process.initialize(),
+        [process.client_data('small', toy.examples(np.ones([12, 5])))],
+    )
+    # The number of silos, which the network chose, and nothing else.
+    self.assertEqual(
+        tff.structure.flatten(
+            tff.structure.from_container(output.metrics, recursive=True)
+        ),
+        [1],
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,307 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Plain SGD over silos: averages, local SGD, and what is refused."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from tests.learning.silos import quadratic
+from tests.learning.silos import toy
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import learning
+from tff_dp.accounting import silo_sampling
+from tff_dp.learning import silos
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+class SgdTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('uniform', dict(averaging='uniform'), np.ones(7)),
+      (
+          'exponential',
+          dict(averaging='exponential', strong_convexity=0.15),
+          (1 - 0.15 * 0.5) ** -np.arange(1.0, 8.0),
+      ),
+      (
+          'regularized',
+          dict(averaging='exponential', strong_convexity=0.1,
+               regularization=0.3),
+          (1 - 0.4 * 0.5) ** -np.arange(1.0, 8.0),
+      ),
+      (
+          'suffix',
+          dict(averaging=learning.SuffixAverage(2 / 7)),
+          np.float64([0, 0, 0, 0, 0, 1, 1]),
+      ),
+      ('last_8_of_7', dict(averaging='last_8'), np.ones(7)),
+      (
+          'ball',
+          dict(averaging='uniform', constraint=learning.L2Ball(1.25)),
+          np.ones(7),
+      ),
+      (
+          'rates',
+          dict(averaging='uniform', learning_rate=np.linspace(0.1, 0.9, 7)),
+          np.ones(7),
+      ),
+  )
+  def test_average_is_over_the_points_where_gradients_were_taken(
+      self, changes, weights
+  ):
+    arguments = quadratic.arguments(
+        sampling=silo_sampling.DisjointBlocks(quadratic.BLOCK),
+        learning_rate=0.5,
+    )
+    runner = toy.Runner(
+        silos.build_noisy_mb_sgd(quadratic.model(), **(arguments | changes))
+    )
+    radius = 1.25 if 'constraint' in changes else np.inf
+    clip = lambda w: w * min(1.0, radius / np.linalg.norm(w))
+    rates = np.broadcast_to(
+        changes.get('learning_rate', 0.5), [quadratic.ROUNDS]
+    )
+    point = start = clip(quadratic.START)
+    np.testing.assert_allclose(runner.result, start, rtol=1e-6)
+    points = []
+    for r in range(quadratic.ROUNDS):
+      points.append(point)
+      gradient = quadratic.gradient(quadratic.records(), r, point)
+      gradient += changes.get('regularization', 0.0) * (point - start)
+      point = clip(point - rates[r] * gradient)
+      runner.round(quadratic.data())
+      np.testing.assert_allclose(runner.sent_out, point, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        runner.result,
+        weights @ np.stack(points) / weights.sum(),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+  @parameterized.parameters(12, 100)
+  def test_last_8_of_many_rounds(self, rounds):
+    process = silos.build_noisy_mb_sgd(
+        toy.build_model(2),
+        silos={'only': toy.free(3)},
+        num_rounds=rounds,
+        sampling=silo_sampling.FixedSize(3),
+        l2_norm_clip=10.0,
+        learning_rate=1.0,
+        averaging='last_8',
+        noise_stddev=0.0,
+    )
+    data = [process.client_data('only', toy.examples(np.ones([3, 2])))]
+    state = process.initialize()
+    for _ in range(rounds):
+      state = process.next(state, data).state
+    # w_r = -r.
+    np.testing.assert_allclose(
+        toy.flat(process.get_model_weights(state)),
+        -np.mean(np.arange(rounds - 8, rounds)),
+        rtol=1e-4,
+    )
+
+  def test_exponential_average_of_many_rounds_does_not_overflow(self):
+    shares = learning.ExponentialAverage(1 - 0.5).shares(5000)
+    self.assertTrue(np.all(np.isfinite(shares)))
+    running, weights = 0.0, []
+    for share in shares[:30]:
+      running = 0.5 * running + 1.0
+      weights.append(1 / running)
+      self.assertAlmostEqual(share, 1 / running, places=12)
+
+  def test_last_returns_the_model_itself(self):
+    runner = toy.Runner(
+        silos.build_noisy_mb_sgd(
+            quadratic.model(),
+            **quadratic.arguments(
+                sampling=silo_sampling.FixedSize(2),
+                learning_rate=0.5,
+                averaging='last',
+            ),
+        )
+    )
+    runner.round(quadratic.data())
+    np.testing.assert_array_equal(runner.result, runner.sent_out)
+
+  def test_regularizer_is_outside_of_the_clip(self):
+    # A pull far beyond the clip norm arrives whole.
+    process = toy.build_sgd(
+        toy.build_model(quadratic.SIZE, initial=np.zeros(quadratic.SIZE)),
+        silos={'only': toy.free(4)},
+        num_rounds=2,
+        sampling=silo_sampling.FixedSize(4),
+        l2_norm_clip=1e-3,
+        learning_rate=[1e4, 1.0],
+        regularization=1.0,
+        noise_stddev=0.0,
+    )
+    runner = toy.Runner(process)
+    data = {'only': toy.examples(np.tile(np.eye(quadratic.SIZE)[0], [4, 1]))}
+    runner.round(data)
+    self.assertAlmostEqual(runner.sent_out[0], -10.0, places=2)
+    runner.round(data)
+    self.assertAlmostEqual(runner.sent_out[0], 0.0, places=2)
+
+
+class LocalSgdTest(absltest.TestCase):
+
+  def test_all_steps_of_equal_records_are_those_of_gradient_descent(self):
+    curvature = np.array([0.5, 0.25])
+    process = silos.build_isrl_local_sgd(
+        toy.build_model(2, curvature=curvature, initial=[4.0, 4.0]),
+        silos={name: toy.free(3) for name in quadratic.SILOS},
+        num_rounds=2,
+        num_local_steps=4,
+        l2_norm_clip=1.0,
+        learning_rate=0.3,
+        noise_stddev=0.0,
+        model_aggregator=toy.Tap(),
+    )
+    runner = toy.Runner(process)
+    targets = {'a': np.array([0.0, 1.0]), 'b': np.array([-3.0, 2.0])}
+    data = {
+        name: toy.examples(np.tile(target, [3, 1]), batch=2)
+        for name, target in targets.items()
+    }
+    point = np.array([4.0, 4.0])
+    for _ in range(2):
+      ends = []
+      for target in targets.values():
+        local = point
+        for _ in range(4):
+          gradient = curvature * (local - target)
+          gradient *= min(1.0, 1.0 / np.linalg.norm(gradient))
+          local = local - 0.3 * gradient
+        ends.append(local)
+      point = np.mean(ends, axis=0)
+      runner.round(data)
+      np.testing.assert_allclose(runner.sent_out, point, rtol=1e-4)
+
+  def test_every_record_is_equally_likely_in_every_step(self):
+    steps, count = 400, 5
+    process = silos.build_isrl_local_sgd(
+        toy.build_model(count),
+        silos={'only': toy.free(count)},
+        num_rounds=1,
+        num_local_steps=steps,
+        l2_norm_clip=1.0,
+        learning_rate=1.0,
+        noise_stddev=0.0,
+        model_aggregator=toy.Tap(),
+    )
+    counts = -toy.Runner(process).round(
+        {'only': toy.examples(100 * np.eye(count))}
+    )[0]
+    np.testing.assert_allclose(counts, np.round(counts), atol=0.05)
+    self.assertAlmostEqual(np.sum(counts), steps, delta=0.1)
+    expected = steps / count
+    self.assertLess(np.sum((counts - expected) ** 2) / expected, 36.0)
+
+
+class BadArgumentsTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('rate', dict(learning_rate=0.0), 'learning_rate=0.0'),
+      ('rates', dict(learning_rate=[0.1, 0.2]), r'shape \(2,\).*7 finite'),
+      ('averaging', dict(averaging='best'), "averaging='best'"),
+      (
+          'exponential_needs_mu',
+          dict(averaging='exponential'),
+          'strong_convexity mu with 0 < mu eta < 1',
+      ),
+      ('clip', dict(l2_norm_clip=0.0), 'l2_norm_clip=0.0'),
+      ('rounds', dict(num_rounds=0), 'num_rounds=0'),
+      ('noise', dict(noise_stddev=-1.0), 'noise_stddev=-1.0'),
+      ('silos', dict(silos={}), 'at least one silo'),
+      (
+          'weights',
+          dict(silos={'a': toy.free(9, 0.5), 'b': toy.free(9)}),
+          'a weight for each silo',
+      ),
+      (
+          'sum_of_weights',
+          dict(silos={'a': toy.free(9, 0.5), 'b': toy.free(9, 0.6)}),
+          'adding up to 1',
+      ),
+      ('names', dict(noise_stddev={'a': 1.0}), 'the names of the silos'),
+      (
+          'kinds',
+          dict(
+              sampling={
+                  'a': silo_sampling.FixedSize(2),
+                  'b': silo_sampling.PoissonSampling(2.0),
+              }
+          ),
+          'one kind of sampling',
+      ),
+      ('sampling', dict(sampling=2), 'sampling=2'),
+      ('constraint', dict(constraint=3.0), 'constraint=3.0'),
+      ('model', dict(model='linear'), "model='str'"),
+  )
+  def test_bad_arguments_are_named(self, changes, message):
+    arguments = quadratic.arguments(
+        model=quadratic.model(),
+        sampling=silo_sampling.FixedSize(2),
+        learning_rate=0.5,
+    ) | changes
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      silos.build_noisy_mb_sgd(arguments.pop('model'), **arguments)
+
+  @parameterized.named_parameters(
+      ('neither', dict(), 'either gamma or stages'),
+      ('gamma', dict(gamma=0.0), 'gamma=0.0'),
+      (
+          'stages',
+          dict(stages=[silos.Stage(2, 1.0)]),
+          'add up to num_rounds=7, not 2',
+      ),
+      (
+          'too_many_rounds',
+          dict(gamma=1.0, num_rounds=22),
+          "at most 21, the records of silo 'a'",
+      ),
+  )
+  def test_bad_arguments_of_accelerated_sgd(self, changes, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      silos.build_one_pass_accelerated_mb_sgd(
+          quadratic.model(), **quadratic.arguments(**changes)
+      )
+
+  def test_models_that_mix_records_are_refused(self):
+    model = quadratic.model()
+    mixing = type(model)(
+        initial_weights=(model.initial_weights[0], (np.float32([0.0]),)),
+        predict_on_batch_fn=tf.function(lambda weights, x, training: x),
+        loss_fn=model.loss,
+        input_spec=model.input_spec,
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'batch normalisation'):
+      toy.build_sgd(
+          mixing,
+          silos={'a': toy.free(4)},
+          num_rounds=1,
+          sampling=silo_sampling.FixedSize(1),
+          noise_stddev=0.0,
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,34 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""ISRL-DP: learning from silos that protect every record themselves."""
+
+# pylint: disable=g-importing-member
+from tff_dp.learning.silos.accelerated import build_accelerated_mb_sgd_erm
+from tff_dp.learning.silos.accelerated import build_localized_mb_sgd
+from tff_dp.learning.silos.accelerated import build_one_pass_accelerated_mb_sgd
+from tff_dp.learning.silos.aggregation import ReportedMeanFactory
+from tff_dp.learning.silos.metrics import PrivateMetric
+from tff_dp.learning.silos.moreau import build_linear_model
+from tff_dp.learning.silos.moreau import moreau_envelope
+from tff_dp.learning.silos.planning import equal_blocks
+from tff_dp.learning.silos.process import IsrlProcess
+from tff_dp.learning.silos.sgd import build_isrl_local_sgd
+from tff_dp.learning.silos.sgd import build_noisy_mb_sgd
+from tff_dp.learning.silos.terms import Phase
+from tff_dp.learning.silos.terms import silo_data
+from tff_dp.learning.silos.terms import SiloTerms
+from tff_dp.mechanisms.minibatch_schedules import choose_rounds
+from tff_dp.mechanisms.minibatch_schedules import choose_smoothing
+from tff_dp.mechanisms.minibatch_schedules import multi_stage_schedule
+from tff_dp.mechanisms.minibatch_schedules import Stage

@@ -1,0 +1,242 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Builders of accelerated noisy minibatch SGD over silos.
+
+Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779; GLZW24 is
+Gao, Lowy, Zhou and Wright, arXiv:2407.09690.
+
+The arguments that all builders share, `silos`, `sampling`, `l2_norm_clip` and
+`**options`, are explained in `planning`.
+"""
+
+from collections.abc import Sequence
+import math
+from typing import Optional
+
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.accounting import silo_accountant
+from tff_dp.accounting import silo_sampling
+from tff_dp.learning import constraints
+from tff_dp.learning.silos import gradients
+from tff_dp.learning.silos import planning
+from tff_dp.learning.silos import process as process_lib
+from tff_dp.learning.silos import server
+from tff_dp.mechanisms import minibatch_schedules
+
+
+def build_accelerated_mb_sgd_erm(
+    model: tff.learning.models.FunctionalModel,
+    *,
+    silos: planning.Silos,
+    num_rounds: int,
+    sampling: planning.Samplings,
+    l2_norm_clip: float,
+    gamma: Optional[float] = None,
+    stages: Optional[Sequence[minibatch_schedules.Stage]] = None,
+    strong_convexity: float = 0.0,
+    constraint: Optional[constraints.Constraint] = None,
+    regularization: float = 0.0,
+    **options,
+) -> process_lib.IsrlProcess:
+  """Returns accelerated noisy minibatch SGD, multi-pass (LR23, section 4).
+
+  AC-SA on the noisy gradients, see `server.build_accelerated_finalizer`. The
+  model that is sent out is w_md, `get_model_weights` returns w_ag.
+
+  Args:
+    model: A `FunctionalModel`, see `planning`.
+    silos: See `planning`.
+    num_rounds: R.
+    sampling: See `planning`.
+    l2_norm_clip: See `planning`.
+    gamma: Step parameter of a single stage, about 2 beta or more.
+    stages: Instead of `gamma`, stages whose rounds add up to R, such as those
+      of `minibatch_schedules.multi_stage_schedule`.
+    strong_convexity: mu of the loss, without the regulariser.
+    constraint: See `planning`.
+    regularization: See `planning`.
+    **options: See `build_noisy_mb_sgd`.
+  """
+  options = planning.Options(**options)
+  _checks.non_negative(strong_convexity=strong_convexity)
+  _checks.non_negative(regularization=regularization)
+  leg = server.Leg(
+      _stages(num_rounds, gamma, stages),
+      strong_convexity=strong_convexity,
+      regularization=regularization,
+  )
+  terms = planning.one_phase_terms(
+      silos, sampling, num_rounds, l2_norm_clip, options
+  )
+  return _accelerated(model, silos, terms, (leg,), options, constraint)
+
+
+def build_one_pass_accelerated_mb_sgd(
+    model: tff.learning.models.FunctionalModel,
+    *,
+    silos: planning.Silos,
+    num_rounds: int,
+    l2_norm_clip: float,
+    gamma: Optional[float] = None,
+    stages: Optional[Sequence[minibatch_schedules.Stage]] = None,
+    **arguments,
+) -> process_lib.IsrlProcess:
+  """Returns one-pass accelerated noisy minibatch SGD (LR23, algorithm 1).
+
+  Every silo cuts its records into R blocks of K_i = floor(n_i / R) and uses
+  each once, through all stages, so that its whole transcript costs a single
+  Gaussian release. `minibatch_schedules.choose_rounds` finds R and gamma.
+
+  Args:
+    model: A `FunctionalModel`, see `planning`.
+    silos: See `planning`.
+    num_rounds: R, at most the records of the smallest silo.
+    l2_norm_clip: See `planning`.
+    gamma: See `build_accelerated_mb_sgd_erm`.
+    stages: See `build_accelerated_mb_sgd_erm`.
+    **arguments: Those of `build_accelerated_mb_sgd_erm`, but for `sampling`.
+  """
+  return build_accelerated_mb_sgd_erm(
+      model,
+      silos=silos,
+      num_rounds=num_rounds,
+      sampling=planning.equal_blocks(silos, num_rounds),
+      l2_norm_clip=l2_norm_clip,
+      gamma=gamma,
+      stages=stages,
+      **arguments,
+  )
+
+
+def build_localized_mb_sgd(
+    model: tff.learning.models.FunctionalModel,
+    *,
+    silos: planning.Silos,
+    lipschitz: float,
+    regularization: float,
+    exponent: float = 1.0,
+    rounds_per_phase: Sequence[int],
+    smoothness: float,
+    batch_share: float = 1.0,
+    l2_norm_clip: Optional[float] = None,
+    stages_per_phase: Optional[
+        Sequence[Sequence[minibatch_schedules.Stage]]
+    ] = None,
+    **options,
+) -> process_lib.IsrlProcess:
+  """Returns localized accelerated minibatch SGD (GLZW24).
+
+  Phase j = 1..J minimises, on n_j = floor(n / 2^j) fresh records of each silo,
+
+      F + lambda_j / 2 |w - w_{j-1}|^2,   lambda_j = lambda 2^((j-1) exponent)
+
+  over the ball of radius 2 L / lambda_j around w_{j-1}, by accelerated SGD with
+  Poisson sampling. Phases use disjoint records, so each is calibrated to the
+  whole budget.
+
+  Args:
+    model: See `planning`.
+    silos: See `planning`.
+    lipschitz: L, for the radii; the clip norm unless `l2_norm_clip` is given.
+    regularization: lambda.
+    exponent: At least 1.
+    rounds_per_phase: Rounds of phases 1..J; J is at most log2 of the records of
+      the smallest silo.
+    smoothness: beta of F; without `stages_per_phase` gamma_j is
+      2 (beta + lambda_j).
+    batch_share: K_j / n_j, in (0, 1].
+    l2_norm_clip: See `planning`.
+    stages_per_phase: Stages of every phase, whose rounds add up to those of the
+      phase.
+    **options: See `build_noisy_mb_sgd`.
+  """
+  options = planning.Options(**options)
+  _checks.positive(lipschitz=lipschitz)
+  _checks.positive(regularization=regularization)
+  _checks.positive(smoothness=smoothness)
+  _checks.positive(batch_share=batch_share)
+  _checks.in_closed(0.0, 1.0, batch_share=batch_share)
+  if not exponent >= 1:
+    raise _checks.ArgumentError('exponent', exponent, 'a number of at least 1')
+  planning.check_silos(silos)
+  num_phases = len(rounds_per_phase)
+  fewest = min(silo.num_records for silo in silos.values())
+  _checks.integer_between(
+      1, max(1, int(math.log2(fewest))), number_of_phases=num_phases
+  )
+  if stages_per_phase is None:
+    stages_per_phase = [None] * num_phases
+  legs = []
+  for phase, (rounds, stages) in enumerate(
+      zip(rounds_per_phase, stages_per_phase, strict=True)
+  ):
+    pull = regularization * 2.0 ** (phase * exponent)
+    gamma = 2.0 * (smoothness + pull) if stages is None else None
+    legs.append(
+        server.Leg(
+            _stages(rounds, gamma, stages),
+            regularization=pull,
+            radius=2.0 * lipschitz / pull,
+        )
+    )
+
+  def phases_of(silo: silo_accountant.SiloBudget):
+    first = 0
+    for phase, rounds in enumerate(rounds_per_phase):
+      num_records = silo.num_records >> (phase + 1)
+      sampling = silo_sampling.PoissonSampling(batch_share * num_records)
+      yield sampling, first, num_records, rounds
+      first += num_records
+
+  clip = lipschitz if l2_norm_clip is None else l2_norm_clip
+  terms = {
+      name: planning.silo_terms(name, silos, phases_of(silo), clip, options)
+      for name, silo in silos.items()
+  }
+  return _accelerated(model, silos, terms, tuple(legs), options, None)
+
+
+def _stages(num_rounds, gamma, stages):
+  if (gamma is None) == (stages is None):
+    raise _checks.ArgumentError('gamma', gamma, 'either gamma or stages')
+  if stages is None:
+    return (minibatch_schedules.Stage(num_rounds, gamma),)
+  total = sum(stage.num_rounds for stage in stages)
+  if total != num_rounds:
+    raise _checks.ArgumentError(
+        'stages',
+        stages,
+        f'stages whose rounds add up to num_rounds={num_rounds}, not {total}',
+    )
+  return tuple(stages)
+
+
+def _accelerated(model, silos, terms, legs, options, constraint):
+  constraint = constraint or constraints.Unconstrained()
+  return planning.compose(
+      model,
+      silos,
+      terms,
+      options,
+      constraint=constraint,
+      build_finalizer=lambda weights_type: server.build_accelerated_finalizer(
+          weights_type,
+          legs,
+          num_params=gradients.num_params(model),
+          constraint=constraint,
+      ),
+      result=server.accelerated_result,
+  )

@@ -1,0 +1,299 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What a silo does in a round of minibatch SGD, and all that leaves it.
+
+    batch   = records that the sampling chooses
+    g       = (1/K) * sum over the batch of clip_C(gradient of one record)
+    message = scale * (g + sigma z),   z standard normal
+
+K is the silo's constant and never the realised size; an empty batch sends
+noise alone. C, K, sigma and scale come with the silo's data. Coins and noise
+come from a key that is fresh entropy of the machine which runs the silo, each
+time the round is run: no seed, no broadcast and no repetition gives it again.
+
+Source: arXiv:2106.09779, algorithms 1 and 2, with replace-one adjacency of
+records: g moves by at most 2 C / K.
+"""
+
+import collections
+from collections.abc import Sequence
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import streams
+from tff_dp.aggregators import correlated_noise
+from tff_dp.learning import finalizers
+from tff_dp.learning.silos import gradients as gradients_lib
+from tff_dp.learning.silos import metrics as metrics_lib
+from tff_dp.learning.silos import selection
+from tff_dp.learning.silos import terms as terms_lib
+
+ROUND = 'round'
+PRIVATE = 'private'
+NOT_COVERED = 'not_covered'
+# Purposes of the keys that follow from the secret key of a round.
+_SAMPLE, _NOISE, _METRICS = 'silo sample', 'silo noise', 'silo metrics'
+
+
+def round_key(terms, round_index, *, is_insecure: bool) -> tf.Tensor:
+  """Returns the secret key of one silo's round, int64 of shape [2].
+
+  Args:
+    terms: The silo's, with a `debug_key` if `is_insecure`.
+    round_index: Used with a debug key only.
+    is_insecure: Whether to take the debug key, which voids the guarantee.
+  """
+  if is_insecure:
+    return streams.fold_in(terms['debug_key'], round_index)
+  return streams.random_root_key()
+
+
+def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
+  """Returns standard normals for one purpose, float64 of shape [size].
+
+  float64, so that the sum of data and noise is rounded where both are in it.
+  """
+  return tf.random.stateless_normal(
+      [size],
+      streams.domain_key(key, domain),
+      dtype=tf.float64,
+      alg=streams.ALGORITHM,
+  )
+
+
+def build_minibatch_work(
+    model: tff.learning.models.FunctionalModel,
+    weights_type: tff.StructWithPythonType,
+    phases: Sequence[terms_lib.Phase],
+    *,
+    l2_norm_clip: float,
+    private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
+    allow_unprotected_metrics: bool = False,
+    is_insecure: bool = False,
+) -> tff.learning.templates.ClientWorkProcess:
+  """Returns the client work of all minibatch algorithms.
+
+  `state`: `OrderedDict(round)`, the rounds that are done, which is also the
+  cursor of disjoint blocks. A round in which no silo reports does not count.
+
+  Args:
+    model: Stateless, with float32 weights.
+    weights_type: Of its `ModelWeights`.
+    phases: Of any one silo: rounds and kinds of sampling are those of all.
+    l2_norm_clip: C.
+    private_metrics: Released with noise, under `private`.
+    allow_unprotected_metrics: Whether to release the loss and the number of
+      records of a round without noise, under `not_covered`.
+    is_insecure: Whether keys come from the silo's `debug_key`.
+  """
+  per_example = gradients_lib.build_per_example(
+      model, [metric.function for metric in private_metrics if metric.function]
+  )
+  size = gradients_lib.num_params(model)
+  phase_of, round_in_phase = terms_lib.phase_table(tuple(phases))
+  (sampling_type,) = {type(phase.sampling) for phase in phases}
+  num_metrics = len(private_metrics)
+  data_type = terms_lib.data_type(
+      model.input_spec, len(phases), num_metrics, has_debug_key=is_insecure
+  )
+
+  @tff.tensorflow.computation(
+      weights_type.trainable, data_type, tff.TensorType(np.int64)
+  )
+  @tf.function
+  def work(trainable, data, round_index):
+    all_terms = terms_lib.read(
+        data[terms_lib.TERMS], l2_norm_clip=l2_norm_clip
+    )
+    key = round_key(all_terms, round_index, is_insecure=is_insecure)
+    terms = terms_lib.of_phase(all_terms, tf.constant(phase_of)[round_index])
+    is_used = selection.mask(
+        sampling_type,
+        terms,
+        tf.constant(round_in_phase)[round_index],
+        streams.domain_key(key, _SAMPLE),
+    )
+    total = tf.zeros([size], tf.float64)
+    metric_total = tf.zeros([num_metrics], tf.float64)
+    loss = tf.constant(0.0)
+    num_used = tf.constant(0, tf.int64)
+    num_seen = tf.constant(0, tf.int64)
+    for batch in iter(data[terms_lib.EXAMPLES]):
+      length = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
+      used = gradients_lib.take(batch, is_used[num_seen : num_seen + length])
+      rows, losses, values = per_example(trainable, used)
+      # In float64, where rounding moves the sum by far less than a clip norm.
+      total += tf.reduce_sum(
+          tf.cast(
+              gradients_lib.clip_rows(rows, l2_norm_clip), tf.float64
+          ),
+          axis=0,
+      )
+      metric_total += tf.reduce_sum(
+          metrics_lib.centred(
+              _in_order(private_metrics, losses, values), private_metrics
+          ),
+          axis=0,
+      )
+      loss += tf.reduce_sum(losses)
+      num_used += tf.shape(losses, tf.int64)[0]
+      num_seen += length
+    is_complete = tf.debugging.assert_equal(
+        num_seen,
+        terms['num_records'],
+        message='a silo has another number of records than its terms say, for'
+        ' which its noise was calibrated',
+    )
+    with tf.control_dependencies([is_complete]):
+      mean = total / terms['batch']
+    message = terms['scale'] * (
+        mean + terms['noise_stddev'] * normals(key, _NOISE, size)
+    )
+    values = metric_total / terms['batch'] + terms['metric_stddevs'] * normals(
+        key, _METRICS, num_metrics
+    )
+    result = tff.learning.templates.ClientResult(
+        update=finalizers.unflatten(
+            tf.cast(message, tf.float32), like=trainable
+        ),
+        update_weight=tf.constant(1.0),
+    )
+    unprotected = collections.OrderedDict(loss=loss, num_examples=num_used)
+    return result, tf.cast(values, tf.float32), unprotected
+
+  return wrap_work(
+      work,
+      weights_type,
+      data_type,
+      num_rounds=len(phase_of),
+      private_metrics=private_metrics,
+      allow_unprotected_metrics=allow_unprotected_metrics,
+  )
+
+
+def wrap_work(
+    work: tff.Computation,
+    weights_type: tff.Type,
+    data_type: tff.Type,
+    *,
+    num_rounds: int,
+    private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
+    allow_unprotected_metrics: bool = False,
+) -> tff.learning.templates.ClientWorkProcess:
+  """Returns the process around what one silo computes.
+
+  Args:
+    work: Maps (trainable weights, silo's data, round) to (`ClientResult`,
+      noised metrics, un-noised metrics). The last of them leave the silo only
+      if they are allowed to.
+    weights_type: Of the model.
+    data_type: Of the silo's data.
+    num_rounds: Rounds of the run; one more is refused.
+    private_metrics: What the noised metrics are.
+    allow_unprotected_metrics: See `build_minibatch_work`.
+  """
+  _, values_type, unprotected_type = work.type_signature.result
+
+  @tff.tensorflow.computation
+  def zero():
+    return collections.OrderedDict({ROUND: tf.constant(0, tf.int64)})
+
+  state_type = zero.type_signature.result
+
+  @tff.tensorflow.computation(state_type)
+  @tf.function(autograph=False)
+  def begin(state):
+    return correlated_noise.within_horizon(state, num_rounds)[ROUND]
+
+  @tff.tensorflow.computation(state_type, tff.TensorType(np.int32))
+  @tf.function(autograph=False)
+  def end(state, num_silos):
+    done = tf.cast(num_silos > 0, tf.int64)
+    return collections.OrderedDict({ROUND: state[ROUND] + done})
+
+  @tff.tensorflow.computation(values_type, tff.TensorType(np.int32))
+  @tf.function(autograph=False)
+  def mean_metrics(total, num_silos):
+    mean = tf.math.divide_no_nan(total, tf.cast(num_silos, tf.float32))
+    mean += tf.cast(metrics_lib.middles(private_metrics), tf.float32)
+    return collections.OrderedDict(
+        (metric.name, value)
+        for metric, value in zip(
+            private_metrics, tf.unstack(mean, num=len(private_metrics))
+        )
+    )
+
+  @tff.tensorflow.computation(unprotected_type)
+  @tf.function(autograph=False)
+  def mean_unprotected(summed):
+    count = tf.cast(summed['num_examples'], tf.float32)
+    return collections.OrderedDict(
+        train=collections.OrderedDict(
+            loss=tf.math.divide_no_nan(summed['loss'], count),
+            num_examples=summed['num_examples'],
+        )
+    )
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_eval(zero, tff.SERVER)
+
+  @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(weights_type, tff.CLIENTS),
+      tff.FederatedType(data_type, tff.CLIENTS),
+  )
+  def next_fn(state, weights, data):
+    round_index = tff.federated_broadcast(tff.federated_map(begin, state))
+    result, values, unprotected = tff.federated_map(
+        work, (weights.trainable, data, round_index)
+    )
+    num_silos = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+    measurements = collections.OrderedDict()
+    if private_metrics:
+      measurements[PRIVATE] = tff.federated_map(
+          mean_metrics, (tff.federated_sum(values), num_silos)
+      )
+    if allow_unprotected_metrics:
+      measurements[NOT_COVERED] = tff.federated_map(
+          mean_unprotected, tff.federated_sum(unprotected)
+      )
+    return tff.templates.MeasuredProcessOutput(
+        tff.federated_map(end, (state, num_silos)),
+        result,
+        tff.federated_zip(measurements)
+        if measurements
+        else tff.federated_value(measurements, tff.SERVER),
+    )
+
+  return tff.learning.templates.ClientWorkProcess(init_fn, next_fn)
+
+
+def _in_order(
+    private_metrics: Sequence[metrics_lib.PrivateMetric],
+    losses: tf.Tensor,
+    values: tf.Tensor,
+) -> tf.Tensor:
+  """Returns one column for each metric, where those of the loss lack one."""
+  columns, taken = [], 0
+  for metric in private_metrics:
+    column = losses
+    if metric.function is not None:
+      column = values[:, taken]
+      taken += 1
+    columns.append(column)
+  if not columns:
+    return values
+  return tf.stack(columns, axis=1)

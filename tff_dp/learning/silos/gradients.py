@@ -1,0 +1,136 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Gradients of single records, clipped one by one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.aggregators import clipping
+from tff_dp.learning import finalizers
+
+
+def num_params(model: tff.learning.models.FunctionalModel) -> int:
+  """Returns the length of the vector of all trainable weights.
+
+  Raises:
+    ArgumentError: Unless the model is a stateless function of float32 weights.
+  """
+  if not isinstance(model, tff.learning.models.FunctionalModel):
+    raise _checks.ArgumentError(
+        'model',
+        type(model).__name__,
+        'a tff.learning.models.FunctionalModel: gradients of single records'
+        ' come from a function of the weights',
+    )
+  trainable, non_trainable = model.initial_weights
+  if tf.nest.flatten(non_trainable):
+    raise _checks.ArgumentError(
+        'model',
+        f'{len(tf.nest.flatten(non_trainable))} non-trainable weights',
+        'a model without any: layers that learn from a whole batch, such as'
+        ' batch normalisation, mix records',
+    )
+  arrays = [np.asarray(tensor) for tensor in tf.nest.flatten(trainable)]
+  if any(array.dtype != np.float32 for array in arrays):
+    raise _checks.ArgumentError(
+        'model', [array.dtype.name for array in arrays], 'float32 weights'
+    )
+  return sum(array.size for array in arrays)
+
+
+def build_per_example(
+    model: tff.learning.models.FunctionalModel,
+    metric_fns: Sequence[Callable[[Any, Any], tf.Tensor]] = (),
+) -> Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+  """Returns `f(trainable, batch) -> (rows, losses, values)`.
+
+  Row i is the gradient of the loss of record i alone, of all trainable weights
+  as one vector: float32, shape [batch size, num_params]. Each record is run
+  through the model as a batch of one, so nothing of the others can be in it.
+  `losses` are float32 of shape [batch size], `values` those of the metrics, of
+  shape [batch size, number of metrics].
+
+  Args:
+    model: The model.
+    metric_fns: Functions of (output, label) of a batch of one.
+  """
+  size = num_params(model)
+
+  def of_one(trainable, record):
+    x, y = tf.nest.map_structure(lambda part: part[tf.newaxis], record)
+    with tf.GradientTape() as tape:
+      tape.watch(trainable)
+      output = model.predict_on_batch((trainable, ()), x, training=True)
+      loss = tf.reduce_mean(model.loss(output, y))
+    gradients = tape.gradient(
+        loss, trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    values = [
+        tf.reduce_mean(tf.cast(metric_fn(output, y), tf.float32))
+        for metric_fn in metric_fns
+    ]
+    # A stack of nothing has no shape.
+    stacked = tf.stack(values) if values else tf.zeros([0])
+    return finalizers.flatten(gradients), loss, stacked
+
+  def of_batch(trainable, batch):
+    # An empty batch has nothing to be vectorised over.
+    return tf.cond(
+        tf.shape(tf.nest.flatten(batch)[0])[0] > 0,
+        lambda: tf.vectorized_map(
+            lambda record: of_one(trainable, record), batch
+        ),
+        lambda: (
+            tf.zeros([0, size]), tf.zeros([0]), tf.zeros([0, len(metric_fns)])
+        ),
+    )
+
+  return of_batch
+
+
+def clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
+  """Returns the rows, each scaled to a norm of at most `l2_norm_clip`.
+
+  As `clipping.clip` does with one vector: with a margin for float32, and zero
+  for a row with a NaN, an infinity or a norm beyond float32.
+
+  Args:
+    rows: float32 of shape [batch size, num_params].
+    l2_norm_clip: Bound on the exact norm of every row.
+  """
+  bound = l2_norm_clip * (1.0 - clipping.NORM_MARGIN)
+  norms = tf.sqrt(tf.reduce_sum(tf.square(rows), axis=1, keepdims=True))
+  scales = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+  # Chosen and not multiplied: infinity times zero is NaN.
+  return tf.where(tf.math.is_finite(norms), rows * scales, tf.zeros_like(rows))
+
+
+def take(batch: Any, is_chosen: tf.Tensor) -> Any:
+  """Returns the chosen records of a batch.
+
+  Args:
+    batch: Structure of tensors whose first axis is the records.
+    is_chosen: bool, one for each record.
+  """
+  return gather(batch, tf.where(is_chosen)[:, 0])
+
+
+def gather(batch: Any, indices: tf.Tensor) -> Any:
+  """Returns the records of a batch at some positions."""
+  return tf.nest.map_structure(lambda part: tf.gather(part, indices), batch)

@@ -1,0 +1,125 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The silo's side of ISRL-DP local SGD, the baseline of minibatch SGD.
+
+    v = w;  num_local_steps times, on one uniform record of the silo:
+        v <- v - eta (clip_C(gradient at v) + u),  u normal with std sigma
+
+and v leaves the silo. A batch of one has sensitivity 2C, so each of the
+num_local_steps R steps needs as much noise as a whole round of minibatch SGD
+with K = 1: all of them are accounted at sampling rate 1/n.
+
+Source: arXiv:2106.09779, appendix I, whose noise for it is too small for its
+claim and is not offered.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import streams
+from tff_dp.learning import finalizers
+from tff_dp.learning.silos import client_work
+from tff_dp.learning.silos import gradients as gradients_lib
+from tff_dp.learning.silos import terms as terms_lib
+
+_RECORD, _STEP_NOISE = 'silo record', 'silo step noise'
+
+
+def build_local_work(
+    model: tff.learning.models.FunctionalModel,
+    weights_type: tff.StructWithPythonType,
+    *,
+    num_rounds: int,
+    num_local_steps: int,
+    learning_rate: float,
+    l2_norm_clip: float,
+    is_insecure: bool = False,
+) -> tff.learning.templates.ClientWorkProcess:
+  """Returns the client work of local SGD; see `client_work.wrap_work`.
+
+  Args:
+    model: Stateless, with float32 weights.
+    weights_type: Of its `ModelWeights`.
+    num_rounds: R.
+    num_local_steps: Steps between two messages.
+    learning_rate: eta of the silos.
+    l2_norm_clip: C.
+    is_insecure: Whether keys come from the silo's `debug_key`.
+  """
+  per_example = gradients_lib.build_per_example(model)
+  size = gradients_lib.num_params(model)
+  data_type = terms_lib.data_type(
+      model.input_spec, 1, 0, has_debug_key=is_insecure
+  )
+
+  @tff.tensorflow.computation(
+      weights_type.trainable, data_type, tff.TensorType(np.int64)
+  )
+  @tf.function
+  def work(trainable, data, round_index):
+    all_terms = terms_lib.read(
+        data[terms_lib.TERMS], l2_norm_clip=l2_norm_clip
+    )
+    key = client_work.round_key(
+        all_terms, round_index, is_insecure=is_insecure
+    )
+    terms = terms_lib.of_phase(all_terms, tf.constant(0))
+    num_records = terms['num_records']
+    # All records at once, since each step takes any of them.
+    records = data[terms_lib.EXAMPLES].unbatch().batch(num_records)
+    records = records.get_single_element()
+    is_complete = tf.debugging.assert_equal(
+        tf.shape(tf.nest.flatten(records)[0], tf.int64)[0],
+        num_records,
+        message='a silo has another number of records than its terms say, for'
+        ' which its noise was calibrated',
+    )
+    with tf.control_dependencies([is_complete]):
+      point = tf.cast(finalizers.flatten(trainable), tf.float64)
+    for step in tf.range(num_local_steps):
+      step_key = streams.fold_in(key, step)
+      index = tf.random.stateless_uniform(
+          [1],
+          streams.domain_key(step_key, _RECORD),
+          maxval=num_records,
+          dtype=tf.int64,
+          alg=streams.ALGORITHM,
+      )
+      record = gradients_lib.gather(records, index)
+      weights = finalizers.unflatten(
+          tf.cast(point, tf.float32), like=trainable
+      )
+      rows, _, _ = per_example(weights, record)
+      clipped = gradients_lib.clip_rows(rows, l2_norm_clip)[0]
+      noise = client_work.normals(step_key, _STEP_NOISE, size)
+      point -= learning_rate * (
+          tf.cast(clipped, tf.float64) + terms['noise_stddev'] * noise
+      )
+    result = tff.learning.templates.ClientResult(
+        update=finalizers.unflatten(
+            tf.cast(point, tf.float32), like=trainable
+        ),
+        update_weight=tf.constant(1.0),
+    )
+    nothing = collections.OrderedDict(
+        loss=tf.constant(0.0), num_examples=tf.constant(0, tf.int64)
+    )
+    return result, tf.zeros([0]), nothing
+
+  return client_work.wrap_work(
+      work, weights_type, data_type, num_rounds=num_rounds
+  )

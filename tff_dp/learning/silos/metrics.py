@@ -1,0 +1,118 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Training metrics that leave a silo with noise of their own, from its budget.
+
+A metric is released together with the gradient of the round, from the same
+records, as one longer vector. A record's part in it is its clipped gradient, of
+norm at most C, and for each metric its value less the middle of the range, at
+most B/2 in size. With the parts scaled so that all noise has one std,
+
+    (C / sigma_g)^2 + sum_j (B_j / (2 sigma_j))^2  =  (C / sigma)^2
+
+makes the whole vector exactly as sensitive as a gradient alone with noise
+sigma: a share f_j of the square goes to metric j, and the rest to the gradient,
+
+    sigma_j = B_j sigma / (2 C sqrt(f_j)),  sigma_g = sigma / sqrt(1 - sum f_j)
+
+So metrics cost no epsilon: they cost noise on the gradient. Exact, for any
+sampling, because the event is the same Gaussian one with sigma.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import math
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from tff_dp import _checks
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivateMetric:
+  """A mean over the records of a round, released with noise.
+
+  Attributes:
+    name: Its key in the measurements.
+    upper_bound: B; values are clipped to [0, B] in the silo.
+    share: f, the part of the (squared) signal-to-noise budget that it gets, in
+      (0, 1).
+    function: Maps (output, label) of a batch of one record to its value; `None`
+      for the model's loss.
+  """
+
+  name: str
+  upper_bound: float
+  share: float
+  function: Optional[Callable[[Any, Any], tf.Tensor]] = None
+
+  def __post_init__(self):
+    if not isinstance(self.name, str) or not self.name.isidentifier():
+      raise _checks.ArgumentError('name', self.name, 'an identifier')
+    _checks.positive(upper_bound=self.upper_bound)
+    _checks.in_open(0.0, 1.0, share=self.share)
+
+
+def split_noise(
+    noise_stddev: float,
+    *,
+    l2_norm_clip: float,
+    metrics: Sequence[PrivateMetric],
+) -> tuple[float, tuple[float, ...]]:
+  """Returns (std on the gradient, stds on the metrics). Exact, see the module.
+
+  Args:
+    noise_stddev: sigma, which a gradient alone would need.
+    l2_norm_clip: C.
+    metrics: What is released beside the gradient.
+  """
+  shares = sum(metric.share for metric in metrics)
+  names = [metric.name for metric in metrics]
+  if len(set(names)) < len(names):
+    raise _checks.ArgumentError('private_metrics', names, 'different names')
+  if not shares < 1:
+    raise _checks.ArgumentError(
+        'private_metrics',
+        [metric.share for metric in metrics],
+        'shares that add up to less than 1: the rest is for the gradient',
+    )
+  return noise_stddev / math.sqrt(1.0 - shares), tuple(
+      metric.upper_bound * noise_stddev
+      / (2.0 * l2_norm_clip * math.sqrt(metric.share))
+      for metric in metrics
+  )
+
+
+def centred(values: tf.Tensor, metrics: Sequence[PrivateMetric]) -> tf.Tensor:
+  """Returns clipped values less the middles of their ranges; NaN counts as 0.
+
+  Args:
+    values: float32 of shape [batch size, number of metrics].
+    metrics: In the same order.
+  """
+  bounds = tf.constant(
+      [metric.upper_bound for metric in metrics], tf.float64, [len(metrics)]
+  )
+  values = tf.cast(values, tf.float64)
+  values = tf.where(tf.math.is_nan(values), tf.zeros_like(values), values)
+  return tf.clip_by_value(values, 0.0, bounds) - bounds / 2
+
+
+def middles(metrics: Sequence[PrivateMetric]) -> tf.Tensor:
+  """Returns B / 2 of every metric, which the noised centred means lack."""
+  return tf.constant(
+      [metric.upper_bound / 2 for metric in metrics],
+      tf.float64,
+      [len(metrics)],
+  )

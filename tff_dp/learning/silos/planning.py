@@ -1,0 +1,345 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""From silos, budgets and options to the terms of every silo.
+
+A silo's data is `process.client_data(name, examples)`. The arguments that all
+builders share:
+
+*   `model`: a `tff.learning.models.FunctionalModel` of float32 weights without
+    layers that depend on the batch.
+*   `silos`: name -> `SiloBudget`. Each silo is calibrated alone, for its own
+    records, batch and budget. With weights p_i (of all silos or of none) the
+    objective is the sum of p_i F_i.
+*   `sampling`: one scheme for all silos, or name -> scheme of one kind.
+*   `l2_norm_clip`: C, on the gradient of every record.
+*   `constraint`: where the model has to stay.
+*   `regularization`: lambda of lambda/2 |w - w_0|^2, added at the server.
+*   `calibration`: how a silo's noise follows from its budget.
+*   `noise_stddev`: sigma of all silos, or name -> sigma, instead of what the
+    calibration gives; the guarantee is that of the noise. 0 voids it.
+*   `conservative`: calibrate with the bound that is proved in full.
+*   `private_metrics`: released with noise from a share of the silo's budget.
+*   `allow_unprotected_metrics`: release the training loss and the number of
+    records un-noised, under `not_covered`. Voids the guarantee.
+*   `model_aggregator`: an `UnweightedAggregationFactory` that computes the mean
+    of what silos send, such as one with secure aggregation.
+*   `insecure_seed`: for tests only. Voids the guarantee.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+import functools
+from typing import Optional, Union
+
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.accounting import silo_accountant
+from tff_dp.accounting import silo_calibration
+from tff_dp.accounting import silo_sampling
+from tff_dp.learning import constraints
+from tff_dp.learning import local_training
+from tff_dp.learning.silos import client_work
+from tff_dp.learning.silos import gradients
+from tff_dp.learning.silos import metrics as metrics_lib
+from tff_dp.learning.silos import process as process_lib
+from tff_dp.learning.silos import terms as terms_lib
+
+Silos = Mapping[str, silo_accountant.SiloBudget]
+Samplings = Union[
+    silo_sampling.Sampling, Mapping[str, silo_sampling.Sampling]
+]
+NoiseStddev = Union[None, float, Mapping[str, float]]
+_NUMERIC = silo_calibration.NoiseCalibration.NUMERIC
+# Of the sum of the weights, which users round.
+_TOLERANCE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+  """The arguments that all builders hand on."""
+
+  calibration: silo_calibration.NoiseCalibration = _NUMERIC
+  noise_stddev: NoiseStddev = None
+  conservative: bool = False
+  private_metrics: Sequence[metrics_lib.PrivateMetric] = ()
+  allow_unprotected_metrics: bool = False
+  model_aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = (
+      None
+  )
+  insecure_seed: Optional[int] = None
+
+  def __post_init__(self):
+    _checks.optional_integer_at_least(0, insecure_seed=self.insecure_seed)
+
+
+def equal_blocks(
+    silos: Silos, num_rounds: int
+) -> dict[str, silo_sampling.DisjointBlocks]:
+  """Returns the blocks of one pass in R rounds: floor(n_i / R) records each.
+
+  Args:
+    silos: See the module.
+    num_rounds: R.
+  """
+  check_silos(silos)
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  for name, silo in silos.items():
+    if silo.num_records < num_rounds:
+      raise _checks.ArgumentError(
+          'num_rounds',
+          num_rounds,
+          f'at most {silo.num_records}, the records of silo {name!r}: in one'
+          ' pass every round uses others',
+      )
+  return {
+      name: silo_sampling.DisjointBlocks(silo.num_records // num_rounds)
+      for name, silo in silos.items()
+  }
+
+
+def check_silos(silos: Silos) -> None:
+  """Raises unless there is a silo, and weights for all of them or for none."""
+  if not silos:
+    raise _checks.ArgumentError('silos', silos, 'at least one silo')
+  weights = [silo.weight for silo in silos.values()]
+  given = [weight for weight in weights if weight is not None]
+  if given and (
+      len(given) < len(weights) or not abs(sum(given) - 1.0) <= _TOLERANCE
+  ):
+    raise _checks.ArgumentError(
+        'weight', weights, 'a weight for each silo, adding up to 1, or none'
+    )
+
+
+def one_phase_terms(
+    silos: Silos,
+    sampling: Samplings,
+    num_rounds: int,
+    l2_norm_clip: float,
+    options: Options,
+) -> dict[str, terms_lib.SiloTerms]:
+  """Returns name -> terms of a run whose rounds all draw from all records.
+
+  Args:
+    silos: See the module.
+    sampling: See the module.
+    num_rounds: Noised releases of every silo.
+    l2_norm_clip: See the module.
+    options: What the user gave.
+  """
+  check_silos(silos)
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  for argument, choice in (
+      ('sampling', sampling), ('noise_stddev', options.noise_stddev)
+  ):
+    if isinstance(choice, Mapping) and set(choice) != set(silos):
+      raise _checks.ArgumentError(
+          argument, sorted(choice), f'the names of the silos, {sorted(silos)}'
+      )
+  return {
+      name: silo_terms(
+          name,
+          silos,
+          [(_of(sampling, name), 0, silo.num_records, num_rounds)],
+          l2_norm_clip,
+          options,
+      )
+      for name, silo in silos.items()
+  }
+
+
+def silo_terms(
+    name: str,
+    silos: Silos,
+    phases: Iterable[tuple[silo_sampling.Sampling, int, int, int]],
+    l2_norm_clip: float,
+    options: Options,
+) -> terms_lib.SiloTerms:
+  """Returns the terms of one silo, with the noise that its budget asks for.
+
+  Args:
+    name: Of the silo.
+    silos: See the module.
+    phases: (sampling, first record, number of records, rounds) of each phase.
+    l2_norm_clip: See the module.
+    options: What the user gave.
+  """
+  silo = silos[name]
+  _checks.positive(l2_norm_clip=l2_norm_clip)
+  built, metric_stddevs = [], []
+  for sampling, first_record, num_records, num_rounds in phases:
+    if not isinstance(sampling, silo_sampling.Sampling):
+      raise _checks.ArgumentError(
+          'sampling',
+          sampling,
+          'PoissonSampling(expected_batch), FixedSize(batch) or'
+          ' DisjointBlocks(batch)',
+      )
+    try:
+      sampling.check(num_records=num_records, num_rounds=num_rounds)
+    except _checks.ArgumentError as error:
+      raise _checks.ArgumentError(
+          f'{error.argument} of silo {name!r}', error.value, error.allowed
+      ) from error
+    noise_stddev = _of(options.noise_stddev, name)
+    if noise_stddev is None:
+      noise_stddev = _calibrated(
+          sampling,
+          num_records,
+          num_rounds,
+          l2_norm_clip,
+          (silo.epsilon, silo.delta),
+          (options.calibration, options.conservative),
+      )
+    gradient_stddev, stddevs = metrics_lib.split_noise(
+        noise_stddev,
+        l2_norm_clip=l2_norm_clip,
+        metrics=options.private_metrics,
+    )
+    built.append(
+        terms_lib.Phase(
+            sampling=sampling,
+            first_record=first_record,
+            num_records=num_records,
+            num_rounds=num_rounds,
+            noise_stddev=gradient_stddev,
+            accounted_stddev=noise_stddev,
+        )
+    )
+    metric_stddevs.append(stddevs)
+  return terms_lib.SiloTerms(
+      num_records=silo.num_records,
+      l2_norm_clip=float(l2_norm_clip),
+      phases=tuple(built),
+      scale=1.0 if silo.weight is None else silo.weight * len(silos),
+      metric_stddevs=tuple(metric_stddevs),
+  )
+
+
+def compose(
+    model: tff.learning.models.FunctionalModel,
+    silos: Silos,
+    terms: Mapping[str, terms_lib.SiloTerms],
+    options: Options,
+    *,
+    constraint: constraints.Constraint,
+    build_finalizer: Callable[
+        [tff.Type], tff.learning.templates.FinalizerProcess
+    ],
+    result: Optional[process_lib.Result],
+    build_work: Optional[
+        Callable[[tff.Type], tff.learning.templates.ClientWorkProcess]
+    ] = None,
+    releases_per_round: int = 1,
+) -> process_lib.IsrlProcess:
+  """Returns the process around the terms of its silos.
+
+  Args:
+    model: See the module.
+    silos: See the module.
+    terms: Name -> terms.
+    options: What the user gave.
+    constraint: Holds the initial model.
+    build_finalizer: Makes the server's side of the type of the model's weights.
+    result: See `IsrlProcess`.
+    build_work: Like `build_finalizer`; `None` for minibatch work.
+    releases_per_round: Noised releases of a silo in a round.
+  """
+  gradients.num_params(model)  # Refuses what is not a stateless model.
+  if not isinstance(constraint, constraints.Constraint):
+    raise _checks.ArgumentError(
+        'constraint', constraint, 'a Constraint or None'
+    )
+  initial_weights = local_training.build_initial_weights(model, constraint)
+  weights_type = initial_weights.type_signature.result
+  some_terms = next(iter(terms.values()))
+  kinds = {
+      type(phase.sampling) for silo in terms.values() for phase in silo.phases
+  }
+  if len(kinds) > 1:
+    raise _checks.ArgumentError(
+        'sampling',
+        sorted(kind.__name__ for kind in kinds),
+        'one kind of sampling for all silos',
+    )
+  if build_work is None:
+    work = client_work.build_minibatch_work(
+        model,
+        weights_type,
+        some_terms.phases,
+        l2_norm_clip=some_terms.l2_norm_clip,
+        private_metrics=options.private_metrics,
+        allow_unprotected_metrics=options.allow_unprotected_metrics,
+        is_insecure=options.insecure_seed is not None,
+    )
+  else:
+    work = build_work(weights_type)
+  return process_lib.compose(
+      initial_weights=initial_weights,
+      client_work=work,
+      finalizer=build_finalizer(weights_type),
+      model_aggregator=options.model_aggregator,
+      silos=silos,
+      terms=terms,
+      num_rounds=some_terms.num_rounds // releases_per_round,
+      result=result,
+      voids=_voids(terms, options),
+      conservative=options.conservative,
+      releases_per_round=releases_per_round,
+      insecure_seed=options.insecure_seed,
+  )
+
+
+def _of(choice, name: str):
+  """Returns what one silo has, where a mapping says it for each."""
+  return choice[name] if isinstance(choice, Mapping) else choice
+
+
+@functools.lru_cache(maxsize=1024)
+def _calibrated(
+    sampling, num_records, num_rounds, l2_norm_clip, silo, options
+) -> float:
+  """Returns sigma, once for silos that are alike."""
+  epsilon, delta = silo
+  return silo_calibration.calibrate_noise(
+      sampling,
+      num_records=num_records,
+      num_rounds=num_rounds,
+      l2_norm_clip=l2_norm_clip,
+      epsilon=epsilon,
+      delta=delta,
+      calibration=options[0],
+      conservative=options[1],
+  )
+
+
+def _voids(terms, options: Options) -> list[str]:
+  """Returns why a run would have no guarantee."""
+  reasons = []
+  if options.allow_unprotected_metrics:
+    reasons.append(
+        'silos release training metrics without noise'
+        ' (allow_unprotected_metrics)'
+    )
+  if options.insecure_seed is not None:
+    reasons.append('the noise follows from a seed (insecure_seed)')
+  without_noise = [
+      name
+      for name, silo in terms.items()
+      if any(phase.noise_stddev == 0 for phase in silo.phases)
+  ]
+  if without_noise:
+    reasons.append(f'silos {without_noise} add no noise (noise_stddev=0)')
+  return reasons

@@ -1,0 +1,327 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The server's side: what becomes of the mean of the noisy messages.
+
+Everything here is post-processing of noisy messages with public constants:
+regulariser, projection, step sizes, averages, restarts. A round in which no
+silo reports leaves all of it as it is.
+
+`state` of a finalizer: `OrderedDict(step, ...)`; at step 0 it begins at the
+model that it is handed, so that setting a model means to set `step` to 0.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+import dataclasses
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.learning import averaging as averaging_lib
+from tff_dp.learning import constraints
+from tff_dp.learning import finalizers
+from tff_dp.learning.silos import aggregation
+from tff_dp.mechanisms import minibatch_schedules
+
+STEP = 'step'
+# The iterate w, the result w_ag and the centre of the regulariser.
+_ITERATE, _RESULT, _CENTRE = 'iterate', 'result', 'centre'
+_MEAN = 'mean'
+
+
+def build_sgd_finalizer(
+    weights_type: tff.StructWithPythonType,
+    *,
+    learning_rates: np.ndarray,
+    num_params: int,
+    constraint: constraints.Constraint,
+    regularization: float = 0.0,
+    average: Optional[averaging_lib.Average] = None,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns plain projected SGD, for noisy minibatch SGD.
+
+      w_{r+1} = Proj(w_r - eta_r (g + lambda (w_r - w_0)))
+
+  arXiv:2106.09779, algorithm 2. The average is over w_0..w_{R-1}, where
+  gradients were taken; `averaging.averaged_weights` reads it.
+
+  Args:
+    weights_type: Of the model.
+    learning_rates: eta_0..eta_{R-1}.
+    num_params: Length of the flat vector of weights.
+    constraint: Where the model has to stay.
+    regularization: lambda.
+    average: Which models are averaged, or `None`.
+  """
+  num_rounds = len(learning_rates)
+  rates = np.asarray(learning_rates, np.float32)
+  shares = None
+  if average is not None:
+    shares = np.asarray(average.shares(num_rounds), np.float32)
+
+  def advance(step, state, weights, gradient):
+    is_first = tf.equal(step, 0)
+    centre = tf.where(is_first, weights, state[_CENTRE])
+    gradient += regularization * (weights - centre)
+    index = tf.minimum(step, num_rounds - 1)
+    new_weights = constraint.project(
+        weights - tf.constant(rates)[index] * gradient
+    )
+    new_state = {_CENTRE: centre}
+    if shares is not None:
+      share = tf.constant(shares)[index]
+      # Chosen and not multiplied: what an average held before does not count.
+      mean = tf.where(is_first, weights, state[_MEAN])
+      new_state[_MEAN] = (1.0 - share) * mean + share * weights
+    return new_state, new_weights
+
+  names = (_CENTRE,) if shares is None else (_CENTRE, _MEAN)
+  return _build(weights_type, names, advance, num_params)
+
+
+def build_replacing_finalizer(
+    weights_type: tff.StructWithPythonType,
+    *,
+    num_params: int,
+    constraint: constraints.Constraint,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns the finalizer of local SGD: the mean of the silos' models."""
+
+  def advance(step, state, weights, mean):
+    del step, weights
+    return state, constraint.project(mean)
+
+  return _build(weights_type, (), advance, num_params)
+
+
+@dataclasses.dataclass(frozen=True)
+class Leg:
+  """Stages of AC-SA around one centre.
+
+  Attributes:
+    stages: In order.
+    strong_convexity: mu of the loss, without the regulariser.
+    regularization: lambda of lambda/2 |w - centre|^2, added at the server.
+    radius: Of the ball around the centre where w has to stay; `None` for the
+      constraint of the process alone.
+  """
+
+  stages: tuple[minibatch_schedules.Stage, ...]
+  strong_convexity: float = 0.0
+  regularization: float = 0.0
+  radius: Optional[float] = None
+
+
+def build_accelerated_finalizer(
+    weights_type: tff.StructWithPythonType,
+    legs: tuple[Leg, ...],
+    *,
+    num_params: int,
+    constraint: constraints.Constraint,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns AC-SA, whose new global weights are the next w_md.
+
+  One round with the mean g of messages at w_md, see
+  `minibatch_schedules.accelerated_coefficients`:
+
+      g    <- g + lambda (w_md - centre)
+      w    <- Proj(w_of_md w_md + w_of_w w - w_of_gradient g)
+      w_ag <- ag_of_w w + (1 - ag_of_w) w_ag
+
+  A new stage begins with w = w_ag, a new leg with centre = w = w_ag besides.
+  After the last round w_md is w_ag.
+
+  Args:
+    weights_type: Of the model.
+    legs: In order.
+    num_params: Length of the flat vector of weights.
+    constraint: Where w has to stay.
+  """
+  table = _table(legs)
+  names = (_ITERATE, _RESULT, _CENTRE)
+
+  def row(index):
+    return {name: tf.constant(column)[index] for name, column in table.items()}
+
+  def advance(step, state, weights, gradient):
+    is_first = tf.equal(step, 0)
+    iterate, result, centre = (
+        tf.where(is_first, weights, state[name])
+        for name in names
+    )
+    now, then = row(step), row(step + 1)
+    gradient += now['regularization'] * (weights - centre)
+    iterate = (
+        now['w_of_md'] * weights
+        + now['w_of_w'] * iterate
+        - now['w_of_gradient'] * gradient
+    )
+    if any(leg.radius is not None for leg in legs):
+      offset = iterate - centre
+      scale = tf.minimum(
+          1.0, tf.math.divide_no_nan(now['radius'], tf.norm(offset))
+      )
+      # `divide_no_nan` gives 0 at the centre itself, where nothing is lost.
+      iterate = centre + scale * offset
+    iterate = constraint.project(iterate)
+    result = now['ag_of_w'] * iterate + (1.0 - now['ag_of_w']) * result
+    iterate = tf.where(then['is_new_stage'], result, iterate)
+    centre = tf.where(then['is_new_leg'], result, centre)
+    sent_out = then['md_of_ag'] * result + then['md_of_w'] * iterate
+    return dict(zip(names, (iterate, result, centre))), sent_out
+
+  return _build(weights_type, names, advance, num_params)
+
+
+def accelerated_result(
+    finalizer_state, weights: tff.learning.models.ModelWeights
+) -> tff.learning.models.ModelWeights:
+  """Returns w_ag as a model, which at step 0 is the model itself."""
+  result = finalizers.unflatten(
+      tf.where(
+          tf.equal(finalizer_state[STEP], 0),
+          finalizers.flatten(weights.trainable),
+          finalizer_state[_RESULT],
+      ),
+      like=weights.trainable,
+  )
+  return tff.learning.models.ModelWeights(result, weights.non_trainable)
+
+
+def averaged_result(
+    finalizer_state, weights: tff.learning.models.ModelWeights
+) -> tff.learning.models.ModelWeights:
+  """Returns the average as a model, which at step 0 is the model itself."""
+  return averaging_lib.averaged_weights(
+      {
+          'averaging': {
+              'round': finalizer_state[STEP],
+              'mean': finalizers.unflatten(
+                  finalizer_state[_MEAN], like=weights.trainable
+              ),
+          }
+      },
+      weights,
+  )
+
+
+def _table(legs: tuple[Leg, ...]) -> dict[str, np.ndarray]:
+  """Returns the constants of every round, and of one beyond, as columns."""
+  columns = collections.defaultdict(list)
+  for leg in legs:
+    for index, stage in enumerate(leg.stages):
+      coefficients = minibatch_schedules.accelerated_coefficients(
+          stage.num_rounds,
+          gamma=stage.gamma,
+          strong_convexity=leg.strong_convexity + leg.regularization,
+      )
+      for name, column in coefficients._asdict().items():
+        columns[name].append(column)
+      is_first = np.arange(stage.num_rounds) == 0
+      columns['is_new_stage'].append(is_first)
+      columns['is_new_leg'].append(is_first & (index == 0))
+      columns['regularization'].append(
+          np.full(stage.num_rounds, leg.regularization)
+      )
+      columns['radius'].append(
+          np.full(
+              stage.num_rounds, np.inf if leg.radius is None else leg.radius
+          )
+      )
+  last = dict(md_of_ag=1.0)
+  return {
+      name: np.append(np.concatenate(parts), last.get(name, 0)).astype(
+          bool if name.startswith('is_') else np.float32
+      )
+      for name, parts in columns.items()
+  }
+
+
+def _build(
+    weights_type: tff.StructWithPythonType,
+    names: Sequence[str],
+    advance: Callable[..., tuple[dict[str, tf.Tensor], tf.Tensor]],
+    num_params: int,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns the finalizer of one rule on flat vectors.
+
+  Args:
+    weights_type: Of the model.
+    names: Of the vectors that the rule keeps.
+    advance: Maps (step, state, weights, mean message) to (state, new weights).
+    num_params: Length of the vectors.
+  """
+  update_type = tff.to_type(
+      collections.OrderedDict({
+          aggregation.UPDATE: weights_type.trainable,
+          aggregation.NUM_SILOS: np.int32,
+      })
+  )
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def initialize():
+    vectors = {name: tf.zeros([num_params]) for name in names}
+    return collections.OrderedDict({STEP: tf.constant(0, tf.int64)} | vectors)
+
+  state_type = initialize.type_signature.result
+
+  @tff.tensorflow.computation(state_type, weights_type.trainable, update_type)
+  @tf.function(autograph=False)
+  def apply(state, trainable, update):
+    def move():
+      vectors, weights = advance(
+          state[STEP],
+          {name: state[name] for name in names},
+          finalizers.flatten(trainable),
+          finalizers.flatten(update[aggregation.UPDATE]),
+      )
+      new_state = collections.OrderedDict(
+          {STEP: state[STEP] + 1} | {name: vectors[name] for name in names}
+      )
+      return new_state, finalizers.unflatten(weights, like=trainable)
+
+    new_state, weights = tf.cond(
+        aggregation.is_reported(update),
+        move,
+        lambda: tf.nest.map_structure(
+            tf.identity, (collections.OrderedDict(state), trainable)
+        ),
+    )
+    return new_state, weights
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_eval(initialize, tff.SERVER)
+
+  @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(weights_type, tff.SERVER),
+      tff.FederatedType(update_type, tff.SERVER),
+  )
+  def next_fn(state, weights, update):
+    new_state, trainable = tff.federated_map(
+        apply, (state, weights.trainable, update)
+    )
+    return tff.templates.MeasuredProcessOutput(
+        new_state,
+        tff.federated_zip(
+            tff.learning.models.ModelWeights(trainable, weights.non_trainable)
+        ),
+        tff.federated_value(collections.OrderedDict(), tff.SERVER),
+    )
+
+  return tff.learning.templates.FinalizerProcess(init_fn, next_fn)

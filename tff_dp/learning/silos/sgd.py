@@ -1,0 +1,228 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Builders of plain noisy minibatch SGD, and of local SGD, over silos.
+
+Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779.
+
+The arguments that all builders share, `silos`, `sampling`, `l2_norm_clip` and
+`**options`, are explained in `planning`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Optional, Union
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.accounting import silo_sampling
+from tff_dp.learning import averaging as averaging_lib
+from tff_dp.learning import constraints
+from tff_dp.learning.silos import gradients
+from tff_dp.learning.silos import local_work
+from tff_dp.learning.silos import planning
+from tff_dp.learning.silos import process as process_lib
+from tff_dp.learning.silos import server
+
+Averaging = Union[
+    Literal['uniform', 'exponential', 'last', 'last_8'], averaging_lib.Average
+]
+_LAST_MODELS = 8
+
+
+def build_noisy_mb_sgd(
+    model: tff.learning.models.FunctionalModel,
+    *,
+    silos: planning.Silos,
+    num_rounds: int,
+    sampling: planning.Samplings,
+    l2_norm_clip: float,
+    learning_rate: Union[float, Sequence[float]],
+    averaging: Averaging = 'uniform',
+    strong_convexity: float = 0.0,
+    constraint: Optional[constraints.Constraint] = None,
+    regularization: float = 0.0,
+    **options,
+) -> process_lib.IsrlProcess:
+  """Returns noisy minibatch SGD (LR23, algorithm 2).
+
+      w_{r+1} = Proj(w_r - eta_r (mean of the messages at w_r))
+
+  With `DisjointBlocks` it is plain one-pass SGD.
+
+  Args:
+    model: A `FunctionalModel`, see `planning`.
+    silos: See `planning`.
+    num_rounds: R.
+    sampling: See `planning`.
+    l2_norm_clip: See `planning`.
+    learning_rate: eta, or eta_0..eta_{R-1};
+      `minibatch_schedules.strongly_convex_learning_rate` has one.
+    averaging: What `get_model_weights` returns: the mean of w_0..w_{R-1}
+      ('uniform'), that with weights (1 - mu eta)^-(r+1) ('exponential', for
+      strongly convex losses), w_R ('last'), the mean of the last 8 of
+      w_0..w_{R-1}, or an `Average`.
+    strong_convexity: mu of the loss, without the regulariser.
+    constraint: See `planning`.
+    regularization: See `planning`.
+    **options: `calibration`, `noise_stddev`, `conservative`,
+      `private_metrics`, `allow_unprotected_metrics`, `model_aggregator` and
+      `insecure_seed`, see `planning`.
+
+  Raises:
+    ArgumentError: If a value is outside its range.
+  """
+  options = planning.Options(**options)
+  rates = _learning_rates(learning_rate, num_rounds)
+  _checks.non_negative(strong_convexity=strong_convexity)
+  _checks.non_negative(regularization=regularization)
+  average = _average(
+      averaging, rates, strong_convexity + regularization, num_rounds
+  )
+  constraint = constraint or constraints.Unconstrained()
+  terms = planning.one_phase_terms(
+      silos, sampling, num_rounds, l2_norm_clip, options
+  )
+  finalizer = lambda weights_type: server.build_sgd_finalizer(
+      weights_type,
+      learning_rates=rates,
+      num_params=gradients.num_params(model),
+      constraint=constraint,
+      regularization=regularization,
+      average=average,
+  )
+  return planning.compose(
+      model,
+      silos,
+      terms,
+      options,
+      constraint=constraint,
+      build_finalizer=finalizer,
+      result=None if average is None else server.averaged_result,
+  )
+
+
+def build_isrl_local_sgd(
+    model: tff.learning.models.FunctionalModel,
+    *,
+    silos: planning.Silos,
+    num_rounds: int,
+    num_local_steps: int,
+    l2_norm_clip: float,
+    learning_rate: float,
+    constraint: Optional[constraints.Constraint] = None,
+    **options,
+) -> process_lib.IsrlProcess:
+  """Returns ISRL-DP local SGD (LR23, appendix I), a baseline.
+
+  Every step on one record needs noise for the sensitivity 2C, see `local_work`.
+  All num_local_steps R of them are accounted, each at rate 1/n.
+
+  Args:
+    model: A `FunctionalModel`, see `planning`.
+    silos: See `planning`; without weights.
+    num_rounds: R.
+    num_local_steps: Steps of a silo between two messages.
+    l2_norm_clip: See `planning`.
+    learning_rate: eta of the silos.
+    constraint: See `planning`.
+    **options: Those of `build_noisy_mb_sgd` without metrics.
+  """
+  options = planning.Options(**options)
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.integer_at_least(1, num_local_steps=num_local_steps)
+  _checks.positive(learning_rate=learning_rate)
+  if options.private_metrics or options.allow_unprotected_metrics:
+    raise _checks.ArgumentError(
+        'private_metrics',
+        options.private_metrics,
+        'none: local SGD releases models only',
+    )
+  if any(silo.weight is not None for silo in silos.values()):
+    raise _checks.ArgumentError(
+        'silos', dict(silos), 'silos without weights: models are averaged'
+    )
+  terms = planning.one_phase_terms(
+      silos,
+      silo_sampling.FixedSize(1),
+      num_rounds * num_local_steps,
+      l2_norm_clip,
+      options,
+  )
+  constraint = constraint or constraints.Unconstrained()
+  work = lambda weights_type: local_work.build_local_work(
+      model,
+      weights_type,
+      num_rounds=num_rounds,
+      num_local_steps=num_local_steps,
+      learning_rate=float(learning_rate),
+      l2_norm_clip=float(l2_norm_clip),
+      is_insecure=options.insecure_seed is not None,
+  )
+  finalizer = lambda weights_type: server.build_replacing_finalizer(
+      weights_type,
+      num_params=gradients.num_params(model),
+      constraint=constraint,
+  )
+  return planning.compose(
+      model,
+      silos,
+      terms,
+      options,
+      constraint=constraint,
+      build_work=work,
+      build_finalizer=finalizer,
+      result=None,
+      releases_per_round=num_local_steps,
+  )
+
+
+def _learning_rates(learning_rate, num_rounds: int) -> np.ndarray:
+  rates = np.asarray(learning_rate, np.float64)
+  if rates.ndim == 0:
+    _checks.positive(learning_rate=learning_rate)
+    return np.full(num_rounds, float(learning_rate))
+  if rates.shape != (num_rounds,) or not np.all(
+      (rates > 0) & np.isfinite(rates)
+  ):
+    raise _checks.ArgumentError(
+        'learning_rate',
+        f'array of shape {rates.shape}',
+        f'a number, or {num_rounds} finite numbers above 0, one for each round',
+    )
+  return rates
+
+
+def _average(
+    averaging: Averaging, rates: np.ndarray, strong_convexity: float, num_rounds
+) -> Optional[averaging_lib.Average]:
+  if isinstance(averaging, averaging_lib.Average):
+    return averaging
+  _checks.one_of(
+      ('uniform', 'exponential', 'last', 'last_8'), averaging=averaging
+  )
+  if averaging == 'last':
+    return None
+  if averaging == 'last_8' and num_rounds > _LAST_MODELS:
+    return averaging_lib.SuffixAverage(_LAST_MODELS / num_rounds)
+  if averaging == 'exponential':
+    if np.any(rates != rates[0]) or not 0 < strong_convexity * rates[0] < 1:
+      raise _checks.ArgumentError(
+          'averaging',
+          averaging,
+          'an average for this problem; the exponential one needs one learning'
+          ' rate and a strong_convexity mu with 0 < mu eta < 1',
+      )
+    return averaging_lib.ExponentialAverage(1.0 - strong_convexity * rates[0])
+  return averaging_lib.UniformAverage()

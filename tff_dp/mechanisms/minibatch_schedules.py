@@ -1,0 +1,412 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Rounds, steps and stages of noisy minibatch SGD over silos.
+
+All numbers here follow from public constants, never from data. Sources: LR23 is
+Lowy and Razaviyayn, arXiv:2106.09779; AC-SA is the accelerated method of
+Ghadimi and Lan, "Optimal stochastic approximation algorithms for strongly
+convex stochastic composite optimization", parts I (2012) and II (2013).
+
+Rounds r are 1-based, arrays 0-based. F is the objective, beta its smoothness,
+mu its strong convexity, D a bound on the distance of the start from the
+minimiser, V^2 a bound on the variance of the mean message of a round.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import gaussian
+
+
+class Coefficients(NamedTuple):
+  """The linear maps of AC-SA, float64 arrays of shape [num_rounds].
+
+      w_md = md_of_ag w_ag + md_of_w w              the point that is sent out
+      w    = Proj(w_of_md w_md + w_of_w w - w_of_gradient g)
+      w_ag = ag_of_w w + (1 - ag_of_w) w_ag         the result
+  """
+
+  md_of_ag: np.ndarray
+  md_of_w: np.ndarray
+  w_of_md: np.ndarray
+  w_of_w: np.ndarray
+  w_of_gradient: np.ndarray
+  ag_of_w: np.ndarray
+
+
+def accelerated_coefficients(
+    num_rounds: int, *, gamma: float, strong_convexity: float = 0.0
+) -> Coefficients:
+  """Returns what AC-SA multiplies with in each round of one stage.
+
+  Exact: with a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and
+  den = e + (1 - a^2) mu,
+
+      w_md = ((1-a) (mu+e) / den) w_ag + (a ((1-a) mu + e) / den) w
+      w    = Proj((a mu w_md + ((1-a) mu + e) w - a g) / (mu + e))
+      w_ag = a w + (1-a) w_ag
+
+  LR23, algorithm 1. In round 1, a is 1: whatever w_ag was is forgotten.
+
+  Args:
+    num_rounds: Rounds of the stage.
+    gamma: Step parameter; the effective step of round r is about r / (2 gamma).
+    strong_convexity: mu.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.positive(gamma=gamma)
+  _checks.non_negative(strong_convexity=strong_convexity)
+  rounds = np.arange(1, num_rounds + 1, dtype=np.float64)
+  mu = float(strong_convexity)
+  share = 2.0 / (rounds + 1.0)
+  inertia = 4.0 * gamma / (rounds * (rounds + 1.0))
+  kept = (1.0 - share) * mu + inertia
+  denominator = inertia + (1.0 - share**2) * mu
+  return Coefficients(
+      md_of_ag=(1.0 - share) * (mu + inertia) / denominator,
+      md_of_w=share * kept / denominator,
+      w_of_md=share * mu / (mu + inertia),
+      w_of_w=kept / (mu + inertia),
+      w_of_gradient=share / (mu + inertia),
+      ag_of_w=share,
+  )
+
+
+def accelerated_bound(
+    num_rounds: int, *, gamma: float, diameter: float, variance: float
+) -> float:
+  """Returns a bound on E F(w_ag) - F* after one stage of AC-SA.
+
+  Upper bound: 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F
+  and gamma >= 2 beta; from Ghadimi and Lan (2012), theorem 1, without a
+  nonsmooth part.
+
+  Args:
+    num_rounds: R.
+    gamma: At least 2 beta.
+    diameter: D.
+    variance: V^2.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.positive(gamma=gamma)
+  _checks.non_negative(diameter=diameter)
+  _checks.non_negative(variance=variance)
+  return float(_bound(num_rounds, gamma, diameter, variance))
+
+
+def best_gamma(
+    num_rounds: int, *, smoothness: float, diameter: float, variance: float
+) -> float:
+  """Returns the gamma >= 2 beta with the smallest `accelerated_bound`. Exact.
+
+  max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}.
+
+  Args:
+    num_rounds: R.
+    smoothness: beta.
+    diameter: D, above 0.
+    variance: V^2.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.positive(smoothness=smoothness)
+  _checks.positive(diameter=diameter)
+  _checks.non_negative(variance=variance)
+  return float(_best_gamma(num_rounds, smoothness, diameter, variance))
+
+
+def round_variance(
+    batch,
+    *,
+    noise_stddev,
+    num_params: int,
+    num_silos: int,
+    num_available: int,
+    example_variance: float,
+    silo_variance: float,
+):
+  """Returns a bound on V^2 = E |g - grad F|^2 of the mean of the messages.
+
+  Upper bound, for fresh records and `num_available` silos drawn without
+  replacement; LR23, lemma E.5:
+
+      phi^2 / (M K) + (1 - (M-1)/(N-1)) upsilon^2 / M + d sigma^2 / M
+
+  Args:
+    batch: K, records of a silo in a round; a number or an array.
+    noise_stddev: sigma, per coordinate of a silo's mean; like `batch`.
+    num_params: d.
+    num_silos: N.
+    num_available: M, silos that report in a round.
+    example_variance: phi^2, of one record's gradient within a silo.
+    silo_variance: upsilon^2, the mean of |grad F_i - grad F|^2 over the silos,
+      at its largest.
+  """
+  _checks.integer_at_least(1, num_params=num_params)
+  _checks.integer_at_least(1, num_silos=num_silos)
+  _checks.integer_between(1, num_silos, num_available=num_available)
+  _checks.non_negative(example_variance=example_variance)
+  _checks.non_negative(silo_variance=silo_variance)
+  variance = example_variance / (num_available * batch)
+  variance = variance + num_params * np.square(noise_stddev) / num_available
+  if num_silos > 1:
+    missing = 1.0 - (num_available - 1) / (num_silos - 1)
+    variance = variance + missing * silo_variance / num_available
+  return variance
+
+
+class Rounds(NamedTuple):
+  """What `choose_rounds` recommends."""
+
+  num_rounds: int
+  gamma: float
+  batch: int
+  noise_stddev: float
+  bound: float
+
+
+def choose_rounds(
+    num_records: int,
+    *,
+    num_params: int,
+    lipschitz: float,
+    diameter: float,
+    smoothness: float,
+    epsilon: float,
+    delta: float,
+    num_silos: int,
+    num_available: int,
+    example_variance: float,
+    silo_variance: float,
+) -> Rounds:
+  """Returns R and gamma with the smallest bound for one accelerated pass.
+
+  Every R of 1..n is tried, with K = floor(n / R) and sigma = z 2 L / K: the
+  bias falls like R^-2, the noise term grows like R^3 within its square root, so
+  the best R is finite, and 1 for little data. The bound is one on the expected
+  excess risk, `accelerated_bound`.
+
+  Args:
+    num_records: n, the smallest silo's.
+    num_params: d.
+    lipschitz: L, or the clip norm.
+    diameter: D.
+    smoothness: beta.
+    epsilon: Of the whole transcript of a silo.
+    delta: Of the same.
+    num_silos: N.
+    num_available: M.
+    example_variance: phi^2, see `round_variance`.
+    silo_variance: upsilon^2, see `round_variance`.
+  """
+  _checks.integer_at_least(1, num_records=num_records)
+  _checks.positive(lipschitz=lipschitz)
+  _checks.positive(diameter=diameter)
+  _checks.positive(smoothness=smoothness)
+  rounds = np.arange(1, num_records + 1)
+  batch = num_records // rounds
+  noise = gaussian.sigma_for(epsilon=epsilon, delta=delta) * 2 * lipschitz
+  variance = round_variance(
+      batch,
+      noise_stddev=noise / batch,
+      num_params=num_params,
+      num_silos=num_silos,
+      num_available=num_available,
+      example_variance=example_variance,
+      silo_variance=silo_variance,
+  )
+  gamma = _best_gamma(rounds.astype(float), smoothness, diameter, variance)
+  bound = _bound(rounds.astype(float), gamma, diameter, variance)
+  best = int(np.argmin(bound))
+  return Rounds(
+      num_rounds=int(rounds[best]),
+      gamma=float(gamma[best]),
+      batch=int(batch[best]),
+      noise_stddev=float(noise / batch[best]),
+      bound=float(bound[best]),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """One run of AC-SA between two restarts.
+
+  Attributes:
+    num_rounds: R_k.
+    gamma: gamma_k.
+  """
+
+  num_rounds: int
+  gamma: float
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.positive(gamma=self.gamma)
+
+
+def multi_stage_schedule(
+    total_rounds: int,
+    *,
+    initial_gap: float,
+    variance: float,
+    smoothness: float,
+    strong_convexity: float,
+    published: bool = False,
+) -> tuple[Stage, ...]:
+  """Returns the stages of multi-stage AC-SA, which halve the gap one by one.
+
+  With Delta_k = Delta_0 2^-k, stage k has
+
+      R_k     = ceil max{4 sqrt(2 beta/mu), 64 V^2 / (3 mu Delta_{k-1})}
+      gamma_k = max{2 beta, sqrt(mu V^2 R_k (R_k+1) (2 R_k+1)
+                                 / (24 Delta_{k-1}))}
+
+  Upper bound: |w - w*|^2 <= 2 Delta_{k-1} / mu in `accelerated_bound` makes
+  both of its terms at most Delta_{k-1} / 4, so each whole stage halves the gap.
+  The rounds that are left make up the last stage, which may be too short to.
+
+  A restart of a stage is not one of the data: blocks of records go on.
+
+  Args:
+    total_rounds: Rounds of the run, fixed first, since it fixes V.
+    initial_gap: Delta_0 >= F(w_0) - F*.
+    variance: V^2.
+    smoothness: beta.
+    strong_convexity: mu, above 0.
+    published: Whether to take the larger R_k and gamma_k of LR23, appendix E.1:
+      128 V^2 / (3 mu Delta_0 2^-(k+1)) in the former,
+      mu V^2 R_k (R_k+1) (R_k+2) / (3 Delta_{k-1}) in the latter.
+  """
+  _checks.integer_at_least(1, total_rounds=total_rounds)
+  _checks.positive(initial_gap=initial_gap)
+  _checks.non_negative(variance=variance)
+  _checks.positive(smoothness=smoothness)
+  _checks.positive(strong_convexity=strong_convexity)
+  if strong_convexity > smoothness:
+    raise _checks.ArgumentError(
+        'strong_convexity',
+        strong_convexity,
+        f'at most the smoothness, {smoothness}',
+    )
+  stages, left, gap = [], total_rounds, float(initial_gap)
+  least = 4.0 * math.sqrt(2.0 * smoothness / strong_convexity)
+  while left > 0:
+    # 2^-(k+1) Delta_0 is a quarter of Delta_{k-1}.
+    per_gap = 512.0 / 3.0 if published else 64.0 / 3.0
+    wanted = max(least, per_gap * variance / (strong_convexity * gap))
+    # Beyond the rounds that are left, the exact number does not matter.
+    num_rounds = left if wanted >= left else min(left, math.ceil(wanted))
+    product = float(num_rounds * (num_rounds + 1))
+    if published:
+      product *= (num_rounds + 2) / 3.0
+    else:
+      product *= (2 * num_rounds + 1) / 24.0
+    gamma = math.sqrt(strong_convexity * variance * product / gap)
+    stages.append(Stage(num_rounds, max(2.0 * smoothness, gamma)))
+    left -= num_rounds
+    gap /= 2.0
+  return tuple(stages)
+
+
+def strongly_convex_learning_rate(
+    num_rounds: int,
+    *,
+    smoothness: float,
+    strong_convexity: float,
+    diameter: float,
+    variance: float,
+) -> float:
+  """Returns the step of plain noisy SGD for a strongly convex objective.
+
+      min{1 / (2 beta), ln(max{2, mu^2 D^2 R^2 / c}) / (mu R)}
+
+  for the exponential average of the models; LR23 after Stich,
+  arXiv:1907.04232, lemma 2.
+
+  Args:
+    num_rounds: R.
+    smoothness: beta.
+    strong_convexity: mu, above 0.
+    diameter: D.
+    variance: c, about L^2 + d sigma^2 / M.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.positive(smoothness=smoothness)
+  _checks.positive(strong_convexity=strong_convexity)
+  _checks.positive(diameter=diameter)
+  _checks.positive(variance=variance)
+  ratio = (strong_convexity * diameter * num_rounds) ** 2 / variance
+  return min(
+      0.5 / smoothness,
+      math.log(max(2.0, ratio)) / (strong_convexity * num_rounds),
+  )
+
+
+def choose_smoothing(
+    num_records: int,
+    *,
+    num_params: int,
+    lipschitz: float,
+    epsilon: float,
+    delta: float,
+    num_available: int,
+    diameter: float | None = None,
+    strong_convexity: float = 0.0,
+) -> float:
+  """Returns b of the Moreau envelope for a loss that is not smooth. Heuristic.
+
+      convex           sqrt(M) (L/D) min{sqrt(n), eps n / sqrt(d ln(1/delta))}
+      strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
+
+  the values at which the bias of the envelope, at most L^2 / (2 b), is of the
+  order of the optimal risk (LR23), up to constants and logarithms.
+
+  Args:
+    num_records: n.
+    num_params: d.
+    lipschitz: L.
+    epsilon: Of the whole transcript of a silo.
+    delta: Of the same.
+    num_available: M.
+    diameter: D; needed unless `strong_convexity` is above 0.
+    strong_convexity: mu.
+  """
+  _checks.integer_at_least(1, num_records=num_records)
+  _checks.integer_at_least(1, num_params=num_params)
+  _checks.integer_at_least(1, num_available=num_available)
+  _checks.positive(lipschitz=lipschitz)
+  _checks.positive(epsilon=epsilon)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.non_negative(strong_convexity=strong_convexity)
+  private = (epsilon * num_records) ** 2 / (num_params * math.log(1.0 / delta))
+  effective = min(float(num_records), private)
+  if strong_convexity > 0:
+    return strong_convexity * num_available * effective
+  _checks.positive(diameter=diameter)
+  return math.sqrt(num_available * effective) * lipschitz / diameter
+
+
+def _bound(num_rounds, gamma, diameter, variance):
+  bias = 2.0 * gamma * diameter**2 / (num_rounds * (num_rounds + 1.0))
+  return bias + variance * (2.0 * num_rounds + 1.0) / (6.0 * gamma)
+
+
+def _best_gamma(num_rounds, smoothness, diameter, variance):
+  product = num_rounds * (num_rounds + 1.0) * (2.0 * num_rounds + 1.0)
+  return np.maximum(
+      2.0 * smoothness, np.sqrt(variance * product / 12.0) / diameter
+  )
