@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What a row of the MNIST task guarantees, and what papers print for it.
+"""What a row of the MNIST task guarantees, and what papers say of it.
 
 Certified and published numbers are kept apart: a published formula that does not
 hold is marked so wherever its value is shown, and is never taken for an epsilon.
@@ -71,7 +71,7 @@ class Guarantee:
     epsilon_no_amplification: What holds without it.
     neighboring_relation: The relation, empty without a guarantee.
     candidates: (bound, epsilon) of all bounds that were looked at.
-    published: What papers print.
+    published: What formulas of papers give.
   """
 
   delta: float
@@ -177,7 +177,7 @@ def _unsampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
 
 
 def _published(row, certificate, delta: float) -> Iterator[Published]:
-  """Yields what the protocol's paper prints for it."""
+  """Yields what formulas of the protocol's paper give, as `published` has them."""
   for found in certificate.candidates:
     # The closed forms of arXiv:2007.06605 for pure epsilon0.
     if found.bound == 'rci':

@@ -291,6 +291,24 @@ class SoundnessTest(parameterized.TestCase):
       self.assertEqual(certificate.bound, bound)
       self.assertTrue(certificate.is_amplified)
 
+  def test_the_charge_for_delta0_is_derived(self):
+    local = _Local(1.0, 1e-12)
+    for event, bound in (
+        (_Shuffled(local, 500), 'clones'),
+        (_CheckIn(local, 500, 0.3), 'clones'),
+        (_CheckIn(local, 500, 0.3), 'clones_by_cohort'),
+    ):
+      with self.subTest(event=event, bound=bound):
+        for use_derived in (True, False):
+          certificate = amplification.amplify(
+              event, delta=1e-6, bound=bound, use_derived=use_derived
+          )
+          self.assertEqual(certificate.bound == bound, use_derived)
+          self.assertEqual(
+              any('not peer' in said for said in certificate.assumptions),
+              use_derived,
+          )
+
   def test_strong_clones_by_type_only(self):
     strong = [_Sphere(1.0), _Response(1.0), _Response(1.0, 9)]
     weak = [
@@ -507,6 +525,14 @@ class CertificateTest(parameterized.TestCase):
     self.assertRegex(
         said(_Allocation(_Gaussian(1.0), 50)), 'server is trusted.*empty steps'
     )
+    self.assertNotRegex(said(_Allocation(_Gaussian(1.0), 50)), 'other steps')
+    self.assertRegex(
+        said(_Allocation(_Gaussian(2.0), 50, 2)),
+        'does not depend on which of its other steps',
+    )
+    dummies = 'without a report gets the noised report of a zero update'
+    self.assertRegex(said(_Fixed(_Local(0.5), 200)), dummies)
+    self.assertRegex(said(_Sliding(_Local(0.5), 200)), dummies)
 
   @parameterized.parameters(0.0, 1.0, -0.1, math.nan)
   def test_bad_delta(self, delta):

@@ -74,6 +74,11 @@ def _of_leaf(leaf, bound: str) -> list[str]:
           _COINS,
           'Nobody else learns in which step a client took part.',
       ]
+      if leaf.num_selected > 1:
+        found.append(
+            'What a client sends in a step does not depend on which of its'
+            ' other steps were selected.'
+        )
     return found
   if isinstance(leaf, protocol_events.LocalRandomizerDpEvent):
     return [_HONEST_NOISE]

@@ -22,7 +22,7 @@ Every event has several; which is least depends on its numbers.
 | subsampling | shuffled check-in | [derived] only the coins are credited |
 | rci | check-ins, shuffle | arXiv:2007.06605, theorems 3.2, 4.1, 4.3, 5.1 |
 | rci_numeric | fixed, sliding window | [derived] theorem 3.2 step by step |
-| clones | shuffle | arXiv:2012.12803, as a privacy profile |
+| clones | shuffle | arXiv:2012.12803, as a profile; delta0 > 0 [derived] |
 | clones | shuffled check-in | [derived] the same in a binomial cohort |
 | strong_clones | both, some randomizers | [derived] more clones, by type |
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
@@ -238,7 +238,11 @@ def _of_shuffle(event, report, count, delta) -> Iterator[Bound]:
         privacy_profiles.minimum(shuffled, report.profile), count
     )
 
-  yield Bound('clones', 'arXiv:2012.12803, theorem 3.1', part=clones)
+  # What delta0 > 0 costs is derived here.
+  if report.is_pure:
+    yield Bound('clones', 'arXiv:2012.12803, theorem 3.1', part=clones)
+  else:
+    yield Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
   yield _strong_clones(report, clones)
 
 
@@ -285,9 +289,11 @@ def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
     profile = shuffled_check_in.round_profile_by_cohort(**pair(), **cohort)
     return parts.Part(profile, count)
 
-  yield Bound(
-      'clones_by_cohort', 'arXiv:2206.03151, theorem 1', part=by_cohort
-  )
+  if report.is_pure:
+    source, is_derived = 'arXiv:2206.03151, theorem 1', False
+  else:
+    source, is_derived = _SHUFFLING_PROOFS, True
+  yield Bound('clones_by_cohort', source, is_derived, part=by_cohort)
 
   def renyi(total_delta):
     if not isinstance(
