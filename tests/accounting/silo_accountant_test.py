@@ -13,6 +13,7 @@
 # limitations under the License.
 """Tests for the ledger of silos: what adds up, and what is refused."""
 
+import dataclasses
 import json
 import math
 
@@ -235,6 +236,93 @@ class RefusalTest(parameterized.TestCase):
     ):
       accountant.charge({'a': event}, round_index=rounds)
     self.assertEqual(accountant.to_json(), before)
+
+  @parameterized.parameters(
+      silo_sampling.PoissonSampling(40),
+      silo_sampling.FixedSize(40),
+      silo_sampling.DisjointBlocks(40),
+      silo_sampling.PoissonSampling(_N),
+      silo_sampling.FixedSize(1),
+  )
+  def test_never_above_the_budget_that_the_noise_is_calibrated_for(
+      self, sampling
+  ):
+    for epsilon, rounds in ((0.3, 1), (4.0, 7)):
+      event = silo_events.SiloEvent(
+          sampling, _N, 3.0,
+          silo_calibration.calibrate_noise(
+              sampling, num_records=_N, num_rounds=rounds, l2_norm_clip=3.0,
+              epsilon=epsilon, delta=_DELTA,
+          ),
+      )
+      accountant = _accountant(epsilon=epsilon)
+      for index in range(rounds):
+        first = 40 * index if event.is_block else 0
+        accountant.charge(
+            {'a': dataclasses.replace(event, first_record=first)},
+            round_index=index,
+        )
+        # To the last bit, and so for the reports that people compare.
+        self.assertLessEqual(accountant.epsilon('a'), epsilon)
+      self.assertGreater(accountant.epsilon('a'), 0.999 * epsilon)
+
+  def test_what_is_expected_is_composed_once(self):
+    sampling = silo_sampling.PoissonSampling(37.5)
+    expected, ledgers = {}, []
+    budgets = {
+        name: silo_accountant.SiloBudget(_N + index, 1.0)
+        for index, name in enumerate('abc')
+    }
+    for name, budget in budgets.items():
+      sigma = silo_calibration.calibrate_noise(
+          sampling, num_records=budget.num_records, num_rounds=12,
+          l2_norm_clip=1.0, epsilon=1.0, delta=budget.delta,
+      )
+      event = silo_events.SiloEvent(sampling, budget.num_records, 1.0, sigma)
+      expected[name] = {event: 12}
+    for hint in (expected, None):
+      silo_events.epsilon_of.cache_clear()
+      ledger = _accountant(**budgets)
+      for index in range(12):
+        ledger.charge(
+            {name: next(iter(expected[name])) for name in budgets},
+            round_index=index,
+            expected=hint,
+        )
+      ledgers.append((ledger, silo_events.epsilon_of.cache_info().misses))
+    (hinted, fewer), (plain, all_of_them) = ledgers
+    self.assertEqual((fewer, all_of_them), (3, 36))
+    self.assertEqual(hinted.to_json(), plain.to_json())
+    self.assertEqual(
+        hinted.guarantee().to_json(), plain.guarantee().to_json()
+    )
+    # A hint is no promise: one message more is refused by both.
+    for ledger in (hinted, plain):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'budget'):
+        ledger.charge(
+            {'a': next(iter(expected['a']))}, round_index=12, expected=expected
+        )
+
+  def test_an_expectation_that_is_wrong_changes_nothing(self):
+    accountant = _accountant(epsilon=_poisson_epsilon(3) * 1.001)
+    for hint in (
+        {'a': {_poisson(): 50}},  # More than the budget.
+        {'a': {_poisson(): 1}},  # Less than what is sent.
+        {'a': {_poisson(noise_multiplier=9.0): 9}},  # Something else.
+    ):
+      accountant.charge(
+          {'a': _poisson()},
+          round_index=accountant.num_rounds('a'),
+          expected=hint,
+      )
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'budget'):
+        accountant.charge(
+            {'a': _poisson(noise_multiplier=0.5)},
+            round_index=9,
+            expected=hint,
+        )
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'budget'):
+      accountant.charge({'a': _poisson()}, round_index=9)
 
   def test_half_the_noise_does_not_fit(self):
     sigma = silo_calibration.calibrate_noise(

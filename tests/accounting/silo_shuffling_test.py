@@ -77,6 +77,45 @@ class ShuffledEpsilonTest(parameterized.TestCase):
       )
 
 
+class CalibrateTest(parameterized.TestCase):
+
+  def _calibrated(self, num_silos, **changes):
+    settings = dict(
+        num_records=20, num_rounds=1, l2_norm_clip=2.0, epsilon=0.5, delta=1e-6
+    ) | changes
+    return silo_shuffling.calibrate_shuffled_noise(
+        silo_sampling.DisjointBlocks(1), num_silos=num_silos, **settings
+    )
+
+  def test_less_noise_with_more_silos_within_the_budget(self):
+    found = [self._calibrated(num_silos) for num_silos in (300, 30_000)]
+    for noise in found:
+      self.assertTrue(noise.is_amplified)
+      self.assertLessEqual(noise.spent.epsilon, 0.5)
+      self.assertGreater(noise.spent.epsilon, 0.499)
+      self.assertGreater(noise.spent.isrl_epsilon, 0.6)
+      self.assertIn('of the noise is enough', noise.verdict)
+    self.assertLess(found[1].sigma, 0.5 * found[0].sigma)
+    self.assertEqual(found[0].isrl_sigma, found[1].isrl_sigma)
+    self.assertTrue(found[0].to_json()['is_amplified'])
+
+  def test_says_when_shuffling_does_not_help(self):
+    noise = self._calibrated(10)
+    self.assertFalse(noise.is_amplified)
+    self.assertEqual(noise.sigma, noise.isrl_sigma)
+    self.assertLessEqual(noise.spent.epsilon, 0.5)
+    self.assertIn('shuffling does not help', noise.verdict)
+    # It is what a silo would add on its own.
+    self.assertAlmostEqual(
+        noise.sigma / (2 * 2.0), gaussian.sigma_for(epsilon=0.5, delta=1e-6)
+    )
+
+  def test_errors(self):
+    for name, value in (('epsilon', 0.0), ('num_silos', 0), ('delta', 1.0)):
+      with self.assertRaisesRegex(_checks.ArgumentError, f'{name}={value}'):
+        self._calibrated(**(dict(num_silos=5) | {name: value}))
+
+
 class RoundProfileTest(parameterized.TestCase):
 
   @parameterized.product(batch=(1, 2), other=(-1.0, 0.0, 1.0))

@@ -128,6 +128,26 @@ class CalibrateTest(parameterized.TestCase):
     self.assertTrue(found['calibration']['is_met'])
     self.assertEqual(found['epsilon_budget'], 1.0)
 
+  def test_noise_behind_a_shuffler(self):
+    flags = (
+        'calibrate', 'isrl', '--records=20', '--rounds=1', '--batch-size=1',
+        '--sampling=one-pass', '--epsilon=0.5', '--delta=1e-6',
+    )
+    shuffled = _json(*flags, '--shuffled-silos=3000')['shuffled_noise']
+    self.assertLess(shuffled['sigma'], 0.5 * shuffled['isrl_sigma'])
+    self.assertLessEqual(shuffled['spent']['epsilon'], 0.5)
+    spent = _json(
+        'account', *flags[1:6], '--delta=1e-6', '--shuffled-silos=3000',
+        f'--noise-multiplier={shuffled["noise_multiplier"]}',
+    )
+    self.assertAlmostEqual(
+        spent['epsilon_shuffled'], shuffled['spent']['epsilon']
+    )
+    _, text, _ = _run(*flags, '--shuffled-silos=3000')
+    self.assertIn('is enough behind that shuffler', text)
+    _, text, _ = _run(*flags, '--shuffled-silos=5')
+    self.assertIn('shuffling does not help here', text)
+
   def test_a_formula_that_does_not_keep_its_word(self):
     code, out, _ = _run(
         'calibrate', 'isrl', *_POISSON, '--epsilon=16',

@@ -28,6 +28,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tree
 
+from tests.program import kills
 from tests.program import real_run
 import tff_dp
 from tff_dp import _checks
@@ -312,22 +313,18 @@ class FingerprintTest(parameterized.TestCase):
       )
 
 
-class _Killed(BaseException):
-  """Ends a run where a test wants it to be killed."""
-
-
 def _run_until_killed(root: pathlib.Path, kind: str, *, in_round: int) -> None:
   run_round = run_lib.Run._run_round
 
   def stand_in(self, cohort):
     if self.rounds_done + 1 == in_round:
-      raise _Killed
+      raise kills.Killed
     return run_round(self, cohort)
 
   with mock.patch.object(run_lib.Run, '_run_round', stand_in):
     try:
       real_run.run(root, checkpoint_kind=kind)
-    except _Killed:
+    except kills.Killed:
       return
   raise AssertionError('The run was not killed.')
 

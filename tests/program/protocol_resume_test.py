@@ -15,36 +15,16 @@
 
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tests.program import kills
 from tests.program import protocol_run
 from tff_dp import execution
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
-
-_MUST_AGREE = (
-    'release/config.json',
-    'release/events.json',
-    'release/metrics.csv',
-    'release/model.npz',
-    'release/privacy_statement.json',
-    'release/privacy_statement.md',
-    'secret/write_ahead.jsonl',
-)
-_REPOSITORY = pathlib.Path(__file__).parents[2]
-_DEADLINE_SECONDS = 120
-
-
-class _Killed(BaseException):
-  """Ends a run where the test wants it to be killed."""
 
 
 def _last_checkpoint(root, kind: str) -> tuple[bytes, bytes]:
@@ -57,64 +37,30 @@ def _last_checkpoint(root, kind: str) -> tuple[bytes, bytes]:
   return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
 
 
-class ResumeTest(parameterized.TestCase):
-  def setUp(self):
-    super().setUp()
-    self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-    self.log = self.enterContext(open(self.parent / 'log', 'w+b'))
-
-  def _start(self, root: pathlib.Path, kind: str) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, '-m', 'tests.program.protocol_run', str(root), kind],
-        cwd=_REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        stdout=self.log,
-        stderr=self.log,
-    )
-    self.addCleanup(process.wait)
-    self.addCleanup(process.kill)
-    return process
-
-  def _kill_when(self, process: subprocess.Popen, condition) -> None:
-    deadline = time.monotonic() + _DEADLINE_SECONDS
-    while not condition():
-      if process.poll() is not None or time.monotonic() > deadline:
-        self.log.seek(0)
-        self.fail(f'too late to kill it: {self.log.read().decode()[-4000:]}')
-      time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    self.assertEqual(process.wait(), -signal.SIGKILL)
+class ResumeTest(kills.KilledRunTestCase):
 
   @parameterized.parameters(protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED)
   def test_killed_equals_uninterrupted(self, kind):
     root = self.parent / 'run'
-    record = root / 'secret' / 'write_ahead.jsonl'
-
-    def num_begun():
-      return record.read_bytes().count(b'\n') if record.exists() else 0
-
     # The copy begins with the same keys: those of model, coins and noise.
-    save = checkpoints.CheckpointStore.save
-    
-    def save_and_end(*args):
-      save(*args)
-      raise _Killed
-
+    save_and_end = kills.at_call(
+        checkpoints.CheckpointStore.save, 1, is_after=True
+    )
     with mock.patch.object(checkpoints.CheckpointStore, 'save', save_and_end):
-      with self.assertRaises(_Killed):
+      with self.assertRaises(kills.Killed):
         protocol_run.run(root, kind)
     uninterrupted = self.parent / 'uninterrupted'
     shutil.copytree(root, uninterrupted)
-    self._kill_when(self._start(root, kind), lambda: num_begun() >= 5)
+    self.kill_when(
+        self.start('tests.program.protocol_run', root, kind),
+        lambda: kills.num_begun(root) >= 5,
+    )
     num_rounds = protocol_run.build_plan(kind).num_rounds
-    self.assertLess(num_begun(), num_rounds)
+    self.assertLess(kills.num_begun(root), num_rounds)
     result = protocol_run.run(root, kind)
     expected = protocol_run.run(uninterrupted, kind)
     self.assertEqual(result.rounds_done, num_rounds)
-    for name in _MUST_AGREE:
-      self.assertEqual(
-          (root / name).read_bytes(), (uninterrupted / name).read_bytes(), name
-      )
+    self.check_same_files(root, uninterrupted)
     self.assertEqual(result.metrics, expected.metrics)
     with execution.create_sync_in_process_context():
       self.assertEqual(

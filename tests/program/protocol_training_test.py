@@ -26,6 +26,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp import participation
@@ -64,10 +65,6 @@ _PLANS = {
         protocol_plan.CentralGaussian(2.0, 0.5),
     ),
 }
-
-
-class _Killed(BaseException):
-  """Ends a run where a test wants it to be killed."""
 
 
 class _Dataset(list):
@@ -137,22 +134,6 @@ def _files_that_must_agree(root: pathlib.Path) -> dict[str, bytes]:
       'secret/write_ahead.jsonl',
   )
   return {name: (root / name).read_bytes() for name in names}
-
-
-def _killed_at_call(target, number: int, *, is_after: bool):
-  """Returns a stand-in for a method that is killed at its n-th call."""
-  calls = []
-
-  def stand_in(*args, **kwargs):
-    calls.append(None)
-    if len(calls) == number and not is_after:
-      raise _Killed
-    result = target(*args, **kwargs)
-    if len(calls) == number:
-      raise _Killed
-    return result
-
-  return stand_in
 
 
 def _ledger(root, process, num_rounds) -> bytes:
@@ -348,10 +329,10 @@ class TrainTest(parameterized.TestCase):
 
     def kill(round_index):
       if round_index == 5:
-        raise _Killed
+        raise kills.Killed
 
     process.next.on_round = kill
-    with self.assertRaises(_Killed):
+    with self.assertRaises(kills.Killed):
       _train(self.root, _PLANS['averaged'], process)
     ids_of = check_in_source.CheckInDataSource.ids_of
     with mock.patch.object(
@@ -384,11 +365,11 @@ class KilledAnywhereTest(parameterized.TestCase):
       with mock.patch.object(
           checkpoints.CheckpointStore,
           'save',
-          _killed_at_call(save, 1, is_after=True),
+          kills.at_call(save, 1, is_after=True),
       ):
         try:
           _train(initial, _PLANS[name])
-        except _Killed:
+        except kills.Killed:
           pass
       whole = cls.parent / name / 'uninterrupted'
       shutil.copytree(initial, whole)
@@ -413,11 +394,11 @@ class KilledAnywhereTest(parameterized.TestCase):
     owner, method, number = place
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     shutil.copytree(self.parent / name / 'initial', root)
-    stand_in = _killed_at_call(
+    stand_in = kills.at_call(
         getattr(owner, method), number, is_after=is_after
     )
     with mock.patch.object(owner, method, stand_in):
-      with self.assertRaises(_Killed):
+      with self.assertRaises(kills.Killed):
         _train(root, _PLANS[name])
     result = _train(root, _PLANS[name])
     whole = self.parent / name / 'uninterrupted'

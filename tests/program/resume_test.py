@@ -17,77 +17,33 @@ import asyncio
 import json
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 
 from absl.testing import absltest
 
+from tests.program import kills
 from tests.program import real_run
 from tff_dp import execution
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
 from tff_dp.program import run as run_lib
 
-_MUST_AGREE = (
-    'release/model.npz',
-    'release/metrics.csv',
-    'release/privacy_statement.json',
-    'release/privacy_statement.md',
-    'release/events.json',
-    'release/config.json',
-    'secret/write_ahead.jsonl',
-)
-_REPOSITORY = pathlib.Path(__file__).parents[2]
 _DEADLINE_SECONDS = 120
 
 
-def _count_lines(path: pathlib.Path) -> int:
-  return path.read_bytes().count(b'\n') if path.exists() else 0
-
-
-class ResumeTest(absltest.TestCase):
-
-  def setUp(self):
-    super().setUp()
-    self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-    self.log = self.enterContext(open(self.parent / 'log', 'w+b'))
-
-  def _start(self, root: pathlib.Path) -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, '-m', 'tests.program.real_run', str(root)],
-        cwd=_REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        stdout=self.log,
-        stderr=self.log,
-    )
-    self.addCleanup(process.wait)
-    self.addCleanup(process.kill)
-    return process
-
-  def _kill_when(self, process: subprocess.Popen, condition) -> None:
-    deadline = time.monotonic() + _DEADLINE_SECONDS
-    while not condition():
-      if process.poll() is not None or time.monotonic() > deadline:
-        self.log.seek(0)
-        self.fail(f'too late to kill it: {self.log.read().decode()[-4000:]}')
-      time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    self.assertEqual(process.wait(), -signal.SIGKILL)
+class ResumeTest(kills.KilledRunTestCase):
 
   def test_killed_twice_equals_uninterrupted(self):
     root = self.parent / 'run'
     saved = root / 'secret' / 'checkpoints'
     record = root / 'secret' / 'write_ahead.jsonl'
-    self._kill_when(self._start(root), (saved / 'round_0').exists)
+    start = lambda: self.start('tests.program.real_run', root)
+    self.kill_when(start(), (saved / 'round_0').exists)
     uninterrupted = self.parent / 'uninterrupted'
     shutil.copytree(root, uninterrupted)
     # A kill may hit after the first rounds; their noise is in the copy's key.
-    self._kill_when(self._start(root), lambda: _count_lines(record) >= 8)
+    self.kill_when(start(), lambda: kills.num_begun(root) >= 8)
     self.assertFalse((saved / f'round_{real_run.NUM_ROUNDS}').exists())
-    resumed = self._start(root)
+    resumed = start()
 
     async def notebook_cell():
       return real_run.run(uninterrupted)
@@ -97,10 +53,7 @@ class ResumeTest(absltest.TestCase):
     self.assertEqual(resumed.wait(timeout=_DEADLINE_SECONDS), 0)
 
     self.assertEqual(expected.rounds_done, real_run.NUM_ROUNDS)
-    for name in _MUST_AGREE:
-      self.assertEqual(
-          (root / name).read_bytes(), (uninterrupted / name).read_bytes(), name
-      )
+    self.check_same_files(root, uninterrupted)
     begun = [json.loads(line) for line in record.read_text().splitlines()]
     self.assertEqual([entry['round'] for entry in begun], list(range(1, 13)))
     self.assertEqual(begun[-1]['epsilon'], expected.epsilon)

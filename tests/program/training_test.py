@@ -27,6 +27,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp.program import checkpoints
@@ -37,10 +38,6 @@ from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program import training
 from tff_dp.program import write_ahead
-
-
-class _Killed(BaseException):
-  """Ends a run where a test wants it to be killed."""
 
 
 def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
@@ -80,22 +77,6 @@ def _load_checkpoint(root, round_index: int) -> checkpoints.Checkpoint:
   with event_loop.PrivateEventLoop() as loop:
     store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
     return store.load(round_index, like=toy.Process().initialize())
-
-
-def _killed_at_call(target, number: int, *, is_after: bool):
-  """Returns a stand-in for a method that is killed at its n-th call."""
-  calls = []
-
-  def stand_in(*args, **kwargs):
-    calls.append(None)
-    if len(calls) == number and not is_after:
-      raise _Killed
-    result = target(*args, **kwargs)
-    if len(calls) == number:
-      raise _Killed
-    return result
-
-  return stand_in
 
 
 class TrainTest(parameterized.TestCase):
@@ -189,10 +170,10 @@ class TrainTest(parameterized.TestCase):
 
     def kill(round_index):
       if round_index == 8:
-        raise _Killed
+        raise kills.Killed
 
     process.next.on_round = kill
-    with self.assertRaises(_Killed):
+    with self.assertRaises(kills.Killed):
       _train(self.root, process)
     self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 6)
     with open(self.root / 'release' / 'metrics.csv', 'a') as file:
@@ -226,10 +207,10 @@ class TrainTest(parameterized.TestCase):
 
     def kill(round_index):
       if round_index == 5:
-        raise _Killed
+        raise kills.Killed
 
     process.next.on_round = kill
-    with self.assertRaises(_Killed):
+    with self.assertRaises(kills.Killed):
       _train(self.root, process)
     # Round 3 has a checkpoint, rounds 4 and 5 had begun.
     result = _train(self.root, total_rounds=4)
@@ -317,11 +298,11 @@ class KilledAnywhereTest(parameterized.TestCase):
     # All runs begin with the same noise key: copies of one initial state.
     cls.initial = cls.parent / 'initial'
     save = checkpoints.CheckpointStore.save
-    stand_in = _killed_at_call(save, 1, is_after=True)
+    stand_in = kills.at_call(save, 1, is_after=True)
     with mock.patch.object(checkpoints.CheckpointStore, 'save', stand_in):
       try:
         _train(cls.initial)
-      except _Killed:
+      except kills.Killed:
         pass
     cls.uninterrupted = cls.parent / 'uninterrupted'
     shutil.copytree(cls.initial, cls.uninterrupted)
@@ -348,9 +329,9 @@ class KilledAnywhereTest(parameterized.TestCase):
     owner, name, number = place
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     shutil.copytree(self.initial, root)
-    stand_in = _killed_at_call(getattr(owner, name), number, is_after=is_after)
+    stand_in = kills.at_call(getattr(owner, name), number, is_after=is_after)
     with mock.patch.object(owner, name, stand_in):
-      with self.assertRaises(_Killed):
+      with self.assertRaises(kills.Killed):
         _train(root)
     result = _train(root)
     found = _files_that_must_agree(root)
@@ -464,10 +445,10 @@ class RefusalTest(parameterized.TestCase):
 
     def kill(round_index):
       if round_index == 5:
-        raise _Killed
+        raise kills.Killed
 
     process.next.on_round = kill
-    with self.assertRaises(_Killed):
+    with self.assertRaises(kills.Killed):
       _train(self.root, process)
     plan = toy.Plan()
     select = type(plan.participation).select

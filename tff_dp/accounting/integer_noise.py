@@ -13,7 +13,8 @@
 # limitations under the License.
 """Integer noise on integer sums: hockey-stick and Renyi divergences of shifts.
 
-A law of integers is log-concave here (binomial, Skellam). Then f(x) / f(x - s)
+A law of integers is log-concave here (binomial, Skellam, discrete Gaussian).
+Then f(x) / f(x - s)
 falls in x, so the best set against a shift s is a half-line, and H_E grows with
 |s|: one coordinate that moves by at most h costs what a move of h costs.
 """
@@ -98,6 +99,34 @@ def skellam(variance: float) -> IntegerLaw:
   exponent = variance * (math.cosh(best) - 1) - best * reach
   outside = 2 * math.exp(min(0.0, exponent))
   return IntegerLaw(-reach, probs, outside, _BESSEL_ERROR, float(variance))
+
+
+@functools.lru_cache(maxsize=64)
+def discrete_gaussian(stddev: float) -> IntegerLaw:
+  """Returns the law with probabilities in proportion to exp(-x^2 / (2 s^2)).
+
+  Exact up to rounding. Its variance is at most s^2 (arXiv:2004.00010,
+  corollary 9), and sums of it are not of the same kind.
+
+  Args:
+    stddev: s, the parameter.
+  """
+  _checks.positive(stddev=stddev)
+  reach = math.ceil(_REACH * stddev + _MARGIN)
+  _check_size(2 * reach, 'stddev', stddev)
+  values = np.arange(-reach, reach + 1, dtype=np.float64)
+  with np.errstate(under='ignore'):
+    weights = np.exp(-0.5 * (values / stddev) ** 2)
+  probs = weights / weights.sum()
+  # Beyond r the weights fall at least as fast as a geometric sequence.
+  ratio = math.exp(-reach / stddev**2)
+  with np.errstate(under='ignore'):
+    outside = 2 * float(np.exp(-0.5 * (reach / stddev) ** 2))
+  outside *= ratio / (-math.expm1(-reach / stddev**2))
+  variance = float(probs @ values**2)
+  # Squares of up to a few hundred, and their exponentials.
+  error = 1e3 * _ROUNDING * (1 + _REACH**2)
+  return IntegerLaw(-reach, probs, outside, error, variance)
 
 
 def delta(law: IntegerLaw, *, shift: int, epsilon: float) -> float:

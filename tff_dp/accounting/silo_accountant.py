@@ -33,8 +33,6 @@ from tff_dp.accounting import silo_events
 from tff_dp.accounting import silo_guarantee
 
 _VERSION = 1
-# Epsilons of a grid may differ by this between orders of composition.
-_TOLERANCE = 1e-9
 _SEARCH_STEPS = 60
 
 
@@ -95,6 +93,8 @@ class IsrlAccountant:
     self._counts: dict[str, dict[silo_events.SiloEvent, int]] = {
         name: {} for name in self._silos
     }
+    # Of each silo: messages within its budget, those so far among them.
+    self._within: dict[str, _Within] = {}
     # Of each silo and run: the last round in which it sent.
     self._last_round: dict[str, dict[str, int]] = {
         name: {} for name in self._silos
@@ -116,6 +116,7 @@ class IsrlAccountant:
       round_index: int,
       run: str = 'run',
       num_messages: int = 1,
+      expected: Mapping[str, Mapping[silo_events.SiloEvent, int]] | None = None,
       charge_reused_records: bool = False,
   ) -> None:
     """Charges one round to the silos that send in it, before they send.
@@ -128,7 +129,11 @@ class IsrlAccountant:
       round_index: From 0 on; in each run and silo it must grow.
       run: Name of the run. A restart on the same records is another run.
       num_messages: Noised means that each silo makes in the round, like the
-        steps of local SGD; only for batches that are sampled.
+        steps of local SGD; only for batches that are sampled. They are charged
+        together or not at all.
+      expected: Of a silo, how often it will send each message in all. Saves
+        time and nothing else: if all of it is within the budget, so is every
+        part, and none is composed again.
       charge_reused_records: Let a block use records that were used before, and
         charge them again.
 
@@ -138,12 +143,16 @@ class IsrlAccountant:
     """
     _checks.integer_at_least(0, round_index=round_index)
     _checks.integer_at_least(1, num_messages=num_messages)
+    within = {}
     for silo, event in events.items():
       self._check_position(silo, event, round_index, run)
       if not charge_reused_records:
         self._check_reuse(silo, event, num_messages)
-      self._check_budget(silo, event, round_index, num_messages)
+      within[silo] = self._check_budget(
+          silo, event, round_index, num_messages, (expected or {}).get(silo, {})
+      )
     for silo, event in events.items():
+      self._within[silo] = within[silo]
       counts = self._counts[silo]
       counts[event] = counts.get(event, 0) + int(num_messages)
       self._last_round[silo][run] = int(round_index)
@@ -158,15 +167,18 @@ class IsrlAccountant:
       delta: By default the silo's own.
       after: Further events to count as well, without charging them.
     """
-    delta = self._silos[self._known(silo)].delta if delta is None else delta
+    own_delta = self._silos[self._known(silo)].delta
+    delta = own_delta if delta is None else delta
     _checks.in_open(0.0, 1.0, delta=delta)
-    return max(
-        (
-            silo_events.epsilon_of(uses, delta, self._conservative)
-            for uses in self._uses(silo, after)
-        ),
-        default=0.0,
-    )
+    counts = dict(self._counts[silo])
+    for event in after:
+      counts[event] = counts.get(event, 0) + 1
+    found = self._epsilon_of(counts, delta)
+    within = self._within.get(silo)
+    if within is not None and not after and delta == own_delta:
+      # A part of what was accepted costs no more, however both are rounded.
+      found = min(found, within.epsilon)
+    return found
 
   def user_level_epsilon(
       self, silo: str, *, num_records: int, delta: float | None = None
@@ -186,7 +198,7 @@ class IsrlAccountant:
     best = max(
         (
             silo_events.unsampled_epsilon_of(uses, delta, num_records)
-            for uses in self._uses(silo, ())
+            for uses in silo_events.uses_of(self._counts[silo])
         ),
         default=0.0,
     )
@@ -325,12 +337,25 @@ class IsrlAccountant:
           way_out='go on with the next round, or charge it as another run',
       )
 
-  def _check_budget(self, silo, event, round_index, num_messages) -> None:
+  def _check_budget(
+      self, silo, event, round_index, num_messages, expected
+  ) -> '_Within | None':
+    """Returns what the silo's messages are then known to be a part of."""
     budget = self._silos[silo]
     if budget.epsilon is None:
-      return
-    spent = self.epsilon(silo, after=(event,) * num_messages)
-    if spent > budget.epsilon * (1 + _TOLERANCE):
+      return None
+    within = self._within.get(silo)
+    counts = self._counts[silo]
+    count = counts.get(event, 0) + int(num_messages)
+    if within is not None and count <= within.counts.get(event, 0):
+      return within
+    counts = counts | {event: count}
+    if all(expected.get(one, 0) >= n for one, n in counts.items()):
+      spent = self._epsilon_of(expected, budget.delta)
+      if spent <= budget.epsilon:
+        return _Within(dict(expected), spent)
+    spent = self._epsilon_of(counts, budget.delta)
+    if not spent <= budget.epsilon:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} would take silo {silo} to epsilon {spent:.6g},'
           f' above its budget of {budget.epsilon:g} at delta'
@@ -338,6 +363,10 @@ class IsrlAccountant:
           why='everything that a silo sends is paid for by its own records',
           way_out='leave this silo out from now on, or plan with more noise',
       )
+    return _Within(counts, spent)
+
+  def _epsilon_of(self, counts, delta) -> float:
+    return silo_events.worst_epsilon(counts, delta, self._conservative)
 
   def _check_reuse(self, silo, event, num_messages) -> None:
     if event.is_block and num_messages > 1:
@@ -358,18 +387,15 @@ class IsrlAccountant:
             way_out='go on with the next block, or say that reuse is charged',
         )
 
-  def _uses(self, silo: str, after: Sequence[silo_events.SiloEvent]):
-    """Returns what each stretch of records has been used for."""
-    counts = dict(self._counts[silo])
-    for event in after:
-      counts[event] = counts.get(event, 0) + 1
-    edges = {event.first_record for event in counts}
-    found = set()
-    # What covers a stretch covers the last start before it as well.
-    for edge in edges:
-      uses = {}
-      for event, count in counts.items():
-        if event.first_record <= edge < event.end_record:
-          uses[event.use] = uses.get(event.use, 0) + count
-      found.add(tuple(sorted(uses.items())))
-    return found
+
+@dataclasses.dataclass(frozen=True)
+class _Within:
+  """Messages that are within a budget all together.
+
+  Attributes:
+    counts: How often each occurs.
+    epsilon: What they cost, at the delta of the silo.
+  """
+
+  counts: dict[silo_events.SiloEvent, int]
+  epsilon: float

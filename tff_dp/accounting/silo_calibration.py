@@ -31,6 +31,7 @@ from tff_dp.accounting import silo_sampling
 
 # The relative width at which the search for a noise multiplier ends.
 _TOLERANCE = 1e-6
+_NUDGE = 1e-9
 # How much more than the analytic answer is tried.
 _EXCESSES = (0.0, *(10.0**power for power in range(-13, 7)))
 
@@ -253,9 +254,15 @@ def calibrated(
         calibration, sampling, num_records, num_rounds, epsilon, delta
     )
     sigma = factor * l2_norm_clip
-  spent = account_noise(
+  spend = lambda: account_noise(
       sampling, l2_norm_clip=l2_norm_clip, sigma=sigma, **settings
   )
+  spent = spend()
+  if calibration is NoiseCalibration.NUMERIC:
+    # An ulp more of noise may be rounded to more epsilon, on a grid of losses.
+    while spent > epsilon:
+      sigma *= 1 + _NUDGE
+      spent = spend()
   return CalibratedNoise(
       sigma=float(sigma),
       noise_multiplier=float(sigma * per_sum),

@@ -121,6 +121,41 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
   return 1 / math.sqrt(math.fsum(m**-2 for m in noise_multipliers))
 
 
+def uses_of(
+    counts: Mapping[SiloEvent, int],
+) -> set[tuple[tuple[Use, int], ...]]:
+  """Returns what each stretch of records has been used for.
+
+  Args:
+    counts: How often each message was sent.
+  """
+  found = set()
+  # What covers a stretch covers the last start before it as well.
+  for edge in {event.first_record for event in counts}:
+    uses = {}
+    for event, count in counts.items():
+      if event.first_record <= edge < event.end_record:
+        uses[event.use] = uses.get(event.use, 0) + count
+    found.add(tuple(sorted(uses.items())))
+  return found
+
+
+def worst_epsilon(
+    counts: Mapping[SiloEvent, int], delta: float, conservative: bool
+) -> float:
+  """Returns what the messages cost the worst record. Upper bound.
+
+  Args:
+    counts: How often each message was sent.
+    delta: In (0, 1).
+    conservative: As in `silo_sampling`.
+  """
+  return max(
+      (epsilon_of(uses, delta, conservative) for uses in uses_of(counts)),
+      default=0.0,
+  )
+
+
 @functools.lru_cache(maxsize=4096)
 def epsilon_of(
     uses: tuple[tuple[Use, int], ...], delta: float, conservative: bool
@@ -146,6 +181,12 @@ def epsilon_of(
       build = silo_sampling.convex_profile
     parts.append(
         parts_lib.Part(build(noise_multiplier=multiplier, rate=rate), count)
+    )
+  if len(uses) == 1 and inverse_squares:
+    # By the same arithmetic as what calibrated the noise, to the last bit.
+    (((_, _, multiplier), count),) = uses
+    return silo_sampling.gaussian_epsilon(
+        noise_multiplier=multiplier, count=count, delta=delta
     )
   if inverse_squares:
     together = 1 / math.sqrt(math.fsum(inverse_squares))

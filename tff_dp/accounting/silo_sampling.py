@@ -371,18 +371,32 @@ def epsilon(
   if noise_multiplier == 0:
     return math.inf
   if sampling.rate(num_records) == 1:
-    # Exact: so many Gaussian releases of distance 2 are one of smaller noise.
-    sigma = float(noise_multiplier) / 2 / math.sqrt(count)
-    return gaussian.exact_epsilon(sigma=sigma, delta=delta)
-  return privacy_profiles.composed_epsilon(
-      sampling.profile(
-          num_records=num_records,
-          noise_multiplier=noise_multiplier,
-          conservative=conservative,
-      ),
-      delta,
-      count=count,
+    return gaussian_epsilon(
+        noise_multiplier=noise_multiplier, count=count, delta=delta
+    )
+  profile = sampling.profile(
+      num_records=num_records,
+      noise_multiplier=noise_multiplier,
+      conservative=conservative,
   )
+  # Like every part of a composition, so that ledgers come to the same number.
+  return parts.epsilon([parts.Part(profile, count)], delta)
+
+
+def gaussian_epsilon(
+    *, noise_multiplier: float, count: int, delta: float
+) -> float:
+  """Returns epsilon of messages in which a record is sure to be.
+
+  Exact: so many Gaussian releases of distance 2 are one of smaller noise.
+
+  Args:
+    noise_multiplier: sigma K / C, above 0.
+    count: How many there are.
+    delta: In (0, 1).
+  """
+  sigma = float(noise_multiplier) / 2 / math.sqrt(count)
+  return gaussian.exact_epsilon(sigma=sigma, delta=delta)
 
 
 def _check_rate(rate) -> None:

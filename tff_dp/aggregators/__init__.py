@@ -21,6 +21,7 @@ _compat.require_tff()
 from tff_dp.aggregators.adaptive_clipping import AdaptiveClippingFactory
 from tff_dp.aggregators.binomial_sum import BinomialVectorSumFactory
 from tff_dp.aggregators.correlated_noise import CorrelatedNoiseFactory
+from tff_dp.aggregators.integer_sum import IntegerVectorSumFactory
 from tff_dp.aggregators.local_randomizers import LocalRandomizerFactory
 from tff_dp.aggregators.local_randomizers import RandomizedResponseHistogramFactory
 from tff_dp.aggregators.prefix_sum import PrefixSumFactory

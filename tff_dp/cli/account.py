@@ -18,6 +18,7 @@ import argparse
 from tff_dp import _checks
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
+from tff_dp.cli import draw_and_discard
 from tff_dp.cli import event_files
 from tff_dp.cli import guarantee
 from tff_dp.cli import isrl
@@ -92,6 +93,7 @@ def add_parser(subparsers) -> None:
   dp_ftrl_parser.set_defaults(run=run)
   protocols.add_parsers(kinds)
   isrl.add_account_parser(kinds)
+  draw_and_discard.add_account_parser(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

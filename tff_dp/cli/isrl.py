@@ -146,6 +146,20 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
       'calibration': found.to_json(),
       'verdict': found.verdict,
   }
+  if arguments.shuffled_silos is not None:
+    with _OurFlags():
+      shuffled = silo_shuffling.calibrate_shuffled_noise(
+          sampling,
+          num_records=arguments.records,
+          num_rounds=arguments.rounds,
+          num_silos=arguments.shuffled_silos,
+          l2_norm_clip=1.0,
+          epsilon=arguments.epsilon,
+          delta=_delta_of(arguments),
+      )
+    result['shuffled_noise'] = shuffled.to_json() | {
+        'noise_multiplier': shuffled.sigma * float(sampling.batch_size)
+    }
   _show(result, arguments.format)
   return errors.DONE
 
@@ -201,7 +215,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
       '--shuffled-silos',
       type=int,
       help='also print epsilon against those who see only the shuffled messages'
-      ' of so many such silos',
+      ' of so many such silos, or the noise that they need for the budget',
   )
   parser.add_argument('--format', choices=('text', 'json'), default='text')
 
@@ -338,6 +352,15 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f'  behind a shuffler of {result["shuffled_silos"]} silos:'
         f' {up("epsilon_shuffled")}'
         + ('' if amplified else ' (it does not help)')
+    )
+  if 'shuffled_noise' in result:
+    shuffled = result['shuffled_noise']
+    multiplier = printing.rounded_up(shuffled['noise_multiplier'], digits=7)
+    lines.append(
+        f'  --noise-multiplier={multiplier} is enough behind that shuffler:'
+        f' {shuffled["verdict"]}'
+        if shuffled['is_amplified']
+        else f'  {shuffled["verdict"]}'
     )
   lines += [
       'neighbours  one record is replaced; the number of records is public',

@@ -34,8 +34,11 @@ from tff_dp.learning.constraints import NonNegative
 from tff_dp.learning.constraints import Projection
 from tff_dp.learning.constraints import Unconstrained
 from tff_dp.learning.dp_ftrl import build_dp_ftrl
+from tff_dp.learning.draw_and_discard import build_draw_and_discard
 from tff_dp.learning.least_squares import moments_norm_bound
 from tff_dp.learning.least_squares_process import build_least_squares
+from tff_dp.learning.linear_models import GeneralizedLinearModel
+from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.optimizers import build_momentum
 from tff_dp.learning.optimizers import build_nesterov
 from tff_dp.learning.process import PrivateLearningProcess

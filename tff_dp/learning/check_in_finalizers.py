@@ -277,27 +277,7 @@ def build_check_in_finalizer(
     )
     return new_state, new_weights, measurements
 
-  @tff.federated_computation
-  def init_fn():
-    return tff.federated_eval(initialize, tff.SERVER)
-
-  @tff.federated_computation(
-      init_fn.type_signature.result,
-      tff.FederatedType(model_weights_type, tff.SERVER),
-      tff.FederatedType(update_type, tff.SERVER),
-  )
-  def next_fn(state, weights, update):
-    new_state, new_trainable, measurements = tff.federated_map(
-        apply, (state, weights.trainable, update)
-    )
-    new_weights = tff.federated_zip(
-        tff.learning.models.ModelWeights(new_trainable, weights.non_trainable)
-    )
-    return tff.templates.MeasuredProcessOutput(
-        new_state, new_weights, measurements
-    )
-
-  state_type = init_fn.type_signature.result.member
+  state_type = initialize.type_signature.result
 
   @tff.tensorflow.computation(state_type)
   def get_hparams(state):
@@ -309,8 +289,13 @@ def build_check_in_finalizer(
         state, optimizer=optimizer.set_hparams(state['optimizer'], hparams)
     )
 
-  return tff.learning.templates.FinalizerProcess(
-      init_fn, next_fn, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
+  return finalizers.from_computations(
+      initialize,
+      apply,
+      model_weights_type=model_weights_type,
+      update_type=update_type,
+      get_hparams_fn=get_hparams,
+      set_hparams_fn=set_hparams,
   )
 
 

@@ -57,6 +57,33 @@ def build_ftrl_finalizer(
     )
     return new_state, unflatten(weights, like=trainable), measurements
 
+  return from_computations(
+      initialize,
+      apply,
+      model_weights_type=model_weights_type,
+      update_type=trainable_type,
+  )
+
+
+def from_computations(
+    initialize: tff.Computation,
+    apply: tff.Computation,
+    *,
+    model_weights_type: tff.StructWithPythonType,
+    update_type: tff.Type,
+    **hparams,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns the finalizer of two computations without placements.
+
+  Args:
+    initialize: Returns the state.
+    apply: Maps (state, trainable weights, update) to (state, trainable weights,
+      measurements). Non-trainable weights stay as they are.
+    model_weights_type: Type of a `tff.learning.models.ModelWeights`.
+    update_type: What the aggregator returns.
+    **hparams: `get_hparams_fn` and `set_hparams_fn`, if there are any.
+  """
+
   @tff.federated_computation
   def init_fn():
     return tff.federated_eval(initialize, tff.SERVER)
@@ -64,7 +91,7 @@ def build_ftrl_finalizer(
   @tff.federated_computation(
       init_fn.type_signature.result,
       tff.FederatedType(model_weights_type, tff.SERVER),
-      tff.FederatedType(trainable_type, tff.SERVER),
+      tff.FederatedType(update_type, tff.SERVER),
   )
   def next_fn(state, weights, update):
     new_state, new_trainable, measurements = tff.federated_map(
@@ -77,7 +104,7 @@ def build_ftrl_finalizer(
         new_state, new_weights, measurements
     )
 
-  return tff.learning.templates.FinalizerProcess(init_fn, next_fn)
+  return tff.learning.templates.FinalizerProcess(init_fn, next_fn, **hparams)
 
 
 def flatten(weights):

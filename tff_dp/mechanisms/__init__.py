@@ -25,9 +25,12 @@ from tff_dp.mechanisms.choice import best
 from tff_dp.mechanisms.choice import Choice
 from tff_dp.mechanisms.choice import compare
 from tff_dp.mechanisms.choice import Row
+from tff_dp.mechanisms.client_steps import ClientStep
 from tff_dp.mechanisms.dense import Dense
 from tff_dp.mechanisms.independent import Independent
 from tff_dp.mechanisms.mechanism import Mechanism
+from tff_dp.mechanisms.spam_filters import calibrate_spam_filter
+from tff_dp.mechanisms.spam_filters import SpamFilter
 from tff_dp.mechanisms.toeplitz import Toeplitz
 from tff_dp.mechanisms.tree import HonakerTree
 from tff_dp.mechanisms.tree import Tree

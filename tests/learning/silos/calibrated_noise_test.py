@@ -69,10 +69,11 @@ class CalibratedTest(parameterized.TestCase):
 
 
 class AuditTest(parameterized.TestCase):
-  """A likelihood-ratio attack on one silo's messages, -C e_0 against +C e_0.
+  """A likelihood-ratio attack on one silo's message, -C e_j against +C e_j.
 
-  With one record in each block a message is the whole part of a record in the
-  transcript. Silos that are alike in one call are repetitions.
+  Record j has coordinate j to itself, so that an adversary who knows all other
+  records sees all of it there and nothing elsewhere. The records of one message
+  are so many repetitions of the attack.
   """
 
   _delta = 0.1
@@ -81,28 +82,27 @@ class AuditTest(parameterized.TestCase):
   @functools.cached_property
   def _process(self):
     return toy.build_sgd(
-        toy.build_model(2),
-        silos={'only': toy.free(1)},
+        toy.build_model(self._repetitions),
+        silos={'only': toy.free(self._repetitions)},
         num_rounds=1,
-        sampling=silo_sampling.DisjointBlocks(1),
+        sampling=silo_sampling.DisjointBlocks(self._repetitions),
         l2_norm_clip=1.0,
         noise_stddev=1.0,
     )
 
   @functools.cache
   def _seen(self, stddev, sign):
-    """Returns what the adversary sees of the first coordinate."""
+    """Returns what the adversary sees of every record, over its share 1/K."""
     terms = self._process.terms['only']
     (phase,) = terms.phases
     # The noise is the silo's own, whatever process it takes part in.
     terms = dataclasses.replace(
         terms, phases=(dataclasses.replace(phase, noise_stddev=stddev),)
     )
-    data = silos.silo_data(terms, toy.examples([[sign * 7.0, 0.0]]))
-    output = self._process.next(
-        self._process.initialize(), [data] * self._repetitions
-    )
-    return toy.messages(output)[:, 0]
+    records = sign * 7.0 * np.eye(self._repetitions)
+    data = silos.silo_data(terms, toy.examples(records, batch=100))
+    output = self._process.next(self._process.initialize(), [data])
+    return toy.messages(output)[0] * self._repetitions
 
   def _lower_bound(self, stddev, threshold):
     """Returns what epsilon at delta is at least, with confidence 99.8 %."""
@@ -118,8 +118,8 @@ class AuditTest(parameterized.TestCase):
   def test_attack_stays_below_the_claim_and_catches_half_the_noise(self):
     epsilon = 1.5
     stddev = silo_calibration.calibrate_noise(
-        silo_sampling.DisjointBlocks(1),
-        num_records=1,
+        silo_sampling.DisjointBlocks(self._repetitions),
+        num_records=self._repetitions,
         num_rounds=1,
         l2_norm_clip=1.0,
         epsilon=epsilon,

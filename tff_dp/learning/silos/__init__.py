@@ -25,6 +25,8 @@ from tff_dp.learning.silos.planning import equal_blocks
 from tff_dp.learning.silos.process import IsrlProcess
 from tff_dp.learning.silos.sgd import build_isrl_local_sgd
 from tff_dp.learning.silos.sgd import build_noisy_mb_sgd
+from tff_dp.learning.silos.shuffled import build_shuffled_one_pass_accelerated_mb_sgd
+from tff_dp.learning.silos.shuffled import ShuffledProcess
 from tff_dp.learning.silos.terms import Phase
 from tff_dp.learning.silos.terms import silo_data
 from tff_dp.learning.silos.terms import SiloTerms

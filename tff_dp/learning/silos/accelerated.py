@@ -74,7 +74,7 @@ def build_accelerated_mb_sgd_erm(
   _checks.non_negative(strong_convexity=strong_convexity)
   _checks.non_negative(regularization=regularization)
   leg = server.Leg(
-      _stages(num_rounds, gamma, stages),
+      stages_of(num_rounds, gamma, stages),
       strong_convexity=strong_convexity,
       regularization=regularization,
   )
@@ -187,7 +187,7 @@ def build_localized_mb_sgd(
     gamma = 2.0 * (smoothness + pull) if stages is None else None
     legs.append(
         server.Leg(
-            _stages(rounds, gamma, stages),
+            stages_of(rounds, gamma, stages),
             regularization=pull,
             radius=2.0 * lipschitz / pull,
         )
@@ -209,7 +209,12 @@ def build_localized_mb_sgd(
   return _accelerated(model, silos, terms, tuple(legs), options, None)
 
 
-def _stages(num_rounds, gamma, stages):
+def stages_of(
+    num_rounds: int,
+    gamma: Optional[float],
+    stages: Optional[Sequence[minibatch_schedules.Stage]],
+) -> tuple[minibatch_schedules.Stage, ...]:
+  """Returns the stages, or a single one with `gamma`."""
   if (gamma is None) == (stages is None):
     raise _checks.ArgumentError('gamma', gamma, 'either gamma or stages')
   if stages is None:

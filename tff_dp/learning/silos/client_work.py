@@ -81,6 +81,7 @@ def build_minibatch_work(
     l2_norm_clip: float,
     private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
     allow_unprotected_metrics: bool = False,
+    label_range: gradients_lib.LabelRange = None,
     is_insecure: bool = False,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns the client work of all minibatch algorithms.
@@ -96,10 +97,13 @@ def build_minibatch_work(
     private_metrics: Released with noise, under `private`.
     allow_unprotected_metrics: Whether to release the loss and the number of
       records of a round without noise, under `not_covered`.
+    label_range: See `gradients.build_per_example`.
     is_insecure: Whether keys come from the silo's `debug_key`.
   """
   per_example = gradients_lib.build_per_example(
-      model, [metric.function for metric in private_metrics if metric.function]
+      model,
+      [metric.function for metric in private_metrics if metric.function],
+      label_range,
   )
   size = gradients_lib.num_params(model)
   phase_of, round_in_phase = terms_lib.phase_table(tuple(phases))

@@ -14,7 +14,7 @@
 """Gradients of single records, clipped one by one."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +23,8 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp.aggregators import clipping
 from tff_dp.learning import finalizers
+
+LabelRange = Optional[tuple[float, float]]
 
 
 def num_params(model: tff.learning.models.FunctionalModel) -> int:
@@ -57,6 +59,7 @@ def num_params(model: tff.learning.models.FunctionalModel) -> int:
 def build_per_example(
     model: tff.learning.models.FunctionalModel,
     metric_fns: Sequence[Callable[[Any, Any], tf.Tensor]] = (),
+    label_range: LabelRange = None,
 ) -> Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
   """Returns `f(trainable, batch) -> (rows, losses, values)`.
 
@@ -69,11 +72,17 @@ def build_per_example(
   Args:
     model: The model.
     metric_fns: Functions of (output, label) of a batch of one.
+    label_range: Least and largest label. A record whose label is outside, or a
+      NaN, has a gradient, loss and metrics of zero: an error would be seen by
+      all and could depend on one record.
   """
   size = num_params(model)
 
   def of_one(trainable, record):
     x, y = tf.nest.map_structure(lambda part: part[tf.newaxis], record)
+    is_valid = None
+    if label_range is not None:
+      y, is_valid = _checked(y, label_range)
     with tf.GradientTape() as tape:
       tape.watch(trainable)
       output = model.predict_on_batch((trainable, ()), x, training=True)
@@ -87,7 +96,12 @@ def build_per_example(
     ]
     # A stack of nothing has no shape.
     stacked = tf.stack(values) if values else tf.zeros([0])
-    return finalizers.flatten(gradients), loss, stacked
+    found = finalizers.flatten(gradients), loss, stacked
+    if is_valid is None:
+      return found
+    return tuple(
+        tf.where(is_valid, part, tf.zeros_like(part)) for part in found
+    )
 
   def of_batch(trainable, batch):
     # An empty batch has nothing to be vectorised over.
@@ -102,6 +116,25 @@ def build_per_example(
     )
 
   return of_batch
+
+
+def check_label_range(label_range: LabelRange) -> None:
+  """Raises unless it is `None`, or two numbers in order."""
+  if label_range is None:
+    return
+  is_pair = isinstance(label_range, Sequence) and len(label_range) == 2
+  if not is_pair or not label_range[0] <= label_range[1]:
+    raise _checks.ArgumentError(
+        'label_range', label_range, 'the least and the largest label, or None'
+    )
+
+
+def _checked(label: tf.Tensor, label_range) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns (label, or the least one where it is not valid; is it)."""
+  low, high = (tf.cast(bound, label.dtype) for bound in label_range)
+  # False for a NaN.
+  is_valid = tf.logical_and(label >= low, label <= high)
+  return tf.where(is_valid, label, low), tf.reduce_all(is_valid)
 
 
 def clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:

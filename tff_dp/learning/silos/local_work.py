@@ -47,6 +47,7 @@ def build_local_work(
     num_local_steps: int,
     learning_rate: float,
     l2_norm_clip: float,
+    label_range: gradients_lib.LabelRange = None,
     is_insecure: bool = False,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns the client work of local SGD; see `client_work.wrap_work`.
@@ -58,9 +59,12 @@ def build_local_work(
     num_local_steps: Steps between two messages.
     learning_rate: eta of the silos.
     l2_norm_clip: C.
+    label_range: See `gradients.build_per_example`.
     is_insecure: Whether keys come from the silo's `debug_key`.
   """
-  per_example = gradients_lib.build_per_example(model)
+  per_example = gradients_lib.build_per_example(
+      model, label_range=label_range
+  )
   size = gradients_lib.num_params(model)
   data_type = terms_lib.data_type(
       model.input_spec, 1, 0, has_debug_key=is_insecure

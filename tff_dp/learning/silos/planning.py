@@ -29,6 +29,8 @@ builders share:
 *   `noise_stddev`: sigma of all silos, or name -> sigma, instead of what the
     calibration gives; the guarantee is that of the noise. 0 voids it.
 *   `conservative`: calibrate with the bound that is proved in full.
+*   `label_range`: least and largest label. Records with others count as zero,
+    silently: an error would tell everybody that there is one.
 *   `private_metrics`: released with noise from a share of the silo's budget.
 *   `allow_unprotected_metrics`: release the training loss and the number of
     records un-noised, under `not_covered`. Voids the guarantee.
@@ -73,6 +75,7 @@ class Options:
   calibration: silo_calibration.NoiseCalibration = _NUMERIC
   noise_stddev: NoiseStddev = None
   conservative: bool = False
+  label_range: gradients.LabelRange = None
   private_metrics: Sequence[metrics_lib.PrivateMetric] = ()
   allow_unprotected_metrics: bool = False
   model_aggregator: Optional[tff.aggregators.UnweightedAggregationFactory] = (
@@ -82,6 +85,7 @@ class Options:
 
   def __post_init__(self):
     _checks.optional_integer_at_least(0, insecure_seed=self.insecure_seed)
+    gradients.check_label_range(self.label_range)
 
 
 def equal_blocks(
@@ -282,15 +286,19 @@ def compose(
         l2_norm_clip=some_terms.l2_norm_clip,
         private_metrics=options.private_metrics,
         allow_unprotected_metrics=options.allow_unprotected_metrics,
+        label_range=options.label_range,
         is_insecure=options.insecure_seed is not None,
     )
   else:
     work = build_work(weights_type)
-  return process_lib.compose(
+  process = process_lib.compose(
       initial_weights=initial_weights,
       client_work=work,
       finalizer=build_finalizer(weights_type),
       model_aggregator=options.model_aggregator,
+  )
+  return process_lib.IsrlProcess(
+      process,
       silos=silos,
       terms=terms,
       num_rounds=some_terms.num_rounds // releases_per_round,

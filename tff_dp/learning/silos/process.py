@@ -13,6 +13,7 @@
 # limitations under the License.
 """Learning processes whose silos protect every record themselves."""
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
@@ -83,12 +84,12 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
     """
     get_weights = process.get_model_weights
     if result is not None:
-      get_weights = _build_getter(process, result)
+      get_weights = build_getter(process, result)
     super().__init__(
         process.initialize,
         process.next,
         get_weights,
-        _build_setter(process),
+        build_setter(process),
         get_hparams_fn=process.get_hparams,
         set_hparams_fn=process.set_hparams,
     )
@@ -96,6 +97,9 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
     self.terms = dict(terms)
     self.num_rounds = num_rounds
     self.voids = tuple(voids)
+    self._expected = {
+        name: of_silo.events() for name, of_silo in self.terms.items()
+    }
     self._conservative = conservative
     self._releases_per_round = releases_per_round
     self._insecure_seed = insecure_seed
@@ -139,7 +143,7 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
       state: As for `next`.
       examples: Name -> records, of the silos that are there.
       ledger: Is charged before anything is computed, so a round that fails is
-        paid for.
+        paid for, and `skip_round` goes on after it.
       run: A name; going on from an earlier state is another run.
 
     Raises:
@@ -147,21 +151,26 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
         one beyond a silo's budget. Nobody is charged then.
     """
     data = [self.client_data(name, part) for name, part in examples.items()]
-    first = int(state.client_work[client_work_lib.ROUND])
-    first *= self._releases_per_round
-    if first >= self.num_rounds * self._releases_per_round:
+    round_index = int(state.client_work[client_work_lib.ROUND])
+    if round_index >= self.num_rounds:
       raise _checks.PrivacyRefusedError(
           f'all num_rounds={self.num_rounds} rounds are done',
           why='the noise of the silos is calibrated for no further round',
           way_out='plan a run with more rounds',
       )
-    for release in range(first, first + self._releases_per_round):
-      ledger.charge(
-          {name: self.terms[name].event(release) for name in examples},
-          round_index=release,
-          run=run,
-      )
+    release = round_index * self._releases_per_round
+    ledger.charge(
+        {name: self.terms[name].event(release) for name in examples},
+        round_index=round_index,
+        run=run,
+        num_messages=self._releases_per_round,
+        expected=self._expected,
+    )
     return self.next(state, data)
+
+  def skip_round(self, state: Any) -> Any:
+    """Returns the state without its next round: see `skip_round` below."""
+    return skip_round(state)
 
   def guarantee(
       self, ledger: Optional[silo_accountant.IsrlAccountant] = None
@@ -208,22 +217,20 @@ def compose(
     model_aggregator: Optional[
         tff.aggregators.UnweightedAggregationFactory
     ] = None,
-    **arguments,
-) -> IsrlProcess:
-  """Returns the process.
+) -> tff.learning.templates.LearningProcess:
+  """Returns what runs, without any books.
 
   Args:
     initial_weights: Returns the initial `ModelWeights`.
     client_work: What silos do.
     finalizer: What the server does with the mean of their messages.
     model_aggregator: How that mean is computed; see `ReportedMeanFactory`.
-    **arguments: Of `IsrlProcess`.
   """
   update_type = client_work.next.type_signature.result.result.member.update
   aggregator = tff.aggregators.as_weighted_aggregator(
       aggregation.ReportedMeanFactory(model_aggregator)
   ).create(update_type, tff.TensorType(np.float32))
-  process = tff.learning.templates.compose_learning_process(
+  return tff.learning.templates.compose_learning_process(
       initial_weights,
       tff.learning.templates.build_broadcast_process(
           initial_weights.type_signature.result
@@ -232,10 +239,31 @@ def compose(
       aggregator,
       finalizer,
   )
-  return IsrlProcess(process, **arguments)
 
 
-def _build_getter(process, result: Result) -> tff.Computation:
+def skip_round(state: Any) -> tff.learning.templates.LearningAlgorithmState:
+  """Returns the state with one more round behind it, and nothing else changed.
+
+  After a round that failed, since a silo disappeared or had bad data: what the
+  others sent in it is paid for, and its records are used up.
+
+  Args:
+    state: Of the process, from before the round.
+  """
+  name = client_work_lib.ROUND
+  done = collections.OrderedDict(state.client_work)
+  done[name] = np.int64(int(done[name]) + 1)
+  return tff.learning.templates.LearningAlgorithmState(
+      global_model_weights=state.global_model_weights,
+      distributor=state.distributor,
+      client_work=done,
+      aggregator=state.aggregator,
+      finalizer=state.finalizer,
+  )
+
+
+def build_getter(process, result: Result) -> tff.Computation:
+  """Returns `get_model_weights` for the result of an algorithm."""
   state_type = process.initialize.type_signature.result.member
 
   @tff.tensorflow.computation(state_type)
@@ -246,7 +274,8 @@ def _build_getter(process, result: Result) -> tff.Computation:
   return get_model_weights
 
 
-def _build_setter(process) -> tff.Computation:
+def build_setter(process) -> tff.Computation:
+  """Returns `set_model_weights`, which leaves used-up rounds alone."""
   state_type = process.initialize.type_signature.result.member
 
   @tff.tensorflow.computation(

@@ -301,27 +301,11 @@ def _build(
             tf.identity, (collections.OrderedDict(state), trainable)
         ),
     )
-    return new_state, weights
+    return new_state, weights, collections.OrderedDict()
 
-  @tff.federated_computation
-  def init_fn():
-    return tff.federated_eval(initialize, tff.SERVER)
-
-  @tff.federated_computation(
-      init_fn.type_signature.result,
-      tff.FederatedType(weights_type, tff.SERVER),
-      tff.FederatedType(update_type, tff.SERVER),
+  return finalizers.from_computations(
+      initialize,
+      apply,
+      model_weights_type=weights_type,
+      update_type=update_type,
   )
-  def next_fn(state, weights, update):
-    new_state, trainable = tff.federated_map(
-        apply, (state, weights.trainable, update)
-    )
-    return tff.templates.MeasuredProcessOutput(
-        new_state,
-        tff.federated_zip(
-            tff.learning.models.ModelWeights(trainable, weights.non_trainable)
-        ),
-        tff.federated_value(collections.OrderedDict(), tff.SERVER),
-    )
-
-  return tff.learning.templates.FinalizerProcess(init_fn, next_fn)

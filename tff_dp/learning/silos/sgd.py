@@ -76,7 +76,7 @@ def build_noisy_mb_sgd(
     strong_convexity: mu of the loss, without the regulariser.
     constraint: See `planning`.
     regularization: See `planning`.
-    **options: `calibration`, `noise_stddev`, `conservative`,
+    **options: `calibration`, `noise_stddev`, `conservative`, `label_range`,
       `private_metrics`, `allow_unprotected_metrics`, `model_aggregator` and
       `insecure_seed`, see `planning`.
 
@@ -168,6 +168,7 @@ def build_isrl_local_sgd(
       num_local_steps=num_local_steps,
       learning_rate=float(learning_rate),
       l2_norm_clip=float(l2_norm_clip),
+      label_range=options.label_range,
       is_insecure=options.insecure_seed is not None,
   )
   finalizer = lambda weights_type: server.build_replacing_finalizer(

@@ -157,6 +157,19 @@ class SiloTerms:
         int(round_in_phase[round_index]), self.l2_norm_clip, self.scale
     )
 
+  def events(self) -> dict[silo_events.SiloEvent, int]:
+    """Returns how often each event occurs in the whole run."""
+    counts = collections.Counter()
+    for phase in self.phases:
+      of_round = lambda r, phase=phase: phase.event(
+          r, self.l2_norm_clip, self.scale
+      )
+      if of_round(0).is_block:
+        counts.update(of_round(r) for r in range(phase.num_rounds))
+      else:
+        counts[of_round(0)] += phase.num_rounds
+    return dict(counts)
+
   def epsilon(self, delta: float, *, conservative: bool = False) -> float:
     """Returns what the whole run costs a record. Upper bound.
 

@@ -1,0 +1,240 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests for the guarantee of draw and discard."""
+
+import json
+import math
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+import numpy as np
+
+from tff_dp.accounting import accountants
+from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting import events
+from tff_dp.accounting import local_profiles
+from tff_dp.mechanisms import client_steps
+
+
+def _step(**fields):
+  return client_steps.ClientStep(
+      **{'learning_rate': 0.001, 'epsilon': 3.47, **fields}
+  )
+
+
+def _guarantee(step, **arguments):
+  return draw_and_discard.guarantee(
+      step,
+      **{
+          'num_params': 33,
+          'num_instances': 20,
+          'participations': 1,
+          'later_updates': (1,),
+          **arguments,
+      },
+  )
+
+
+_PER_WEIGHT = _step(privacy_unit='coordinate')
+_GAUSSIAN = _step(clip='l2', mechanism='gaussian', epsilon=2.0, delta=1e-6)
+
+
+class TotalTest(parameterized.TestCase):
+
+  def test_per_weight_is_not_per_client(self):
+    found = _guarantee(_PER_WEIGHT)
+    self.assertAlmostEqual(found.model_epsilon, 33 * 3.47)
+    self.assertEqual(found.delta, 0)
+    self.assertEqual(found.coordinate_epsilon, 3.47)
+    self.assertEqual(found.total, (found.model_epsilon, 0))
+
+  @parameterized.parameters(0, 1, 5)
+  def test_pure_epsilon_adds_up(self, participations):
+    for step in (_PER_WEIGHT, _step(), _step(clip='l1')):
+      found = _guarantee(step, participations=participations)
+      self.assertEqual(
+          found.total_epsilon, participations * found.model_epsilon
+      )
+      self.assertEqual(found.total_delta, 0)
+
+  def test_numeric_composition_of_all_weights(self):
+    # 33 x 4 Laplace mechanisms, by dp_accounting itself.
+    step = _step(epsilon=0.1, privacy_unit='coordinate')
+    found = _guarantee(step, participations=4, delta=1e-6)
+    event = dp_accounting.SelfComposedDpEvent(
+        dp_accounting.LaplaceDpEvent(2 / 0.1), 33 * 4
+    )
+    expected = accountants.epsilon(
+        event, delta=1e-6, method='pld',
+        neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+    )
+    self.assertAlmostEqual(found.total_epsilon / expected, 1, delta=0.01)
+    self.assertEqual(found.total_delta, 1e-6)
+    self.assertAlmostEqual(found.pure_total_epsilon, 33 * 4 * 0.1)
+    # What a test of all weights together can tell is never above it.
+    rng = np.random.default_rng(0)
+    noise = rng.laplace(size=(100_000, 132))
+    losses = np.sum(np.abs(noise + 0.1) - np.abs(noise), axis=1)
+    share = np.mean(np.maximum(0, -np.expm1(found.total_epsilon - losses)))
+    self.assertLessEqual(share, 1e-6)
+
+  def test_gaussian(self):
+    one = _guarantee(_GAUSSIAN)
+    self.assertEqual(one.total, (2.0, 1e-6))
+    self.assertEqual(one.pure_total_epsilon, math.inf)
+    five = _guarantee(_GAUSSIAN, participations=5)
+    expected = accountants.epsilon(
+        dp_accounting.SelfComposedDpEvent(_GAUSSIAN.event(33), 5),
+        delta=1e-6, method='pld',
+        neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+    )
+    self.assertAlmostEqual(five.total_epsilon, expected, delta=0.01)
+    self.assertLess(five.total_epsilon, 10.0)
+
+  def test_the_server_changes_nothing(self):
+    totals = {
+        _guarantee(
+            _step(), num_instances=k, strategy=strategy, concurrency=m
+        ).total
+        for k, strategy, m in (
+            (1, 'draw_and_discard', 1),
+            (100, 'draw_and_discard', 7),
+            (20, 'accept_1_over_k', 1),
+            (20, 'average_random', 3),
+        )
+    }
+    self.assertLen(totals, 1)
+
+  def test_event_composes_with_others(self):
+    both = dp_accounting.ComposedDpEvent([
+        draw_and_discard.event(_step(), num_params=33, participations=2),
+        draw_and_discard.event(_GAUSSIAN, num_params=33, participations=1),
+    ])
+    found = draw_and_discard.epsilon_of(both, 1e-5)
+    alone = _guarantee(_step(), participations=2, delta=1e-5).total_epsilon
+    self.assertGreater(found, 1.01 * alone)
+    self.assertLess(found, alone + 2.1)
+    nothing = draw_and_discard.event(_step(), num_params=33, participations=0)
+    self.assertIsInstance(nothing, dp_accounting.NoOpDpEvent)
+
+
+class VoidTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (_step(mechanism=None, epsilon=None), {}, draw_and_discard.NO_NOISE),
+      (
+          _step(),
+          {'has_unnoised_metrics': True},
+          draw_and_discard.UNNOISED_METRICS,
+      ),
+  )
+  def test_no_privacy(self, step, arguments, why):
+    found = _guarantee(step, **arguments)
+    self.assertEqual(found.void, why)
+    self.assertEqual(found.total, (math.inf, 1))
+    self.assertEqual(found.to_text().splitlines()[0], why)
+    self.assertEmpty(found.non_dp_diagnostics)
+    self.assertEqual(found.to_json()['total_epsilon'], 'inf')
+
+
+class DiagnosticsTest(parameterized.TestCase):
+
+  def test_one_later_draw_by_joint_convexity(self):
+    # By brute force on three outcomes: the observer sees something unrelated
+    # with probability 1 - 1/k, else a report with the Laplace profile.
+    k, delta = 4, 0.05
+    found = _guarantee(_step(epsilon=1.0, clip='l1'), num_instances=k,
+                       delta=delta)
+    (drawn,) = [
+        d for d in found.non_dp_diagnostics if d.name.startswith('who draws')
+    ]
+    profile = local_profiles.laplace(1.0)
+    self.assertAlmostEqual(
+        float(profile(np.array([drawn.epsilon]))[0]) / k, delta, places=6
+    )
+    self.assertLess(drawn.epsilon, 1.0)
+
+  def test_the_chance_does_not_multiply_epsilon(self):
+    found = _guarantee(_step(clip='l1'), num_instances=100, delta=1e-9)
+    (drawn,) = [
+        d for d in found.non_dp_diagnostics if d.name.startswith('who draws')
+    ]
+    self.assertGreater(drawn.epsilon, 0.99 * 3.47)
+
+  @parameterized.parameters(
+      {'has_spam_filter': True}, {'strategy': 'average_random'}
+  )
+  def test_coins_must_not_depend_on_data(self, **arguments):
+    found = _guarantee(_step(), **arguments)
+    names = [d.name for d in found.non_dp_diagnostics]
+    self.assertFalse(any(name.startswith('who draws') for name in names))
+
+  def test_every_one_says_why_not(self):
+    found = _guarantee(_PER_WEIGHT, later_updates=(1, 50))
+    self.assertLen(found.non_dp_diagnostics, 4)
+    for diagnostic in found.non_dp_diagnostics:
+      self.assertNotEmpty(diagnostic.why_not)
+    later = found.non_dp_diagnostics[-1]
+    self.assertEqual(later.facts['num_updates'], 50)
+    self.assertLess(later.facts['published'], later.facts['corrected'])
+
+
+class ReportTest(parameterized.TestCase):
+
+  @parameterized.parameters(_PER_WEIGHT, _step(), _GAUSSIAN)
+  def test_total_first_and_diagnostics_last(self, step):
+    found = _guarantee(step, participations=3, max_participations=4)
+    lines = found.to_text().splitlines()
+    self.assertStartsWith(lines[0], 'epsilon ')
+    self.assertIn('3 participations', lines[0])
+    start = lines.index('non_dp_diagnostics (none of them is a guarantee)')
+    above = '\n'.join(lines[:start])
+    self.assertIn("feature-level; not a guarantee for the client's data", above)
+    self.assertNotIn('expected loss', above)
+    self.assertIn('4 participations of one client', above)
+    for fact in ('0.001', step.clip, step.mechanism, '20 instances'):
+      self.assertIn(fact, above)
+    self.assertLen(lines[start + 1 :], len(found.non_dp_diagnostics))
+
+  def test_json(self):
+    found = _guarantee(_GAUSSIAN, participations=2)
+    content = json.loads(str(found))
+    self.assertEqual(content['adjacency'], 'replace_one_client')
+    self.assertEqual(content['total_epsilon'], found.total_epsilon)
+    self.assertEqual(content['pure_total_epsilon'], 'inf')
+    self.assertEqual(content['step'], _GAUSSIAN.describe())
+    self.assertLen(
+        content['non_dp_diagnostics'], len(found.non_dp_diagnostics)
+    )
+
+  def test_printed_numbers_are_rounded_up(self):
+    text = _guarantee(_PER_WEIGHT).to_text()
+    self.assertIn('epsilon 114.6,', text.splitlines()[0])
+
+  @parameterized.parameters(
+      ({'num_params': 0}, 'num_params=0'),
+      ({'num_instances': 0}, 'num_instances=0'),
+      ({'participations': -1}, 'participations=-1'),
+      ({'delta': 0.0}, 'delta=0.0'),
+      ({'participations': 3, 'max_participations': 2}, 'max_participations=2'),
+      ({'later_updates': (0,)}, 'later_updates=0'),
+  )
+  def test_arguments(self, arguments, message):
+    with self.assertRaisesRegex(ValueError, message):
+      _guarantee(_step(), **arguments)
+
+
+if __name__ == '__main__':
+  absltest.main()

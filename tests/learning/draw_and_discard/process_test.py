@@ -1,0 +1,410 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the federated process."""
+
+import functools
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+from scipy import stats
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp.learning import draw_and_discard
+from tff_dp.learning import draw_and_discard_simulation
+from tff_dp.learning import linear_models
+from tff_dp.mechanisms import spam_filters
+
+_FALSE_ALARM = 1e-6
+_SIZE = 3  # Two features and the bias.
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+@functools.cache
+def _model():
+  return linear_models.build_generalized_linear_model(
+      'logistic', num_features=_SIZE - 1
+  )
+
+
+def _build(**changes):
+  return draw_and_discard.build_draw_and_discard(
+      changes.pop('model', None) or _model(),
+      **dict(
+          num_instances=3,
+          learning_rate=0.5,
+          epsilon=2.0,
+          privacy_unit='coordinate',
+          max_participations=4,
+          server_seed=7,
+      )
+      | changes,
+  )
+
+
+def _noiseless(**changes):
+  return _build(
+      **dict(mechanism=None, epsilon=None, privacy_unit='model') | changes
+  )
+
+
+def _client(label=1.0, num_examples=2):
+  x = np.full([num_examples, _SIZE - 1], 0.5, np.float32)
+  return [(x, np.full([num_examples], label, np.float32))]
+
+
+def _flat(weights) -> np.ndarray:
+  return np.concatenate([np.ravel(part) for part in weights.trainable])
+
+
+_private = functools.cache(_build)
+_plain = functools.cache(_noiseless)
+
+
+class TypesTest(absltest.TestCase):
+
+  def test_types(self):
+    process = _private()
+    state = process.initialize.type_signature.result.member
+    self.assertEqual(
+        state.instances, tff.TensorType(np.float32, [3, _SIZE])
+    )
+    self.assertEqual(
+        process.get_model_weights.type_signature.result,
+        process.set_model_weights.type_signature.parameter[1],
+    )
+    (_, data), result = (
+        process.next.type_signature.parameter,
+        process.next.type_signature.result,
+    )
+    self.assertIsInstance(data.member, tff.SequenceType)
+    # Nothing of a client is in the metrics but what was noised.
+    self.assertEmpty(result.metrics.member.client_work)
+
+
+class ArgumentsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (dict(num_instances=0), 'num_instances=0'),
+      (dict(max_participations=0), 'max_participations=0'),
+      (dict(expected_concurrency=0), 'expected_concurrency=0'),
+      (dict(initial_variance='other'), 'initial_variance='),
+      (dict(predict='other'), 'predict='),
+      (dict(learning_rate=0.0), 'learning_rate=0'),
+      (dict(clip='l3'), "clip='l3'"),
+      (dict(epsilon=None), 'epsilon=None'),
+      (dict(strategy='server_batch', server_batch=3), 'num_instances=3'),
+      (dict(server_batch=3), 'server_batch=3'),
+      (dict(server_seed=-1), 'server_seed=-1'),
+  )
+  def test_bad_values_name_themselves(self, changes, message):
+    with self.assertRaisesRegex(ValueError, message):
+      _build(**changes)
+
+  def test_spam_filter_needs_a_spread_that_means_something(self):
+    given = spam_filters.SpamFilter(threshold=4.0, min_spread=0.1)
+    other = spam_filters.SpamFilter(
+        threshold=4.0, min_spread=0.1, facts={'num_params': 33}
+    )
+    for changes, message in (
+        (dict(spam_filter=given, strategy='same'), 'not stationary'),
+        (dict(spam_filter=given, num_instances=2), 'below 3'),
+        (
+            dict(
+                spam_filter=given, mechanism=None, epsilon=None,
+                privacy_unit='model',
+            ),
+            'goes to zero',
+        ),
+        (dict(spam_filter=other), "not for {'num_params': 33}"),
+    ):
+      with self.assertRaisesRegex(ValueError, message):
+        _build(**changes)
+
+  def test_models_that_cannot_be_one_vector_are_refused(self):
+    def with_statistics():
+      network = tf.keras.Sequential([
+          tf.keras.layers.Input([2]), tf.keras.layers.BatchNormalization(),
+      ])
+      return tff.learning.models.from_keras_model(
+          network,
+          loss=tf.keras.losses.MeanSquaredError(),
+          input_spec=(
+              tf.TensorSpec([None, 2]), tf.TensorSpec([None, 2])
+          ),
+      )
+
+    with self.assertRaisesRegex(ValueError, 'non-trainable'):
+      _build(model=with_statistics)
+    with self.assertRaisesRegex(ValueError, 'model='):
+      _build(model=3)
+
+
+class RoundsTest(parameterized.TestCase):
+
+  def test_clients_draw_uniformly_each_for_itself(self):
+    # With `same` and a gradient that is known, an instance says how many
+    # clients had it: only its last report stays, so look at who moved.
+    process = _noiseless(num_instances=40, strategy='same')
+    state = process.initialize()
+    after = process.next(state, [_client()] * 40).state
+    moved = np.any(state.instances != after.instances, axis=1)
+    # 40 draws out of 40 leave about 40/e untouched; all the same draw leaves
+    # 39. The standard deviation is below 3.
+    self.assertBetween(int(moved.sum()), 40 * (1 - np.exp(-1)) - 14, 39)
+
+  def test_what_is_drawn_and_what_is_overwritten_are_independent(self):
+    process = _plain()
+    state = process.initialize()
+    rows = np.float32([[10, 0, 0], [20, 0, 0], [30, 0, 0]])
+    table = np.zeros([3, 3])
+    for round_index in range(90):
+      before = state._replace(instances=rows, round=round_index)
+      # A gradient of at most 1 does not hide which instance it was.
+      after = process.next(before, [_client()]).state.instances
+      (j,) = np.flatnonzero(np.any(after != rows, axis=1))
+      i = int(np.rint(after[j, 0] / 10)) - 1
+      table[i, j] += 1
+    statistic = np.sum((table - 10) ** 2 / 10)
+    self.assertGreater(stats.chi2.sf(statistic, 8), _FALSE_ALARM)
+
+  def test_one_client_at_a_time_is_a_plain_loop(self):
+    process = _plain()
+    state = process.initialize()
+    for label in (0.0, 1.0, 1.0):
+      before = np.array(state.instances)
+      state = process.next(state, [_client(label)]).state
+      x = np.float32([0.5, 0.5, 1.0])
+      candidates = [
+          b - 0.5 * (1 / (1 + np.exp(-b @ x)) - label) * x for b in before
+      ]
+      (j,) = np.flatnonzero(np.any(state.instances != before, axis=1))
+      errors = [np.abs(state.instances[j] - c).max() for c in candidates]
+      self.assertLess(min(errors), 1e-6)
+    self.assertEqual(int(state.round), 3)
+
+  def test_released_noise_through_the_process(self):
+    # One instance: every round adds exactly one draw to it.
+    process = _build(num_instances=1, expected_concurrency=1)
+    state = process.initialize()
+    np.testing.assert_array_equal(state.instances, np.zeros([1, _SIZE]))
+    noise = []
+    for _ in range(60):
+      before = np.array(state.instances)
+      state = process.next(state, [_client()]).state
+      x = np.float32([0.5, 0.5, 1.0])
+      mean = 1 / (1 + np.exp(-before[0] @ x))
+      noise.append(state.instances[0] - before[0] + 0.5 * (mean - 1) * x)
+    scale = process.step.noise_scale(_SIZE)
+    self.assertAlmostEqual(scale, 2 * 0.5 / 2.0)
+    pvalue = stats.kstest(
+        np.ravel(noise), stats.laplace(scale=scale).cdf
+    ).pvalue
+    self.assertGreater(pvalue, _FALSE_ALARM)
+    # 180 draws; mean size within 5.5 of its standard errors.
+    self.assertLess(abs(np.abs(noise).mean() / scale - 1), 0.41)
+
+  def test_empty_round_and_client_without_examples(self):
+    process = _plain()
+    state = process.initialize()
+    output = process.next(state, [])
+    np.testing.assert_array_equal(output.state.instances, state.instances)
+    self.assertEqual(output.metrics['aggregator']['num_reports'], 0)
+    output = process.next(state, [[]])
+    self.assertEqual(output.metrics['aggregator']['num_stored'], 1)
+    # Without noise it returns what it was given.
+    for row in output.state.instances:
+      self.assertIn(row.tolist(), np.asarray(state.instances).tolist())
+
+  def test_refused_labels_do_not_move_a_model(self):
+    process = _plain()
+    state = process.initialize()
+    state = state._replace(instances=np.ones_like(state.instances))
+    output = process.next(state, [_client(7.0), _client(np.nan)])
+    np.testing.assert_array_equal(output.state.instances, state.instances)
+
+  def test_metrics_that_are_not_protected_void_the_guarantee(self):
+    process = _build(allow_unprotected_metrics=True)
+    output = process.next(process.initialize(), [_client(), _client(7.0, 3)])
+    train = output.metrics['client_work']['not_covered']['train']
+    self.assertEqual(train['num_examples'], 5)
+    self.assertEqual(train['num_refused'], 3)
+    self.assertIsNotNone(process.guarantee(1).void)
+    self.assertEqual(process.guarantee(1).total_epsilon, np.inf)
+
+  def test_process_and_simulator_agree_in_law(self):
+    # Same model, no noise of the client: what is left is the chain's coins and
+    # the spread at the start. Compared: the mean of the instances' bias.
+    process = _build(strategy='average_random', epsilon=8.0)
+    x = np.float32([0.5, 0.5, 1.0])
+    simulator = draw_and_discard_simulation.Simulator(
+        'logistic', process.step, num_features=_SIZE, num_instances=3,
+        strategy='average_random', concurrency=2,
+    )
+    num_rounds, num_chains = 3, 25
+    start = np.float32([[1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    state = process.initialize()
+    ours, theirs = [], []
+    for chain in range(num_chains):
+      current = state._replace(instances=start, round=1000 * chain)
+      for _ in range(num_rounds):
+        current = process.next(current, [_client(), _client()]).state
+      ours.append(current.instances.ravel())
+    features = np.broadcast_to(x, [num_rounds, 2, 2, _SIZE])
+    for chain in range(400):
+      theirs.append(
+          np.ravel(
+              simulator.advance(
+                  start, tf.constant([chain, 9], tf.int64), features,
+                  np.ones([num_rounds, 2, 2], np.float32),
+              )
+          )
+      )
+    ours, theirs = np.array(ours), np.array(theirs)
+    for statistic in (np.mean, np.std):
+      pvalue = stats.ks_2samp(
+          statistic(ours, axis=1), statistic(theirs, axis=1)
+      ).pvalue
+      self.assertGreater(pvalue, _FALSE_ALARM)
+
+
+class WeightsTest(parameterized.TestCase):
+
+  def test_getter_is_the_mean_and_setter_restores_the_spread(self):
+    process = _build(num_instances=400)
+    state = process.initialize()
+    np.testing.assert_allclose(
+        _flat(process.get_model_weights(state)),
+        np.mean(state.instances, axis=0), atol=1e-5,
+    )
+    weights = process.get_model_weights(state)
+    wanted = tff.learning.models.ModelWeights(
+        tuple(np.ones_like(part) for part in weights.trainable), ()
+    )
+    state = process.set_model_weights(state, wanted)
+    # 400 sigma^2 / 2, with sigma^2 = 2 b^2 and b = 2 * 0.5 / 2.
+    variance = 400 * 0.5 / 2
+    total = np.sum((np.asarray(state.instances) - 1) ** 2) / variance
+    self.assertBetween(
+        stats.chi2.cdf(total, 400 * _SIZE), _FALSE_ALARM, 1 - _FALSE_ALARM
+    )
+
+  def test_without_noise_the_spread_is_that_of_epsilon_one(self):
+    process = _noiseless(num_instances=400, learning_rate=0.1)
+    variance = 400 / 2 * 8 * 0.1**2
+    total = np.sum(np.asarray(process.initialize().instances) ** 2) / variance
+    self.assertBetween(
+        stats.chi2.cdf(total, 400 * _SIZE), _FALSE_ALARM, 1 - _FALSE_ALARM
+    )
+
+  def test_predictions(self):
+    x = np.float32([[0.0, 1.0], [1.0, 1.0]])
+    rows = np.float32([[4, 0, 0], [0, -4, 0], [0, 0, 2]])
+    eta = rows[:, :2] @ x.T + rows[:, 2:]
+    for how, wanted in (
+        ('mean_weights', 1 / (1 + np.exp(-eta.mean(axis=0)))),
+        ('mean_predictions', (1 / (1 + np.exp(-eta))).mean(axis=0)),
+    ):
+      process = _noiseless(predict=how)
+      state = process.initialize()._replace(instances=rows)
+      np.testing.assert_allclose(process.predict(state, x), wanted, rtol=1e-5)
+
+  def test_keras_model_takes_the_same_step(self):
+    def model_fn():
+      network = tf.keras.Sequential([
+          tf.keras.layers.Input([2]),
+          tf.keras.layers.Dense(
+              1, kernel_initializer='zeros', bias_initializer='zeros'
+          ),
+          tf.keras.layers.Flatten(),
+      ])
+      return tff.learning.models.from_keras_model(
+          network,
+          loss=tf.keras.losses.BinaryCrossentropy(from_logits=True),
+          input_spec=(
+              tf.TensorSpec([None, 2]), tf.TensorSpec([None, 1])
+          ),
+      )
+
+    process = _noiseless(model=model_fn, num_instances=1)
+    data = [(np.full([2, 2], 0.5, np.float32), np.ones([2, 1], np.float32))]
+    state = process.next(process.initialize(), [data]).state
+    # Gradient (1/2 - 1) x, x = (1/2, 1/2, 1), at rate 1/2.
+    np.testing.assert_allclose(
+        state.instances, [[0.125, 0.125, 0.25]], rtol=1e-5
+    )
+    self.assertEqual(process.predict(state, data[0][0]).shape, (2, 1))
+
+
+class GuaranteeTest(parameterized.TestCase):
+
+  def test_headline_is_of_the_whole_model_over_all_participations(self):
+    process = _private()
+    guarantee = process.guarantee()
+    self.assertAlmostEqual(guarantee.model_epsilon, 2.0 * _SIZE, places=6)
+    self.assertAlmostEqual(guarantee.total_epsilon, 4 * 2.0 * _SIZE, places=6)
+    self.assertAlmostEqual(guarantee.coordinate_epsilon, 2.0)
+    self.assertIsNone(guarantee.void)
+    self.assertAlmostEqual(
+        process.guarantee(1).total_epsilon, 2.0 * _SIZE, places=6
+    )
+    with self.assertRaisesRegex(ValueError, 'participations=5'):
+      process.guarantee(5)
+
+  def test_no_server_strategy_changes_it(self):
+    for changes in (
+        dict(strategy='accept_1_over_k', num_instances=50),
+        dict(strategy='same', num_instances=50),
+    ):
+      self.assertEqual(
+          _build(**changes).guarantee().total_epsilon,
+          _private().guarantee().total_epsilon,
+      )
+
+  def test_without_noise_there_is_none(self):
+    guarantee = _plain().guarantee()
+    self.assertEqual(guarantee.total_epsilon, np.inf)
+    self.assertIsNotNone(guarantee.void)
+
+  def test_ledger_refuses_beyond_the_cap_and_charges_nobody_then(self):
+    process = _private()
+    ledger, state = process.open_ledger(), process.initialize()
+    for _ in range(3):
+      ledger.charge(['a'])
+    state = process.next_round(
+        state, {'a': _client(), 'b': _client()}, ledger=ledger
+    ).state
+    self.assertEqual(ledger.max_observed, 4)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, "'a'"):
+      process.next_round(
+          state, {'b': _client(), 'a': _client()}, ledger=ledger
+      )
+    self.assertEqual((ledger.count('a'), ledger.count('b')), (4, 1))
+    self.assertEqual(ledger.num_clients, 2)
+    again = type(ledger).from_json(json.loads(json.dumps(ledger.to_json())))
+    self.assertEqual((again.count('a'), again.max_participations), (4, 4))
+    with self.assertRaisesRegex(ValueError, 'client_id=3'):
+      ledger.charge([3])
+      ledger.to_json()
+
+
+if __name__ == '__main__':
+  absltest.main()

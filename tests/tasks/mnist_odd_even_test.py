@@ -1,0 +1,59 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of the task on odd and even digits, with the packaged digits."""
+
+from absl.testing import absltest
+import numpy as np
+
+from tasks import mnist_data
+from tasks import mnist_odd_even
+from tasks import silo_models
+from tests.tasks import silo_tables
+
+
+class MnistOddEvenTest(absltest.TestCase):
+
+  def test_the_problem_on_packaged_digits(self):
+    problem = mnist_odd_even.problem(mnist_data.PACKAGED)
+    self.assertEqual(problem.num_features, 51)
+    self.assertEqual(problem.silos_per_round, 12)
+    split = problem.split(0)
+    # 400 training digits of each class, dealt to five silos.
+    self.assertEqual(
+        sorted(split.num_records.values()), [128] * 25
+    )
+    self.assertLen(split.test, 25 * 32)
+    rows = np.concatenate([part.features for part in split.train.values()])
+    rows = np.concatenate([rows, split.test.features])
+    # No image is in two places.
+    self.assertLen(np.unique(rows, axis=0), 25 * 160)
+    self.assertBetween(np.mean(np.sum(rows**2, axis=1)), 0.9, 1.1)
+    for name, records in split.train.items():
+      self.assertBetween(np.mean(records.labels == 1.0), 0.3, 0.7, name)
+    # The components keep what a linear model needs.
+    pooled = silo_models.pooled(split.train)
+    weights, *_ = np.linalg.lstsq(pooled.features, pooled.labels, rcond=None)
+    error = silo_models.error(
+        'logistic', weights[:, np.newaxis], split.test, split.train
+    )
+    self.assertLess(error, 0.16)
+
+  def test_defaults_are_the_published_setting(self):
+    settings = silo_tables.settings_of(mnist_odd_even)
+    self.assertEqual(settings, mnist_odd_even.Settings())
+    self.assertEqual(settings.rounds, 35)
+
+
+if __name__ == '__main__':
+  absltest.main()

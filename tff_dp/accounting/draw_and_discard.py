@@ -1,0 +1,470 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What draw and discard guarantees a client, and what it does not.
+
+    step = client_steps.ClientStep(learning_rate=0.001, epsilon=3.47,
+                                   privacy_unit='coordinate')
+    found = guarantee(step, num_params=33, num_instances=20, participations=5)
+    print(found.to_text())
+
+The guarantee is that of the client's own noise: whoever reads the channel sees
+the model that was sent and the one that came back. Unit: one client's whole
+local data set, replaced by any other. Every participation of a client is one
+release; they compose. What the server does with the models, how many instances
+it keeps and which one it overwrites, changes none of that.
+
+Weaker observers have been given smaller numbers (arXiv:1807.04369, section 4).
+Those are in `non_dp_diagnostics`, each with the sentence why it is none of the
+client's guarantee.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import math
+from typing import Any, Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting import compositions
+from tff_dp.accounting import later_snapshots
+from tff_dp.accounting import local_reports
+from tff_dp.accounting import parts
+from tff_dp.accounting import printing
+
+UNIT = "one client's whole local data set"
+ADJACENCY = 'replace_one_client'
+COVERS = (
+    'everything that is sent to and from the client: local model, the server is'
+    ' not trusted'
+)
+FEATURE_LEVEL = "feature-level; not a guarantee for the client's data"
+ASSUMPTIONS = (
+    "Neighbours: one client's whole local data set is replaced by any other;"
+    ' that the client takes part, when and how often, is public.',
+    'Covered: the models sent to and returned by the client, whoever reads'
+    ' them, the server included; the rest of the run follows from them.',
+    'The clip and the noise are applied on the device, to the whole model, with'
+    ' randomness that nobody outside can seed, replay or learn.',
+    'Nothing else leaves the device: no metrics without noise, no refusals that'
+    ' depend on the data.',
+    'Other runs and tuning on the same clients are participations too: they add'
+    ' up unless they were counted here.',
+    'Floating-point noise is not exactly Laplace or Gaussian (Mironov, 2012).',
+)
+NO_NOISE = 'no privacy: the clients add no noise'
+UNNOISED_METRICS = (
+    'no privacy: clients report metrics that are not noised beside the model'
+)
+# Under these strategies the model that a later client draws descends from one
+# given update with probability at most 1/k.
+_MIXING_STRATEGIES = ('draw_and_discard', 'same', 'accept_1_over_k')
+_LATER_UPDATES = (1, 100, 10_000)
+_DIAGNOSTIC_DELTA = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+  """A number about a weaker observer, which is no guarantee.
+
+  Attributes:
+    name: Of the number.
+    epsilon: Its value.
+    delta: At which it holds, None if the number knows of none.
+    unit: 'model' or 'coordinate': what epsilon is about.
+    why_not: Why it is no guarantee of the client's data.
+    facts: What else the number depends on.
+  """
+
+  name: str
+  epsilon: float
+  unit: str
+  why_not: str
+  delta: Optional[float] = None
+  facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types."""
+    described = dataclasses.asdict(self)
+    described['epsilon'] = printing.to_json_number(self.epsilon)
+    return described
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DdmlGuarantee:
+  """The guarantee of one client in a run of draw and discard.
+
+  Attributes:
+    model_epsilon: Of one participation, at `delta`, for the whole model.
+    delta: Of one participation; 0 for pure epsilon.
+    total_epsilon: Of all participations of a client. The headline.
+    total_delta: Of all participations.
+    pure_total_epsilon: Without any delta; infinite for Gaussian noise.
+    coordinate_epsilon: Of one weight and one participation. Feature-level.
+    participations: For which the total is stated: the largest number that
+      occurred, or the cap.
+    max_participations: The cap that the clients enforce, None if there is none.
+    num_params: p.
+    num_instances: k.
+    concurrency: m.
+    strategy: Of the server; no part of the guarantee.
+    noise_scale: Laplace's b or the Gaussian's standard deviation, on weights.
+    step: The client's step, as JSON types.
+    void: Why there is no guarantee at all, None if there is one.
+    server_learns_draw: Whether the server may see which instance was drawn.
+    assumptions: Sentences on which the guarantee rests.
+    non_dp_diagnostics: Numbers that are no guarantee.
+  """
+
+  model_epsilon: float
+  delta: float
+  total_epsilon: float
+  total_delta: float
+  pure_total_epsilon: float
+  coordinate_epsilon: float
+  participations: int
+  max_participations: Optional[int]
+  num_params: int
+  num_instances: int
+  concurrency: int
+  strategy: str
+  noise_scale: float
+  step: dict[str, Any]
+  void: Optional[str]
+  server_learns_draw: bool
+  assumptions: tuple[str, ...] = ASSUMPTIONS
+  non_dp_diagnostics: tuple[Diagnostic, ...] = ()
+
+  @property
+  def total(self) -> tuple[float, float]:
+    """(total_epsilon, total_delta)."""
+    return self.total_epsilon, self.total_delta
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types; infinity as 'inf'."""
+    result = {
+        'unit': UNIT,
+        'adjacency': ADJACENCY,
+        'covers': COVERS,
+        'void': self.void,
+    }
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if isinstance(value, float):
+        value = printing.to_json_number(value)
+      result[field.name] = value
+    result['coordinate_epsilon_is'] = FEATURE_LEVEL
+    result['assumptions'] = list(self.assumptions)
+    result['non_dp_diagnostics'] = [
+        diagnostic.to_json() for diagnostic in self.non_dp_diagnostics
+    ]
+    return result
+
+  def to_text(self) -> str:
+    """Returns the report in lines, the composed total first."""
+    up = printing.rounded_up
+    if self.void is not None:
+      lines = [self.void]
+    else:
+      lines = [
+          f'epsilon {up(self.total_epsilon)}{_at(self.total_delta)}, for'
+          f" {UNIT}, over {_times(self.participations)}",
+          f'  one participation: {up(self.model_epsilon)}{_at(self.delta)}',
+      ]
+      if self.total_delta > 0 and self.pure_total_epsilon < math.inf:
+        lines.append(f'  without any delta: {up(self.pure_total_epsilon)}')
+      lines.append(
+          f'  one weight ({FEATURE_LEVEL}): {up(self.coordinate_epsilon)}'
+      )
+    step = self.step
+    cap = self.max_participations
+    lines += [
+        f'neighbours  {UNIT} is replaced by any other',
+        f'covers      {COVERS}',
+        f'mechanism   {step["mechanism"] or "no noise"},'
+        f' scale {self.noise_scale:.6g} on every weight of the model as sent',
+        f'clip        {step["clip"]}, {step["clip_norm"]:g}, of the mean'
+        f' gradient; learning rate {step["learning_rate"]:g};'
+        f' {self.num_params} weights',
+        f'server      {self.strategy}, {self.num_instances} instances,'
+        f' {self.concurrency} at a time: no part of the guarantee',
+        'cap         '
+        + (
+            'none is enforced: stated for the number given'
+            if cap is None
+            else f'{_times(cap)} of one client'
+        ),
+        'draw        '
+        + (
+            'the server may see which instance a client drew'
+            if self.server_learns_draw
+            else 'the server does not see which instance a client drew'
+        ),
+        'assumed',
+    ]
+    lines += [f'- {sentence}' for sentence in self.assumptions]
+    if self.non_dp_diagnostics:
+      lines.append('non_dp_diagnostics (none of them is a guarantee)')
+    for diagnostic in self.non_dp_diagnostics:
+      at = '' if diagnostic.delta is None else _at(diagnostic.delta)
+      lines.append(
+          f'- {diagnostic.name}, one {diagnostic.unit}: epsilon'
+          f' {up(diagnostic.epsilon)}{at}. {diagnostic.why_not}'
+      )
+    return '\n'.join(lines)
+
+  def __str__(self) -> str:
+    return json.dumps(self.to_json(), allow_nan=False)
+
+
+def guarantee(
+    step,
+    *,
+    num_params: int,
+    num_instances: int,
+    participations: int,
+    delta: Optional[float] = None,
+    concurrency: int = 1,
+    max_participations: Optional[int] = None,
+    strategy: str = 'draw_and_discard',
+    has_spam_filter: bool = False,
+    has_unnoised_metrics: bool = False,
+    server_learns_draw: bool = True,
+    later_updates: Sequence[int] = _LATER_UPDATES,
+) -> DdmlGuarantee:
+  """Returns what so many participations of one client cost it.
+
+  Upper bound. Laplace noise without a delta: pure epsilon, which adds up. With
+  a delta, the numeric composition of all noised weights of all participations,
+  every weight at its bound, or pure epsilon if that is less. Gaussian noise:
+  exact.
+
+  Args:
+    step: The `mechanisms.client_steps.ClientStep` that the clients run.
+    num_params: p, all weights together.
+    num_instances: k.
+    participations: Of one client: the largest number that occurred.
+    delta: Of all participations together, in (0, 1); None for pure epsilon, or
+      for the delta of a Gaussian step.
+    concurrency: m.
+    max_participations: The cap, at least `participations`, None without one.
+    strategy: Of the server.
+    has_spam_filter: Whether the server refuses some models.
+    has_unnoised_metrics: Whether anything un-noised leaves the clients.
+    server_learns_draw: Whether the server may see the keys of the clients.
+    later_updates: For the diagnostic of later observers.
+  """
+  _checks.integer_at_least(1, num_params=num_params)
+  _checks.integer_at_least(1, num_instances=num_instances)
+  _checks.integer_at_least(0, participations=participations)
+  _checks.integer_at_least(1, concurrency=concurrency)
+  if delta is not None:
+    _checks.in_open(0.0, 1.0, delta=delta)
+  if max_participations is not None:
+    _checks.integer_at_least(
+        max(1, participations), max_participations=max_participations
+    )
+  if delta is None:
+    delta = step.delta
+  void = None
+  if not step.is_private:
+    void = NO_NOISE
+  elif has_unnoised_metrics:
+    void = UNNOISED_METRICS
+  pure = step.model_epsilon(num_params)
+  if void is None:
+    one = _epsilon_and_delta(step, num_params, 1, pure, delta)
+    total = _epsilon_and_delta(step, num_params, participations, pure, delta)
+    diagnostics = _diagnostics(
+        step,
+        num_params,
+        num_instances,
+        _DIAGNOSTIC_DELTA if delta is None else delta,
+        strategy=strategy,
+        has_spam_filter=has_spam_filter,
+        later_updates=later_updates,
+    )
+  else:
+    one, total, diagnostics = (math.inf, 1.0), (math.inf, 1.0), ()
+  return DdmlGuarantee(
+      model_epsilon=one[0],
+      delta=one[1],
+      total_epsilon=total[0],
+      total_delta=total[1],
+      pure_total_epsilon=_times_epsilon(pure, participations)
+      if void is None
+      else math.inf,
+      coordinate_epsilon=step.coordinate_epsilon(num_params),
+      participations=int(participations),
+      max_participations=max_participations,
+      num_params=int(num_params),
+      num_instances=int(num_instances),
+      concurrency=int(concurrency),
+      strategy=strategy,
+      noise_scale=step.noise_scale(num_params),
+      step=step.describe(),
+      void=void,
+      server_learns_draw=server_learns_draw,
+      non_dp_diagnostics=diagnostics,
+  )
+
+
+def event(step, *, num_params: int, participations: int):
+  """Returns the event of so many participations, stated for replace-one."""
+  one = step.event(num_params)
+  if participations == 0:
+    return dp_accounting.NoOpDpEvent()
+  return dp_accounting.SelfComposedDpEvent(one, int(participations))
+
+
+def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
+  """Returns epsilon of an `event` at delta. Upper bound; Gaussian noise: exact.
+
+  What `accountants.epsilon` gives for method 'pld' and replace-one, but one
+  Gaussian or Laplace step needs no search for amplification.
+
+  Args:
+    what: Of `event`, or a composition of such.
+    delta: In (0, 1).
+  """
+  leaves = compositions.merged(compositions.leaves(what))
+  return parts.epsilon(
+      [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
+  )
+
+
+def _epsilon_and_delta(
+    step, num_params, participations, pure: float, delta: Optional[float]
+) -> tuple[float, float]:
+  """Returns (epsilon, delta) of so many participations."""
+  if participations == 0:
+    return 0.0, 0.0
+  pure_total = _times_epsilon(pure, participations)
+  if delta is None:
+    return pure_total, 0.0
+  is_calibrated = step.privacy_unit == 'model' and step.delta == delta
+  if participations == 1 and is_calibrated:
+    return float(step.epsilon), float(delta)
+  numeric = epsilon_of(
+      event(step, num_params=num_params, participations=participations), delta
+  )
+  if pure_total <= numeric:
+    return pure_total, 0.0
+  return numeric, float(delta)
+
+
+def _times_epsilon(pure: float, participations: int) -> float:
+  return 0.0 if participations == 0 else pure * participations
+
+
+def _diagnostics(
+    step,
+    num_params: int,
+    num_instances: int,
+    delta: float,
+    *,
+    strategy: str,
+    has_spam_filter: bool,
+    later_updates: Sequence[int],
+) -> tuple[Diagnostic, ...]:
+  """Returns the numbers about observers II and III, for one participation."""
+  found = []
+  one_weight = step.coordinate_epsilon(num_params)
+  is_laplace = step.mechanism == 'laplace'
+  if is_laplace:
+    found.append(
+        Diagnostic(
+            name='"expected loss" against who sees all instances',
+            epsilon=later_snapshots.published_expected_loss(
+                local_epsilon=one_weight, num_instances=num_instances
+            ),
+            unit='coordinate',
+            why_not='It averages epsilon over coins of the server; differential'
+            ' privacy bounds every outcome. Who sees the instances before and'
+            ' after learns which one was overwritten: what holds is'
+            f' {printing.rounded_up(one_weight)}.',
+            facts={'num_instances': int(num_instances)},
+        )
+    )
+  if strategy in _MIXING_STRATEGIES and not has_spam_filter:
+    found.append(
+        _one_later_draw(step, num_params, num_instances, delta)
+    )
+  distance = step.coordinate_sensitivity() / step.noise_scale(num_params)
+  for num_updates in later_updates:
+    _checks.integer_at_least(1, later_updates=num_updates)
+    facts = {'num_updates': int(num_updates)}
+    if is_laplace and delta < 0.5:
+      for corrected, key in ((False, 'published'), (True, 'corrected')):
+        facts[key] = later_snapshots.published_later_epsilon(
+            local_epsilon=one_weight,
+            num_updates=num_updates,
+            delta=delta,
+            corrected=corrected,
+        )
+    found.append(
+        Diagnostic(
+            name=f'who sees one instance {num_updates} updates later',
+            epsilon=later_snapshots.later_epsilon(
+                mechanism=step.mechanism,
+                distance=distance,
+                num_updates=num_updates,
+                delta=delta,
+            ),
+            delta=delta,
+            unit='coordinate',
+            why_not='Exact only if later gradients did not depend on the model;'
+            ' about one weight; and nobody promises so many updates: the next'
+            ' client may draw at once.',
+            facts=facts,
+        )
+    )
+  return tuple(found)
+
+
+def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
+  """Returns what one later client that draws one instance learns.
+
+  Upper bound, for the whole model. Given the coins of the server, the instance
+  that it draws descends from the update, or is independent of it. The first has
+  probability at most 1/k and leaves at most the client's own profile; coins do
+  not depend on data. By joint convexity delta(epsilon) is at most 1/k of the
+  client's own: epsilon at delta is the client's at k delta.
+  """
+  inner = num_instances * delta
+  epsilon = 0.0
+  if inner < 1:
+    epsilon, _ = _epsilon_and_delta(
+        step, num_params, 1, step.model_epsilon(num_params), inner
+    )
+  return Diagnostic(
+      name='who draws one instance, once, later',
+      epsilon=epsilon,
+      delta=delta,
+      unit='model',
+      why_not='A bound, if the server is trusted to keep its coins secret, and'
+      ' the one who draws sees nothing else, ever: the server, or who listens'
+      ' on the channel, sees more. The chance of 1/k multiplies delta, not'
+      ' epsilon.',
+      facts={'num_instances': int(num_instances)},
+  )
+
+
+def _at(delta: float) -> str:
+  return '' if delta == 0 else f' at delta {printing.rounded_up(delta)}'
+
+
+def _times(count: int) -> str:
+  return '1 participation' if count == 1 else f'{count} participations'

@@ -1,0 +1,252 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Sums of bounded vectors under integer noise, through secure summation.
+
+Every coordinate of every record becomes an integer inside of its silo, and a
+silo adds one share of integer noise to the sum over its K records,
+
+    t = (x + C) h / (2 C),   y = floor(t) + Bernoulli(t - floor(t))
+    message = sum over records of y  +  Z - (least value of Z)
+
+Only the sum of the messages over all silos is opened:
+
+    mean = (2 C / h) (total - silos (E Z - least)) / (silos K) - C
+
+The law of Z is that of an `accounting.integer_plans.SumPlan`: binomial,
+Skellam or discrete Gaussian. All are drawn from a table of 62-bit
+probabilities (`accounting.integer_tables`), with a key from the kernel of the
+machine that runs the silo. Messages are bounded, so no sum ever wraps.
+
+TFF's own `tff.learning.ddp_secure_aggregator` is not used: in the
+tensorflow-privacy release that TFF 0.87 needs, its Skellam noise is seeded with
+the clock (`tf.timestamp() * 10**6`), which the server can guess to a few
+million values, and two silos can share.
+"""
+
+import collections
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import streams
+from tff_dp.accounting import integer_plans
+from tff_dp.accounting import integer_tables
+from tff_dp.aggregators import clipping
+
+# What `tff.federated_secure_sum_bitwidth` allows, and int64 holds.
+MOST_BITS = 62
+_ROUNDING, _NOISE = 'integer rounding', 'integer noise'
+
+
+class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
+  """The mean of the records of all silos, with integer noise in the sum.
+
+      next: mean over silos and records of clip(x), plus noise of variance
+            `plan.noise_variance`, plus that of rounding, <= (C / h)^2 / (M K)
+
+  A value is a silo's records, float32 of shape [records, num_params]. Each is
+  clipped to the norm C (a record that is not finite counts as zero), which
+  bounds its coordinates. Encoding and noise happen in the silo, the server gets
+  the secure sum of integers. What protects a record is the noise of *all* silos
+  in the sum: it must not be opened below `min_silos`, which is a setting of the
+  secure summation in the field; here the result of fewer is refused.
+
+  Attributes:
+    plan: The `SumPlan`.
+    min_silos: Of the plan.
+    state: Empty.
+    measurements: `OrderedDict(num_silos)`.
+  """
+
+  def __init__(
+      self,
+      plan: integer_plans.SumPlan,
+      *,
+      l2_norm_clip: float,
+      max_silos: int,
+  ):
+    """Builds the factory.
+
+    Args:
+      plan: Grid, records of a silo, noise, and how many silos are promised;
+        `integer_plans.calibrate` finds one.
+      l2_norm_clip: C.
+      max_silos: Most silos that take part in a round, for the range.
+    """
+    if not isinstance(plan, integer_plans.SumPlan):
+      raise _checks.ArgumentError('plan', plan, 'an integer_plans.SumPlan')
+    _checks.positive(l2_norm_clip=l2_norm_clip)
+    _checks.integer_at_least(plan.min_silos, max_silos=max_silos)
+    self.plan = plan
+    self.min_silos = plan.min_silos
+    self._l2_norm = float(l2_norm_clip)
+    self._max_silos = int(max_silos)
+    if plan.bits(max_silos) > MOST_BITS:
+      raise _checks.ArgumentError(
+          'max_silos',
+          max_silos,
+          f'a sum within {MOST_BITS} bits; here it needs'
+          f' {plan.bits(max_silos)}',
+      )
+
+  def variance(self, num_silos: int) -> float:
+    """Returns the variance of the noise on a coordinate of the mean. Exact.
+
+    Without that of the rounding, at most (C / h)^2 / m for m records.
+
+    Args:
+      num_silos: In the sum.
+    """
+    return self.plan.noise_variance(self._l2_norm, num_silos=num_silos)
+
+  @property
+  def _step(self) -> float:
+    return 2.0 * self._l2_norm / self.plan.grid
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    records = self.plan.records_per_silo
+    if (
+        not isinstance(value_type, tff.TensorType)
+        or value_type.dtype != np.float32
+        or len(value_type.shape) != 2
+        or value_type.shape[0] != records
+    ):
+      raise _checks.ArgumentError(
+          'value_type',
+          str(value_type),
+          f'float32[{records},num_params], the records of a silo',
+      )
+    table = self.plan.share_table()
+    sum_type = tff.TensorType(np.int64, [value_type.shape[1]])
+
+    @tff.tensorflow.computation(value_type)
+    @tf.function(autograph=False)
+    def encode(rows):
+      key = streams.random_root_key()
+      rounded = encoded_sum(
+          rows,
+          streams.domain_key(key, _ROUNDING),
+          l2_norm_clip=self._l2_norm,
+          grid=self.plan.grid,
+      )
+      noise = draw(
+          table, streams.domain_key(key, _NOISE), size=sum_type.shape[0]
+      )
+      return rounded + noise - table.lower
+
+    @tff.tensorflow.computation(sum_type, tff.TensorType(np.int32))
+    @tf.function(autograph=False)
+    def decode(total, num_silos):
+      enough = tf.debugging.assert_greater_equal(
+          num_silos,
+          self.min_silos,
+          message=f'fewer than {self.min_silos} silos: the noise in their sum'
+          ' is less than it is calibrated for',
+      )
+      with tf.control_dependencies([enough]):
+        count = tf.cast(num_silos, tf.float64)
+      centred = tf.cast(total, tf.float64) - count * (table.mean - table.lower)
+      mean = self._step * centred / (count * records) - self._l2_norm
+      return tf.cast(mean, tf.float32)
+
+    bits = self.plan.largest_message.bit_length()
+
+    @tff.federated_computation
+    def init_fn():
+      return tff.federated_value((), tff.SERVER)
+
+    @tff.federated_computation(
+        init_fn.type_signature.result,
+        tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      total = tff.federated_secure_sum_bitwidth(
+          tff.federated_map(encode, value), bits
+      )
+      num_silos = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+      return tff.templates.MeasuredProcessOutput(
+          state,
+          tff.federated_map(decode, (total, num_silos)),
+          tff.federated_zip(collections.OrderedDict(num_silos=num_silos)),
+      )
+
+    return tff.templates.AggregationProcess(init_fn, next_fn)
+
+
+def encoded_sum(
+    rows: tf.Tensor, key: tf.Tensor, *, l2_norm_clip: float, grid: int
+) -> tf.Tensor:
+  """Returns the sum of the rounded records, int64 of shape [num_params].
+
+  Args:
+    rows: float32 of shape [records, num_params], clipped here.
+    key: Of the coins for rounding, which protect nothing.
+    l2_norm_clip: C.
+    grid: h.
+  """
+  clipped = _clip_rows(rows, l2_norm_clip)
+  step = 2.0 * l2_norm_clip / grid
+  position = (tf.cast(clipped, tf.float64) + l2_norm_clip) / step
+  # A coordinate of C itself may be rounded beyond the grid.
+  position = tf.clip_by_value(position, 0.0, float(grid))
+  floor = tf.floor(position)
+  uniform = tf.random.stateless_uniform(
+      tf.shape(rows), key, dtype=tf.float64, alg=streams.ALGORITHM
+  )
+  rounded = tf.cast(floor, tf.int64) + tf.cast(
+      uniform < position - floor, tf.int64
+  )
+  return tf.reduce_sum(rounded, axis=0)
+
+
+def draw(
+    table: integer_tables.Table, key: tf.Tensor, *, size: int
+) -> tf.Tensor:
+  """Returns independent draws from a table, int64 of shape [size].
+
+  Args:
+    table: Of the law.
+    key: Secret, int64 of shape [2]; must serve for nothing else.
+    size: How many.
+  """
+  bits = tf.random.stateless_uniform(
+      [size],
+      key,
+      minval=None,
+      maxval=None,
+      dtype=tf.int64,
+      alg=streams.ALGORITHM,
+  )
+  uniform = tf.bitwise.bitwise_and(
+      bits, tf.constant((1 << integer_tables.BITS) - 1, tf.int64)
+  )
+  # The number of cumulative weights that are at most u.
+  index = tf.searchsorted(
+      tf.constant(table.cumulative, tf.int64),
+      uniform,
+      side='right',
+      out_type=tf.int64,
+  )
+  return index + table.lower
+
+
+def _clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
+  """Returns every row as `clipping.clip` leaves it."""
+  bound = l2_norm_clip * (1.0 - clipping.NORM_MARGIN)
+  norms = tf.sqrt(tf.reduce_sum(tf.square(rows), axis=1, keepdims=True))
+  scales = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
+  # Chosen and not multiplied: infinity times zero is NaN.
+  return tf.where(tf.math.is_finite(norms), rows * scales, tf.zeros_like(rows))

@@ -1,0 +1,182 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""`tff-dp account draw-and-discard`: what noised models cost a client."""
+
+import argparse
+import json
+
+from tff_dp import _checks
+from tff_dp.accounting import draw_and_discard
+from tff_dp.cli import errors
+from tff_dp.mechanisms import client_steps
+
+HELP = 'noised models of one client that a server writes over its instances'
+DESCRIPTION = (
+    'Prints what all models that one client sent back cost its whole local\n'
+    'data set. Adjacency: the data set is replaced. No trust in the server;\n'
+    'how many instances it keeps, which one it overwrites, changes nothing.\n'
+    'Numbers about weaker observers come last, as diagnostics.'
+)
+EXAMPLES = """examples:
+  noise as in the paper, where epsilon is about one weight:
+    tff-dp account draw-and-discard --parameters 33 \\
+        --epsilon-per-coordinate 3.47 --participations 1 --instances 20
+  Gaussian noise on a clipped norm, five participations:
+    tff-dp account draw-and-discard --parameters 387 --epsilon 2 --delta 1e-6 \\
+        --mechanism gaussian --clip l2 --participations 5 --instances 20
+"""
+_FLAGS = {
+    'num_params': 'parameters',
+    'num_instances': 'instances',
+}
+
+
+def add_account_parser(kinds) -> None:
+  """Adds `draw-and-discard` to the kinds of `tff-dp account`."""
+  add_account_arguments(
+      kinds.add_parser(
+          'draw-and-discard',
+          help=HELP,
+          description=DESCRIPTION,
+          epilog=EXAMPLES,
+      )
+  )
+
+
+def add_account_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags, and what runs the command."""
+  parser.add_argument(
+      '--parameters',
+      type=int,
+      required=True,
+      help='weights of the model, all together, p',
+  )
+  unit = parser.add_mutually_exclusive_group(required=True)
+  unit.add_argument(
+      '--epsilon',
+      type=float,
+      help='of one participation, for the whole model: what the noise is'
+      ' calibrated to',
+  )
+  unit.add_argument(
+      '--epsilon-per-coordinate',
+      type=float,
+      help='of one participation, for one weight, as in the paper; the whole'
+      ' model costs up to p times as much',
+  )
+  parser.add_argument(
+      '--participations',
+      type=int,
+      default=1,
+      help='of one client: the largest number that occurs (default: 1)',
+  )
+  parser.add_argument(
+      '--max-participations',
+      type=int,
+      help='the cap that clients enforce, if they do',
+  )
+  parser.add_argument(
+      '--instances', type=int, required=True, help='of the server, k'
+  )
+  parser.add_argument(
+      '--concurrency',
+      type=int,
+      default=1,
+      help='clients in flight at once, m (default: 1)',
+  )
+  parser.add_argument(
+      '--mechanism',
+      choices=('laplace', 'gaussian'),
+      default='laplace',
+      help='of the noise (default: laplace)',
+  )
+  parser.add_argument(
+      '--clip',
+      choices=client_steps.CLIPS,
+      default='box',
+      help='of the mean gradient of a client (default: box, every weight)',
+  )
+  parser.add_argument(
+      '--clip-norm',
+      type=float,
+      default=1.0,
+      help='bound of the clip (default: 1)',
+  )
+  parser.add_argument(
+      '--learning-rate',
+      type=float,
+      default=0.001,
+      help='of the client; the noise scales with it (default: 0.001)',
+  )
+  parser.add_argument(
+      '--delta',
+      type=float,
+      help='in (0, 1), of all participations; none by default, except that'
+      ' gaussian needs one',
+  )
+  parser.add_argument(
+      '--later-updates',
+      type=int,
+      nargs='+',
+      default=[1, 100, 10_000],
+      help='for the diagnostics: after how many more updates somebody looks'
+      ' (default: 1 100 10000)',
+  )
+  parser.add_argument('--format', choices=('text', 'json'), default='text')
+  parser.set_defaults(run=run_account)
+
+
+def run_account(arguments: argparse.Namespace) -> int:
+  """Prints the guarantee."""
+  events = getattr(arguments, 'events', None)
+  if events is not None:
+    raise _checks.ArgumentError(
+        'events', events, 'nothing with draw-and-discard'
+    )
+  per_weight = arguments.epsilon_per_coordinate
+  is_gaussian = arguments.mechanism == 'gaussian'
+  if per_weight is not None:
+    # The step would name its own field.
+    _checks.positive(epsilon_per_coordinate=per_weight)
+  try:
+    step = client_steps.ClientStep(
+        learning_rate=arguments.learning_rate,
+        clip=arguments.clip,
+        clip_norm=arguments.clip_norm,
+        mechanism=arguments.mechanism,
+        epsilon=arguments.epsilon if per_weight is None else per_weight,
+        delta=arguments.delta if is_gaussian else None,
+        privacy_unit='model' if per_weight is None else 'coordinate',
+    )
+    found = draw_and_discard.guarantee(
+        step,
+        num_params=arguments.parameters,
+        num_instances=arguments.instances,
+        participations=arguments.participations,
+        delta=arguments.delta,
+        concurrency=arguments.concurrency,
+        max_participations=arguments.max_participations,
+        later_updates=arguments.later_updates,
+    )
+  except _checks.ArgumentError as error:
+    if error.argument not in _FLAGS:
+      raise
+    raise _checks.ArgumentError(
+        _FLAGS[error.argument], error.value, error.allowed
+    ) from error
+  if arguments.format == 'json':
+    print(json.dumps(found.to_json(), indent=2, allow_nan=False))
+  else:
+    print(found.to_text())
+  return errors.DONE

@@ -1,0 +1,251 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The client's side of Draw and Discard: draw an instance, move it, add noise.
+
+    i uniform in 0..k-1, drawn by the client;  B = instance i
+    G = clip( gradient of the mean loss over all its examples )
+    report = B - learning_rate * G + noise,   independent in every weight
+
+The unit is the client's whole data set, so the *mean* gradient is clipped, and
+a client with more examples moves the model no further. A gradient that is not
+finite counts as zero. A client without examples sends B + noise.
+
+Coins and noise come from 128 bits of the machine that runs the client, fresh
+whenever it runs; no seed reaches them. With `client_keys` they follow from a
+secret key of the client instead, from the round and from the un-noised model: a
+round that is repeated on the same data and instances then repeats its report
+bit for bit, and tells nobody more; with other data all noise is different.
+
+Source: arXiv:1807.04369, section 3.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import streams
+from tff_dp.learning.draw_and_discard import models
+from tff_dp.mechanisms import client_steps
+
+EXAMPLES, KEY = 'examples', 'key'
+# Purposes of the keys that follow from a client's secret.
+_DRAW, _NOISE = 'draw and discard instance', 'draw and discard noise'
+# Norms are in float64, whose rounding moves them by far less than this share.
+_MARGIN = 1e-9
+
+
+class Sums(NamedTuple):
+  """What is known about the clients of a round if nothing is protected.
+
+  Attributes:
+    loss: Sum over examples.
+    num_examples: How many there are.
+    num_refused: Of them with a label that the model does not allow.
+  """
+
+  loss: Any
+  num_examples: Any
+  num_refused: Any
+
+
+class ClientComputations(NamedTuple):
+  """Unplaced computations of one client.
+
+  Attributes:
+    data_type: Type of what the client brings.
+    draw: () or, with `client_keys`, (data, round) -> the number of an instance,
+      int32 of shape [1].
+    report: (sequence of one instance, data, round) -> (report, `Sums`).
+  """
+
+  data_type: tff.Type
+  draw: tff.Computation
+  report: tff.Computation
+
+
+def build(
+    model: models.FlatModel,
+    step: client_steps.ClientStep,
+    *,
+    num_models: int,
+    client_keys: bool = False,
+) -> ClientComputations:
+  """Returns what a client computes.
+
+  Args:
+    model: The model.
+    step: Clip and noise.
+    num_models: Instances that the server has: k, or 1 for some strategies.
+    client_keys: See the module. The data of a client is then what
+      `learning.client_data(examples, key)` returns, else its examples.
+  """
+  size = model.num_params
+  examples_type = tff.SequenceType(
+      tff.types.tensorflow_to_type(model.input_spec)
+  )
+  data_type = examples_type
+  if client_keys:
+    data_type = tff.to_type({
+        EXAMPLES: examples_type,
+        KEY: tff.SequenceType(tff.TensorType(np.int64, [2])),
+    })
+  slice_type = tff.SequenceType(tff.TensorType(np.float32, [size]))
+  round_type = tff.TensorType(np.int64)
+  noise_domain = f'{_NOISE}|{step!r}|{size}'
+
+  def secret(data, domain: str, round_index, digest=None) -> tf.Tensor:
+    """Returns a key for one purpose of this client in this round."""
+    if not client_keys:
+      return streams.domain_key(streams.random_root_key(), domain)
+    key = streams.domain_key(_single(data[KEY], 2, tf.int64), domain)
+    key = streams.fold_in(key, round_index)
+    return key if digest is None else streams.fold_in(key, digest)
+
+  def uniform(key) -> tf.Tensor:
+    return tf.random.stateless_uniform(
+        [1], key, maxval=num_models, dtype=tf.int32, alg=streams.ALGORITHM
+    )
+
+  if client_keys:
+
+    @tff.tensorflow.computation(data_type, round_type)
+    @tf.function
+    def draw(data, round_index):
+      return uniform(secret(data, _DRAW, round_index))
+
+  else:
+
+    @tff.tensorflow.computation
+    @tf.function(autograph=False)
+    def draw():
+      return uniform(secret(None, _DRAW, None))
+
+  @tff.tensorflow.computation(slice_type, data_type, round_type)
+  def report(instances, data, round_index):
+    gradient = model.build_gradient()
+
+    @tf.function
+    def run(instances, data, round_index):
+      instance = _single(instances, size, tf.float32)
+      total = tf.zeros([size], tf.float64)
+      loss = tf.constant(0.0)
+      num_examples = tf.constant(0, tf.int64)
+      num_refused = tf.constant(0, tf.int64)
+      for batch in iter(data[EXAMPLES] if client_keys else data):
+        of_batch, mean_loss, length, refused = gradient(instance, batch)
+        # A batch without records has no mean.
+        if length > 0:
+          total += tf.cast(of_batch, tf.float64) * tf.cast(length, tf.float64)
+          loss += mean_loss * tf.cast(length, tf.float32)
+        num_examples += length
+        num_refused += refused
+      count = tf.cast(tf.maximum(num_examples, 1), tf.float64)
+      moved = tf.cast(instance, tf.float64) - step.learning_rate * clip(
+          total / count, step
+      )
+      if step.is_private:
+        key = secret(data, noise_domain, round_index, _digest(moved))
+        moved += draw_noise(step, size, key)
+      return tf.cast(moved, tf.float32), Sums(loss, num_examples, num_refused)
+
+    return run(instances, data, round_index)
+
+  return ClientComputations(data_type, draw, report)
+
+
+def clip(gradient: tf.Tensor, step: client_steps.ClientStep) -> tf.Tensor:
+  """Returns the gradient within the bound of the step, float64.
+
+  Zero if any of it is not finite.
+
+  Args:
+    gradient: float64 of shape [p].
+    step: Kind and size of the bound.
+  """
+  gradient = tf.where(
+      tf.reduce_all(tf.math.is_finite(gradient)),
+      gradient,
+      tf.zeros_like(gradient),
+  )
+  if step.clip == 'box':
+    return tf.clip_by_value(gradient, -step.clip_norm, step.clip_norm)
+  # The largest weight is divided out: no square can be infinite.
+  largest = tf.reduce_max(tf.abs(gradient))
+  unit = tf.math.divide_no_nan(gradient, largest)
+  norm = (
+      tf.reduce_sum(tf.abs(unit))
+      if step.clip == 'l1'
+      else tf.sqrt(tf.reduce_sum(unit**2))
+  )
+  bound = step.clip_norm * (1.0 - _MARGIN)
+  is_within = norm * largest <= bound
+  return tf.where(
+      is_within, gradient, unit * tf.math.divide_no_nan(bound, norm)
+  )
+
+
+def draw_noise(
+    step: client_steps.ClientStep, num_params: int, key: tf.Tensor
+) -> tf.Tensor:
+  """Returns the noise on the weights, float64 of shape [num_params].
+
+  float64, so that only the sum of data and noise is rounded to float32.
+
+  Args:
+    step: Law and scale.
+    num_params: Length.
+    key: Secret, int64 of shape [2]; must serve for nothing else.
+  """
+  scale = step.noise_scale(num_params)
+  if step.mechanism == 'gaussian':
+    return scale * tf.random.stateless_normal(
+        [num_params], key, dtype=tf.float64, alg=streams.ALGORITHM
+    )
+  bits = tf.random.stateless_uniform(
+      [num_params],
+      key,
+      minval=None,
+      maxval=None,
+      dtype=tf.int64,
+      alg=streams.ALGORITHM,
+  )
+  # One bit for the sign, 63 for the size, so the tail ends beyond 44 scales; it
+  # would end at 16 with a uniform of float32.
+  magnitude = tf.cast(
+      tf.bitwise.bitwise_and(bits, tf.constant(2**63 - 1, tf.int64)), tf.float64
+  )
+  exponential = -tf.math.log((magnitude + 0.5) * 2.0**-63)
+  return scale * tf.where(bits < 0, -exponential, exponential)
+
+
+def _single(elements, size: int, dtype) -> tf.Tensor:
+  """Returns the one vector of a sequence; running it fails unless it is one."""
+  value, count = tf.zeros([size], dtype), 0
+  for element in iter(elements):
+    value, count = element, count + 1
+  has_one = tf.debugging.assert_equal(
+      count, 1, message='a client needs exactly one instance, and one key'
+  )
+  with tf.control_dependencies([has_one]):
+    return tf.identity(value)
+
+
+def _digest(moved: tf.Tensor) -> tf.Tensor:
+  """Returns 64 bits of an un-noised model, which two models hardly share."""
+  fingerprint = tf.raw_ops.Fingerprint(
+      data=moved[tf.newaxis], method='farmhash64'
+  )
+  return tf.bitcast(fingerprint, tf.int64)[0]

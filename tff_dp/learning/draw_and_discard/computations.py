@@ -1,0 +1,265 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The federated computations of Draw and Discard.
+
+1. Every client draws the number of an instance, by itself.
+2. `tff.federated_select` gives it that instance and no other.
+3. It returns the instance, moved and noised (`client`).
+4. The reports are collected in one array; their order means nothing.
+5. The server shuffles and writes them (`pool`).
+
+Plain `federated_select` may show the server which instance a client asked for.
+The guarantee does not rest on that; where the runtime has it, a secure select
+would hide it.
+"""
+
+import collections
+from collections.abc import Mapping
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import streams
+from tff_dp.learning import finalizers
+from tff_dp.learning.draw_and_discard import client as client_lib
+from tff_dp.learning.draw_and_discard import models
+from tff_dp.learning.draw_and_discard import pool as pool_lib
+from tff_dp.mechanisms import client_steps
+
+MEAN_WEIGHTS, MEAN_PREDICTIONS = PREDICTIONS = (
+    'mean_weights',
+    'mean_predictions',
+)
+
+
+def build_process(
+    model: models.FlatModel,
+    step: client_steps.ClientStep,
+    rules: pool_lib.Rules,
+    *,
+    client_keys: bool,
+    server_seed: Optional[int],
+    allow_unprotected_metrics: bool,
+) -> tff.learning.templates.LearningProcess:
+  """Returns the process, without its books.
+
+  Args:
+    model: The model.
+    step: What a client does.
+    rules: What the server does.
+    client_keys: As for `build_draw_and_discard`, like the rest.
+    server_seed: Of the server's coins.
+    allow_unprotected_metrics: Whether to report sums without noise.
+  """
+  size = model.num_params
+  num_models = rules.strategy.num_models
+  needs_drawn = rules.strategy.needs_drawn
+  client = client_lib.build(
+      model, step, num_models=num_models, client_keys=client_keys
+  )
+  weights_type = model.initial_weights.type_signature.result
+
+  @tff.tensorflow.computation(weights_type)
+  @tf.function(autograph=False)
+  def initial_pool(weights):
+    key = (
+        streams.random_root_key()
+        if server_seed is None
+        else streams.insecure_root_key(server_seed)
+    )
+    return pool_lib.initialize(
+        rules, finalizers.flatten(weights.trainable), key
+    )
+
+  @tff.tensorflow.computation
+  def initial_state():
+    return initial_pool(model.initial_weights())
+
+  state_type = initial_state.type_signature.result
+  instances_type = state_type.instances
+
+  @tff.tensorflow.computation(instances_type, tff.TensorType(np.int32))
+  @tf.function(autograph=False)
+  def take(instances, index):
+    return instances[index]
+
+  @tff.tensorflow.computation
+  def last_key():
+    return tf.constant(num_models - 1)
+
+  collected_type = tff.to_type((
+      tff.TensorType(np.float32, [None, size]),
+      tff.TensorType(np.int32, [None]),
+  ))
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def nothing():
+    return tf.zeros([0, size]), tf.zeros([0], tf.int32)
+
+  @tff.tensorflow.computation(
+      collected_type,
+      tff.to_type((
+          tff.TensorType(np.float32, [size]),
+          tff.TensorType(np.int32, [int(needs_drawn)]),
+      )),
+  )
+  @tf.function(autograph=False)
+  def collect(collected, one):
+    reports, drawn = collected
+    return (
+        tf.concat([reports, one[0][tf.newaxis]], axis=0),
+        tf.concat([drawn, one[1]], axis=0),
+    )
+
+  @tff.tensorflow.computation(collected_type, collected_type)
+  @tf.function(autograph=False)
+  def merge(left, right):
+    return tuple(tf.concat(pair, axis=0) for pair in zip(left, right))
+
+  @tff.tensorflow.computation(collected_type)
+  @tf.function(autograph=False)
+  def collected_all(collected):
+    return tuple(tf.identity(part) for part in collected)
+
+  @tff.tensorflow.computation(state_type, collected_type)
+  @tf.function(autograph=False)
+  def apply(state, collected):
+    reports, drawn = collected
+    new_state, counts = pool_lib.apply_reports(rules, state, reports, drawn)
+    counts.update(pool_lib.measure(new_state))
+    return new_state, counts
+
+  @tff.tensorflow.computation(tff.TensorType(np.int32, [1]))
+  @tf.function(autograph=False)
+  def drawn_to_send(key):
+    return key if needs_drawn else tf.zeros([0], tf.int32)
+
+  @tff.tensorflow.computation(
+      client.report.type_signature.result[1]
+  )
+  @tf.function(autograph=False)
+  def unprotected(sums):
+    return collections.OrderedDict(
+        train=collections.OrderedDict(
+            loss=tf.math.divide_no_nan(
+                sums.loss, tf.cast(sums.num_examples, tf.float32)
+            ),
+            num_examples=sums.num_examples,
+            num_refused=sums.num_refused,
+        )
+    )
+
+  @tff.federated_computation
+  def init_fn():
+    return tff.federated_eval(initial_state, tff.SERVER)
+
+  @tff.federated_computation(
+      init_fn.type_signature.result,
+      tff.FederatedType(client.data_type, tff.CLIENTS),
+  )
+  def next_fn(state, data):
+    round_index = tff.federated_broadcast(state.round)
+    if client_keys:
+      keys = tff.federated_map(client.draw, (data, round_index))
+    else:
+      keys = tff.federated_eval(client.draw, tff.CLIENTS)
+    instances = tff.federated_select(
+        keys,
+        tff.federated_eval(last_key, tff.SERVER),
+        state.instances,
+        take,
+    )
+    reports, sums = tff.federated_map(
+        client.report, (instances, data, round_index)
+    )
+    collected = tff.federated_aggregate(
+        tff.federated_zip(
+            (reports, tff.federated_map(drawn_to_send, keys))
+        ),
+        nothing(),
+        collect,
+        merge,
+        collected_all,
+    )
+    new_state, counts = tff.federated_map(apply, (state, collected))
+    client_work = collections.OrderedDict()
+    if allow_unprotected_metrics:
+      client_work['not_covered'] = tff.federated_map(
+          unprotected, tff.federated_sum(sums)
+      )
+    return tff.learning.templates.LearningProcessOutput(
+        new_state,
+        tff.federated_zip(
+            collections.OrderedDict(
+                client_work=tff.federated_zip(client_work)
+                if client_work
+                else tff.federated_value(client_work, tff.SERVER),
+                aggregator=counts,
+            )
+        ),
+    )
+
+  @tff.tensorflow.computation(state_type)
+  @tf.function(autograph=False)
+  def get_model_weights(state):
+    return model.weights(tf.reduce_mean(state.instances, axis=0))
+
+  @tff.tensorflow.computation(state_type, weights_type)
+  @tf.function(autograph=False)
+  def set_model_weights(state, weights):
+    return pool_lib.set_weights(
+        rules, pool_lib.Pool(*state), finalizers.flatten(weights.trainable)
+    )
+
+  return tff.learning.templates.LearningProcess(
+      init_fn, next_fn, get_model_weights, set_model_weights
+  )
+
+
+def build_predict(
+    process: tff.learning.templates.LearningProcess,
+    model: models.FlatModel,
+    how: str,
+) -> tff.Computation:
+  """Returns the computation (state, features of a batch) -> predictions.
+
+  Args:
+    process: Of the state.
+    model: The model.
+    how: One of `PREDICTIONS`.
+  """
+  state_type = process.initialize.type_signature.result.member
+  x_type = tff.types.tensorflow_to_type(_features(model.input_spec))
+
+  @tff.tensorflow.computation(state_type, x_type)
+  def predict(state, x):
+    of_vector = model.build_predict()
+
+    @tf.function(autograph=False)
+    def run(state, x):
+      if how == MEAN_WEIGHTS:
+        return of_vector(tf.reduce_mean(state.instances, axis=0), x)
+      outputs = [of_vector(one, x) for one in tf.unstack(state.instances)]
+      return tf.add_n(outputs) / len(outputs)
+
+    return run(state, x)
+
+  return predict
+
+
+def _features(input_spec):
+  return input_spec['x'] if isinstance(input_spec, Mapping) else input_spec[0]

@@ -1,0 +1,96 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Who took part how often in a run of Draw and Discard.
+
+A client that takes part twice pays twice; the server's draws, discards and
+filters give nothing back. The ledger belongs outside of the process's state:
+going back to an earlier state is no way to forget.
+"""
+
+import collections
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from tff_dp import _checks
+
+
+class ParticipationLedger:
+  """Counts participations, and refuses the one beyond the cap.
+
+  Attributes:
+    max_participations: The cap of every client.
+  """
+
+  def __init__(self, max_participations: int):
+    _checks.integer_at_least(1, max_participations=max_participations)
+    self.max_participations = max_participations
+    self._counts = collections.Counter()
+
+  @property
+  def max_observed(self) -> int:
+    """Returns the largest count of any client so far."""
+    return max(self._counts.values(), default=0)
+
+  @property
+  def num_clients(self) -> int:
+    """Returns how many different clients have taken part."""
+    return len(self._counts)
+
+  def count(self, client_id: Hashable) -> int:
+    """Returns how often one client has taken part."""
+    return self._counts[client_id]
+
+  def charge(self, client_ids: Iterable[Hashable]) -> None:
+    """Adds one participation for each mention of a client.
+
+    Args:
+      client_ids: The clients of a round.
+
+    Raises:
+      PrivacyRefusedError: If one of them would be over the cap. Nobody is
+        charged then.
+    """
+    # By `iter`: a Counter would take the values of a mapping for counts.
+    added = collections.Counter(iter(client_ids))
+    for client_id, count in added.items():
+      total = self._counts[client_id] + count
+      if total > self.max_participations:
+        raise _checks.PrivacyRefusedError(
+            f'client {client_id!r} would take part {total} times',
+            why=(
+                f'the guarantee is stated for {self.max_participations}'
+                ' participations of a client; every further one costs epsilon'
+            ),
+            way_out='leave the client out, or plan with a higher cap',
+        )
+    self._counts.update(added)
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns the ledger as JSON types. Client ids have to be strings."""
+    for client_id in self._counts:
+      if not isinstance(client_id, str):
+        raise _checks.ArgumentError('client_id', client_id, 'a string')
+    return {
+        'max_participations': self.max_participations,
+        'counts': dict(self._counts),
+    }
+
+  @classmethod
+  def from_json(cls, described: Mapping[str, Any]) -> 'ParticipationLedger':
+    """Returns the ledger that `to_json` described."""
+    ledger = cls(described['max_participations'])
+    for client_id, count in described['counts'].items():
+      _checks.integer_between(1, ledger.max_participations, count=count)
+      ledger._counts[client_id] = count  # pylint: disable=protected-access
+    return ledger

@@ -1,0 +1,245 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What one client does to a model before it sends the whole model back.
+
+    B - learning_rate * clip(G) + noise
+
+B is the instance that the client was given, G the mean gradient over its data,
+and the noise is independent in every weight. The server sees only this. Source:
+arXiv:1807.04369, section 3, where the clip is a box, the noise Laplace, and
+epsilon holds for one weight; the other pairs of clip and noise are ours.
+
+Adjacency: the client's whole local data set is replaced by any other. The mean
+is clipped, so how many examples it has does not matter. B is known to whoever
+sees the report, so a step is a noise mechanism on `learning_rate * clip(G)`.
+
+| clip | per weight | L1 | L2 |
+|---|---|---|---|
+| box, every weight in [-C, C] | 2 g C | 2 g C p | 2 g C sqrt(p) |
+| l1, radius C | 2 g C | 2 g C | 2 g C |
+| l2, radius C | 2 g C | 2 g C sqrt(p) | 2 g C |
+
+are the distances between the steps of neighbours, for learning rate g and p
+weights. All of them are attained.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any, Optional
+
+import dp_accounting
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import gaussian
+from tff_dp.accounting import protocol_events
+
+CLIPS = ('box', 'l1', 'l2')
+MECHANISMS = ('laplace', 'gaussian', None)
+UNITS = ('model', 'coordinate')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientStep:
+  """Public facts of the step of one client.
+
+  Attributes:
+    learning_rate: g, above 0. Part of the sensitivity: the noise is on the
+      weights, not on the gradient.
+    clip: 'box', 'l1' or 'l2', of the mean gradient of a client.
+    clip_norm: C, bound on every weight's share of it, or on its norm.
+    mechanism: 'laplace', 'gaussian' or None for no noise, hence no privacy.
+    epsilon: Of one participation, for `privacy_unit`; None without noise.
+    delta: Of one participation; for Gaussian noise only.
+    privacy_unit: What epsilon refers to when the noise scale is computed:
+      'model' for all weights together, 'coordinate' for one weight, as in the
+      paper. The second is no guarantee for the client's data.
+  """
+
+  learning_rate: float
+  clip: str = 'box'
+  clip_norm: float = 1.0
+  mechanism: Optional[str] = 'laplace'
+  epsilon: Optional[float] = None
+  delta: Optional[float] = None
+  privacy_unit: str = 'model'
+
+  def __post_init__(self):
+    _checks.positive(learning_rate=self.learning_rate)
+    _checks.one_of(CLIPS, clip=self.clip)
+    _checks.positive(clip_norm=self.clip_norm)
+    _checks.one_of(MECHANISMS, mechanism=self.mechanism)
+    _checks.one_of(UNITS, privacy_unit=self.privacy_unit)
+    if self.mechanism is None:
+      if self.epsilon is not None:
+        raise _checks.ArgumentError(
+            'epsilon', self.epsilon, 'None where mechanism is None'
+        )
+    else:
+      _checks.positive(epsilon=self.epsilon)
+    if self.mechanism == 'gaussian':
+      _checks.in_open(0.0, 1.0, delta=self.delta)
+    elif self.delta is not None:
+      raise _checks.ArgumentError(
+          'delta', self.delta, "None unless mechanism='gaussian'"
+      )
+
+  @property
+  def is_private(self) -> bool:
+    """Whether there is noise at all."""
+    return self.mechanism is not None
+
+  def coordinate_sensitivity(self) -> float:
+    """Returns how far one weight of the step can move, 2 g C. Exact."""
+    return 2.0 * float(self.learning_rate) * float(self.clip_norm)
+
+  def l1_sensitivity(self, num_params: int) -> float:
+    """Returns the L1 distance of neighbouring steps. Exact, attained."""
+    return self.coordinate_sensitivity() * self._l1_factor(num_params)
+
+  def l2_sensitivity(self, num_params: int) -> float:
+    """Returns the L2 distance of neighbouring steps. Exact, attained."""
+    return self.coordinate_sensitivity() * self._l2_factor(num_params)
+
+  def noise_scale(self, num_params: int) -> float:
+    """Returns Laplace's b or the Gaussian's standard deviation; 0 for none.
+
+    On the weights as sent: the learning rate is inside. Exact for Laplace,
+    2 g C / epsilon times the L1 factor of the table for the unit 'model'; for
+    Gaussian noise the analytic mechanism's, rounded up.
+
+    Args:
+      num_params: p, all weights together, bias included.
+    """
+    _checks.integer_at_least(1, num_params=num_params)
+    if self.mechanism is None:
+      return 0.0
+    per_model = self.privacy_unit == 'model'
+    if self.mechanism == 'laplace':
+      factor = self._l1_factor(num_params) if per_model else 1.0
+      return self.coordinate_sensitivity() * factor / float(self.epsilon)
+    factor = self._l2_factor(num_params) if per_model else 1.0
+    sigma = _gaussian_sigma(float(self.epsilon), float(self.delta))
+    return self.coordinate_sensitivity() * factor * sigma
+
+  def noise_variance(self, num_params: int) -> float:
+    """Returns the variance of the noise of one weight: 2 b^2, sigma^2 or 0."""
+    scale = self.noise_scale(num_params)
+    return (2.0 if self.mechanism == 'laplace' else 1.0) * scale * scale
+
+  def spread_variance(self, num_params: int) -> float:
+    """Returns the noise variance from which the initial spread is computed.
+
+    That of the noise. Without noise, that of Laplace noise with epsilon 1 per
+    weight, 8 g^2 C^2: the instances have to differ (arXiv:1807.04369, section
+    3.2, for C = 1).
+
+    Args:
+      num_params: p.
+    """
+    if self.mechanism is not None:
+      return self.noise_variance(num_params)
+    _checks.integer_at_least(1, num_params=num_params)
+    return 2.0 * self.coordinate_sensitivity() ** 2
+
+  def model_epsilon(self, num_params: int) -> float:
+    """Returns the pure epsilon of one participation, for the whole model.
+
+    Exact for Laplace noise: the L1 sensitivity over b. Infinite otherwise, as
+    Gaussian noise has none without a delta.
+
+    Args:
+      num_params: p.
+    """
+    _checks.integer_at_least(1, num_params=num_params)
+    if self.mechanism != 'laplace':
+      return math.inf
+    if self.privacy_unit == 'model':
+      return float(self.epsilon)
+    return float(self.epsilon) * self._l1_factor(num_params)
+
+  def coordinate_epsilon(self, num_params: int) -> float:
+    """Returns the epsilon of one weight; of Gaussian noise, at `delta`.
+
+    Exact, rounded up. It says nothing about a client's data, which moves all
+    weights at once.
+
+    Args:
+      num_params: p.
+    """
+    _checks.integer_at_least(1, num_params=num_params)
+    if self.mechanism is None:
+      return math.inf
+    if self.privacy_unit == 'coordinate':
+      return float(self.epsilon)
+    if self.mechanism == 'laplace':
+      return float(self.epsilon) / self._l1_factor(num_params)
+    sigma = self.noise_scale(num_params) / self.coordinate_sensitivity()
+    return gaussian.exact_epsilon(sigma=sigma, delta=self.delta)
+
+  def event(self, num_params: int) -> dp_accounting.DpEvent:
+    """Returns the event of one participation, stated for replace-one.
+
+    Of the whole model. Under the box every weight is a Laplace mechanism of its
+    own, at its bound; else one mechanism calibrated to a norm.
+
+    Args:
+      num_params: p.
+    """
+    _checks.integer_at_least(1, num_params=num_params)
+    if self.mechanism is None:
+      return dp_accounting.NonPrivateDpEvent()
+    if self.mechanism == 'gaussian':
+      # The event wants the noise over the radius, half the L2 distance.
+      multiplier = 2.0 * (
+          self.noise_scale(num_params) / self.l2_sensitivity(num_params)
+      )
+      return protocol_events.GaussianLocalDpEvent(multiplier)
+    if self.clip != 'box':
+      return protocol_events.LaplaceLocalDpEvent(self.model_epsilon(num_params))
+    one = protocol_events.LaplaceLocalDpEvent(
+        self.coordinate_epsilon(num_params)
+    )
+    return dp_accounting.SelfComposedDpEvent(one, int(num_params))
+
+  def describe(self) -> dict[str, Any]:
+    """Returns the fields as plain JSON types."""
+    return dataclasses.asdict(self)
+
+  def _l1_factor(self, num_params: int) -> float:
+    _checks.integer_at_least(1, num_params=num_params)
+    if self.clip == 'l2':
+      return math.sqrt(num_params)
+    return float(num_params) if self.clip == 'box' else 1.0
+
+  def _l2_factor(self, num_params: int) -> float:
+    _checks.integer_at_least(1, num_params=num_params)
+    return math.sqrt(num_params) if self.clip == 'box' else 1.0
+
+
+def float32_at_least(value: float) -> np.float32:
+  """Returns the smallest float32 that is not below `value`.
+
+  For the scale of noise, which rounding to float32 may not make smaller.
+  """
+  rounded = np.float32(value)
+  if float(rounded) < value:
+    rounded = np.nextafter(rounded, np.float32(math.inf))
+  return rounded
+
+
+@functools.lru_cache(maxsize=64)
+def _gaussian_sigma(epsilon: float, delta: float) -> float:
+  return gaussian.sigma_for(epsilon=epsilon, delta=delta)
