@@ -26,7 +26,11 @@ import time
 _INTERVAL = 0.002
 _TOP = 25
 # A thread whose innermost function is in one of these waits for others.
-_WAITING = ('threading.py', 'thread.py', 'selectors.py', 'queue.py')
+_WAITING = (
+    'threading.py', 'thread.py', 'selectors.py', 'queue.py',
+    # Channels to TFF's worker, and processes that run tests.
+    'grpc/_channel.py', 'execnet/gateway_base.py',
+)
 
 
 def _place(frame) -> str:

@@ -77,6 +77,9 @@ if how == 'exception':
   raise RuntimeError('on purpose')
 """
 
+# Seconds; not a speed but the end of waiting, on however busy a machine.
+_SOON = 30.0
+
 # Runs endless client work of several kinds, each until it is interrupted.
 _INTERRUPTED_CHILD = """
 import sys, time
@@ -554,10 +557,10 @@ class EndTest(_ContextTest):
           last_word, told = output.split()[-2:]
           self.assertEqual(last_word, 'end')
           if how == pair[0]:  # The other one ended while we waited.
-            self.assertLess(ended - float(told), 5)
+            self.assertLess(ended - float(told), _SOON)
 
   @parameterized.parameters(1, 2)
-  def test_interrupt_stops_within_a_second(self, num_workers):
+  def test_interrupt_stops_loops_that_would_not_end(self, num_workers):
     child = self._start_child(_INTERRUPTED_CHILD, str(num_workers))
     for kind in ('while_loop', 'reduce_dataset', 'iterate_dataset'):
       with self.subTest(kind):
@@ -567,11 +570,11 @@ class EndTest(_ContextTest):
         child.send_signal(signal.SIGINT)
         what, told = child.stdout.readline().split()
         self.assertEqual(what, 'interrupted')
-        self.assertLess(float(told) - sent, 1.0)
+        self.assertLess(float(told) - sent, _SOON)
     output, errors = child.communicate(timeout=60)
     self.assertEqual(child.returncode, 0, errors)
     self.assertStartsWith(output, 'end')
-    self.assertLess(time.monotonic() - float(output.split()[1]), 5)
+    self.assertLess(time.monotonic() - float(output.split()[1]), _SOON)
 
 
 if __name__ == '__main__':
