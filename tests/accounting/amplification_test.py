@@ -449,6 +449,24 @@ class CompositionTest(parameterized.TestCase):
     ):
       self.assertAlmostEqual(_epsilon(first), _epsilon(second), places=9)
 
+  @parameterized.parameters(
+      (_Allocation(_Gaussian(1.0), 50),),
+      (_Allocation(_Gaussian(2.0), 50, 2, 0.5),),
+      (_Fixed(_Local(0.5), 200, 0.3),),
+      (_Sliding(_Sphere(0.5), 200),),
+      (_CheckIn(_Sphere(1.0), 900, 0.2),),
+      (_LocalGaussian(9.0),),
+  )
+  def test_next_to_nothing_more_changes_next_to_nothing(self, event):
+    both = _Composed([_Times(event, 3), _Gaussian(1e5)])
+    alone, beside = _epsilon(_Times(event, 3)), _epsilon(both)
+    self.assertBetween(beside, 0.98 * alone, 1.1 * alone)
+    if isinstance(event, _Allocation):
+      # Two hops; the second way to compute them is tighter than the first.
+      options = dict(neighboring_relation=_REPLACE_ONE)
+      replaced = _epsilon(_Times(event, 3), **options)
+      self.assertBetween(_epsilon(both, **options), 1.5 * beside, replaced)
+
   def test_together_is_more_than_each_and_at_most_the_sum(self):
     one = _Times(_CheckIn(_Local(1.0), 900, 0.2), 5)
     other = _Shuffled(_Local(1.0), 5000)
