@@ -57,8 +57,7 @@ _NOTES = (
     'Features are scaled with declared ranges and categories, no statistic of'
     ' the records: preprocessing releases nothing.',
     'A cholesterol of 0 means that it is missing; it has a flag of its own.',
-    'Hospitals count equally in training, whatever their size; the test error'
-    ' is that of all held-out records together.',
+    'The test error is that of all held-out records together.',
 )
 
 
@@ -120,7 +119,7 @@ def problem(data: str | None) -> silo_algorithms.Problem:
       name='heart',
       title='Heart disease, four hospitals',
       loss=silo_models.LOGISTIC,
-      split=functools.partial(_split, silos),
+      split=functools.partial(silo_preprocessing.split, silos),
       num_features=silos[HOSPITALS[0]].features.shape[1],
       notes=_NOTES,
   )
@@ -133,7 +132,3 @@ def main(
   return silo_study.main(
       [problem(settings.data)], settings, where=where, progress=progress
   )
-
-
-def _split(silos, seed: int) -> silo_preprocessing.Split:
-  return silo_preprocessing.split(silos, seed=seed)

@@ -60,8 +60,7 @@ _NOTES = (
     ' statistic of the records: preprocessing releases nothing.',
     'Relative RMSE divides by the error of predicting the mean of the training'
     ' records, a statistic that only this evaluation uses.',
-    'Silos count equally in training; the error is that of all held-out records'
-    ' together.',
+    'The error is that of all held-out records together.',
 )
 
 
@@ -147,7 +146,7 @@ def problem(table: silo_data.Table, layout: str) -> silo_algorithms.Problem:
       name=layout,
       title=f'Insurance, {how}',
       loss=silo_models.SQUARED,
-      split=functools.partial(_split, records),
+      split=functools.partial(silo_preprocessing.split, records),
       num_features=next(iter(records.values())).features.shape[1],
       silos_per_round=_REACHABLE.get(layout),
       notes=_NOTES,
@@ -166,7 +165,3 @@ def main(
       where=where,
       progress=progress,
   )
-
-
-def _split(records, seed: int) -> silo_preprocessing.Split:
-  return silo_preprocessing.split(records, seed=seed)

@@ -137,7 +137,7 @@ def problem(data: str | None) -> silo_algorithms.Problem:
       name='obesity',
       title='Obesity, a silo for each class',
       loss=silo_models.SOFTMAX,
-      split=functools.partial(_split, records),
+      split=functools.partial(silo_preprocessing.split, records),
       num_features=records[CLASSES[0]].features.shape[1],
       num_classes=len(CLASSES),
       silos_per_round=_REACHABLE,
@@ -152,7 +152,3 @@ def main(
   return silo_study.main(
       [problem(settings.data)], settings, where=where, progress=progress
   )
-
-
-def _split(records, seed: int) -> silo_preprocessing.Split:
-  return silo_preprocessing.split(records, seed=seed)

@@ -17,6 +17,7 @@ All steps come from one grid of numbers c that are the same for every task:
 
     minibatch SGD                 eta = c / beta
     accelerated                   gamma = 8 beta / c
+    localised                     lambda = beta / c, four phases
     local SGD, steps of a silo    eta = c / (beta * local steps)
 
 with beta the declared smoothness of the loss for records of norm 1. A silo of n
@@ -42,6 +43,9 @@ ISRL_LOCAL_SGD = 'isrl_local_sgd'
 # Beyond what any record of these tasks has, so that nothing is clipped.
 _NO_CLIP = 1e6
 _LARGEST_EPSILON = 16.0
+EQUAL, BY_RECORDS = 'equal', 'records'
+WEIGHTINGS = (EQUAL, BY_RECORDS)
+_PHASES = 4
 # Of the loss, for records of norm 1.
 _SMOOTHNESS = {
     silo_models.LOGISTIC: 0.25,
@@ -97,18 +101,27 @@ class Sizes:
     local_steps: Of a silo, between two messages of local SGD.
     l2_norm_clip: C, on each record's gradient; runs without privacy clip
       nothing.
+    epsilon_factors: Of every silo in order, what its budget is relative to the
+      row's epsilon; `None` for all the same.
+    weighting: 'equal' or 'records': what silos count by in training, but for
+      local SGD, which averages models.
   """
 
   rounds: int
   one_pass_rounds: int
   local_steps: int
   l2_norm_clip: float
+  epsilon_factors: Optional[tuple[float, ...]] = None
+  weighting: str = EQUAL
 
   def __post_init__(self):
     _checks.integer_at_least(1, rounds=self.rounds)
     _checks.integer_at_least(1, one_pass_rounds=self.one_pass_rounds)
     _checks.integer_at_least(1, local_steps=self.local_steps)
     _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    for factor in self.epsilon_factors or ():
+      _checks.positive(epsilon_factors=factor)
+    _checks.one_of(WEIGHTINGS, weighting=self.weighting)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,8 +141,39 @@ class Algorithm:
   is_private: bool = True
   averages_models: bool = False
 
+  def budgets(
+      self, num_records: Mapping[str, int], epsilon: float, sizes: Sizes
+  ) -> Silos:
+    """Returns what each silo may spend, and what it counts by; delta 1 / n^2.
+
+    Args:
+      num_records: Training records by silo.
+      epsilon: Of the row; infinity for none.
+      sizes: Has the factors and the weighting.
+    """
+    factors = sizes.epsilon_factors or (1.0,) * len(num_records)
+    if len(factors) != len(num_records):
+      raise _checks.ArgumentError(
+          'epsilon_factors',
+          list(factors),
+          f'a factor for each of {", ".join(num_records)}',
+      )
+    has_weights = sizes.weighting == BY_RECORDS and not self._is_local
+    total = sum(num_records.values())
+    return {
+        name: silo_accountant.SiloBudget(
+            count,
+            epsilon=None if epsilon == math.inf else epsilon * factor,
+            weight=count / total if has_weights else None,
+        )
+        for factor, (name, count) in zip(factors, num_records.items())
+    }
+
   def sampling(self, silos: Silos, sizes: Sizes) -> dict[str, Any]:
-    """Returns how each silo chooses the records of a round."""
+    """Returns how each silo chooses the records of a round.
+
+    Not of the localised algorithm, whose phases have samplings of their own.
+    """
     if self._is_local:
       return {name: silo_sampling.FixedSize(1) for name in silos}
     if self._is_one_pass:
@@ -151,6 +195,8 @@ class Algorithm:
     }
 
   def num_rounds(self, sizes: Sizes) -> int:
+    if self._is_localized:
+      return sum(_rounds_per_phase(sizes))
     return sizes.one_pass_rounds if self._is_one_pass else sizes.rounds
 
   def num_releases(self, sizes: Sizes) -> int:
@@ -162,6 +208,10 @@ class Algorithm:
     facts = {'rounds': self.num_rounds(sizes)}
     if self.is_private:
       facts['l2_norm_clip'] = sizes.l2_norm_clip
+      if sizes.epsilon_factors is not None:
+        facts['epsilon_factors'] = list(sizes.epsilon_factors)
+    if sizes.weighting != EQUAL and not self._is_local:
+      facts['weighting'] = sizes.weighting
     if self._is_local:
       facts['local_steps'] = sizes.local_steps
     return facts
@@ -191,11 +241,21 @@ class Algorithm:
     )
     arguments = dict(
         silos=silos,
-        num_rounds=self.num_rounds(sizes),
         l2_norm_clip=self.clip(sizes),
         noise_stddev=1.0 if self.is_private else 0.0,
     )
     beta = problem.smoothness
+    if self._is_localized:
+      return silos_lib.build_localized_mb_sgd(
+          model,
+          lipschitz=self.clip(sizes),
+          regularization=beta / scale,
+          rounds_per_phase=_rounds_per_phase(sizes),
+          smoothness=beta,
+          batch_share=_batch_share(sizes),
+          **arguments,
+      )
+    arguments['num_rounds'] = self.num_rounds(sizes)
     if self._is_local:
       return silos_lib.build_isrl_local_sgd(
           model,
@@ -219,8 +279,17 @@ class Algorithm:
       silos: Name -> budget.
       sizes: As for `build`.
     """
+    from tff_dp.learning.silos import accelerated  # pylint: disable=g-import-not-at-top
     from tff_dp.learning.silos import planning  # pylint: disable=g-import-not-at-top
 
+    if self._is_localized:
+      return accelerated.localized_terms(
+          silos,
+          _rounds_per_phase(sizes),
+          batch_share=_batch_share(sizes),
+          l2_norm_clip=self.clip(sizes),
+          options=planning.Options(),
+      )
     return planning.one_phase_terms(
         silos,
         self.sampling(silos, sizes),
@@ -258,6 +327,10 @@ class Algorithm:
     return self.name in (ISRL_LOCAL_SGD, 'local_sgd')
 
   @property
+  def _is_localized(self) -> bool:
+    return self.name == 'localized'
+
+  @property
   def _is_accelerated(self) -> bool:
     return self.name in ('one_pass_accelerated', 'accelerated_erm')
 
@@ -278,6 +351,7 @@ _ALL = (
     Algorithm('accelerated_erm', 'accelerated, several passes'),
     Algorithm('one_pass_accelerated', 'accelerated, one pass'),
     Algorithm('one_pass_mb_sgd', 'noisy MB-SGD, one pass'),
+    Algorithm('localized', 'localised, four phases'),
     Algorithm(ISRL_LOCAL_SGD, 'ISRL local SGD', averages_models=True),
 )
 BY_NAME = {algorithm.name: algorithm for algorithm in _ALL}
@@ -285,15 +359,12 @@ BY_NAME = {algorithm.name: algorithm for algorithm in _ALL}
 DEFAULT = tuple(name for name in BY_NAME if name != 'one_pass_mb_sgd')
 
 
-def budgets(num_records: Mapping[str, int], epsilon: float) -> Silos:
-  """Returns what each silo may spend: epsilon, and delta 1 / n^2.
+def _rounds_per_phase(sizes: Sizes) -> tuple[int, ...]:
+  """Returns the rounds of the localised algorithm's phases, all alike."""
+  return (max(1, sizes.rounds // _PHASES),) * _PHASES
 
-  Args:
-    num_records: Training records by silo.
-    epsilon: Of every silo; infinity for none.
-  """
-  limit = None if epsilon == math.inf else epsilon
-  return {
-      name: silo_accountant.SiloBudget(count, epsilon=limit)
-      for name, count in num_records.items()
-  }
+
+def _batch_share(sizes: Sizes) -> float:
+  """Returns K / n of a phase, as that of several passes in so many rounds."""
+  rounds = _rounds_per_phase(sizes)[0]
+  return min(1.0, math.sqrt(_LARGEST_EPSILON / (4 * rounds)))

@@ -135,7 +135,7 @@ class Runner:
 
   def _process(self, epsilon: float, scale: float, num_records):
     """Returns the process, compiled once for each step."""
-    silos = silo_algorithms.budgets(num_records, epsilon)
+    silos = self._algorithm.budgets(num_records, epsilon, self._sizes)
     if scale not in self._processes:
       self._processes[scale] = self._algorithm.build(
           self._problem, silos, self._sizes, scale=scale

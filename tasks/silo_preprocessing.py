@@ -82,7 +82,7 @@ def num_train(num_records: int, share: float = TRAIN_SHARE) -> int:
 
 
 def split(
-    silos: Mapping[str, Records], *, seed: int, share: float = TRAIN_SHARE
+    silos: Mapping[str, Records], seed: int, *, share: float = TRAIN_SHARE
 ) -> Split:
   """Returns the silos with a random share of each held out.
 

@@ -34,6 +34,15 @@ _NOTES = (
     ' That is not private and not charged.',
     'Rows without noise clip nothing and have no guarantee.',
 )
+_WEIGHTINGS = {
+    silo_algorithms.EQUAL: (
+        'Silos count equally in training, whatever their size.'
+    ),
+    silo_algorithms.BY_RECORDS: (
+        'Silos count by their number of records, which is public; in local SGD,'
+        ' which averages models, equally.'
+    ),
+}
 
 
 def group(
@@ -219,7 +228,7 @@ def write(
           {
               'problem': problem.name,
               'error': problem.error_name,
-              'notes': [*problem.notes, *_NOTES],
+              'notes': _notes(problem, settings),
               'verdict': verdict(cells),
               'cells': [cell.to_json() for cell in cells],
           },
@@ -248,11 +257,25 @@ def report(
       verdict(cells),
       'What every silo spent, (epsilon_i, delta_i), the most over all seeds:',
       spending(cells),
-      '\n'.join(f'- {note}' for note in (*problem.notes, *_NOTES)),
+      '\n'.join(f'- {note}' for note in _notes(problem, settings)),
   ]
   if not parts[5]:
     del parts[4:6]
   return '\n\n'.join(part for part in parts if part)
+
+
+def _notes(
+    problem: silo_algorithms.Problem, settings: silo_settings.Settings
+) -> list[str]:
+  """Returns what a reader of the tables must know."""
+  notes = [*problem.notes, _WEIGHTINGS[settings.weighting], *_NOTES]
+  if settings.epsilon_factors is not None:
+    factors = ', '.join(f'{factor:g}' for factor in settings.epsilon_factors)
+    notes.append(
+        'Budgets are personal: in the order of the silos, the epsilon of the'
+        f' table times {factors}.'
+    )
+  return notes
 
 
 def _error(cells: Sequence[silo_cells.Cell]) -> str:

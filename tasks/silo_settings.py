@@ -36,6 +36,8 @@ class Settings:
   local_steps: int = 20
   l2_norm_clip: float = 1.0
   silos_per_round: Optional[int] = None
+  epsilon_factors: Optional[tuple[float, ...]] = None
+  weighting: str = silo_algorithms.EQUAL
   step_scales: tuple[float, ...] = (0.125, 0.5, 2.0, 8.0)
 
   def __post_init__(self):
@@ -55,6 +57,8 @@ class Settings:
         one_pass_rounds=self.one_pass_rounds,
         local_steps=self.local_steps,
         l2_norm_clip=self.l2_norm_clip,
+        epsilon_factors=self.epsilon_factors,
+        weighting=self.weighting,
     )
 
 
@@ -90,6 +94,19 @@ def add_arguments(
       'silos_per_round',
       "silos that can be reached in a round (default: the task's number)",
       type=int,
+  )
+  add(
+      'epsilon_factors',
+      "personal budgets: what each silo's is relative to --epsilons, in the"
+      ' order of the silos (default: all the same)',
+      type=float,
+      nargs='+',
+      metavar='FACTOR',
+  )
+  add(
+      'weighting',
+      'what silos count by in training, but for local SGD',
+      choices=silo_algorithms.WEIGHTINGS,
   )
   add(
       'step_scales',

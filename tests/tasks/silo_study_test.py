@@ -13,6 +13,7 @@
 # limitations under the License.
 """Tests of the silos' study, on made data through the TFF processes."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -28,6 +29,7 @@ from tasks import silo_algorithms
 from tasks import silo_cells
 from tasks import silo_models
 from tasks import silo_preprocessing
+from tasks import silo_report
 from tasks import silo_settings
 from tasks import silo_study
 from tff_dp import execution
@@ -69,13 +71,17 @@ def _problem(num_features=6, sizes=(40, 30, 20), is_blank=False, reach=None):
   )
 
 
+def _budgets(name, num_records, epsilon, sizes=_SIZES):
+  return silo_algorithms.BY_NAME[name].budgets(num_records, epsilon, sizes)
+
+
 @functools.cache
 def _built(name):
   """Returns (process, records by silo, problem) with many blank weights."""
   problem = _problem(num_features=500, is_blank=True)
   num_records = problem.split(0).num_records
   process = silo_algorithms.BY_NAME[name].build(
-      problem, silo_algorithms.budgets(num_records, 1.0), _SIZES, scale=0.5
+      problem, _budgets(name, num_records, 1.0), _SIZES, scale=0.5
   )
   return process, num_records, problem
 
@@ -91,7 +97,7 @@ class AlgorithmTest(parameterized.TestCase):
   ):
     process, num_records, problem = _built(name)
     algorithm = silo_algorithms.BY_NAME[name]
-    silos = silo_algorithms.budgets(num_records, epsilon)
+    silos = _budgets(name, num_records, epsilon)
     planned = algorithm.with_terms(
         process, silos, algorithm.terms(silos, _SIZES), _SIZES
     )
@@ -142,7 +148,7 @@ class AlgorithmTest(parameterized.TestCase):
     algorithm = silo_algorithms.BY_NAME['mb_sgd']
     process = algorithm.build(
         problem,
-        silo_algorithms.budgets(split.num_records, math.inf),
+        _budgets('mb_sgd', split.num_records, math.inf),
         _SIZES,
         scale=2.0,
     )
@@ -162,7 +168,7 @@ class AlgorithmTest(parameterized.TestCase):
     )
 
   def test_batches_are_each_silos_own(self):
-    silos = silo_algorithms.budgets({'a': 1238, 'b': 36, 'c': 3}, 2.0)
+    silos = _budgets('noisy_mb_sgd', {'a': 1238, 'b': 36, 'c': 3}, 2.0)
     sizes = silo_algorithms.Sizes(
         rounds=35, one_pass_rounds=8, local_steps=2, l2_norm_clip=1.0
     )
@@ -180,6 +186,64 @@ class AlgorithmTest(parameterized.TestCase):
     )
     self.assertEqual(of('isrl_local_sgd')['a'], silo_sampling.FixedSize(1))
     self.assertEqual(silos['b'].delta, 36**-2)
+
+  def test_phases_of_the_localised_algorithm_halve_the_records(self):
+    sizes = dataclasses.replace(_SIZES, rounds=35)
+    algorithm = silo_algorithms.BY_NAME['localized']
+    silos = _budgets('localized', {'a': 1238, 'b': 36}, 2.0)
+    self.assertEqual(algorithm.num_rounds(sizes), 4 * 8)
+    for name, terms in algorithm.terms(silos, sizes).items():
+      n = silos[name].num_records
+      counts = [n // 2, n // 4, n // 8, n // 16]
+      self.assertEqual([p.num_records for p in terms.phases], counts)
+      self.assertEqual(
+          [p.first_record for p in terms.phases],
+          [sum(counts[:index]) for index in range(4)],
+      )
+      for phase, count in zip(terms.phases, counts):
+        # Phases share no record, so each has the whole budget.
+        sampling = silo_sampling.PoissonSampling(count * math.sqrt(0.5))
+        self.assertAlmostEqual(
+            phase.sampling.expected_batch, sampling.expected_batch
+        )
+        self.assertEqual(
+            phase.noise_stddev,
+            silo_calibration.calibrate_noise(
+                phase.sampling,
+                num_records=count,
+                num_rounds=8,
+                l2_norm_clip=1.0,
+                epsilon=2.0,
+                delta=n**-2,
+            ),
+        )
+
+  def test_silos_have_their_own_budgets_and_weights(self):
+    sizes = dataclasses.replace(
+        _SIZES, epsilon_factors=(1.0, 0.25), weighting='records'
+    )
+    counts = {'a': 30, 'b': 10}
+    silos = _budgets('noisy_mb_sgd', counts, 2.0, sizes)
+    self.assertEqual({n: s.epsilon for n, s in silos.items()}, dict(a=2, b=0.5))
+    self.assertEqual(
+        {n: s.weight for n, s in silos.items()}, dict(a=0.75, b=0.25)
+    )
+    # The mean of models has no weights.
+    self.assertIsNone(_budgets('local_sgd', counts, 2.0, sizes)['a'].weight)
+    self.assertIsNone(
+        _budgets('mb_sgd', counts, math.inf, sizes)['a'].epsilon
+    )
+    with self.assertRaisesRegex(ValueError, r'epsilon_factors=\[1.0, 0.25\]'):
+      _budgets('noisy_mb_sgd', counts | {'c': 5}, 2.0, sizes)
+    # Another budget or weight is another experiment.
+    facts = {
+        name: silo_algorithms.BY_NAME[name].facts(sizes)
+        for name in ('mb_sgd', 'noisy_mb_sgd', 'isrl_local_sgd')
+    }
+    self.assertNotIn('epsilon_factors', facts['mb_sgd'])
+    self.assertEqual(facts['mb_sgd']['weighting'], 'records')
+    self.assertEqual(facts['noisy_mb_sgd']['epsilon_factors'], [1.0, 0.25])
+    self.assertNotIn('weighting', facts['isrl_local_sgd'])
 
 
 class RunTest(absltest.TestCase):
@@ -277,6 +341,26 @@ class RunTest(absltest.TestCase):
     with mock.patch.object(silo_cells, 'train', wraps=train) as anew:
       silo_study.run(problem, other, is_quiet=True)
     self.assertEqual(anew.call_count, 1)
+
+  def test_silos_spend_their_own_budgets(self):
+    folder = pathlib.Path(self.create_tempdir())
+    settings = self._settings(
+        folder,
+        algorithms=('noisy_mb_sgd', 'localized'),
+        epsilons=(8.0,),
+        seeds=1,
+        step_scales=(0.5,),
+        epsilon_factors=(1.0, 0.5, 2.0),
+        weighting='records',
+    )
+    for cell in silo_study.run(_problem(), settings, is_quiet=True):
+      for name, factor in dict(a=1.0, b=0.5, c=2.0).items():
+        facts = cell.silos[name]
+        self.assertEqual(facts['requested_epsilon'], 8 * factor)
+        self.assertBetween(facts['epsilon'], 7.8 * factor, 8 * factor)
+    text = silo_report.report(_problem(), settings, [cell])
+    self.assertIn('times 1, 0.5, 2', text)
+    self.assertIn('count by their number of records', text)
 
   def test_local_sgd_is_charged_for_all_its_steps_and_averaged(self):
     folder = pathlib.Path(self.create_tempdir())

@@ -34,6 +34,7 @@ from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import planning
 from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import server
+from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import minibatch_schedules
 
 
@@ -192,6 +193,33 @@ def build_localized_mb_sgd(
             radius=2.0 * lipschitz / pull,
         )
     )
+  terms = localized_terms(
+      silos,
+      rounds_per_phase,
+      batch_share=batch_share,
+      l2_norm_clip=lipschitz if l2_norm_clip is None else l2_norm_clip,
+      options=options,
+  )
+  return _accelerated(model, silos, terms, tuple(legs), options, None)
+
+
+def localized_terms(
+    silos: planning.Silos,
+    rounds_per_phase: Sequence[int],
+    *,
+    batch_share: float,
+    l2_norm_clip: float,
+    options: planning.Options,
+) -> dict[str, terms_lib.SiloTerms]:
+  """Returns name -> terms, with floor(n / 2^j) records of their own in phase j.
+
+  Args:
+    silos: See `planning`.
+    rounds_per_phase: See `build_localized_mb_sgd`.
+    batch_share: See `build_localized_mb_sgd`.
+    l2_norm_clip: See `planning`.
+    options: What the user gave.
+  """
 
   def phases_of(silo: silo_accountant.SiloBudget):
     first = 0
@@ -201,12 +229,12 @@ def build_localized_mb_sgd(
       yield sampling, first, num_records, rounds
       first += num_records
 
-  clip = lipschitz if l2_norm_clip is None else l2_norm_clip
-  terms = {
-      name: planning.silo_terms(name, silos, phases_of(silo), clip, options)
+  return {
+      name: planning.silo_terms(
+          name, silos, phases_of(silo), l2_norm_clip, options
+      )
       for name, silo in silos.items()
   }
-  return _accelerated(model, silos, terms, tuple(legs), options, None)
 
 
 def stages_of(
