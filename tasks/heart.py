@@ -68,6 +68,11 @@ class Settings(silo_settings.Settings):
   output_dir: str = 'runs/heart'
   seeds: int = 10
   one_pass_rounds: int = 8
+  # No gradient of the untrained model is longer, as records have norm 1.
+  l2_norm_clip: float = 0.5
+  # The largest hospital has seven times the patients of the smallest, and the
+  # error is that of all patients.
+  weighting: str = silo_algorithms.BY_RECORDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -69,7 +69,11 @@ class Settings(silo_settings.Settings):
   """What a sweep depends on; see `silo_settings.Settings`."""
 
   output_dir: str = 'runs/insurance'
+  seeds: int = 5
+  tuning_seeds: int = 2
   rounds: int = 50
+  # Charges are at most 1, and most of them far less.
+  l2_norm_clip: float = 0.25
   layouts: tuple[str, ...] = LAYOUTS
 
   def __post_init__(self):

@@ -103,8 +103,7 @@ class Sizes:
       nothing.
     epsilon_factors: Of every silo in order, what its budget is relative to the
       row's epsilon; `None` for all the same.
-    weighting: 'equal' or 'records': what silos count by in training, but for
-      local SGD, which averages models.
+    weighting: 'equal' or 'records': what silos count by in training.
   """
 
   rounds: int
@@ -158,7 +157,7 @@ class Algorithm:
           list(factors),
           f'a factor for each of {", ".join(num_records)}',
       )
-    has_weights = sizes.weighting == BY_RECORDS and not self._is_local
+    has_weights = sizes.weighting == BY_RECORDS
     total = sum(num_records.values())
     return {
         name: silo_accountant.SiloBudget(
@@ -210,7 +209,7 @@ class Algorithm:
       facts['l2_norm_clip'] = sizes.l2_norm_clip
       if sizes.epsilon_factors is not None:
         facts['epsilon_factors'] = list(sizes.epsilon_factors)
-    if sizes.weighting != EQUAL and not self._is_local:
+    if sizes.weighting != EQUAL:
       facts['weighting'] = sizes.weighting
     if self._is_local:
       facts['local_steps'] = sizes.local_steps

@@ -39,8 +39,7 @@ _WEIGHTINGS = {
         'Silos count equally in training, whatever their size.'
     ),
     silo_algorithms.BY_RECORDS: (
-        'Silos count by their number of records, which is public; in local SGD,'
-        ' which averages models, equally.'
+        'Silos count by their number of records, which is public.'
     ),
 }
 

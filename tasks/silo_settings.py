@@ -105,7 +105,7 @@ def add_arguments(
   )
   add(
       'weighting',
-      'what silos count by in training, but for local SGD',
+      'what silos count by in training',
       choices=silo_algorithms.WEIGHTINGS,
   )
   add(

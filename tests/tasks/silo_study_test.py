@@ -228,8 +228,6 @@ class AlgorithmTest(parameterized.TestCase):
     self.assertEqual(
         {n: s.weight for n, s in silos.items()}, dict(a=0.75, b=0.25)
     )
-    # The mean of models has no weights.
-    self.assertIsNone(_budgets('local_sgd', counts, 2.0, sizes)['a'].weight)
     self.assertIsNone(
         _budgets('mb_sgd', counts, math.inf, sizes)['a'].epsilon
     )
@@ -238,12 +236,11 @@ class AlgorithmTest(parameterized.TestCase):
     # Another budget or weight is another experiment.
     facts = {
         name: silo_algorithms.BY_NAME[name].facts(sizes)
-        for name in ('mb_sgd', 'noisy_mb_sgd', 'isrl_local_sgd')
+        for name in ('mb_sgd', 'noisy_mb_sgd')
     }
     self.assertNotIn('epsilon_factors', facts['mb_sgd'])
     self.assertEqual(facts['mb_sgd']['weighting'], 'records')
     self.assertEqual(facts['noisy_mb_sgd']['epsilon_factors'], [1.0, 0.25])
-    self.assertNotIn('weighting', facts['isrl_local_sgd'])
 
 
 class RunTest(absltest.TestCase):

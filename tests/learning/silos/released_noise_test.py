@@ -155,6 +155,31 @@ class MessageTest(parameterized.TestCase):
       moved = runner.round({silo: _zeros(silo)})[0] - before
       _assert_normal(moved, 0.5 * math.sqrt(5) * stddev)
 
+  def test_local_sgd_weighs_the_moves_of_its_silos(self):
+    weights = {'small': 0.8, 'large': 0.2}
+    process = silos.build_isrl_local_sgd(
+        toy.build_model(_SIZE),
+        **_arguments(
+            num_rounds=3,
+            num_local_steps=5,
+            learning_rate=0.5,
+            silos={
+                silo: toy.free(count, weights[silo])
+                for silo, count in _RECORDS.items()
+            },
+        ),
+    )
+    runner = toy.Runner(process)
+    # From the same w, which is not scaled, all that moves is noise.
+    for present in (['small'], ['large'], ['small', 'large']):
+      before = runner.sent_out
+      runner.round({silo: _zeros(silo) for silo in present})
+      squares = sum((2 * weights[s] * _STDDEVS[s]) ** 2 for s in present)
+      _assert_normal(
+          runner.sent_out - before,
+          0.5 * math.sqrt(5 * squares) / len(present),
+      )
+
   @parameterized.parameters('poisson', 'accelerated', 'localized')
   def test_weights_scale_the_noise_like_the_gradient(self, name):
     weights = {'small': 0.8, 'large': 0.2}

@@ -16,9 +16,10 @@
     v = w;  num_local_steps times, on one uniform record of the silo:
         v <- v - eta (clip_C(gradient at v) + u),  u normal with std sigma
 
-and v leaves the silo. A batch of one has sensitivity 2C, so each of the
-num_local_steps R steps needs as much noise as a whole round of minibatch SGD
-with K = 1: all of them are accounted at sampling rate 1/n.
+and w + scale (v - w) leaves the silo; scale is 1 but for weighted silos, whose
+mean is then w + sum_i p_i (v_i - w). A batch of one has sensitivity 2C, so each
+of the num_local_steps R steps needs as much noise as a whole round of minibatch
+SGD with K = 1: all of them are accounted at sampling rate 1/n.
 
 Source: arXiv:2106.09779, appendix I, whose noise for it is too small for its
 claim and is not offered.
@@ -93,7 +94,8 @@ def build_local_work(
         ' which its noise was calibrated',
     )
     with tf.control_dependencies([is_complete]):
-      point = tf.cast(finalizers.flatten(trainable), tf.float64)
+      start = tf.cast(finalizers.flatten(trainable), tf.float64)
+    point = start
     for step in tf.range(num_local_steps):
       step_key = streams.fold_in(key, step)
       index = tf.random.stateless_uniform(
@@ -113,9 +115,10 @@ def build_local_work(
       point -= learning_rate * (
           tf.cast(clipped, tf.float64) + terms['noise_stddev'] * noise
       )
+    message = start + terms['scale'] * (point - start)
     result = tff.learning.templates.ClientResult(
         update=finalizers.unflatten(
-            tf.cast(point, tf.float32), like=trainable
+            tf.cast(message, tf.float32), like=trainable
         ),
         update_weight=tf.constant(1.0),
     )

@@ -131,7 +131,8 @@ def build_isrl_local_sgd(
 
   Args:
     model: A `FunctionalModel`, see `planning`.
-    silos: See `planning`; without weights.
+    silos: See `planning`. Weights p_i are those of the silos' moves, whose mean
+      is sum_i p_i (v_i - w) where all silos can be reached.
     num_rounds: R.
     num_local_steps: Steps of a silo between two messages.
     l2_norm_clip: See `planning`.
@@ -148,10 +149,6 @@ def build_isrl_local_sgd(
         'private_metrics',
         options.private_metrics,
         'none: local SGD releases models only',
-    )
-  if any(silo.weight is not None for silo in silos.values()):
-    raise _checks.ArgumentError(
-        'silos', dict(silos), 'silos without weights: models are averaged'
     )
   terms = planning.one_phase_terms(
       silos,
