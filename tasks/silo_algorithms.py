@@ -17,7 +17,7 @@ All steps come from one grid of numbers c that are the same for every task:
 
     minibatch SGD                 eta = c / beta
     accelerated                   gamma = 8 beta / c
-    localised                     lambda = beta / c, four phases
+    localised                     lambda = beta / (8 c), four phases
     local SGD, steps of a silo    eta = c / (beta * local steps)
 
 with beta the declared smoothness of the loss for records of norm 1. A silo of n
@@ -248,7 +248,7 @@ class Algorithm:
       return silos_lib.build_localized_mb_sgd(
           model,
           lipschitz=self.clip(sizes),
-          regularization=beta / scale,
+          regularization=beta / (8.0 * scale),
           rounds_per_phase=_rounds_per_phase(sizes),
           smoothness=beta,
           batch_share=_batch_share(sizes),

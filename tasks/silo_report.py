@@ -169,7 +169,7 @@ def plot(
   from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
 
   groups = group(cells)
-  figure = figure_lib.Figure(figsize=(6.4, 4.2), layout='constrained')
+  figure = figure_lib.Figure(figsize=(6.4, 5.0), layout='constrained')
   axes = figure.subplots()
   styles = iter(('--', ':'))
   for name in dict.fromkeys(cell.algorithm for cell in cells):
@@ -202,7 +202,7 @@ def plot(
   axes.set_ylabel(problem.error_name)
   axes.set_title(problem.title)
   axes.grid(alpha=0.3)
-  axes.legend()
+  figure.legend(loc='outside lower center', ncols=2)
   figure.savefig(path, dpi=120)
 
 
