@@ -30,6 +30,7 @@ _TASKS = {
     'mnist_odd_even': 'odd or even digits at 25 silos of two digits each',
     'mnist_instances': 'draw and discard on MNIST: k, batches, epsilon, strategies',
     'known_weights': 'draw and discard: a logistic model whose 33 weights are known',
+    'spam_screen': 'draw and discard: what screens refuse, honest and planted',
     'obesity': "seven classes of obesity, one silo each, from the user's file",
 }
 # Command -> (what it does, task -> module). A module is loaded when it is used.
@@ -51,6 +52,7 @@ _COMMANDS = {
             'mnist_instances': 'tasks.mnist_instances',
             'mnist_odd_even': 'tasks.mnist_odd_even',
             'obesity': 'tasks.obesity',
+            'spam_screen': 'tasks.spam_screen',
         },
     ),
 }

@@ -28,7 +28,6 @@ import argparse
 import dataclasses
 import io
 import json
-import math
 import pathlib
 import sys
 import time
@@ -37,9 +36,8 @@ from typing import Optional
 import numpy as np
 
 from tasks import known_weights_model as model
+from tasks import known_weights_report
 from tff_dp import _checks
-from tff_dp.accounting import draw_and_discard
-from tff_dp.accounting import printing
 from tff_dp.mechanisms import client_steps
 
 EXAMPLES = """examples:
@@ -87,29 +85,6 @@ class Settings:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-  """A finished run.
-
-  Attributes:
-    estimated: The mean of the instances, on unscaled features, [33].
-    spread: Standard deviation over the instances, [33].
-    errors: (updates, root mean square of the error over the weights).
-    expected: `known_weights_model.expected_error`.
-    quality: Outcome rate, accuracy, precision and recall on fresh examples.
-  """
-
-  estimated: np.ndarray
-  spread: np.ndarray
-  errors: list[tuple[int, float]]
-  expected: tuple[float, float]
-  quality: dict[str, float]
-
-  @property
-  def error(self) -> float:
-    return self.errors[-1][1]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the task's flags, with the defaults of `Settings`."""
   default = Settings()
@@ -135,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('seed', 'of examples, coins and noise: this is a simulation')
 
 
-def run(settings: Settings, *, progress: str) -> Result:
+def run(settings: Settings, *, progress: str) -> known_weights_report.Result:
   """Makes all updates that are missing and returns what came out."""
   # A wrong flag is reported before TensorFlow is loaded.
   step = settings.step
@@ -164,7 +139,7 @@ def run(settings: Settings, *, progress: str) -> Result:
       reporter.show(done, errors[-1][1])
   instances = np.asarray(instances)
   estimates = model.from_scaled(instances)
-  result = Result(
+  result = known_weights_report.Result(
       estimated=np.mean(estimates, axis=0),
       spread=np.std(estimates, axis=0, ddof=1)
       if len(estimates) > 1
@@ -188,113 +163,17 @@ def main(settings: Settings, *, where, progress: str) -> int:
   output_dir = pathlib.Path(settings.output_dir)
   from tff_dp.program import run_directory  # pylint: disable=g-import-not-at-top
 
-  text = report(settings, result)
+  text = known_weights_report.report(settings, result)
   run_directory.write_json(
-      output_dir / 'results.json', to_json(settings, result)
+      output_dir / 'results.json',
+      known_weights_report.to_json(settings, result),
   )
   run_directory.write_atomically(output_dir / 'results.md', text + '\n')
-  plot(settings, result, output_dir / 'known_weights.png')
+  known_weights_report.plot(settings, result, output_dir / 'known_weights.png')
   print(text)
   for name in ('results.json', 'known_weights.png'):
     print(output_dir / name)
   return 0
-
-
-def report(settings: Settings, result: Result) -> str:
-  """Returns the results as Markdown."""
-  left, fluctuation = result.expected
-  lines = [
-      f'{settings.updates:,} updates, k = {settings.instances}, learning rate'
-      f' {settings.learning_rate:g},'
-      f' {_noise(settings)}.',
-      '',
-      f'Root mean square error of the weights: {result.error:.3f}.'
-      f' Expected: about {math.hypot(left, fluctuation):.3f} ({left:.3f} left of'
-      f' the start, {fluctuation:.3f} fluctuation).',
-      '',
-      '| term | true | estimated | spread of instances |',
-      '|---|---|---|---|',
-  ]
-  for term, true, estimated, spread in zip(
-      model.TERMS,
-      model.TRUE_WEIGHTS,
-      result.estimated,
-      result.spread,
-      strict=True,
-  ):
-    lines.append(f'| {term} | {true:.2f} | {estimated:.2f} | {spread:.2f} |')
-  quality = ', '.join(
-      f'{name} {value:.1%}' for name, value in result.quality.items()
-  )
-  lines += ['', f'On fresh examples: {quality}.']
-  found = _guarantee(settings)
-  lines += [
-      '',
-      found.void
-      if found.void is not None
-      else f'Epsilon of one participation: {_up(found.model_epsilon)} for the'
-      f" client's data; one weight: {_up(found.coordinate_epsilon)}"
-      f' ({draw_and_discard.FEATURE_LEVEL}).',
-  ]
-  return '\n'.join(lines)
-
-
-def to_json(settings: Settings, result: Result) -> dict[str, object]:
-  """Returns the results as JSON types."""
-  return {
-      'settings': dataclasses.asdict(settings),
-      'terms': list(model.TERMS),
-      'true': model.TRUE_WEIGHTS.tolist(),
-      'estimated': result.estimated.tolist(),
-      'spread': result.spread.tolist(),
-      'error': result.error,
-      'expected_left_of_start': result.expected[0],
-      'expected_fluctuation': result.expected[1],
-      'errors': [list(point) for point in result.errors],
-      'quality': result.quality,
-      'guarantee': _guarantee(settings).to_json(),
-  }
-
-
-def plot(settings: Settings, result: Result, path: pathlib.Path) -> None:
-  """Draws estimated against true weights, and the error over updates."""
-  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
-
-  figure = figure_lib.Figure(figsize=(9.0, 4.2), layout='constrained')
-  weights, errors = figure.subplots(1, 2)
-  weights.errorbar(
-      model.TRUE_WEIGHTS,
-      result.estimated,
-      yerr=result.spread,
-      fmt='o',
-      markersize=4,
-      capsize=2,
-      label='mean and spread of the instances',
-  )
-  ends = [model.TRUE_WEIGHTS.min() - 0.2, model.TRUE_WEIGHTS.max() + 0.2]
-  weights.plot(ends, ends, color='black', linestyle='--', linewidth=1)
-  weights.set_xlabel('true weight')
-  weights.set_ylabel('estimated weight')
-  weights.set_title(
-      f'{settings.updates:,} updates, k = {settings.instances}', fontsize=10
-  )
-  weights.legend(fontsize=8)
-  updates, values = zip(*result.errors)
-  errors.plot(updates, values)
-  errors.axhline(
-      math.hypot(*result.expected),
-      color='black',
-      linestyle='--',
-      linewidth=1,
-      label='expected at the end',
-  )
-  errors.set_xlabel('updates')
-  errors.set_ylabel('root mean square error')
-  errors.set_ylim(bottom=0)
-  errors.legend(fontsize=8)
-  for axes in (weights, errors):
-    axes.grid(alpha=0.3)
-  figure.savefig(path, dpi=120)
 
 
 class _Checkpoint:
@@ -322,7 +201,9 @@ class _Checkpoint:
       done = int(content['done'])
       if done > self._settings.updates:
         raise _checks.ArgumentError(
-            'updates', self._settings.updates, f'at least the {done} made so far'
+            'updates',
+            self._settings.updates,
+            f'at least the {done} made so far',
         )
       errors = [(int(at), float(error)) for at, error in content['errors']]
       return content['instances'], done, errors
@@ -387,23 +268,3 @@ def _quality(instances: np.ndarray) -> dict[str, float]:
       'precision': float(hits / max(1, np.sum(positive))),
       'recall': float(hits / max(1, np.sum(labels))),
   }
-
-
-def _guarantee(settings: Settings) -> draw_and_discard.DdmlGuarantee:
-  return draw_and_discard.guarantee(
-      settings.step,
-      num_params=model.NUM_WEIGHTS,
-      num_instances=settings.instances,
-      participations=1,
-  )
-
-
-def _noise(settings: Settings) -> str:
-  epsilon = settings.epsilon_per_coordinate
-  if epsilon is None:
-    return 'no noise'
-  return f'Laplace noise, epsilon {_up(epsilon)} per weight'
-
-
-def _up(value: float) -> str:
-  return printing.rounded_up(value)

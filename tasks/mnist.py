@@ -38,9 +38,11 @@ import pathlib
 import sys
 from typing import Optional
 
+from tasks import calibration
 from tasks import mnist_data
 from tasks import mnist_model
 from tasks import mnist_rows
+from tasks import mnist_sizes
 from tff_dp import _checks
 
 EXAMPLES = """examples:
@@ -172,14 +174,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def sizes_of(settings: Settings, data: mnist_data.Mnist) -> mnist_rows.Sizes:
+def sizes_of(settings: Settings, data: mnist_data.Mnist) -> mnist_sizes.Sizes:
   """Returns what rows are made of, with the defaults that depend on the data."""
   is_packaged = len(data.train) < 10_000
   bootstrap = _PACKAGED_BOOTSTRAP_CLIENTS if is_packaged else _BOOTSTRAP_CLIENTS
   if settings.bootstrap_clients is not None:
     bootstrap = settings.bootstrap_clients
   num_clients = settings.num_clients
-  return mnist_rows.Sizes(
+  return mnist_sizes.Sizes(
       num_clients=len(data.train) if num_clients is None else num_clients,
       bootstrap_clients=bootstrap,
       scale=settings.scale,
@@ -215,7 +217,7 @@ def run(settings: Settings, *, progress: str):
   sizes = sizes_of(settings, data)
   if progress != 'quiet':
     print(f'data: {data.name}', file=sys.stderr)
-  calibrations = mnist_rows.Calibrations(output_dir / 'calibration.json')
+  calibrations = calibration.Calibrations(output_dir / 'calibration.json')
   rows = [
       mnist_rows.build(name, sizes, calibrations)
       for name in dict.fromkeys(settings.rows)

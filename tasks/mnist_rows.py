@@ -31,16 +31,16 @@ Four groups (sizes are those of all 60,000 training images):
 Of ten million clients each holds one of the images, drawn with replacement.
 """
 
-from collections.abc import Callable
 import dataclasses
 import json
 import math
-import pathlib
 from typing import Any, Optional
 
 import dp_accounting
 
+from tasks import calibration
 from tasks import mnist_simulation as simulation
+from tasks import mnist_sizes
 from tff_dp import _checks
 from tff_dp import protocol_plan
 from tff_dp.accounting import accountants
@@ -70,69 +70,11 @@ _LDP_ROUNDS = 6800
 _FEDERATED_ROUNDS = {8.0: 2000, 2.0: 5540}
 _FEDERATED_RATES = {8.0: 1e-4, 2.0: 0.1}
 _FEDERATED_CLIP = 0.05
-_CHECK_IN_UPDATES = 2000
-_SLOTS_PER_PASS = 60
 _PASSES = 20
 # Beyond it a bit about a direction says hardly more.
 _MOST_LOCAL_EPSILON = 8.0
 _LEAST_LOCAL_EPSILON = 0.01
 _MOST_NOISE, _LEAST_NOISE = 1000.0, 0.1
-# A calibrated epsilon is within this share below the one that was asked for.
-_TOLERANCE = 2e-3
-
-
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-  """What the rows are made of.
-
-  Attributes:
-    num_clients: With an image each.
-    bootstrap_clients: With an image each, drawn with replacement.
-    scale: Share of the updates of a whole run.
-    local_epsilon: epsilon0 of `ldp_sgd`.
-    check_in_rate: Of `ldp_sgd` and `federated_dp_sgd_e0_2`.
-    l2_norm_clip: Of all rows but the federated ones, whose clip is the paper's.
-    epsilon: Of the rows that are calibrated.
-    delta: `None` for 1 / number of clients of the row.
-    learning_rate: Of all rows, `None` for the row's own.
-    momentum: Of the server.
-    decays: Whether the learning rate falls linearly to 0.
-  """
-
-  num_clients: int
-  bootstrap_clients: int
-  scale: float = 1.0
-  local_epsilon: float = 2.0
-  check_in_rate: float = 0.1
-  l2_norm_clip: float = 0.1
-  epsilon: float = 0.5
-  delta: Optional[float] = None
-  learning_rate: Optional[float] = None
-  momentum: float = 0.0
-  decays: bool = True
-
-  def __post_init__(self):
-    _checks.integer_at_least(_SLOTS_PER_PASS, num_clients=self.num_clients)
-    _checks.integer_at_least(
-        _CHECK_IN_UPDATES, bootstrap_clients=self.bootstrap_clients
-    )
-    if not 0 < self.scale <= 1:
-      raise _checks.ArgumentError(
-          'scale', self.scale, 'a number above 0 and at most 1'
-      )
-    _checks.positive(local_epsilon=self.local_epsilon)
-    _checks.in_closed(0, 1, check_in_rate=self.check_in_rate)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
-    _checks.positive(epsilon=self.epsilon)
-    if self.delta is not None:
-      _checks.in_open(0, 1, delta=self.delta)
-    if self.learning_rate is not None:
-      _checks.positive(server_learning_rate=self.learning_rate)
-    _checks.in_half_open(0, 1, momentum=self.momentum)
-
-  def scaled(self, number: int) -> int:
-    """Returns how many updates are made of a whole run's."""
-    return max(1, round(self.scale * number))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,34 +135,10 @@ class Row:
     }
 
 
-class Calibrations:
-  """Calibrated numbers, kept in a file: some take a minute to find."""
-
-  def __init__(self, path: Optional[pathlib.Path] = None):
-    """Initializes the object.
-
-    Args:
-      path: Of the file; `None` to keep nothing.
-    """
-    self._path = path
-    self._found = {}
-    if path is not None and path.exists():
-      self._found = json.loads(path.read_text())
-
-  def find(self, key: str, search: Callable[[], float]) -> float:
-    """Returns the number that belongs to a key, searched for once."""
-    if key not in self._found:
-      self._found[key] = search()
-      if self._path is not None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_suffix('.tmp')
-        temporary.write_text(json.dumps(self._found, indent=2) + '\n')
-        temporary.replace(self._path)
-    return self._found[key]
-
-
 def build(
-    name: str, sizes: Sizes, calibrations: Optional[Calibrations] = None
+    name: str,
+    sizes: mnist_sizes.Sizes,
+    calibrations: Optional[calibration.Calibrations] = None,
 ) -> Row:
   """Returns a row.
 
@@ -230,7 +148,9 @@ def build(
     calibrations: Where calibrated numbers are looked up and kept.
   """
   _checks.one_of(NAMES, rows=name)
-  builder = _Builder(name, sizes, calibrations or Calibrations())
+  builder = _Builder(
+      name, sizes, calibrations or calibration.Calibrations()
+  )
   if name in ('ldp_sgd', NON_PRIVATE):
     return builder.ldp_sgd()
   if name == 'federated_dp_sgd':
@@ -266,7 +186,12 @@ def federated_local_epsilon(
 class _Builder:
   """Makes one row."""
 
-  def __init__(self, name, sizes: Sizes, calibrations: Calibrations):
+  def __init__(
+      self,
+      name,
+      sizes: mnist_sizes.Sizes,
+      calibrations: calibration.Calibrations,
+  ):
     self._name = name
     self._sizes = sizes
     self._calibrations = calibrations
@@ -344,8 +269,8 @@ class _Builder:
     """
     sizes = self._sizes
     n = sizes.bootstrap_clients
-    per_update = n // _CHECK_IN_UPDATES
-    num_updates = sizes.scaled(_CHECK_IN_UPDATES)
+    per_update = n // mnist_sizes.CHECK_IN_UPDATES
+    num_updates = sizes.scaled(mnist_sizes.CHECK_IN_UPDATES)
     num_slots = num_updates * per_update
     fields = {'slots_per_update': per_update}
     reports = float(per_update)
@@ -372,7 +297,7 @@ class _Builder:
     delta = self._delta(n)
     local_epsilon = self._calibrations.find(
         self._key(protocol, delta),
-        lambda: largest(
+        lambda: calibration.largest(
             lambda value: plan_of(value).epsilon(delta=delta),
             sizes.epsilon,
             low=_LEAST_LOCAL_EPSILON,
@@ -394,12 +319,13 @@ class _Builder:
     sizes = self._sizes
     n = sizes.num_clients
     num_passes = sizes.scaled(_PASSES)
-    num_updates = num_passes * _SLOTS_PER_PASS
+    slots = mnist_sizes.SLOTS_PER_PASS
+    num_updates = num_passes * slots
     delta = self._delta(n)
     if self._name == 'allocation':
-      protocol = check_ins.RandomAllocation(_SLOTS_PER_PASS)
+      protocol = check_ins.RandomAllocation(slots)
     else:
-      protocol = bernoulli.ShuffledCheckIn(num_updates, 1 / _SLOTS_PER_PASS, n)
+      protocol = bernoulli.ShuffledCheckIn(num_updates, 1 / slots, n)
 
     def plan_of(multiplier):
       noise = protocol_plan.CentralGaussian(multiplier, sizes.l2_norm_clip)
@@ -408,7 +334,7 @@ class _Builder:
     def event_of(multiplier):
       return dp_accounting.SelfComposedDpEvent(
           dp_accounting.PoissonSampledDpEvent(
-              1 / _SLOTS_PER_PASS, dp_accounting.GaussianDpEvent(multiplier)
+              1 / slots, dp_accounting.GaussianDpEvent(multiplier)
           ),
           num_updates,
       )
@@ -423,7 +349,7 @@ class _Builder:
     # Epsilon rises with the inverse, as it does with epsilon0.
     inverse = self._calibrations.find(
         self._key(protocol, delta) + f' {num_passes}',
-        lambda: largest(
+        lambda: calibration.largest(
             epsilon, sizes.epsilon, low=1 / _MOST_NOISE, high=1 / _LEAST_NOISE
         ),
     )
@@ -433,10 +359,10 @@ class _Builder:
         plan_of(1 / inverse) if is_allocation else None,
         protocol=protocol,
         noise=simulation.ServerNoise(
-            1 / inverse, sizes.l2_norm_clip, n / _SLOTS_PER_PASS
+            1 / inverse, sizes.l2_norm_clip, n / slots
         ),
         num_updates=num_updates,
-        reports_per_update=n / _SLOTS_PER_PASS,
+        reports_per_update=n / slots,
         event=None if is_allocation else event_of(1 / inverse),
         is_calibrated=True,
     )
@@ -444,49 +370,3 @@ class _Builder:
   def _key(self, protocol, delta: float) -> str:
     facts = {**protocol.describe(), 'delta': delta, 'row': self._name}
     return json.dumps({**facts, 'epsilon': self._sizes.epsilon})
-
-
-def largest(
-    epsilon: Callable[[float], float], target: float, *, low: float, high: float
-) -> float:
-  """Returns the largest number in a range whose epsilon is at most a target.
-
-  Heuristic in how close it gets (to 0.2 % of the target, where epsilon is
-  continuous); never above the target.
-
-  Args:
-    epsilon: Increasing.
-    target: Above 0.
-    low: Least number that is tried.
-    high: Largest one.
-
-  Raises:
-    ArgumentError: If the least one costs more.
-  """
-  excess = lambda value: math.log(max(epsilon(value), 1e-300) / target)
-  if excess(high) <= 0:
-    return high
-  below = excess(low)
-  if below > 0:
-    raise _checks.ArgumentError(
-        'epsilon', target, f'at least {epsilon(low):.4g} for these rows'
-    )
-  left, right = math.log(low), math.log(high)
-  above = excess(high)
-  # Regula falsi, with bisection where it is stuck or a value is infinite.
-  for trial in range(60):
-    if below > -_TOLERANCE:
-      break
-    middle = (left + right) / 2
-    if math.isfinite(above) and below > -50 and trial % 3:
-      middle = left + (right - left) * below / (below - above)
-    # Not at the ends: aims a little below the target.
-    middle = min(max(middle, left), right)
-    found = excess(math.exp(middle))
-    if found <= 0:
-      left, below = middle, found
-    else:
-      right, above = middle, found
-    if right - left < 1e-6:
-      break
-  return math.exp(left)

@@ -34,14 +34,13 @@ import functools
 import math
 import pathlib
 import statistics
-import sys
-import time
 
 from tasks import engine
 from tasks import silo_algorithms
 from tasks import silo_cells
 from tasks import silo_report
 from tasks import silo_settings
+from tasks import sweep_progress
 
 # And on: far from the seeds 0, 1, ... that are reported.
 TUNING_SEED = 1000
@@ -73,10 +72,8 @@ def run(
   ]
   scales = settings.step_scales
   num_tuning = settings.tuning_seeds * len(scales) if len(scales) > 1 else 0
-  reporter = _Reporter(
-      problem.name,
-      len(rows) * (num_tuning + settings.seeds),
-      is_quiet=is_quiet,
+  reporter = sweep_progress.Reporter(
+      len(rows) * (num_tuning + settings.seeds), is_quiet=is_quiet
   )
   cells = []
   for name in dict.fromkeys(settings.algorithms):
@@ -87,7 +84,7 @@ def run(
         settings.sizes,
         folder=pathlib.Path(settings.output_dir, 'cells', name),
         silos_per_round=settings.silos_per_round or problem.silos_per_round,
-        report=reporter.show,
+        report=functools.partial(_show, reporter, problem.name),
     )
     epsilons = [epsilon for row, epsilon in rows if row == name]
     chosen = dict.fromkeys(epsilons, scales[0])
@@ -150,31 +147,17 @@ def main(
   return 0
 
 
-class _Reporter:
-  """A line on stderr for every cell, with the time that is left."""
-
-  def __init__(self, problem: str, num_cells: int, *, is_quiet: bool):
-    self._problem, self._num_cells = problem, num_cells
-    self._is_quiet = is_quiet
-    self._done = self._made = 0
-    self._start = time.monotonic()
-
-  def show(self, cell: silo_cells.Cell, *, was_done: bool) -> None:
-    self._done += 1
-    self._made += not was_done
-    if self._is_quiet:
-      return
-    left = ''
-    if self._made:
-      pace = (time.monotonic() - self._start) / self._made
-      minutes = pace * (self._num_cells - self._done) / 60
-      left = f', about {minutes:.0f} min left'
-    private = '' if cell.epsilon == math.inf else f' epsilon {cell.epsilon:g}'
-    print(
-        f'{self._problem}, run {self._done} of {self._num_cells}:'
-        f' {cell.algorithm}{private} seed {cell.seed} step {cell.scale:g}:'
-        f' error {cell.test_error:.3f}{" (done before)" if was_done else ""}'
-        f'{left}',
-        file=sys.stderr,
-        flush=True,
-    )
+def _show(
+    reporter: sweep_progress.Reporter,
+    problem: str,
+    cell: silo_cells.Cell,
+    *,
+    was_done: bool,
+) -> None:
+  private = '' if cell.epsilon == math.inf else f' epsilon {cell.epsilon:g}'
+  reporter.show(
+      f'{cell.algorithm}{private} seed {cell.seed} step {cell.scale:g}: error'
+      f' {cell.test_error:.3f}',
+      was_done=was_done,
+      name=problem,
+  )

@@ -34,11 +34,11 @@ import multiprocessing
 import os
 import pathlib
 import statistics
-import sys
-import time
+from typing import Optional
 
 from tasks import digits
 from tasks import engine
+from tasks import sweep_progress
 from tff_dp import _checks
 
 EXAMPLES = """examples:
@@ -186,7 +186,7 @@ def run(
       if len(rates) > 1
   ]
   num_runs = len(tuning) + len(cells) * settings.seeds
-  reporter = _Reporter(num_runs, is_quiet=is_quiet)
+  reporter = sweep_progress.Reporter(num_runs, is_quiet=is_quiet)
   tuned = _run_all(tuning, settings.jobs, where, reporter)
   chosen = {}
   for index, cell in enumerate(cells):
@@ -321,62 +321,47 @@ def _run_chunk(runs, where, reporter) -> list[float]:
   accuracies = []
   # TensorFlow does not survive a fork.
   spawn = multiprocessing.get_context('spawn')
+  # Starts with the first run that is missing, if there is one.
   with futures.ProcessPoolExecutor(1, mp_context=spawn) as process:
     for one in runs:
-      accuracy, was_done = process.submit(_run_one, one, where).result()
-      reporter.show(one, accuracy, was_done)
+      accuracy = _accuracy_before(one)
+      was_done = accuracy is not None
+      if not was_done:
+        accuracy = process.submit(_run_one, one, where).result()
+      reporter.show(_result_line(one, accuracy), was_done=was_done)
       accuracies.append(accuracy)
   return accuracies
 
 
-def _run_one(
-    run_settings: digits.Settings, where: engine.EngineSettings
-) -> tuple[float, bool]:
-  """Returns (held-out accuracy, whether it had been made before)."""
-  result = pathlib.Path(run_settings.output_dir) / run_settings.rows[0]
-  result = result / 'accuracy.json'
-  facts = json.loads(json.dumps(dataclasses.asdict(run_settings)))
+def _accuracy_before(run_settings: digits.Settings) -> Optional[float]:
+  """Returns the held-out accuracy of a run that had been made before."""
+  result = _result_path(run_settings)
   if result.exists():
     content = json.loads(result.read_text())
-    if content['settings'] == facts:
-      return content['test_accuracy'], True
+    if content['settings'] == _facts(run_settings):
+      return content['test_accuracy']
+  return None
+
+
+def _run_one(
+    run_settings: digits.Settings, where: engine.EngineSettings
+) -> float:
+  """Makes a run and returns its held-out accuracy."""
   (row,) = digits.run(run_settings, where=where, progress='quiet')
-  result.write_text(
-      json.dumps({'test_accuracy': row.test_accuracy, 'settings': facts})
-  )
-  return row.test_accuracy, False
+  content = {
+      'test_accuracy': row.test_accuracy, 'settings': _facts(run_settings)
+  }
+  _result_path(run_settings).write_text(json.dumps(content))
+  return row.test_accuracy
 
 
-class _Reporter:
-  """A line on stderr for every run, with the time that is left."""
+def _result_path(run_settings: digits.Settings) -> pathlib.Path:
+  folder = pathlib.Path(run_settings.output_dir) / run_settings.rows[0]
+  return folder / 'accuracy.json'
 
-  def __init__(self, num_runs: int, *, is_quiet: bool):
-    self._num_runs, self._is_quiet = num_runs, is_quiet
-    self._done = self._made = 0
-    self._start = time.monotonic()
 
-  def show(self, run_settings, accuracy: float, was_done: bool) -> None:
-    self._done += 1
-    self._made += not was_done
-    if self._is_quiet:
-      return
-    left = ''
-    if self._made:
-      pace = (time.monotonic() - self._start) / self._made
-      minutes = pace * (self._num_runs - self._done) / 60
-      left = f', about {minutes:.0f} min left'
-    (row,) = run_settings.rows
-    private = '' if row == digits.NON_PRIVATE else (
-        f' epsilon {run_settings.epsilon:g}'
-    )
-    print(
-        f'run {self._done} of {self._num_runs}: {row}{private} seed'
-        f' {run_settings.seed} step size'
-        f' {run_settings.server_learning_rate:g}: accuracy {accuracy:.3f}'
-        f'{" (done before)" if was_done else ""}{left}',
-        file=sys.stderr,
-        flush=True,
-    )
+def _facts(run_settings: digits.Settings) -> dict[str, object]:
+  return json.loads(json.dumps(dataclasses.asdict(run_settings)))
 
 
 def _accuracy(cell: Cell) -> str:
@@ -395,3 +380,14 @@ def _to_json(cell: Cell) -> dict[str, object]:
           None if math.isnan(cell.deviation) else cell.deviation
       ),
   }
+
+
+def _result_line(run_settings: digits.Settings, accuracy: float) -> str:
+  (row,) = run_settings.rows
+  private = ''
+  if row != digits.NON_PRIVATE:
+    private = f' epsilon {run_settings.epsilon:g}'
+  return (
+      f'{row}{private} seed {run_settings.seed} step size'
+      f' {run_settings.server_learning_rate:g}: accuracy {accuracy:.3f}'
+  )

@@ -50,36 +50,10 @@ from tff_dp.participation import bernoulli
 from tff_dp.participation import check_ins
 from tff_dp.participation import monitoring
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import report_noise
 
-
-@dataclasses.dataclass(frozen=True)
-class CentralGaussian:
-  """Gaussian noise that a trusted server adds to the sum of every step.
-
-  Attributes:
-    noise_multiplier: Standard deviation on the SUM, over the clip norm.
-    l2_norm_clip: Bound on the L2 norm of one client's update.
-  """
-
-  noise_multiplier: float
-  l2_norm_clip: float
-
-  def __post_init__(self):
-    _checks.positive(noise_multiplier=self.noise_multiplier)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
-
-  @property
-  def name(self) -> str:
-    return 'central-gaussian'
-
-  @property
-  def event(self) -> dp_accounting.GaussianDpEvent:
-    """The event of the sum of one step, for zero-out."""
-    return dp_accounting.GaussianDpEvent(self.noise_multiplier)
-
-  def describe(self) -> dict[str, Any]:
-    """Returns name and fields as plain JSON types."""
-    return {'name': self.name, **dataclasses.asdict(self)}
+# To be had beside the plan that takes it.
+CentralGaussian = report_noise.CentralGaussian
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +89,7 @@ class ProtocolPlan:
       raise _checks.ArgumentError(
           'protocol', self.protocol, 'a protocol of tff_dp.participation'
       )
-    _check_randomizer(self.protocol, self.randomizer)
+    report_noise.check(self.protocol, self.randomizer)
     _checks.integer_at_least(1, num_passes=self.num_passes)
     if self.num_passes > 1 and not self.protocol.may_repeat:
       raise _checks.ArgumentError(
@@ -415,37 +389,3 @@ class ProtocolPlan:
         num_rounds,
         neighboring_relation or self.neighboring_relation,
     )
-
-
-def _check_randomizer(protocol, randomizer) -> None:
-  """Raises unless the noise is where the protocol's guarantee needs it."""
-  is_central = isinstance(randomizer, CentralGaussian)
-  if not is_central and not isinstance(randomizer, randomizers.LocalRandomizer):
-    raise _checks.ArgumentError(
-        'randomizer',
-        randomizer,
-        'a local randomizer of tff_dp.mechanisms.randomizers, or'
-        ' CentralGaussian(noise_multiplier, l2_norm_clip)',
-    )
-  takes_central = isinstance(protocol, check_ins.RandomAllocation)
-  if is_central == takes_central:
-    return
-  if is_central:
-    raise _checks.PrivacyRefusedError(
-        f'{protocol.name} is not defined with noise at the server',
-        why=(
-            'who wins a slot depends on who else came, so replacing one client'
-            ' changes more than its own contribution'
-            if protocol.has_one_winner
-            else 'its guarantee is about reports that are randomized before'
-            ' they are seen'
-        ),
-        way_out='RandomAllocation, which sums all check-ins of a slot, or a'
-        ' local randomizer',
-    )
-  raise _checks.PrivacyRefusedError(
-      'RandomAllocation is not defined with a local randomizer',
-      why='its guarantee is about one Gaussian draw on the sum of every slot',
-      way_out='CentralGaussian(noise_multiplier, l2_norm_clip), or'
-      ' FixedWindowCheckIn or AveragedCheckIn with the local randomizer',
-  )

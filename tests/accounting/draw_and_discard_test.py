@@ -23,6 +23,7 @@ import numpy as np
 
 from tff_dp.accounting import accountants
 from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting import events
 from tff_dp.accounting import local_profiles
 from tff_dp.mechanisms import client_steps
@@ -133,11 +134,11 @@ class TotalTest(parameterized.TestCase):
 class VoidTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      (_step(mechanism=None, epsilon=None), {}, draw_and_discard.NO_NOISE),
+      (_step(mechanism=None, epsilon=None), {}, statement.NO_NOISE),
       (
           _step(),
           {'has_unnoised_metrics': True},
-          draw_and_discard.UNNOISED_METRICS,
+          statement.UNNOISED_METRICS,
       ),
   )
   def test_no_privacy(self, step, arguments, why):

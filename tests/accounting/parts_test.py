@@ -20,27 +20,10 @@ from absl.testing import parameterized
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
+from tests.accounting import made_parts
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import local_profiles
 from tff_dp.accounting import parts
-
-_EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 20.0, 40)])
-
-
-def _gaussian(sigma, **options):
-  return parts.Part(local_profiles.gaussian(2 * sigma), **options)
-
-
-def _subsampled(share, sigma):
-  """A part whose two directions differ: a Poisson-sampled Gaussian."""
-  pld = privacy_loss_distribution.from_gaussian_mechanism(
-      sigma, sampling_prob=share, value_discretization_interval=1e-3
-  )
-  # pylint: disable=protected-access
-  return parts.Part(
-      parts.profile_of(pld._pmf_remove),
-      reverse=parts.profile_of(pld._pmf_add),
-  )
 
 
 class TogetherTest(parameterized.TestCase):
@@ -49,9 +32,9 @@ class TogetherTest(parameterized.TestCase):
   def test_gaussians_are_one_gaussian(self, sigma, count):
     exact = gaussian.exact_epsilon(sigma=sigma / math.sqrt(count), delta=1e-5)
     for items in (
-        [_gaussian(sigma, count=count)],
-        [_gaussian(sigma)] * count,
-        [_gaussian(sigma, count=count), parts.Part(np.zeros_like)],
+        [made_parts.gaussian(sigma, count=count)],
+        [made_parts.gaussian(sigma)] * count,
+        [made_parts.gaussian(sigma, count=count), parts.Part(np.zeros_like)],
     ):
       self.assertBetween(parts.epsilon(items, 1e-5), exact, 1.02 * exact)
     self.assertEqual(
@@ -87,7 +70,7 @@ class TogetherTest(parameterized.TestCase):
       self.assertLess(parts.epsilon(items, 1.1 * rest), 0.61)
 
   def test_directions_stay_apart(self):
-    part = _subsampled(0.1, 1.0)
+    part = made_parts.subsampled(0.1, 1.0)
     reverse = parts.Part(part.reverse, reverse=part.profile)
     one, other = parts.together([part, part]), parts.together(
         [part, parts.Part(part.profile, reverse=part.reverse)]
@@ -103,7 +86,7 @@ class TogetherTest(parameterized.TestCase):
     )
 
   def test_errors_are_charged(self):
-    loss = parts.together([_gaussian(1.0, count=30)])
+    loss = parts.together([made_parts.gaussian(1.0, count=30)])
     self.assertGreater(loss.error, 0.0)
     self.assertEqual(loss.epsilon(0.9 * loss.error), math.inf)
     self.assertGreaterEqual(loss.delta(1000.0), loss.error)
@@ -114,7 +97,7 @@ class TogetherTest(parameterized.TestCase):
   def test_vacuous(self):
     everything = parts.Part(np.ones_like, count=10**9)
     nearly = parts.Part(local_profiles.approximate(1.0, 0.9), count=1000)
-    for items in ([everything], [nearly], [_gaussian(1.0), nearly]):
+    for items in ([everything], [nearly], [made_parts.gaussian(1.0), nearly]):
       loss = parts.together(items, interval=1e-3)
       self.assertIsNone(loss.pld)
       self.assertEqual(loss.epsilon(0.5), math.inf)
@@ -125,47 +108,6 @@ class TogetherTest(parameterized.TestCase):
     nothing = parts.Part(lambda epsilons: np.zeros(np.shape(epsilons)), 100)
     self.assertEqual(parts.epsilon([nothing], 1e-5), 0.0)
     self.assertEqual(parts.epsilon([nothing, nothing], 1e-5), 0.0)
-
-
-class TwoHopsTest(parameterized.TestCase):
-
-  @parameterized.product(sigma=(0.7, 2.0), count=(1, 4))
-  def test_a_gaussian_moves_twice_as_far(self, sigma, count):
-    part = parts.in_two_hops(_gaussian(sigma, count=count))
-    self.assertEqual(part.count, 1)
-    exact = [
-        gaussian.exact_delta(sigma=sigma / math.sqrt(count) / 2, epsilon=e)
-        for e in _EPSILONS
-    ]
-    found = part.profile(_EPSILONS)
-    self.assertTrue((found >= np.array(exact) * (1 - 1e-9)).all())
-    self.assertTrue((np.diff(found) <= 0).all())
-
-  def test_no_more_than_half_way_twice(self):
-    zeroed = local_profiles.gaussian(4.0)
-    found = parts.in_two_hops(parts.Part(zeroed)).profile(_EPSILONS)
-    half = _EPSILONS / 2
-    by_hand = zeroed(half) * (1 + np.exp(half))
-    self.assertTrue((found <= np.minimum(by_hand, 1) * 1.2 + 1e-8).all())
-
-  def test_alone_as_in_company(self):
-    part = parts.in_two_hops(_gaussian(2.0))
-    for epsilon in (0.0, 0.5, 600.0):
-      self.assertAlmostEqual(
-          float(part.profile(np.array([epsilon]))[0]),
-          float(part.profile(np.array([0.0, epsilon, 700.0]))[1]),
-      )
-    self.assertLess(part.least_delta, 1e-6)
-
-  def test_both_directions_count(self):
-    part = _subsampled(0.1, 1.0)
-    there = parts.in_two_hops(part).profile(_EPSILONS)
-    for one_way in (part.profile, part.reverse):
-      self.assertTrue((there >= one_way(_EPSILONS) * (1 - 1e-9)).all())
-
-  def test_nothing_hidden(self):
-    part = parts.in_two_hops(parts.Part(np.ones_like))
-    self.assertTrue(part.is_vacuous)
 
 
 class ProfileOfTest(absltest.TestCase):

@@ -216,6 +216,27 @@ class LineagesTest(parameterized.TestCase):
     ):
       self.assertGreater(stats.ks_2samp(ours, theirs).pvalue, 1e-6)
 
+  @parameterized.parameters((6, 1), (4, 3))
+  def test_chunks_have_all_trees_and_no_edge_too_many(self, k, m):
+    lineages = instance_lineages.sample(
+        k, 300, np.random.default_rng(3), concurrency=m
+    )
+    chunks = list(instance_lineages.in_chunks(lineages, 200))
+    self.assertGreater(len(chunks), 5)
+
+    def trees(of):
+      """Returns every tree as the set of its edges with updates on them."""
+      return sorted(
+          sorted((*models, int(count)) for models, count in zip(*tree) if count)
+          for tree in zip(of.below.tolist(), of.counts)
+      )
+
+    parts = [tree for chunk in chunks for tree in trees(chunk)]
+    self.assertEqual(sorted(parts), trees(lineages))
+    drawn = sum(chunk.counts.size for chunk in chunks)
+    self.assertLess(drawn, 1.1 * np.sum(lineages.counts > 0))
+    self.assertLess(drawn, 0.9 * lineages.counts.size)
+
   @parameterized.parameters((10, 1), (2, 3))
   def test_spread_that_a_returned_model_meets(self, k, m):
     # Some of its round have written already: `position` of them, uniformly.

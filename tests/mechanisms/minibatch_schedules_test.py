@@ -222,36 +222,7 @@ class StagesTest(parameterized.TestCase):
     )
 
 
-class OtherTest(parameterized.TestCase):
-
-  def test_step_of_strongly_convex_sgd(self):
-    arguments = dict(smoothness=2.0, strong_convexity=0.5, diameter=3.0)
-    rate = minibatch_schedules.strongly_convex_learning_rate
-    self.assertEqual(rate(1, variance=1.0, **arguments), 0.25)
-    self.assertAlmostEqual(
-        rate(100, variance=4.0, **arguments),
-        math.log(0.25 * 9 * 100**2 / 4) / 50,
-    )
-    self.assertAlmostEqual(
-        rate(100, variance=1e9, **arguments), math.log(2) / 50
-    )
-
-  def test_smoothing(self):
-    arguments = dict(num_params=10, lipschitz=3.0, delta=1e-5, num_available=4)
-    choose = minibatch_schedules.choose_smoothing
-    self.assertAlmostEqual(
-        choose(100, epsilon=1e6, diameter=2.0, **arguments), 2 * 10 * 1.5
-    )
-    self.assertAlmostEqual(
-        choose(100, epsilon=0.5, diameter=2.0, **arguments),
-        2 * 1.5 * 50 / math.sqrt(10 * math.log(1e5)),
-    )
-    self.assertAlmostEqual(
-        choose(100, epsilon=0.5, strong_convexity=0.2, **arguments),
-        0.2 * 4 * min(100, 2500 / (10 * math.log(1e5))),
-    )
-    with self.assertRaisesRegex(_checks.ArgumentError, 'diameter=None'):
-      choose(100, epsilon=0.5, **arguments)
+class ArgumentsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(num_records=0), 'num_records=0'),

@@ -18,6 +18,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
@@ -51,7 +52,7 @@ def _played(rng, k, p, num_rounds, spam, step):
 
 class CalibrationTest(parameterized.TestCase):
 
-  @parameterized.product(rule=spam_filters.RULES, p=(1, 33, 300))
+  @parameterized.product(rule=spam_filters.RULES, p=(1, 33, 1000))
   def test_honest_rejections_match_the_target(self, rule, p):
     spam = spam_filters.calibrate_spam_filter(
         _STEP, p, num_instances=6, rule=rule, target_rate=0.1,
@@ -69,6 +70,55 @@ class CalibrationTest(parameterized.TestCase):
     self.assertAlmostEqual(
         rejected / rounds, spam.false_rejection_rate, delta=0.06
     )
+
+  def test_as_many_weights_as_an_image_model_has(self):
+    spam = spam_filters.calibrate_spam_filter(
+        _STEP, 7850, num_instances=6, target_rate=0.1, num_samples=250,
+        allows_full_step=False,
+    )
+    rejected = _played(np.random.default_rng(6), 6, 7850, 400, spam, _STEP)
+    self.assertAlmostEqual(rejected / 400, 0.1, delta=0.09)
+
+  @parameterized.parameters(
+      # Of the tables of Clopper and Pearson's interval, one-sided 95 %.
+      (0, 20, 0.1391), (2, 20, 0.2826), (20, 20, 1.0),
+  )
+  def test_upper_bound_on_the_rate(self, count, size, wanted):
+    bound = spam_filters._rate_at_most(count, size, 0.95)
+    self.assertAlmostEqual(bound, wanted, places=4)
+    # What it means: at that rate so few are seen in one case of 20.
+    if count < size:
+      self.assertAlmostEqual(stats.binom.cdf(count, size, bound), 0.05)
+
+  def test_upper_bound_is_above_what_was_measured(self):
+    spam = spam_filters.calibrate_spam_filter(
+        _STEP, 3, num_instances=5, target_rate=0.1, num_samples=400
+    )
+    self.assertBetween(
+        spam.facts['rate_at_most'] - spam.false_rejection_rate, 0.01, 0.08
+    )
+    self.assertEqual(spam.facts['confidence'], 0.99)
+
+  def test_the_rate_is_measured_on_pools_of_its_own(self):
+    # On those of the calibration it would be the same for every seed.
+    rates = {
+        spam_filters.calibrate_spam_filter(
+            _STEP, 1, num_instances=4, target_rate=0.1, num_samples=200,
+            seed=seed,
+        ).false_rejection_rate
+        for seed in range(6)
+    }
+    self.assertGreater(len(rates), 2)
+
+  def test_threshold_of_the_fraction_does_not_depend_on_the_number(self):
+    few, many = (
+        spam_filters.calibrate_spam_filter(
+            _STEP, p, num_instances=6, rule='fraction', target_rate=0.1,
+            num_samples=3000, allows_full_step=False,
+        ).threshold
+        for p in (1, 200)
+    )
+    self.assertAlmostEqual(few / many, 1, delta=0.15)
 
   def test_concurrency(self):
     one, many = (
@@ -202,6 +252,7 @@ class FilterTest(parameterized.TestCase):
       ({'target_rate': 0.0}, 'target_rate=0.0'),
       ({'num_samples': 3}, 'num_samples=3'),
       ({'num_params': 0}, 'num_params=0'),
+      ({'confidence': 1.0}, 'confidence=1.0'),
   )
   def test_calibration_arguments(self, changed, message):
     arguments = {

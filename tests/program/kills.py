@@ -11,20 +11,14 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Runs that are killed: in this process by an exception, or for real."""
+"""Runs that are killed by an exception, and what has to be left of them."""
 
-from collections.abc import Callable
 import pathlib
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 
-from absl.testing import parameterized
+from absl.testing import absltest
 
 # Files of a run that do not depend on how often it was killed.
-MUST_AGREE = (
+_MUST_AGREE = (
     'release/config.json',
     'release/events.json',
     'release/metrics.csv',
@@ -33,9 +27,6 @@ MUST_AGREE = (
     'release/privacy_statement.md',
     'secret/write_ahead.jsonl',
 )
-_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-# The end of waiting, on however busy a machine.
-_DEADLINE_SECONDS = 600.0
 
 
 class Killed(BaseException):
@@ -58,57 +49,15 @@ def at_call(target, number: int, *, is_after: bool):
   return stand_in
 
 
-def num_begun(root: pathlib.Path) -> int:
-  """Returns how many rounds a run has begun, those begun again included."""
-  record = root / 'secret' / 'write_ahead.jsonl'
-  return record.read_bytes().count(b'\n') if record.exists() else 0
+def files_that_must_agree(root: pathlib.Path) -> dict[str, bytes]:
+  """Returns what does not depend on how often a run was killed."""
+  return {name: (root / name).read_bytes() for name in _MUST_AGREE}
 
 
-class KilledRunTestCase(parameterized.TestCase):
-  """Starts runs in processes of their own, and kills them.
-
-  Attributes:
-    parent: A folder for the runs.
-  """
-
-  def setUp(self):
-    super().setUp()
-    self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-    self._log = self.enterContext(open(self.parent / 'log', 'w+b'))
-
-  def start(self, module: str, *arguments: object) -> subprocess.Popen:
-    """Starts `python -m module arguments`."""
-    process = subprocess.Popen(
-        [sys.executable, '-m', module, *map(str, arguments)],
-        cwd=_REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        stdout=self._log,
-        stderr=self._log,
-    )
-    self.addCleanup(process.wait)
-    self.addCleanup(process.kill)
-    return process
-
-  def kill_when(
-      self, process: subprocess.Popen, condition: Callable[[], bool]
-  ) -> None:
-    """Kills a run as soon as a condition holds; fails if it ends before."""
-    deadline = time.monotonic() + _DEADLINE_SECONDS
-    while not condition():
-      if process.poll() is not None or time.monotonic() > deadline:
-        self.fail(f'too late to kill it: {self.printed()[-4000:]}')
-      time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    self.assertEqual(process.wait(), -signal.SIGKILL)
-
-  def check_same_files(self, root: pathlib.Path, other: pathlib.Path) -> None:
-    """Fails unless two runs left the same files."""
-    for name in MUST_AGREE:
-      self.assertEqual(
-          (root / name).read_bytes(), (other / name).read_bytes(), name
-      )
-
-  def printed(self) -> str:
-    """Returns what all runs printed so far."""
-    self._log.seek(0)
-    return self._log.read().decode()
+def check_same_files(
+    test: absltest.TestCase, root: pathlib.Path, other: pathlib.Path
+) -> None:
+  """Fails a test unless two runs left the same files."""
+  others = files_that_must_agree(other)
+  for name, content in files_that_must_agree(root).items():
+    test.assertEqual(content, others[name], name)

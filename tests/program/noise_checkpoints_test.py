@@ -13,7 +13,6 @@
 # limitations under the License.
 """Tests of both kinds of checkpoint: the same releases to the bit, or none."""
 
-import functools
 import itertools
 import pathlib
 import shutil
@@ -339,11 +338,9 @@ class TrainTest(parameterized.TestCase):
         cls.enterClassContext(tempfile.TemporaryDirectory())
     )
     cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
-    # One process for all runs, since building it takes seconds.
+    # One context for all runs, since tracing takes seconds.
     cls.enterClassContext(
-        mock.patch.object(
-            real_run, 'build_process', functools.cache(real_run.build_process)
-        )
+        execution.create_sync_in_process_context(max_concurrent_clients=1)
     )
     # All runs begin with the same noise key: copies of one initial state.
     initial = cls.parent / 'initial'

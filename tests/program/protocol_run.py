@@ -11,13 +11,11 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""A small real run of a protocol, to be killed: `python -m ...protocol_run`."""
+"""A small real run of a protocol with local noise, for tests that kill it."""
 
 import functools
-import sys
 
 import tff_dp
-from tff_dp import execution
 from tff_dp import program
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import samplers
@@ -72,6 +70,7 @@ def evaluate(weights) -> dict[str, float]:
 
 
 def run(output_dir, kind: str, **kwargs) -> program.TrainResult:
+  """Trains in the caller's context."""
   plan = build_plan(kind)
   arguments = dict(
       delta=1e-5,
@@ -83,12 +82,10 @@ def run(output_dir, kind: str, **kwargs) -> program.TrainResult:
   source = check_in_source.CheckInDataSource.for_plan(
       plan, Clients(), dropout_rate=0.1, lost_winner=samplers.REDRAW
   )
-  with execution.create_sync_in_process_context(max_concurrent_clients=1):
-    return program.train(
-        build_process(plan), plan, source, output_dir=output_dir,
-        **arguments | kwargs,
-    )
-
-
-if __name__ == '__main__':
-  run(*sys.argv[1:])
+  return program.train(
+      build_process(plan),
+      plan,
+      source,
+      output_dir=output_dir,
+      **arguments | kwargs,
+  )

@@ -123,19 +123,6 @@ def _train(output_dir, plan, process=None, **kwargs) -> run_lib.TrainResult:
   )
 
 
-def _files_that_must_agree(root: pathlib.Path) -> dict[str, bytes]:
-  names = (
-      'release/config.json',
-      'release/events.json',
-      'release/metrics.csv',
-      'release/model.npz',
-      'release/privacy_statement.json',
-      'release/privacy_statement.md',
-      'secret/write_ahead.jsonl',
-  )
-  return {name: (root / name).read_bytes() for name in names}
-
-
 def _ledger(root, process, num_rounds) -> bytes:
   with event_loop.PrivateEventLoop() as loop:
     store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
@@ -402,9 +389,7 @@ class KilledAnywhereTest(parameterized.TestCase):
         _train(root, _PLANS[name])
     result = _train(root, _PLANS[name])
     whole = self.parent / name / 'uninterrupted'
-    found = _files_that_must_agree(root)
-    for file_name, content in _files_that_must_agree(whole).items():
-      self.assertEqual(found[file_name], content, file_name)
+    kills.check_same_files(self, root, whole)
     self.assertEqual(result.metrics, self.expected[name].metrics)
     self.assertEqual(result.epsilon, self.expected[name].epsilon)
     self.assertEqual(

@@ -11,13 +11,12 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""A small real run, for tests that kill it: `python -m ...real_run DIR`."""
+"""A small real run, for tests that kill it."""
 
-import sys
+import functools
 
 import numpy as np
 import tff_dp
-from tff_dp import execution
 from tff_dp import program
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
@@ -72,6 +71,7 @@ def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
   return {'test_accuracy': float(np.mean(weights.trainable[0] > 0))}
 
 
+@functools.cache
 def build_process(
     *, insecure_seed: int | None = None
 ) -> tff.learning.templates.LearningProcess:
@@ -86,6 +86,7 @@ def build_process(
 
 
 def run(output_dir, **kwargs) -> program.TrainResult:
+  """Trains in the caller's context."""
   arguments = dict(
       delta=1e-5,
       evaluate_fn=evaluate,
@@ -94,15 +95,10 @@ def run(output_dir, **kwargs) -> program.TrainResult:
       config={'task': 'real_run'},
       progress='quiet',
   )
-  with execution.create_sync_in_process_context(max_concurrent_clients=1):
-    return program.train(
-        build_process(),
-        build_plan(),
-        Clients(),
-        output_dir=output_dir,
-        **arguments | kwargs,
-    )
-
-
-if __name__ == '__main__':
-  run(sys.argv[1])
+  return program.train(
+      build_process(),
+      build_plan(),
+      Clients(),
+      output_dir=output_dir,
+      **arguments | kwargs,
+  )

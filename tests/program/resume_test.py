@@ -11,73 +11,143 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""A real run, on TFF's worker, that is killed by SIGKILL."""
+"""Real runs that are killed twice, by an exception and by SIGKILL."""
 
 import asyncio
 import json
 import pathlib
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
+from tests.program import killed_runs
 from tests.program import kills
+from tests.program import protocol_run
 from tests.program import real_run
 from tff_dp import execution
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
+from tff_dp.program import plots
 from tff_dp.program import run as run_lib
 
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # The end of waiting, on however busy a machine.
 _DEADLINE_SECONDS = 600
 
 
-class ResumeTest(kills.KilledRunTestCase):
+def _build_process(name: str):
+  if name == killed_runs.REAL:
+    return real_run.build_process()
+  return protocol_run.build_process(protocol_run.build_plan(name))
 
-  def test_killed_twice_equals_uninterrupted(self):
-    root = self.parent / 'run'
-    saved = root / 'secret' / 'checkpoints'
-    record = root / 'secret' / 'write_ahead.jsonl'
-    start = lambda: self.start('tests.program.real_run', root)
-    self.kill_when(start(), (saved / 'round_0').exists)
-    uninterrupted = self.parent / 'uninterrupted'
-    shutil.copytree(root, uninterrupted)
-    # A kill may hit after the first rounds; their noise is in the copy's key.
-    self.kill_when(start(), lambda: kills.num_begun(root) >= 8)
-    self.assertFalse((saved / f'round_{real_run.NUM_ROUNDS}').exists())
-    resumed = start()
+
+def _num_rounds(name: str) -> int:
+  if name == killed_runs.REAL:
+    return real_run.NUM_ROUNDS
+  return protocol_run.build_plan(name).num_rounds
+
+
+def _begun(root: pathlib.Path) -> list[dict[str, object]]:
+  record = root / 'secret' / 'write_ahead.jsonl'
+  return [json.loads(line) for line in record.read_text().splitlines()]
+
+
+def _last_checkpoint(root: pathlib.Path, name: str) -> tuple[bytes, bytes]:
+  """Returns the process state and the ledger of a finished run."""
+  like = _build_process(name).initialize()
+  with event_loop.PrivateEventLoop() as loop:
+    store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
+    checkpoint = store.load(_num_rounds(name), like=like)
+  return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
+
+
+class ResumeTest(parameterized.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.parent = pathlib.Path(
+        cls.enterClassContext(tempfile.TemporaryDirectory())
+    )
+    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
+    # What is resumed comes from another process, and so from another context.
+    cls.enterClassContext(
+        execution.create_sync_in_process_context(max_concurrent_clients=1)
+    )
+    for name in killed_runs.NAMES:
+      # The copy begins with the same keys: those of model, coins and noise.
+      save = kills.at_call(checkpoints.CheckpointStore.save, 1, is_after=True)
+      with mock.patch.object(checkpoints.CheckpointStore, 'save', save):
+        try:
+          killed_runs.run(name, cls.parent / name)
+        except kills.Killed:
+          pass
+      shutil.copytree(cls.parent / name, cls.parent / 'uninterrupted' / name)
+    log = cls.enterClassContext(open(cls.parent / 'log', 'w+b'))
+    child = subprocess.Popen(
+        [sys.executable, '-m', 'tests.program.killed_runs', cls.parent],
+        cwd=_REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    )
+    cls.addClassCleanup(child.wait)
+    cls.addClassCleanup(child.kill)
 
     async def notebook_cell():
-      return real_run.run(uninterrupted)
+      return {
+          name: killed_runs.run(name, cls.parent / 'uninterrupted' / name)
+          for name in killed_runs.NAMES
+      }
 
     # TFF's own loop and ours both have to work beside a running one.
-    expected = asyncio.run(notebook_cell())
-    self.assertEqual(resumed.wait(timeout=_DEADLINE_SECONDS), 0)
+    cls.expected = asyncio.run(notebook_cell())
+    if child.wait(timeout=_DEADLINE_SECONDS) != -signal.SIGKILL:
+      log.seek(0)
+      raise AssertionError(log.read().decode()[-4000:])
 
-    self.assertEqual(expected.rounds_done, real_run.NUM_ROUNDS)
-    self.check_same_files(root, uninterrupted)
-    begun = [json.loads(line) for line in record.read_text().splitlines()]
-    self.assertEqual([entry['round'] for entry in begun], list(range(1, 13)))
-    self.assertEqual(begun[-1]['epsilon'], expected.epsilon)
+  @parameterized.parameters(*killed_runs.NAMES)
+  def test_killed_twice_equals_uninterrupted(self, name):
+    root, whole = self.parent / name, self.parent / 'uninterrupted' / name
+    # After some checkpoints, in the midst of what the next one will hold.
+    killed_in = killed_runs.KILLED_IN[name]
+    self.assertBetween(len(_begun(root)), killed_in, _num_rounds(name) - 1)
+    saved = root / 'secret' / 'checkpoints'
+    self.assertTrue((saved / f'round_{(killed_in - 1) // 3 * 3}').exists())
+    self.assertFalse((saved / f'round_{_num_rounds(name)}').exists())
+    result, expected = killed_runs.run(name, root), self.expected[name]
+    self.assertEqual(result.rounds_done, _num_rounds(name))
+    self.assertEqual(expected.rounds_done, _num_rounds(name))
+    kills.check_same_files(self, root, whole)
+    self.assertEqual(result.metrics, expected.metrics)
+    begun = _begun(root)
+    self.assertEqual(
+        [entry['round'] for entry in begun],
+        list(range(1, _num_rounds(name) + 1)),
+    )
     self.assertEqual(
         [entry['epsilon'] for entry in begun],
         [row['epsilon'] for row in expected.metrics],
     )
-    with execution.create_sync_in_process_context():
-      self.assertEqual(self._load(root), self._load(uninterrupted))
+    self.assertEqual(begun[-1]['epsilon'], expected.epsilon)
+    self.assertEqual(
+        _last_checkpoint(root, name), _last_checkpoint(whole, name)
+    )
 
-  def _load(self, root: pathlib.Path) -> tuple[bytes, bytes]:
-    """Returns the process state and the ledger of the last checkpoint."""
-    like = real_run.build_process().initialize()
-    with event_loop.PrivateEventLoop() as loop:
-      store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
-      checkpoint = store.load(real_run.NUM_ROUNDS, like=like)
-    return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
-
-  def test_insecure_key_is_found_in_the_state(self):
-    with execution.create_sync_in_process_context(max_concurrent_clients=1):
-      for seed, is_insecure in ((None, False), (3, True)):
-        state = real_run.build_process(insecure_seed=seed).initialize()
-        self.assertEqual(run_lib.is_key_insecure(state), is_insecure)
+  @parameterized.parameters((None, False), (3, True))
+  def test_insecure_key_is_found_in_the_state(self, seed, is_insecure):
+    process = real_run.build_process() if seed is None else (
+        real_run.build_process(insecure_seed=seed)
+    )
+    self.assertEqual(
+        run_lib.is_key_insecure(process.initialize()), is_insecure
+    )
 
 
 if __name__ == '__main__':

@@ -57,17 +57,6 @@ def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
   )
 
 
-def _files_that_must_agree(root: pathlib.Path) -> dict[str, bytes]:
-  names = (
-      'release/model.npz',
-      'release/metrics.csv',
-      'release/privacy_statement.json',
-      'release/events.json',
-      'secret/write_ahead.jsonl',
-  )
-  return {name: (root / name).read_bytes() for name in names}
-
-
 def _read_csv(path: pathlib.Path) -> list[dict[str, str]]:
   with open(path, newline='', encoding='utf-8') as file:
     return list(csv.DictReader(file))
@@ -159,9 +148,9 @@ class TrainTest(parameterized.TestCase):
 
   def test_same_command_after_the_end_changes_nothing(self):
     first = _train(self.root)
-    before = _files_that_must_agree(self.root)
+    before = kills.files_that_must_agree(self.root)
     second = _train(self.root)
-    self.assertEqual(_files_that_must_agree(self.root), before)
+    self.assertEqual(kills.files_that_must_agree(self.root), before)
     self.assertEqual(second.metrics, first.metrics)
     self.assertEqual(second.epsilon, first.epsilon)
 
@@ -334,11 +323,7 @@ class KilledAnywhereTest(parameterized.TestCase):
       with self.assertRaises(kills.Killed):
         _train(root)
     result = _train(root)
-    found = _files_that_must_agree(root)
-    for file_name, content in _files_that_must_agree(
-        self.uninterrupted
-    ).items():
-      self.assertEqual(found[file_name], content, file_name)
+    kills.check_same_files(self, root, self.uninterrupted)
     self.assertEqual(result.metrics, self.expected.metrics)
     self.assertEqual(result.epsilon, self.expected.epsilon)
     saved, expected = [
@@ -394,7 +379,7 @@ class RefusalTest(parameterized.TestCase):
 
   def test_resume_with_another_plan_or_config_lists_the_changes(self):
     _train(self.root, config={'model': {'units': 8}}, total_rounds=3)
-    before = _files_that_must_agree(self.root)
+    before = kills.files_that_must_agree(self.root)
     with self.assertRaisesRegex(ValueError, 'another plan') as raised:
       _train(
           self.root,
@@ -408,7 +393,7 @@ class RefusalTest(parameterized.TestCase):
     ):
       self.assertIn(change, str(raised.exception))
     self.assertNotIn('\n', str(raised.exception))
-    self.assertEqual(_files_that_must_agree(self.root), before)
+    self.assertEqual(kills.files_that_must_agree(self.root), before)
 
   def test_resume_with_other_clients(self):
     _train(self.root, total_rounds=3)

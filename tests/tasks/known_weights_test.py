@@ -25,6 +25,7 @@ from scipy import stats
 
 from tasks import known_weights
 from tasks import known_weights_model as model
+from tasks import known_weights_report
 from tasks import known_weights_run
 from tff_dp import streams
 
@@ -173,7 +174,7 @@ class RunTest(parameterized.TestCase):
         epsilon_per_coordinate=3.47,
     )
     result = known_weights.run(settings, progress='quiet')
-    text = known_weights.report(settings, result)
+    text = known_weights_report.report(settings, result)
     self.assertIn('Epsilon of one participation: 114.6', text)
     self.assertIn('feature-level', text)
 

@@ -26,6 +26,8 @@ import numpy as np
 from tasks import digits_data
 from tasks import mnist_data
 from tasks import mnist_instances
+from tasks import mnist_instances_rows
+from tasks import softmax_pools
 
 
 def _digits(count, seed):
@@ -78,20 +80,20 @@ class MnistInstancesTest(parameterized.TestCase):
     self.assertAlmostEqual(noised['total_epsilon'], 7850.0, places=6)
     self.assertIn('| 0.5 | 3.9', (self._folder / 'results.md').read_text())
     self.assertGreater((self._folder / 'results.png').stat().st_size, 1000)
-    with mock.patch.object(mnist_instances, '_run_row') as run_row:
+    with mock.patch.object(mnist_instances_rows, 'run_row') as run_row:
       again = mnist_instances.run(settings, progress='quiet')
     run_row.assert_not_called()
     self.assertEqual(json.loads(json.dumps(again)), rows)
     with mock.patch.object(
-        mnist_instances, '_run_row', side_effect=KeyboardInterrupt
+        mnist_instances_rows, 'run_row', side_effect=KeyboardInterrupt
     ), self.assertRaises(KeyboardInterrupt):
       mnist_instances.run(self._settings(seed=1), progress='quiet')
 
   def test_rows(self):
-    rows = mnist_instances.rows_of(
+    rows = mnist_instances_rows.rows_of(
         mnist_instances.Settings(
             instances=(1, 2), batches=(3,), epsilons=(1.5,),
-            strategy_instances=4,
+            strategy_instances=4, low_rate_instances=(7,),
         )
     )
     self.assertEqual(
@@ -102,8 +104,39 @@ class MnistInstancesTest(parameterized.TestCase):
             'draw_and_discard_k10', 'draw_and_discard_k10_eps1.5',
             'draw_and_discard_k4', 'same_k4', 'accept_1_over_k_k4',
             'average_random_k4', 'average_same_k4',
+            'draw_and_discard_k4_common', 'same_k4_common',
+            'average_random_k4_common', 'average_same_k4_common',
+            'draw_and_discard_k7_rate0.0001', 'same_k7_rate0.0001',
+            'accept_1_over_k_k7_rate0.0001', 'average_random_k7_rate0.0001',
+            'average_same_k7_rate0.0001',
         ],
     )
+    self.assertEqual(rows[-1].step(0.5).learning_rate, 0.0001)
+    self.assertEqual(rows[0].step(0.5).learning_rate, 0.5)
+
+  def test_full_fills_what_was_not_given(self):
+    filled = mnist_instances.Settings(full=True, instances=(3,)).filled()
+    self.assertEqual(filled.instances, (3,))
+    self.assertEqual(filled.passes, 20)
+    self.assertEqual(filled.batches, (10, 100, 1000, 10_000))
+    self.assertEqual(mnist_instances.Settings().filled().passes, 5)
+
+  def test_a_common_start_has_no_spread(self):
+    settings = self._settings(
+        experiments=('strategies', 'common_start'), strategy_instances=3
+    )
+    starts = []
+
+    def advance(player, pool, *block):
+      del player, block
+      starts.append(np.array(pool))
+
+    with mock.patch.object(softmax_pools.Player, 'advance', advance):
+      found = mnist_instances.run(settings, progress='quiet')
+    starts = starts[:: len(starts) // len(found)]
+    for one, start in zip(found, starts, strict=True):
+      is_at_zero = one['name'].endswith('_common') or len(start) == 1
+      self.assertEqual(bool(np.any(start)), not is_at_zero)
 
   @parameterized.parameters(
       (dict(experiments=('other',)), 'experiments='),
@@ -111,6 +144,8 @@ class MnistInstancesTest(parameterized.TestCase):
       (dict(batches=(0,)), 'batches=0'),
       (dict(epsilons=(-1.0,)), 'epsilons=-1.0'),
       (dict(passes=0), 'passes=0'),
+      (dict(low_rate_instances=(0,)), 'low_rate_instances=0'),
+      (dict(low_learning_rate=0.0), 'low_learning_rate=0'),
       (dict(learning_rate=0.0), 'learning_rate=0'),
   )
   def test_bad_flags_name_themselves(self, changes, message):

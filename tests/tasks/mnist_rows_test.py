@@ -20,16 +20,18 @@ import pathlib
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tasks import calibration
 from tasks import mnist_guarantees
 from tasks import mnist_rows
+from tasks import mnist_sizes
 from tff_dp import _checks
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import published
 from tff_dp.mechanisms import randomizers
 
-_SIZES = mnist_rows.Sizes(60_000, 10_000_000)
+_SIZES = mnist_sizes.Sizes(60_000, 10_000_000)
 # Few clients and updates, so that calibrating takes no time.
-_SMALL = mnist_rows.Sizes(600, 20_000, scale=0.005)
+_SMALL = mnist_sizes.Sizes(600, 20_000, scale=0.005)
 
 
 class RowsTest(parameterized.TestCase):
@@ -117,9 +119,9 @@ class RowsTest(parameterized.TestCase):
 
   def test_calibrations_are_kept(self):
     path = pathlib.Path(self.create_tempdir()) / 'folder' / 'found.json'
-    kept = mnist_rows.Calibrations(path)
+    kept = calibration.Calibrations(path)
     row = mnist_rows.build('allocation', _SMALL, kept)
-    again = mnist_rows.Calibrations(path)
+    again = calibration.Calibrations(path)
     # What is there is not searched for.
     (key,) = json.loads(path.read_text())
     found = again.find(key, lambda: self.fail('searched for again'))
@@ -143,31 +145,7 @@ class RowsTest(parameterized.TestCase):
   def test_bad_values_are_named(self, arguments, message):
     values = {'num_clients': 600, 'bootstrap_clients': 20_000, **arguments}
     with self.assertRaisesRegex(_checks.ArgumentError, message):
-      mnist_rows.Sizes(**values)
-
-
-class LargestTest(parameterized.TestCase):
-
-  @parameterized.named_parameters(
-      ('line', lambda x: x),
-      ('steep', lambda x: x**6 / 1000),
-      ('flat', lambda x: x**0.1),
-      ('vacuous', lambda x: x if x < 3 else math.inf),
-      ('jump', lambda x: 0.01 * x if x < 2.5 else 5.0),
-  )
-  def test_is_close_and_never_above(self, epsilon):
-    found = mnist_rows.largest(epsilon, 1.2, low=0.01, high=8.0)
-    self.assertLessEqual(epsilon(found), 1.2)
-    self.assertGreater(epsilon(found * 1.01), 1.19)
-
-  def test_ends_of_the_range(self):
-    self.assertEqual(
-        mnist_rows.largest(lambda x: 0.1 * x, 1.0, low=0.01, high=8.0), 8.0
-    )
-    with self.assertRaisesRegex(
-        _checks.ArgumentError, 'epsilon=1.0 .*at least 3'
-    ):
-      mnist_rows.largest(lambda x: 3.0 + x / 100, 1.0, low=0.01, high=8.0)
+      mnist_sizes.Sizes(**values)
 
 
 class GuaranteesTest(parameterized.TestCase):

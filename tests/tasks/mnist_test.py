@@ -30,6 +30,7 @@ from tasks import mnist_data
 from tasks import mnist_model
 from tasks import mnist_rows
 from tasks import mnist_run
+from tasks import mnist_sizes
 from tests.cli import command
 from tff_dp import _checks
 
@@ -145,7 +146,7 @@ class ResumeTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._data = mnist_data.load(mnist_data.PACKAGED)
-    sizes = mnist_rows.Sizes(200, 4000, scale=0.002, momentum=0.5)
+    sizes = mnist_sizes.Sizes(200, 4000, scale=0.002, momentum=0.5)
     self._row = mnist_rows.build('ldp_sgd', sizes)
 
   def _run(self, folder, *, row=None, insecure_seed=7, **options):

@@ -13,14 +13,18 @@
 # limitations under the License.
 """Tests of the sweep: what it chooses, what it reports, and that it resumes."""
 
+from concurrent import futures
 import json
 import math
 import pathlib
+import types
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from tasks import __main__ as tasks_main
+from tasks import digits
 from tasks import sweep
 from tests.cli import command
 
@@ -83,37 +87,101 @@ class TableTest(absltest.TestCase):
     self.assertIn('| blt | 0.500 |', sweep.table([_cell('blt', 2.0, 0.5)]))
 
 
+def _no_process(*unused_args, **unused_kwargs):
+  raise AssertionError('No process is needed for what is done.')
+
+
 class RunTest(absltest.TestCase):
 
-  def test_chooses_a_step_size_reports_all_seeds_and_resumes(self):
-    folder = pathlib.Path(self.create_tempdir()) / 'sweep'
-    flags = (
-        'sweep', 'digits', '--output-dir', folder, '--epsilons', '4',
-        '--rows', 'blt', '--seeds', '2', '--server-learning-rates', '1e-6',
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir()) / 'sweep'
+
+  def _cells(self):
+    return json.loads((self._folder / 'sweep.json').read_text())['cells']
+
+  def test_chooses_a_step_size_for_each_row_and_resumes(self):
+    """With made-up accuracies, in this process."""
+    made = []
+    good = {'blt': 0.05, 'honaker': 1e-6, 'non_private': 0.05}
+
+    def run(settings, *, where, progress):
+      del where
+      self.assertEqual(progress, 'quiet')
+      (row,) = settings.rows
+      made.append((row, settings.server_learning_rate, settings.seed))
+      pathlib.Path(settings.output_dir, row).mkdir(parents=True, exist_ok=True)
+      # On every other seed the step size that is not chosen is the better one.
+      is_good = settings.server_learning_rate == good[row]
+      accuracy = 0.5 + 0.25 * (is_good == (settings.seed == 1000))
+      accuracy += settings.seed / 64
+      return [types.SimpleNamespace(test_accuracy=accuracy)]
+
+    self.enterContext(mock.patch.object(digits, 'run', run))
+    threads = lambda jobs, mp_context: futures.ThreadPoolExecutor(jobs)
+    self.enterContext(
+        mock.patch.object(sweep.futures, 'ProcessPoolExecutor', threads)
+    )
+    flags = [
+        'sweep', 'digits', '--output-dir', self._folder, '--epsilons', '4',
+        '--rows', *good, '--seeds', '2', '--server-learning-rates', '1e-6',
         '0.05', '--total-rounds=6', '--clients-per-round=16',
         '--min-index-gap=3', '--jobs=1',
+    ]
+    code, out, err = _main(*flags)
+    self.assertEqual(code, 0, err)
+    self.assertIn('run 12 of 12: non_private seed 1', err)
+    self.assertCountEqual(
+        made,
+        [(row, rate, 1000) for row in good for rate in (1e-6, 0.05)]
+        + [(row, rate, seed) for row, rate in good.items() for seed in (0, 1)],
+    )
+    for cell, (row, rate) in zip(self._cells(), good.items(), strict=True):
+      self.assertEqual(cell['row'], row)
+      self.assertEqual(cell['server_learning_rate'], rate)
+      self.assertEqual(cell['accuracies'], [0.5, 0.515625])
+    self.assertIn('| blt | 0.508 ± 0.011 |', out)
+    code, again, err = _main(*flags)
+    self.assertEqual((code, again), (0, out))
+    self.assertEqual(err.count('(done before)'), 12)
+    self.assertLen(made, 12)
+    # With other settings it is another run.
+    (path,) = self._folder.glob('epsilon_4/*/seed_0/blt/accuracy.json')
+    content = json.loads(path.read_text())
+    content['settings']['clients_per_round'] = 17
+    path.write_text(json.dumps(content))
+    del made[:]
+    _main(*flags)
+    self.assertEqual(made, [('blt', 0.05, 0)])
+
+  def test_a_run_in_a_process_of_its_own(self):
+    flags = (
+        'sweep', 'digits', '--output-dir', self._folder, '--epsilons', '4',
+        '--rows', 'blt', '--seeds', '1', '--server-learning-rates', '0.05',
+        '--total-rounds=6', '--clients-per-round=16', '--min-index-gap=3',
+        '--jobs=1',
     )
     code, out, err = _main(*flags)
     self.assertEqual(code, 0, err)
-    self.assertIn('run 4 of 4: blt epsilon 4', err)
-    (cell,) = json.loads((folder / 'sweep.json').read_text())['cells']
-    self.assertLen(cell['accuracies'], 2)
-    self.assertIn(f'{cell["mean"]:.3f} ± {cell["standard_deviation"]:.3f}', out)
-    self.assertGreater((folder / 'sweep.png').stat().st_size, 5000)
-    # The step size is the better one on the tuning seed.
-    tuned = {
-        path.parts[-4]: json.loads(path.read_text())['test_accuracy']
-        for path in folder.glob('epsilon_4/*/seed_1000/blt/accuracy.json')
-    }
-    self.assertLen(tuned, 2)
+    self.assertIn('run 1 of 1: blt epsilon 4', err)
+    (cell,) = self._cells()
+    (path,) = self._folder.rglob('accuracy.json')
     self.assertEqual(
-        f'rate_{cell["server_learning_rate"]:g}', max(tuned, key=tuned.get)
+        path.relative_to(self._folder).parts,
+        ('epsilon_4', 'rate_0.05', 'seed_0', 'blt', 'accuracy.json'),
     )
-    # Each run keeps its own statement.
-    self.assertLen(list(folder.rglob('privacy_statement.md')), 4)
-    code, again, err = _main(*flags)
+    accuracy = json.loads(path.read_text())['test_accuracy']
+    self.assertEqual(cell['accuracies'], [accuracy])
+    self.assertIn(f'| blt | {accuracy:.3f} |', out)
+    self.assertGreater((self._folder / 'sweep.png').stat().st_size, 5000)
+    # The run keeps its own statement.
+    self.assertLen(list(self._folder.rglob('privacy_statement.md')), 1)
+    with mock.patch.object(
+        futures.ProcessPoolExecutor, 'submit', _no_process
+    ):
+      code, again, err = _main(*flags)
     self.assertEqual((code, again), (0, out))
-    self.assertEqual(err.count('(done before)'), 4)
+    self.assertEqual(err.count('(done before)'), 1)
 
 
 if __name__ == '__main__':

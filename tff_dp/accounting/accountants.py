@@ -48,6 +48,9 @@ It gets events under a relation whose distributions are the same as ours:
 
 Check-ins, shuffles and random allocations (`protocol_events`) are accounted for
 by 'pld', through `protocol_accountant`; `amplification` says by which argument.
+So are messages of silos and opened sums (`record_events`), under replace-one,
+to the same number as by the ledger of a silo; messages without sampling also by
+'exact'. What `conservative` gives there is `amplify(bound='convexity')`.
 """
 
 from collections.abc import Callable
@@ -63,7 +66,7 @@ from tff_dp.accounting import compositions
 from tff_dp.accounting import events
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import protocol_accountant
-from tff_dp.accounting import protocol_parts
+from tff_dp.accounting import protocol_costs
 
 METHODS = ('exact', 'pld', 'rdp')
 
@@ -88,8 +91,6 @@ _ORDERS = np.linspace(-4.5, 9.0, 64)
 _MOST_MOVES = 12
 _REFINEMENTS = 3
 _RDP_ROUNDING = 1e-12
-# The delta for which bounds with a choice are tuned where none is given.
-_TUNED_FOR = 1e-6
 
 
 def epsilon(
@@ -115,9 +116,10 @@ def epsilon(
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   if protocol_accountant.has_protocol_events(event):
-    return _protocol_accountant(
-        event, method, neighboring_relation, delta
-    ).get_epsilon(delta)
+    _checks.one_of(METHODS, method=method)
+    return protocol_costs.epsilon(
+        event, delta=delta, method=method, asked=neighboring_relation
+    )
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return math.inf
@@ -160,9 +162,10 @@ def delta(
   """
   _checks.non_negative(epsilon=epsilon)
   if protocol_accountant.has_protocol_events(event):
-    return _protocol_accountant(
-        event, method, neighboring_relation, _TUNED_FOR
-    ).get_delta(epsilon)
+    _checks.one_of(METHODS, method=method)
+    return protocol_costs.delta(
+        event, epsilon=epsilon, method=method, asked=neighboring_relation
+    )
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return 1.0
@@ -180,28 +183,6 @@ def delta(
   )
   # What rounds is the exponent, at most some thousands for a delta above 0.
   return min(1.0, best * (1 + 1000 * _RDP_ROUNDING) + _TINY)
-
-
-def _protocol_accountant(event, method: str, neighboring_relation, tuned_for):
-  """Returns an accountant of an event with check-ins or shuffles in it."""
-  _checks.one_of(METHODS, method=method)
-  leaves = compositions.leaves(event)
-  relation = protocol_parts.relation_for(leaves, neighboring_relation)
-  if method != 'pld':
-    raise _checks.PrivacyRefusedError(
-        f'method={method!r} does not know {compositions.kinds(leaves)}',
-        why='amplification by check-ins and shuffling is known as a curve of'
-        ' delta over epsilon',
-        way_out="method='pld', or tff_dp.accounting.amplify, which also says by"
-        ' which argument',
-    )
-  accountant = protocol_accountant.CheckInPLDAccountant(
-      relation.dp_accounting,
-      protocol_parts.interval_for(event, delta=tuned_for, relation=relation),
-      target_delta=tuned_for,
-  )
-  accountant.compose(event)
-  return accountant
 
 
 class _Parts:

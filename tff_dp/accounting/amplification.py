@@ -91,6 +91,7 @@ class Certificate:
     assumptions: What has to be true, one sentence each.
     neighboring_relation: The relation that it holds for.
     bound_asked_for: 'best', or the one bound that was asked for.
+    unit: Whose data is protected: a client, a record in a silo, or both.
   """
 
   epsilon: float
@@ -101,6 +102,7 @@ class Certificate:
   assumptions: tuple[str, ...]
   neighboring_relation: events.NeighboringRelation
   bound_asked_for: str = 'best'
+  unit: str = 'client'
 
   def __post_init__(self):
     for name in ('epsilon', 'epsilon_no_amplification'):
@@ -160,7 +162,7 @@ class Certificate:
         'epsilon': number(self.epsilon),
         'delta': self.delta,
         'epsilon_no_amplification': number(self.epsilon_no_amplification),
-        'unit': 'client',
+        'unit': self.unit,
         'neighboring_relation': self.neighboring_relation.value,
         'bound': self.bound,
         'is_vacuous': self.is_vacuous,
@@ -185,8 +187,8 @@ def amplify(
   """Returns what an event certifies at delta. Upper bound.
 
   Args:
-    event: A protocol or local event, a Gaussian or Laplace event, or a
-      composition of such.
+    event: A protocol, local or record event, a Gaussian or Laplace event, or
+      a composition of such.
     delta: In the open interval (0, 1), for everything together.
     bound: 'best', or one of `protocol_bounds.NAMES`; where that does not apply,
       or gives more than 'none', 'none' stands.
@@ -259,6 +261,7 @@ def _amplified(leaves, delta, bound, relation, use_derived) -> Certificate:
       ),
       neighboring_relation=relation,
       bound_asked_for=bound,
+      unit=protocol_assumptions.unit_of([leaf for leaf, _ in leaves])[0],
   )
 
 

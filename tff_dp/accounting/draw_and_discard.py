@@ -30,203 +30,24 @@ client's guarantee.
 """
 
 from collections.abc import Sequence
-import dataclasses
-import json
 import math
-from typing import Any, Optional
+from typing import Optional
 
 import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting import compositions
+from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting import later_snapshots
 from tff_dp.accounting import local_reports
 from tff_dp.accounting import parts
 from tff_dp.accounting import printing
 
-UNIT = "one client's whole local data set"
-ADJACENCY = 'replace_one_client'
-COVERS = (
-    'everything that is sent to and from the client: local model, the server is'
-    ' not trusted'
-)
-FEATURE_LEVEL = "feature-level; not a guarantee for the client's data"
-ASSUMPTIONS = (
-    "Neighbours: one client's whole local data set is replaced by any other;"
-    ' that the client takes part, when and how often, is public.',
-    'Covered: the models sent to and returned by the client, whoever reads'
-    ' them, the server included; the rest of the run follows from them.',
-    'The clip and the noise are applied on the device, to the whole model, with'
-    ' randomness that nobody outside can seed, replay or learn.',
-    'Nothing else leaves the device: no metrics without noise, no refusals that'
-    ' depend on the data.',
-    'Other runs and tuning on the same clients are participations too: they add'
-    ' up unless they were counted here.',
-    'Floating-point noise is not exactly Laplace or Gaussian (Mironov, 2012).',
-)
-NO_NOISE = 'no privacy: the clients add no noise'
-UNNOISED_METRICS = (
-    'no privacy: clients report metrics that are not noised beside the model'
-)
 # Under these strategies the model that a later client draws descends from one
 # given update with probability at most 1/k.
 _MIXING_STRATEGIES = ('draw_and_discard', 'same', 'accept_1_over_k')
 _LATER_UPDATES = (1, 100, 10_000)
 _DIAGNOSTIC_DELTA = 1e-6
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Diagnostic:
-  """A number about a weaker observer, which is no guarantee.
-
-  Attributes:
-    name: Of the number.
-    epsilon: Its value.
-    delta: At which it holds, None if the number knows of none.
-    unit: 'model' or 'coordinate': what epsilon is about.
-    why_not: Why it is no guarantee of the client's data.
-    facts: What else the number depends on.
-  """
-
-  name: str
-  epsilon: float
-  unit: str
-  why_not: str
-  delta: Optional[float] = None
-  facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
-    described = dataclasses.asdict(self)
-    described['epsilon'] = printing.to_json_number(self.epsilon)
-    return described
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DdmlGuarantee:
-  """The guarantee of one client in a run of draw and discard.
-
-  Attributes:
-    model_epsilon: Of one participation, at `delta`, for the whole model.
-    delta: Of one participation; 0 for pure epsilon.
-    total_epsilon: Of all participations of a client. The headline.
-    total_delta: Of all participations.
-    pure_total_epsilon: Without any delta; infinite for Gaussian noise.
-    coordinate_epsilon: Of one weight and one participation. Feature-level.
-    participations: For which the total is stated: the largest number that
-      occurred, or the cap.
-    max_participations: The cap that the clients enforce, None if there is none.
-    num_params: p.
-    num_instances: k.
-    concurrency: m.
-    strategy: Of the server; no part of the guarantee.
-    noise_scale: Laplace's b or the Gaussian's standard deviation, on weights.
-    step: The client's step, as JSON types.
-    void: Why there is no guarantee at all, None if there is one.
-    server_learns_draw: Whether the server may see which instance was drawn.
-    assumptions: Sentences on which the guarantee rests.
-    non_dp_diagnostics: Numbers that are no guarantee.
-  """
-
-  model_epsilon: float
-  delta: float
-  total_epsilon: float
-  total_delta: float
-  pure_total_epsilon: float
-  coordinate_epsilon: float
-  participations: int
-  max_participations: Optional[int]
-  num_params: int
-  num_instances: int
-  concurrency: int
-  strategy: str
-  noise_scale: float
-  step: dict[str, Any]
-  void: Optional[str]
-  server_learns_draw: bool
-  assumptions: tuple[str, ...] = ASSUMPTIONS
-  non_dp_diagnostics: tuple[Diagnostic, ...] = ()
-
-  @property
-  def total(self) -> tuple[float, float]:
-    """(total_epsilon, total_delta)."""
-    return self.total_epsilon, self.total_delta
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns JSON types; infinity as 'inf'."""
-    result = {
-        'unit': UNIT,
-        'adjacency': ADJACENCY,
-        'covers': COVERS,
-        'void': self.void,
-    }
-    for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      if isinstance(value, float):
-        value = printing.to_json_number(value)
-      result[field.name] = value
-    result['coordinate_epsilon_is'] = FEATURE_LEVEL
-    result['assumptions'] = list(self.assumptions)
-    result['non_dp_diagnostics'] = [
-        diagnostic.to_json() for diagnostic in self.non_dp_diagnostics
-    ]
-    return result
-
-  def to_text(self) -> str:
-    """Returns the report in lines, the composed total first."""
-    up = printing.rounded_up
-    if self.void is not None:
-      lines = [self.void]
-    else:
-      lines = [
-          f'epsilon {up(self.total_epsilon)}{_at(self.total_delta)}, for'
-          f" {UNIT}, over {_times(self.participations)}",
-          f'  one participation: {up(self.model_epsilon)}{_at(self.delta)}',
-      ]
-      if self.total_delta > 0 and self.pure_total_epsilon < math.inf:
-        lines.append(f'  without any delta: {up(self.pure_total_epsilon)}')
-      lines.append(
-          f'  one weight ({FEATURE_LEVEL}): {up(self.coordinate_epsilon)}'
-      )
-    step = self.step
-    cap = self.max_participations
-    lines += [
-        f'neighbours  {UNIT} is replaced by any other',
-        f'covers      {COVERS}',
-        f'mechanism   {step["mechanism"] or "no noise"},'
-        f' scale {self.noise_scale:.6g} on every weight of the model as sent',
-        f'clip        {step["clip"]}, {step["clip_norm"]:g}, of the mean'
-        f' gradient; learning rate {step["learning_rate"]:g};'
-        f' {self.num_params} weights',
-        f'server      {self.strategy}, {self.num_instances} instances,'
-        f' {self.concurrency} at a time: no part of the guarantee',
-        'cap         '
-        + (
-            'none is enforced: stated for the number given'
-            if cap is None
-            else f'{_times(cap)} of one client'
-        ),
-        'draw        '
-        + (
-            'the server may see which instance a client drew'
-            if self.server_learns_draw
-            else 'the server does not see which instance a client drew'
-        ),
-        'assumed',
-    ]
-    lines += [f'- {sentence}' for sentence in self.assumptions]
-    if self.non_dp_diagnostics:
-      lines.append('non_dp_diagnostics (none of them is a guarantee)')
-    for diagnostic in self.non_dp_diagnostics:
-      at = '' if diagnostic.delta is None else _at(diagnostic.delta)
-      lines.append(
-          f'- {diagnostic.name}, one {diagnostic.unit}: epsilon'
-          f' {up(diagnostic.epsilon)}{at}. {diagnostic.why_not}'
-      )
-    return '\n'.join(lines)
-
-  def __str__(self) -> str:
-    return json.dumps(self.to_json(), allow_nan=False)
 
 
 def guarantee(
@@ -243,7 +64,7 @@ def guarantee(
     has_unnoised_metrics: bool = False,
     server_learns_draw: bool = True,
     later_updates: Sequence[int] = _LATER_UPDATES,
-) -> DdmlGuarantee:
+) -> statement.DdmlGuarantee:
   """Returns what so many participations of one client cost it.
 
   Upper bound. Laplace noise without a delta: pure epsilon, which adds up. With
@@ -280,9 +101,9 @@ def guarantee(
     delta = step.delta
   void = None
   if not step.is_private:
-    void = NO_NOISE
+    void = statement.NO_NOISE
   elif has_unnoised_metrics:
-    void = UNNOISED_METRICS
+    void = statement.UNNOISED_METRICS
   pure = step.model_epsilon(num_params)
   if void is None:
     one = _epsilon_and_delta(step, num_params, 1, pure, delta)
@@ -298,7 +119,7 @@ def guarantee(
     )
   else:
     one, total, diagnostics = (math.inf, 1.0), (math.inf, 1.0), ()
-  return DdmlGuarantee(
+  return statement.DdmlGuarantee(
       model_epsilon=one[0],
       delta=one[1],
       total_epsilon=total[0],
@@ -378,14 +199,14 @@ def _diagnostics(
     strategy: str,
     has_spam_filter: bool,
     later_updates: Sequence[int],
-) -> tuple[Diagnostic, ...]:
+) -> tuple[statement.Diagnostic, ...]:
   """Returns the numbers about observers II and III, for one participation."""
   found = []
   one_weight = step.coordinate_epsilon(num_params)
   is_laplace = step.mechanism == 'laplace'
   if is_laplace:
     found.append(
-        Diagnostic(
+        statement.Diagnostic(
             name='"expected loss" against who sees all instances',
             epsilon=later_snapshots.published_expected_loss(
                 local_epsilon=one_weight, num_instances=num_instances
@@ -415,7 +236,7 @@ def _diagnostics(
             corrected=corrected,
         )
     found.append(
-        Diagnostic(
+        statement.Diagnostic(
             name=f'who sees one instance {num_updates} updates later',
             epsilon=later_snapshots.later_epsilon(
                 mechanism=step.mechanism,
@@ -434,7 +255,9 @@ def _diagnostics(
   return tuple(found)
 
 
-def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
+def _one_later_draw(
+    step, num_params, num_instances, delta
+) -> statement.Diagnostic:
   """Returns what one later client that draws one instance learns.
 
   Upper bound, for the whole model. Given the coins of the server, the instance
@@ -449,7 +272,7 @@ def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
     epsilon, _ = _epsilon_and_delta(
         step, num_params, 1, step.model_epsilon(num_params), inner
     )
-  return Diagnostic(
+  return statement.Diagnostic(
       name='who draws one instance, once, later',
       epsilon=epsilon,
       delta=delta,
@@ -460,11 +283,3 @@ def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
       ' epsilon.',
       facts={'num_instances': int(num_instances)},
   )
-
-
-def _at(delta: float) -> str:
-  return '' if delta == 0 else f' at delta {printing.rounded_up(delta)}'
-
-
-def _times(count: int) -> str:
-  return '1 participation' if count == 1 else f'{count} participations'

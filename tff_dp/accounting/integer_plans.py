@@ -34,6 +34,7 @@ from tff_dp import _checks
 from tff_dp.accounting import integer_noise
 from tff_dp.accounting import integer_sums
 from tff_dp.accounting import integer_tables
+from tff_dp.accounting import record_events
 from tff_dp.accounting import vector_sum
 
 
@@ -80,6 +81,17 @@ class SumPlan(abc.ABC):
       delta: In (0, 1).
       dimension: d, length of the vectors.
       num_rounds: Sums of which one record is a part; 1 for one pass.
+    """
+
+  @abc.abstractmethod
+  def dp_event(self, *, dimension: int) -> record_events.SumDpEvent:
+    """Returns what one opened sum is to a record in it.
+
+    For the noise that is promised; `dataclasses.replace(plan, min_silos=1)` has
+    that of a silo alone.
+
+    Args:
+      dimension: d, length of the vectors.
     """
 
   def silo_epsilon(
@@ -155,6 +167,15 @@ class BinomialPlan(SumPlan):
         delta, dimension=dimension, num_rounds=num_rounds
     )
 
+  def dp_event(self, *, dimension):
+    return record_events.BinomialSumDpEvent(
+        self.grid,
+        self.trials,
+        self.min_silos * self.records_per_silo,
+        dimension,
+        self.probability,
+    )
+
   def _sum(self) -> vector_sum.BinomialSum:
     return vector_sum.BinomialSum(
         self.grid,
@@ -190,15 +211,22 @@ class SkellamPlan(SumPlan):
     return _skellam_table(float(self.variance))
 
   def epsilon(self, delta, *, dimension, num_rounds=1):
-    # Rounded down: less noise than there is costs more.
-    total = self.min_silos * self.variance * (1 - 1e-15)
     return integer_sums.skellam_epsilon(
-        variance=total,
+        variance=self._total,
         delta=delta,
         grid=self.grid,
         dimension=dimension,
         num_rounds=num_rounds,
     )
+
+  def dp_event(self, *, dimension):
+    return record_events.SkellamSumDpEvent(self.grid, self._total, dimension)
+
+  @property
+  def _total(self) -> float:
+    """Variance of all promised shares."""
+    # Rounded down: less noise than there is costs more.
+    return self.min_silos * self.variance * (1 - 1e-15)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,6 +262,11 @@ class DiscreteGaussianPlan(SumPlan):
         grid=self.grid,
         dimension=dimension,
         num_rounds=num_rounds,
+    )
+
+  def dp_event(self, *, dimension):
+    return record_events.DiscreteGaussianSumDpEvent(
+        self.grid, self.stddev, self.min_silos, dimension
     )
 
 

@@ -60,18 +60,33 @@ def skellam_epsilon(
         integer_noise.skellam(float(variance)), shift=grid
     )
     return privacy_profiles.composed_epsilon(profile, delta, count=num_rounds)
+  divergences, orders = skellam_divergences(
+      variance=variance, grid=grid, dimension=dimension
+  )
+  return integer_noise.epsilon_of_renyi(
+      num_rounds * divergences, delta=delta, orders=orders
+  )
+
+
+def skellam_divergences(
+    *, variance: float, grid: int, dimension: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (Renyi divergences of one sum, their orders). Upper bound.
+
+  Args:
+    variance: Of the noise of one coordinate of the sum.
+    grid: h.
+    dimension: d.
+  """
   l2 = integer_noise.rounded_l2_distance(grid, dimension=dimension)
   l1 = integer_noise.rounded_l1_distance(l2, dimension=dimension)
   divergences = [
-      num_rounds
-      * skellam_divergence(
+      skellam_divergence(
           order=order, l1_distance=l1, l2_distance=l2, variance=variance
       )
       for order in _INTEGER_ORDERS
   ]
-  return integer_noise.epsilon_of_renyi(
-      divergences, delta=delta, orders=_INTEGER_ORDERS
-  )
+  return np.array(divergences), np.array(_INTEGER_ORDERS, np.float64)
 
 
 def skellam_divergence(
@@ -146,6 +161,28 @@ def discrete_gaussian_epsilon(
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.integer_at_least(1, grid=grid)
+  divergences, orders = discrete_gaussian_divergences(
+      local_stddev=local_stddev,
+      num_shares=num_shares,
+      grid=grid,
+      dimension=dimension,
+  )
+  return integer_noise.epsilon_of_renyi(
+      num_rounds * divergences, delta=delta, orders=orders
+  )
+
+
+def discrete_gaussian_divergences(
+    *, local_stddev: float, num_shares: int, grid: int, dimension: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (Renyi divergences of one sum, their orders). Upper bound.
+
+  Args:
+    local_stddev: sigma, the parameter of one share, in steps of the grid.
+    num_shares: n.
+    grid: h.
+    dimension: d.
+  """
   l2 = integer_noise.rounded_l2_distance(grid, dimension=dimension)
   rho = discrete_gaussian_concentration(
       local_stddev=local_stddev,
@@ -155,9 +192,7 @@ def discrete_gaussian_epsilon(
       dimension=dimension,
   )
   orders = np.concatenate([integer_noise.ORDERS, np.arange(2.0, 64.0, 0.5)])
-  return integer_noise.epsilon_of_renyi(
-      num_rounds * rho * orders, delta=delta, orders=orders
-  )
+  return rho * orders, orders
 
 
 def discrete_gaussian_concentration(

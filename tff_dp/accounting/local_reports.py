@@ -122,7 +122,7 @@ def _gaussian_report(noise_multiplier: float) -> LocalReport:
         if local_delta < delta
     )
 
-  together = lambda count: _one_gaussian(noise_multiplier / 2, count)
+  together = lambda count: one_gaussian(noise_multiplier / 2, count)
   return LocalReport(profile, splits, False, together=together)
 
 
@@ -151,10 +151,10 @@ def noised_sum(
     return parts.Part(everything)
   if isinstance(event, dp_accounting.LaplaceDpEvent):
     return parts.Part(local_profiles.laplace(moves_by / multiplier), count)
-  return _one_gaussian(multiplier / moves_by, count)
+  return one_gaussian(multiplier / moves_by, count)
 
 
-def _one_gaussian(sigma: float, count: int) -> parts.Part:
+def one_gaussian(sigma: float, count: int) -> parts.Part:
   """Returns adaptively chosen Gaussian mechanisms as the one that they are.
 
   Exact: arXiv:1905.02383, corollary 3.3.

@@ -42,9 +42,6 @@ LEAST_HIDDEN = 1e-6
 _GRID_SHARE = 0.05
 _FINEST = 1e-10
 _MOST_POINTS = 1 << 20
-# Shares of epsilon of the first of two hops.
-_HOPS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85)
-_SMALLER = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 300)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,40 +242,3 @@ def profile_of(pld) -> privacy_profiles.Profile:
 def _deltas(pld, ascending: np.ndarray) -> np.ndarray:
   found = np.asarray(pld.get_delta_for_epsilon(list(ascending)), np.float64)
   return np.clip(found * (1 + _RELATIVE_ERROR) + PLD_ERROR, 0.0, 1.0)
-
-
-def in_two_hops(part: Part) -> Part:
-  """Returns a zero-out part, all its events together, for replace-one.
-
-  Upper bound: replacing is zeroing, then zeroing in reverse, so that
-  (e1, remove(e1)) and (e2, add(e2)) give (e1 + e2, remove(e1) + exp(e1)
-  add(e2)). The least over some ways to share epsilon; replacing the other way
-  around takes the same two hops.
-  """
-  if part.is_vacuous:
-    return Part(lambda epsilons: np.ones(np.shape(epsilons)))
-  loss = together([part])
-  directions = _compat.loss_directions(loss.pld)
-  away, back = (profile_of(pmf) for pmf in (directions[0], directions[-1]))
-
-  def hops(epsilons):
-    best = np.ones(epsilons.shape)
-    for share in _HOPS:
-      first = away(share * epsilons) + loss.error
-      second = back((1 - share) * epsilons) + loss.error
-      with np.errstate(over='ignore'):
-        factor = np.exp(share * epsilons)
-        both = (first + factor * second) * (1 + _RELATIVE_ERROR)
-      best = np.fmin(best, both)
-    return best
-
-  # What holds at a smaller epsilon holds at a larger one, where exp(e1) times
-  # what no epsilon takes away would grow without bound.
-  smaller = np.minimum.accumulate(hops(_SMALLER))
-
-  def profile(epsilons):
-    epsilons = np.asarray(epsilons, np.float64)
-    before = np.searchsorted(_SMALLER, epsilons, side='right') - 1
-    return np.minimum(hops(epsilons), smaller[before])
-
-  return Part(profile)

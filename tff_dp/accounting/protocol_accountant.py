@@ -11,17 +11,18 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""A privacy accountant of dp_accounting that knows check-ins and shuffling.
+"""A privacy accountant that knows check-ins, shuffling and messages of silos.
 
     accountant = protocol_accountant.CheckInPLDAccountant()
     accountant.compose(shuffled_check_in_event, 6800)
     accountant.compose(dp_accounting.GaussianDpEvent(50.0))   # an evaluation
     accountant.get_epsilon(1e-6)
 
-Check-ins and shuffles compose with each other and with unsampled Gaussian and
-Laplace mechanisms under replace-one, with random allocation under all
-relations. Poisson sampling hides whether a client is in the data at all, under
-add-or-remove; no relation covers both, so the two do not mix.
+Check-ins, shuffles, messages of silos and opened sums compose with each other
+and with unsampled Gaussian and Laplace mechanisms under replace-one, with
+random allocation under all relations. Poisson sampling at the server hides
+whether a client is in the data at all, under add-or-remove; no relation covers
+both, so the two do not mix.
 
 It differs from its base class where that is wrong or varies by version:
 
@@ -46,6 +47,7 @@ from tff_dp.accounting import parts as parts_lib
 from tff_dp.accounting import protocol_bounds
 from tff_dp.accounting import protocol_events
 from tff_dp.accounting import protocol_parts
+from tff_dp.accounting import record_events
 
 Relation = dp_accounting.NeighboringRelation
 # Takes an event and the grid of losses; returns the loss of one event under
@@ -88,7 +90,9 @@ def register(event_type: type, builder: Builder) -> None:
         ' dp_accounting.DpEvent.'
     )
   is_ours = event_type.__module__ in (
-      protocol_events.__name__, dp_accounting.DpEvent.__module__
+      protocol_events.__name__,
+      record_events.__name__,
+      dp_accounting.DpEvent.__module__,
   )
   if is_ours or event_type in _builders:
     raise _checks.PrivacyRefusedError(
@@ -100,7 +104,7 @@ def register(event_type: type, builder: Builder) -> None:
 
 
 def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
-  """Whether the event contains check-ins, shuffles or random allocations."""
+  """Whether the event contains check-ins, shuffles, messages of silos, ..."""
   return any(
       isinstance(leaf, protocol_events.ProtocolDpEvent)
       for leaf, _ in compositions.leaves(event)
@@ -108,7 +112,7 @@ def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
 
 
 class CheckInPLDAccountant(pld_lib.PLDAccountant):
-  """Privacy accountant for the events of `protocol_events` and others.
+  """Privacy accountant for `protocol_events`, `record_events` and others.
 
   Upper bound on epsilon and on delta. Its results hold for adaptively chosen
   events.
@@ -125,7 +129,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     """Creates an accountant with nothing composed.
 
     Args:
-      neighboring_relation: Check-ins and shuffles need REPLACE_ONE.
+      neighboring_relation: Check-ins, shuffles and silos need REPLACE_ONE.
       value_discretization_interval: The grid of losses. Any grid gives an upper
         bound; at most a tenth of the loss of a round gives a good one. See
         `protocol_parts.interval_for`.
@@ -268,7 +272,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     return None
 
   def _refuse_a_mix(self, event) -> None:
-    """Raises if check-ins would be composed with sampled events."""
+    """Raises if check-ins or silos would be composed with sampled events."""
     leaves = compositions.leaves(event) + compositions.leaves(self.ledger)
     ours = [
         leaf

@@ -20,6 +20,7 @@ import dp_accounting
 from tff_dp.accounting import events
 from tff_dp.accounting import local_reports
 from tff_dp.accounting import protocol_events
+from tff_dp.accounting import record_events
 
 _COINS = (
     "Each client's coins are its own, honest, fresh, independent of all data"
@@ -28,6 +29,9 @@ _COINS = (
 _HONEST_NOISE = (
     'Each client clips and adds its noise itself, as the randomizer says.'
 )
+_CLIENT = 'client'
+_RECORD = 'record in a silo'
+_CLIPS = 'Every record is clipped by itself, inside of its silo.'
 _SECRET_SLOTS = (
     'The server and the channels to it are trusted: nobody learns who checked'
     ' in, who won and which slots were empty.'
@@ -50,7 +54,9 @@ def of(
       written; empty if it rests on none.
     relation: That the epsilon holds for.
   """
-  found = [f'The unit is a client; neighbours: {relation.description}.']
+  found = [f'The unit is {unit_of(leaves)[1]}.']
+  if unit_of(leaves)[0] != _RECORD:
+    found = [f'{found[0][:-1]}; neighbours: {relation.description}.']
   for leaf in leaves:
     found += _of_leaf(leaf, bound)
   if derived_sources:
@@ -61,7 +67,27 @@ def of(
   return tuple(dict.fromkeys(found))
 
 
+def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
+  """Returns (whose data is protected, the same in a sentence)."""
+  is_record = [
+      isinstance(leaf, protocol_events.RecordDpEvent) for leaf in leaves
+  ]
+  if not any(is_record):
+    return _CLIENT, 'a client'
+  if all(is_record):
+    return _RECORD, (
+        'a record of a silo; neighbours: replace-one, another record is in its'
+        ' place, and the number of records stays'
+    )
+  return f'{_CLIENT} with one {_RECORD}', (
+      'a client with one record in one silo; the record and what the client'
+      ' does change together'
+  )
+
+
 def _of_leaf(leaf, bound: str) -> list[str]:
+  if isinstance(leaf, protocol_events.RecordDpEvent):
+    return _of_record(leaf, bound)
   if local_reports.is_noised_sum(leaf):
     return ['The server adds the noise, and is trusted to.']
   if isinstance(leaf, protocol_events.RandomAllocationDpEvent):
@@ -90,6 +116,27 @@ def _of_leaf(leaf, bound: str) -> list[str]:
     )
     return [_HONEST_NOISE, f'At most {reports}; nobody else is trusted.']
   return [_HONEST_NOISE, *_of_protocol(leaf, bound)]
+
+
+def _of_record(leaf, bound: str) -> list[str]:
+  """Returns what messages of a silo, or an opened sum, assume."""
+  if isinstance(leaf, record_events.SumDpEvent):
+    return [
+        _CLIPS,
+        'Nothing but the sum over all silos is ever opened, and never without'
+        ' the noise that is promised to be in it.',
+        'Silos add their noise, keep it secret and draw it from randomness that'
+        ' nobody outside can seed, replay or learn.',
+    ]
+  found = [
+      _CLIPS,
+      'The silo adds the noise itself, from randomness that nobody outside can'
+      ' seed, replay or learn; nobody else is trusted.',
+      'A person with several records in the silo pays more.',
+  ]
+  if bound != 'none':
+    found.append('Which records were in a batch stays secret.')
+  return found
 
 
 def _of_protocol(leaf, bound: str) -> list[str]:

@@ -20,6 +20,8 @@ Every event has several; which is least depends on its numbers.
 | none | everything | one report, or the noise of the server, alone |
 | thinning | fixed window | [derived] not everybody takes part |
 | subsampling | shuffled check-in | [derived] only the coins are credited |
+| subsampling | messages of silos | Poisson [derived], else as convexity |
+| convexity | messages of silos | arXiv:1807.01647, arXiv:2106.08567 |
 | rci | check-ins, shuffle | arXiv:2007.06605, theorems 3.2, 4.1, 4.3, 5.1 |
 | rci_numeric | fixed, sliding window | [derived] theorem 3.2 step by step |
 | clones | shuffle | arXiv:2012.12803, as a profile; delta0 > 0 [derived] |
@@ -29,34 +31,37 @@ Every event has several; which is least depends on its numbers.
 | renyi | shuffled check-in | arXiv:2206.03151, thm. 1, with its lemma 4 |
 | allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
-[derived] marks arguments of this project, proven in docs/proofs_shuffling.md
-and docs/proofs_check_ins.md; they can be turned off. The formulas of papers
-that do not hold are in `published`, and are no bounds.
+[derived] marks arguments of this project, proven in docs/proofs_shuffling.md,
+docs/proofs_check_ins.md and docs/isrl_accounting.md; they can be turned off.
+The formulas of papers that do not hold are in `published`, and are no bounds.
 """
 
-from collections.abc import Callable, Iterator
-import dataclasses
+from collections.abc import Iterator
 import functools
 import math
 
 import dp_accounting
 
+from tff_dp.accounting import bounds
+from tff_dp.accounting import check_in_bounds
 from tff_dp.accounting import events
-from tff_dp.accounting import local_profiles
 from tff_dp.accounting import local_reports
 from tff_dp.accounting import parts
 from tff_dp.accounting import privacy_profiles
 from tff_dp.accounting import protocol_events
 from tff_dp.accounting import random_allocation
 from tff_dp.accounting import random_check_ins
+from tff_dp.accounting import record_bounds
 from tff_dp.accounting import shuffled_check_in
 from tff_dp.accounting import shuffled_renyi
 from tff_dp.accounting import shuffling
+from tff_dp.accounting import two_hops
 
 NAMES = (
     'none',
     'thinning',
     'subsampling',
+    'convexity',
     'rci',
     'rci_numeric',
     'clones',
@@ -68,38 +73,12 @@ NAMES = (
 # Sound whatever else is turned off, but slow, and next to never the least.
 SLOW_NAMES = ('clones_by_cohort', 'renyi')
 
-_RCI = 'arXiv:2007.06605, theorem '
 _CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
 _SHUFFLING_PROOFS = 'docs/proofs_shuffling.md'
 _REPLACE_ONE = events.NeighboringRelation.REPLACE_ONE
-# Above it the curve of an (epsilon, delta) pair is not computed.
-_LARGEST_RUN_EPSILON = 100.0
 # Of delta, and at most, what the grid of a random allocation may cut off.
 _TAIL_SHARE = 1e-4
 _MOST_TAIL = 1e-10
-
-
-@dataclasses.dataclass(frozen=True)
-class Bound:
-  """An upper bound on what `count` equal events cost.
-
-  At least one of `part` and `epsilon` is there. Both may raise
-  `NotApplicableError`.
-
-  Attributes:
-    name: One of `NAMES`.
-    source: Paper and theorem, or page of proofs.
-    is_derived: Whether it rests on an argument of this project.
-    part: Returns what composes with other events.
-    epsilon: Returns epsilon at delta if nothing else is released: no larger
-      than by `part`, if that is there too.
-  """
-
-  name: str
-  source: str
-  is_derived: bool = False
-  part: Callable[[], parts.Part] | None = None
-  epsilon: Callable[[float], float] | None = None
 
 
 def of(
@@ -108,11 +87,11 @@ def of(
     count: int,
     delta: float,
     relation: events.NeighboringRelation,
-) -> tuple[Bound, ...]:
+) -> tuple[bounds.Bound, ...]:
   """Returns the bounds on `count` equal events, 'none' first.
 
   Args:
-    event: A protocol or a local event, a Gaussian or a Laplace event.
+    event: A protocol, local or record event, a Gaussian or a Laplace event.
     count: How many.
     delta: Of everything together. Some bounds are tuned for it; they hold for
       any.
@@ -121,93 +100,40 @@ def of(
   """
   if local_reports.is_noised_sum(event):
     part = functools.partial(local_reports.noised_sum, event, count, relation)
-    return (Bound('none', 'the noise at the server', part=part),)
+    return (bounds.Bound('none', 'the noise at the server', part=part),)
   if isinstance(event, protocol_events.RandomAllocationDpEvent):
     return tuple(_of_allocation(event, count, delta, relation))
   if isinstance(event, protocol_events.LocalRandomizerDpEvent):
-    return (_none(local_reports.report(event), count),)
+    return (bounds.none(local_reports.report(event), count),)
+  if isinstance(event, protocol_events.RecordDpEvent):
+    return tuple(record_bounds.of(event, count))
   # Exact types, as for local events.
   find = {
-      protocol_events.FixedWindowCheckInDpEvent: _of_fixed_window,
-      protocol_events.SlidingWindowCheckInDpEvent: _of_sliding_window,
-      protocol_events.AveragedCheckInDpEvent: _of_averaged,
+      protocol_events.FixedWindowCheckInDpEvent: (
+          check_in_bounds.of_fixed_window
+      ),
+      protocol_events.SlidingWindowCheckInDpEvent: (
+          check_in_bounds.of_sliding_window
+      ),
+      protocol_events.AveragedCheckInDpEvent: check_in_bounds.of_averaged,
       protocol_events.ShuffledDpEvent: _of_shuffle,
       protocol_events.ShuffledCheckInDpEvent: _of_shuffled_check_in,
   }.get(type(event))
   if find is None:
     raise TypeError(
         f'event={event!r} is not allowed: expected an event of'
-        ' tff_dp.accounting.protocol_events.'
+        ' tff_dp.accounting.protocol_events or record_events.'
     )
   return tuple(find(event, local_reports.report(event.event), count, delta))
 
 
-def _none(report: local_reports.LocalReport, count: int) -> Bound:
-  return Bound(
-      'none', 'the local randomizer alone', part=lambda: report.part(count)
-  )
-
-
-def _nobody(name: str, source: str, count: int) -> Bound:
-  part = lambda: parts.Part(local_reports.nothing, count)
-  return Bound(name, source, part=part)
-
-
-def _of_fixed_window(event, report, count, delta) -> Iterator[Bound]:
-  probability = event.check_in_probability
-  yield _none(report, count)
-  if probability == 0:
-    yield _nobody('thinning', 'nobody takes part', count)
-    return
-
-  def thinned():
-    if probability == 1:
-      raise privacy_profiles.NotApplicableError(
-          'check_in_probability is 1: every client takes part'
-      )
-    return parts.Part(
-        random_check_ins.thinned_profile(
-            report.profile, check_in_probability=probability
-        ),
-        count,
-    )
-
-  yield Bound('thinning', _CHECK_IN_PROOFS, True, part=thinned)
-  theorem = functools.partial(
-      random_check_ins.theorem_3_2,
-      num_slots=event.num_slots,
-      check_in_probability=probability,
-  )
-  yield _closed_form('3.2', report, theorem, count, delta)
-  yield _step_by_step(report, event.num_slots, probability, count)
-
-
-def _of_sliding_window(event, report, count, delta) -> Iterator[Bound]:
-  yield _none(report, count)
-  theorem = functools.partial(
-      random_check_ins.theorem_4_3, window=event.window
-  )
-  yield _closed_form('4.3', report, theorem, count, delta)
-  yield _step_by_step(report, event.window, 1.0, count)
-
-
-def _of_averaged(event, report, count, delta) -> Iterator[Bound]:
-  yield _none(report, count)
-  theorem = functools.partial(
-      random_check_ins.theorem_4_1,
-      num_slots=event.num_slots,
-      min_num_clients=event.min_num_clients,
-  )
-  yield _closed_form('4.1', report, theorem, count, delta)
-
-
-def _of_shuffle(event, report, count, delta) -> Iterator[Bound]:
+def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
   num_reports = event.num_messages
-  yield _none(report, count)
+  yield bounds.none(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_5_1, num_reports=num_reports
   )
-  yield _closed_form('5.1', report, theorem, count, delta)
+  yield check_in_bounds.closed_form('5.1', report, theorem, count, delta)
 
   def clones(**options):
     if isinstance(event.event, protocol_events.GaussianLocalDpEvent):
@@ -240,16 +166,18 @@ def _of_shuffle(event, report, count, delta) -> Iterator[Bound]:
 
   # What delta0 > 0 costs is derived here.
   if report.is_pure:
-    yield Bound('clones', 'arXiv:2012.12803, theorem 3.1', part=clones)
+    yield bounds.Bound('clones', 'arXiv:2012.12803, theorem 3.1', part=clones)
   else:
-    yield Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
+    yield bounds.Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
   yield _strong_clones(report, clones)
 
 
-def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
-  yield _none(report, count)
+def _of_shuffled_check_in(
+    event, report, count, delta
+) -> Iterator[bounds.Bound]:
+  yield bounds.none(report, count)
   if event.check_in_probability == 0:
-    yield _nobody('subsampling', 'nobody takes part', count)
+    yield bounds.nobody('subsampling', 'nobody takes part', count)
     return
   cohort = dict(
       num_clients=event.min_num_clients,
@@ -260,7 +188,7 @@ def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
     profile = shuffled_check_in.subsampled_profile(report.profile, **cohort)
     return parts.Part(profile, count)
 
-  yield Bound('subsampling', _SHUFFLING_PROOFS, True, part=subsampled)
+  yield bounds.Bound('subsampling', _SHUFFLING_PROOFS, True, part=subsampled)
   is_gaussian = isinstance(event.event, protocol_events.GaussianLocalDpEvent)
 
   def pair():
@@ -282,7 +210,7 @@ def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
       profile = shuffled_check_in.round_profile(**pair(), **cohort, **options)
     return parts.Part(profile, count)
 
-  yield Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
+  yield bounds.Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
   yield _strong_clones(report, clones)
 
   def by_cohort():
@@ -293,7 +221,7 @@ def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
     source, is_derived = 'arXiv:2206.03151, theorem 1', False
   else:
     source, is_derived = _SHUFFLING_PROOFS, True
-  yield Bound('clones_by_cohort', source, is_derived, part=by_cohort)
+  yield bounds.Bound('clones_by_cohort', source, is_derived, part=by_cohort)
 
   def renyi(total_delta):
     if not isinstance(
@@ -310,10 +238,11 @@ def _of_shuffled_check_in(event, report, count, delta) -> Iterator[Bound]:
         **cohort,
     )
 
-  yield Bound('renyi', 'arXiv:2206.03151, theorem 1, lemma 4', epsilon=renyi)
+  source = 'arXiv:2206.03151, theorem 1, lemma 4'
+  yield bounds.Bound('renyi', source, epsilon=renyi)
 
 
-def _strong_clones(report, clones) -> Bound:
+def _strong_clones(report, clones) -> bounds.Bound:
   """Returns clones with the larger probability, if the type allows it."""
 
   def part():
@@ -323,82 +252,18 @@ def _strong_clones(report, clones) -> Bound:
       )
     return clones(**dict(report.strong_clones))
 
-  return Bound('strong_clones', _SHUFFLING_PROOFS, True, part=part)
+  return bounds.Bound('strong_clones', _SHUFFLING_PROOFS, True, part=part)
 
 
-def _closed_form(number: str, report, theorem, count: int, delta: float):
-  """Returns a theorem of arXiv:2007.06605 for the best of the local pairs.
-
-  Alone it is its own formula. Next to others, or repeated, it stands for a
-  randomizer that is (epsilon, delta')-DP, delta' a share of delta.
-  """
-
-  def epsilon(total_delta):
-    best, reason = math.inf, 'no (epsilon0, delta0) has a delta0 below delta'
-    for local_epsilon, local_delta in report.splits(total_delta):
-      try:
-        found = theorem(
-            local_epsilon=local_epsilon,
-            local_delta=local_delta,
-            delta=total_delta,
-        )
-      except privacy_profiles.NotApplicableError as error:
-        reason = error.reason
-      else:
-        best = min(best, float(found))
-    if best == math.inf:
-      raise privacy_profiles.NotApplicableError(reason)
-    return best
-
-  def part():
-    share = delta / (2 * count)
-    run_epsilon = epsilon(share)
-    if run_epsilon > _LARGEST_RUN_EPSILON:
-      raise privacy_profiles.NotApplicableError(
-          f'the theorem gives epsilon={run_epsilon:g} for one run'
-      )
-    profile = local_profiles.approximate(run_epsilon, share)
-    return parts.Part(
-        privacy_profiles.minimum(profile, report.profile), count
-    )
-
-  return Bound(
-      'rci',
-      _RCI + number,
-      part=part,
-      epsilon=epsilon if count == 1 else None,
-  )
-
-
-def _step_by_step(report, num_slots: int, probability: float, count: int):
-  """Returns theorem 3.2's steps, composed as privacy-loss distributions."""
-
-  def part():
-    if not report.is_pure:
-      raise privacy_profiles.NotApplicableError(
-          'the local randomizer has a delta above 0'
-      )
-    profile = random_check_ins.numeric_fixed_window_profile(
-        local_epsilon=report.split[0],
-        num_slots=num_slots,
-        check_in_probability=probability,
-    )
-    return parts.Part(
-        privacy_profiles.minimum(profile, report.profile), count
-    )
-
-  return Bound('rci_numeric', _CHECK_IN_PROOFS, True, part=part)
-
-
-def _of_allocation(event, count, delta, relation) -> Iterator[Bound]:
+def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
   """Yields the bounds of central noise at some of several steps."""
   times, multiplier = event.num_selected, float(event.event.noise_multiplier)
   alone = functools.partial(
       local_reports.noised_sum, event.event, count * times, relation
   )
-  yield Bound('none', 'the noise at the server', part=alone)
+  yield bounds.Bound('none', 'the noise at the server', part=alone)
   if event.participation_probability == 0:
-    yield _nobody('allocation', 'nobody takes part', count)
+    yield bounds.nobody('allocation', 'nobody takes part', count)
     return
   numbers = dict(
       noise_multiplier=multiplier,
@@ -418,7 +283,7 @@ def _of_allocation(event, count, delta, relation) -> Iterator[Bound]:
     tail = min(_MOST_TAIL, _TAIL_SHARE * delta / count)
     remove, add = random_allocation.profiles(tail=tail, **numbers)
     result = parts.Part(remove, count, add)
-    return parts.in_two_hops(result) if relation is _REPLACE_ONE else result
+    return two_hops.replace_one(result) if relation is _REPLACE_ONE else result
 
   def epsilon(total_delta):
     check()
@@ -430,4 +295,4 @@ def _of_allocation(event, count, delta, relation) -> Iterator[Bound]:
     )
 
   source = f'arXiv:2502.08202; {_CHECK_IN_PROOFS}'
-  yield Bound('allocation', source, True, part=part, epsilon=epsilon)
+  yield bounds.Bound('allocation', source, True, part=part, epsilon=epsilon)

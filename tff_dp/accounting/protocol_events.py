@@ -36,45 +36,13 @@ event never changes; a new variant is a new class.
 """
 
 import math
-import numbers
 
 import attr
 import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
-
-
-def _number(value):
-  """Returns a Python number where a value is one; checks come afterwards."""
-  if isinstance(value, np.ndarray) and value.ndim == 0:
-    value = value[()]
-  if isinstance(value, np.generic) and isinstance(value, numbers.Number):
-    return value.item()
-  return value
-
-
-def _real_number(value):
-  value = _number(value)
-  is_integer = isinstance(value, int) and not isinstance(value, bool)
-  return float(value) if is_integer else value
-
-
-def _field(converter, check, *bounds, **options):
-  """Returns a numeric field that a function of `_checks` guards."""
-
-  def validate(unused_event, attribute, value):
-    check(*bounds, **{attribute.name: value})
-
-  return attr.ib(converter=converter, validator=validate, **options)
-
-
-def _real(check, *bounds, **options):
-  return _field(_real_number, check, *bounds, **options)
-
-
-def _count(least: int, **options):
-  return _field(_number, _checks.integer_at_least, least, **options)
+from tff_dp.accounting import event_fields
 
 
 def _local(**options):
@@ -102,7 +70,7 @@ def _local(**options):
 
 @attr.s(frozen=True)
 class ProtocolDpEvent(dp_accounting.DpEvent):
-  """Base of all events of this module; has no meaning of its own."""
+  """Base of the events here and in `record_events`; means nothing itself."""
 
   def to_named_tuple(self):
     """Converts as usual, with 64-bit numbers, which TensorFlow leaves alone."""
@@ -123,6 +91,11 @@ class LocalRandomizerDpEvent(ProtocolDpEvent):
 
 
 @attr.s(frozen=True)
+class RecordDpEvent(ProtocolDpEvent):
+  """Base of what is done to one record of a silo; see `record_events`."""
+
+
+@attr.s(frozen=True)
 class LocalDpEvent(LocalRandomizerDpEvent):
   """One report of any randomizer that is (epsilon, delta)-DP for replace-one.
 
@@ -130,8 +103,8 @@ class LocalDpEvent(LocalRandomizerDpEvent):
   every bound holds for the worst one.
   """
 
-  epsilon: float = _real(_checks.positive)
-  delta: float = _real(_checks.in_half_open, 0.0, 1.0, default=0.0)
+  epsilon: float = event_fields.real(_checks.positive)
+  delta: float = event_fields.real(_checks.in_half_open, 0.0, 1.0, default=0.0)
 
 
 @attr.s(frozen=True)
@@ -141,8 +114,8 @@ class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
   Otherwise one of the other k - 1, uniformly. epsilon-DP for replace-one.
   """
 
-  epsilon: float = _real(_checks.positive)
-  num_categories: int = _count(2, default=2)
+  epsilon: float = event_fields.real(_checks.positive)
+  num_categories: int = event_fields.count(2, default=2)
 
 
 @attr.s(frozen=True)
@@ -155,7 +128,7 @@ class SphereLocalDpEvent(LocalRandomizerDpEvent):
   replace-one, in any dimension.
   """
 
-  epsilon: float = _real(_checks.positive)
+  epsilon: float = event_fields.real(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -165,7 +138,7 @@ class LaplaceLocalDpEvent(LocalRandomizerDpEvent):
   Independent noise in every coordinate. epsilon-DP for replace-one.
   """
 
-  epsilon: float = _real(_checks.positive)
+  epsilon: float = event_fields.real(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -178,7 +151,7 @@ class GaussianLocalDpEvent(LocalRandomizerDpEvent):
   `dp_accounting.GaussianDpEvent`, which is noise on a sum, at the server.
   """
 
-  noise_multiplier: float = _real(_checks.positive)
+  noise_multiplier: float = event_fields.real(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -195,8 +168,10 @@ class FixedWindowCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  num_slots: int = _count(1)
-  check_in_probability: float = _real(_checks.in_closed, 0.0, 1.0, default=1.0)
+  num_slots: int = event_fields.count(1)
+  check_in_probability: float = event_fields.real(
+      _checks.in_closed, 0.0, 1.0, default=1.0
+  )
 
 
 @attr.s(frozen=True)
@@ -209,7 +184,7 @@ class SlidingWindowCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  window: int = _count(1)
+  window: int = event_fields.count(1)
 
 
 @attr.s(frozen=True)
@@ -224,8 +199,8 @@ class AveragedCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  num_slots: int = _count(1)
-  min_num_clients: int = _count(1)
+  num_slots: int = event_fields.count(1)
+  min_num_clients: int = event_fields.count(1)
 
 
 @attr.s(frozen=True)
@@ -238,7 +213,7 @@ class ShuffledDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  num_messages: int = _count(1)
+  num_messages: int = event_fields.count(1)
 
 
 @attr.s(frozen=True)
@@ -253,8 +228,8 @@ class ShuffledCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  min_num_clients: int = _count(1)
-  check_in_probability: float = _real(_checks.in_closed, 0.0, 1.0)
+  min_num_clients: int = event_fields.count(1)
+  check_in_probability: float = event_fields.real(_checks.in_closed, 0.0, 1.0)
 
 
 @attr.s(frozen=True)
@@ -271,9 +246,9 @@ class RandomAllocationDpEvent(ProtocolDpEvent):
   """
 
   event: dp_accounting.DpEvent = attr.ib()
-  num_steps: int = _count(1)
-  num_selected: int = _count(1, default=1)
-  participation_probability: float = _real(
+  num_steps: int = event_fields.count(1)
+  num_selected: int = event_fields.count(1, default=1)
+  participation_probability: float = event_fields.real(
       _checks.in_closed, 0.0, 1.0, default=1.0
   )
 
@@ -293,9 +268,11 @@ class RandomAllocationDpEvent(ProtocolDpEvent):
 
 
 # What the adversary sees of the shuffle and check-in protocols is stated for
-# replace-one; a client that is absent would show in the number of reports.
+# replace-one; a client that is absent would show in the number of reports, a
+# record in that of its silo.
 REPLACE_ONE_TYPES = (
     LocalRandomizerDpEvent,
+    RecordDpEvent,
     FixedWindowCheckInDpEvent,
     SlidingWindowCheckInDpEvent,
     AveragedCheckInDpEvent,

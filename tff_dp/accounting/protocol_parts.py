@@ -55,9 +55,10 @@ def relation_for(
     other = f' next to {compositions.kinds(ours)}' if ours else ''
     raise _checks.PrivacyRefusedError(
         f'{compositions.kinds(strangers)} is not accounted for here{other}',
-        why='amplification by check-ins and shuffling is stated for replace-one'
-        ' or zero-out, other sampling for add-or-remove',
-        way_out='an epsilon of its own for each',
+        why='amplification by check-ins and shuffling and messages of silos are'
+        ' stated for replace-one or zero-out, other sampling for add-or-remove',
+        way_out='an epsilon of its own for each, or an event that bounds it,'
+        ' such as the GaussianDpEvent of the same noise without sampling',
     )
   if asked is None:
     asked = 'replace_one' if ours else 'zero_out'
@@ -66,10 +67,27 @@ def relation_for(
     raise _checks.PrivacyRefusedError(
         f'{compositions.kinds(ours)} is not accounted for under {relation}'
         ' adjacency',
-        why='a client that is absent would show in the number of reports',
+        why=_reasons(ours),
         way_out='neighboring_relation=replace_one',
     )
   return relation
+
+
+def _reasons(leaves: compositions.Leaves) -> str:
+  """Returns why events are stated for no other relation than replace-one."""
+  is_record = [
+      isinstance(leaf, protocol_events.RecordDpEvent) for leaf, _ in leaves
+  ]
+  reasons = []
+  if not all(is_record):
+    reasons.append(
+        'a client that is absent would show in the number of reports'
+    )
+  if any(is_record):
+    reasons.append(
+        'the number of records of a silo is public, so none can be absent'
+    )
+  return '; '.join(reasons)
 
 
 @functools.lru_cache(maxsize=64)

@@ -47,6 +47,7 @@ from tff_dp.accounting import gaussian
 from tff_dp.accounting import local_profiles
 from tff_dp.accounting import parts
 from tff_dp.accounting import privacy_profiles
+from tff_dp.accounting import two_hops
 
 _ZERO_OUT = events.NeighboringRelation.ZERO_OUT
 
@@ -56,8 +57,6 @@ _MOST_TAIL = 1e-10
 # More steps than these are also bounded by the curve of these, where the
 # rounding of transforms is less: the mean of more terms varies less.
 _MANY_STEPS = 100_000
-# The two hops of replace-one may share delta in these ways.
-_SHARES = (0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
 # Below it epsilon is about 100 or more, with or without amplification.
 _LEAST_NOISE = 0.1
 
@@ -146,8 +145,7 @@ def epsilon(
   amplification. Where rounding of the computation is above a tenth of delta,
   which happens for delta below about 1e-9 per thousand steps, it is theirs.
 
-  Replace-one goes by zero: if a client is (e1, d1) from being zeroed and zero
-  is (e2, d2) from another client, they are (e1 + e2, d1 + exp(e1) d2) apart.
+  Replace-one goes by zero (`two_hops`), with all passes in each hop.
 
   Args:
     noise_multiplier: sigma / C; under replace-one too.
@@ -177,19 +175,18 @@ def epsilon(
       participation_probability=participation_probability,
       tail=_tail(delta / num_epochs),
   )
-
-  if num_epochs == 1:
-    spend_remove = lambda delta: privacy_profiles.epsilon_of(remove, delta)
-    spend_add = lambda delta: privacy_profiles.epsilon_of(add, delta)
+  if relation is events.NeighboringRelation.REPLACE_ONE:
+    all_epochs = parts.Part(remove, num_epochs, add)
+    found = two_hops.Hops.of(all_epochs).epsilon(delta)
+  elif num_epochs == 1:
+    found = max(
+        privacy_profiles.epsilon_of(remove, delta),
+        privacy_profiles.epsilon_of(add, delta),
+    )
   else:
-    # The worse of both directions, which dominates each.
-    spend_remove = spend_add = lambda delta: privacy_profiles.composed_epsilon(
+    found = privacy_profiles.composed_epsilon(
         remove, delta, count=num_epochs, reverse=add
     )
-  if relation is events.NeighboringRelation.REPLACE_ONE:
-    found = _two_hops(spend_remove, spend_add, delta)
-  else:
-    found = max(spend_remove(delta), spend_add(delta))
   return min(found, none)
 
 
@@ -270,15 +267,3 @@ def _thinned_add(profile, probability: float):
     return np.where(is_positive, np.minimum(rest, 1.0) * profile(inner), 0.0)
 
   return thinned
-
-
-def _two_hops(spend_remove, spend_add, delta: float) -> float:
-  """Returns epsilon for replace-one: zeroed, then another client."""
-  best = math.inf
-  for share in _SHARES:
-    first = spend_remove(share * delta)
-    if first < best:
-      rest = (1 - share) * delta * math.exp(-first)
-      if rest > 0:
-        best = min(best, first + spend_add(rest))
-  return best * (1 + 1e-12)

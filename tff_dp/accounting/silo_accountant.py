@@ -25,15 +25,15 @@ can be restored, an earlier release cannot be taken back.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import math
 from typing import Any
+
+import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting import silo_events
 from tff_dp.accounting import silo_guarantee
 
 _VERSION = 1
-_SEARCH_STEPS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +180,14 @@ class IsrlAccountant:
       found = min(found, within.epsilon)
     return found
 
+  def dp_event(self, silo: str) -> dp_accounting.DpEvent:
+    """Returns what the silo has sent so far, to the record that pays most.
+
+    For replace-one of a record; `accountants.epsilon` comes to what `epsilon`
+    here does, except for a ledger that is conservative.
+    """
+    return silo_events.dp_event_of(self._counts[self._known(silo)])
+
   def user_level_epsilon(
       self, silo: str, *, num_records: int, delta: float | None = None
   ) -> float:
@@ -195,31 +203,17 @@ class IsrlAccountant:
     _checks.in_open(0.0, 1.0, delta=delta)
     if num_records == 1:
       return self.epsilon(silo, delta=delta)
-    best = max(
+    unsampled = max(
         (
             silo_events.unsampled_epsilon_of(uses, delta, num_records)
             for uses in silo_events.uses_of(self._counts[silo])
         ),
         default=0.0,
     )
-    low, high = math.log(1e-290), math.log(delta / num_records)
-    for _ in range(_SEARCH_STEPS):
-      middle = 0.5 * (low + high)
-      single = math.exp(middle)
-      epsilon = self.epsilon(silo, delta=single)
-      # So small a delta may be lost in rounding errors: then epsilon is inf.
-      is_lost = epsilon == math.inf
-      if (
-          not is_lost
-          and silo_guarantee.group(epsilon, single, num_records)[1] > delta
-      ):
-        high = middle
-      else:
-        low = middle
-        best = min(best, num_records * epsilon)
-      if high - low < 1e-4:
-        break
-    return best
+    grouped = silo_guarantee.group_epsilon(
+        lambda single: self.epsilon(silo, delta=single), delta, num_records
+    )
+    return min(unsampled, grouped)
 
   def guarantee(
       self,

@@ -13,20 +13,26 @@
 # limitations under the License.
 """What a silo sends in one round, and what messages cost together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import math
 from typing import Any
 
+import dp_accounting
+import numpy as np
+
 from tff_dp import _checks
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import local_profiles
 from tff_dp.accounting import parts as parts_lib
+from tff_dp.accounting import record_events
 from tff_dp.accounting import silo_sampling
 
 # (kind of sampling, rate, noise multiplier): all that a message costs by.
 Use = tuple[str, float, float]
+# Of each kind of message that uses a record, how many there are.
+Uses = tuple[tuple[Use, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +93,22 @@ class SiloEvent:
     kind = 'gaussian' if rate == 1 else self.sampling.name
     return kind, rate, self.noise_multiplier
 
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """What the message is to a record that may be in its batch."""
+    multiplier = self.noise_multiplier
+    if multiplier == 0:
+      return dp_accounting.NonPrivateDpEvent()
+    if self.sampling.rate(self.num_records) == 1:
+      return record_events.GaussianRecordDpEvent(multiplier)
+    if isinstance(self.sampling, silo_sampling.PoissonSampling):
+      return record_events.PoissonRecordDpEvent(
+          multiplier, self.sampling.rate(self.num_records)
+      )
+    return record_events.FixedSizeRecordDpEvent(
+        multiplier, self.num_records, self.sampling.batch_size
+    )
+
   def to_json(self) -> dict[str, Any]:
     """Returns JSON types, for `from_json`."""
     return self.sampling.to_json() | {
@@ -121,23 +143,88 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
   return 1 / math.sqrt(math.fsum(m**-2 for m in noise_multipliers))
 
 
-def uses_of(
-    counts: Mapping[SiloEvent, int],
-) -> set[tuple[tuple[Use, int], ...]]:
+def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
   """Returns what each stretch of records has been used for.
 
   Args:
     counts: How often each message was sent.
   """
-  found = set()
+  return {
+      tuple(sorted(uses.items()))
+      for uses in _stretches(counts, lambda event: event.use)
+  }
+
+
+def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
+  """Returns what messages are to the record that pays most.
+
+  Exact: blocks and phases on disjoint records are a `DisjointRecordsDpEvent`,
+  without the stretches of records whose messages are part of those of another.
+
+  Args:
+    counts: How often each message was sent.
+  """
+  stretches = []
+  for messages in _stretches(counts, lambda event: event.dp_event):
+    if any(
+        isinstance(one, dp_accounting.NonPrivateDpEvent) for one in messages
+    ):
+      return dp_accounting.NonPrivateDpEvent()
+    if any(_is_part(messages, other) for other in stretches):
+      continue
+    stretches = [one for one in stretches if not _is_part(one, messages)]
+    stretches.append(messages)
+  if not stretches:
+    return dp_accounting.NoOpDpEvent()
+  found = [_composed(messages) for messages in stretches]
+  if len(found) == 1:
+    return found[0]
+  return record_events.DisjointRecordsDpEvent(tuple(found))
+
+
+def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
+  """Returns, of each stretch of records, how often each key is used."""
+  found = []
   # What covers a stretch covers the last start before it as well.
-  for edge in {event.first_record for event in counts}:
+  for edge in sorted({event.first_record for event in counts}):
     uses = {}
     for event, count in counts.items():
       if event.first_record <= edge < event.end_record:
-        uses[event.use] = uses.get(event.use, 0) + count
-    found.add(tuple(sorted(uses.items())))
+        uses[key(event)] = uses.get(key(event), 0) + count
+    if uses not in found[-1:]:
+      found.append(uses)
   return found
+
+
+def _is_part(messages, others) -> bool:
+  """Whether messages cost no more than others, whatever delta is.
+
+  Gaussian messages are one, of sum_e count_e / m_e^2.
+  """
+  totals = []
+  for uses in (messages, others):
+    totals.append(
+        math.fsum(
+            count / event.noise_multiplier**2
+            for event, count in uses.items()
+            if isinstance(event, record_events.GaussianRecordDpEvent)
+        )
+    )
+  return totals[0] <= totals[1] and all(
+      count <= others.get(event, 0)
+      for event, count in messages.items()
+      if not isinstance(event, record_events.GaussianRecordDpEvent)
+  )
+
+
+def _composed(messages) -> dp_accounting.DpEvent:
+  found = [
+      event
+      if count == 1
+      else dp_accounting.SelfComposedDpEvent(event, int(count))
+      for event, count in messages.items()
+  ]
+  return found[0] if len(found) == 1 else dp_accounting.ComposedDpEvent(found)
 
 
 def worst_epsilon(
@@ -157,9 +244,7 @@ def worst_epsilon(
 
 
 @functools.lru_cache(maxsize=4096)
-def epsilon_of(
-    uses: tuple[tuple[Use, int], ...], delta: float, conservative: bool
-) -> float:
+def epsilon_of(uses: Uses, delta: float, conservative: bool) -> float:
   """Returns epsilon of all messages together, for one record. Upper bound.
 
   Args:
@@ -169,6 +254,40 @@ def epsilon_of(
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf
+  if len(uses) == 1 and uses[0][0][0] == 'gaussian':
+    # By the same arithmetic as what calibrated the noise, to the last bit.
+    (((_, _, multiplier), count),) = uses
+    return silo_sampling.gaussian_epsilon(
+        noise_multiplier=multiplier, count=count, delta=delta
+    )
+  return parts_lib.epsilon(parts_of(uses, conservative), delta)
+
+
+@functools.lru_cache(maxsize=4096)
+def delta_of(uses: Uses, epsilon: float) -> float:
+  """Returns delta of all messages together, for one record. Upper bound.
+
+  Args:
+    uses: Of each kind of message how many there are.
+    epsilon: At least 0.
+  """
+  if any(multiplier == 0 for (_, _, multiplier), _ in uses):
+    return 1.0
+  parts = parts_of(uses, False)
+  if len(parts) == 1 and parts[0].sigma is not None:
+    return gaussian.exact_delta(sigma=parts[0].sigma, epsilon=epsilon)
+  if len(parts) == 1 and parts[0].count == 1:
+    return float(parts[0].profile(np.array([epsilon]))[0])
+  return parts_lib.together(parts).delta(epsilon)
+
+
+def parts_of(uses: Uses, conservative: bool) -> list[parts_lib.Part]:
+  """Returns the messages as parts, all Gaussian ones as the one they are.
+
+  Args:
+    uses: Of each kind of message how many there are; all with noise.
+    conservative: As in `silo_sampling`.
+  """
   inverse_squares = []
   parts = []
   for (kind, rate, multiplier), count in uses:
@@ -182,22 +301,17 @@ def epsilon_of(
     parts.append(
         parts_lib.Part(build(noise_multiplier=multiplier, rate=rate), count)
     )
-  if len(uses) == 1 and inverse_squares:
-    # By the same arithmetic as what calibrated the noise, to the last bit.
-    (((_, _, multiplier), count),) = uses
-    return silo_sampling.gaussian_epsilon(
-        noise_multiplier=multiplier, count=count, delta=delta
-    )
   if inverse_squares:
     together = 1 / math.sqrt(math.fsum(inverse_squares))
-    if not parts:
-      return gaussian.exact_epsilon(sigma=together / 2, delta=delta)
-    parts.append(parts_lib.Part(local_profiles.gaussian(together)))
-  return parts_lib.epsilon(parts, delta)
+    profile = local_profiles.gaussian(together)
+    # Next to others as its profile; alone, its epsilon is exact.
+    sigma = None if parts else together / 2
+    parts.append(parts_lib.Part(profile, sigma=sigma))
+  return parts
 
 
 def unsampled_epsilon_of(
-    uses: tuple[tuple[Use, int], ...], delta: float, num_records: int
+    uses: Uses, delta: float, num_records: int
 ) -> float:
   """Returns epsilon of k records, all in every batch. Upper bound.
 

@@ -13,6 +13,7 @@
 # limitations under the License.
 """What an ISRL-DP run guarantees: per silo, the worst, per person, in words."""
 
+from collections.abc import Callable
 import dataclasses
 import json
 import math
@@ -22,6 +23,7 @@ from tff_dp import _checks
 from tff_dp.accounting import printing
 
 ADJACENCY = 'replace_one_record'
+_SEARCH_STEPS = 60
 COVERS = 'full transcript'
 ASSUMPTIONS = (
     'Neighbours: one record of one silo is replaced; the number of records of'
@@ -220,3 +222,34 @@ def group(
     return math.inf, 1.0
   exponent = (num_records - 1) * epsilon + math.log(num_records * delta)
   return num_records * epsilon, min(1.0, math.exp(min(0.0, exponent)))
+
+
+def group_epsilon(
+    spend: Callable[[float], float], delta: float, num_records: int
+) -> float:
+  """Returns what k replaced records cost at delta.
+
+  Upper bound: k eps(d) for the largest d with k e^((k-1) eps(d)) d <= delta,
+  as far as the search finds it; any such d gives one.
+
+  Args:
+    spend: eps(d), what one replaced record costs.
+    delta: In (0, 1).
+    num_records: k.
+  """
+  best = math.inf
+  low, high = math.log(1e-290), math.log(delta / num_records)
+  for _ in range(_SEARCH_STEPS):
+    middle = 0.5 * (low + high)
+    single = math.exp(middle)
+    epsilon = spend(single)
+    # So small a delta may be lost in rounding errors: then epsilon is inf.
+    is_lost = epsilon == math.inf
+    if not is_lost and group(epsilon, single, num_records)[1] > delta:
+      high = middle
+    else:
+      low = middle
+      best = min(best, num_records * epsilon)
+    if high - low < 1e-4:
+      break
+  return best

@@ -141,8 +141,8 @@ class PoissonSampling(Sampling):
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedSize(Sampling):
-  """K distinct records, drawn anew in every round.
+class _WholeBatches(Sampling):
+  """Batches of exactly K records.
 
   Attributes:
     batch: K, an integer.
@@ -154,12 +154,17 @@ class FixedSize(Sampling):
     _checks.integer_at_least(1, batch=self.batch)
 
   @property
-  def name(self) -> str:
-    return 'fixed'
-
-  @property
   def batch_size(self) -> float:
     return self.batch
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize(_WholeBatches):
+  """K distinct records, drawn anew in every round."""
+
+  @property
+  def name(self) -> str:
+    return 'fixed'
 
   def num_releases(self, num_rounds: int) -> int:
     return num_rounds
@@ -176,28 +181,16 @@ class FixedSize(Sampling):
 
 
 @dataclasses.dataclass(frozen=True)
-class DisjointBlocks(Sampling):
+class DisjointBlocks(_WholeBatches):
   """One pass: round r uses records rK..(r+1)K-1 of an order that stays fixed.
 
   No record is in two rounds, so a whole pass costs it one Gaussian release,
   however the queries adapt. No coins, so nothing needs to stay secret.
-
-  Attributes:
-    batch: K, an integer.
   """
-
-  batch: int
-
-  def __post_init__(self):
-    _checks.integer_at_least(1, batch=self.batch)
 
   @property
   def name(self) -> str:
     return 'one-pass'
-
-  @property
-  def batch_size(self) -> float:
-    return self.batch
 
   def num_releases(self, num_rounds: int) -> int:
     return 1

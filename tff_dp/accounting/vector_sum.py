@@ -26,8 +26,11 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from tff_dp import _checks
 from tff_dp.accounting import integer_noise
+from tff_dp.accounting import parts
 from tff_dp.accounting import privacy_profiles
 
 # For more than one dimension every shift up to h is tried.
@@ -83,10 +86,33 @@ class BinomialSum:
     The rounded record moves by at most h, and the hockey-stick divergence of
     Binomial(m b, p) against itself moved by s grows with |s|.
     """
-    law = integer_noise.binomial(
+    return integer_noise.profile(self._law(), shift=self.grid)
+
+  def rounds_part(self, num_rounds: int, *, dimension: int) -> parts.Part:
+    """Returns the sums in which a record is, to compose with other releases.
+
+    Upper bound, as `epsilon`.
+
+    Args:
+      num_rounds: How many.
+      dimension: d.
+    """
+    if dimension == 1:
+      return parts.Part(self.profile(), num_rounds)
+    divergences, outside = divergences_of_vectors(
+        self._law(), grid=self.grid, dimension=dimension
+    )
+    profile = integer_noise.profile_of_renyi(
+        num_rounds * divergences,
+        orders=integer_noise.ORDERS,
+        outside=num_rounds * outside,
+    )
+    return parts.Part(profile)
+
+  def _law(self) -> integer_noise.IntegerLaw:
+    return integer_noise.binomial(
         self.num_records * self.trials, self.probability
     )
-    return integer_noise.profile(law, shift=self.grid)
 
   def epsilon(
       self, delta: float, *, dimension: int = 1, num_rounds: int = 1
@@ -111,11 +137,8 @@ class BinomialSum:
       return privacy_profiles.composed_epsilon(
           self.profile(), delta, count=num_rounds
       )
-    law = integer_noise.binomial(
-        self.num_records * self.trials, self.probability
-    )
     return epsilon_of_vectors(
-        law,
+        self._law(),
         delta=delta,
         grid=self.grid,
         dimension=dimension,
@@ -194,18 +217,31 @@ def epsilon_of_vectors(
   Upper bound: `integer_noise.renyi_per_square` times (h + sqrt(d))^2, and d or
   fewer coordinates can leave the window, in each round.
   """
+  divergences, outside = divergences_of_vectors(
+      law, grid=grid, dimension=dimension
+  )
+  return integer_noise.epsilon_of_renyi(
+      num_rounds * divergences,
+      delta=delta - num_rounds * outside,
+      orders=integer_noise.ORDERS,
+  )
+
+
+def divergences_of_vectors(
+    law: integer_noise.IntegerLaw, *, grid: int, dimension: int
+) -> tuple[np.ndarray, float]:
+  """Returns Renyi divergences of one sum, and what they leave out.
+
+  Upper bound: the orders are `integer_noise.ORDERS`, and the second number is
+  the probability of leaving the window in which they are taken.
+  """
   _checks.integer_between(1, _LARGEST_GRID_OF_VECTORS, grid=grid)
-  orders = integer_noise.ORDERS
   per_square, left_out = integer_noise.renyi_per_square(
-      law, largest_shift=grid, orders=orders
+      law, largest_shift=grid, orders=integer_noise.ORDERS
   )
   squared = integer_noise.rounded_l2_distance(grid, dimension=dimension) ** 2
   moved = min(dimension, math.floor(squared * (1 + 1e-12)))
-  return integer_noise.epsilon_of_renyi(
-      num_rounds * squared * per_square,
-      delta=delta - num_rounds * moved * left_out,
-      orders=orders,
-  )
+  return squared * per_square, moved * left_out
 
 
 def _least(is_private: Callable[[int], bool]) -> int:

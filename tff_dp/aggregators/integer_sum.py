@@ -36,6 +36,7 @@ million values, and two silos can share.
 
 import collections
 
+import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -111,6 +112,24 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       num_silos: In the sum.
     """
     return self.plan.noise_variance(self._l2_norm, num_silos=num_silos)
+
+  def dp_event(
+      self, num_params: int, *, num_rounds: int = 1
+  ) -> dp_accounting.DpEvent:
+    """Returns the `DpEvent` of the sums in which a record is.
+
+    Stated for replace-one of a record (`accounting.record_events`), with the
+    noise of the silos that are promised.
+
+    Args:
+      num_params: Length of a record's vector.
+      num_rounds: Sums of which one record is a part; 1 for one pass.
+    """
+    _checks.integer_at_least(1, num_rounds=num_rounds)
+    event = self.plan.dp_event(dimension=num_params)
+    if num_rounds == 1:
+      return event
+    return dp_accounting.SelfComposedDpEvent(event, int(num_rounds))
 
   @property
   def _step(self) -> float:

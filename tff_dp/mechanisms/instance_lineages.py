@@ -29,6 +29,7 @@ chains whose instance was written over, each to an instance of its own choice.
 *Exact*, without gradients: no burn-in, no initial state.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +74,31 @@ def sample(
   if concurrency == 1:
     return _sequential(num_instances, num_pools, rng)
   return _in_rounds(num_instances, num_pools, concurrency, rng)
+
+
+def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
+  """Returns all trees, a few at a time, in another order.
+
+  Those with equally many edges that have updates on them come together, and
+  without any more edges: what is not there is not drawn.
+
+  Args:
+    lineages: From `sample`.
+    num_values: About how many edges and models a chunk may have.
+  """
+  sizes = np.maximum(1, np.sum(lineages.counts > 0, axis=1))
+  order = np.argsort(sizes, kind='stable')
+  num_models = lineages.below.shape[2]
+  start = 0
+  while start < len(order):
+    per_tree = int(sizes[order[start]]) + num_models
+    chosen = order[start : start + max(1, num_values // per_tree)]
+    start += len(chosen)
+    # Edges are sorted: the empty ones are the last.
+    size = int(sizes[chosen[-1]])
+    yield Lineages(
+        lineages.below[chosen, :size], lineages.counts[chosen, :size]
+    )
 
 
 def weights(

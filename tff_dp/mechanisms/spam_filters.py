@@ -31,6 +31,7 @@ import math
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
+from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
@@ -40,8 +41,12 @@ from tff_dp.mechanisms import instance_pools
 RULES = ('any', 'fraction', 'norm')
 # With fewer instances their standard deviation is next to no measure.
 LEAST_INSTANCES = 3
-# Floats of noise that are held at once.
-_CHUNK = 1 << 22
+# Floats of noise that are held at once: few enough for the caches.
+_CHUNK = 1 << 18
+# Weights of each pool from which the rule 'fraction' takes its threshold.
+_QUANTILE_WEIGHTS = 20
+# Pools whose trees are held at once.
+_POOLS = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,6 +160,7 @@ def calibrate_spam_filter(
     spread_floor: float = 0.1,
     allows_full_step: bool = True,
     num_samples: Optional[int] = None,
+    confidence: float = 0.99,
     seed: int = 0,
 ) -> SpamFilter:
   """Returns a filter that refuses honest updates at most at a target rate.
@@ -163,7 +169,14 @@ def calibrate_spam_filter(
   `instance_lineages`), one honest update each. The threshold is an order
   statistic, so that a further honest update is refused with probability at
   most `target_rate`, averaged over the samples drawn here. A second set of as
-  many pools measures the rate that is stated.
+  many pools measures the rate that is stated. `facts` have an *upper bound* on
+  this rate, 'rate_at_most', that holds with probability `confidence` over the
+  second set (Clopper and Pearson, 1934).
+
+  All weights of a pool are simulated: given its coins they are independent, but
+  what is refused depends on the few farthest of them, which a sample of weights
+  does not show. A weight costs as many draws of noise as the tree of its pool
+  has edges, some 1.3 k; a thousand weights take seconds.
 
   Pools are simulated without gradients. The step of the update itself is
   counted at its bound, learning_rate * clip_norm towards the outside in every
@@ -182,6 +195,7 @@ def calibrate_spam_filter(
     allows_full_step: See above.
     num_samples: Pools of each set; by default 20 / target_rate.
       The time goes with num_samples * k * p.
+    confidence: Of the upper bound, in (0, 1).
     seed: Of the simulation. Public.
   """
   _checks.integer_at_least(1, num_params=num_params)
@@ -192,6 +206,7 @@ def calibrate_spam_filter(
   if fraction_threshold is not None:
     _checks.positive(fraction_threshold=fraction_threshold)
   _checks.in_open(0.0, 1.0, spread_floor=spread_floor)
+  _checks.in_open(0.0, 1.0, confidence=confidence)
   if not step.is_private:
     raise _checks.ArgumentError(
         'mechanism', step.mechanism, 'noise: without it the spread vanishes'
@@ -208,18 +223,21 @@ def calibrate_spam_filter(
   floor = spread_floor * spread
   farthest = step.coordinate_sensitivity() / 2 if allows_full_step else 0.0
   honest = _Honest(
-      step, num_params, num_instances, concurrency, floor, farthest
+      mechanism=step.mechanism,
+      scale=step.noise_scale(num_params),
+      num_weights=num_params,
+      num_instances=num_instances,
+      concurrency=concurrency,
+      floor=floor,
+      farthest=farthest,
   )
   rng = np.random.default_rng([seed, num_instances, concurrency, num_params])
   if rule == 'fraction' and fraction_threshold is None:
-    quantile = 1 - target_rate / 2
+    # The law of one weight knows nothing of how many there are.
+    few = honest._replace(num_weights=min(num_params, _QUANTILE_WEIGHTS))
     fraction_threshold = float(
-        np.mean(
-            honest.statistics(
-                lambda z: np.quantile(z, quantile, axis=0)[np.newaxis].mean(1),
-                num_samples,
-                rng,
-            )
+        np.quantile(
+            few.statistics(lambda z: z, num_samples, rng), 1 - target_rate / 2
         )
     )
   statistic = {
@@ -243,16 +261,16 @@ def calibrate_spam_filter(
           'fraction_threshold', fraction_threshold, 'a larger threshold'
       )
     threshold, bound = float(fraction_threshold), cut
-    measured = float(np.mean(fresh > cut))
+    num_refused = int(np.sum(fresh > cut))
   else:
     threshold, bound = float(np.nextafter(cut, math.inf)), None
-    measured = float(np.mean(fresh >= threshold))
+    num_refused = int(np.sum(fresh >= threshold))
   return SpamFilter(
       threshold=threshold,
       rule=rule,
       bound=bound,
       min_spread=floor,
-      false_rejection_rate=measured,
+      false_rejection_rate=num_refused / num_samples,
       facts={
           'num_params': int(num_params),
           'num_instances': int(num_instances),
@@ -263,37 +281,53 @@ def calibrate_spam_filter(
           'standard_error': math.sqrt(
               target_rate * (1 - target_rate) / num_samples
           ),
+          'rate_at_most': _rate_at_most(num_refused, num_samples, confidence),
+          'confidence': float(confidence),
           'spread_floor': float(spread_floor),
           'full_step': farthest,
       },
   )
 
 
+def _rate_at_most(count: int, num_samples: int, confidence: float) -> float:
+  """Returns an upper bound on the probability of what was seen so often."""
+  if count == num_samples:
+    return 1.0
+  return float(stats.beta.ppf(confidence, count + 1, num_samples - count))
+
+
 class _Honest(NamedTuple):
   """Honest updates against stationary pools."""
 
-  step: client_steps.ClientStep
-  num_params: int
+  mechanism: str
+  scale: float
+  num_weights: int
   num_instances: int
   concurrency: int
   floor: float
   farthest: float
 
   def statistics(self, statistic, num_samples: int, rng) -> np.ndarray:
-    """Returns `statistic` of abs(z), shape [pools, p], for so many pools."""
-    per_pool = (2 * self.num_instances + 1) * self.num_params
-    chunk = max(1, min(num_samples, _CHUNK // per_pool))
+    """Returns `statistic` of abs(z), [pools, weights], for so many pools.
+
+    In no order: pools with trees of one size come together.
+    """
     found = []
-    for start in range(0, num_samples, chunk):
-      size = min(chunk, num_samples - start)
+    for start in range(0, num_samples, _POOLS):
       lineages = instance_lineages.sample(
-          self.num_instances, size, rng, concurrency=self.concurrency
+          self.num_instances,
+          min(_POOLS, num_samples - start),
+          rng,
+          concurrency=self.concurrency,
       )
-      values = instance_lineages.weights(
-          lineages, self.num_params, rng, mechanism=self.step.mechanism
-      )
-      values *= np.float32(self.step.noise_scale(self.num_params))
-      found.append(statistic(self._distances(values)))
+      for chunk in instance_lineages.in_chunks(
+          lineages, max(1, _CHUNK // self.num_weights)
+      ):
+        values = instance_lineages.weights(
+            chunk, self.num_weights, rng, mechanism=self.mechanism
+        )
+        values *= np.float32(self.scale)
+        found.append(statistic(self._distances(values)))
     return np.concatenate(found)
 
   def _distances(self, values: np.ndarray) -> np.ndarray:

@@ -162,6 +162,30 @@ class NoiseTest(parameterized.TestCase):
     signs = np.sign(report[1:] * report[:-1])
     self.assertLess(abs(signs.sum()), 6 * math.sqrt(size))
 
+  @parameterized.parameters('laplace', 'gaussian')
+  def test_every_weight_has_noise_of_its_own_and_all_of_it(self, mechanism):
+    # A sum of many weights would hide that one of them has none, or twice it.
+    size, num_reports = 3, 250
+    step = _step(
+        mechanism=mechanism, clip='box' if mechanism == 'laplace' else 'l2',
+        epsilon=2.0, delta=1e-5 if mechanism == 'gaussian' else None,
+    )
+    client = _client(size, step)
+    noise = np.array([
+        client.report([np.zeros(size, np.float32)], [], 0)[0]
+        for _ in range(num_reports)
+    ]) / step.noise_scale(size)
+    for of_weight in noise.T:
+      # Exact laws of these sums, for the stated scale.
+      if mechanism == 'laplace':
+        tail = stats.gamma(num_reports).cdf(np.abs(of_weight).sum())
+      else:
+        tail = stats.chi2(num_reports).cdf(np.sum(of_weight**2))
+      self.assertBetween(tail, _FALSE_ALARM, 1 - _FALSE_ALARM)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+      signs = np.sign(noise[:, i] * noise[:, j])
+      self.assertLess(abs(signs.sum()), 6 * math.sqrt(num_reports))
+
   def test_fresh_noise_has_no_memory(self):
     client = _client(500, _step())
     data = _batches(np.zeros([1, 500]))

@@ -32,6 +32,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp.accounting import draw_and_discard as accounting
+from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.learning import local_training
 from tff_dp.learning.draw_and_discard import computations
 from tff_dp.learning.draw_and_discard import models
@@ -137,7 +138,7 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
       participations: Optional[int] = None,
       *,
       delta: Optional[float] = None,
-  ) -> accounting.DdmlGuarantee:
+  ) -> statement.DdmlGuarantee:
     """Returns what holds for a client, with the analysis that is no guarantee.
 
     Args:

@@ -31,6 +31,6 @@ from tff_dp.learning.silos.terms import Phase
 from tff_dp.learning.silos.terms import silo_data
 from tff_dp.learning.silos.terms import SiloTerms
 from tff_dp.mechanisms.minibatch_schedules import choose_rounds
-from tff_dp.mechanisms.minibatch_schedules import choose_smoothing
 from tff_dp.mechanisms.minibatch_schedules import multi_stage_schedule
 from tff_dp.mechanisms.minibatch_schedules import Stage
+from tff_dp.mechanisms.sgd_parameters import choose_smoothing

@@ -17,12 +17,14 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
 
+import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp.accounting import silo_accountant
+from tff_dp.accounting import silo_events
 from tff_dp.accounting import silo_guarantee
 from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work as client_work_lib
@@ -171,6 +173,27 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
   def skip_round(self, state: Any) -> Any:
     """Returns the state without its next round: see `skip_round` below."""
     return skip_round(state)
+
+  def dp_event(
+      self,
+      silo: str,
+      ledger: Optional[silo_accountant.IsrlAccountant] = None,
+  ) -> dp_accounting.DpEvent:
+    """Returns what one silo sends, to the record of it that pays most.
+
+    Stated for replace-one of a record (`accounting.record_events`);
+    `NonPrivateDpEvent` for a process that has `voids`.
+
+    Args:
+      silo: Its name.
+      ledger: What was charged so far; `None` for the whole run.
+    """
+    _checks.one_of(tuple(self.terms), silo=silo)
+    if self.voids:
+      return dp_accounting.NonPrivateDpEvent()
+    if ledger is not None:
+      return ledger.dp_event(silo)
+    return silo_events.dp_event_of(self._expected[silo])
 
   def guarantee(
       self, ledger: Optional[silo_accountant.IsrlAccountant] = None

@@ -68,7 +68,7 @@ def build_noisy_mb_sgd(
     sampling: See `planning`.
     l2_norm_clip: See `planning`.
     learning_rate: eta, or eta_0..eta_{R-1};
-      `minibatch_schedules.strongly_convex_learning_rate` has one.
+      `mechanisms.sgd_parameters.strongly_convex_learning_rate` has one.
     averaging: What `get_model_weights` returns: the mean of w_0..w_{R-1}
       ('uniform'), that with weights (1 - mu eta)^-(r+1) ('exponential', for
       strongly convex losses), w_R ('last'), the mean of the last 8 of

@@ -29,6 +29,7 @@ the printed constants; see `accounting.integer_plans`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+import dp_accounting
 import tensorflow_federated as tff
 
 from tff_dp import _checks
@@ -165,6 +166,23 @@ class ShuffledProcess(tff.learning.templates.LearningProcess):
   def skip_round(self, state: Any) -> Any:
     """Returns the state without its next round: see `process.skip_round`."""
     return process_lib.skip_round(state)
+
+  def dp_event(
+      self, silo: str, ledger: Optional[silo_sums.SumLedger] = None
+  ) -> dp_accounting.DpEvent:
+    """Returns what is opened, to a record of one silo.
+
+    One sum, because no record is in two, with the noise of all promised silos;
+    stated for replace-one of a record (`accounting.record_events`).
+
+    Args:
+      silo: Its name.
+      ledger: What was charged so far; `None` for the whole run.
+    """
+    _checks.one_of(tuple(self.num_records), silo=silo)
+    if ledger is not None and not ledger.num_rounds(silo):
+      return dp_accounting.NoOpDpEvent()
+    return self.plan.dp_event(dimension=self._dimension)
 
   def guarantee(
       self, ledger: Optional[silo_sums.SumLedger] = None

@@ -1,0 +1,56 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Progress of a sweep, which all its kinds share."""
+
+import sys
+import time
+
+
+class Reporter:
+  """A line on stderr for every run, with the time that is left."""
+
+  def __init__(self, num_runs: int, *, is_quiet: bool):
+    """Starts the clock.
+
+    Args:
+      num_runs: Runs of the sweep, those included that were done before.
+      is_quiet: Whether to say nothing.
+    """
+    self._num_runs, self._is_quiet = num_runs, is_quiet
+    self._done = self._made = 0
+    self._start = time.monotonic()
+
+  def show(self, what: str, *, was_done: bool, name: str = '') -> None:
+    """Says that a run has ended.
+
+    Args:
+      what: The run and its result.
+      was_done: Whether it was there before; the pace is that of the others.
+      name: What to begin with, if there are several sweeps.
+    """
+    self._done += 1
+    self._made += not was_done
+    if self._is_quiet:
+      return
+    left = ''
+    if self._made:
+      pace = (time.monotonic() - self._start) / self._made
+      minutes = pace * (self._num_runs - self._done) / 60
+      left = f', about {minutes:.0f} min left'
+    print(
+        f'{name}{", " if name else ""}run {self._done} of {self._num_runs}:'
+        f' {what}{" (done before)" if was_done else ""}{left}',
+        file=sys.stderr,
+        flush=True,
+    )

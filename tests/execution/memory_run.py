@@ -1,0 +1,168 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Measures 200 unlike rounds: `python -m tests.execution.memory_run`."""
+
+import collections
+import gc
+import json
+import os
+import pathlib
+
+import tff_dp  # pylint: disable=unused-import
+import numpy as np  # pylint: disable=g-bad-import-order
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.execution.conformance import at_clients
+from tests.execution.conformance import at_server
+from tff_dp import execution
+
+_NUM_ROUNDS = 200
+_MODEL_BYTES = 4 * 100_000
+
+
+def _build_round() -> tff.Computation:
+  """Returns a computation that has a bit of everything that holds memory."""
+  model_type = tff.TensorType(np.float32, [_MODEL_BYTES // 4])
+  batch_type = collections.OrderedDict(
+      x=tff.TensorType(np.float32, [None, None]),
+      word=tff.TensorType(np.str_, [None]),
+  )
+
+  @tff.tensorflow.computation(model_type, tff.SequenceType(batch_type))
+  def train(model, batches):
+    weights = tf.Variable(model)
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(['a', 'b'], [1.0, 2.0]), 0.0
+    )
+
+    @tf.function
+    def loop():
+      count = tf.constant(0)
+      for batch in batches:
+        step = tf.reduce_mean(batch['x']) * tf.reduce_sum(
+            table.lookup(batch['word'])
+        )
+        weights.assign_add(tf.fill(tf.shape(weights), 1e-3 * step))
+        count += tf.shape(batch['word'])[0]
+      return count
+
+    count = loop()
+    with tf.control_dependencies([count]):
+      return weights.read_value(), count
+
+  subtract = tff.tensorflow.computation(
+      lambda x, y: tf.reduce_max(x - y), (model_type, model_type)
+  )
+
+  @tff.federated_computation(
+      at_server(model_type), at_clients(tff.SequenceType(batch_type))
+  )
+  def computation(model, batches):
+    models, counts = tff.federated_map(
+        train, (tff.federated_broadcast(model), batches)
+    )
+    mean = tff.federated_mean(models)
+    # A second pass over kept client values, some of which are returned.
+    distances = tff.federated_map(
+        subtract, (models, tff.federated_broadcast(mean))
+    )
+    return mean, tff.federated_max(distances), counts
+
+  return computation
+
+
+def _list_of_batches(rng: np.random.Generator) -> list:
+  """Returns a client's batches, of shapes that hardly ever come again."""
+  width = rng.integers(1, 400)
+  return [
+      collections.OrderedDict(
+          x=rng.normal(size=[size, width]).astype(np.float32),
+          word=np.array(['b'] * size, object),
+      )
+      for size in rng.integers(0, 30, rng.integers(0, 4))
+  ]
+
+
+def _dataset(rng: np.random.Generator) -> tf.data.Dataset:
+  x = rng.normal(size=[rng.integers(1, 30), rng.integers(1, 400)])
+  examples = collections.OrderedDict(
+      x=x.astype(np.float32), word=['a'] * len(x)
+  )
+  return tf.data.Dataset.from_tensor_slices(examples).batch(
+      int(rng.integers(5, 20))
+  )
+
+
+def _resident_bytes() -> int:
+  pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  return int(pages) * os.sysconf('SC_PAGE_SIZE')
+
+
+def _measure_rounds() -> tuple[list[int], list[int]]:
+  """Returns resident bytes and functions that are held after each round."""
+  computation = _build_round()
+  rng = np.random.default_rng(1)
+  model = np.zeros(_MODEL_BYTES // 4, np.float32)
+  # Made once: TensorFlow itself never forgets the shapes of an eager dataset.
+  datasets = [_dataset(rng) for _ in range(10)]
+  resident, traces = [], []
+  context = execution.create_sync_in_process_context(max_concurrent_clients=2)
+  with context:
+    for round_num in range(_NUM_ROUNDS):
+      clients = [_list_of_batches(rng) for _ in range(rng.integers(0, 3))]
+      chosen = rng.permutation(len(datasets))[: rng.integers(1, 3)]
+      clients += [datasets[index] for index in chosen]
+      model, _, _ = computation(model, clients)
+      if not round_num % 10:
+        gc.collect()
+      resident.append(_resident_bytes())
+      traces.append(context.num_traces)
+  return resident, traces
+
+
+def _held_computations() -> list[tuple[int, int]]:
+  """Returns (functions held with a computation, and after its end), thrice."""
+  held = []
+  with execution.create_sync_in_process_context() as context:
+    for _ in range(3):
+      add_one = tff.tensorflow.computation(lambda x: x + 1, np.int32)
+      if add_one(1) != 2:
+        raise AssertionError('1 + 1')
+      with_it = context.num_traces
+      del add_one
+      gc.collect()
+      held.append((with_it, context.num_traces))
+  return held
+
+
+def main() -> None:
+  # What was imported stays, and need not be looked through at each collection.
+  gc.collect()
+  gc.freeze()
+  resident, traces = _measure_rounds()
+  print(
+      json.dumps(
+          dict(
+              model_bytes=_MODEL_BYTES,
+              resident=resident,
+              traces=traces,
+              held=_held_computations(),
+          )
+      )
+  )
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,158 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What is done on which of four virtual CPUs: `python -m ...placement_run`."""
+
+import json
+
+import tff_dp  # pylint: disable=unused-import
+import numpy as np  # pylint: disable=g-bad-import-order
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.execution.conformance import at_clients
+from tests.learning import small_model
+from tff_dp import execution
+
+CLIENT_DEVICES = ('CPU:1', 'CPU:2', 'CPU:0')
+SERVER_DEVICE = 'CPU:3'
+NUM_CLIENTS = 8
+_MARKED = (
+    'client',
+    'iterator_loop',
+    'reduce_loop',
+    'accumulate',
+    'merge',
+    'report',
+)
+
+
+def _leave_mark(where: str, mark: tf.Tensor) -> tf.Operation:
+  """Returns an operation that leaves `mark` on the device of its own kernel.
+
+  TensorFlow keeps a store of this kind, under its name, once on each device: a
+  kernel reaches that of its own device and no other.
+  """
+  return tf.raw_ops.OrderedMapStage(
+      key=tf.cast(mark, tf.int64),
+      indices=[0],
+      values=[mark],
+      dtypes=[tf.int32],
+      shared_name=where,
+  )
+
+
+def _take_marks(where: str) -> dict[str, list[int]]:
+  """Returns the marks that were left on each device, in order, and forgets."""
+  found = {}
+  store = dict(dtypes=[tf.int32], shared_name=where)
+  for device in tf.config.list_logical_devices('CPU'):
+    with tf.device(device.name):
+      size = int(tf.raw_ops.OrderedMapSize(**store))
+      marks = [
+          int(tf.raw_ops.OrderedMapUnstageNoKey(indices=[0], **store).key)
+          for _ in range(size)
+      ]
+    if marks:
+      found[device.name.partition('device:')[2]] = marks
+  return found
+
+
+def _build_marking_computation() -> tff.Computation:
+  @tff.tensorflow.computation(tff.SequenceType(np.int32), np.int32)
+  def work(numbers, client):
+    total = tf.Variable(0)
+
+    @tf.function
+    def train():
+      # As the training loop that our builders ask TFF for.
+      for number in iter(numbers):
+        _leave_mark('iterator_loop', 10 * client + number)
+        total.assign_add(number)
+      # As TFF's default, which AutoGraph turns into `Dataset.reduce`.
+      for number in numbers:
+        _leave_mark('reduce_loop', 10 * client + number)
+        total.assign_add(number)
+      return total.read_value()
+
+    with tf.control_dependencies([_leave_mark('client', client)]):
+      return train(), tf.identity(client)
+
+  @tff.tensorflow.computation(np.int32, (np.int32, np.int32))
+  def accumulate(total, value):
+    with tf.control_dependencies([_leave_mark('accumulate', value[1])]):
+      return total + value[0]
+
+  @tff.tensorflow.computation(np.int32, np.int32)
+  def merge(one, other):
+    with tf.control_dependencies([_leave_mark('merge', one + other)]):
+      return one + other
+
+  @tff.tensorflow.computation(np.int32)
+  def report(total):
+    with tf.control_dependencies([_leave_mark('report', total)]):
+      return tf.identity(total)
+
+  @tff.federated_computation(
+      at_clients(tff.SequenceType(np.int32)), at_clients(np.int32)
+  )
+  def computation(numbers, clients):
+    worked = tff.federated_map(work, (numbers, clients))
+    return tff.federated_aggregate(worked, 0, accumulate, merge, report)
+
+  return computation
+
+
+def _train(process, **settings) -> list[float]:
+  """Returns all of the model after two rounds."""
+  with execution.create_sync_in_process_context(**settings):
+    state = process.initialize()
+    for num_clients in (4, 5):
+      clients = [small_model.client(seed) for seed in range(num_clients)]
+      state = process.next(state, clients).state
+  return small_model.flat(state.global_model_weights).tolist()
+
+
+def main() -> None:
+  cpu = tf.config.list_physical_devices('CPU')[0]
+  tf.config.set_logical_device_configuration(
+      cpu, [tf.config.LogicalDeviceConfiguration()] * 4
+  )
+  devices = dict(
+      client_tf_devices=CLIENT_DEVICES, server_tf_device=SERVER_DEVICE
+  )
+  computation = _build_marking_computation()
+  context = execution.create_sync_in_process_context(**devices)
+  with context:
+    result = computation([[1, 2]] * NUM_CLIENTS, list(range(NUM_CLIENTS)))
+  process = tff.learning.algorithms.build_unweighted_fed_avg(
+      small_model.build(),
+      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, 0.5),
+      server_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5, 0.9),
+  )
+  print(
+      json.dumps(
+          dict(
+              client_devices=context.client_devices,
+              server_device=context.server_device,
+              result=int(result),
+              marks={where: _take_marks(where) for where in _MARKED},
+              model_on_one=_train(process, client_tf_devices=['CPU:0']),
+              model_on_three=_train(process, **devices),
+          )
+      )
+  )
+
+
+if __name__ == '__main__':
+  main()

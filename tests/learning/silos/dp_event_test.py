@@ -1,0 +1,248 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests that every builder yields the event of what its silos send."""
+
+import functools
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+
+from tests.learning.silos import quadratic
+from tests.learning.silos import toy
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp.accounting import accountants
+from tff_dp.accounting import amplification
+from tff_dp.accounting import record_events
+from tff_dp.accounting import silo_sampling
+from tff_dp.accounting import vector_sum
+from tff_dp.aggregators import binomial_sum
+from tff_dp.aggregators import integer_sum
+from tff_dp.learning import silos
+
+_SIZE = 4
+_SILOS = {
+    'small': toy.SiloBudget(40, 1.0, 1e-3),
+    'large': toy.SiloBudget(300, 4.0, 1e-5),
+}
+_ALL = dict(silos=_SILOS, l2_norm_clip=1.0)
+_REPLACE_ONE = dict(method='pld', neighboring_relation='replace_one')
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _sgd(sampling, **changes):
+  return toy.build_sgd(
+      toy.build_model(_SIZE),
+      **dict(silos=_SILOS, num_rounds=3, sampling=sampling) | changes,
+  )
+
+
+def _erm():
+  return silos.build_accelerated_mb_sgd_erm(
+      toy.build_model(_SIZE),
+      num_rounds=4,
+      sampling=silo_sampling.PoissonSampling(10),
+      gamma=2.0,
+      **_ALL,
+  )
+
+
+def _one_pass():
+  return silos.build_one_pass_accelerated_mb_sgd(
+      toy.build_model(_SIZE), num_rounds=4, gamma=2.0, **_ALL
+  )
+
+
+def _localized(batch_share=0.5):
+  return silos.build_localized_mb_sgd(
+      toy.build_model(_SIZE),
+      silos=_SILOS,
+      lipschitz=1.0,
+      regularization=0.1,
+      rounds_per_phase=[3, 2],
+      smoothness=1.0,
+      batch_share=batch_share,
+  )
+
+
+def _local_sgd():
+  return silos.build_isrl_local_sgd(
+      toy.build_model(_SIZE),
+      num_rounds=3,
+      num_local_steps=2,
+      learning_rate=0.1,
+      **_ALL,
+  )
+
+
+@functools.cache
+def _shuffled(noise):
+  return silos.build_shuffled_one_pass_accelerated_mb_sgd(
+      quadratic.model(),
+      num_records={'a': 21, 'b': 21, 'c': 25},
+      num_rounds=quadratic.ROUNDS,
+      l2_norm_clip=20.0,
+      epsilon=3.0,
+      delta=1e-3,
+      min_silos=2,
+      gamma=2.0,
+      noise=noise,
+  )
+
+
+class IsrlTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('poisson', lambda: _sgd(silo_sampling.PoissonSampling(10)),
+       dp_accounting.SelfComposedDpEvent),
+      ('fixed', lambda: _sgd(silo_sampling.FixedSize(10)),
+       dp_accounting.SelfComposedDpEvent),
+      ('everything', lambda: _sgd(silo_sampling.FixedSize(40), silos={
+          'small': _SILOS['small']}), dp_accounting.SelfComposedDpEvent),
+      ('blocks', lambda: _sgd(silo_sampling.DisjointBlocks(10)),
+       record_events.GaussianRecordDpEvent),
+      ('erm', _erm, dp_accounting.SelfComposedDpEvent),
+      ('one_pass', _one_pass, record_events.GaussianRecordDpEvent),
+      ('localized', _localized, record_events.DisjointRecordsDpEvent),
+      ('localized_all', lambda: _localized(1.0),
+       dp_accounting.SelfComposedDpEvent),
+      ('local_sgd', _local_sgd, dp_accounting.SelfComposedDpEvent),
+  )
+  def test_event_costs_what_the_guarantee_says(self, build, kind):
+    process = build()
+    guarantee = process.guarantee()
+    ledger = process.open_ledger()
+    for name, budget in process.silos.items():
+      event = process.dp_event(name)
+      self.assertIsInstance(event, kind)
+      epsilon, delta = guarantee.per_silo[name]
+      found = accountants.epsilon(event, delta=delta, **_REPLACE_ONE)
+      self.assertEqual(found, epsilon)
+      self.assertLessEqual(found, budget.epsilon)
+      # What was sent, round by round.
+      terms = process.terms[name]
+      self.assertEqual(
+          process.dp_event(name, ledger), dp_accounting.NoOpDpEvent()
+      )
+      for index in range(terms.num_rounds):
+        ledger.charge({name: terms.event(index)}, round_index=index)
+        if index:
+          continue
+        so_far = accountants.epsilon(
+            process.dp_event(name, ledger), delta=delta, **_REPLACE_ONE
+        )
+        self.assertLessEqual(ledger.epsilon(name), so_far)
+        self.assertLessEqual(so_far, epsilon * (1 + 1e-4))
+      self.assertEqual(process.dp_event(name, ledger), event)
+
+  def test_conservative(self):
+    process = _sgd(
+        silo_sampling.PoissonSampling(10),
+        silos={'small': _SILOS['small']},
+        num_rounds=2,
+        conservative=True,
+    )
+    for name, (epsilon, delta) in process.guarantee().per_silo.items():
+      certificate = amplification.amplify(
+          process.dp_event(name), delta=delta, bound='convexity'
+      )
+      self.assertEqual(certificate.epsilon, epsilon)
+
+  def test_metrics_are_part_of_the_message(self):
+    metric = silos.PrivateMetric('loss', upper_bound=4.0, share=0.25)
+    plain = _sgd(silo_sampling.PoissonSampling(10))
+    metrics = _sgd(
+        silo_sampling.PoissonSampling(10), private_metrics=[metric]
+    )
+    self.assertEqual(metrics.dp_event('small'), plain.dp_event('small'))
+
+  @parameterized.parameters(
+      dict(allow_unprotected_metrics=True),
+      dict(insecure_seed=3),
+      dict(noise_stddev=0.0),
+  )
+  def test_what_voids_the_guarantee_has_no_privacy(self, **changes):
+    process = _sgd(silo_sampling.PoissonSampling(10), **changes)
+    for ledger in (None, process.open_ledger()):
+      self.assertEqual(
+          process.dp_event('small', ledger), dp_accounting.NonPrivateDpEvent()
+      )
+
+  def test_unknown_silo(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, "silo='other'"):
+      _one_pass().dp_event('other')
+
+
+class SumsTest(parameterized.TestCase):
+
+  # Binomial noise takes long to calibrate; `test_factories` has it.
+  @parameterized.parameters('skellam', 'discrete-gaussian')
+  def test_shuffled_process(self, noise):
+    process = _shuffled(noise)
+    epsilon = process.guarantee().epsilon
+    event = process.dp_event('a')
+    self.assertIsInstance(event, record_events.SumDpEvent)
+    self.assertEqual(
+        accountants.epsilon(event, delta=1e-3, **_REPLACE_ONE), epsilon
+    )
+    ledger = process.open_ledger()
+    size = process.plan.records_per_silo
+    for index in range(2):
+      ledger.charge(
+          ('a', 'b'), first_record=index * size, num_records=size
+      )
+    self.assertEqual(process.dp_event('a', ledger), event)
+    self.assertEqual(
+        process.dp_event('c', ledger), dp_accounting.NoOpDpEvent()
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, "silo='other'"):
+      process.dp_event('other')
+
+  def test_factories(self):
+    plan = _shuffled('skellam').plan
+    factory = integer_sum.IntegerVectorSumFactory(
+        plan, l2_norm_clip=1.0, max_silos=9
+    )
+    event = factory.dp_event(6)
+    # The promise counts, not the most silos there may be.
+    self.assertAlmostEqual(event.variance, 2 * plan.variance)
+    self.assertEqual(event, plan.dp_event(dimension=6))
+    self.assertEqual(
+        factory.dp_event(6, num_rounds=3),
+        dp_accounting.SelfComposedDpEvent(event, 3),
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'dimension=0'):
+      factory.dp_event(0)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'num_rounds=0'):
+      factory.dp_event(6, num_rounds=0)
+    spec = vector_sum.BinomialSum(16, 500, 30)
+    binomial = binomial_sum.BinomialVectorSumFactory(
+        spec, l2_norm_clip=1.0, records_per_silo=10, max_silos=9
+    )
+    self.assertEqual(
+        binomial.dp_event(4),
+        record_events.BinomialSumDpEvent(16, 500, 30, 4),
+    )
+    self.assertEqual(
+        accountants.epsilon(binomial.dp_event(4), delta=1e-5, **_REPLACE_ONE),
+        spec.epsilon(1e-5, dimension=4),
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

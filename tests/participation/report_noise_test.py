@@ -1,0 +1,90 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Every protocol takes noise in one place, and refuses it in the other."""
+
+import math
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp import participation
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import report_noise
+
+_SPHERE = randomizers.Sphere(1.0, 0.5)
+_CENTRAL = report_noise.CentralGaussian(2.0, 0.5)
+_ALLOCATION = participation.RandomAllocation(5)
+_LOCAL = (
+    participation.FixedWindowCheckIn(5, 0.3),
+    participation.SlidingWindowCheckIn(10, 4),
+    participation.AveragedCheckIn(5, 10),
+    participation.ShuffledCheckIn(5, 0.1, 10),
+)
+
+
+class CentralGaussianTest(parameterized.TestCase):
+
+  def test_event_and_description(self):
+    self.assertEqual(_CENTRAL.event, dp_accounting.GaussianDpEvent(2.0))
+    self.assertEqual(
+        _CENTRAL.describe(),
+        {
+            'name': 'central-gaussian',
+            'noise_multiplier': 2.0,
+            'l2_norm_clip': 0.5,
+        },
+    )
+
+  @parameterized.parameters(
+      (0.0, 1.0, 'noise_multiplier=0.0'),
+      (math.nan, 1.0, 'noise_multiplier=nan'),
+      (1.0, 0.0, 'l2_norm_clip=0.0'),
+      (1.0, math.nan, 'l2_norm_clip=nan'),
+  )
+  def test_bad_number_is_named(self, noise_multiplier, clip, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      report_noise.CentralGaussian(noise_multiplier, clip)
+
+
+class CheckTest(parameterized.TestCase):
+
+  def test_each_takes_its_own(self):
+    report_noise.check(_ALLOCATION, _CENTRAL)
+    for protocol in _LOCAL:
+      report_noise.check(protocol, _SPHERE)
+
+  @parameterized.parameters(*_LOCAL)
+  def test_noise_at_the_server_is_refused(self, protocol):
+    why = 'who else came' if protocol.has_one_winner else 'before they are seen'
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, f'(?s){protocol.name} is not defined .*{why}'
+    ):
+      report_noise.check(protocol, _CENTRAL)
+
+  def test_noise_at_the_clients_is_refused(self):
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, '(?s)with a local randomizer.*one Gaussian'
+    ):
+      report_noise.check(_ALLOCATION, _SPHERE)
+
+  @parameterized.parameters(_ALLOCATION, _LOCAL[0])
+  def test_what_is_no_noise_is_named(self, protocol):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'randomizer=1.0'):
+      report_noise.check(protocol, 1.0)
+
+
+if __name__ == '__main__':
+  absltest.main()

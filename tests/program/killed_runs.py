@@ -1,0 +1,109 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Goes on with three real runs, and ends them all by one SIGKILL, in a round.
+
+`python -m tests.program.killed_runs DIR` does so with the runs of the folder,
+of which each was killed before. One process for all, because starting one, with
+all that it imports, takes longer than the runs.
+"""
+
+from collections.abc import Callable
+import os
+import pathlib
+import signal
+import sys
+import threading
+import traceback
+from unittest import mock
+
+from tests.program import protocol_run
+from tests.program import real_run
+from tff_dp import execution
+from tff_dp.program import run as run_lib
+from tff_dp.program import write_ahead
+
+REAL = 'real'
+PROTOCOLS = (protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED)
+NAMES = (REAL, *PROTOCOLS)
+# The round in which each ends.
+KILLED_IN = {
+    REAL: 8,
+    protocol_run.FIXED_WINDOW: 5,
+    protocol_run.SHUFFLED: 5,
+}
+# Into that round: shorter than one, so that it is in the midst of it.
+_SECONDS_IN_ROUND = 0.02
+
+
+def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
+  """Makes a run, or goes on with it, in the caller's context."""
+  if name == REAL:
+    return real_run.run(root)
+  return protocol_run.run(root, name)
+
+
+def _in_round(name: str, act: Callable[[], object]):
+  """Returns a context in which something happens as soon as a round begins."""
+  begin = write_ahead.WriteAheadRecord.begin
+
+  def begin_and_act(record, round_index, *args, **kwargs):
+    begin(record, round_index, *args, **kwargs)
+    if round_index == KILLED_IN[name]:
+      act()
+
+  return mock.patch.object(
+      write_ahead.WriteAheadRecord, 'begin', begin_and_act
+  )
+
+
+def _run_to_the_end(name: str, root: pathlib.Path) -> None:
+  """Makes a run that is not meant to end: then the process fails."""
+  try:
+    # TFF's stack of contexts is thread-local.
+    with execution.create_sync_in_process_context(max_concurrent_clients=1):
+      run(name, root)
+    print(f'{name} was not killed', file=sys.stderr)
+  except BaseException:  # pylint: disable=broad-exception-caught
+    traceback.print_exc()
+  sys.stderr.flush()
+  os._exit(1)
+
+
+def _hold(name: str, root: pathlib.Path) -> None:
+  """Returns once a run is in its round, and stays there."""
+  is_there = threading.Event()
+
+  def stay():
+    is_there.set()
+    threading.Event().wait()
+
+  with _in_round(name, stay):
+    threading.Thread(
+        target=_run_to_the_end, args=(name, root), daemon=True
+    ).start()
+    is_there.wait()
+
+
+def main(parent: pathlib.Path) -> None:
+  for name in PROTOCOLS:
+    _hold(name, parent / name)
+  kill = threading.Timer(
+      _SECONDS_IN_ROUND, os.kill, (os.getpid(), signal.SIGKILL)
+  )
+  with _in_round(REAL, kill.start):
+    _run_to_the_end(REAL, parent / REAL)
+
+
+if __name__ == '__main__':
+  main(pathlib.Path(sys.argv[1]))
