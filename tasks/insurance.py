@@ -70,7 +70,6 @@ class Settings(silo_settings.Settings):
 
   output_dir: str = 'runs/insurance'
   seeds: int = 5
-  tuning_seeds: int = 2
   rounds: int = 50
   # Charges are at most 1, and most of them far less.
   l2_norm_clip: float = 0.25

@@ -14,6 +14,7 @@
 """What every test needs before it starts."""
 
 import pathlib
+import signal
 
 from absl import flags
 import pytest
@@ -24,6 +25,11 @@ from tff_dp import _compat
 # pytest, not absl, parses the command line; without this, absltest's
 # `create_tempdir` refuses to work.
 flags.FLAGS.mark_as_parsed()
+
+# What a shell starts with `&` ignores it, and so would all its children: tests
+# of interrupts would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+  signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NEEDS_WORKER = "needs TFF's worker: column A (Python 3.11) only"
 # Files that are about the worker, or compare with it, from beginning to end.

@@ -157,7 +157,11 @@ class GraphInterpreter(interpreter.Interpreter):
       return values.to_element(self.apply(function, argument), result_type)
 
     with tf.device(values.DATASET_DEVICE):
-      return tf.data.Dataset.from_tensor_slices(keys).map(slice_fn)
+      return (
+          tf.data.Dataset.from_tensor_slices(keys)
+          .map(slice_fn)
+          .with_options(values.untuned())
+      )
 
 
 def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):

@@ -137,6 +137,18 @@ def from_element(element, type_spec: tff.Type):
   ])
 
 
+def untuned() -> tf.data.Options:
+  """Returns options of datasets in memory, which leave nothing to tune.
+
+  By default every iterator's graph is rewritten and a thread is started for it,
+  which takes longer than a small client's work.
+  """
+  options = tf.data.Options()
+  options.autotune.enabled = False
+  options.experimental_optimization.apply_default_optimizations = False
+  return options
+
+
 def from_python(value, type_spec: tff.Type, *, where: str):
   """Returns the value for what a user handed in.
 
@@ -243,24 +255,12 @@ def _slicing_function(type_spec: tff.Type):
   def slice_columns(*tensors):
     rows = tf.nest.pack_sequence_as(element_spec, tensors)
     return tf.data.experimental.to_variant(
-        tf.data.Dataset.from_tensor_slices(rows).with_options(_untuned())
+        tf.data.Dataset.from_tensor_slices(rows).with_options(untuned())
     )
 
   return tf.function(
       slice_columns, input_signature=columns, autograph=False
   ).get_concrete_function()
-
-
-def _untuned() -> tf.data.Options:
-  """Returns options for elements in memory, which leave nothing to tune.
-
-  By default every iterator's graph is rewritten and a thread is started for it,
-  which takes longer than a small client's work.
-  """
-  options = tf.data.Options()
-  options.autotune.enabled = False
-  options.experimental_optimization.apply_default_optimizations = False
-  return options
 
 
 def _dataset_of(elements: list, type_spec: tff.Type) -> tf.data.Dataset:
