@@ -36,6 +36,7 @@ from typing import Optional
 import numpy as np
 
 from tasks import known_weights_model as model
+from tasks import flags
 from tasks import known_weights_report
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
@@ -87,16 +88,7 @@ class Settings:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the task's flags, with the defaults of `Settings`."""
-  default = Settings()
-
-  def add(name, what, **options):
-    value = getattr(default, name)
-    if value is not None:
-      what += f' (default: {value})'
-      options.setdefault('type', type(value))
-    flag = '--' + name.replace('_', '-')
-    parser.add_argument(flag, default=value, help=what, **options)
-
+  add = flags.adder(parser, Settings())
   add('output_dir', 'folder of the run; the same command resumes in it')
   add('updates', 'of one client with one example each, one after the other')
   add('instances', 'of the server, k')

@@ -39,6 +39,7 @@ import sys
 from typing import Optional
 
 from tasks import calibration
+from tasks import flags
 from tasks import mnist_data
 from tasks import mnist_model
 from tasks import mnist_rows
@@ -88,17 +89,7 @@ class Settings:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the task's flags, with the defaults of `Settings`."""
-  default = Settings()
-
-  def add(name, what, **options):
-    value = getattr(default, name)
-    if value is not None:
-      shown = ' '.join(value) if isinstance(value, tuple) else value
-      what += f' (default: {shown})'
-      options.setdefault('type', type(value))
-    flag = '--' + name.replace('_', '-')
-    parser.add_argument(flag, default=value, help=what, **options)
-
+  add = flags.adder(parser, Settings())
   add('output_dir', 'folder of the runs; the same command resumes in it')
   add(
       'data',
@@ -111,9 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
       'rows',
       'which runs to make',
-      nargs='+',
       choices=mnist_rows.NAMES,
-      type=str,
       metavar='ROW',
   )
   add('seeds', 'runs of each row, each with its own initial model and coins')
@@ -162,7 +151,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'of the two convolutions, which the published table leaves open',
       nargs=2,
       choices=('same', 'valid'),
-      type=str,
   )
   add('pool_stride', 'of both poolings, likewise')
   add('evaluations', 'how often a run is evaluated on held-out digits')

@@ -40,6 +40,7 @@ import sys
 import time
 from typing import Any, Optional
 
+from tasks import flags
 from tasks import mnist_data
 from tasks import mnist_instances_report
 from tasks import mnist_instances_rows
@@ -122,24 +123,14 @@ class Settings:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the sweep's flags, with the defaults of `Settings`."""
-  default = Settings()
+  add = flags.adder(parser, Settings())
 
-  def add(name, what, **options):
-    value = getattr(default, name)
-    example = value
-    if name in _SIZES:
-      small, full = _SIZES[name]
-      example = small
-      what += f' (default: {_shown(small)}, with --full {_shown(full)})'
-    elif value is not None:
-      what += f' (default: {_shown(value)})'
-    if isinstance(example, tuple):
-      options.setdefault('type', type(example[0]))
-      options['nargs'] = '+'
-    elif example is not None:
-      options.setdefault('type', type(example))
-    flag = '--' + name.replace('_', '-')
-    parser.add_argument(flag, default=value, help=what, **options)
+  def add_sized(name, what):
+    small, full = _SIZES[name]
+    what += (
+        f' (default: {flags.shown(small)}, with --full {flags.shown(full)})'
+    )
+    add(name, what, example=small)
 
   add('output_dir', 'folder of the sweep; the same command resumes in it')
   add(
@@ -156,22 +147,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='the sizes of the paper; some minutes with all of MNIST',
   )
   add('experiments', 'which to make', choices=EXPERIMENTS)
-  add('instances', 'k of the first experiment')
-  add('batches', 'client updates in a step of one model')
+  add_sized('instances', 'k of the first experiment')
+  add_sized('batches', 'client updates in a step of one model')
   add('epsilons', 'of one participation and one weight: no guarantee')
   add('strategy_instances', 'k of strategies and common_start')
-  add('low_rate_instances', 'k of low_rate')
-  add('passes', 'how often every client takes part')
+  add_sized('low_rate_instances', 'k of low_rate')
+  add_sized('passes', 'how often every client takes part')
   add('images_per_client', 'of every client')
   add('learning_rate', 'of a client')
   add('low_learning_rate', 'of a client, in low_rate')
   add('seed', 'of order, coins and noise: this is a simulation')
-
-
-def _shown(value) -> str:
-  if isinstance(value, tuple):
-    return ' '.join(_shown(one) for one in value)
-  return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
 def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:

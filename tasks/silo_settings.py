@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 from typing import Optional
 
+from tasks import flags
 from tasks import silo_algorithms
 from tff_dp import _checks
 
@@ -67,19 +68,7 @@ def add_arguments(
 ) -> None:
   """Adds the flags of `Settings`, with a task's own defaults."""
 
-  def add(name, what, **options):
-    value = getattr(default, name)
-    if value is not None:
-      shown = ' '.join(map(str, value)) if isinstance(value, tuple) else value
-      what += f' (default: {shown})'
-      kind = value[0] if isinstance(value, tuple) else value
-      options.setdefault('type', type(kind))
-    if isinstance(value, tuple):
-      options['nargs'] = '+'
-    parser.add_argument(
-        f'--{name.replace("_", "-")}', default=value, help=what, **options
-    )
-
+  add = flags.adder(parser, default)
   add('output_dir', 'folder of all runs; the same command resumes in it')
   add('data', 'where the data is, see above', metavar='PATH', type=str)
   add('epsilons', "budgets of every silo; delta is 1 / (silo's records)^2")

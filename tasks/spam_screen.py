@@ -38,6 +38,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from tasks import flags
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms import instance_lineages
@@ -91,30 +92,14 @@ class Settings:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the sweep's flags, with the defaults of `Settings`."""
-  default = Settings()
-
-  def add(name, what, **options):
-    value = getattr(default, name)
-    shown = value
-    if isinstance(value, tuple):
-      options.update(nargs='+')
-      shown = ' '.join(map(str, value))
-    elif isinstance(value, float):
-      shown = f'{value:.4g}'
-    parser.add_argument(
-        '--' + name.replace('_', '-'),
-        default=value,
-        help=f'{what} (default: {shown})',
-        **options,
-    )
-
+  add = flags.adder(parser, Settings())
   add('output_dir', 'folder of the results')
-  add('num_params', 'numbers of weights', type=int)
-  add('instances', 'of the server, k', type=int)
-  add('epsilon_per_coordinate', 'of the noise', type=float)
-  add('target_rate', 'of honest updates that may be refused', type=float)
-  add('samples', 'pools of each calibration, and of the trial', type=int)
-  add('seed', 'of the simulation', type=int)
+  add('num_params', 'numbers of weights')
+  add('instances', 'of the server, k')
+  add('epsilon_per_coordinate', 'of the noise')
+  add('target_rate', 'of honest updates that may be refused')
+  add('samples', 'pools of each calibration, and of the trial')
+  add('seed', 'of the simulation')
 
 
 def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:

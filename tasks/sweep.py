@@ -38,6 +38,7 @@ from typing import Optional
 
 from tasks import digits
 from tasks import engine
+from tasks import flags
 from tasks import sweep_progress
 from tff_dp import _checks
 
@@ -107,23 +108,7 @@ class Cell:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the sweep's flags, with the defaults of `Settings`."""
-  default = Settings()
-
-  def add(name, what, **options):
-    value = getattr(default, name)
-    shown = value
-    if isinstance(value, tuple):
-      options.setdefault('type', type(value[0]))
-      options['nargs'] = '+'
-      shown = ' '.join(map(str, value))
-    options.setdefault('type', type(value))
-    parser.add_argument(
-        f'--{name.replace("_", "-")}',
-        default=value,
-        help=f'{what} (default: {shown})',
-        **options,
-    )
-
+  add = flags.adder(parser, Settings())
   add('output_dir', 'folder of all runs; the same command resumes in it')
   add('epsilons', 'privacy budgets of one client over a whole run')
   add('rows', 'which noise', choices=digits.NOISES)

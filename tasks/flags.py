@@ -1,0 +1,56 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Flags of the fields of a task's settings."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+
+def adder(parser: argparse.ArgumentParser, default: Any) -> Callable[..., None]:
+  """Returns `add(name, what, *, example=None, **options)`.
+
+  It adds the flag of the field `name`, with the field's default, its type and,
+  for a tuple, one or more values. The default is told after `what`, unless it
+  is `None`.
+
+  `example` stands in for a default of `None`: its type is the flag's, and
+  `what` says what happens without the flag. `options` are those of
+  `ArgumentParser.add_argument` and come first.
+
+  Args:
+    parser: Gets the flags.
+    default: Settings with all defaults.
+  """
+
+  def add(name: str, what: str, *, example: Any = None, **options) -> None:
+    value = getattr(default, name)
+    if value is not None:
+      what += f' (default: {shown(value)})'
+    example = value if example is None else example
+    if isinstance(example, tuple):
+      options = {'nargs': '+', 'type': type(example[0])} | options
+    elif example is not None:
+      options = {'type': type(example)} | options
+    flag = '--' + name.replace('_', '-')
+    parser.add_argument(flag, default=value, help=what, **options)
+
+  return add
+
+
+def shown(value: Any) -> str:
+  """Returns a default as help texts tell it."""
+  if isinstance(value, tuple):
+    return ' '.join(map(shown, value))
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
