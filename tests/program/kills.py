@@ -14,8 +14,13 @@
 """Runs that are killed by an exception, and what has to be left of them."""
 
 import pathlib
+import tempfile
+from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp.program import plots
 
 # Files of a run that do not depend on how often it was killed.
 _MUST_AGREE = (
@@ -31,6 +36,18 @@ _MUST_AGREE = (
 
 class Killed(BaseException):
   """Stands for the end of the process; no `except Exception` catches it."""
+
+
+class RunsTestCase(parameterized.TestCase):
+  """Tests of whole runs, in `parent`, without their plots."""
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.parent = pathlib.Path(
+        cls.enterClassContext(tempfile.TemporaryDirectory())
+    )
+    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
 
 
 def at_call(target, number: int, *, is_after: bool):

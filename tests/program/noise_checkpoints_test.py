@@ -43,7 +43,6 @@ from tff_dp.mechanisms import blt
 from tff_dp.mechanisms import dense
 from tff_dp.program import checkpoints
 from tff_dp.program import noise_checkpoints
-from tff_dp.program import plots
 from tff_dp.program import run as run_lib
 
 _FULL, _SEED_ONLY = noise_checkpoints.KINDS
@@ -328,16 +327,12 @@ def _run_until_killed(root: pathlib.Path, kind: str, *, in_round: int) -> None:
   raise AssertionError('The run was not killed.')
 
 
-class TrainTest(parameterized.TestCase):
+class TrainTest(kills.RunsTestCase):
   """A whole run, killed after a checkpoint of one kind."""
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.parent = pathlib.Path(
-        cls.enterClassContext(tempfile.TemporaryDirectory())
-    )
-    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
     # One context for all runs, since tracing takes seconds.
     cls.enterClassContext(
         execution.create_sync_in_process_context(max_concurrent_clients=1)

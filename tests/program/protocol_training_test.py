@@ -334,16 +334,12 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(_train(self.root, _PLANS['averaged']).rounds_done, 10)
 
 
-class KilledAnywhereTest(parameterized.TestCase):
+class KilledAnywhereTest(kills.RunsTestCase):
   """Ends a run before or after a given call, as SIGKILL would."""
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.parent = pathlib.Path(
-        cls.enterClassContext(tempfile.TemporaryDirectory())
-    )
-    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
     cls.expected = {}
     save = checkpoints.CheckpointStore.save
     for name in ('fixed', 'shuffled'):

@@ -20,7 +20,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from unittest import mock
 
 from absl.testing import absltest
@@ -33,7 +32,6 @@ from tests.program import real_run
 from tff_dp import execution
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
-from tff_dp.program import plots
 from tff_dp.program import run as run_lib
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -67,15 +65,11 @@ def _last_checkpoint(root: pathlib.Path, name: str) -> tuple[bytes, bytes]:
   return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
 
 
-class ResumeTest(parameterized.TestCase):
+class ResumeTest(kills.RunsTestCase):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.parent = pathlib.Path(
-        cls.enterClassContext(tempfile.TemporaryDirectory())
-    )
-    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
     # What is resumed comes from another process, and so from another context.
     cls.enterClassContext(
         execution.create_sync_in_process_context(max_concurrent_clients=1)

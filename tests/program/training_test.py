@@ -274,16 +274,12 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(_train(self.root).rounds_done, 10)
 
 
-class KilledAnywhereTest(parameterized.TestCase):
+class KilledAnywhereTest(kills.RunsTestCase):
   """Ends a run at a chosen call, as SIGKILL would, and starts it again."""
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.parent = pathlib.Path(
-        cls.enterClassContext(tempfile.TemporaryDirectory())
-    )
-    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
     # All runs begin with the same noise key: copies of one initial state.
     cls.initial = cls.parent / 'initial'
     save = checkpoints.CheckpointStore.save
