@@ -24,6 +24,7 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import tensorflow as tf
 
 from tests.program import killed_runs
 from tests.program import kills
@@ -70,6 +71,9 @@ class ResumeTest(kills.RunsTestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
+    # With the seed of another test, clients that shuffle would have another
+    # order here than in the child.
+    tf.random.set_seed(None)
     # What is resumed comes from another process, and so from another context.
     cls.enterClassContext(
         execution.create_sync_in_process_context(max_concurrent_clients=1)
