@@ -36,14 +36,13 @@ import dataclasses
 import json
 import math
 import pathlib
-import sys
-import time
 from typing import Any, Optional
 
 from tasks import flags
 from tasks import mnist_data
 from tasks import mnist_instances_report
 from tasks import mnist_instances_rows
+from tasks import sweep_progress
 from tff_dp import _checks
 
 EXAMPLES = """examples:
@@ -171,8 +170,9 @@ def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
   rows = mnist_instances_rows.rows_of(settings)
   folder = pathlib.Path(settings.output_dir) / 'rows'
   folder.mkdir(parents=True, exist_ok=True)
-  results, spent, made = [], 0.0, 0
-  for index, row in enumerate(rows):
+  reporter = sweep_progress.Reporter(len(rows), is_quiet=progress == 'quiet')
+  results = []
+  for row in rows:
     # What other rows are made does not change this one.
     facts = {
         'data': data.name,
@@ -184,27 +184,20 @@ def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
     }
     path = folder / f'{row.name}.json'
     content = json.loads(path.read_text()) if path.exists() else None
-    if content is None or content['facts'] != facts:
-      begin = time.monotonic()
+    was_done = content is not None and content['facts'] == facts
+    if not was_done:
       content = {
           'facts': facts,
           **mnist_instances_rows.run_row(settings, row, data),
       }
-      spent, made = spent + time.monotonic() - begin, made + 1
       temporary = path.with_suffix('.tmp')
       temporary.write_text(json.dumps(content))
       temporary.replace(path)
     results.append({'experiment': row.experiment, 'name': row.name, **content})
-    if progress != 'quiet':
-      left = ''
-      if made:
-        left = f', about {spent / made * (len(rows) - index - 1):.0f} s left'
-      print(
-          f'row {index + 1} of {len(rows)}: {row.experiment} {row.name}:'
-          f' accuracy {content["accuracy"]:.3f}{left}',
-          file=sys.stderr,
-          flush=True,
-      )
+    reporter.show(
+        f'{row.experiment} {row.name}: accuracy {content["accuracy"]:.3f}',
+        was_done=was_done,
+    )
   return results
 
 

@@ -23,7 +23,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import pathlib
 from typing import Any, Optional
 
@@ -116,6 +115,8 @@ class Runner:
 
   def cell(self, epsilon: float, scale: float, seed: int) -> Cell:
     """Returns the cell, which may have been made before."""
+    from tff_dp.program import run_directory  # pylint: disable=g-import-not-at-top
+
     path = self._folder / f'epsilon_{epsilon:g}_step_{scale:g}_seed_{seed}.json'
     if path.exists():
       content = json.loads(path.read_text())
@@ -125,11 +126,9 @@ class Runner:
         return cell
     cell = self._made(epsilon, scale, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed when it is whole: a run that is killed leaves no half cell.
-    temporary = path.with_suffix('.tmp')
+    # A run that is killed leaves no half cell.
     content = cell.to_json() | {'facts': self._facts}
-    temporary.write_text(json.dumps(content) + '\n')
-    os.replace(temporary, path)
+    run_directory.write_atomically(path, json.dumps(content) + '\n')
     self._report(cell, was_done=False)
     return cell
 
