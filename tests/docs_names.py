@@ -1,0 +1,96 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""What README and docs take as given: the reader's own model and clients."""
+
+import functools
+import secrets
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import small_model
+from tff_dp import mechanisms
+from tff_dp import program
+
+_SGD = tff.learning.optimizers.build_sgdm
+
+
+class ClientData:
+  """2,000 clients of a linear model."""
+
+  client_ids = [f'client {i}' for i in range(2000)]
+
+  def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
+    return small_model.client(int(client_id.removeprefix('client ')))
+
+
+def _batches(num_records: int, num_features: int = 2) -> list:
+  """Returns records in batches of at most 100."""
+  rng = np.random.default_rng(num_records)
+  features = rng.uniform(0, 1, [num_records, num_features]).astype(np.float32)
+  labels = (features[:, 0] > 0.5).astype(np.float32)
+  return [
+      (features[start : start + 100], labels[start : start + 100])
+      for start in range(0, num_records, 100)
+  ]
+
+
+def of(page: str) -> dict[str, Any]:
+  """Returns the names that the blocks of a page may use without a definition.
+
+  Args:
+    page: Its path in the repository.
+  """
+  model = small_model.build()
+  names = dict(
+      client_data=ClientData(),
+      client_optimizer_fn=_SGD(0.1),
+      evaluate=lambda weights: {'bias': float(weights.trainable[1][0])},
+      model=model,
+      model_fn=model,
+      server_optimizer_fn=_SGD(1.0),
+  )
+  plan = small_model.build_plan(
+      mechanisms.Independent(200), noise_multiplier=20.0
+  )
+  own = {
+      'docs/check_ins.md': dict(
+          those_who_came=[
+              (small_model.client(i), secrets.token_bytes(16)) for i in range(3)
+          ],
+      ),
+      'docs/draw_and_discard.md': dict(
+          arriving=[{f'phone {i}': _batches(4, 3)} for i in range(2)],
+      ),
+      'docs/dp_ftrl.md': dict(rounds=range(1, 3)),
+      'docs/isrl.md': dict(
+          cleveland_batches=_batches(303),
+          hungary_batches=_batches(261),
+          banks={f'bank {i}': _batches(1000) for i in range(25)},
+      ),
+      'docs/training.md': dict(
+          plan=plan, process=small_model.build_process(plan)
+      ),
+  }
+  return names | own.get(page, {})
+
+
+def few_rounds():
+  """Returns a context in which the training program stops after two rounds."""
+  return mock.patch.object(
+      program, 'train', functools.partial(program.train, total_rounds=2)
+  )

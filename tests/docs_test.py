@@ -1,0 +1,69 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The Python of README and docs runs as it stands.
+
+The blocks of a page run in their order and share their names, as in a notebook.
+`docs_names.py` holds what a page takes as given: the reader's own model and
+clients. A line before a block says why it is left out:
+
+    <!-- skip: next "why" -->
+"""
+
+import os
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import sybil
+from sybil.parsers import markdown
+
+from tests import docs_names
+from tff_dp import execution
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_PYTHON = sybil.Sybil(
+    parsers=[markdown.PythonCodeBlockParser(), markdown.SkipParser()]
+)
+_PAGES = {
+    page.relative_to(_ROOT).as_posix(): _PYTHON.parse(page)
+    for page in (_ROOT / 'README.md', *sorted(_ROOT.glob('docs/*.md')))
+}
+
+
+class DocsTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.addCleanup(os.chdir, os.getcwd())
+    os.chdir(self.create_tempdir())
+    execution.set_default_context()
+
+  @parameterized.named_parameters(
+      (name, name) for name, page in _PAGES.items() if list(page.examples())
+  )
+  def test_python_of(self, name):
+    page = _PAGES[name]
+    page.namespace.update(docs_names.of(name))
+    with docs_names.few_rounds():
+      for example in page.examples():
+        with self.subTest(f'{name}:{example.line}'):
+          example.evaluate()
+
+  def test_pages_with_python_are_found(self):
+    self.assertIn('README.md', _PAGES)
+    self.assertNotEmpty(list(_PAGES['README.md'].examples()))
+
+
+if __name__ == '__main__':
+  absltest.main()
