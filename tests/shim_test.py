@@ -17,6 +17,7 @@ The stand-ins for TFF and its friends are a few lines each, so that every Python
 runs the same tests; on a current stack the real TFF comes on top.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -33,11 +34,11 @@ from tff_dp import _compat
 from tff_dp import _shim
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_XLA = 'tensorflow_federated.python.core.environments.xla_backend'
-# spec/environments.md, section 3: exactly these, and what is below them.
+_FRONTEND = 'tensorflow_federated.python.core.environments.jax_frontend'
+# Exactly these, and what is below them.
 _LISTED = (
     'jax',
-    _XLA,
+    _FRONTEND,
     'tensorflow_estimator',
     'tensorflow_privacy.v1',
     'tensorflow_privacy.privacy.estimators',
@@ -192,6 +193,36 @@ class ShimTest(parameterized.TestCase):
         ['tensorflow_estimator', 'tensorflow_privacy.v1'],
     )
 
+  @parameterized.parameters(
+      # As jax 0.4.13, 0.7.2 and 0.12.0 have it.
+      ('class XlaComputation: pass', []),
+      ('', [_FRONTEND]),
+      (None, [_FRONTEND]),
+  )
+  def test_jax_that_tff_cannot_use_stays_but_its_frontend_goes(
+      self, xla_client, served
+  ):
+    files = {
+        **_JAX,
+        'jax/lib/__init__.py': '',
+        'tensorflow_federated/__init__.py': f'from {_FRONTEND} import it',
+        'tensorflow_federated/python/__init__.py': '',
+        'tensorflow_federated/python/core/__init__.py': '',
+        'tensorflow_federated/python/core/environments/__init__.py': '',
+        f'{_FRONTEND.replace(".", "/")}/__init__.py': 'it = 1',
+    }
+    if xla_client is not None:
+      files['jax/lib/__init__.py'] = 'from jax.lib import xla_client'
+      files['jax/lib/xla_client.py'] = xla_client
+    found = self._run(
+        files,
+        """
+        import json, jax
+        print(json.dumps([_shim.served(), jax.__name__, 'jax' in sys.modules]))
+        """,
+    )
+    self.assertEqual(found, [served, 'jax', True])
+
   def test_only_listed_names_are_served(self):
     for name in ('jaxlib', 'torch', 'jaxtyping', 'tensorflow_estimators'):
       files = {
@@ -305,9 +336,11 @@ class RealTffTest(absltest.TestCase):
       with self.assertRaisesRegex(_shim.UnavailableFeatureError, feature):
         use()
 
-  def test_matplotlib_finds_no_jax(self):
+  def test_matplotlib_finds_no_placeholder_of_jax(self):
     # It asks sys.modules['jax'] for its arrays.
-    self.assertNotIn('jax', sys.modules)
+    self.assertEqual(
+        'jax' in sys.modules, importlib.util.find_spec('jax') is not None
+    )
 
 
 if __name__ == '__main__':

@@ -32,6 +32,7 @@ import dataclasses
 import importlib
 import importlib.abc
 import importlib.machinery
+import operator
 import os
 import sys
 import threading
@@ -39,7 +40,8 @@ import types
 
 # Placeholders are only visible while these are being imported.
 OWNERS = ('tensorflow_federated', 'tensorflow_privacy')
-_XLA = 'tensorflow_federated.python.core.environments.xla_backend'
+# All of TFF's JAX; the only importer of its xla_backend.
+_JAX = 'tensorflow_federated.python.core.environments.jax_frontend'
 _SUPPORT = (
     'is supported with Python 3.11 and TensorFlow 2.14 only (column A,'
     ' reference), not on this stack (column B, current)'
@@ -58,8 +60,8 @@ class Entry:
     name: Its dotted name.
     feature: What does not work without it; begins the error message.
     checked: The versions that the entry was checked against.
-    needs: A module, or module:attribute, without which the real one cannot be
-      imported either.
+    needs: A module, or module:attribute with dots in the attribute, without
+      which the real one cannot be imported either.
   """
 
   name: str
@@ -76,11 +78,11 @@ ENTRIES = (
         'TFF 0.87.0 without jax',
     ),
     Entry(
-        _XLA,
+        _JAX,
         'tff.jax, computations written in JAX,',
-        'TFF 0.87.0 without jax',
+        'TFF 0.87.0 without jax, with jax 0.7.2 and with jax 0.12.0',
         # Gone from current jax, so a jax that can be imported is not enough.
-        needs='jax.lib:xla_client',
+        needs='jax.lib:xla_client.XlaComputation',
     ),
     Entry(
         'tensorflow_estimator',
@@ -197,7 +199,7 @@ class _PlaceholderLoader(importlib.abc.Loader):
     if isinstance(needed, _PlaceholderModule):
       raise ImportError(f'{module_name} is not there')
     if attribute:
-      getattr(needed, attribute)
+      operator.attrgetter(attribute)(needed)
 
 
 class _WatchingLoader(importlib.abc.Loader):
