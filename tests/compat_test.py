@@ -238,6 +238,33 @@ class RequireTffTest(parameterized.TestCase):
     )
     self.assertIn('tf.keras is Keras 3 here', result.stdout)
 
+  def test_state_is_saved_next_to_a_new_typing_extensions(self):
+    # From 4.6 on it reads `__dict__` when it checks a protocol; so does this.
+    result = _run_python(
+        'import inspect, typing\n'
+        'kind = type(typing.Protocol)\n'
+        'check = kind.__instancecheck__\n'
+        'def strict(cls, instance):\n'
+        '  inspect.getattr_static(instance, "any", None)\n'
+        '  return check(cls, instance)\n'
+        'kind.__instancecheck__ = strict\n'
+        'from tff_dp import _compat; _compat.require_tff()\n'
+        'from tff_dp.cli import doctor_probe\n'
+        'import tensorflow as tf\n'
+        'from tensorflow.python.types import trace\n'
+        'class Traced:\n'
+        '  def __tf_tracing_type__(self, context): pass\n'
+        'module = tf.Module()\n'
+        'module.held = {"x": 1.0}\n'
+        'values = Traced(), {}, module.held\n'
+        'kind = trace.SupportsTracingProtocol\n'
+        'print([isinstance(value, kind) for value in values])\n'
+        'print(doctor_probe.ATTEMPTS[doctor_probe.SAVING]())'
+    )
+    self.assertEqual(
+        result.stdout, '[True, False, False]\nsaves\n', result.stderr
+    )
+
   def test_stderr_keeps_all_but_the_noise(self):
     result = _run_python(
         'import os, sys; from tff_dp import _quiet\n'

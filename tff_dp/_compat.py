@@ -52,12 +52,14 @@ _PRIVATE_TFF = {
     'default_context': 'core.impl.context_stack.set_default_context',
     'type_conversions': 'core.impl.types.type_conversions',
 }
-# How TensorFlow calls a function that can be cancelled. Checked against 2.14.1
-# and 2.21.0.
+# How TensorFlow calls a function that can be cancelled, and what it asks of the
+# values that it saves. Checked against 2.14.1 and 2.21.0.
 _PRIVATE_TENSORFLOW = {
     'cancellation': 'eager.cancellation',
     'context': 'eager.context',
+    'data_structures': 'trackable.data_structures',
     'execute': 'eager.execute',
+    'trace': 'types.trace',
 }
 _ROOT_CAUSES = ('python', 'platform')
 
@@ -379,6 +381,7 @@ def require_tff():
     )
   if COLUMN is _columns.CURRENT:
     _require_legacy_keras()
+  _let_wrapped_dicts_be_saved()
   _forget_worker_at_exit()
   return tff
 
@@ -402,6 +405,38 @@ def _require_legacy_keras() -> None:
         ' anything that uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before'
         ' Python starts.'
     )
+
+
+@functools.cache
+def _let_wrapped_dicts_be_saved() -> None:
+  """Makes TensorFlow 2.14 save states next to a new typing_extensions.
+
+  Saving a module asks whether its dicts, which TensorFlow wraps, are instances
+  of a protocol. Up to 4.5, which TFF pins, typing_extensions answers that with
+  `hasattr`; from 4.6 on, which Jupyter brings, it reads `__dict__` first, and
+  the wrapper raises a TypeError there. Where it does, `hasattr` answers again.
+  Checked with typing_extensions 4.5.0 and 4.16.0. Of the protocols that
+  TensorFlow 2.14 asks about, on Python 3.11 this is the only one that is not of
+  the standard library's kind.
+  """
+  protocol = private_tensorflow('trace').SupportsTracingProtocol
+  # pylint: disable-next=protected-access
+  wrapped = private_tensorflow('data_structures')._DictWrapper({})
+  try:
+    isinstance(wrapped, protocol)
+    return
+  except TypeError:
+    pass
+
+  class Lenient(type(protocol)):
+
+    def __instancecheck__(cls, instance):
+      try:
+        return super().__instancecheck__(instance)
+      except TypeError:
+        return hasattr(instance, '__tf_tracing_type__')
+
+  protocol.__class__ = Lenient
 
 
 @functools.cache

@@ -24,6 +24,7 @@ import sys
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tff_dp import _columns
 from tff_dp import _compat
 from tff_dp.cli import doctor
 from tff_dp.cli import doctor_probe
@@ -50,6 +51,7 @@ _FINE = {
         }
     },
     'in-process context': {'result': 'computes'},
+    'checkpoint': {'result': 'saves'},
     'start of the worker': {'result': 'starts'},
 }
 
@@ -94,6 +96,7 @@ class DoctorTest(parameterized.TestCase):
     found = {f['name']: f['found'] for f in report['findings']}
     self.assertEqual(found['tensorflow-federated'], _compat.TFF)
     self.assertEqual(found['in-process context'], 'computes')
+    self.assertEqual(found['checkpoint'], 'saves')
     self.assertEqual(
         found.get('start of the worker', 'no native context here'),
         'starts' if _compat.COLUMN.has_worker else 'no native context here',
@@ -176,6 +179,35 @@ class DoctorTest(parameterized.TestCase):
         r'works, but .*worker does not start \(no memory\), so the native'
         ' context cannot be used; the in-process one',
     )
+
+  def test_machine_that_cannot_save_a_checkpoint_is_broken(self):
+    with _answers({'checkpoint': {'error': 'boom'}}, until='checkpoint'):
+      status, output = _run()
+    self.assertEqual(status, 3)
+    self.assertIn('checkpoint             fails', output)
+    self.assertIn('why: a checkpoint cannot be saved and loaded (boom)', output)
+
+  def test_checkpoint_is_tried_with_what_jupyter_breaks(self):
+    # As in compat_test, but without what _compat does about it.
+    code = (
+        'import inspect, typing\n'
+        'kind = type(typing.Protocol)\n'
+        'check = kind.__instancecheck__\n'
+        'def strict(cls, instance):\n'
+        '  inspect.getattr_static(instance, "any", None)\n'
+        '  return check(cls, instance)\n'
+        'kind.__instancecheck__ = strict\n'
+        'from tff_dp import _compat\n'
+        '_compat._let_wrapped_dicts_be_saved = lambda: None\n'
+        'from tff_dp.cli import doctor_probe\n'
+        'doctor_probe.main()'
+    )
+    with _child(code):
+      status, output = _run()
+    is_reference = _compat.COLUMN is _columns.REFERENCE
+    self.assertEqual(status, 3 if is_reference else 0, output)
+    if is_reference:
+      self.assertRegex(output, 'why: a checkpoint cannot .*_DictWrapper')
 
   def test_devices_that_will_be_used(self):
     with _answers({'devices': {'result': _CARDS}}):

@@ -37,6 +37,10 @@ _FAILURES = {
     doctor_probe.LOADING: 'TFF does not load ({})',
     doctor_probe.DEVICES: 'TensorFlow cannot list its devices ({})',
     doctor_probe.IN_PROCESS: 'the in-process context does not compute ({})',
+    doctor_probe.SAVING: (
+        'a checkpoint cannot be saved and loaded ({}), so a training ends'
+        ' before its first round'
+    ),
     doctor_probe.WORKER: (
         'the TFF worker does not start ({}), so the native context cannot be'
         ' used; the in-process one, which is the default, needs no worker'

@@ -11,11 +11,12 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""What `tff-dp doctor` tries in a child process: load, list, compute, start.
+"""What `tff-dp doctor` tries in a child process: load, compute, save, start.
 
 Nothing heavy is imported at the top, because the parent reads the names here.
 """
 
+import asyncio
 import json
 import time
 
@@ -28,6 +29,7 @@ MARK = 'tff_dp doctor: '
 LOADING = 'import of TFF'
 DEVICES = 'devices'
 IN_PROCESS = 'in-process context'
+SAVING = 'checkpoint'
 WORKER = 'start of the worker'
 
 
@@ -77,6 +79,27 @@ def _compute() -> str:
   return 'computes'
 
 
+def _save() -> str:
+  """Saves and loads a state, as a run does before its first round."""
+  import tempfile
+
+  import numpy as np
+  import tensorflow_federated as tff
+
+  with tempfile.TemporaryDirectory() as folder:
+    manager = tff.program.FileProgramStateManager(folder)
+    state = {'weights': np.arange(3.0), 'round': np.int32(1)}
+
+    async def save_and_load():
+      await manager.save(state, 1)
+      return await manager.load(1, state)
+
+    loaded = asyncio.run(save_and_load())
+  if not np.array_equal(loaded['weights'], state['weights']):
+    raise ArithmeticError(f'{state} came back as {loaded}')
+  return 'saves'
+
+
 def _start_worker() -> str:
   from tff_dp.execution import native
 
@@ -94,5 +117,6 @@ ATTEMPTS = {
     LOADING: _load,
     DEVICES: _list_devices,
     IN_PROCESS: _compute,
+    SAVING: _save,
     **({WORKER: _start_worker} if _compat.COLUMN.has_worker else {}),
 }
