@@ -45,10 +45,9 @@ def _json(*argv):
 class FlagsTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
-      ('once', (), 5),
+      ('once', ('--max-participations=1',), 5),
       # Nodes per level, times their squared length.
-      ('every_round', ('--max-participations=24',), 24 + 12 * 4 + 6 * 16
-       + 3 * 64 + 256),
+      ('every_round', (), 24 + 12 * 4 + 6 * 16 + 3 * 64 + 256),
       ('two_trees', ('--restart-every=12', '--max-participations=24'),
        2 * (12 + 6 * 4 + 3 * 16 + 64)),
       ('once_per_tree', ('--restart-every=12', '--participation=once-per-tree'),
@@ -62,6 +61,57 @@ class FlagsTest(parameterized.TestCase):
     result = _json(*_DP_FTRL, *flags)
     self.assertEqual(result['squared_sensitivity'], expected)
     self.assertIsInstance(result['squared_sensitivity'], int)
+
+  @parameterized.product(
+      mechanism=(
+          {},
+          {'restart_every': 9},
+          {'mechanism': 'independent'},
+          {'mechanism': 'banded', 'bands': 1},
+      ),
+      most=(None, 1, 3, 100),
+      gap=(None, 1, 7, 100),
+  )
+  def test_participation_is_what_the_library_takes_it_for(
+      self, mechanism, most, gap
+  ):
+    promised = {'max_participations': most, 'min_index_gap': gap}
+    flags = [
+        f'--{name}={value}'
+        for name, value in (mechanism | promised).items()
+        if value is not None
+    ]
+    result = _json(*_DP_FTRL, *flags)
+    schedule = participation.MinSeparation(
+        24, min_index_gap=gap or 1, max_participations=most
+    )
+    options = dict(mechanism)
+    name = options.pop('mechanism', 'honaker')
+    if 'bands' in options:
+      options['num_bands'] = options.pop('bands')
+    plan = plan_lib.PrivacyPlan(
+        mechanism=mechanisms.build(name, schedule, **options),
+        participation=schedule,
+        l2_norm_clip=1.0,
+        clients_per_round=1,
+        noise_multiplier=3.0,
+    )
+    self.assertEqual(result['epsilon'], plan.epsilon(delta=1e-6))
+    calibrated = _json(
+        'calibrate', 'dp-ftrl', '--rounds=24', '--epsilon=2', '--delta=1e-6',
+        *flags,
+    )
+    self.assertEqual(
+        calibrated['squared_sensitivity'], plan.squared_sensitivity
+    )
+    compared = _json(
+        'compare', '--rounds=24', f'--mechanisms={name}',
+        *(flag for flag in flags if not flag.startswith('--mechanism=')),
+    )
+    for found in (result, calibrated, compared):
+      self.assertEqual(
+          found['max_participations'], schedule.pattern.max_participations
+      )
 
   def test_gap_flags_differ_by_one(self):
     flags = (*_DP_FTRL, '--max-participations=24')

@@ -120,7 +120,8 @@ class CalibrateTest(parameterized.TestCase):
 
   def test_search_limit_is_told(self):
     code, out, _ = _run(
-        'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET
+        'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET,
+        '--max-participations=1',
     )
     self.assertEqual(code, 0)
     self.assertStartsWith(

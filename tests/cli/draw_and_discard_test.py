@@ -77,6 +77,21 @@ class AccountTest(parameterized.TestCase):
     self.assertEqual(found['total_epsilon'], expected.total_epsilon)
     self.assertEqual(found['noise_scale'], step.noise_scale(33))
 
+  def test_cap_counts_where_no_number_is_given(self):
+    flags = (*_MODEL, '--epsilon=1', '--max-participations=6')
+    found = _json(*flags)
+    self.assertEqual(found['participations'], 6)
+    self.assertEqual(found['total_epsilon'], 6.0)
+    self.assertEqual(_json(*flags, '--participations=6'), found)
+
+  def test_no_number_of_participations_is_assumed(self):
+    code, _, err = _run(*_MODEL, '--epsilon=1')
+    self.assertEqual(code, errors.USAGE)
+    self.assertStartsWith(
+        err, 'error: --participations is missing: expected a number, here or as'
+        ' --max-participations'
+    )
+
   def test_text(self):
     code, out, _ = _run(*_MODEL, '--epsilon-per-coordinate=0.1',
                         '--participations=4', '--delta=1e-6')
@@ -98,7 +113,7 @@ class AccountTest(parameterized.TestCase):
       ((), 'required'),
   )
   def test_bad_flags_are_named(self, flags, name):
-    code, _, err = _run(*_MODEL, *flags)
+    code, _, err = _run(*_MODEL, '--max-participations=9', *flags)
     self.assertEqual(code, errors.USAGE)
     self.assertIn(name, err)
 

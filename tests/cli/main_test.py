@@ -42,7 +42,7 @@ class AccountTest(parameterized.TestCase):
   def test_published_stackoverflow_setting(self):
     result = _json(
         'account', 'dp-ftrl', '--mechanism', 'honaker', '--rounds', 1600,
-        '--noise-multiplier', 1.13, '--delta', 1e-6,
+        '--max-participations', 1, '--noise-multiplier', 1.13, '--delta', 1e-6,
     )
     self.assertEqual(result['squared_sensitivity'], 11)
     self.assertAlmostEqual(result['epsilon'], 17.67, delta=0.005)

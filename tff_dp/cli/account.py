@@ -28,7 +28,7 @@ from tff_dp.cli import protocols
 _EXAMPLES = """examples:
   StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
     tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
-        --noise-multiplier 1.13 --delta 1e-6
+        --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
   Gboard (cf. arXiv:2305.18465), up to 6 times, 313 rounds strictly between:
     tff-dp account dp-ftrl --mechanism tree --rounds 2000 \\
         --max-participations 6 --min-index-gap 314 \\

@@ -43,9 +43,9 @@ _MOST_ROUNDS_BY_MECHANISM = {
 # A search that takes longer says so.
 _QUIET_SECONDS = 2.0
 _EXAMPLES = """examples:
-  the noise multiplier for 1600 rounds:
+  the noise multiplier for 1600 rounds, each client in one of them:
     tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
-        --epsilon 8 --delta 1e-6
+        --max-participations 1 --epsilon 8 --delta 1e-6
   how many rounds a noise multiplier affords:
     tff-dp calibrate dp-ftrl --mechanism honaker --noise-multiplier 2 \\
         --max-participations 4 --min-index-gap 100 --epsilon 8 --delta 1e-6

@@ -43,9 +43,9 @@ _EXAMPLES = """examples:
   the best that keeps at most 4 vectors of the model's size, as a picture too:
     tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6 \\
         --max-state-copies 4 --plot errors.png
-  two of them, for a program:
-    tff-dp compare --rounds 500 --mechanisms honaker blt --buffers 2 \\
-        --format json
+  two of them, each client once, for a program:
+    tff-dp compare --rounds 500 --max-participations 1 \\
+        --mechanisms honaker blt --buffers 2 --format json
 """
 
 

@@ -105,7 +105,8 @@ def add_participation_arguments(parser: argparse.ArgumentParser) -> None:
       '--max-participations',
       type=int,
       metavar='K',
-      help='most rounds of one client, for min-separation (default: 1)',
+      help='most rounds of one client, for min-separation (default: as many as'
+      ' the gap allows)',
   )
   separation = parser.add_mutually_exclusive_group()
   separation.add_argument(
@@ -221,11 +222,11 @@ def pattern_of(
         0, min_rounds_between=arguments.min_rounds_between
     )
     gap = arguments.min_rounds_between + 1
-  most = arguments.max_participations
   return patterns.MinSeparationPattern(
       num_rounds,
       min_index_gap=gap,
-      max_participations=1 if most is None else most,
+      # None is as many as fit: what is not promised is not assumed.
+      max_participations=arguments.max_participations,
   )
 
 

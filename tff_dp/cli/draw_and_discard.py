@@ -78,8 +78,7 @@ def add_account_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--participations',
       type=int,
-      default=1,
-      help='of one client: the largest number that occurs (default: 1)',
+      help='of one client: the largest number that occurs (default: the cap)',
   )
   parser.add_argument(
       '--max-participations',
@@ -146,6 +145,14 @@ def run_account(arguments: argparse.Namespace) -> int:
     )
   per_weight = arguments.epsilon_per_coordinate
   is_gaussian = arguments.mechanism == 'gaussian'
+  participations = arguments.participations
+  if participations is None:
+    # What is not promised is not assumed.
+    participations = arguments.max_participations
+  if participations is None:
+    raise _checks.ArgumentError(
+        'participations', None, 'a number, here or as --max-participations'
+    )
   if per_weight is not None:
     # The step would name its own field.
     _checks.positive(epsilon_per_coordinate=per_weight)
@@ -163,7 +170,7 @@ def run_account(arguments: argparse.Namespace) -> int:
         step,
         num_params=arguments.parameters,
         num_instances=arguments.instances,
-        participations=arguments.participations,
+        participations=participations,
         delta=arguments.delta,
         concurrency=arguments.concurrency,
         max_participations=arguments.max_participations,

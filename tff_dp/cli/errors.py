@@ -77,10 +77,10 @@ def report(error: Exception) -> int:
     Exception: The error itself, if it is a bug of ours.
   """
   if isinstance(error, _checks.ArgumentError):
-    show(
-        f'{flag(error.argument)}={error.value} is not allowed: expected'
-        f' {error.allowed}'
-    )
+    # None is what a flag is that was left out.
+    is_missing = error.value is None
+    problem = ' is missing' if is_missing else f'={error.value} is not allowed'
+    show(f'{flag(error.argument)}{problem}: expected {error.allowed}')
     return USAGE
   if isinstance(error, _checks.PrivacyRefusedError):
     show(error.what, why=error.why, way_out=error.way_out)

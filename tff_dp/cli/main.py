@@ -33,11 +33,11 @@ _COMMANDS = {
 }
 _EXAMPLES = """examples:
   tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
-      --noise-multiplier 1.13 --delta 1e-6
+      --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
   tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
       --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
   tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
-      --epsilon 8 --delta 1e-6
+      --max-participations 1 --epsilon 8 --delta 1e-6
   tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
   tff-dp doctor
 
