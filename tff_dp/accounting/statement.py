@@ -168,6 +168,12 @@ class PrivacyStatement:
     """Returns the statement as a Markdown page."""
     return statement_markdown.render(self.to_json())
 
+  # How a notebook shows it.
+  _repr_markdown_ = to_markdown
+
+  def __repr__(self) -> str:
+    return f'<PrivacyStatement: {statement_markdown.headline(self.to_json())}>'
+
 
 def build_statement(facts: StatementFacts) -> PrivacyStatement:
   """Returns the statement of a run.

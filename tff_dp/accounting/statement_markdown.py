@@ -16,6 +16,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tff_dp.accounting import plain_words
 from tff_dp.accounting import printing
 
 _TITLES = {
@@ -56,7 +57,7 @@ def render(content: Mapping[str, Any]) -> str:
   lines = ['# Privacy statement', '']
   for warning in content['warnings']:
     lines += [f'**{warning}**', '']
-  lines += [_headline(points, content['warnings'])]
+  lines += [plain_words.paragraph(content), '', headline(content)]
   for number, (point, title) in enumerate(_TITLES.items(), 1):
     lines += ['', f'## {number}. {title}', '']
     for name, value in points[point].items():
@@ -64,7 +65,9 @@ def render(content: Mapping[str, Any]) -> str:
   return '\n'.join(lines) + '\n'
 
 
-def _headline(points: Mapping[str, Any], warnings: Sequence[str]) -> str:
+def headline(content: Mapping[str, Any]) -> str:
+  """Returns epsilon, delta, unit and relation in a line."""
+  points = content['points']
   done = points['mechanism']['rounds_done']
   planned = points['mechanism']['rounds_planned']
   if done:
@@ -72,10 +75,7 @@ def _headline(points: Mapping[str, Any], warnings: Sequence[str]) -> str:
   else:
     when = f'This is a plan: none of its {planned} rounds is done.'
   guarantee = points['guarantee']
-  is_void = guarantee['epsilon'] == 'inf' or any(
-      warning.startswith('NO PRIVACY') for warning in warnings
-  )
-  if is_void:
+  if plain_words.is_void(content):
     return f'NO PRIVACY is guaranteed. {when}'
   epsilon = _text('epsilon', guarantee['epsilon'])
   claimed = points['amplification']['claimed']

@@ -43,6 +43,8 @@ from tff_dp import _checks
 from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
 from tff_dp import protocol_plan
+from tff_dp.accounting import plain_words
+from tff_dp.accounting import printing
 from tff_dp.accounting import round_budget
 from tff_dp.accounting import statement as statement_lib
 from tff_dp.program import checkpoints
@@ -80,6 +82,7 @@ class TrainResult:
     output_dir: Where everything was written.
     averaged_model_weights: The average of the models, `None` if the process
       keeps none.
+    evaluated: Names of the evaluation's metrics.
   """
 
   model_weights: Any
@@ -92,6 +95,33 @@ class TrainResult:
   message: str
   output_dir: pathlib.Path
   averaged_model_weights: Any = None
+  evaluated: tuple[str, ...] = ()
+
+  def __repr__(self) -> str:
+    # Without the arrays of the model, which would fill the screen.
+    return f'<TrainResult: {"; ".join(self._said())}>'
+
+  def _repr_markdown_(self) -> str:
+    """Returns how a notebook shows it."""
+    lines = [f'- {sentence}' for sentence in self._said()]
+    plain = plain_words.paragraph(self.statement.to_json())
+    return '\n'.join(['**Training result**', '', *lines, '', plain])
+
+  def _said(self) -> list[str]:
+    """Returns what there is to say, without the model."""
+    spent = 'NO PRIVACY'
+    if not plain_words.is_void(self.statement.to_json()):
+      spent = f'epsilon {printing.rounded_up(self.epsilon)}'
+    latest = {}
+    for row in self.metrics:
+      latest |= {name: row[name] for name in self.evaluated if name in row}
+    return [
+        f'{spent} at delta {self.delta:g} after {self.rounds_done} rounds'
+        f' ({self.stop_reason})',
+        *filter(None, [self.message]),
+        *(f'{name} {value:.4g}' for name, value in latest.items()),
+        f'written to {self.output_dir}',
+    ]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -351,6 +381,7 @@ class Run:
         message=message,
         output_dir=self.directory.root,
         averaged_model_weights=averaged,
+        evaluated=tuple(self.evaluated),
     )
 
   def _write_statement(self) -> statement_lib.PrivacyStatement:
