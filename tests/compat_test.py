@@ -290,6 +290,20 @@ class RequireTffTest(parameterized.TestCase):
     self.assertIn('needs TensorFlow Federated 0.87.0, found 0.1.0',
                   result.stdout)
 
+  def test_lines_about_checkpoints_are_off(self):
+    code = (
+        'import logging, tff_dp\n'
+        'logging.basicConfig(level="INFO", format="%(message)s")\n'
+        'logger = logging.getLogger("tensorflow")\n'
+        'logger.info("Assets written to: %s", "here")\n'
+        'logger.info("else")'
+    )
+    self.assertEqual(_run_python(code, TFF_DP_DEBUG='0').stderr, 'else\n')
+    self.assertEqual(
+        _run_python(code, TFF_DP_DEBUG='1').stderr,
+        'Assets written to: here\nelse\n',
+    )
+
   def test_import_is_quiet_and_debug_brings_the_noise_back(self):
     code = (
         'import os; os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None);'

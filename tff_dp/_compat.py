@@ -393,7 +393,7 @@ def _refuse_half_loaded_tff() -> None:
   ):
     raise BrokenEnvironmentError(
         'tensorflow_federated was imported before tff_dp, and that failed. In a'
-        ' new process, import tff_dp first.'
+        ' new process (in a notebook, a restarted session), import tff_dp first.'
     )
 
 
@@ -401,9 +401,9 @@ def _require_legacy_keras() -> None:
   keras = importlib.import_module('tensorflow').keras
   if keras.Model.__module__.startswith('keras.'):
     raise BrokenEnvironmentError(
-        'tf.keras is Keras 3 here, but TFF needs Keras 2. Import tff_dp before'
-        ' anything that uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before'
-        ' Python starts.'
+        'tf.keras is Keras 3 here, but TFF needs Keras 2. In a new process (in a'
+        ' notebook, a restarted session) import tff_dp before anything that'
+        ' uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before Python starts.'
     )
 
 

@@ -11,9 +11,10 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Keeps off the screen what TensorFlow and TFF print when they are imported."""
+"""Keeps off the screen what TensorFlow and TFF print about themselves."""
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -40,16 +41,24 @@ def quiet_start_up() -> None:
   TensorFlow's C++ messages of all levels below FATAL are off for the whole
   process (its errors still arrive as exceptions): three of those at start-up
   are logged as errors and are harmless. A TF_CPP_MIN_LOG_LEVEL that the user
-  has set wins, and TFF_DP_DEBUG=1 leaves everything as it is.
+  has set wins, and TFF_DP_DEBUG=1 leaves everything as it is. Off is, too, its
+  line about every SavedModel, of which a checkpoint is one: notebooks print it
+  twice.
   """
   if is_debug():
     return
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  # Once: the logger drops a filter that it has already.
+  logging.getLogger('tensorflow').addFilter(_is_no_asset_line)
   # From googleapis-common-protos 1.61 below TFF; setuptools < 81 is pinned.
   warnings.filterwarnings('ignore', message='pkg_resources is deprecated')
   warnings.filterwarnings(
       'ignore', message='Deprecated call to `pkg_resources.declare_namespace'
   )
+
+
+def _is_no_asset_line(record: logging.LogRecord) -> bool:
+  return not str(record.msg).startswith('Assets written to')
 
 
 @contextlib.contextmanager

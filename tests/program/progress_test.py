@@ -17,9 +17,12 @@ import contextlib
 import io
 import os
 import pty
+import sys
+import types
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from tff_dp.program import progress as progress_lib
 
@@ -30,7 +33,7 @@ class _Terminal(io.StringIO):
     return True
 
 
-class ProgressTest(absltest.TestCase):
+class ProgressTest(parameterized.TestCase):
 
   def _run(self, mode, stream, *, num_rounds=200, epsilon=0.01, budget=2.0):
     """Shows rounds of one second each."""
@@ -71,9 +74,99 @@ class ProgressTest(absltest.TestCase):
 
   def test_bar_on_a_terminal(self):
     text = self._run('auto', _Terminal(), num_rounds=5, budget=None)
-    self.assertIn('round 5/5', text)
-    self.assertIn('epsilon 0.05000, delta 1e-05, snr 0.25', text)
+    self.assertIn(
+        '| 5/5 [00:00<00:00, epsilon 0.05000, test_accuracy 0.5, snr 0.25]', text
+    )
     self.assertIn('\r', text)
+
+  @parameterized.product(columns=(60, 80, 120), num_rounds=(250, 6800))
+  def test_bar_says_first_what_matters_most(self, columns, num_rounds):
+    now = [0.0]
+    with mock.patch.object(progress_lib, '_width', lambda stream: columns):
+      display = progress_lib.Progress(
+          'bar',
+          delta=1e-5,
+          epsilon_budget=4.0,
+          rounds_done=num_rounds - 2,
+          rounds_planned=num_rounds,
+          stream=_Terminal(),
+          clock=lambda: now[0],
+      )
+      display.released(
+          {
+              'aggregator/snr': 0.0,
+              'test_accuracy': 0.90513,
+              'averaged_test_accuracy': 0.91,
+          },
+          ['test_accuracy', 'averaged_test_accuracy'],
+      )
+      display.round_done(num_rounds - 1, seconds=0.25, epsilon=3.9971)
+    bar = display._bar
+    line = bar.format_meter(**bar.format_dict | {'ncols': columns,
+                                                 'elapsed': 5000.0})
+    display.close()
+    # Not cut off at the end, and a bar in front of it.
+    self.assertEndsWith(line.replace('\x1b[0m', ''), ']')
+    found = bar.postfix.split(', ')
+    said = ['epsilon 3.998/4', 'test_accuracy 0.9051',
+            'averaged_test_accuracy 0.91', 'snr <noise', '0.25 s/round']
+    kept = {60: said[:1], 80: said[:2], 120: said[:4]}[columns]
+    self.assertEqual(found[: len(kept)], kept)
+    self.assertContainsSubset(found, said)
+
+  def test_plain_line_of_a_round_below_its_noise(self):
+    stream = io.StringIO()
+    display = progress_lib.Progress(
+        'plain',
+        delta=1e-5,
+        epsilon_budget=None,
+        rounds_done=0,
+        rounds_planned=1,
+        stream=stream,
+    )
+    display.released({'aggregator/snr': 0.0}, [])
+    display.round_done(1, seconds=1.0, epsilon=0.5)
+    self.assertIn(' snr=<noise ', stream.getvalue())
+
+  def test_bar_in_a_notebook_is_one_line_of_the_output(self):
+    shown = []
+
+    class Handle:
+
+      def update(self, data, raw):
+        shown.append(data['text/plain'])
+
+    ipython = types.ModuleType('IPython')
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel='any')
+    ipython.display = types.ModuleType('IPython.display')
+    ipython.display.display = lambda data, raw, display_id: Handle()
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(sys.modules, {'IPython': ipython}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+      display = progress_lib.Progress(
+          'auto',
+          delta=1e-5,
+          epsilon_budget=None,
+          rounds_done=0,
+          rounds_planned=2,
+      )
+      display.say('hello')
+      for round_index in (1, 2):
+        display.round_done(round_index, seconds=1.0, epsilon=0.5)
+      display.close()
+    self.assertEqual((out.getvalue(), err.getvalue()), ('hello\n', ''))
+    self.assertStartsWith(shown[0], '0%|')
+    self.assertRegex(shown[-1], r'100%\|█+\| 2/2 \[.*epsilon 0.5000')
+
+  def test_shell_without_a_kernel_is_no_notebook(self):
+    ipython = types.ModuleType('IPython')
+    for shell in (None, types.SimpleNamespace()):
+      ipython.get_ipython = lambda: shell  # pylint: disable=cell-var-from-loop
+      with mock.patch.dict(sys.modules, {'IPython': ipython}):
+        self.assertFalse(progress_lib._is_notebook())
 
   def test_bar_on_a_terminal_that_does_not_know_its_size(self):
     leader, follower = pty.openpty()
@@ -95,7 +188,7 @@ class ProgressTest(absltest.TestCase):
       while piece := os.read(leader, 1 << 16):
         text += piece
     os.close(leader)
-    self.assertIn('round 5/5', text.decode())
+    self.assertIn('| 5/5 [', text.decode())
 
   def test_bar_without_colour(self):
     with mock.patch.dict(os.environ, {'NO_COLOR': '1'}):

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Progress on stderr: a bar on a terminal, plain lines elsewhere.
+"""Progress: a bar on a terminal or in a notebook, plain lines elsewhere.
 
 Only metrics that are covered by the guarantee, or public, are shown.
 """
@@ -29,7 +29,11 @@ from tff_dp.accounting import printing
 MODES = ('auto', 'bar', 'plain', 'quiet')
 _SECONDS_BETWEEN_LINES = 60.0
 _SECONDS_BEFORE_REBUILD_SHOWS = 3.0
-_SIGNAL_TO_NOISE = 'aggregator/snr'
+_SNR = 'snr'
+_SIGNAL_TO_NOISE = f'aggregator/{_SNR}'
+# Where a terminal or a notebook does not say how wide it is.
+_COLUMNS = 80
+_LEAST_BAR = 6
 
 
 class Progress:
@@ -53,18 +57,22 @@ class Progress:
 
     Args:
       mode: 'bar', 'plain' (`key=value` lines: the first and last round and one
-        per minute), 'quiet' or 'auto': a bar on a terminal, else plain.
+        per minute), 'quiet' or 'auto': a bar on a terminal or in a notebook,
+        else plain.
       delta: What epsilon is stated at.
       epsilon_budget: `None` for no budget.
       rounds_done: Rounds of an earlier process of this run.
       rounds_planned: Rounds at the end of this one.
-      stream: `None` for stderr.
+      stream: `None` for stderr, in a notebook for the cell's own output.
       clock: Seconds, for tests.
     """
     _checks.one_of(MODES, progress=mode)
-    stream = sys.stderr if stream is None else stream
+    in_notebook = stream is None and _is_notebook()
+    if stream is None:
+      # Notebooks paint red what comes on stderr.
+      stream = sys.stdout if in_notebook else sys.stderr
     if mode == 'auto':
-      mode = 'bar' if stream.isatty() else 'plain'
+      mode = 'bar' if in_notebook or stream.isatty() else 'plain'
     self._mode = mode
     self._stream = stream
     self._clock = clock
@@ -78,7 +86,8 @@ class Progress:
     self._seconds_of_rounds = []
     self._bar = None
     if mode == 'bar':
-      self._bar = _make_bar(stream, rounds_done, rounds_planned)
+      line = _NotebookLine() if in_notebook else stream
+      self._bar = _make_bar(line, rounds_done, rounds_planned)
 
   def say(self, message: str) -> None:
     """Prints a line, above the bar if there is one."""
@@ -108,7 +117,7 @@ class Progress:
       self._seconds_of_rounds = []
     self._seconds_of_rounds = [*self._seconds_of_rounds[-49:], seconds]
     if self._bar is not None:
-      self._bar.set_postfix_str(self._text(epsilon, ' '), refresh=False)
+      self._bar.postfix = self._fitting(epsilon)
       self._bar.update(1)
       return
     is_due = self._clock() - self._last_line >= _SECONDS_BETWEEN_LINES
@@ -119,7 +128,7 @@ class Progress:
       eta = rate * (self._rounds_planned - round_index)
       self.say(
           f'round={round_index}/{self._rounds_planned}'
-          f' {self._text(epsilon, "=")} seconds_per_round={rate:.3g}'
+          f' {self._text(epsilon)} seconds_per_round={rate:.3g}'
           f' eta_seconds={eta:.0f}'
       )
 
@@ -142,19 +151,39 @@ class Progress:
   def _seconds_per_round(self) -> float:
     return sum(self._seconds_of_rounds) / len(self._seconds_of_rounds)
 
-  def _text(self, epsilon: float, separator: str) -> str:
-    if math.isinf(epsilon):
-      parts = ['NO PRIVACY' if separator == ' ' else 'epsilon=inf(NO_PRIVACY)']
-    else:
-      budget = ''
-      if self._epsilon_budget is not None:
-        budget = f'/{self._epsilon_budget:g}'
-      parts = [
-          f'epsilon{separator}{printing.rounded_up(epsilon)}{budget}',
-          f'delta{separator}{self._delta:g}',
-      ]
-    parts += [f'{k}{separator}{v:.4g}' for k, v in self._latest.items()]
-    return (', ' if separator == ' ' else ' ').join(parts)
+  def _text(self, epsilon: float) -> str:
+    """Returns what a plain line says of privacy and quality."""
+    parts = ['epsilon=inf(NO_PRIVACY)']
+    if epsilon < math.inf:
+      parts = [f'epsilon={self._spent(epsilon)}', f'delta={self._delta:g}']
+    parts += [f'{name}={_shown(name, v)}' for name, v in self._latest.items()]
+    return ' '.join(parts)
+
+  def _fitting(self, epsilon: float) -> str:
+    """Returns as much of it as fits into the bar, what matters most first."""
+    parts = ['NO PRIVACY']
+    if epsilon < math.inf:
+      parts = [f'epsilon {self._spent(epsilon)}']
+    # Delta is in the line above the bar, and the ratio of a round says less
+    # than the quality.
+    names = sorted(self._latest, key=lambda name: name == _SNR)
+    parts += [f'{name} {_shown(name, self._latest[name])}' for name in names]
+    parts += [f'{self._seconds_per_round():.3g} s/round']
+    total = self._rounds_planned
+    rest = f'100%|| {total}/{total} [0:00:00<0:00:00, ]'
+    room = (_width(self._stream) or _COLUMNS) - len(rest) - _LEAST_BAR
+    fitting = ''
+    for part in parts:
+      longer = f'{fitting}, {part}' if fitting else part
+      if len(longer) <= room:
+        fitting = longer
+    return fitting
+
+  def _spent(self, epsilon: float) -> str:
+    budget = ''
+    if self._epsilon_budget is not None:
+      budget = f'/{self._epsilon_budget:g}'
+    return f'{printing.rounded_up(epsilon)}{budget}'
 
 
 class RebuildProgress:
@@ -200,27 +229,64 @@ class RebuildProgress:
     self._has_shown = False
 
 
-def _make_bar(stream: TextIO, rounds_done: int, rounds_planned: int):
+def _shown(name: str, value: float) -> str:
+  """Returns a metric's value as text."""
+  if name == _SNR and value == 0:
+    # The released sum was no longer than its noise alone would be.
+    return '<noise'
+  return f'{value:.4g}'
+
+
+class _NotebookLine:
+  """A line in the output of a cell, which every `write` replaces.
+
+  It needs no widgets, and what a saved notebook keeps of it is its last state.
+  """
+
+  encoding = 'utf-8'  # tqdm asks whether it may draw blocks.
+
+  def __init__(self):
+    from IPython import display  # pylint: disable=g-import-not-at-top
+
+    self._handle = display.display(
+        {'text/plain': ''}, raw=True, display_id=True
+    )
+
+  def write(self, text: str) -> None:
+    if line := text.strip():
+      self._handle.update({'text/plain': line}, raw=True)
+
+  def flush(self) -> None:
+    pass
+
+
+def _is_notebook() -> bool:
+  """Whether this is the kernel of a notebook, be it Jupyter or Colab."""
+  ipython = sys.modules.get('IPython')
+  return ipython is not None and hasattr(ipython.get_ipython(), 'kernel')
+
+
+def _make_bar(
+    stream: TextIO | _NotebookLine, rounds_done: int, rounds_planned: int
+):
   import tqdm  # pylint: disable=g-import-not-at-top
 
-  if _width(stream) == 0:
+  # Only the colour is at stake: tqdm writes none unless it is told to.
+  is_plain = isinstance(stream, _NotebookLine) or 'NO_COLOR' in os.environ
+  size = {'dynamic_ncols': True}
+  if not _width(stream):
     # Some terminals, such as those of CI services, say that they have no size.
-    size = {'ncols': 80, 'nrows': 24}
-  else:
-    size = {'dynamic_ncols': True}
+    size = {'ncols': _COLUMNS, 'nrows': 24}
   return tqdm.tqdm(
       total=rounds_planned,
       initial=rounds_done,
       file=stream,
-      unit='round',
       **size,
-      # Only the colour is at stake: tqdm writes none unless it is told to.
-      colour=None if 'NO_COLOR' in os.environ else 'green',
+      colour=None if is_plain else 'green',
       # Keeps the moving average of a run that has just begun honest.
       smoothing=0.1,
-      # Seconds per round, also where a round takes less than one.
-      bar_format='{desc}{percentage:3.0f}%|{bar}| round {n_fmt}/{total_fmt}'
-      ' [{elapsed}<{remaining}, {rate_inv_fmt}{postfix}]',
+      bar_format='{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}'
+      ' [{elapsed}<{remaining}{postfix}]',
   )
 
 
