@@ -19,6 +19,7 @@ import json
 import math
 import pathlib
 
+from tff_dp import _axes
 from tff_dp.accounting import gaussian
 from tff_dp.accounting import printing
 
@@ -130,6 +131,7 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
         label=f'{row.name} ({epsilon})',
     )
   axes.set_xlabel('round')
+  _axes.count(axes.xaxis)
   axes.set_ylabel('held-out accuracy')
   axes.set_ylim(0, 1)
   axes.grid(alpha=0.3)

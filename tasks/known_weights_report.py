@@ -20,6 +20,7 @@ import pathlib
 import numpy as np
 
 from tasks import known_weights_model as model
+from tff_dp import _axes
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting import printing
@@ -106,7 +107,10 @@ def to_json(settings, result: Result) -> dict[str, object]:
 
 def plot(settings, result: Result, path: pathlib.Path) -> None:
   """Draws estimated against true weights, and the error over updates."""
-  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
+  # pylint: disable=g-import-not-at-top
+  from matplotlib import figure as figure_lib
+  from matplotlib import ticker
+  # pylint: enable=g-import-not-at-top
 
   figure = figure_lib.Figure(figsize=(9.0, 4.2), layout='constrained')
   weights, errors = figure.subplots(1, 2)
@@ -121,6 +125,8 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
   )
   ends = [model.TRUE_WEIGHTS.min() - 0.2, model.TRUE_WEIGHTS.max() + 0.2]
   weights.plot(ends, ends, color='black', linestyle='--', linewidth=1)
+  for axis in (weights.xaxis, weights.yaxis):
+    axis.set_major_locator(ticker.MultipleLocator(1.0))
   weights.set_xlabel('true weight')
   weights.set_ylabel('estimated weight')
   weights.set_title(
@@ -137,6 +143,7 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
       label='expected at the end',
   )
   errors.set_xlabel('updates')
+  _axes.count(errors.xaxis)
   errors.set_ylabel('root mean square error')
   errors.set_ylim(bottom=0)
   errors.legend(fontsize=8)

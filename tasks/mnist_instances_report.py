@@ -16,6 +16,8 @@
 import pathlib
 from typing import Any
 
+from tff_dp import _axes
+
 # Of the figure.
 _COLUMNS = 4
 
@@ -74,6 +76,7 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
       accuracy_axes.set_ylabel('test accuracy of the mean')
     for axes in (losses_axes, accuracy_axes):
       axes.set_visible(True)
+      _axes.count(axes.xaxis)
       axes.grid(alpha=0.3)
   figure.savefig(path, dpi=100)
 

@@ -27,7 +27,7 @@ from tff_dp import _compat
 _ROOT = pathlib.Path(__file__).parents[1]
 # From the bottom up; what is in one line may import what is in earlier lines.
 _LAYERS = (
-    ('_checks', '_columns', '_quiet', '_shim', '_version'),
+    ('_axes', '_checks', '_columns', '_quiet', '_shim', '_version'),
     ('_compat',),
     ('accounting',),
     ('mechanisms',),
@@ -44,6 +44,7 @@ _LAYERS = (
 )
 _RANK = {name: rank for rank, names in enumerate(_LAYERS) for name in names}
 _WITHOUT_TENSORFLOW = (
+    '_axes',
     '_checks',
     '_columns',
     'accounting',

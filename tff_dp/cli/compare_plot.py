@@ -19,6 +19,7 @@ import os
 
 import numpy as np
 
+from tff_dp import _axes
 from tff_dp.mechanisms import choice
 
 
@@ -53,6 +54,7 @@ def write(path: os.PathLike | str, rows: Sequence[choice.Row]) -> None:
     )
   axes.set_yscale('log')
   axes.set_xlabel('round')
+  _axes.count(axes.xaxis)
   axes.set_ylabel('noise on the sum so far, at sigma 1, in clip norms')
   axes.set_title('Error at equal privacy')
   axes.grid(alpha=0.3, which='both')

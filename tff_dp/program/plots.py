@@ -17,6 +17,7 @@ import io
 import math
 import os
 
+from tff_dp import _axes
 from tff_dp.program import releases
 from tff_dp.program import run_directory
 
@@ -42,7 +43,6 @@ def write_curves(
   # Slow to import, and needed only here.
   # pylint: disable=g-import-not-at-top
   from matplotlib import figure as figure_lib
-  from matplotlib import ticker
   from matplotlib.backends import backend_agg
   # pylint: enable=g-import-not-at-top
 
@@ -68,7 +68,7 @@ def write_curves(
   bottom.legend()
   bottom.set_xlabel('round')
   bottom.set_ylabel(f'epsilon (client, zero-out, delta={delta:g})')
-  bottom.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+  _axes.count(bottom.xaxis)
   for axes in (top, bottom):
     axes.grid(alpha=0.3)
   content = io.BytesIO()
