@@ -18,7 +18,8 @@ Every check takes the argument by keyword, so that the error can name it:
 `noise_multiplier=-1.0 is not allowed: expected a number above 0.`
 """
 
-from collections.abc import Collection
+import collections
+from collections.abc import Collection, Iterable
 import math
 import numbers
 
@@ -129,6 +130,35 @@ def optional_integer_at_least(low: int, **argument) -> None:
   _, value = _single(argument)
   if value is not None:
     integer_at_least(low, **argument)
+
+
+def client_key(client_id: str | bytes) -> bytes:
+  """Returns what a client is known by: 'a' and b'a' are the same client."""
+  if isinstance(client_id, str):
+    return client_id.encode()
+  if isinstance(client_id, bytes):
+    return bytes(client_id)
+  raise TypeError(
+      'a client id must be str or bytes, found'
+      f' {type(client_id).__name__}.'
+  )
+
+
+def distinct_clients(**argument: Iterable[str | bytes]) -> None:
+  """Raises unless the ids in the argument are of different clients.
+
+  Whoever is listed twice takes part twice where everybody takes part once, and
+  counts as two in a crowd.
+  """
+  name, client_ids = _single(argument)
+  keys = [client_key(client_id) for client_id in client_ids]
+  if len(set(keys)) < len(keys):
+    ((key, count),) = collections.Counter(keys).most_common(1)
+    raise ArgumentError(
+        name,
+        key.decode(errors='replace'),
+        f'each client once; this one is listed {count} times',
+    )
 
 
 def one_of(choices: Collection, **argument) -> None:

@@ -392,6 +392,9 @@ class RefusalTest(parameterized.TestCase):
       _poisson(num_records=39)
     with self.assertRaisesRegex(_checks.ArgumentError, 'silos={}'):
       silo_accountant.IsrlAccountant({})
+    budget = silo_accountant.SiloBudget(_N, 1.0)
+    with self.assertRaisesRegex(_checks.ArgumentError, "silos='a' .* 2 times"):
+      silo_accountant.IsrlAccountant({'a': budget, b'a': budget})
     with self.assertRaisesRegex(TypeError, 'SiloEvent'):
       accountant.charge({'a': 'message'}, round_index=0)
 

@@ -224,6 +224,33 @@ class SourceTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       _source(**bad)
 
+  @parameterized.parameters(
+      (['a'] * 40, "client_ids='a' .* listed 40 times"),
+      (['a', 'b', b'b'], "client_ids='b' .* listed 2 times"),
+  )
+  def test_a_client_that_is_listed_again_is_refused(self, client_ids, message):
+    clients = _Clients()
+    clients.client_ids = client_ids
+    # A crowd of one client is none.
+    protocol = participation.ShuffledCheckIn(8, 0.3, min_num_clients=3)
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      check_in_source.CheckInDataSource(protocol, clients)
+    clients.client_ids = ['1', 1]
+    with self.assertRaisesRegex(TypeError, 'str or bytes, found int'):
+      check_in_source.CheckInDataSource(protocol, clients)
+
+  @parameterized.parameters(0.0, 0.19)
+  def test_credited_dropout_has_to_take_place(self, dropout_rate):
+    protocol = participation.ShuffledCheckIn(
+        8, 0.3, 5, dropout_rate=0.2, assume_independent_dropout=True
+    )
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'dropout_rate=.* at least 0.2'
+    ):
+      _source(protocol, dropout_rate=dropout_rate)
+    self.assertEqual(_source(protocol).dropout_rate, 0.2)
+    self.assertEqual(_source(protocol, dropout_rate=0.3).dropout_rate, 0.3)
+
   def test_dropout_is_that_of_the_protocol_unless_given(self):
     protocol = participation.ShuffledCheckIn(8, 0.3, 5, dropout_rate=0.2)
     self.assertEqual(_source(protocol).dropout_rate, 0.2)

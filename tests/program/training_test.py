@@ -359,6 +359,13 @@ class RefusalTest(parameterized.TestCase):
       _train(self.root, clients=clients)
     self.assertFalse(self.root.exists())
 
+  def test_a_client_that_is_listed_again(self):
+    clients = toy.Clients()
+    clients.client_ids = [*clients.client_ids, b'client 3']
+    with self.assertRaisesRegex(ValueError, "client_ids='client 3'"):
+      _train(self.root, clients=clients)
+    self.assertFalse(self.root.exists())
+
   def test_evaluation_that_shadows_epsilon(self):
     with self.assertRaisesRegex(ValueError, 'evaluate_fn=.*epsilon'):
       _train(self.root, evaluate_fn=lambda weights: {'epsilon': 0.0})

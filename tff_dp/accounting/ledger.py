@@ -367,7 +367,7 @@ class ParticipationLedger:
   ) -> None:
     known = indices[indices != _NEVER_SEEN]
     new = {
-        self._key(_encoded(client_ids[i]))
+        self._key(_checks.client_key(client_ids[i]))
         for i in np.flatnonzero(indices == _NEVER_SEEN)
     }
     num_distinct = len(np.unique(known)) + len(new)
@@ -388,7 +388,7 @@ class ParticipationLedger:
       round_index: int,
   ) -> None:
     for i in np.flatnonzero(indices == _NEVER_SEEN):
-      encoded = _encoded(client_ids[i])
+      encoded = _checks.client_key(client_ids[i])
       indices[i] = len(self._index_of_key)
       self._index_of_key[self._key(encoded)] = int(indices[i])
       self._index_of_id[encoded] = int(indices[i])
@@ -421,7 +421,7 @@ class ParticipationLedger:
     indices = np.empty(len(client_ids), np.int64)
     cache = self._index_of_id
     for i, client_id in enumerate(client_ids):
-      encoded = _encoded(client_id)
+      encoded = _checks.client_key(client_id)
       index = cache.get(encoded)
       if index is None:
         index = self._index_of_key.get(self._key(encoded), _NEVER_SEEN)
@@ -440,14 +440,3 @@ class ParticipationLedger:
 
   def _key(self, encoded: bytes) -> bytes:
     return hashlib.sha256(self._salt + encoded).digest()[:_KEY_BYTES]
-
-
-def _encoded(client_id: str | bytes) -> bytes:
-  if isinstance(client_id, str):
-    return client_id.encode()
-  if isinstance(client_id, bytes):
-    return client_id
-  raise TypeError(
-      'a client id must be str or bytes, found'
-      f' {type(client_id).__name__}.'
-  )

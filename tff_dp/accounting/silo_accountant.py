@@ -82,6 +82,7 @@ class IsrlAccountant:
     """
     if not silos:
       raise _checks.ArgumentError('silos', dict(silos), 'at least one silo')
+    _checks.distinct_clients(silos=silos)
     for budget in silos.values():
       if not isinstance(budget, SiloBudget):
         raise TypeError(

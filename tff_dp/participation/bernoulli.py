@@ -78,9 +78,14 @@ class ShuffledCheckIn(protocol_lib.CheckInProtocol):
   @property
   def certified_rate(self) -> float:
     """The rate g of the guarantee, rounded up."""
-    if self.assume_independent_dropout and self.dropout_rate:
-      return protocol_lib.product(self.check_in_rate, 1 - self.dropout_rate)
+    if self.credited_dropout:
+      return protocol_lib.product(self.check_in_rate, 1 - self.credited_dropout)
     return self.check_in_rate
+
+  @property
+  def credited_dropout(self) -> float:
+    """The share of the reports whose loss the guarantee counts on."""
+    return self.dropout_rate if self.assume_independent_dropout else 0.0
 
   @property
   def expected_rate(self) -> float:
@@ -100,10 +105,10 @@ class ShuffledCheckIn(protocol_lib.CheckInProtocol):
 
   @property
   def assumptions(self) -> tuple[str, ...]:
-    if not (self.assume_independent_dropout and self.dropout_rate):
+    if not self.credited_dropout:
       return ()
     return (
-        f'A share of {self.dropout_rate:g} of the reports is lost independently'
+        f'A share of {self.credited_dropout:g} of the reports is lost independently'
         ' of who sends them and of their data: the guarantee uses the rate'
         f' {self.certified_rate:g} instead of {self.check_in_rate:g}.',
     )

@@ -81,12 +81,22 @@ class Sampler(abc.ABC):
       protocol: What is sampled.
       root_key: Secret, 128 bits.
       num_clients: Size of the simulated population; no event depends on it.
-      dropout_rate: Share of the check-ins whose report is lost or late.
+      dropout_rate: Share of the check-ins whose report is lost or late; at
+        least what the protocol's guarantee counts on.
       lost_winner: What a winner without a report is replaced by: 'dummy', or
         'redraw', another one of the same step. Both rules ignore the data.
     """
     _checks.integer_at_least(1, num_clients=num_clients)
     _checks.in_half_open(0, 1, dropout_rate=dropout_rate)
+    # Losing more is post-processing: reports are removed independently of all.
+    credited = getattr(protocol, 'credited_dropout', 0.0)
+    if dropout_rate < credited:
+      raise _checks.ArgumentError(
+          'dropout_rate',
+          dropout_rate,
+          f'at least {credited:g}, the share whose loss the guarantee counts on'
+          ' (assume_independent_dropout)',
+      )
     _checks.one_of(RULES_FOR_LOST, lost_winner=lost_winner)
     self._protocol = protocol
     self._root_key = root_key

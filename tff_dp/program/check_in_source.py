@@ -96,8 +96,9 @@ class CheckInDataSource(tff.program.FederatedDataSource):
         processes with local noise expect. Without, `select` returns datasets.
       sampler: 'fast', or 'literal', which flips every coin.
       dropout_rate: Share of the check-ins whose report is lost or late, by
-        further coins of the clients; `None` for what the protocol expects. A
-        late report is discarded, and never moved to another step.
+        further coins of the clients; `None` for what the protocol expects, and
+        not below what its guarantee counts on. A late report is discarded, and
+        never moved to another step.
       lost_winner: 'dummy' or 'redraw'; see `samplers.Sampler`.
       occupancy_noise_stddev: See `ProtocolPlan`, which accounts for it.
       insecure_seed: For tests only: whoever knows it knows all coins and can
@@ -113,6 +114,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     self.protocol = protocol
     self.clients = clients
     self.client_ids = list(clients.client_ids)
+    _checks.distinct_clients(client_ids=self.client_ids)
     self.num_passes = num_passes
     self.with_keys = with_keys
     self.sampler = sampler

@@ -108,6 +108,7 @@ class ScheduledCohorts(Cohorts):
       seed: Public seed of the schedule.
     """
     self.client_ids = list(clients.client_ids)
+    _checks.distinct_clients(client_ids=self.client_ids)
     plan.participation.validate_population(
         len(self.client_ids), plan.clients_per_round
     )

@@ -428,9 +428,17 @@ class GuaranteeTest(parameterized.TestCase):
     self.assertEqual(ledger.num_clients, 2)
     again = type(ledger).from_json(json.loads(json.dumps(ledger.to_json())))
     self.assertEqual((again.count('a'), again.max_participations), (4, 4))
-    with self.assertRaisesRegex(ValueError, 'client_id=3'):
+    with self.assertRaisesRegex(TypeError, 'str or bytes, found int'):
       ledger.charge([3])
-      ledger.to_json()
+
+  def test_ledger_knows_a_client_by_its_text_or_its_bytes(self):
+    ledger = _private().open_ledger()
+    ledger.charge(['1', b'1', b'\xff'])
+    self.assertEqual((ledger.num_clients, ledger.max_observed), (2, 2))
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, '5 times'):
+      ledger.charge([b'1', '1', '1'])
+    again = type(ledger).from_json(json.loads(json.dumps(ledger.to_json())))
+    self.assertEqual((again.count(b'1'), again.count(b'\xff')), (2, 1))
 
 
 if __name__ == '__main__':

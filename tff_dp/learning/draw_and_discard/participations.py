@@ -19,7 +19,7 @@ going back to an earlier state is no way to forget.
 """
 
 import collections
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tff_dp import _checks
@@ -35,6 +35,7 @@ class ParticipationLedger:
   def __init__(self, max_participations: int):
     _checks.integer_at_least(1, max_participations=max_participations)
     self.max_participations = max_participations
+    # By what the client is known by: 'a' and b'a' are the same client.
     self._counts = collections.Counter()
 
   @property
@@ -47,11 +48,11 @@ class ParticipationLedger:
     """Returns how many different clients have taken part."""
     return len(self._counts)
 
-  def count(self, client_id: Hashable) -> int:
+  def count(self, client_id: str | bytes) -> int:
     """Returns how often one client has taken part."""
-    return self._counts[client_id]
+    return self._counts[_checks.client_key(client_id)]
 
-  def charge(self, client_ids: Iterable[Hashable]) -> None:
+  def charge(self, client_ids: Iterable[str | bytes]) -> None:
     """Adds one participation for each mention of a client.
 
     Args:
@@ -61,13 +62,12 @@ class ParticipationLedger:
       PrivacyRefusedError: If one of them would be over the cap. Nobody is
         charged then.
     """
-    # By `iter`: a Counter would take the values of a mapping for counts.
-    added = collections.Counter(iter(client_ids))
-    for client_id, count in added.items():
-      total = self._counts[client_id] + count
+    added = collections.Counter(map(_checks.client_key, client_ids))
+    for key, count in added.items():
+      total = self._counts[key] + count
       if total > self.max_participations:
         raise _checks.PrivacyRefusedError(
-            f'client {client_id!r} would take part {total} times',
+            f'client {_name(key)!r} would take part {total} times',
             why=(
                 f'the guarantee is stated for {self.max_participations}'
                 ' participations of a client; every further one costs epsilon'
@@ -77,13 +77,10 @@ class ParticipationLedger:
     self._counts.update(added)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns the ledger as JSON types. Client ids have to be strings."""
-    for client_id in self._counts:
-      if not isinstance(client_id, str):
-        raise _checks.ArgumentError('client_id', client_id, 'a string')
+    """Returns the ledger as JSON types."""
     return {
         'max_participations': self.max_participations,
-        'counts': dict(self._counts),
+        'counts': {_name(key): count for key, count in self._counts.items()},
     }
 
   @classmethod
@@ -92,5 +89,11 @@ class ParticipationLedger:
     ledger = cls(described['max_participations'])
     for client_id, count in described['counts'].items():
       _checks.integer_between(1, ledger.max_participations, count=count)
-      ledger._counts[client_id] = count  # pylint: disable=protected-access
+      key = client_id.encode(errors='surrogateescape')
+      ledger._counts[key] = count  # pylint: disable=protected-access
     return ledger
+
+
+def _name(key: bytes) -> str:
+  """Returns a key as text, in which bytes that are no text survive."""
+  return key.decode(errors='surrogateescape')

@@ -23,7 +23,7 @@ that of `mechanisms.client_steps`, composed over a client's participations.
 Neither the draw nor the discard makes it smaller.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import dp_accounting
@@ -113,7 +113,7 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
   def next_round(
       self,
       state: pool_lib.Pool,
-      clients: Mapping[Hashable, Any],
+      clients: Mapping[str | bytes, Any],
       *,
       ledger: ledgers.ParticipationLedger,
   ) -> tff.learning.templates.LearningProcessOutput:

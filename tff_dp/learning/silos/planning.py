@@ -117,6 +117,7 @@ def check_silos(silos: Silos) -> None:
   """Raises unless there is a silo, and weights for all of them or for none."""
   if not silos:
     raise _checks.ArgumentError('silos', silos, 'at least one silo')
+  _checks.distinct_clients(silos=silos)
   weights = [silo.weight for silo in silos.values()]
   given = [weight for weight in weights if weight is not None]
   if given and (
