@@ -22,6 +22,7 @@ import warnings
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import mpmath
 import numpy as np
 
 from tff_dp.accounting import accountants
@@ -88,6 +89,39 @@ def _renyi_of_response(order: int, e0: float) -> float:
   moment = keep**order * (1 - keep) ** (1 - order)
   moment += (1 - keep) ** order * keep ** (1 - order)
   return math.log(moment) / (order - 1)
+
+
+def _theorem_2(order, e0, num_clients, rate, margin, as_printed):
+  """Returns theorem 2 of arXiv:2206.03151, term by term, in mpmath.
+
+  Of more than k = (1 - margin) n g reports at least k are of others; at most k
+  have probability exp(-margin^2 n g / 2), and the target may be alone.
+  """
+  e0, rate, margin = (mpmath.mpf(str(x)) for x in (e0, rate, margin))
+  scale = e0 if as_printed else mpmath.exp(e0)
+  excess = mpmath.exp(2 * e0) - 1
+  x = rate * excess / mpmath.exp(e0)
+
+  def moment(k):
+    clones = mpmath.floor(k / (2 * scale)) + 1
+    total = 1 + 4 * mpmath.binomial(order, 2) * rate**2 * (
+        mpmath.exp(e0) - 1
+    ) ** 2 / (clones * mpmath.exp(e0))
+    for j in range(3, order + 1):
+      spread = 2 * excess**2 / (clones * mpmath.exp(2 * e0))
+      total += (
+          mpmath.binomial(order, j)
+          * rate**j
+          * j
+          * mpmath.gamma(mpmath.mpf(j) / 2)
+          * spread ** (mpmath.mpf(j) / 2)
+      )
+    beyond = (1 + x) ** order - 1 - order * x
+    return total + beyond * mpmath.exp(-k / (8 * scale))
+
+  size = mpmath.nint((1 - margin) * num_clients * rate)
+  rare = mpmath.exp(-(margin**2) * num_clients * rate / 2)
+  return mpmath.log(moment(size) + rare * moment(0)) / (order - 1)
 
 
 class EveryFunctionTest(parameterized.TestCase):
@@ -245,6 +279,53 @@ class FlawsTest(parameterized.TestCase):
     moment = math.exp((order - 1) * _renyi_of_response(order, e0))
     exact = math.log(1 - rate + rate * moment) / (order - 1)
     self.assertLess(found, 0.2 * exact)
+
+  @parameterized.product(
+      as_printed=(False, True),
+      setting=(
+          # order, e0, n, g, margin; (1 - margin) n g is whole, as it must be.
+          (2, 0.5, 100, 0.1, 0.5),
+          (3, 1.0, 1000, 0.1, 0.9),
+          (4, 1.0, 10_000, 0.1, 0.2),
+          (8, 2.0, 60_000, 0.1, 0.5),
+          (16, 2.0, 60_000, 0.1, 0.1),
+          (5, 8.0, 10**7, 1e-4, 0.5),
+      ),
+  )
+  def test_theorem_2_equals_the_formula_to_fifty_digits(
+      self, as_printed, setting
+  ):
+    order, e0, num_clients, rate, margin = setting
+    found = _value(
+        'published_sci_theorem_2',
+        order=order,
+        local_epsilon=e0,
+        num_clients=num_clients,
+        check_in_rate=rate,
+        margin=margin,
+        as_printed=as_printed,
+    )
+    with mpmath.workdps(50):
+      expected = float(_theorem_2(*setting, as_printed))
+    self.assertAlmostEqual(found / expected, 1.0, delta=1e-10)
+
+  def test_values_of_theorem_2(self):
+    # Figure 3a.
+    self.assertAlmostEqual(
+        _value('published_sci_theorem_2_epsilon', **_FIGURE_3A),
+        8.019918,
+        delta=5e-7,
+    )
+    # 500 others make 501 clones, and all else is next to nothing.
+    found = _value(
+        'published_sci_theorem_2',
+        order=2,
+        local_epsilon=0.5,
+        num_clients=10_000,
+        check_in_rate=0.1,
+    )
+    expected = 4 * 0.1**2 * math.expm1(0.5) ** 2 / (501 * math.exp(0.5))
+    self.assertAlmostEqual(found / math.log1p(expected), 1.0, delta=1e-10)
 
   def test_misprints_of_theorem_2(self):
     settings = dict(

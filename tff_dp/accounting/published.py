@@ -95,8 +95,9 @@ def published_sci_theorem_2(
     local_epsilon: e0.
     num_clients: n.
     check_in_rate: g.
-    margin: Delta of the Chernoff bound on the cohort; (1 - margin) n g is
-      rounded down to an integer.
+    margin: Delta of the Chernoff bound, by which at most (1 - margin) n g
+      reports, rounded down to an integer, are rare; with more than that, so
+      many are of others.
     as_printed: With 2 e0 and 8 e0, as in the body of the paper, else with
       2 exp(e0) and 8 exp(e0), as in its appendix. Neither holds.
   """
@@ -338,16 +339,20 @@ def _flaw_of_theorem_2(as_printed: bool) -> str:
 
 
 def _theorem_2(order, e0, num_clients, rate, margin, as_printed) -> float:
-  cohort = max(1, math.floor((1 - margin) * num_clients * rate))
-  moment = lambda k: _log_moment(order, float(e0), rate, k, as_printed)
-  rare = moment(1) - 0.5 * margin**2 * num_clients * rate
-  return float(np.logaddexp(moment(cohort), rare)) / (order - 1)
+  # Without the last digits, which would take one from a whole number.
+  most_rare = math.floor(round((1 - margin) * num_clients * rate, 9))
+  moment = lambda others: _log_moment(
+      order, float(e0), rate, others, as_printed
+  )
+  # A cohort of at most `most_rare` is charged as if the report were alone.
+  rare = moment(0) - 0.5 * margin**2 * num_clients * rate
+  return float(np.logaddexp(moment(most_rare), rare)) / (order - 1)
 
 
-def _log_moment(order, e0, rate, cohort, as_printed) -> float:
-  """Returns the logarithm of the moment of theorem 2 at a cohort size."""
+def _log_moment(order, e0, rate, others, as_printed) -> float:
+  """Returns the logarithm of the moment of theorem 2 among other reports."""
   scale = e0 if as_printed else math.exp(e0)
-  clones = math.floor((cohort - 1) / (2 * scale)) + 1
+  clones = math.floor(others / (2 * scale)) + 1
   x = rate * math.expm1(2 * e0) / math.exp(e0)
   j = np.arange(3, order + 1)
   log_binomial = special.gammaln(order + 1) - (
@@ -361,7 +366,7 @@ def _log_moment(order, e0, rate, cohort, as_printed) -> float:
   logs = [0.0, math.log(square) if square > 0 else -math.inf]
   rest = order * math.log1p(x)
   rest += math.log1p(-min(1.0, (1 + order * x) * math.exp(-rest)) + 1e-300)
-  logs.append(rest - (cohort - 1) / (8 * scale))
+  logs.append(rest - others / (8 * scale))
   return float(special.logsumexp(np.concatenate([logs, higher])))
 
 
