@@ -164,12 +164,19 @@ def loss_directions(distribution) -> tuple:
   # pylint: enable=protected-access
 
 
-def loss_probabilities(distribution) -> tuple:
-  """Returns the probabilities of finite losses, for each direction."""
+def loss_masses(distribution) -> tuple:
+  """Returns (lower, probs, infinite mass) of the losses, for each direction.
+
+  Args:
+    distribution: A `PrivacyLossDistribution` of dp_accounting. `probs[i]` is
+      that of a loss of `(lower + i)` intervals.
+  """
+  # pylint: disable=protected-access
+  dense = [pmf.to_dense_pmf() for pmf in loss_directions(distribution)]
   return tuple(
-      direction.to_dense_pmf()._probs  # pylint: disable=protected-access
-      for direction in loss_directions(distribution)
+      (pmf._lower_loss, pmf._probs, pmf._infinity_mass) for pmf in dense
   )
+  # pylint: enable=protected-access
 
 
 def _minor(version: str) -> tuple[int, ...]:

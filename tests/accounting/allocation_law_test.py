@@ -201,13 +201,6 @@ class SumTest(parameterized.TestCase):
         sums.from_(ends), [array[end:].sum() for end in ends], rtol=1e-13
     )
 
-  @parameterized.parameters(0, 1, 2, 3, 10, 1999)
-  def test_power(self, exponent):
-    base = np.exp(1j * np.linspace(0, 3, 7)) * np.linspace(0.5, 1, 7)
-    np.testing.assert_allclose(
-        lognormal_sums._power(base, exponent), base**exponent, rtol=1e-11
-    )
-
 
 def _convolve_exactly(one, t):
   """Returns the t-fold convolution by transforms in extended precision."""

@@ -88,8 +88,9 @@ class TogetherTest(parameterized.TestCase):
   def test_errors_are_charged(self):
     loss = parts.together([made_parts.gaussian(1.0, count=30)])
     self.assertGreater(loss.error, 0.0)
-    self.assertEqual(loss.epsilon(0.9 * loss.error), math.inf)
-    self.assertGreaterEqual(loss.delta(1000.0), loss.error)
+    lost = parts.Loss(loss.pld, loss.error)
+    self.assertEqual(lost.epsilon(0.9 * loss.error), math.inf)
+    self.assertGreaterEqual(lost.delta(1000.0), loss.error)
     twice = parts.Loss(loss.pld, 2e-5)
     once = parts.Loss(loss.pld, 0.0)
     self.assertAlmostEqual(twice.epsilon(3e-5), once.epsilon(1e-5))

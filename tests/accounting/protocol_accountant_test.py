@@ -228,7 +228,7 @@ class VersionsTest(parameterized.TestCase):
           1.0, sampling_prob=1.0 if symmetric else 0.5
       )
       self.assertLen(
-          compat_lib.loss_probabilities(distribution), 1 if symmetric else 2
+          compat_lib.loss_masses(distribution), 1 if symmetric else 2
       )
 
 

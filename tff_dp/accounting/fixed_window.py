@@ -42,11 +42,9 @@ from scipy import fft
 from tff_dp import _checks
 from tff_dp.accounting import local_profiles
 from tff_dp.accounting import privacy_profiles
+from tff_dp.accounting import transforms
 
-_ROUNDING = 0.5 * float(np.finfo(np.float64).eps)
-# As in `lognormal_sums`: of one stage of a transform, and of one product.
-_ROUNDING_PER_STAGE = 5.0
-_ROUNDING_OF_PRODUCT = 3.0
+_ROUNDING = transforms.ROUNDING
 # The largest eps_i is at most this many units; fewer where m is large.
 _MOST_UNITS = 256
 _FEWEST_UNITS = 32
@@ -236,11 +234,10 @@ def _composed(epsilons: np.ndarray):
   # The mean is sum eps tanh(eps / 2) <= root^2 / 2. All losses, if these fit.
   reach = math.ceil((0.5 * root**2 + _DEVIATIONS * root) / unit) + 1
   reach = min(reach, int(multiples.sum()))
-  num_points = 1 << math.ceil(math.log2(2 * reach + 2))
+  log2_points = math.ceil(math.log2(2 * reach + 2))
+  num_points = 1 << log2_points
   values, counts = np.unique(multiples, return_counts=True)
-  per_transform = _ROUNDING * (
-      _ROUNDING_PER_STAGE * math.log2(num_points) + _ROUNDING_OF_PRODUCT
-  )
+  per_transform = transforms.rounding_of(log2_points)
   transform = np.ones(num_points // 2 + 1, np.complex128)
   # What rounding may have moved each point of the product by.
   moved = np.zeros(num_points // 2 + 1)

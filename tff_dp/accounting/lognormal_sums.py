@@ -31,13 +31,10 @@ import numpy as np
 from scipy import fft
 from scipy import special
 
-ROUNDING = 0.5 * float(np.finfo(np.float64).eps)
+from tff_dp.accounting import transforms
 
-# Relative rounding of one radix-2 stage of a transform: one complex product,
-# sqrt(5) u, one sum, u, and one tabulated factor, u, make 4.24 u.
-_ROUNDING_PER_STAGE = 5.0
-# Rounding of one complex product, in u, above sqrt(5).
-_ROUNDING_OF_PRODUCT = 3.0
+ROUNDING = transforms.ROUNDING
+
 # The step of the grid: a share of the std of X and of t, or, where only far
 # tails are asked for, of the least threshold. Points are a power of two.
 _STEP_SHARE = 0.01
@@ -98,12 +95,11 @@ class LognormalSum:
 
     q_hat = fft.rfft(one, num_points)
     p_hat = fft.rfft(values * one, num_points)
-    rounding = _ROUNDING_PER_STAGE * log2_points + _ROUNDING_OF_PRODUCT
-    rounding *= ROUNDING
+    rounding = transforms.rounding_of(log2_points)
     size = np.abs(q_hat)
     size += rounding
     np.minimum(size, 1 + rounding, out=size)
-    power = _power(q_hat, t - 1)
+    power = transforms.power(q_hat, t - 1)
     p_sum = np.roll(fft.irfft(p_hat * power, num_points), -first % num_points)
     q_sum = np.roll(fft.irfft(q_hat * power, num_points), -first % num_points)
     law = cls(step, first, q_sum, p_sum)
@@ -240,21 +236,6 @@ def _differences(z: np.ndarray, scale: float):
   slack = distance + scale + 1 / scale
   relative = 4 + 3 * (distance + 1) * slack
   return np.maximum(difference, 0.0), ROUNDING * relative * tail
-
-
-def _power(base: np.ndarray, exponent: int) -> np.ndarray:
-  """Returns base ** exponent by squaring: exponent - 1 roundings at most."""
-  if exponent == 0:
-    return np.ones_like(base)
-  result = None
-  square = base
-  while True:
-    if exponent & 1:
-      result = square.copy() if result is None else result * square
-    exponent >>= 1
-    if not exponent:
-      return result
-    square = square * square
 
 
 def _wrapped(

@@ -18,7 +18,7 @@ as their privacy-loss distributions do, whatever the profiles were derived from:
 each is dominated by one pair of distributions (arXiv:2106.08567, theorem 10).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
@@ -28,6 +28,7 @@ import numpy as np
 
 from tff_dp import _compat
 from tff_dp.accounting import gaussian
+from tff_dp.accounting import loss_sums
 from tff_dp.accounting import privacy_profiles
 
 # Sums of probabilities and one convolution leave errors of this size in delta,
@@ -42,6 +43,9 @@ LEAST_HIDDEN = 1e-6
 _GRID_SHARE = 0.05
 _FINEST = 1e-10
 _MOST_POINTS = 1 << 20
+
+# Of each direction, one if they are the same, the law of the loss.
+Laws = tuple[loss_sums.Law, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +86,12 @@ class Part:
       return 1.0
     return -math.expm1(self.count * math.log1p(-rest))
 
+  def terms(self, interval: float) -> list[tuple[Laws, int]]:
+    """Returns the laws of the loss of one event on a grid, with the count."""
+    if not self.count or self.sigma == math.inf:
+      return []
+    return [(_laws(self, interval), self.count)]
+
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
@@ -90,15 +100,22 @@ class Loss:
   Attributes:
     pld: Pessimistic; None if something hides nothing.
     error: To be added to every delta.
+    sums: Returns the losses as sums, one for each direction, for deltas of
+      which the error is too large a share.
   """
 
   pld: privacy_loss_distribution.PrivacyLossDistribution | None
   error: float
+  sums: Callable[[], tuple[loss_sums.LossSum, ...]] | None = None
 
   def epsilon(self, delta: float) -> float:
     """Returns epsilon at delta. Upper bound."""
+    if self.pld is None:
+      return math.inf
+    if self.sums is not None and not self._is_resolved(delta):
+      return max(direction.epsilon(delta) for direction in self.sums())
     remaining = delta * (1 - _RELATIVE_ERROR) - self.error
-    if self.pld is None or not remaining > 0:
+    if not remaining > 0:
       return math.inf
     found = max(0.0, float(self.pld.get_epsilon_for_delta(remaining)))
     return found * (1 + _RELATIVE_ERROR)
@@ -108,7 +125,78 @@ class Loss:
     if self.pld is None:
       return 1.0
     found = max(0.0, float(self.pld.get_delta_for_epsilon(float(epsilon))))
-    return min(1.0, found * (1 + _RELATIVE_ERROR) + self.error)
+    found = min(1.0, found * (1 + _RELATIVE_ERROR) + self.error)
+    if self.sums is None or self._is_resolved(found):
+      return found
+    epsilons = np.array([epsilon], np.float64)
+    return max(float(side.deltas(epsilons)[0]) for side in self.sums())
+
+  def profiles(self) -> tuple[privacy_profiles.Profile, ...]:
+    """Returns the profile of each direction, one if they are the same."""
+    if self.pld is None:
+      return (lambda epsilons: np.ones(np.shape(epsilons)),)
+    return tuple(
+        functools.partial(self._deltas, index, profile_of(direction))
+        for index, direction in enumerate(_compat.loss_directions(self.pld))
+    )
+
+  def profile(self) -> privacy_profiles.Profile:
+    """Returns the worse of both directions at every epsilon."""
+    profiles = self.profiles()
+    return lambda epsilons: np.maximum.reduce(
+        [profile(epsilons) for profile in profiles]
+    )
+
+  def _deltas(self, index: int, profile, epsilons) -> np.ndarray:
+    found = np.minimum(profile(epsilons) + self.error, 1.0)
+    is_lost = ~self._is_resolved(found)
+    if self.sums is not None and is_lost.any():
+      # Directions that are the same are one sum.
+      sums = self.sums()
+      epsilons = np.asarray(epsilons, np.float64)
+      side = sums[min(index, len(sums) - 1)]
+      found[is_lost] = np.minimum(
+          found[is_lost], side.deltas(epsilons[is_lost])
+      )
+    return found
+
+  def _is_resolved(self, delta):
+    return self.error <= privacy_profiles.ROUNDING_SHARE * delta
+
+
+def loss_sums_of(
+    terms: Sequence[tuple[Laws, int]], interval: float
+) -> tuple[loss_sums.LossSum, ...]:
+  """Returns the sum of losses in each direction.
+
+  Args:
+    terms: Laws, in one direction or in two, with how often they occur.
+    interval: Of their grid.
+  """
+  num_directions = max((len(laws) for laws, _ in terms), default=1)
+  return tuple(
+      loss_sums.LossSum(
+          interval,
+          [(laws[min(index, len(laws) - 1)], count) for laws, count in terms],
+      )
+      for index in range(num_directions)
+  )
+
+
+def alike(part: Part, interval: float) -> Loss:
+  """Returns the loss of one part, whatever it needs of the grid by itself.
+
+  Upper bound.
+
+  Args:
+    part: Not one Gaussian mechanism.
+    interval: Of the grid of losses.
+  """
+  single = privacy_profiles.to_pld(
+      part.profile, reverse=part.reverse, interval=interval
+  )
+  sums = functools.cache(lambda: loss_sums_of(part.terms(interval), interval))
+  return Loss(*self_composed(single, part.count), sums)
 
 
 def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
@@ -130,7 +218,19 @@ def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
     if result is None:
       return Loss(None, 0.0)
     error += more
-  return Loss(result, error)
+  sums = functools.cache(
+      lambda: loss_sums_of(
+          [term for part in parts for term in part.terms(interval)], interval
+      )
+  )
+  return Loss(result, error, sums)
+
+
+@functools.lru_cache(maxsize=32)
+def _laws(part: Part, interval: float) -> Laws:
+  return privacy_profiles.laws(
+      part.profile, reverse=part.reverse, interval=interval
+  )
 
 
 def compose(first, second):
@@ -171,7 +271,7 @@ def self_composed(single, count: int):
   if count > 1:
     error += max(
         privacy_profiles.self_convolution_error(probs, count)
-        for probs in _compat.loss_probabilities(single)
+        for _, probs, _ in _compat.loss_masses(single)
     )
     single = single.self_compose(count)
   return single, error
@@ -187,10 +287,33 @@ def epsilon(parts: Sequence[Part], delta: float) -> float:
       return gaussian.exact_epsilon(sigma=part.sigma, delta=delta)
     if part.count == 1 and part.reverse is None:
       return privacy_profiles.epsilon_of(part.profile, delta)
-    return privacy_profiles.composed_epsilon(
+    found = privacy_profiles.composed_epsilon(
         part.profile, delta, count=part.count, reverse=part.reverse
     )
-  return together(parts).epsilon(delta)
+  else:
+    found = together(parts).epsilon(delta)
+  return found if found < math.inf else _basic_epsilon(parts, delta)
+
+
+def _basic_epsilon(parts: Sequence[Part], delta: float) -> float:
+  """Returns the sum of epsilons, each at its share of delta. Upper bound.
+
+  Epsilons and deltas of adaptively chosen releases add up.
+  """
+  share = delta * (1 - 1e-15) / max(1, sum(part.count for part in parts))
+  total = sum(part.count * _single_epsilon(part, share) for part in parts)
+  return total * (1 + _RELATIVE_ERROR)
+
+
+def _single_epsilon(part: Part, delta: float) -> float:
+  if part.sigma is not None:
+    return gaussian.exact_epsilon(sigma=part.sigma, delta=delta)
+  return max(
+      privacy_profiles.epsilon_of(
+          side, delta, largest_epsilon=privacy_profiles.LARGEST_EPSILON
+      )
+      for side in part.directions
+  )
 
 
 def suitable_interval(parts: Sequence[Part]) -> float:

@@ -31,6 +31,7 @@ convex hull of a bound in E bounds it as well: between the points of a grid
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import math
 
 from dp_accounting.pld import common
@@ -40,6 +41,7 @@ import numpy as np
 from scipy import fft
 
 from tff_dp import _checks
+from tff_dp.accounting import loss_sums
 from tff_dp.accounting import profile_hulls
 
 Profile = Callable[[np.ndarray], np.ndarray]
@@ -62,6 +64,11 @@ _MOST_POINTS = 1 << 20
 _LEAST_INTERVAL = 1e-10
 # What dp_accounting cuts off by default, and charges, in a self-convolution.
 _TAIL = 1e-15
+# Rounding that takes more than this share of a delta is not put up with: the
+# laws are tilted (`loss_sums`).
+ROUNDING_SHARE = 1e-3
+# What the laws of `laws` charge at all epsilons: less than any delta.
+_FAR_CUT = 1e-250
 _SEARCH_POINTS = 33
 
 
@@ -154,6 +161,14 @@ def extent(
   return _scale(*sketch), float(sketch[0][-1])
 
 
+def suitable_interval(
+    profile: Profile, *, reverse: Profile | None = None
+) -> float:
+  """Returns the grid of losses that `to_pld` takes."""
+  sketch = _sketch(profile, reverse)
+  return _interval(float(sketch[0][-1]), sketch)
+
+
 def to_pld(
     profile: Profile,
     *,
@@ -197,16 +212,51 @@ def composed_epsilon(
   """Returns epsilon of `count` adaptive releases that share one profile.
 
   Upper bound: `to_pld`, composed by dp_accounting, whose rounding errors are
-  added to delta. Infinity if delta is not reached, or if it is lost in rounding
-  errors.
+  added to delta; composed by `loss_sums` where they are much of it. Infinity if
+  delta is not reached.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, count=count)
-  if float(profile(np.zeros(1))[0]) >= 1.0:
+  distance = float(profile(np.zeros(1))[0])
+  if distance >= 1.0:
     return epsilon_of(profile, delta) if count == 1 else math.inf
   masses = _Masses.of(profile, reverse, interval=interval)
   directions = [masses] if reverse is None else [masses, masses.reversed()]
-  return max(side.composed_epsilon(delta, count) for side in directions)
+  lost = count * (_CUT + _CUT_SHARE * distance) + (_TAIL if count > 1 else 0.0)
+  lost += max(
+      self_convolution_error(side.probs, count) for side in directions
+  )
+  if lost <= ROUNDING_SHARE * delta:
+    return max(side.composed_epsilon(delta, count) for side in directions)
+  return max(
+      loss_sums.LossSum(masses.interval, [(law, count)]).epsilon(delta)
+      for law in laws(profile, reverse=reverse, interval=masses.interval)
+  )
+
+
+def laws(
+    profile: Profile, *, reverse: Profile | None = None, interval: float
+) -> tuple[loss_sums.Law, ...]:
+  """Returns the laws of losses that dominate a profile, for `loss_sums`.
+
+  Upper bound, as `to_pld`, without cutting off what is likelier than the least
+  delta. One law, or with `reverse` one for each direction.
+
+  Args:
+    profile: As in `to_pld`.
+    reverse: As in `to_pld`.
+    interval: Of the grid of losses.
+  """
+  epsilons, *_ = _sketch(profile, reverse, cut=_FAR_CUT, share=0.0)
+  masses = _Masses.of(
+      profile,
+      reverse,
+      largest_epsilon=float(epsilons[-1]),
+      interval=interval,
+      most=None,
+  )
+  directions = [masses] if reverse is None else [masses, masses.reversed()]
+  return tuple(side.law() for side in directions)
 
 
 def self_convolution_error(probs: np.ndarray, count: int) -> float:
@@ -258,36 +308,37 @@ def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class _Masses:
-  """A law of losses on a grid: `probs[i]` at `(lower + i) * interval`."""
+  """A law of losses on a grid: `masses[i]` at `points[i] * interval`."""
 
   interval: float
-  lower: int
-  probs: np.ndarray
+  points: np.ndarray
+  masses: np.ndarray
   infinite: float
   # What the second law of the pair has outside the support of the first.
   infinite_reverse: float
 
   @classmethod
-  def of(cls, profile, reverse, *, largest_epsilon=None, interval=None):
+  def of(
+      cls,
+      profile,
+      reverse,
+      *,
+      largest_epsilon=None,
+      interval=None,
+      most=2 * _MOST_POINTS,
+  ):
     """Returns the masses of the convex hull of a profile (see `to_pld`)."""
     if interval is None or largest_epsilon is None:
       sketch = _sketch(profile, reverse)
       if largest_epsilon is None:
         largest_epsilon = float(sketch[0][-1])
       if interval is None:
-        interval = max(
-            _GRID_SHARE * _scale(*sketch),
-            2 * largest_epsilon / _MOST_POINTS,
-            _LEAST_INTERVAL,
-        )
-        # Profiles of bounded losses have a kink there: put it on the grid.
-        steps = max(1, math.ceil(largest_epsilon / interval))
-        interval = largest_epsilon / steps
-        interval = max(interval, _LEAST_INTERVAL)
+        interval = _interval(largest_epsilon, sketch)
     _checks.positive(interval=interval)
     _checks.positive(largest_epsilon=largest_epsilon)
     largest_epsilon = min(largest_epsilon, LARGEST_EPSILON)
-    last = max(1, min(math.ceil(largest_epsilon / interval), 2 * _MOST_POINTS))
+    last = max(1, math.ceil(largest_epsilon / interval))
+    last = last if most is None else min(last, most)
     while last > 1 and last * interval > LARGEST_EPSILON:
       last -= 1
     nodes = profile_hulls.nodes(last)
@@ -302,24 +353,35 @@ class _Masses:
     vertices, masses = profile_hulls.lower_hull(
         nodes, interval, forward, backward
     )
-    probs = np.zeros(vertices[-1] - vertices[0] + 1)
-    probs[vertices - vertices[0]] = masses
-    return cls(
-        interval, int(vertices[0]), probs, forward[-1], backward[-1]
-    )
+    return cls(interval, vertices, masses, forward[-1], backward[-1])
 
   def reversed(self) -> '_Masses':
     """Returns the law of the pair the other way around."""
-    losses = (self.lower + np.arange(len(self.probs))) * self.interval
-    probs = (self.probs * np.exp(-losses))[::-1].copy()
-    lower = -(self.lower + len(self.probs) - 1)
+    masses = self.masses * np.exp(-self.points * self.interval)
     return _Masses(
-        self.interval, lower, probs, self.infinite_reverse, self.infinite
+        self.interval,
+        -self.points[::-1],
+        masses[::-1].copy(),
+        self.infinite_reverse,
+        self.infinite,
     )
+
+  @functools.cached_property
+  def probs(self) -> np.ndarray:
+    """The masses of all points from the first on."""
+    probs = np.zeros(self.points[-1] - self.points[0] + 1)
+    probs[self.points - self.points[0]] = self.masses
+    return probs
 
   def pmf(self) -> pld_pmf.DensePLDPmf:
     return pld_pmf.DensePLDPmf(
-        self.interval, self.lower, self.probs, self.infinite, True
+        self.interval, int(self.points[0]), self.probs, self.infinite, True
+    )
+
+  def law(self) -> loss_sums.Law:
+    kept = self.masses > 0
+    return loss_sums.Law(
+        self.points[kept], self.masses[kept], float(self.infinite)
     )
 
   def composed_epsilon(self, delta: float, count: int) -> float:
@@ -334,6 +396,18 @@ class _Masses:
     return max(0.0, found) * (1 + _RELATIVE_ERROR)
 
 
+def _interval(largest_epsilon: float, sketch) -> float:
+  """Returns a grid of losses for one release, and many of its kind."""
+  interval = max(
+      _GRID_SHARE * _scale(*sketch),
+      2 * largest_epsilon / _MOST_POINTS,
+      _LEAST_INTERVAL,
+  )
+  # Profiles of bounded losses have a kink there: put it on the grid.
+  steps = max(1, math.ceil(largest_epsilon / interval))
+  return max(largest_epsilon / steps, _LEAST_INTERVAL)
+
+
 def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
   """Returns deltas in [0, 1], non-increasing, rounded up."""
   deltas = np.asarray(profile(epsilons), np.float64) * (1 + _RELATIVE_ERROR)
@@ -345,12 +419,14 @@ def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
   return np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
 
 
-def _sketch(profile, reverse) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sketch(
+    profile, reverse, *, cut: float = _CUT, share: float = _CUT_SHARE
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns (epsilons, deltas, reverse deltas) up to where little is left."""
   epsilons = np.concatenate([[0.0], np.geomspace(1e-9, LARGEST_EPSILON, 60)])
   deltas = _evaluated(profile, epsilons)
   others = deltas if reverse is None else _evaluated(reverse, epsilons)
-  cut = _CUT + _CUT_SHARE * min(deltas[0], others[0])
+  cut = cut + share * min(deltas[0], others[0])
   is_rest = lambda d: d <= d[-1] * (1 + 1e-3) + cut
   last = int(np.argmax(is_rest(deltas) & is_rest(others)))
   last = max(last, 1)

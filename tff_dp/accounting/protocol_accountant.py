@@ -34,15 +34,18 @@ It differs from its base class where that is wrong or varies by version:
 """
 
 from collections.abc import Callable
+import dataclasses
 
 import dp_accounting
 from dp_accounting import pld as pld_lib
 from dp_accounting.pld import privacy_loss_distribution
 
 from tff_dp import _checks
+from tff_dp import _compat
 from tff_dp.accounting import compositions
 from tff_dp.accounting import events
 from tff_dp.accounting import local_reports
+from tff_dp.accounting import loss_sums
 from tff_dp.accounting import parts as parts_lib
 from tff_dp.accounting import protocol_bounds
 from tff_dp.accounting import protocol_events
@@ -111,6 +114,22 @@ def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
   )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Registered:
+  """So many events of a registered type, as `parts.Part` is of others."""
+
+  single: privacy_loss_distribution.PrivacyLossDistribution
+  count: int
+
+  def terms(self, unused_interval: float) -> list[tuple[parts_lib.Laws, int]]:
+    """Returns the laws of the loss of one event, with the count."""
+    laws = tuple(
+        loss_sums.Law.of_dense(*masses)
+        for masses in _compat.loss_masses(self.single)
+    )
+    return [(laws, self.count)]
+
+
 class CheckInPLDAccountant(pld_lib.PLDAccountant):
   """Privacy accountant for `protocol_events`, `record_events` and others.
 
@@ -145,6 +164,9 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     self._use_derived = use_derived
     # What rounding may have taken off delta.
     self._rounding_error = 0.0
+    # What was composed so far, and how often, to sum losses anew for small
+    # deltas; None if dp_accounting composed some of it.
+    self._terms = {}
 
   def compose(self, event: dp_accounting.DpEvent, count: int = 1):
     """Composes `count` events, or raises and changes nothing."""
@@ -154,7 +176,8 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
       )
     _checks.integer_at_least(1, count=count)
     self._refuse_a_mix(event)
-    before = (self._pld, self._contains_non_dp_event, self._rounding_error)
+    names = ('_pld', '_contains_non_dp_event', '_rounding_error', '_terms')
+    before = {name: getattr(self, name) for name in names}
     details = self._maybe_compose(event, count, False)
     if details is not None:
       raise dp_accounting.UnsupportedEventError(
@@ -164,7 +187,8 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     try:
       self._maybe_compose(event, count, True)
     except BaseException:
-      self._pld, self._contains_non_dp_event, self._rounding_error = before
+      for name, value in before.items():
+        setattr(self, name, value)
       raise
     self._ledger.compose(event, int(count))
     return self
@@ -181,7 +205,18 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
 
   def _loss(self) -> parts_lib.Loss:
     pld = None if self._contains_non_dp_event else self._pld
-    return parts_lib.Loss(pld, self._rounding_error)
+    if self._terms is None:
+      return parts_lib.Loss(pld, self._rounding_error)
+    return parts_lib.Loss(pld, self._rounding_error, self._sums)
+
+  def _sums(self) -> tuple[loss_sums.LossSum, ...]:
+    interval = self._value_discretization_interval
+    terms = [
+        (laws, count * times)
+        for term, times in self._terms.items()
+        for laws, count in term.terms(interval)
+    ]
+    return parts_lib.loss_sums_of(terms, interval)
 
   # Of the base class, in 0.4.3 and in 0.6.0, we use this method and the fields
   # _pld, _value_discretization_interval, _contains_non_dp_event and _ledger.
@@ -210,6 +245,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     details = super()._maybe_compose(event, count, do_compose)
     if do_compose:
       self._rounding_error += parts_lib.PLD_ERROR * count
+      self._terms = None
     return details
 
   def _maybe_compose_part(self, event, count, do_compose):
@@ -242,10 +278,10 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
       loss = parts_lib.together(
           [part], interval=self._value_discretization_interval
       )
-      self._add(loss.pld, loss.error)
+      self._add(loss.pld, loss.error, part)
     return None
 
-  def _add(self, pld, error: float) -> None:
+  def _add(self, pld, error: float, term) -> None:
     """Composes a distribution, or notes that nothing is hidden any more."""
     composed = parts_lib.compose(self._pld, pld)
     if composed is None:
@@ -253,6 +289,8 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     else:
       self._pld = composed
       self._rounding_error += error
+      if self._terms is not None:
+        self._terms = self._terms | {term: self._terms.get(term, 0) + 1}
 
   def _maybe_compose_registered(self, event, count, do_compose):
     if self.neighboring_relation is not Relation.REPLACE_ONE:
@@ -266,9 +304,11 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
           event, self._value_discretization_interval
       )
       if single.get_delta_for_epsilon(0.0) >= 1:
-        self._add(None, 0.0)
+        self._add(None, 0.0, None)
       else:
-        self._add(*parts_lib.self_composed(single, count))
+        self._add(
+            *parts_lib.self_composed(single, count), _Registered(single, count)
+        )
     return None
 
   def _refuse_a_mix(self, event) -> None:

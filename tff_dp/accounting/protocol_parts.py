@@ -133,13 +133,7 @@ def least(found: list[parts_lib.Part]) -> parts_lib.Part:
     whole = [part for part in found if part.count == 1]
     for part in found:
       if part.count > 1 and not part.is_vacuous:
-        loss = parts_lib.together([part])
-        profile = parts_lib.profile_of(loss.pld)
-        whole.append(
-            parts_lib.Part(
-                lambda epsilons, p=profile, e=loss.error: p(epsilons) + e
-            )
-        )
+        whole.append(parts_lib.Part(parts_lib.together([part]).profile()))
     return least(whole)
   if len(found) == 1:
     return found[0]

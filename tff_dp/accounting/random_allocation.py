@@ -223,12 +223,9 @@ def _one_of(sigma: float, num_steps: int, tail: float):
 def _several(sigma: float, times: int, remove, add):
   """Returns (remove, add) of k passes; both bound both directions."""
   alone = local_profiles.gaussian(2 * sigma / math.sqrt(times))
-  single = privacy_profiles.to_pld(remove, reverse=add)
-  composed, error = parts.self_composed(single, times)
-  profile = parts.profile_of(composed)
-  both = privacy_profiles.minimum(
-      alone, lambda epsilons: np.minimum(profile(epsilons) + error, 1.0)
-  )
+  interval = privacy_profiles.suitable_interval(remove, reverse=add)
+  loss = parts.alike(parts.Part(remove, times, add), interval)
+  both = privacy_profiles.minimum(alone, loss.profile())
   return both, both
 
 

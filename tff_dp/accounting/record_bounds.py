@@ -183,11 +183,7 @@ def _profile(uses, conservative: bool) -> privacy_profiles.Profile:
   found = silo_events.parts_of(uses, conservative)
   if len(found) == 1 and found[0].count == 1:
     return found[0].profile
-  loss = parts.together(found)
-  if loss.pld is None:
-    return local_reports.everything
-  profile = parts.profile_of(loss.pld)
-  return lambda epsilons: np.minimum(profile(epsilons) + loss.error, 1.0)
+  return parts.together(found).profile()
 
 
 def _uses(messages: _Messages) -> silo_events.Uses:

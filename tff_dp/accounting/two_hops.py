@@ -34,7 +34,6 @@ import math
 
 import numpy as np
 
-from tff_dp import _compat
 from tff_dp.accounting import local_reports
 from tff_dp.accounting import parts
 from tff_dp.accounting import privacy_profiles
@@ -70,16 +69,8 @@ class Hops:
       return cls(local_reports.everything, local_reports.everything)
     if part.count == 1 and part.sigma is None:
       return cls(part.profile, part.reverse or part.profile)
-    loss = parts.together([part])
-    directions = _compat.loss_directions(loss.pld)
-    away, back = (
-        parts.profile_of(direction)
-        for direction in (directions[0], directions[-1])
-    )
-    return cls(
-        lambda epsilons: np.minimum(away(epsilons) + loss.error, 1.0),
-        lambda epsilons: np.minimum(back(epsilons) + loss.error, 1.0),
-    )
+    profiles = parts.together([part]).profiles()
+    return cls(profiles[0], profiles[-1])
 
   def epsilon(self, delta: float) -> float:
     """Returns epsilon for replace-one at delta. Upper bound.
