@@ -20,6 +20,7 @@ Every check takes the argument by keyword, so that the error can name it:
 
 import collections
 from collections.abc import Collection, Iterable
+import dataclasses
 import math
 import numbers
 
@@ -159,6 +160,34 @@ def distinct_clients(**argument: Iterable[str | bytes]) -> None:
         key.decode(errors='replace'),
         f'each client once; this one is listed {count} times',
     )
+
+
+def instance_of(kind: type | tuple[type, ...], allowed: str, **argument) -> None:
+  """Raises unless the argument is an instance of a class.
+
+  Args:
+    kind: The class, or several.
+    allowed: What to hand in, as the end of a sentence.
+    **argument: The argument, by its name.
+  """
+  name, value = _single(argument)
+  if not isinstance(value, kind):
+    raise ArgumentError(name, value, allowed)
+
+
+def take_python_numbers(spec) -> None:
+  """Gives a dataclass Python's numbers in the place of NumPy's.
+
+  NumPy's are integers and reals, too, but have no place in JSON, and some not
+  all methods of Python's.
+
+  Args:
+    spec: The dataclass, from its `__post_init__`; it may be frozen.
+  """
+  for field in dataclasses.fields(spec):
+    value = getattr(spec, field.name)
+    if isinstance(value, numbers.Number) and hasattr(value, 'item'):
+      object.__setattr__(spec, field.name, value.item())
 
 
 def one_of(choices: Collection, **argument) -> None:

@@ -85,6 +85,19 @@ class PrivacyPlan:
   adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
+    _checks.instance_of(
+        mechanism_lib.Mechanism,
+        'a mechanism, such as tff_dp.mechanisms.Blt.optimized(participation,'
+        ' num_buffers=3)',
+        mechanism=self.mechanism,
+    )
+    _checks.instance_of(
+        sampling.Schedule,
+        'a schedule, such as tff_dp.participation.MinSeparation(num_rounds,'
+        ' min_index_gap=...)',
+        participation=self.participation,
+    )
     _checks.positive(l2_norm_clip=self.l2_norm_clip)
     _checks.integer_at_least(1, clients_per_round=self.clients_per_round)
     if self.noise_multiplier is not None:
@@ -276,10 +289,7 @@ class PrivacyPlan:
   def describe(self) -> dict[str, Any]:
     """Returns all public facts of the plan as plain JSON types."""
     described = {
-        'mechanism': {
-            'name': self.mechanism.name,
-            **dataclasses.asdict(self.mechanism),
-        },
+        'mechanism': self.mechanism.describe(),
         'participation': {
             'name': type(self.participation).__name__,
             **dataclasses.asdict(self.participation),
@@ -298,8 +308,7 @@ class PrivacyPlan:
   @property
   def fingerprint(self) -> str:
     """A hash of `describe()`: equal for equal plans, whatever the process."""
-    text = json.dumps(self.describe(), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return fingerprint(self.describe())
 
   def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
     """Returns an empty ledger that enforces the plan's participation."""
@@ -395,6 +404,12 @@ class PrivacyPlan:
           '... (0 for a run without privacy)',
       )
     return self.noise_multiplier
+
+
+def fingerprint(description: dict[str, Any]) -> str:
+  """Returns 16 hexadecimal digits, equal for equal descriptions of plans."""
+  text = json.dumps(description, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_shuffles(mechanism, participation) -> None:

@@ -25,6 +25,7 @@ from tff_dp.accounting import events
 from tff_dp.accounting import ledger as ledger_lib
 from tff_dp.accounting import statement
 from tff_dp.accounting import statement_facts
+from tff_dp.accounting import statement_sections
 from tff_dp.mechanisms import adaptive_clipping
 
 
@@ -80,13 +81,14 @@ def build(
   """Returns the statement of a plan, or of the run that followed it so far.
 
   Args:
-    plan: A `PrivacyPlan` with a noise multiplier.
+    plan: A `PrivacyPlan` with a noise multiplier, or a `NonPrivatePlan`.
     delta: In (0, 1).
     observed: What the participation ledger saw, `None` before round 1.
     insecure_seed: Whether the noise key was made from a known seed.
     declarations: What the plan cannot know.
   """
   mechanism, pattern = plan.mechanism, plan.participation.pattern
+  is_private = plan.l2_norm_clip is not None
   limits = pattern.limits(restart_every=mechanism.restart_every)
   so_far = None
   if observed is not None and observed.num_rounds:
@@ -98,8 +100,10 @@ def build(
     ).squared_sensitivity(pattern)
   return statement.build_statement(
       statement_facts.StatementFacts(
-          mechanism=mechanism.name,
-          mechanism_parameters=readable_parameters(mechanism),
+          mechanism=mechanism.name if is_private else 'none',
+          mechanism_parameters=(
+              readable_parameters(mechanism) if is_private else {}
+          ),
           participation=pattern.describe(),
           min_index_gap=limits.min_index_gap,
           max_participations=limits.max_participations,
@@ -140,7 +144,7 @@ def events_json(plan, *, delta: float, num_rounds: int) -> dict[str, Any]:
   if plan.adaptive_clipping is not None:
     # What the one event is made of: 1 / noise_multiplier^2 adds up.
     event['streams'] = plan.noise_multiplier_by_domain
-  return {
+  described = {
       'schema': 'tff_dp.events',
       'schema_version': 1,
       'unit': 'client',
@@ -149,6 +153,9 @@ def events_json(plan, *, delta: float, num_rounds: int) -> dict[str, Any]:
       'plan': plan.describe(),
       'events': [event],
   }
+  if plan.noise_multiplier == 0:
+    described['warnings'] = [statement_sections.NO_NOISE]
+  return described
 
 
 def readable_parameters(mechanism) -> dict[str, Any]:

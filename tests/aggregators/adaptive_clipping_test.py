@@ -348,6 +348,7 @@ class ContractTest(parameterized.TestCase):
     )
     state_type = tff.to_type(
         collections.OrderedDict(
+            release_id=np.int64,
             key=(np.int64, [2]),
             is_key_insecure=np.bool_,
             round=np.int64,

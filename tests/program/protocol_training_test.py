@@ -39,7 +39,6 @@ from tff_dp.program import outputs
 from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program import training
 from tff_dp.program import write_ahead
 
 _DELTA = 1e-5
@@ -114,7 +113,7 @@ def _train(output_dir, plan, process=None, **kwargs) -> run_lib.TrainResult:
       checkpoint_every=3,
       progress='quiet',
   )
-  return training.train(
+  return toy.train(
       process or _Process(),
       plan,
       kwargs.pop('clients', None) or _Clients(),
@@ -267,18 +266,12 @@ class TrainTest(parameterized.TestCase):
       _train(self.root, plan)
     self.assertFalse(self.root.exists())
 
-  def test_process_of_another_plan(self):
-    process = _Process()
-    process.plan = _PLANS['averaged']
-    with self.assertRaisesRegex(_checks.ArgumentError, 'plan='):
-      _train(self.root, _PLANS['shuffled'], process)
-
   def test_source_for_a_schedule_is_refused(self):
     source = check_in_source.CheckInDataSource.for_plan(
         _PLANS['shuffled'], _Clients()
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'clients='):
-      _train(self.root, toy.Plan(), clients=source)
+      _train(self.root, toy.build_plan(), clients=source)
 
   def test_known_seed_voids_the_statement(self):
     source = check_in_source.CheckInDataSource.for_plan(

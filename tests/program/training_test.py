@@ -36,7 +36,6 @@ from tff_dp.program import outputs
 from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program import training
 from tff_dp.program import write_ahead
 
 
@@ -48,9 +47,9 @@ def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
       checkpoint_every=3,
       progress='quiet',
   )
-  return training.train(
+  return toy.train(
       process or toy.Process(),
-      arguments.pop('plan', kwargs.pop('plan', None)) or toy.Plan(),
+      arguments.pop('plan', kwargs.pop('plan', None)) or toy.build_plan(),
       kwargs.pop('clients', None) or toy.Clients(),
       output_dir=output_dir,
       **(arguments | kwargs),
@@ -80,7 +79,7 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(result.stop_reason, run_lib.COMPLETED)
     self.assertEqual(result.message, '')
     self.assertEqual(result.rounds_done, 10)
-    budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+    budget = toy.build_plan().budget_ledger(epsilon=None, delta=1e-5)
     self.assertEqual(result.epsilon, budget.epsilon_after(10))
     self.assertEqual(
         [row['round'] for row in result.metrics], list(range(1, 11))
@@ -138,7 +137,8 @@ class TrainTest(parameterized.TestCase):
     self.assertIn('client_work/train/loss.not_covered', secret[0])
     for path in (self.root / 'release').rglob('*'):
       if path.is_file():
-        self.assertNotIn(b'not_covered', path.read_bytes(), path)
+        for column in set(secret[0]) - {'round'}:
+          self.assertNotIn(column.encode(), path.read_bytes(), path)
 
   def test_inside_a_running_event_loop(self):
     async def notebook_cell():
@@ -203,7 +203,7 @@ class TrainTest(parameterized.TestCase):
       _train(self.root, process)
     # Round 3 has a checkpoint, rounds 4 and 5 had begun.
     result = _train(self.root, total_rounds=4)
-    budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+    budget = toy.build_plan().budget_ledger(epsilon=None, delta=1e-5)
     self.assertEqual(result.rounds_done, 4)
     self.assertEqual(result.epsilon, budget.epsilon_after(5))
 
@@ -224,17 +224,17 @@ class TrainTest(parameterized.TestCase):
     _train(self.root, process)
 
   def test_budget_stops_the_run_with_complete_outputs(self):
-    budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
-    result = _train(self.root, epsilon_budget=budget.epsilon_after(5))
+    budget = toy.build_plan().budget_ledger(epsilon=None, delta=1e-5)
+    result = _train(self.root, epsilon_budget=budget.epsilon_after(6))
     self.assertEqual(result.stop_reason, run_lib.BUDGET)
-    self.assertEqual(result.rounds_done, 5)  # Equality passes.
-    self.assertStartsWith(result.message, 'round 6 would spend epsilon')
-    self.assertEqual(result.epsilon, budget.epsilon_after(5))
+    self.assertEqual(result.rounds_done, 6)  # Equality passes.
+    self.assertStartsWith(result.message, 'round 7 would spend epsilon')
+    self.assertEqual(result.epsilon, budget.epsilon_after(6))
     self.assertIn('test_accuracy', result.metrics[-1])
     self.assertEqual(result.metrics[-1]['rounds_left'], 0)
     self.assertTrue((self.root / 'release' / 'model.npz').exists())
     record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
-    self.assertLen(record.splitlines(), 5)
+    self.assertLen(record.splitlines(), 6)
 
   def test_budget_below_one_round_is_refused_before_anything_is_written(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
@@ -374,19 +374,13 @@ class RefusalTest(parameterized.TestCase):
     with self.assertRaisesRegex(TypeError, 'test_accuracy must be a number'):
       _train(self.root, evaluate_fn=lambda weights: {'test_accuracy': [1]})
 
-  def test_process_of_another_plan(self):
-    process = toy.Process()
-    process.plan = toy.Plan(noise_multiplier=1.0)
-    with self.assertRaisesRegex(ValueError, 'plan='):
-      _train(self.root, process)
-
   def test_resume_with_another_plan_or_config_lists_the_changes(self):
     _train(self.root, config={'model': {'units': 8}}, total_rounds=3)
     before = kills.files_that_must_agree(self.root)
     with self.assertRaisesRegex(ValueError, 'another plan') as raised:
       _train(
           self.root,
-          plan=toy.Plan(noise_multiplier=1.0),
+          plan=toy.build_plan(noise_multiplier=1.0),
           config={'model': {'units': 16}, 'lr': 0.1},
       )
     for change in (
@@ -438,7 +432,7 @@ class RefusalTest(parameterized.TestCase):
     process.next.on_round = kill
     with self.assertRaises(kills.Killed):
       _train(self.root, process)
-    plan = toy.Plan()
+    plan = toy.build_plan()
     select = type(plan.participation).select
 
     def select_another(schedule, **arguments):

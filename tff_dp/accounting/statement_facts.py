@@ -36,7 +36,8 @@ class StatementFacts:
       over the whole run.
     max_participations: Most rounds of one client, over the whole run.
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
-    l2_norm_clip: Bound on the L2 norm of one client's update.
+    l2_norm_clip: Bound on the L2 norm of one client's update, `None` where
+      there is none, hence no noise either.
     clients_per_round: Expected cohort, the divisor of the mean.
     num_rounds: Planned rounds T.
     delta: In (0, 1).
@@ -64,7 +65,7 @@ class StatementFacts:
   min_index_gap: int
   max_participations: int
   noise_multiplier: float
-  l2_norm_clip: float
+  l2_norm_clip: float | None
   clients_per_round: int
   num_rounds: int
   delta: float
@@ -100,7 +101,8 @@ class StatementFacts:
     ):
       _checks.integer_at_least(1, **{name: getattr(self, name)})
     _checks.non_negative(noise_multiplier=self.noise_multiplier)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    if self.l2_norm_clip is not None or self.noise_multiplier > 0:
+      _checks.positive(l2_norm_clip=self.l2_norm_clip)
     _checks.positive(squared_sensitivity=self.squared_sensitivity)
     _checks.in_open(0.0, 1.0, delta=self.delta)
     _checks.optional_integer_at_least(1, population=self.population)

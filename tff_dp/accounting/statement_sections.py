@@ -28,6 +28,7 @@ from tff_dp.accounting import printing
 from tff_dp.accounting import statement_facts
 
 NO_PRIVACY = 'NO PRIVACY'
+NO_NOISE = f'{NO_PRIVACY}: the noise multiplier is 0.'
 _CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
 # Where the squared sensitivity comes from, by the name of the mechanism.
 _TREES = 'of trees, Kairouz et al., arXiv:2103.00039, appendix D'
@@ -57,9 +58,7 @@ _PACKAGES = (
 
 def warnings(facts: statement_facts.StatementFacts) -> tuple[str, ...]:
   """Returns what a reader must know before anything else."""
-  found = []
-  if facts.noise_multiplier == 0:
-    found.append(f'{NO_PRIVACY}: the noise multiplier is 0.')
+  found = [NO_NOISE] if facts.noise_multiplier == 0 else []
   if facts.insecure_seed:
     found.append(
         f'{NO_PRIVACY}: the noise key was made from a known seed, so that the'
@@ -107,7 +106,9 @@ def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
       },
       'release': {
           'covered': (
-              'the model after every round, its evaluation on data outside the'
+              'nothing'
+              if facts.l2_norm_clip is None
+              else 'the model after every round, its evaluation on data outside the'
               ' training population, and metrics computed from noised values'
               + _COVERED_BY_BITS * (facts.adaptive_clipping is not None)
           ),
@@ -148,6 +149,8 @@ def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
 
 
 def _contribution_bound(facts: statement_facts.StatementFacts) -> str:
+  if facts.l2_norm_clip is None:
+    return 'none: updates are not clipped'
   if facts.adaptive_clipping is None:
     return (
         'the whole update of a client in a round has L2 norm at most'
@@ -180,7 +183,7 @@ def _mechanism(facts: statement_facts.StatementFacts) -> dict[str, Any]:
       'name': facts.mechanism,
       'parameters': parameters or 'none',
       'noise_multiplier': f'{noise}: {meaning}',
-      'l2_norm_clip': facts.l2_norm_clip,
+      'l2_norm_clip': 'none' if facts.l2_norm_clip is None else facts.l2_norm_clip,
       'rounds_planned': facts.num_rounds,
       'rounds_done': facts.rounds_begun,
       'clients_per_round': f'{facts.clients_per_round}, the constant divisor',

@@ -32,7 +32,8 @@ stream with the plan's noise multiplier does.
 """
 
 import collections
-from typing import Optional
+import dataclasses
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -59,7 +60,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   counts as zero, hence as within the clip norm. The clip norm and its scale of
   noise change only where a tree begins, with independent noise in every round.
 
-  `state`: `OrderedDict(key, is_key_insecure, round, tree_id, round_in_tree,
+  `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id, round_in_tree,
   buffers, clip_norm, quantile)`, where `quantile` is `OrderedDict(bits,
   buffers)` and `bits` the sum of the current tree's noised `bits`: nothing in
   it is un-noised.
@@ -116,6 +117,12 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
         adaptive_clipping.quantile_noise_multiplier(noise_multiplier)
         * adaptive_clipping_lib.BIT
     )
+
+  def _facts(self) -> dict[str, Any]:
+    return {
+        **super()._facts(),
+        'adaptive_clipping': dataclasses.asdict(self._adaptive_clipping),
+    }
 
   def _create_flat(
       self, value_type: tff.TensorType
@@ -176,7 +183,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     @tf.function(autograph=False)
     def begin_round(state):
       """Returns the state with the clip norm of the round, and the latter."""
-      state = correlated_noise.within_horizon(state, self._mechanism.num_rounds)
+      state = self._begin(state)
       is_finished = self._is_clip_norm_finished(state)
       target = self._adaptive_clipping.target_quantile
       estimate = state['quantile']['bits'] / self._rounds_per_clip_norm + 0.5
@@ -218,14 +225,17 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
       bits_noise, bits_buffers = self._noise(
           QUANTILE_DOMAIN, state, state['quantile']['buffers'], 1
       )
-      result = (total + stddev * noise) / self._clients_per_round
-      noised_bits = (
-          bits + self._bits_stddev * bits_noise[0]
-      ) / self._clients_per_round
+      result = self.release.mark(
+          (total + stddev * noise) / self._clients_per_round
+      )
+      noised_bits = self.release.mark(
+          (bits + self._bits_stddev * bits_noise[0]) / self._clients_per_round
+      )
       _, tree_id, round_in_tree = noise_state.advance(
           self._mechanism, state['tree_id'], state['round_in_tree']
       )
       new_state = collections.OrderedDict(
+          release_id=state['release_id'],
           key=state['key'],
           is_key_insecure=state['is_key_insecure'],
           round=state['round'] + 1,

@@ -33,6 +33,7 @@ import tensorflow as tf
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import clipping
+from tff_dp.aggregators import release_marks
 from tff_dp.mechanisms import randomizers
 
 # The purpose of the keys, to which the randomizer's description is added.
@@ -94,7 +95,7 @@ class ClientRandomizer(abc.ABC):
         streams.domain_key(client_key, self._domain), round_index
     )
     key = streams.fold_in(key, _digest(clipped))
-    return self.draw_report(clipped, key)
+    return release_of(self.randomizer).mark(self.draw_report(clipped, key))
 
 
 class _Additive(ClientRandomizer):
@@ -221,6 +222,13 @@ def build(
   return _BY_TYPE[type(randomizer)](randomizer, num_params)
 
 
+def release_of(
+    randomizer: randomizers.LocalRandomizer,
+) -> release_marks.Release:
+  """Returns what a report is marked with."""
+  return release_marks.Release.of(randomizer.describe())
+
+
 def check_vector_randomizer(randomizer) -> None:
   """Raises unless it is a randomizer of vectors."""
   if type(randomizer) not in _BY_TYPE:
@@ -269,7 +277,7 @@ def randomize_category(
       randomizer.change_threshold,
   )
   other += tf.cast(other >= category, tf.int64)
-  return tf.where(is_changed, other, category)
+  return release_of(randomizer).mark(tf.where(is_changed, other, category))
 
 
 def _uniform_int64(shape, key) -> tf.Tensor:

@@ -22,7 +22,8 @@ and an empty one, get the full noise and the same divisor.
 """
 
 import collections
-from typing import Optional
+import functools
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +33,7 @@ from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import noise_state
+from tff_dp.aggregators import release_marks
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 
@@ -40,15 +42,18 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
   Wrap it with `tff.aggregators.as_weighted_aggregator` where a builder asks for
   a weighted factory: weights are data, so they are ignored. TFF's own
-  `zeroing_factory` and `clipping_factory` may stand around it.
+  `zeroing_factory` and `clipping_factory` may stand around it with a *constant*
+  norm. One that is estimated depends on every client, and with it whether the
+  others are zeroed, so one client may change the sum by many clip norms.
 
   A client whose update has a NaN, an infinity or a norm beyond float32 counts
   as zero. The state holds the secret key of the noise in `key`; treat
   checkpoints accordingly. The noise is never replayed: each tree has its own
   key, and a round's noise is a function of (key, tree_id, round_in_tree).
 
-  `state`: `OrderedDict(key, is_key_insecure, round, tree_id, round_in_tree,
-  buffers)`, without any un-noised data.
+  `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
+  round_in_tree, buffers)`, without any un-noised data. `release_id` says which
+  noise is added, see `release`; a state of other noise is refused.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
   `round`, `tree_id` are public; `snr` is computed from the noised result and
@@ -90,6 +95,21 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     if insecure_seed is not None:
       _checks.integer_at_least(0, insecure_seed=insecure_seed)
 
+  @functools.cached_property
+  def release(self) -> release_marks.Release:
+    """What the factory adds, as its graphs are marked with it."""
+    return release_marks.Release.of(
+        self._facts(), divisor=self._clients_per_round
+    )
+
+  def _facts(self) -> dict[str, Any]:
+    """Returns all that the guarantee of the noise rests on."""
+    return {
+        'mechanism': self._mechanism.describe(),
+        'noise_multiplier': self._noise_multiplier,
+        'l2_norm_clip': self._l2_norm_clip,
+    }
+
   def create(self, value_type) -> tff.templates.AggregationProcess:
     """Creates the process; `value_type` holds float32 tensors only."""
     if isinstance(value_type, tff.TensorType) and len(value_type.shape) == 1:
@@ -128,6 +148,16 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
     return tff.templates.AggregationProcess(init_fn, next_fn)
 
+  def _begin(self, state):
+    """Returns the state; running it raises where it is of other noise, or done."""
+    is_ours = tf.debugging.assert_equal(
+        state['release_id'],
+        tf.constant(self.release.number, tf.int64),
+        message='the state was made by an aggregator that adds other noise',
+    )
+    with tf.control_dependencies([is_ours]):
+      return within_horizon(state, self._mechanism.num_rounds)
+
   def _build_initialize(self, num_params: int) -> tff.Computation:
     @tff.tensorflow.computation
     @tf.function(autograph=False)
@@ -140,6 +170,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       if self._noise_multiplier > 0:
         buffers = self._mechanism.initialize(tf.zeros([num_params], tf.float32))
       return collections.OrderedDict(
+          release_id=tf.constant(self.release.number, tf.int64),
           key=key,
           is_key_insecure=tf.constant(self._insecure_seed is not None),
           round=tf.constant(0, tf.int64),
@@ -166,12 +197,13 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     @tf.function(autograph=False)
     def release(state, summed):
       total, counts = summed
-      state = within_horizon(state, self._mechanism.num_rounds)
+      state = self._begin(state)
       noise, advanced = _next_noise(
           self._mechanism, state, num_params, stddev
       )
-      result = (total + noise) / self._clients_per_round
+      result = self.release.mark((total + noise) / self._clients_per_round)
       new_state = collections.OrderedDict(
+          release_id=state['release_id'],
           key=state['key'],
           is_key_insecure=state['is_key_insecure'],
           round=state['round'] + 1,

@@ -76,7 +76,7 @@ def _node_of(tensor_name: str) -> str:
   return tensor_name.lstrip('^').split(':')[0]
 
 
-def _tensor_names(binding) -> Iterator[str]:
+def tensor_names(binding) -> Iterator[str]:
   """Yields the names of the tensors that carry an argument or a result."""
   kind = binding.WhichOneof('binding')
   if kind == 'tensor':
@@ -85,7 +85,7 @@ def _tensor_names(binding) -> Iterator[str]:
     yield binding.sequence.variant_tensor_name
   elif kind == 'struct':
     for element in binding.struct.element:
-      yield from _tensor_names(element)
+      yield from tensor_names(element)
 
 
 def _ancestors(nodes: dict[str, tf.compat.v1.NodeDef], ends: Iterable[str]):
@@ -262,8 +262,8 @@ class TensorFlowGraph:
     self._type = block.type_signature
     self._result_skeleton = values.skeleton_of_type(block.type_signature.result)
     source = proto.tensorflow
-    self._parameters = list(_tensor_names(source.parameter))
-    self._results = list(_tensor_names(source.result))
+    self._parameters = list(tensor_names(source.parameter))
+    self._results = list(tensor_names(source.result))
     self._session_token = source.session_token_tensor_name
     self._graph_def = tf.compat.v1.GraphDef()
     source.graph_def.Unpack(self._graph_def)

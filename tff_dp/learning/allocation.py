@@ -20,7 +20,6 @@ adds noise to the sum of *every* slot: random allocation, arXiv:2502.08202.
 import collections
 from typing import Any, Optional
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
@@ -125,24 +124,18 @@ class _Covered(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
     inner = self._inner.create(value_type)
-
-    @tff.tensorflow.computation(
-        inner.next.type_signature.result.measurements.member
-    )
-    @tf.function(autograph=False)
-    def select(measurements):
-      return collections.OrderedDict(
-          (name, tf.identity(value))
-          for name, value in measurements.items()
-          if name != 'not_covered'
-      )
+    measured = inner.next.type_signature.result.measurements.member
 
     @tff.federated_computation(*inner.next.type_signature.parameter)
     def next_fn(state, value):
       output = inner.next(state, value)
-      covered = tff.federated_map(select, output.measurements)
+      covered = collections.OrderedDict(
+          (name, output.measurements[name])
+          for name in tff.structure.name_list(measured)
+          if name != 'not_covered'
+      )
       return tff.templates.MeasuredProcessOutput(
-          output.state, output.result, covered
+          output.state, output.result, tff.federated_zip(covered)
       )
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)

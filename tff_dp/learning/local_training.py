@@ -19,6 +19,7 @@ from typing import Any, Optional, Union
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _checks
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 
@@ -77,6 +78,13 @@ def build_client_work(
     metrics_aggregator: As in `tff.learning.templates`; `without_metrics` for
       none.
   """
+  _checks.instance_of(
+      tff.learning.optimizers.Optimizer,
+      'a tff.learning.optimizers.Optimizer, such as'
+      ' tff.learning.optimizers.build_sgdm(0.1); one of Keras keeps variables,'
+      ' which clients of this process have no place for',
+      client_optimizer=client_optimizer,
+  )
   arguments = dict(
       optimizer=client_optimizer,
       client_weighting=tff.learning.ClientWeighting.UNIFORM,

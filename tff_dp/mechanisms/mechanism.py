@@ -135,6 +135,10 @@ class Mechanism(abc.ABC):
   def name(self) -> str:
     """The name that command lines and statements use."""
 
+  def describe(self) -> dict[str, Any]:
+    """Returns name and fields as plain JSON types."""
+    return {'name': self.name, **dataclasses.asdict(self)}
+
   @property
   def rounds_per_tree(self) -> int:
     """Rounds of the longest tree."""
@@ -266,6 +270,7 @@ class Mechanism(abc.ABC):
 
   def _check(self) -> None:
     """Validates the common attributes; subclasses call it at construction."""
+    _checks.take_python_numbers(self)
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
     _checks.optional_integer_at_least(1, restart_every=self.restart_every)
     if self.complete_trees and self.restart_every is None:

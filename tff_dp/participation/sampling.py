@@ -134,6 +134,7 @@ class MinSeparation(_RandomCohorts):
   max_participations: Optional[int] = None
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
     if (self.min_index_gap is None) == (self.min_rounds_between is None):
       raise _checks.ArgumentError(
@@ -198,6 +199,7 @@ class UniformSampling(_RandomCohorts):
   max_participations: Optional[int] = None
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
     _checks.optional_integer_at_least(
         1, max_participations=self.max_participations
@@ -242,6 +244,7 @@ class ShuffledEpochs(Schedule):
   epochs_per_shuffle: Optional[int] = None
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
     _checks.integer_between(
         1, self.num_rounds, rounds_per_epoch=self.rounds_per_epoch

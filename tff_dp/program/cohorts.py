@@ -25,6 +25,7 @@ import dataclasses
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import non_private_plan
 from tff_dp import plan as plan_lib
 from tff_dp import protocol_plan
 from tff_dp.participation import bernoulli
@@ -99,7 +100,13 @@ class Cohorts(abc.ABC):
 class ScheduledCohorts(Cohorts):
   """Cohorts that the plan's schedule chooses."""
 
-  def __init__(self, plan: plan_lib.PrivacyPlan, clients, *, seed: int):
+  def __init__(
+      self,
+      plan: plan_lib.PrivacyPlan | non_private_plan.NonPrivatePlan,
+      clients,
+      *,
+      seed: int,
+  ):
     """Makes them.
 
     Args:
@@ -253,7 +260,11 @@ class CheckInCohorts(Cohorts):
 
 
 def build(
-    plan: plan_lib.PrivacyPlan | protocol_plan.ProtocolPlan,
+    plan: (
+        plan_lib.PrivacyPlan
+        | protocol_plan.ProtocolPlan
+        | non_private_plan.NonPrivatePlan
+    ),
     clients,
     *,
     schedule_seed: int,
@@ -261,12 +272,24 @@ def build(
   """Returns the cohorts of a plan.
 
   Args:
-    plan: Of either kind.
+    plan: Of any kind.
     clients: A `tff.simulation.datasets.ClientData`; with a `ProtocolPlan` also
       its `CheckInDataSource`.
     schedule_seed: Public seed of a schedule.
   """
   is_source = isinstance(clients, check_in_source.CheckInDataSource)
+  if not is_source and not all(
+      hasattr(clients, name)
+      for name in ('client_ids', 'create_tf_dataset_for_client')
+  ):
+    # Not the value: it may be the data.
+    raise _checks.ArgumentError(
+        'clients',
+        type(clients).__name__,
+        'a tff.simulation.datasets.ClientData, or anything with client_ids and'
+        ' create_tf_dataset_for_client(client_id); of a dict of arrays for each'
+        ' client, tff.simulation.datasets.TestClientData(...) makes one',
+    )
   if not isinstance(plan, protocol_plan.ProtocolPlan):
     if is_source:
       raise _checks.ArgumentError(

@@ -16,11 +16,12 @@
 TFF's client metrics (loss, number of examples) and exact counts are computed
 from data without noise. They are `not_covered`, carry that suffix in their
 column's name and stay under `secret/`. A metric is released only if it is known
-to be covered or public; whatever is not known is not covered.
+to be covered or public, and if the certificate of the process found no data in
+it without their noise; whatever is not known is not covered.
 """
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 import csv
 import io
 import os
@@ -61,6 +62,7 @@ def make_row(
     round_metrics: object,
     released: Mapping[str, object],
     not_covered: Mapping[str, object],
+    uncovered: Collection[tuple] = (),
     keeps_client_metrics: bool = True,
 ) -> Row:
   """Returns the row of one round, with only scalars in it.
@@ -70,6 +72,8 @@ def make_row(
     round_metrics: Nested metrics of a `tff.learning` process.
     released: Further metrics that are public or covered.
     not_covered: Further metrics that are not.
+    uncovered: Paths of those of `round_metrics` that depend on clients' data
+      without noise, whatever their name.
     keeps_client_metrics: Whether those of `round_metrics` that are not covered
       get a place at all; without noise they tell who came.
   """
@@ -78,7 +82,7 @@ def make_row(
     value = _scalar(value)
     if value is None:
       continue
-    if _is_covered(path):
+    if _is_covered(path) and path not in uncovered:
       row['released']['/'.join(map(str, path))] = value
     elif keeps_client_metrics:
       name = '/'.join(str(part) for part in path if part != _NOT_COVERED)

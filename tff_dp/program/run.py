@@ -40,13 +40,12 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
-from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
-from tff_dp import protocol_plan
 from tff_dp.accounting import plain_words
 from tff_dp.accounting import printing
 from tff_dp.accounting import round_budget
 from tff_dp.accounting import statement as statement_lib
+from tff_dp.program import certification
 from tff_dp.program import checkpoints
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
@@ -129,7 +128,8 @@ class Run:
   """One run in one process. The fields from `state` on change."""
 
   process: tff.learning.templates.LearningProcess
-  plan: plan_lib.PrivacyPlan | protocol_plan.ProtocolPlan
+  plan: certification.Plan
+  certificate: certification.Certificate
   cohorts: cohorts_lib.Cohorts
   directory: run_directory.RunDirectory
   record: write_ahead.WriteAheadRecord
@@ -172,6 +172,7 @@ class Run:
           f'{self.directory.root} has begun a run but holds no checkpoint',
       )
       self.state = state
+      self.certificate.check(self.state, None, rounds_done=0)
       # Before any round: the keys of noise and coins are in it.
       self._save_checkpoint()
       return
@@ -190,6 +191,7 @@ class Run:
         self.state = noise_checkpoints.with_buffers(
             self.state, self.plan, like=state, report=display.report
         )
+    self.certificate.check(self.state, None, rounds_done=latest)
     self.cohorts.restore(checkpoint.ledger)
     self.history = checkpoint.history
     self.rounds_done = self.rounds_saved = latest
@@ -269,6 +271,9 @@ class Run:
     round_index = self.rounds_done + 1
     start = time.monotonic()
     output = self.process.next(self.state, selection.read())
+    self.certificate.check(
+        output.state, output.metrics, rounds_done=round_index
+    )
     self.state = output.state
     evaluation = {}
     is_last = round_index == self.rounds_planned
@@ -293,6 +298,7 @@ class Run:
     row = releases.make_row(
         round_index,
         round_metrics=output.metrics,
+        uncovered=self.certificate.not_covered,
         released={
             'epsilon': epsilon,
             'rounds_left': self.budget.rounds_left(round_index),
@@ -405,6 +411,8 @@ class Run:
   def _guarantee(self) -> str:
     if self._is_insecure():
       return 'NO PRIVACY: the keys of this run follow from a known seed'
+    if self.plan.noise_multiplier == 0:
+      return 'NO PRIVACY: this run adds no noise'
     if self.budget.epsilon_after(1) == math.inf:
       return 'NO PRIVACY: the noise of this run is not enough for any epsilon'
     return (

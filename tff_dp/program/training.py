@@ -22,9 +22,8 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
-from tff_dp import protocol_plan
+from tff_dp.program import certification
 from tff_dp.program import check_in_source
 from tff_dp.program import checkpoints
 from tff_dp.program import cohorts as cohorts_lib
@@ -39,7 +38,7 @@ from tff_dp.program import write_ahead
 
 def train(
     process: tff.learning.templates.LearningProcess,
-    plan: plan_lib.PrivacyPlan | protocol_plan.ProtocolPlan,
+    plan: certification.Plan,
     clients: (
         tff.simulation.datasets.ClientData | check_in_source.CheckInDataSource
     ),
@@ -68,9 +67,13 @@ def train(
   saves, and raises KeyboardInterrupt; a second one interrupts at once.
 
   Args:
-    process: Built with the aggregator of `plan`.
+    process: Adds the noise of `plan` to all that comes from clients' data, once
+      in a round, or is refused: see `certification.certify`. The builders of
+      `tff_dp.learning` make such processes, and most of TFF's with
+      `plan.aggregator()`.
     plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, or a
-      `ProtocolPlan`, whose clients decide themselves.
+      `ProtocolPlan`, whose clients decide themselves; for any process, without
+      privacy, a `NonPrivatePlan`.
     clients: The population; only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. With a `ProtocolPlan`
       also its `CheckInDataSource`, to choose the sampler or lose reports.
@@ -100,8 +103,9 @@ def train(
   Raises:
     ArgumentError: A value that is not allowed, or an `output_dir` that cannot
       be written or belongs to another run.
-    PrivacyRefusedError: The guarantee would break, for example on resuming
-      without the ledger, or not even the first round fits the budget.
+    PrivacyRefusedError: The guarantee would break, for example because the
+      process adds other noise than that of the plan, or on resuming without the
+      ledger, or not even the first round fits the budget.
     KeyboardInterrupt: After a checkpoint.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
@@ -112,14 +116,17 @@ def train(
   _checks.one_of(noise_checkpoints.KINDS, checkpoint_kind=checkpoint_kind)
   _checks.integer_at_least(0, schedule_seed=schedule_seed)
   _checks.one_of(progress_lib.MODES, progress=progress)
+  _checks.instance_of(
+      certification.Plan,
+      'a tff_dp.PrivacyPlan, ProtocolPlan or NonPrivatePlan; silos, draw and'
+      ' discard and secure sums are not run by train, but by next_round and'
+      ' open_ledger of their processes',
+      plan=plan,
+  )
   if total_rounds is None:
     total_rounds = plan.num_rounds
   _checks.integer_between(1, plan.num_rounds, total_rounds=total_rounds)
-  built_from = getattr(process, 'plan', plan)
-  if built_from.fingerprint != plan.fingerprint:
-    raise _checks.ArgumentError(
-        'plan', plan, f'the plan that built the process, {built_from}'
-    )
+  certificate = certification.certify(process, plan)
   cohorts = cohorts_lib.build(plan, clients, schedule_seed=schedule_seed)
   budget = plan.budget_ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
@@ -152,6 +159,7 @@ def train(
     run = run_lib.Run(
         process=process,
         plan=plan,
+        certificate=certificate,
         cohorts=cohorts,
         directory=directory,
         record=record,

@@ -1,0 +1,83 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Marks on what has its noise, so that a graph shows what it releases.
+
+An aggregator passes each value that has its noise through `Release.mark`, and
+nothing else. The mark is in the graph, with a fingerprint of all that the
+guarantee of the noise rests on, as the factory itself holds it. So whoever is
+handed a process can find out which noise it adds, and what leaves it without
+(`program.certification`).
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import hashlib
+import json
+import re
+from typing import Any, Optional
+
+import tensorflow as tf
+
+PREFIX = 'tff_dp_release_'
+_NAME = re.compile(
+    rf'(?:^|/){PREFIX}([0-9a-f]{{16}})_(at_clients|divided_by_([0-9]+))'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+  """What adds noise.
+
+  Attributes:
+    fingerprint: 16 hexadecimal digits, equal for equal noise and clipping.
+    divisor: What the server divides the noised sum by; `None` where clients add
+      the noise.
+  """
+
+  fingerprint: str
+  divisor: Optional[int] = None
+
+  @classmethod
+  def of(
+      cls, facts: Mapping[str, Any], *, divisor: Optional[int] = None
+  ) -> 'Release':
+    """Returns the release with these facts, plain JSON types."""
+    text = json.dumps(facts, sort_keys=True)
+    return cls(hashlib.sha256(text.encode()).hexdigest()[:16], divisor)
+
+  @classmethod
+  def parse(cls, node_name: str) -> Optional['Release']:
+    """Returns the release whose mark a node is, `None` for other nodes."""
+    found = _NAME.search(node_name)
+    if found is None:
+      return None
+    fingerprint, _, divisor = found.groups()
+    return cls(fingerprint, None if divisor is None else int(divisor))
+
+  @property
+  def at_clients(self) -> bool:
+    """Whether clients add the noise, each to its own report."""
+    return self.divisor is None
+
+  @property
+  def number(self) -> int:
+    """The fingerprint as an int64, for states."""
+    return int.from_bytes(
+        bytes.fromhex(self.fingerprint), 'big', signed=True
+    )
+
+  def mark(self, noised: tf.Tensor) -> tf.Tensor:
+    """Returns the tensor, marked as one that has the noise."""
+    place = 'at_clients' if self.at_clients else f'divided_by_{self.divisor}'
+    return tf.identity(noised, name=f'{PREFIX}{self.fingerprint}_{place}')

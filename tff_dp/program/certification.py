@@ -1,0 +1,324 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Whether a process is the one that a plan speaks of.
+
+A plan's epsilon is true of a process that adds the plan's noise, once in a
+round, to all that clients' data come into. `certify` finds that out before the
+first round, from the building blocks of the process (`data_flow`), and says
+what is wrong and how to do it right. `Certificate.check` compares what each
+round then says of itself.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow_federated as tff
+import tree
+
+from tff_dp import _checks
+from tff_dp import non_private_plan
+from tff_dp import plan as plan_lib
+from tff_dp import protocol_plan
+from tff_dp.aggregators import client_randomizers
+from tff_dp.aggregators import release_marks
+from tff_dp.program import data_flow
+
+Plan = (
+    plan_lib.PrivacyPlan
+    | protocol_plan.ProtocolPlan
+    | non_private_plan.NonPrivatePlan
+)
+
+_STATE, _METRICS = 'state', 'metrics'
+_RELEASE_ID, _ROUND = 'release_id', 'round'
+_MOST_NAMED = 3
+# Of float32 numbers that went through different operations.
+_TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+  """What is known of a process before its first round.
+
+  Attributes:
+    plan: Of which the process adds the noise.
+    release: What its server adds; `None` if nothing.
+    not_covered: Paths of the metrics in which clients' data are without noise.
+  """
+
+  plan: Plan
+  release: release_marks.Release | None
+  not_covered: frozenset[data_flow.Path]
+
+  def check(self, state: Any, metrics: Any, *, rounds_done: int) -> None:
+    """Raises unless noise state and noise are those of the plan after a round.
+
+    Args:
+      state: Of the process.
+      metrics: Of the round, `None` for a state that was made or loaded.
+      rounds_done: Rounds that led to the state.
+
+    Raises:
+      PrivacyRefusedError: With what was found and what was expected.
+    """
+    if self.release is None:
+      return
+    found = [
+        (int(group[_RELEASE_ID]), int(group[_ROUND]))
+        for group in _groups(state, _RELEASE_ID, _ROUND)
+    ]
+    self._refuse_unless(
+        found == [(self.release.number, rounds_done)],
+        f'of the noise, the state has (release_id, round) {found} after round'
+        f' {rounds_done}, not {[(self.release.number, rounds_done)]}',
+    )
+    for measured in _groups(metrics, 'clip_norm', 'noise_stddev', 'tree_id'):
+      clip_norm = float(measured['clip_norm'])
+      stddev = self._noise_stddev(rounds_done, clip_norm)
+      self._refuse_unless(
+          _is_adaptive(self.plan)
+          or math.isclose(
+              clip_norm, self.plan.l2_norm_clip, rel_tol=_TOLERANCE
+          ),
+          f'the clip norm of round {rounds_done} is {clip_norm:g}, in the plan'
+          f' {self.plan.l2_norm_clip:g}',
+      )
+      self._refuse_unless(
+          math.isclose(
+              float(measured['noise_stddev']), stddev, rel_tol=_TOLERANCE
+          ),
+          f'the noise of round {rounds_done} has a standard deviation of'
+          f' {float(measured["noise_stddev"]):g}, in the plan {stddev:g}',
+      )
+
+  def _noise_stddev(self, round_index: int, clip_norm: float) -> float:
+    """Returns the std of the noise on a coordinate of the mean."""
+    multiplier = self.plan.noise_multiplier
+    if _is_adaptive(self.plan):
+      multiplier = self.plan.noise_multiplier_by_domain['value']
+    round_in_tree = (round_index - 1) % self.plan.mechanism.rounds_per_tree
+    stddev = multiplier * math.sqrt(self._variances[round_in_tree])
+    return stddev * clip_norm / self.release.divisor
+
+  @functools.cached_property
+  def _variances(self) -> np.ndarray:
+    return self.plan.mechanism.round_variances()
+
+  def _refuse_unless(self, is_right: bool, what: str) -> None:
+    if not is_right:
+      raise _checks.PrivacyRefusedError(
+          what,
+          why='the epsilon of the plan is that of its own noise, in every round'
+          ' that of the round',
+          way_out='train the process that was built from this plan, from its'
+          ' own initialize() or checkpoint',
+      )
+
+
+def certify(process: Any, plan: Plan) -> Certificate:
+  """Returns what is known of a process, if the plan's epsilon is true of it.
+
+  Upper bound: a process may be refused although the plan's epsilon is true of
+  it, but not the other way round, as long as only our factories set marks.
+
+  Args:
+    process: A `tff.learning.templates.LearningProcess`.
+    plan: What is to be stated.
+
+  Raises:
+    ArgumentError: If the process is nothing that can be trained.
+    PrivacyRefusedError: If epsilon of the plan would not be that of the run.
+  """
+  _check_is_runnable(process)
+  if isinstance(plan, non_private_plan.NonPrivatePlan):
+    return Certificate(plan, None, frozenset())
+  _check_built_from(process, plan)
+  flow = data_flow.follow(process.next)
+  release = _check_release(flow, plan)
+  _check_state(flow)
+  return Certificate(
+      plan,
+      None if release.at_clients else release,
+      frozenset(
+          path[1:]
+          for path, traces in flow.leaves.items()
+          if path[0] == _METRICS and traces
+      ),
+  )
+
+
+def _check_is_runnable(process) -> None:
+  if all(hasattr(process, name) for name in ('next_round', 'open_ledger')):
+    kind = type(process).__name__
+    raise _checks.PrivacyRefusedError(
+        f'program.train cannot run a process of class {kind} yet',
+        why='what it guarantees is charged to each silo or client on its own,'
+        ' in a ledger that train does not keep',
+        way_out='ledger = process.open_ledger(), then in each round'
+        ' process.next_round(state, ..., ledger=ledger), which charges it',
+    )
+  _checks.instance_of(
+      tff.learning.templates.LearningProcess,
+      'a tff.learning.templates.LearningProcess, as the builders of'
+      ' tff_dp.learning and tff.learning.algorithms return',
+      process=process,
+  )
+
+
+def _check_built_from(process, plan) -> None:
+  """Raises if the process says of itself that it is of another plan."""
+  built_from = getattr(process, 'plan', None)
+  if built_from is None:
+    if _is_local(plan):
+      raise _checks.PrivacyRefusedError(
+          f'the process was not built from a plan of {plan.protocol.name}',
+          why='which reports are used in a step, and how, is part of the'
+          ' protocol',
+          way_out='learning.build_check_in_sgd(model, plan, ...) or'
+          ' learning.build_shuffled_check_in_sgd(model, plan, ...)',
+      )
+  elif built_from.fingerprint != plan.fingerprint:
+    raise _other_plan(
+        f'the process was built from the plan {built_from.fingerprint}, and is'
+        f' to be trained under the plan {plan.fingerprint}'
+    )
+
+
+def _check_release(flow, plan) -> release_marks.Release:
+  """Returns the one release, which is that of the plan."""
+  expected = _release_of(plan)
+  if not flow.releases:
+    named = _named(flow)
+    raise _checks.PrivacyRefusedError(
+        'the process adds no noise of ours' + (named and f': {named}'),
+        why='the epsilon of the plan is that of its own noise',
+        way_out='build it with model_aggregator=plan.aggregator(), in'
+        ' tff.aggregators.as_weighted_aggregator(...) where the builder asks'
+        ' for a weighted one, or with a builder of tff_dp.learning; to train'
+        ' without privacy, hand train a tff_dp.NonPrivatePlan',
+    )
+  for found in flow.releases:
+    if found.at_clients != expected.at_clients or (
+        found.fingerprint != expected.fingerprint
+    ):
+      raise _other_plan(
+          'the process adds other noise (mechanism, noise multiplier or'
+          ' clipping) than the plan speaks of'
+      )
+    # A check-in plan does not know what a sum is divided by.
+    if isinstance(plan, plan_lib.PrivacyPlan) and found != expected:
+      raise _other_plan(
+          f'the process divides by clients_per_round={found.divisor}, the plan'
+          f' by {expected.divisor}'
+      )
+  if len(flow.releases) > 1:
+    raise _checks.PrivacyRefusedError(
+        f'the process releases {len(flow.releases)} noised sums in a round',
+        why='the plan charges one',
+        way_out='one aggregation of one structure, which is clipped as a whole;'
+        ' tff.aggregators.concat_factory keeps it whole',
+    )
+  return flow.releases[0]
+
+
+def _check_state(flow) -> None:
+  named = _named(flow)
+  if not named:
+    return
+  was_sent = any(
+      trace.was_sent for traces in _state(flow).values() for trace in traces
+  )
+  raise _checks.PrivacyRefusedError(
+      f"the process keeps clients' data without the noise of the plan: {named}",
+      why=(
+          'clients are sent what was aggregated without noise, so one of them'
+          ' changes what the others add to the noised sum'
+          if was_sent
+          else 'the state becomes the next model, and what clients are sent'
+      ),
+      way_out='aggregate nothing but the update, with plan.aggregator():'
+      ' zeroing_factory and clipping_factory with constant norms instead of'
+      ' estimated ones, fed_avg, fed_prox or fed_sgd instead of Mime, no'
+      ' division by sums of clients',
+  )
+
+
+def _release_of(plan) -> release_marks.Release:
+  """Returns the release of a plan; of a check-in plan with any divisor."""
+  if isinstance(plan, plan_lib.PrivacyPlan):
+    return plan.aggregator().release
+  if _is_local(plan):
+    return client_randomizers.release_of(plan.randomizer)
+  return plan.aggregator(clients_per_round=1).release
+
+
+def _other_plan(what: str) -> _checks.PrivacyRefusedError:
+  return _checks.PrivacyRefusedError(
+      what,
+      why='epsilon is that of the noise that is added; a process keeps the noise'
+      ' of the plan that it was built with, also if that is calibrated'
+      ' afterwards',
+      way_out='calibrate first, then build the process from the calibrated plan'
+      ' and hand the same plan to train',
+  )
+
+
+def _state(flow) -> Mapping[data_flow.Path, data_flow.Traces]:
+  return {
+      path: traces
+      for path, traces in flow.leaves.items()
+      if path[0] == _STATE and traces
+  }
+
+
+def _named(flow) -> str:
+  """Returns which parts of the state depend on what, '' if none does."""
+  parts, traces = {}, set()
+  for path, found in _state(flow).items():
+    parts.setdefault('.'.join(map(str, path[:3])))
+    traces |= found
+  if not parts:
+    return ''
+  causes = dict.fromkeys(
+      trace.aggregation or 'what a client holds'
+      for trace in sorted(traces, key=lambda trace: trace.number)
+  )
+  return f'{_listed(parts)} depends on {_listed(causes)}'
+
+
+def _listed(names) -> str:
+  names = list(names)
+  more = len(names) - _MOST_NAMED
+  return ', '.join(names[:_MOST_NAMED]) + (f' and {more} more' * (more > 0))
+
+
+def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
+  """Returns the leaves with these names that stand together, each group once."""
+  groups = {}
+  for path, leaf in tree.flatten_with_path(value):
+    if path and path[-1] in names:
+      groups.setdefault(path[:-1], {})[path[-1]] = np.asarray(leaf)
+  return [group for group in groups.values() if len(group) == len(names)]
+
+
+def _is_local(plan) -> bool:
+  return isinstance(plan, protocol_plan.ProtocolPlan) and plan.is_local
+
+
+def _is_adaptive(plan) -> bool:
+  return getattr(plan, 'adaptive_clipping', None) is not None

@@ -1,0 +1,373 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Where clients' data go in a round: abstract interpretation of a process.
+
+The building blocks of `process.next` are evaluated once, without data. A value
+is the set of ways in which data of clients are in it without noise, `Traces`.
+What clients hold is their own data; an aggregation brings data of all of them
+to the server; what the server computes from such a sum, or sends to clients,
+keeps it. Only what the graph of an aggregator marks as having its noise
+(`release_marks`) is free of it.
+
+Upper bound: it may say that a value depends on data where it does not. Of
+TensorFlow, only graphs with a mark are looked into; everything else that is
+computed from a value depends on all of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+import graphlib
+import re
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.aggregators import release_marks
+from tff_dp.execution import graphs
+from tff_dp.execution import interpreter
+
+Struct = tff.structure.Struct
+# As `tree` names a leaf of what the computation returns.
+Path = tuple[str | int, ...]
+
+_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+# A value may go from one to another without an edge between them.
+_KEEPS_STATE = re.compile('Variable|VarHandle|HashTable|Iterator|Queue|PyFunc')
+_LONGEST_TYPE = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+  """One way in which data of clients are in a value.
+
+  Attributes:
+    aggregation: The aggregation that brought them to the server, in words;
+      `None` where a client still holds its own.
+    number: Tells aggregations apart.
+    was_sent: Whether clients got the aggregate, so that what a client computes
+      may depend on all others.
+  """
+
+  aggregation: str | None = None
+  number: int = 0
+  was_sent: bool = False
+
+
+Traces = frozenset[Trace]
+_NONE, _OWN = frozenset(), frozenset([Trace()])
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+  """What a round does with clients' data.
+
+  Attributes:
+    leaves: The traces in each leaf of the result.
+    releases: What has added noise, once for each time.
+  """
+
+  leaves: Mapping[Path, Traces]
+  releases: tuple[release_marks.Release, ...]
+
+
+def follow(computation: tff.Computation) -> Flow:
+  """Returns where the data go that are at clients in the argument.
+
+  Args:
+    computation: A function of values at server and clients.
+  """
+  block = computation.to_building_block()
+  tracer = _Tracer()
+  argument = tracer.argument(block.type_signature.parameter)
+  result = tracer.apply(tracer.evaluate(block, {}), argument)
+  return Flow(
+      dict(_leaves(result, block.type_signature.result)),
+      tuple(tracer.releases),
+  )
+
+
+def _all_in(value) -> Traces:
+  """Returns the traces in any part of a value."""
+  if isinstance(value, Struct):
+    return _NONE.union(*map(_all_in, value))
+  if isinstance(value, interpreter.Function):
+    return _NONE.union(*map(_all_in, value.scope.values()))
+  return value
+
+
+def _each(change, value):
+  """Returns the value with `change` applied to the traces of each leaf."""
+  if isinstance(value, Struct):
+    return Struct([
+        (name, _each(change, part))
+        for name, part in tff.structure.iter_elements(value)
+    ])
+  return change(_all_in(value))
+
+
+def _sent(traces: Traces) -> Traces:
+  """Returns the traces in what a client holds if the server sends a value."""
+  return _OWN.union(
+      dataclasses.replace(trace, was_sent=True)
+      for trace in traces
+      if trace.aggregation is not None
+  )
+
+
+def _released(release: release_marks.Release, traces: Traces) -> Traces:
+  """Returns the traces that are left where the noise has been added.
+
+  Noise at a client hides what is its own. Noise at the server hides a sum of
+  what clients computed each from its own data, but not what they had been told
+  about the others: that changes more than one summand.
+  """
+  if release.at_clients:
+    return traces - _OWN
+  return frozenset(
+      trace for trace in traces if trace.was_sent or trace in _OWN
+  )
+
+
+def _leaves(value, type_spec, path: Path = ()) -> Iterator[tuple[Path, Traces]]:
+  """Yields the leaves of a value of a type."""
+  if isinstance(type_spec, tff.FederatedType):
+    type_spec = type_spec.member
+  if not isinstance(type_spec, tff.StructType):
+    yield path, _all_in(value)
+    return
+  for index, (name, element) in enumerate(
+      tff.structure.iter_elements(type_spec)
+  ):
+    part = value[index] if isinstance(value, Struct) else value
+    yield from _leaves(part, element, (*path, index if name is None else name))
+
+
+def _placements(type_spec) -> set:
+  if isinstance(type_spec, tff.FederatedType):
+    return {type_spec.placement}
+  if isinstance(type_spec, tff.StructType):
+    return set().union(*map(_placements, type_spec))
+  return set()
+
+
+class _Tracer(interpreter.Interpreter):
+  """Evaluates building blocks; a value without structure is its traces."""
+
+  def __init__(self):
+    self.releases = []
+    self._num_aggregations = 0
+    self._on_clients = False
+
+  def argument(self, type_spec):
+    """Returns the argument of a type: what is at clients is their own."""
+    if isinstance(type_spec, tff.StructType):
+      return Struct([
+          (name, self.argument(element))
+          for name, element in tff.structure.iter_elements(type_spec)
+      ])
+    return _OWN if tff.CLIENTS in _placements(type_spec) else _NONE
+
+  def apply(self, function, argument):
+    if not isinstance(function, interpreter.Function):
+      return _all_in(function) | _all_in(argument)
+    return super().apply(function, _NONE if argument is None else argument)
+
+  def pick(self, value, index):
+    return value
+
+  def literal(self, literal):
+    return _NONE
+
+  def call_tensorflow(self, block, argument):
+    proto = block.proto
+    if proto.WhichOneof('computation') == 'tensorflow':
+      # To read all graphs of a large model would take longer than to search
+      # them, and client work has none of the marks.
+      if release_marks.PREFIX.encode() in proto.tensorflow.graph_def.value:
+        return self._call_marked(block, argument)
+    if block.type_signature.parameter is None and self._on_clients:
+      return _OWN
+    return _all_in(argument)
+
+  def _call_marked(self, block, argument):
+    """Returns the result of a graph that says which values have their noise."""
+    source = block.proto.tensorflow
+    graph_def = tf.compat.v1.GraphDef()
+    source.graph_def.Unpack(graph_def)
+    graph = _Graph(graph_def)
+    given = {}
+    if block.type_signature.parameter is not None:
+      given = dict(
+          zip(
+              graphs.tensor_names(source.parameter),
+              _parts(argument, block.type_signature.parameter),
+              strict=True,
+          )
+      )
+    results = graph.run(given, list(graphs.tensor_names(source.result)))
+    self.releases += sorted(graph.releases, key=repr)
+    return _packed(block.type_signature.result, iter(results))
+
+  def _apply_at(self, function, argument, *, on_clients: bool):
+    previous, self._on_clients = self._on_clients, on_clients
+    try:
+      return self.apply(function, argument)
+    finally:
+      self._on_clients = previous
+
+  def call_intrinsic(self, intrinsic, argument):
+    uri, signature = intrinsic.uri, intrinsic.type_spec
+    if uri in ('federated_map', 'federated_apply', 'federated_map_all_equal'):
+      function, value = argument
+      return self._apply_at(
+          function, value, on_clients=(uri != 'federated_apply')
+      )
+    if uri in ('federated_eval_at_clients', 'federated_eval_at_server'):
+      return self._apply_at(
+          argument, None, on_clients=(uri == 'federated_eval_at_clients')
+      )
+    if uri in ('federated_zip_at_clients', 'federated_zip_at_server'):
+      return argument
+    if uri in ('federated_broadcast', 'federated_value_at_clients'):
+      return _each(_sent, argument)
+    if uri == 'federated_value_at_server':
+      return argument
+    if uri == 'federated_aggregate':
+      *from_clients, report = argument
+      total = self._aggregated(intrinsic)(_all_in(Struct.unnamed(*from_clients)))
+      return self._apply_at(report, total, on_clients=False)
+    if uri == 'federated_sum':
+      return _each(self._aggregated(intrinsic), argument)
+    # The others, by what goes in and where it comes out.
+    into, out_of = _placements(signature.result), _placements(
+        signature.parameter
+    )
+    traces = _all_in(argument)
+    if tff.CLIENTS in into:
+      return _sent(traces)
+    if tff.SERVER in into and tff.CLIENTS in out_of:
+      return self._aggregated(intrinsic)(traces)
+    return traces
+
+  def _aggregated(self, intrinsic):
+    """Returns what turns traces at clients to those of a new aggregation."""
+    self._num_aggregations += 1
+    of_type = str(intrinsic.type_spec.parameter)
+    if len(of_type) > _LONGEST_TYPE:
+      of_type = of_type[:_LONGEST_TYPE] + '...'
+    summed = Trace(f'{intrinsic.uri} of {of_type}', self._num_aggregations)
+
+    def aggregated(traces: Traces) -> Traces:
+      return frozenset(
+          summed if trace in _OWN else trace for trace in traces
+      )
+
+    return aggregated
+
+
+def _parts(value, type_spec) -> Iterator[Traces]:
+  """Yields the traces of each tensor of a value of a type."""
+  for _, traces in _leaves(value, type_spec):
+    yield traces
+
+
+def _packed(type_spec, remaining: Iterator[Traces]):
+  """Returns the value of a type whose tensors have these traces."""
+  if not isinstance(type_spec, tff.StructType):
+    return next(remaining)
+  return Struct([
+      (name, _packed(element, remaining))
+      for name, element in tff.structure.iter_elements(type_spec)
+  ])
+
+
+class _Graph:
+  """Follows traces along the edges of a graph and its functions.
+
+  Attributes:
+    releases: Those whose marks were met.
+  """
+
+  def __init__(self, graph_def: tf.compat.v1.GraphDef):
+    self.releases = set()
+    self._nodes = graph_def.node
+    self._functions = {f.signature.name: f for f in graph_def.library.function}
+    self._is_pure = not any(
+        _KEEPS_STATE.search(node.op)
+        for nodes in (
+            graph_def.node,
+            *(f.node_def for f in graph_def.library.function),
+        )
+        for node in nodes
+    )
+
+  def run(
+      self, given: Mapping[str, Traces], results: list[str]
+  ) -> list[Traces]:
+    """Returns the traces of the tensors named `results`."""
+    if not self._is_pure:
+      return [_NONE.union(*given.values())] * len(results)
+    arguments = {_split(name)[0]: traces for name, traces in given.items()}
+    return self._follow(self._nodes, arguments, results)
+
+  def _follow(self, nodes, arguments, results: Iterable[str]) -> list[Traces]:
+    """Returns the traces of tensors in one graph, or one function's body."""
+    nodes = {node.name: node for node in nodes}
+    known = {name: [traces] for name, traces in arguments.items()}
+
+    def look_up(tensor: str) -> Traces:
+      name, index = _split(tensor)
+      outputs = known[name]
+      return outputs[index if len(outputs) > 1 else 0]
+
+    edges = {
+        name: [_split(tensor)[0] for tensor in _data_inputs(node)]
+        for name, node in nodes.items()
+    }
+    try:
+      ordered = list(graphlib.TopologicalSorter(edges).static_order())
+    except graphlib.CycleError:
+      return [_NONE.union(*arguments.values())] * len(list(results))
+    for name in ordered:
+      if name not in known:
+        inputs = [look_up(tensor) for tensor in _data_inputs(nodes[name])]
+        known[name] = self._outputs(nodes[name], inputs)
+    return [look_up(tensor) for tensor in results]
+
+  def _outputs(self, node, inputs: list[Traces]) -> list[Traces]:
+    """Returns the traces of each output, or those of all of them as one."""
+    if node.op in _CALLS:
+      function = self._functions[node.attr['f'].func.name]
+      names = [argument.name for argument in function.signature.input_arg]
+      return self._follow(
+          function.node_def,
+          dict(zip(names, inputs, strict=True)),
+          [function.ret[out.name] for out in function.signature.output_arg],
+      )
+    traces = _NONE.union(*inputs)
+    release = release_marks.Release.parse(node.name)
+    if release is not None:
+      self.releases.add(release)
+      traces = _released(release, traces)
+    return [traces]
+
+
+def _data_inputs(node) -> list[str]:
+  return [tensor for tensor in node.input if not tensor.startswith('^')]
+
+
+def _split(tensor: str) -> tuple[str, int]:
+  """Returns node and index: of 'node:1', in functions of 'node:output:1'."""
+  name, *rest = tensor.split(':')
+  return name, int(rest[-1]) if rest else 0
