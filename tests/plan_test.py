@@ -20,6 +20,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import numpy as np
 
 from tff_dp import _checks
 from tff_dp import mechanisms
@@ -160,10 +161,29 @@ class PlanTest(parameterized.TestCase):
           dict(mechanism=mechanisms.Tree(99)),
           'participation.num_rounds=100 .* mechanism.num_rounds, 99',
       ),
+      ('name', dict(mechanism='blt'), "mechanism='blt' .*Blt.optimized"),
+      ('class', dict(mechanism=mechanisms.Tree), 'mechanism=.*a mechanism'),
+      ('gap', dict(schedule=20), 'participation=20 .*MinSeparation'),
   )
   def test_bad_arguments_are_named(self, changes, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       _plan(**changes)
+
+  def test_numbers_of_numpy_are_those_of_python(self):
+    plan = _plan(
+        mechanisms.HonakerTree(np.int64(100), restart_every=np.int32(20)),
+        participation.MinSeparation(np.int64(100), min_index_gap=np.int64(20)),
+        l2_norm_clip=np.float32(1.0),
+        clients_per_round=np.int64(10),
+        noise_multiplier=np.float64(2.0),
+    )
+    expected = _plan(mechanisms.HonakerTree(100, restart_every=20))
+    self.assertEqual(plan.fingerprint, expected.fingerprint)
+    self.assertEqual(plan, expected)
+    self.assertEqual(
+        json.dumps(plan.statement(delta=1e-5).to_json()),
+        json.dumps(expected.statement(delta=1e-5).to_json()),
+    )
 
   @parameterized.named_parameters(
       ('no_restart', None, 2, False),

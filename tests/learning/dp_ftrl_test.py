@@ -194,10 +194,27 @@ class BuildDpFtrlTest(parameterized.TestCase):
           ),
           'server_optimizer=',
       ),
+      (
+          'keras_at_clients',
+          dict(client_optimizer=tf.keras.optimizers.SGD(0.1)),
+          'client_optimizer=.*build_sgdm',
+      ),
+      (
+          'keras_at_the_server',
+          dict(
+              server_optimizer=tf.keras.optimizers.SGD(0.1),
+              server_learning_rate=1.0,
+          ),
+          'server_optimizer=.*build_sgdm',
+      ),
   )
   def test_bad_arguments_are_named(self, changes, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       _build(_plan(), **changes)
+
+  def test_something_else_than_a_plan(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'plan=None .*Privacy'):
+      _build(None)
 
 
 if __name__ == '__main__':

@@ -101,9 +101,11 @@ def build_dp_ftrl(
         ' weighted mean the share of one client, hence the sensitivity, is not'
         ' l2_norm_clip / clients_per_round, which the noise is made for',
     )
+  process_lib.check_plan(plan)
   uses_ftrl = l1 != 0 or constraint is not None
   workload = None
   if server_optimizer is not None:
+    local_training.check_optimizer(server_optimizer=server_optimizer)
     if (
         uses_ftrl
         or momentum

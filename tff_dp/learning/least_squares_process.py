@@ -81,6 +81,7 @@ def build_least_squares(
   Raises:
     ArgumentError: If a value is outside its range.
   """
+  process_lib.check_plan(plan)
   _checks.integer_at_least(1, num_features=num_features)
   _checks.positive(feature_norm_bound=feature_norm_bound)
   _checks.positive(server_learning_rate=server_learning_rate)

@@ -78,13 +78,7 @@ def build_client_work(
     metrics_aggregator: As in `tff.learning.templates`; `without_metrics` for
       none.
   """
-  _checks.instance_of(
-      tff.learning.optimizers.Optimizer,
-      'a tff.learning.optimizers.Optimizer, such as'
-      ' tff.learning.optimizers.build_sgdm(0.1); one of Keras keeps variables,'
-      ' which clients of this process have no place for',
-      client_optimizer=client_optimizer,
-  )
+  check_optimizer(client_optimizer=client_optimizer)
   arguments = dict(
       optimizer=client_optimizer,
       client_weighting=tff.learning.ClientWeighting.UNIFORM,
@@ -97,6 +91,17 @@ def build_client_work(
     )
   return tff.learning.templates.build_model_delta_client_work(
       model_fn, **arguments
+  )
+
+
+def check_optimizer(**argument) -> None:
+  """Raises unless the argument is an optimizer of TFF."""
+  _checks.instance_of(
+      tff.learning.optimizers.Optimizer,
+      'a tff.learning.optimizers.Optimizer, such as'
+      ' tff.learning.optimizers.build_sgdm(0.1); those of Keras keep variables'
+      ' of their own, where a round must be a function of its state',
+      **argument,
   )
 
 

@@ -81,6 +81,16 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     return self._get_averaged_model_weights(state)
 
 
+def check_plan(plan) -> None:
+  """Raises unless the server of the plan chooses clients and adds noise."""
+  _checks.instance_of(
+      plan_lib.PrivacyPlan,
+      'a tff_dp.PrivacyPlan; for a ProtocolPlan there are build_check_in_sgd,'
+      ' build_shuffled_check_in_sgd and build_allocation_sgd',
+      plan=plan,
+  )
+
+
 def compose(
     plan: plan_lib.PrivacyPlan,
     *,

@@ -1,0 +1,345 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Tests of where clients' data are found to go."""
+
+import collections
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.aggregators import release_marks
+from tff_dp.program import data_flow
+
+_RELEASE = release_marks.Release.of({'noise': 1}, divisor=10)
+_LOCAL = release_marks.Release.of({'noise': 1})
+_CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
+_SERVER = tff.FederatedType(np.float32, tff.SERVER)
+_NUMBER = tff.TensorType(np.float32)
+
+
+def _traces(parameters, body) -> dict:
+  """Returns leaf -> names of what brought data into it, for named results."""
+
+  @tff.federated_computation(tff.to_type(parameters))
+  def computation(arguments):
+    given = [arguments[index] for index in range(len(parameters))]
+    return collections.OrderedDict(body(*given))
+
+  return {
+      '/'.join(map(str, path)): {
+          (trace.aggregation or 'own').split(' ')[0] for trace in traces
+      }
+      for path, traces in data_flow.follow(computation).leaves.items()
+  }
+
+
+@tff.tensorflow.computation(_NUMBER)
+def _double(x):
+  return 2 * x
+
+
+@tff.tensorflow.computation(_NUMBER, _NUMBER)
+def _add(x, y):
+  return x + y
+
+
+@tff.tensorflow.computation
+def _one():
+  return 1.0
+
+
+@tff.tensorflow.computation(_NUMBER)
+def _rounded(x):
+  return tf.cast(x, tf.int32)
+
+
+@tff.tensorflow.computation(tff.SequenceType(_NUMBER))
+def _sum_of_sequence(values):
+  return values.reduce(0.0, lambda x, y: x + y)
+
+
+@tff.tensorflow.computation(_NUMBER, _NUMBER)
+@tf.function(autograph=False)
+def _release(noise, total):
+  """Marks a part of what it returns."""
+  noised = _RELEASE.mark(noise + total)
+  return noised, 3 * noised, noise, total, noised + total, tf.constant(1.0)
+
+
+class IntrinsicsTest(parameterized.TestCase):
+
+  def test_data_of_the_clients_and_what_the_server_knows(self):
+    found = _traces(
+        [_CLIENTS, _SERVER],
+        lambda own, known: dict(own=own, known=known),
+    )
+    self.assertEqual(found, {'own': {'own'}, 'known': set()})
+
+  @parameterized.parameters(
+      (tff.federated_sum,),
+      (tff.federated_mean,),
+      (tff.federated_min,),
+      (tff.federated_max,),
+      (lambda x: tff.federated_secure_sum_bitwidth(
+          tff.federated_map(_rounded, x), 8),),
+      (lambda x: tff.federated_mean(x, x),),
+  )
+  def test_aggregations(self, aggregate):
+    found = _traces(
+        [_CLIENTS, _SERVER],
+        lambda own, known: dict(total=aggregate(own), known=known),
+    )
+    self.assertLen(found['total'], 1)
+    self.assertStartsWith(found['total'].pop(), 'federated_')
+    self.assertEmpty(found['known'])
+
+  def test_aggregate_with_functions(self):
+    @tff.tensorflow.computation
+    def zero():
+      return 0.0
+
+    found = _traces(
+        [_CLIENTS],
+        lambda own: dict(
+            total=tff.federated_aggregate(own, zero(), _add, _add, _double)
+        ),
+    )
+    self.assertEqual(found, {'total': {'federated_aggregate'}})
+
+  def test_structures_are_kept_apart(self):
+    def body(own, known):
+      total = tff.federated_sum(own)
+      both = tff.federated_zip(
+          collections.OrderedDict(total=total, known=known)
+      )
+      return dict(
+          total=tff.federated_map(_double, both.total),
+          known=tff.federated_map(_double, both.known),
+          together=tff.federated_map(_add, (both.total, both.known)),
+      )
+
+    self.assertEqual(
+        _traces([_CLIENTS, _SERVER], body),
+        {
+            'total': {'federated_sum'},
+            'known': set(),
+            'together': {'federated_sum'},
+        },
+    )
+
+  def test_what_comes_back_from_the_server(self):
+    def body(own):
+      sent = tff.federated_broadcast(tff.federated_sum(own))
+      return dict(again=tff.federated_max(sent))
+
+    self.assertEqual(
+        _traces([_CLIENTS], body),
+        {'again': {'federated_sum', 'federated_max'}},
+    )
+
+  def test_counts_of_clients_depend_on_them(self):
+    found = _traces(
+        [_CLIENTS],
+        lambda own: dict(
+            count=tff.federated_sum(tff.federated_value(1.0, tff.CLIENTS)),
+            evaluated=tff.federated_sum(tff.federated_eval(_one, tff.CLIENTS)),
+            at_server=tff.federated_eval(_one, tff.SERVER),
+        ),
+    )
+    self.assertEqual(
+        found,
+        {
+            'count': {'federated_sum'},
+            'evaluated': {'federated_sum'},
+            'at_server': set(),
+        },
+    )
+
+  def test_selection_by_secret_keys(self):
+    @tff.tensorflow.computation(_NUMBER, np.int32)
+    def pick(x, key):
+      return x + tf.cast(key, tf.float32)
+
+    @tff.tensorflow.computation
+    def max_key():
+      return 3
+
+    def body(keys, known):
+      slices = tff.federated_select(
+          keys, tff.federated_eval(max_key, tff.SERVER), known, pick
+      )
+      return dict(
+          total=tff.federated_sum(tff.federated_map(_sum_of_sequence, slices))
+      )
+
+    keys_type = tff.FederatedType(
+        tff.TensorType(np.int32, [2]), tff.CLIENTS
+    )
+    self.assertEqual(
+        _traces([keys_type, _SERVER], body), {'total': {'federated_sum'}}
+    )
+
+
+class MarksTest(absltest.TestCase):
+
+  def _released(self, release, summed=tff.federated_sum):
+    return _traces(
+        [_CLIENTS, _SERVER],
+        lambda own, known: dict(
+            value=tff.federated_map(release, (known, summed(own)))
+        ),
+    )
+
+  def test_only_what_is_marked_is_free_of_data(self):
+    found = self._released(_release)
+    self.assertEqual(
+        [found[f'value/{index}'] for index in range(6)],
+        [
+            set(),  # Marked,
+            set(),  # and what follows from it.
+            set(),  # The noise alone.
+            {'federated_sum'},  # The sum as it came in,
+            {'federated_sum'},  # also if added to what is marked.
+            set(),
+        ],
+    )
+
+  def test_calls_of_marked_graphs_are_counted(self):
+    @tff.federated_computation(_CLIENTS, _SERVER)
+    def twice(own, known):
+      total = tff.federated_sum(own)
+      first = tff.federated_map(_release, (known, total))
+      second = tff.federated_map(_release, (first[0], total))
+      return first[0], second[0]
+
+    self.assertEqual(
+        data_flow.follow(twice).releases, (_RELEASE, _RELEASE)
+    )
+
+  def test_noise_does_not_hide_what_clients_know_of_each_other(self):
+    def dependent(own):
+      total = tff.federated_broadcast(tff.federated_sum(own))
+      return tff.federated_max(tff.federated_map(_add, (own, total)))
+
+    found = self._released(_release, dependent)
+    self.assertEqual(found['value/0'], {'federated_sum'})
+
+  def test_noise_of_the_server_hides_nothing_at_clients(self):
+    found = _traces(
+        [_CLIENTS],
+        lambda own: dict(
+            total=tff.federated_sum(
+                tff.federated_map(_release, (own, own))[0]
+            )
+        ),
+    )
+    self.assertEqual(found, {'total': {'federated_sum'}})
+
+  def test_noise_of_clients(self):
+    @tff.tensorflow.computation(_NUMBER)
+    @tf.function(autograph=False)
+    def randomize(x):
+      return _LOCAL.mark(x + 1.0), x
+
+    found = _traces(
+        [_CLIENTS, _SERVER],
+        lambda own, known: dict(
+            reports=tff.federated_sum(tff.federated_map(randomize, own)),
+            # It hides a client's own data, not a sum of the others'.
+            total=tff.federated_map(randomize, tff.federated_max(own)),
+            known=known,
+        ),
+    )
+    self.assertEqual(
+        found,
+        {
+            'reports/0': set(),
+            'reports/1': {'federated_sum'},
+            'total/0': {'federated_max'},
+            'total/1': {'federated_max'},
+            'known': set(),
+        },
+    )
+
+  def test_graph_with_variables_hides_nothing(self):
+    @tff.tensorflow.computation(_NUMBER, _NUMBER)
+    def release(noise, total):
+      variable = tf.Variable(0.0)
+      with tf.control_dependencies([variable.assign(total)]):
+        return _RELEASE.mark(noise), variable.read_value()
+
+    self.assertEqual(
+        self._released(release),
+        {'value/0': {'federated_sum'}, 'value/1': {'federated_sum'}},
+    )
+
+  def test_mark_in_a_branch_counts_for_nothing(self):
+    @tff.tensorflow.computation(_NUMBER, _NUMBER)
+    @tf.function(autograph=False)
+    def release(noise, total):
+      return tf.cond(
+          noise > 0, lambda: _RELEASE.mark(noise + total), lambda: total
+      )
+
+    self.assertEqual(self._released(release), {'value': {'federated_sum'}})
+
+  def test_functions_that_call_functions(self):
+    @tf.function(autograph=False)
+    def inner(noise, total):
+      return total, _RELEASE.mark(noise + total)
+
+    @tff.tensorflow.computation(_NUMBER, _NUMBER)
+    @tf.function(autograph=False)
+    def release(noise, total):
+      raw, noised = inner(noise, total)
+      return noised, raw
+
+    self.assertEqual(
+        self._released(release),
+        {'value/0': set(), 'value/1': {'federated_sum'}},
+    )
+
+
+class ReleaseTest(parameterized.TestCase):
+
+  @parameterized.parameters(_RELEASE, _LOCAL)
+  def test_is_read_back_from_the_name_of_its_mark(self, release):
+    with tf.Graph().as_default():
+      names = [release.mark(tf.constant(1.0)).op.name for _ in range(2)]
+      with tf.name_scope('scope'):
+        names.append(release.mark(tf.constant(1.0)).op.name)
+    self.assertLen(set(names), 3)
+    for name in names:
+      self.assertEqual(release_marks.Release.parse(name), release)
+
+  def test_other_names(self):
+    for name in ('add', f'{release_marks.PREFIX}12', 'tff_dp_release'):
+      self.assertIsNone(release_marks.Release.parse(name))
+
+  def test_number_is_an_int64_of_the_fingerprint(self):
+    for fingerprint, number in (('0' * 15 + 'a', 10), ('f' * 16, -1)):
+      self.assertEqual(release_marks.Release(fingerprint).number, number)
+
+  def test_fingerprint_depends_on_every_fact(self):
+    self.assertNotEqual(
+        _LOCAL.fingerprint, release_marks.Release.of({'noise': 2}).fingerprint
+    )
+    self.assertEqual(_LOCAL.fingerprint, _RELEASE.fingerprint)
+
+
+if __name__ == '__main__':
+  absltest.main()
