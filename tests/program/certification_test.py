@@ -191,9 +191,9 @@ def _estimated_norm():
 
 # What the refusal names, and how to build the process.
 _WRONG = {
-    'no_aggregator': ('adds no noise of ours', lambda _: _fed_avg()),
+    'no_aggregator': ('adds no noise of a plan', lambda _: _fed_avg()),
     'tff_noise': (
-        'adds no noise of ours',
+        'adds no noise of a plan',
         lambda _: _fed_avg(
             tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
                 noise_multiplier=1.0, clients_per_round=2, clip=0.5
@@ -201,7 +201,7 @@ _WRONG = {
         ),
     ),
     'robust_aggregator': (
-        'adds no noise of ours',
+        'adds no noise of a plan',
         lambda _: _algorithms.build_weighted_fed_avg(
             small_model.build(),
             _SGD,
@@ -286,7 +286,7 @@ class TffBuildersTest(parameterized.TestCase):
       certification.certify(_fed_avg(), _plan())
     self.assertIn(
         'state.global_model_weights.trainable, state.finalizer.learning_rate'
-        ' depends on federated_',
+        ' depend on federated_',
         raised.exception.what,
     )
 

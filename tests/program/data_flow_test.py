@@ -141,15 +141,24 @@ class IntrinsicsTest(parameterized.TestCase):
         },
     )
 
-  def test_what_comes_back_from_the_server(self):
-    def body(own):
-      sent = tff.federated_broadcast(tff.federated_sum(own))
-      return dict(again=tff.federated_max(sent))
+  def test_what_clients_are_sent(self):
+    @tff.federated_computation(_CLIENTS, _SERVER)
+    def computation(own, known):
+      sent = tff.federated_broadcast((tff.federated_sum(own), known))
+      return tff.federated_max(sent[0])
 
-    self.assertEqual(
-        _traces([_CLIENTS], body),
-        {'again': {'federated_sum', 'federated_max'}},
-    )
+    flow = data_flow.follow(computation)
+    (trace,) = flow.sent
+    self.assertEqual(trace.aggregation, 'federated_sum of {float32}@CLIENTS')
+    self.assertIn(trace, flow.leaves[()])
+
+  def test_clients_are_sent_what_the_server_knows(self):
+    @tff.federated_computation(_CLIENTS, _SERVER)
+    def computation(own, known):
+      sent = tff.federated_broadcast(known)
+      return tff.federated_sum(tff.federated_map(_add, (own, sent)))
+
+    self.assertEmpty(data_flow.follow(computation).sent)
 
   def test_counts_of_clients_depend_on_them(self):
     found = _traces(
@@ -196,11 +205,11 @@ class IntrinsicsTest(parameterized.TestCase):
 
 class MarksTest(absltest.TestCase):
 
-  def _released(self, release, summed=tff.federated_sum):
+  def _released(self, release):
     return _traces(
         [_CLIENTS, _SERVER],
         lambda own, known: dict(
-            value=tff.federated_map(release, (known, summed(own)))
+            value=tff.federated_map(release, (known, tff.federated_sum(own)))
         ),
     )
 
@@ -229,14 +238,6 @@ class MarksTest(absltest.TestCase):
     self.assertEqual(
         data_flow.follow(twice).releases, (_RELEASE, _RELEASE)
     )
-
-  def test_noise_does_not_hide_what_clients_know_of_each_other(self):
-    def dependent(own):
-      total = tff.federated_broadcast(tff.federated_sum(own))
-      return tff.federated_max(tff.federated_map(_add, (own, total)))
-
-    found = self._released(_release, dependent)
-    self.assertEqual(found['value/0'], {'federated_sum'})
 
   def test_noise_of_the_server_hides_nothing_at_clients(self):
     found = _traces(

@@ -14,7 +14,8 @@
 """Marks on what has its noise, so that a graph shows what it releases.
 
 An aggregator passes each value that has its noise through `Release.mark`, and
-nothing else. The mark is in the graph, with a fingerprint of all that the
+nothing else but what only the holder of its noise key could tell from random
+bits. The mark is in the graph, with a fingerprint of all that the
 guarantee of the noise rests on, as the factory itself holds it. So whoever is
 handed a process can find out which noise it adds, and what leaves it without
 (`program.certification`).

@@ -18,6 +18,7 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp.program.certification import certify
 from tff_dp.program.check_in_source import CheckInDataSource
 from tff_dp.program.outputs import read_model
 from tff_dp.program.run import BUDGET

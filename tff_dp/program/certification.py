@@ -20,7 +20,7 @@ what is wrong and how to do it right. `Certificate.check` compares what each
 round then says of itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 import dataclasses
 import functools
 import math
@@ -205,7 +205,7 @@ def _check_release(flow, plan) -> release_marks.Release:
   if not flow.releases:
     named = _named(flow)
     raise _checks.PrivacyRefusedError(
-        'the process adds no noise of ours' + (named and f': {named}'),
+        'the process adds no noise of a plan' + (named and f': {named}'),
         why='the epsilon of the plan is that of its own noise',
         way_out='build it with model_aggregator=plan.aggregator(), in'
         ' tff.aggregators.as_weighted_aggregator(...) where the builder asks'
@@ -237,20 +237,22 @@ def _check_release(flow, plan) -> release_marks.Release:
 
 
 def _check_state(flow) -> None:
+  """Raises if data leave the round without the noise."""
   named = _named(flow)
-  if not named:
+  if flow.sent:
+    what = 'clients are sent ' + _causes(flow.sent) + ', without noise'
+    why = 'one client then changes what the others add to the noised sum'
+  elif named:
+    what = f'without the noise of the plan, {named}'
+    why = (
+        'what is in the state gets into the next models, or decides what counts'
+        ' in them'
+    )
+  else:
     return
-  was_sent = any(
-      trace.was_sent for traces in _state(flow).values() for trace in traces
-  )
   raise _checks.PrivacyRefusedError(
-      f"the process keeps clients' data without the noise of the plan: {named}",
-      why=(
-          'clients are sent what was aggregated without noise, so one of them'
-          ' changes what the others add to the noised sum'
-          if was_sent
-          else 'the state becomes the next model, and what clients are sent'
-      ),
+      what,
+      why=why,
       way_out='aggregate nothing but the update, with plan.aggregator():'
       ' zeroing_factory and clipping_factory with constant norms instead of'
       ' estimated ones, fed_avg, fed_prox or fed_sgd instead of Mime, no'
@@ -278,31 +280,26 @@ def _other_plan(what: str) -> _checks.PrivacyRefusedError:
   )
 
 
-def _state(flow) -> Mapping[data_flow.Path, data_flow.Traces]:
-  return {
-      path: traces
-      for path, traces in flow.leaves.items()
-      if path[0] == _STATE and traces
-  }
-
-
 def _named(flow) -> str:
   """Returns which parts of the state depend on what, '' if none does."""
   parts, traces = {}, set()
-  for path, found in _state(flow).items():
-    parts.setdefault('.'.join(map(str, path[:3])))
-    traces |= found
+  for path, found in flow.leaves.items():
+    if path[0] == _STATE and found:
+      parts['.'.join(map(str, path[:3]))] = None
+      traces |= found
   if not parts:
     return ''
-  causes = dict.fromkeys(
-      trace.aggregation or 'what a client holds'
-      for trace in sorted(traces, key=lambda trace: trace.number)
-  )
-  return f'{_listed(parts)} depends on {_listed(causes)}'
+  verb = 'depends' if len(parts) == 1 else 'depend'
+  return f'{_listed(parts)} {verb} on {_causes(traces)}'
 
 
-def _listed(names) -> str:
-  names = list(names)
+def _causes(traces: Iterable[data_flow.Trace]) -> str:
+  in_order = sorted(traces, key=lambda trace: trace.number)
+  return _listed(trace.aggregation or 'one client' for trace in in_order)
+
+
+def _listed(names: Iterable[str]) -> str:
+  names = list(dict.fromkeys(names))
   more = len(names) - _MOST_NAMED
   return ', '.join(names[:_MOST_NAMED]) + (f' and {more} more' * (more > 0))
 

@@ -16,9 +16,10 @@
 The building blocks of `process.next` are evaluated once, without data. A value
 is the set of ways in which data of clients are in it without noise, `Traces`.
 What clients hold is their own data; an aggregation brings data of all of them
-to the server; what the server computes from such a sum, or sends to clients,
-keeps it. Only what the graph of an aggregator marks as having its noise
-(`release_marks`) is free of it.
+to the server; what the server computes from such a sum keeps it. Only what the
+graph of an aggregator marks as having its noise (`release_marks`) is free of
+it. If clients are sent an aggregate, one of them changes what all others send,
+which no clipping bounds; then `sent` says so, and nothing else can be relied on.
 
 Upper bound: it may say that a value depends on data where it does not. Of
 TensorFlow, only graphs with a mark are looked into; everything else that is
@@ -55,13 +56,10 @@ class Trace:
     aggregation: The aggregation that brought them to the server, in words;
       `None` where a client still holds its own.
     number: Tells aggregations apart.
-    was_sent: Whether clients got the aggregate, so that what a client computes
-      may depend on all others.
   """
 
   aggregation: str | None = None
   number: int = 0
-  was_sent: bool = False
 
 
 Traces = frozenset[Trace]
@@ -74,10 +72,12 @@ class Flow:
 
   Attributes:
     leaves: The traces in each leaf of the result.
+    sent: The aggregates in what clients are sent.
     releases: What has added noise, once for each time.
   """
 
   leaves: Mapping[Path, Traces]
+  sent: Traces
   releases: tuple[release_marks.Release, ...]
 
 
@@ -93,6 +93,7 @@ def follow(computation: tff.Computation) -> Flow:
   result = tracer.apply(tracer.evaluate(block, {}), argument)
   return Flow(
       dict(_leaves(result, block.type_signature.result)),
+      tracer.sent,
       tuple(tracer.releases),
   )
 
@@ -116,27 +117,13 @@ def _each(change, value):
   return change(_all_in(value))
 
 
-def _sent(traces: Traces) -> Traces:
-  """Returns the traces in what a client holds if the server sends a value."""
-  return _OWN.union(
-      dataclasses.replace(trace, was_sent=True)
-      for trace in traces
-      if trace.aggregation is not None
-  )
-
-
 def _released(release: release_marks.Release, traces: Traces) -> Traces:
   """Returns the traces that are left where the noise has been added.
 
-  Noise at a client hides what is its own. Noise at the server hides a sum of
-  what clients computed each from its own data, but not what they had been told
-  about the others: that changes more than one summand.
+  Noise at a client hides what is its own, noise at the server a sum of what
+  clients have sent.
   """
-  if release.at_clients:
-    return traces - _OWN
-  return frozenset(
-      trace for trace in traces if trace.was_sent or trace in _OWN
-  )
+  return traces - _OWN if release.at_clients else traces & _OWN
 
 
 def _leaves(value, type_spec, path: Path = ()) -> Iterator[tuple[Path, Traces]]:
@@ -165,7 +152,7 @@ class _Tracer(interpreter.Interpreter):
   """Evaluates building blocks; a value without structure is its traces."""
 
   def __init__(self):
-    self.releases = []
+    self.releases, self.sent = [], _NONE
     self._num_aggregations = 0
     self._on_clients = False
 
@@ -240,7 +227,7 @@ class _Tracer(interpreter.Interpreter):
     if uri in ('federated_zip_at_clients', 'federated_zip_at_server'):
       return argument
     if uri in ('federated_broadcast', 'federated_value_at_clients'):
-      return _each(_sent, argument)
+      return _each(self._sent, argument)
     if uri == 'federated_value_at_server':
       return argument
     if uri == 'federated_aggregate':
@@ -255,10 +242,15 @@ class _Tracer(interpreter.Interpreter):
     )
     traces = _all_in(argument)
     if tff.CLIENTS in into:
-      return _sent(traces)
+      return self._sent(traces)
     if tff.SERVER in into and tff.CLIENTS in out_of:
       return self._aggregated(intrinsic)(traces)
     return traces
+
+  def _sent(self, traces: Traces) -> Traces:
+    """Returns the traces in what a client holds if the server sends a value."""
+    self.sent |= traces - _OWN
+    return traces | _OWN
 
   def _aggregated(self, intrinsic):
     """Returns what turns traces at clients to those of a new aggregation."""
