@@ -204,6 +204,7 @@ class ProgressTest(parameterized.TestCase):
     ):
       shown = self._run('auto', stream, num_rounds=2, epsilon=float('inf'))
       self.assertIn(text, shown)
+      self.assertNotIn('snr', shown)
 
   def test_unknown_mode(self):
     with self.assertRaisesRegex(ValueError, "progress='loud'"):

@@ -56,6 +56,12 @@ def read_model(path: os.PathLike, *, like: object) -> object:
     )
 
 
+def num_params(model_weights: object) -> int:
+  """Returns how many numbers a model has that are trained."""
+  trained = getattr(model_weights, 'trainable', model_weights)
+  return sum(np.size(value) for value in tree.flatten(trained))
+
+
 def averaged_weights(process: object, state: object) -> object | None:
   """Returns the average of the models, `None` if the process keeps none.
 

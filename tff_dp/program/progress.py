@@ -156,7 +156,8 @@ class Progress:
     parts = ['epsilon=inf(NO_PRIVACY)']
     if epsilon < math.inf:
       parts = [f'epsilon={self._spent(epsilon)}', f'delta={self._delta:g}']
-    parts += [f'{name}={_shown(name, v)}' for name, v in self._latest.items()]
+    names = self._known(epsilon)
+    parts += [f'{name}={_shown(name, self._latest[name])}' for name in names]
     return ' '.join(parts)
 
   def _fitting(self, epsilon: float) -> str:
@@ -166,7 +167,7 @@ class Progress:
       parts = [f'epsilon {self._spent(epsilon)}']
     # Delta is in the line above the bar, and the ratio of a round says less
     # than the quality.
-    names = sorted(self._latest, key=lambda name: name == _SNR)
+    names = sorted(self._known(epsilon), key=lambda name: name == _SNR)
     parts += [f'{name} {_shown(name, self._latest[name])}' for name in names]
     parts += [f'{self._seconds_per_round():.3g} s/round']
     total = self._rounds_planned
@@ -178,6 +179,10 @@ class Progress:
       if len(longer) <= room:
         fitting = longer
     return fitting
+
+  def _known(self, epsilon: float) -> list[str]:
+    # Without noise there is nothing to compare a signal with.
+    return [n for n in self._latest if n != _SNR or epsilon < math.inf]
 
   def _spent(self, epsilon: float) -> str:
     budget = ''

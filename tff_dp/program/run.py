@@ -49,6 +49,7 @@ from tff_dp.program import certification
 from tff_dp.program import checkpoints
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
+from tff_dp.program import hints
 from tff_dp.program import interrupts
 from tff_dp.program import noise_checkpoints
 from tff_dp.program import outputs
@@ -224,6 +225,15 @@ class Run:
     message = ''
     with contextlib.closing(display), guard:
       display.say(self._guarantee())
+      hint = hints.too_noisy(
+          self.plan,
+          num_params=outputs.num_params(
+              self.process.get_model_weights(self.state)
+          ),
+          num_rounds=max(1, self.rounds_planned),
+      )
+      if hint is not None:
+        display.say(hint)
       if self.rounds_done:
         display.say(
             f'resuming {self.directory.root} after round {self.rounds_done}'
