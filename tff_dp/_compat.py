@@ -52,13 +52,15 @@ _PRIVATE_TFF = {
     'default_context': 'core.impl.context_stack.set_default_context',
     'type_conversions': 'core.impl.types.type_conversions',
 }
-# How TensorFlow calls a function that can be cancelled, and what it asks of the
-# values that it saves. Checked against 2.14.1 and 2.21.0.
+# How TensorFlow calls a function that can be cancelled, what it knows about its
+# operations, and what it asks of the values that it saves. Checked against 2.14.1
+# and 2.21.0.
 _PRIVATE_TENSORFLOW = {
     'cancellation': 'eager.cancellation',
     'context': 'eager.context',
     'data_structures': 'trackable.data_structures',
     'execute': 'eager.execute',
+    'op_def_registry': 'framework.op_def_registry',
     'trace': 'types.trace',
 }
 _ROOT_CAUSES = ('python', 'platform')
@@ -146,6 +148,21 @@ def private_tensorflow(name: str):
   return importlib.import_module(
       f'tensorflow.python.{_PRIVATE_TENSORFLOW[name]}'
   )
+
+
+def parts_of_dataset(dataset) -> tuple[list, list]:
+  """Returns the datasets and the functions that a dataset is made of.
+
+  Checked against TensorFlow 2.14.1 and 2.21.0, which have no public way to
+  them.
+
+  Args:
+    dataset: A `tf.data.Dataset`.
+  """
+  # pylint: disable=protected-access
+  functions = [wrapper.function for wrapper in dataset._functions()]
+  return dataset._inputs(), functions
+  # pylint: enable=protected-access
 
 
 def loss_directions(distribution) -> tuple:

@@ -30,6 +30,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tests.execution import conformance
+from tests.execution import conformance_datasets
 from tests.execution import conformance_intrinsics
 from tests.execution import conformance_processes
 from tests.execution import conformance_tensorflow
@@ -42,6 +43,7 @@ _CASES = {
     **conformance_values.CASES,
     **conformance_tensorflow.CASES,
     **conformance_processes.CASES,
+    **conformance_datasets.CASES,
 }
 # More workers add floats up in another order.
 _WORKERS_TOLERANCE = 1e-6
@@ -91,6 +93,9 @@ def tearDownModule():
     if name in _contexts:
       _contexts[name].close()
   _contexts.clear()
+  # TensorFlow's functions complain if they outlive its modules.
+  _built.cache_clear()
+  _reference.cache_clear()
   if _reference_worker is not None:
     # TFF ends its worker when the context is collected, and only then.
     gc.collect()
@@ -165,6 +170,7 @@ class ConformanceTest(parameterized.TestCase):
         conformance_values.CASES,
         conformance_tensorflow.CASES,
         conformance_processes.CASES,
+        conformance_datasets.CASES,
     )
     self.assertLen(_CASES, sum(map(len, tables)))
     self.assertGreater(len(_CASES), 60)

@@ -367,6 +367,36 @@ class UnsupportedTest(_ContextTest):
     ):
       computation()
 
+  @parameterized.parameters(tf.numpy_function, tf.py_function)
+  def test_python_functions(self, call_python):
+    # Known to its process by a number, as long as nobody collects it.
+    @tff.tensorflow.computation(np.int32)
+    def add_one(x):
+      result = call_python(lambda y: y + 1, [x], tf.int32)
+      result.set_shape([])
+      return result
+
+    self._enter()
+    with self.assertRaisesRegex(
+        execution.UnsupportedComputationError,
+        r'Python function in a TensorFlow computation of type \(int32 -> int32',
+    ):
+      add_one(1)
+
+  def test_python_functions_below_a_dataset(self):
+    @tff.tensorflow.computation(np.int32)
+    def count(x):
+      ones = tf.data.Dataset.from_generator(
+          lambda: iter([1, 1]), output_signature=tf.TensorSpec([], tf.int32)
+      )
+      return ones.reduce(x, tf.add)
+
+    self._enter()
+    with self.assertRaisesRegex(
+        execution.UnsupportedComputationError, 'Python function.*from_generator'
+    ):
+      count(1)
+
   def test_data_descriptor(self):
     descriptor = tff.framework.CreateDataDescriptor(
         arg_uris=['uri'], arg_type=tff.TensorType(np.int32)

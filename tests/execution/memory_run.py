@@ -100,9 +100,10 @@ def _dataset(rng: np.random.Generator) -> tf.data.Dataset:
   examples = collections.OrderedDict(
       x=x.astype(np.float32), word=['a'] * len(x)
   )
-  return tf.data.Dataset.from_tensor_slices(examples).batch(
-      int(rng.integers(5, 20))
-  )
+  dataset = tf.data.Dataset.from_tensor_slices(examples)
+  if rng.integers(2):  # With state, so that every call has copies.
+    dataset = dataset.cache().shuffle(len(x), seed=1)
+  return dataset.batch(int(rng.integers(5, 20)))
 
 
 def _resident_bytes() -> int:

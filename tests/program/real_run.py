@@ -53,10 +53,14 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 
 class Clients:
-  """Clients with a seeded shuffle in their input pipeline."""
+  """Clients that keep their datasets, with a seeded shuffle and a cache.
+
+  A round must not depend on who has iterated over them before.
+  """
 
   client_ids = [f'client {i}' for i in range(_NUM_CLIENTS)]
 
+  @functools.cache
   def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
     rng = np.random.default_rng(self.client_ids.index(client_id))
     examples = (
@@ -64,7 +68,10 @@ class Clients:
         rng.integers(0, 3, size=8).astype(np.int32),
     )
     dataset = tf.data.Dataset.from_tensor_slices(examples)
-    return dataset.shuffle(8, seed=1).repeat(2).batch(3)
+    return dataset.cache().shuffle(8, seed=1).repeat(2).batch(3)
+
+
+_CLIENTS = Clients()
 
 
 def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
@@ -98,7 +105,7 @@ def run(output_dir, **kwargs) -> program.TrainResult:
   return program.train(
       build_process(),
       build_plan(),
-      Clients(),
+      _CLIENTS,
       output_dir=output_dir,
       **arguments | kwargs,
   )

@@ -42,8 +42,8 @@ class ClientList:
   type_spec: tff.Type
   where: str
 
-  def tensors(self, client: int) -> list:
-    """Returns the flat value of a client.
+  def flat(self, client: int) -> list:
+    """Returns the flat value of a client; see `values.fresh`.
 
     Raises:
       TypeError: It does not match its type.
@@ -55,17 +55,33 @@ class ClientList:
 
 
 @dataclasses.dataclass(frozen=True)
+class Shared:
+  """The same value for every client.
+
+  Attributes:
+    value: It, flat.
+  """
+
+  value: list
+
+  def flat(self, client: int) -> list:
+    """Returns the flat value of a client; see `values.fresh`."""
+    del client
+    return self.value
+
+
+@dataclasses.dataclass(frozen=True)
 class Arguments:
   """The argument of one call.
 
   Attributes:
-    single: Flat values of what is not at clients.
-    clients: The lists of clients' values.
-    num_clients: Length of those lists, or None if there are none.
+    single: Flat values of what is not at clients; see `values.fresh`.
+    clients: The values of clients.
+    num_clients: Length of the lists of those, or None if there are none.
   """
 
   single: dict[schedule.Node, list]
-  clients: dict[schedule.Node, ClientList]
+  clients: dict[schedule.Node, ClientList | Shared]
   num_clients: int | None
 
 
@@ -92,7 +108,7 @@ def bind(
       raise errors.UnsupportedComputationError(
           f'a data descriptor ({where})', instead='the data itself'
       )
-    if node.on_clients:
+    if node.operation.per_client:
       if not isinstance(part, (list, tuple)):
         raise TypeError(
             f'{where}: expected a list with a value of type {member} for every'
@@ -100,10 +116,13 @@ def bind(
         )
       clients[node] = ClientList(list(part), member, where)
     else:
-      single[node] = values.flatten(
-          values.from_python(part, member, where=where)
-      )
-  return Arguments(single, clients, _common_length(list(clients.values())))
+      flat = values.flatten(values.from_python(part, member, where=where))
+      if node.on_clients:
+        clients[node] = Shared(flat)
+      else:
+        single[node] = flat
+  lists = [item for item in clients.values() if isinstance(item, ClientList)]
+  return Arguments(single, clients, _common_length(lists))
 
 
 def _part(argument, type_spec, path: tuple[int, ...]):

@@ -171,7 +171,7 @@ class Call:
     """Returns the tensors of a single node, or of a structure of such."""
     if isinstance(symbolic, (list, Struct)):
       return [tensor for part in symbolic for tensor in self._flat(part)]
-    return self._single[symbolic]
+    return values.fresh(self._single[symbolic])
 
   def _unpack(self, nodes, skeletons, tensors, target: dict) -> None:
     """Cuts a flat list of tensors into the nodes' parts."""
@@ -244,7 +244,7 @@ class Call:
 
   def _of_client(self, node, client: int) -> list[tf.Tensor]:
     if node in self._given.clients:
-      return self._given.clients[node].tensors(client)
+      return values.fresh(self._given.clients[node].flat(client))
     return self._kept[node][client]
 
   def _result(self):
@@ -280,7 +280,7 @@ class Call:
     if symbolic.on_clients:
       tensors = self._of_client(symbolic, client)
     else:
-      tensors = self._single[symbolic]
+      tensors = self._flat(symbolic)
     return values.to_arrays(self._program.value(symbolic, tensors), type_spec)
 
 

@@ -33,28 +33,11 @@ import re
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp.execution import datasets
 from tff_dp.execution import errors
+from tff_dp.execution import graph_defs
 from tff_dp.execution import values
 
-# A table with this operation lives until its last user is gone. The others live
-# as long as the process, and cannot be filled a second time.
-_OF_ONE_CALL = {
-    'HashTable': 'AnonymousHashTable',
-    'HashTableV2': 'AnonymousHashTable',
-    'MutableHashTableV2': 'AnonymousMutableHashTable',
-    'MutableHashTableOfTensorsV2': 'AnonymousMutableHashTableOfTensors',
-    'MutableDenseHashTableV2': 'AnonymousMutableDenseHashTable',
-}
-_NAMING_ATTRIBUTES = ('container', 'shared_name', 'use_node_name_sharing')
-# Operation -> what to use instead. Their state belongs to the kernel, which
-# outlives a call, so a second client would find what the first one left.
-_STATE_IN_KERNEL = {
-    'OneShotIterator': 'a `for` loop over the dataset, or `Dataset.reduce`',
-    'OneShotIteratorV2': 'a `for` loop over the dataset, or `Dataset.reduce`',
-    'Variable': '`tf.Variable`',
-    'VariableV2': '`tf.Variable`',
-    'HashTable': '`tf.lookup.StaticHashTable`',
-}
 # Datasets whose function is the body of a loop.
 _LOOPS = ('ReduceDataset', 'ScanDataset')
 _NEEDS_NO_INITIALIZER = frozenset(
@@ -108,7 +91,7 @@ def _drop_ties(graph_def, parameters: Iterable[str]) -> None:
   dropped = {f'^{node}' for node in parameters}
   for node in graph_def.node:
     node.input[:] = [name for name in node.input if name not in dropped]
-  for node in _all_nodes(graph_def):
+  for node in graph_defs.all_nodes(graph_def):
     node.attr.pop('_class', None)
 
 
@@ -163,7 +146,7 @@ def _place_loops(graph_def, device: str) -> None:
   functions = {f.signature.name: f for f in graph_def.library.function}
   waiting = [
       node.attr['f'].func.name
-      for node in _all_nodes(graph_def)
+      for node in graph_defs.all_nodes(graph_def)
       if node.op in _LOOPS
   ]
   found = set()
@@ -199,26 +182,6 @@ def _rename_functions(graph_def, suffix: str) -> None:
     node.op = names.get(node.op, node.op)
     for place in _function_attributes(node):
       place.name = names.get(place.name, place.name)
-
-
-def _all_nodes(graph_def) -> Iterator:
-  yield from graph_def.node
-  for function in graph_def.library.function:
-    yield from function.node_def
-
-
-def _confine_tables(graph_def) -> None:
-  """Lets every lookup table live for the length of a call."""
-  for node in _all_nodes(graph_def):
-    if node.op in _STATE_IN_KERNEL:
-      raise errors.UnsupportedComputationError(
-          f'the operation {node.op} (node {node.name!r})',
-          instead=_STATE_IN_KERNEL[node.op],
-      )
-    if node.op in _OF_ONE_CALL:
-      node.op = _OF_ONE_CALL[node.op]
-      for name in _NAMING_ATTRIBUTES:
-        node.attr.pop(name, None)
 
 
 def _wait_for_initializer(graph_def, initializer: str) -> None:
@@ -270,7 +233,10 @@ class TensorFlowGraph:
     self._prune([*self._results, *filter(None, [source.initialize_op])])
     _drop_ties(self._graph_def, map(_node_of, self._parameters))
     _keep_called_functions(self._graph_def)
-    _confine_tables(self._graph_def)
+    graph_defs.confine(
+        self._graph_def,
+        f'a TensorFlow computation of type {block.type_signature}',
+    )
     if source.initialize_op:
       _wait_for_initializer(self._graph_def, _node_of(source.initialize_op))
     digest = hashlib.sha256(
@@ -279,13 +245,13 @@ class TensorFlowGraph:
     # Enough to tell any two computations of a process apart.
     self._digest = digest[:20]
     self.seeded_operations = [
-        node.name for node in _all_nodes(self._graph_def) if _is_seeded(node)
+        node.name for node in graph_defs.all_nodes(self._graph_def) if _is_seeded(node)
     ]
     self._has_loops = any(
-        node.op in _LOOPS for node in _all_nodes(self._graph_def)
+        node.op in _LOOPS for node in graph_defs.all_nodes(self._graph_def)
     )
     self.has_variables = any(
-        node.op == 'VarHandleOp' for node in _all_nodes(self._graph_def)
+        node.op == 'VarHandleOp' for node in graph_defs.all_nodes(self._graph_def)
     )
 
   def _prune(self, ends: list[str]) -> None:
@@ -301,12 +267,12 @@ class TensorFlowGraph:
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(self._graph_def)
     suffix = f'{self._digest}_{scope}' if self.has_variables else self._digest
-    if self._has_loops and not device.endswith(values.DATASET_DEVICE):
+    if self._has_loops and not device.endswith(datasets.DATASET_DEVICE):
       _place_loops(graph_def, device)
       suffix += '_' + re.sub(r'\W', '_', device)
     _rename_functions(graph_def, suffix)
     variables = []
-    for node in _all_nodes(graph_def):
+    for node in graph_defs.all_nodes(graph_def):
       if node.op == 'VarHandleOp':
         name = node.attr['shared_name'].s.decode() or node.name
         name = f'tff_dp_{suffix}_{name}'

@@ -38,10 +38,17 @@ Struct = tff.structure.Struct
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-  """Part of the computation's argument; a list of them on clients."""
+  """Part of the computation's argument.
+
+  Attributes:
+    path: Where it is.
+    type_spec: Its type, or that of one client's value.
+    per_client: Whether there is a list with a value for every client.
+  """
 
   path: tuple[int, ...]
   type_spec: tff.Type
+  per_client: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +121,13 @@ def _has_placed(type_spec: tff.StructType) -> bool:
   )
 
 
+def _has_sequence(type_spec: tff.Type) -> bool:
+  """Returns whether a part of a type without placement is a sequence."""
+  if isinstance(type_spec, tff.StructType):
+    return any(_has_sequence(element) for element in type_spec)
+  return isinstance(type_spec, tff.SequenceType)
+
+
 class _Builder(interpreter.Interpreter):
   """Turns a computation into nodes."""
 
@@ -121,6 +135,7 @@ class _Builder(interpreter.Interpreter):
     # In order of creation, in which every node comes after its inputs.
     self.nodes = []
     self._on_clients = False
+    self._used = set()
 
   def _node(self, operation, *inputs, on_clients: bool = False) -> Node:
     sources = [node for value in inputs for node in nodes_in(value)]
@@ -129,9 +144,32 @@ class _Builder(interpreter.Interpreter):
       level += 1
     else:
       on_clients |= any(node.on_clients for node in sources)
+    at_clients = on_clients or isinstance(operation, Accumulate)
+    inputs = tuple(self._own(value, at_clients) for value in inputs)
     node = Node(operation, inputs, on_clients, level)
     self.nodes.append(node)
     return node
+
+  def _own(self, value, on_clients: bool):
+    """Returns an input with a dataset for this use of it alone.
+
+    To iterate over a dataset may change it (see `datasets`), so every use of an
+    argument that holds one has a node of its own; and where the server's
+    dataset goes to clients, there is one for every client.
+    """
+    if isinstance(value, Struct):
+      parts = tff.structure.to_elements(value)
+      return Struct([(name, self._own(x, on_clients)) for name, x in parts])
+    if not (
+        isinstance(value, Node)
+        and isinstance(value.operation, Argument)
+        and _has_sequence(value.operation.type_spec)
+    ):
+      return value
+    if value not in self._used and value.on_clients == on_clients:
+      self._used.add(value)
+      return value
+    return self._node(value.operation, on_clients=on_clients)
 
   def argument(self, type_spec: tff.Type, path: tuple[int, ...] = ()):
     """Returns the symbolic argument of a type."""
@@ -139,7 +177,7 @@ class _Builder(interpreter.Interpreter):
       per_client = (
           type_spec.placement is tff.CLIENTS and not type_spec.all_equal
       )
-      operation = Argument(path, type_spec.member)
+      operation = Argument(path, type_spec.member, per_client)
       return self._node(operation, on_clients=per_client)
     if isinstance(type_spec, tff.StructType) and _has_placed(type_spec):
       return Struct([
@@ -153,7 +191,7 @@ class _Builder(interpreter.Interpreter):
           'a computation with a function as its argument',
           instead='a computation that is built with that function',
       )
-    return self._node(Argument(path, type_spec))
+    return self._node(Argument(path, type_spec, per_client=False))
 
   def call_tensorflow(self, block, argument):
     inputs = () if argument is None else (argument,)
@@ -250,7 +288,8 @@ class Schedule:
     stages: One more than there are passes.
     passes: Stage s is followed by pass s + 1.
     result: The symbolic result.
-    arguments: The nodes that stand for parts of the argument.
+    arguments: The nodes that stand for parts of the argument; several may stand
+      for the same.
   """
 
   stages: list[Stage]
@@ -389,7 +428,6 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   argument = None
   if block.type_signature.parameter is not None:
     argument = builder.argument(block.type_signature.parameter)
-  arguments = list(builder.nodes)
   function = builder.evaluate(block, {})
   result = builder.apply(function, argument)
   roots = list(nodes_in(result))
@@ -397,4 +435,5 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   ordered = [node for node in builder.nodes if node in needed]
   passes = _PassBuilder(ordered, roots).build()
   stages = _stages_of(ordered, passes, roots)
+  arguments = [n for n in builder.nodes if isinstance(n.operation, Argument)]
   return Schedule(stages, passes, result, arguments)

@@ -26,6 +26,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
+from tff_dp.execution import datasets
 from tff_dp.execution import graphs
 from tff_dp.execution import interpreter
 from tff_dp.execution import schedule
@@ -124,7 +125,7 @@ class GraphInterpreter(interpreter.Interpreter):
       )
       return values.to_element(result, function_type.result)
 
-    with tf.device(values.DATASET_DEVICE):
+    with tf.device(datasets.DATASET_DEVICE):
       return dataset.map(map_fn)
 
   def _sequence_reduce(self, type_spec, dataset, zero, function):
@@ -156,7 +157,7 @@ class GraphInterpreter(interpreter.Interpreter):
       argument = Struct([(None, server_value), (None, key)])
       return values.to_element(self.apply(function, argument), result_type)
 
-    with tf.device(values.DATASET_DEVICE):
+    with tf.device(datasets.DATASET_DEVICE):
       return (
           tf.data.Dataset.from_tensor_slices(keys)
           .map(slice_fn)

@@ -29,6 +29,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
+from tff_dp.execution import datasets
 
 _array = _compat.private_tff('array')
 _type_conversions = _compat.private_tff('type_conversions')
@@ -36,8 +37,6 @@ _type_conversions = _compat.private_tff('type_conversions')
 Struct = tff.structure.Struct
 # By identity, the tensors whose memory arrays share that we have handed out.
 _tensor_of_array = {}
-# A dataset has no kernels, and no tensor representation, on a GPU.
-DATASET_DEVICE = '/device:CPU:0'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +53,25 @@ class Sequence:
   element_spec: object
 
 
-def flatten(value) -> list[tf.Tensor]:
-  """Returns the tensors that `value` consists of, depth first."""
+def flatten(value) -> list:
+  """Returns the tensors that `value` consists of, depth first.
+
+  An argument may have a `datasets.Recipe` where a variant belongs; see `fresh`.
+  """
   if isinstance(value, Struct):
     return [tensor for element in value for tensor in flatten(element)]
   if isinstance(value, tf.data.Dataset):
-    with tf.device(DATASET_DEVICE):
+    with tf.device(datasets.DATASET_DEVICE):
       return [tf.data.experimental.to_variant(value)]
   return [value]
+
+
+def fresh(flat: list) -> list[tf.Tensor]:
+  """Returns a flat argument with a new dataset for every recipe."""
+  return [
+      item.variant() if isinstance(item, datasets.Recipe) else item
+      for item in flat
+  ]
 
 
 def pack(skeleton, tensors: list[tf.Tensor]):
@@ -73,7 +83,7 @@ def pack(skeleton, tensors: list[tf.Tensor]):
       return map_struct(build, part)
     tensor = next(remaining)
     if isinstance(part, Sequence):
-      with tf.device(DATASET_DEVICE):
+      with tf.device(datasets.DATASET_DEVICE):
         return tf.data.experimental.from_variant(tensor, part.element_spec)
     return tensor
 
@@ -152,6 +162,8 @@ def untuned() -> tf.data.Options:
 def from_python(value, type_spec: tff.Type, *, where: str):
   """Returns the value for what a user handed in.
 
+  A dataset whose use would change it comes back as a `datasets.Recipe`.
+
   Args:
     value: Arrays, numbers, strings, tensors, datasets or lists of elements, in
       Python containers.
@@ -217,14 +229,16 @@ def _struct_from_python(value, type_spec, where) -> Struct:
   ])
 
 
-def _dataset_from_python(value, type_spec, where) -> tf.data.Dataset:
+def _dataset_from_python(
+    value, type_spec, where
+) -> tf.data.Dataset | datasets.Recipe:
   if isinstance(value, tf.data.Dataset):
     found = tff.types.tensorflow_to_type(value.element_spec)
     if not type_spec.element.is_assignable_from(found):
       raise _mismatch(
           where, type_spec, f'found a dataset with elements of type {found}'
       )
-    return value
+    return datasets.as_argument(value, where=where)
   if not isinstance(value, (list, tuple)):
     raise _mismatch(
         where,
@@ -279,7 +293,7 @@ def _dataset_of(elements: list, type_spec: tff.Type) -> tf.data.Dataset:
     half = len(datasets) // 2
     return joined(datasets[:half]).concatenate(joined(datasets[half:]))
 
-  with tf.device(DATASET_DEVICE):
+  with tf.device(datasets.DATASET_DEVICE):
     if not elements:
       return slices([[
           tf.zeros([size or 0 for size in spec.shape], spec.dtype)

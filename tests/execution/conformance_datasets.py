@@ -1,0 +1,258 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Conformance cases: datasets with a state, used again and again.
+
+Every case invokes twice, with one dataset object for both calls, all clients
+and all contexts: it must make no difference who iterated over it before.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.execution import conformance
+from tests.execution.conformance import at_clients
+from tests.execution.conformance import at_server
+
+CASES = {}
+
+_NUMBERS = tff.SequenceType(np.int64)
+
+
+def _case(**properties):
+  return conformance.case(CASES, **properties)
+
+
+def _all_of(numbers: tf.data.Dataset) -> tf.Tensor:
+  return numbers.batch(1000).reduce(
+      tf.zeros([0], tf.int64), lambda found, x: tf.concat([found, x], 0)
+  )
+
+
+@tff.tensorflow.computation(_NUMBERS)
+def _two_epochs(numbers):
+  # In one call, a dataset goes on where it stopped, as an epoch wants it.
+  first = _all_of(numbers)
+  with tf.control_dependencies([first]):
+    return first, _all_of(numbers)
+
+
+@tff.tensorflow.computation(_NUMBERS)
+def _one_epoch(numbers):
+  return _all_of(numbers)
+
+
+@tff.federated_computation(at_clients(_NUMBERS))
+def _epochs_of_clients(numbers):
+  return tff.federated_map(_two_epochs, numbers)
+
+
+def _range(size: int = 6) -> tf.data.Dataset:
+  return tf.data.Dataset.range(size)
+
+
+def _with_variable() -> tf.data.Dataset:
+  variable = tf.Variable(1, dtype=tf.int64)
+  return _range().map(lambda x: x * variable.assign_add(1))
+
+
+def _with_generator() -> tf.data.Dataset:
+  generator = tf.random.Generator.from_seed(4)
+  return _range().map(lambda _: generator.uniform([], 0, 100, tf.int64))
+
+
+def _with_table() -> tf.data.Dataset:
+  keys = tf.range(3, dtype=tf.int64)
+  table = tf.lookup.StaticHashTable(
+      tf.lookup.KeyValueTensorInitializer(keys, keys + 7), -1
+  )
+  return _range().shuffle(6, seed=1).map(table.lookup)
+
+
+def _within_flat_map() -> tf.data.Dataset:
+  inner = _range().shuffle(6, seed=1)
+  return _range(2).flat_map(lambda _: inner)
+
+
+def _within_interleave() -> tf.data.Dataset:
+  return _range(3).interleave(
+      lambda x: tf.data.Dataset.range(x + 2).shuffle(5, seed=1),
+      cycle_length=2,
+  )
+
+
+def _sampled(**arguments) -> tf.data.Dataset:
+  return tf.data.Dataset.sample_from_datasets(
+      [_range(), _range().map(lambda x: x + 10)], [0.5, 0.5], seed=2,
+      **arguments,
+  )
+
+
+def _add(name: str, make: Callable[[], tf.data.Dataset], **properties) -> None:
+  def build():
+    numbers = make()
+    return (
+        lambda: [_epochs_of_clients([numbers, numbers]) for _ in range(2)],
+    )
+
+  build.__name__ = name
+  conformance.case(CASES, **properties)(build)
+
+
+_add('shuffle', lambda: _range().shuffle(6, seed=1))
+_add(
+    'shuffle_once',
+    lambda: _range().shuffle(6, seed=1, reshuffle_each_iteration=False),
+)
+_add('shuffle_and_repeat', lambda: _range().shuffle(6, seed=1).repeat(2))
+_add('shuffle_below', lambda: _range().shuffle(6, seed=1).map(tf.abs).take(4))
+_add('cache', lambda: _range().cache())
+_add('cache_of_shuffle', lambda: _range().shuffle(6, seed=1).cache())
+_add('shuffle_of_cache', lambda: _range().cache().shuffle(6, seed=1))
+_add('random', lambda: tf.data.Dataset.random(seed=3).take(3))
+_add(
+    'random_anew',
+    lambda: tf.data.Dataset.random(
+        seed=3, rerandomize_each_iteration=True
+    ).take(3),
+)
+_add('sampled', _sampled)
+_add('sampled_anew', lambda: _sampled(rerandomize_each_iteration=True))
+_add('within_flat_map', _within_flat_map)
+_add('within_interleave', _within_interleave)
+_add(
+    'concatenated',
+    lambda: _range().concatenate(_range().shuffle(6, seed=1)),
+)
+_add(
+    'rebatched',
+    lambda: _range().shuffle(6, seed=3).batch(2).rebatch(3).unbatch(),
+)
+_add(
+    'seeded_map',
+    lambda: _range().map(
+        lambda _: tf.random.uniform([], 0, 100, tf.int64, seed=3)
+    ),
+)
+_add('variable', _with_variable)
+_add('generator_of_random_numbers', _with_generator)
+_add('table', _with_table)
+# The same numbers in another order: only that no order comes twice is tested.
+_add('shuffle_without_a_seed', lambda: _range(500).shuffle(500), is_random=True)
+_add(
+    'cache_without_a_seed',
+    lambda: _range(500).shuffle(500).cache(),
+    is_random=True,
+)
+
+
+@_case()
+def dataset_with_two_uses():
+  @tff.federated_computation(at_clients(_NUMBERS))
+  def computation(numbers):
+    return (
+        tff.federated_map(_two_epochs, numbers),
+        tff.federated_map(_one_epoch, numbers),
+    )
+
+  numbers = _range().shuffle(6, seed=1)
+  return (
+      lambda: [
+          computation([numbers, [1, 2], _range(3), numbers]) for _ in range(2)
+      ],
+  )
+
+
+@_case()
+def dataset_of_the_server_for_every_client():
+  @tff.federated_computation(
+      at_server(_NUMBERS), at_clients(np.int32), at_server(_NUMBERS)
+  )
+  def computation(numbers, values, others):
+    shared = tff.federated_broadcast(numbers)
+    return (
+        tff.federated_map(_two_epochs, shared),
+        tff.federated_map(_one_epoch, numbers),
+        tff.federated_map(_one_epoch, tff.federated_broadcast(others)),
+        values,
+    )
+
+  numbers = _range().shuffle(6, seed=1)
+  return (
+      lambda: [
+          computation(numbers, [1, 2, 3], others)
+          for others in ([4, 5], _range(2))
+      ],
+  )
+
+
+@_case()
+def dataset_in_a_struct():
+  member = (_NUMBERS, np.int32)
+
+  @tff.tensorflow.computation(member)
+  def use(pair):
+    return _all_of(pair[0]), pair[1]
+
+  @tff.federated_computation(at_clients(member), member)
+  def computation(pairs, pair):
+    return (
+        tff.federated_map(use, pairs),
+        tff.federated_map(use, pairs),
+        use(pair),
+        _two_epochs(pair[0]),
+        _one_epoch(pair[0]),
+    )
+
+  pair = (_range().shuffle(6, seed=1), 3)
+  return (lambda: [computation([pair, pair], pair) for _ in range(2)],)
+
+
+@_case()
+def dataset_of_a_later_pass():
+  @tff.tensorflow.computation(_NUMBERS, np.int64)
+  def after(numbers, total):
+    return _all_of(numbers) + total
+
+  @tff.federated_computation(at_clients(_NUMBERS))
+  def computation(numbers):
+    first = tff.federated_map(
+        tff.tensorflow.computation(
+            lambda x: x.reduce(np.int64(0), lambda y, z: 2 * y + z), _NUMBERS
+        ),
+        numbers,
+    )
+    total = tff.federated_broadcast(tff.federated_sum(first))
+    return total, tff.federated_map(after, (numbers, total))
+
+  numbers = _range().shuffle(6, seed=1)
+  return (lambda: [computation([numbers, numbers]) for _ in range(2)],)
+
+
+@_case()
+def state_of_a_dataset_inside():
+  @tff.tensorflow.computation(_NUMBERS)
+  def inside(numbers):
+    return (
+        _all_of(numbers.shuffle(6, seed=1).repeat(2)),
+        _all_of(numbers.shuffle(6, seed=2).cache().repeat(2)),
+    )
+
+  @tff.federated_computation(at_clients(_NUMBERS))
+  def computation(numbers):
+    return tff.federated_map(inside, numbers)
+
+  return (lambda: [computation([_range(), _range()]) for _ in range(2)],)
