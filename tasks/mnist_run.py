@@ -173,6 +173,12 @@ class Run:
         self._output_dir, identity=self._identity(), client_ids=[]
     ) as directory:
       path = directory.secret / 'checkpoint.npz'
+      if not path.exists() and (directory.release / 'model.npz').exists():
+        raise _checks.PrivacyRefusedError(
+            f'{directory.root} has released a model, but {path} is not there',
+            why='a second model from the same data would spend anew',
+            way_out='restore it from a copy, or start in a new --output-dir',
+        )
       checkpoint = self._load(path)
       if checkpoint.state.num_updates < self._row.num_updates:
         guarantee = self._guarantee(self._row.delta)

@@ -54,7 +54,8 @@ def _num_rounds(name: str) -> int:
 
 def _begun(root: pathlib.Path) -> list[dict[str, object]]:
   record = root / 'secret' / 'write_ahead.jsonl'
-  return [json.loads(line) for line in record.read_text().splitlines()]
+  lines = record.read_text().splitlines()
+  return [entry for entry in map(json.loads, lines) if 'round' in entry]
 
 
 def _last_checkpoint(root: pathlib.Path, name: str) -> tuple[bytes, bytes]:

@@ -14,6 +14,7 @@
 """Tests of the training program: order, resume, refusal, interrupts."""
 
 import asyncio
+import contextlib
 import csv
 import json
 import os
@@ -59,6 +60,24 @@ def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
 def _read_csv(path: pathlib.Path) -> list[dict[str, str]]:
   with open(path, newline='', encoding='utf-8') as file:
     return list(csv.DictReader(file))
+
+
+def _recorded(root: pathlib.Path) -> tuple[list[int], list[int]]:
+  """Returns the rounds that have begun, and those released up to."""
+  lines = (root / 'secret' / 'write_ahead.jsonl').read_text().splitlines()
+  entries = [json.loads(line) for line in lines]
+  return tuple(
+      [entry[key] for entry in entries if key in entry]
+      for key in ('round', 'released')
+  )
+
+
+def _contents(root: pathlib.Path) -> dict[str, bytes]:
+  return {
+      str(path.relative_to(root)): path.read_bytes()
+      for path in root.rglob('*')
+      if path.is_file()
+  }
 
 
 def _load_checkpoint(root, round_index: int) -> checkpoints.Checkpoint:
@@ -183,11 +202,9 @@ class TrainTest(parameterized.TestCase):
         for row in _read_csv(self.root / 'release' / 'metrics.csv')
     ]
     self.assertEqual(rounds, [str(t) for t in range(1, 11)])
-    record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
-    self.assertEqual(
-        [json.loads(line)['round'] for line in record.splitlines()],
-        list(range(1, 11)),
-    )
+    begun, released = _recorded(self.root)
+    self.assertEqual(begun, list(range(1, 11)))
+    self.assertEqual(released, [3, 6, 9, 10])
     for path in leftovers[:2] + (leftovers[2].parent,):
       self.assertFalse(path.exists(), path)
 
@@ -217,8 +234,9 @@ class TrainTest(parameterized.TestCase):
       self.assertTrue(
           (self.root / 'secret' / 'checkpoints' / f'round_{saved}').exists()
       )
-      record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
-      self.assertLen(record.splitlines(), round_index)
+      begun, released = _recorded(self.root)
+      self.assertLen(begun, round_index)
+      self.assertEqual(released, list(range(3, saved + 1, 3)))
 
     process.next.on_round = look
     _train(self.root, process)
@@ -233,8 +251,7 @@ class TrainTest(parameterized.TestCase):
     self.assertIn('test_accuracy', result.metrics[-1])
     self.assertEqual(result.metrics[-1]['rounds_left'], 0)
     self.assertTrue((self.root / 'release' / 'model.npz').exists())
-    record = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
-    self.assertLen(record.splitlines(), 6)
+    self.assertEqual(_recorded(self.root), ([1, 2, 3, 4, 5], [3, 5]))
 
   def test_budget_below_one_round_is_refused_before_anything_is_written(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
@@ -300,6 +317,7 @@ class KilledAnywhereTest(kills.RunsTestCase):
           (write_ahead.WriteAheadRecord, 'begin', 1),
           (write_ahead.WriteAheadRecord, 'begin', 5),
           (toy.Next, '__call__', 5),
+          (write_ahead.WriteAheadRecord, 'release', 2),
           (releases.Releases, 'release', 1),
           (releases.Releases, 'release', 5),
           (outputs, 'write_statement', 1),
@@ -419,7 +437,77 @@ class RefusalTest(parameterized.TestCase):
     _train(self.root, total_rounds=3)
     for path in (self.root / 'secret' / 'checkpoints').rglob('*.pb'):
       path.write_bytes(b'damaged')
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'cannot be read'):
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'cannot be read'
+    ) as raised:
+      _train(self.root)
+    self.assertNotIn('remove', raised.exception.way_out)
+
+  @parameterized.parameters('finished', 'stopped', 'by_budget', 'killed')
+  def test_going_back_is_refused_before_anything_is_read(self, how):
+    process, options = toy.Process(), {}
+    if how == 'stopped':
+      options = {'total_rounds': 9}
+    elif how == 'by_budget':
+      budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+      options = {'epsilon_budget': budget.epsilon_after(9)}
+    elif how == 'killed':
+
+      def kill(round_index):
+        if round_index == 10:
+          raise kills.Killed
+
+      process.next.on_round = kill
+    with contextlib.suppress(kills.Killed):
+      _train(self.root, process, **options)
+    saved = self.root / 'secret' / 'checkpoints'
+    latest = max(saved.iterdir(), key=lambda path: int(path.name[6:]))
+    kept = latest.rename(self.parent / latest.name)
+    last = latest.name.removeprefix('round_')
+    before = _contents(self.root)
+    initialize = mock.patch.object(toy.Process, 'initialize')
+    with initialize as begun, self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, f'released rounds through {last}, but'
+    ):
+      _train(self.root, **options)
+    begun.assert_not_called()
+    self.assertEqual(_contents(self.root), before)
+    # The way out that the message tells.
+    kept.rename(latest)
+    result = _train(self.root, **options)
+    self.assertEqual(result.rounds_done, 10 if how == 'killed' else int(last))
+
+  def test_secret_from_an_older_copy_than_the_release_is_refused(self):
+    _train(self.root, total_rounds=3)
+    shutil.copytree(self.root / 'secret', self.parent / 'copy')
+    _train(self.root)
+    shutil.rmtree(self.root / 'secret')
+    shutil.copytree(self.parent / 'copy', self.root / 'secret')
+    before = _contents(self.root)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'released rounds through 10, but'
+    ):
+      _train(self.root)
+    self.assertEqual(_contents(self.root), before)
+
+  def test_release_from_an_older_copy_is_written_anew(self):
+    _train(self.root, total_rounds=3)
+    shutil.copytree(self.root / 'release', self.parent / 'copy')
+    _train(self.root)
+    whole = kills.files_that_must_agree(self.root)
+    shutil.rmtree(self.root / 'release')
+    shutil.copytree(self.parent / 'copy', self.root / 'release')
+    _train(self.root)
+    self.assertEqual(kills.files_that_must_agree(self.root), whole)
+
+  def test_checkpoint_under_the_name_of_another_round(self):
+    _train(self.root)
+    saved = self.root / 'secret' / 'checkpoints'
+    shutil.rmtree(saved / 'round_10')
+    (saved / 'round_9').rename(saved / 'round_10')
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'round_index 9, expected 10'
+    ):
       _train(self.root)
 
   def test_repeated_round_with_another_cohort(self):
@@ -441,10 +529,14 @@ class RefusalTest(parameterized.TestCase):
     with mock.patch.object(
         type(plan.participation), 'select', select_another
     ):
+      before = (self.root / 'release' / 'environment.json').read_bytes()
       with self.assertRaisesRegex(
           _checks.PrivacyRefusedError, 'another cohort'
-      ):
+      ), mock.patch.object(outputs.tff, '__version__', 'another'):
         _train(self.root, plan=plan)
+    self.assertEqual(
+        (self.root / 'release' / 'environment.json').read_bytes(), before
+    )
 
   def test_checkpoint_that_cannot_be_saved_stops_the_run(self):
     _train(self.root, total_rounds=3)

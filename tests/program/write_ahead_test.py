@@ -71,6 +71,33 @@ class WriteAheadRecordTest(absltest.TestCase):
       ):
         self._open().begin(1, cohort, spent={})
 
+  def test_releases_are_stored_once_and_survive(self):
+    record = self._open()
+    record.release(0)
+    record.begin(1, ['a'], spent={})
+    record.begin(2, ['b'], spent={})
+    record.release(2)
+    before = self.path.read_bytes()
+    again = self._open()
+    self.assertEqual((again.rounds_begun, again.released_through), (2, 2))
+    again.release(1)
+    again.release(2)
+    self.assertEqual(self.path.read_bytes(), before)
+    with self.assertRaisesRegex(ValueError, 'round_index=3'):
+      again.release(3)
+
+  def test_full_disk_leaves_what_can_be_opened_again(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    whole = self.path.read_bytes()
+    with mock.patch.object(record, '_file') as file:
+      file.write.side_effect = lambda line: self.path.open('ab').write(line[:9])
+      with self.assertRaisesRegex(OSError, 'No space left') as raised:
+        record.begin(2, ['a'], spent={})
+    self.assertEqual(raised.exception.filename, str(self.path))
+    self.assertEqual(self._open().rounds_begun, 1)
+    self.assertEqual(self.path.read_bytes(), whole)
+
   def test_ids_are_not_stored(self):
     self._open().begin(1, ['somebody@example.org'], spent={})
     self.assertNotIn(b'somebody', self.path.read_bytes())
@@ -95,7 +122,16 @@ class WriteAheadRecordTest(absltest.TestCase):
     record.begin(1, ['a'], spent={})
     record.begin(2, ['a'], spent={})
     lines = self.path.read_bytes().splitlines(keepends=True)
-    for damaged in ([lines[1]], [lines[0], lines[0]], [b'x\n', lines[1]]):
+    release = b'{"released": 1}\n'
+    for damaged in (
+        [lines[1]],
+        [lines[0], lines[0]],
+        [b'x\n', lines[1]],
+        [release],
+        [lines[0], release, release],
+        [lines[0], b'{"released": "all"}\n'],
+        [b'3\n'],
+    ):
       self.path.write_bytes(b''.join(damaged))
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is damaged'):
         self._open()

@@ -37,9 +37,11 @@ import tree
 from tff_dp import _checks
 from tff_dp.program import event_loop
 from tff_dp.program import noise_checkpoints
+from tff_dp.program import run_directory
 
 _FORMAT = 2
 _KEEP_TOTAL = 2
+_PREFIX = 'round_'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +68,14 @@ class CheckpointStore:
   """Saves and loads the checkpoints of one run.
 
   A process that is killed at any moment leaves complete checkpoints and
-  perhaps a temporary directory; losing power can cost the latest one.
+  perhaps a temporary directory. One that is saved outlives a loss of power.
   """
 
   def __init__(self, root: os.PathLike, loop: event_loop.PrivateEventLoop):
     self._root = pathlib.Path(root)
     self._loop = loop
     self._manager = tff.program.FileProgramStateManager(
-        os.fspath(root), prefix='round_', keep_total=_KEEP_TOTAL,
+        os.fspath(root), prefix=_PREFIX, keep_total=_KEEP_TOTAL,
         keep_first=False,
     )
 
@@ -91,6 +93,9 @@ class CheckpointStore:
         history=zlib.compress(json.dumps(checkpoint.history).encode(), 1),
     )
     self._loop.run(self._manager.save(program_state, checkpoint.round_index))
+    saved = self._path(checkpoint.round_index)
+    for path in (*saved.rglob('*'), saved, self._root):
+      run_directory.flush(path)
 
   def latest_round(self) -> int | None:
     """Returns the round of the latest checkpoint, `None` if there is none."""
@@ -117,8 +122,9 @@ class CheckpointStore:
     )
     try:
       loaded = self._loop.run(self._manager.load(round_index, structure))
-      if int(loaded['format']) != _FORMAT:
-        raise ValueError(f'format {loaded["format"]}, expected {_FORMAT}')
+      for name, expected in (('format', _FORMAT), ('round_index', round_index)):
+        if int(loaded[name]) != expected:
+          raise ValueError(f'{name} {loaded[name]}, expected {expected}')
       noise = json.loads(loaded['noise'])
       if noise['kind'] == noise_checkpoints.SEED_ONLY:
         like = noise_checkpoints.without_buffers(like)
@@ -130,15 +136,19 @@ class CheckpointStore:
           history=json.loads(zlib.decompress(loaded['history'])),
       )
     except Exception as error:
-      path = self._root / f'round_{round_index}'
+      path = self._path(round_index)
       raise _checks.PrivacyRefusedError(
           f'the checkpoint {path} cannot be read'
           f' ({type(error).__name__}: {error})',
           why='without the noise key and the participations so far, the run'
           ' cannot go on under its guarantee',
-          way_out=f'restore {path} from a copy, or remove it to go back to an'
-          ' earlier checkpoint beside it, or start a new run',
+          way_out=f'restore {path} from a copy, or start a new run in another'
+          ' directory; to go back to an earlier checkpoint is refused, where'
+          ' later rounds were released',
       ) from error
+
+  def _path(self, round_index: int) -> pathlib.Path:
+    return self._root / f'{_PREFIX}{round_index}'
 
 
 def pack(structure: object) -> bytes:

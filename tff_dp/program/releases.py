@@ -37,6 +37,7 @@ from tff_dp.program import run_directory
 KEY = 'round'
 NOT_COVERED_SUFFIX = '.not_covered'
 _NOT_COVERED = 'not_covered'
+_METRICS = 'metrics.csv'
 # Measurements of `CorrelatedNoiseFactory` that follow from the configuration or
 # from what it released. TFF's own wrappers measure without noise.
 _COVERED_BY_AGGREGATOR = frozenset(
@@ -121,6 +122,17 @@ def _scalar(value) -> bool | int | float | None:
   return array.item()
 
 
+def last_round(directory: run_directory.RunDirectory) -> int:
+  """Returns the last round that the released metrics have, 0 for none."""
+  path = directory.release / _METRICS
+  if not path.exists():
+    return 0
+  # A line that has no end is of a process that was killed.
+  lines = path.read_text().rpartition('\n')[0].splitlines()
+  rounds = [row.get(KEY) or '' for row in csv.DictReader(lines)]
+  return max((int(r) for r in rounds if r.isdecimal()), default=0)
+
+
 class Releases:
   """Writes rows to CSV files, TensorBoard and the log, on TFF's managers.
 
@@ -136,7 +148,7 @@ class Releases:
   ):
     self._loop = loop
     history = list(history)
-    metrics_path = directory.release / 'metrics.csv'
+    metrics_path = directory.release / _METRICS
     secret_path = directory.secret / 'metrics.not_covered.csv'
     summary_dir = directory.release / 'tensorboard'
     _write_csv(metrics_path, history, 'released')

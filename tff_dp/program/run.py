@@ -21,11 +21,12 @@ A round goes through these steps, in this order:
 3. The write-ahead record stores the round: from now on it is spent.
 4. The process trains, on the caller's thread.
 5. A checkpoint saves process state, ledger and metrics together.
-6. Only what a checkpoint holds is released.
+6. The write-ahead record stores that the run releases so far.
+7. Only what a checkpoint holds is released.
 
 So a process may be killed at any moment. The next one repeats the rounds since
 the checkpoint, with the same cohorts and the same noise; nothing of them had
-been released.
+been released. From a checkpoint before the last release no run goes on.
 """
 
 from collections.abc import Callable, Mapping
@@ -133,6 +134,7 @@ class Run:
   certificate: certification.Certificate
   cohorts: cohorts_lib.Cohorts
   directory: run_directory.RunDirectory
+  identity: Mapping[str, Any]
   record: write_ahead.WriteAheadRecord
   store: checkpoints.CheckpointStore
   budget: round_budget.RoundBudget
@@ -152,6 +154,7 @@ class Run:
   rounds_saved: int = 0
   rounds_planned: int = 0
   saved_at: float = 0.0
+  has_saved: bool = False
   has_warned: bool = False
   history: list[releases.Row] = dataclasses.field(default_factory=list)
   # Columns of the evaluation, in order of appearance.
@@ -159,12 +162,13 @@ class Run:
 
   def restore(self, progress_mode: str) -> None:
     """Loads the latest checkpoint, or saves the initial state as the first."""
+    latest = self.store.latest_round()
+    self._refuse_to_go_back(latest)
     state = self.process.initialize()
     self.noise = noise_checkpoints.describe(
         state, self.plan, kind=self.checkpoint_kind
     )
     self.cohorts.begin(self.directory.run_id)
-    latest = self.store.latest_round()
     self.saved_at = time.monotonic()
     if latest is None:
       self._refuse_if(
@@ -176,6 +180,7 @@ class Run:
       self.certificate.check(self.state, None, rounds_done=0)
       # Before any round: the keys of noise and coins are in it.
       self._save_checkpoint()
+      self._write_setting()
       return
     checkpoint = self.store.load(latest, like=state)
     self._refuse_if(
@@ -208,6 +213,7 @@ class Run:
     self.rounds_planned = self._affordable_rounds()
     # The statement first: a missing field is an error before round 1.
     self._write_statement()
+    self.record.release(self.rounds_done)
     released = releases.Releases(self.directory, loop, self.history)
     display = progress_lib.Progress(
         progress_mode,
@@ -343,6 +349,11 @@ class Run:
     if self.rounds_done == self.rounds_saved:
       return
     self._save_checkpoint()
+    if not self.has_saved:
+      # Where a run goes on, this is the first that it may write anew.
+      self._write_setting()
+      self.has_saved = True
+    self.record.release(self.rounds_done)
     for row in self.history[self.rounds_saved :]:
       released.release(row)
       display.released(row['released'], list(self.evaluated))
@@ -367,6 +378,12 @@ class Run:
             history=self.history,
         )
     )
+
+  def _write_setting(self) -> None:
+    """Writes what is run, and on what."""
+    release = self.directory.release
+    run_directory.write_json(release / 'config.json', self.identity)
+    outputs.write_environment(release / 'environment.json')
 
   def _finish(self, message: str) -> TrainResult:
     """Writes the last model and the final documents."""
@@ -438,6 +455,22 @@ class Run:
     """The round after which this run ends, by request or by the budget."""
     left = self.budget.rounds_left(self.rounds_done)
     return min(self.total_rounds, self.rounds_done + left)
+
+  def _refuse_to_go_back(self, latest: int | None) -> None:
+    """Raises if rounds after a checkpoint were released."""
+    # The second is evidence where `secret` alone is from an older copy.
+    released = max(
+        self.record.released_through, releases.last_round(self.directory)
+    )
+    if latest is not None and latest < released:
+      raise _checks.PrivacyRefusedError(
+          f'{self.directory.root} has released rounds through {released}, but'
+          f' its latest checkpoint is of round {latest}',
+          why='a released round that is made again, with the same noise and'
+          ' perhaps from other data, shows the difference',
+          way_out=f'restore the checkpoint of round {released} from a copy, or'
+          ' start a new run in another directory, which spends anew',
+      )
 
   def _refuse_if(self, is_refused: bool, what: str) -> None:
     if is_refused:

@@ -49,11 +49,33 @@ def write_atomically(path: os.PathLike, content: bytes | str) -> None:
   if isinstance(content, str):
     content = content.encode()
   temporary = path.with_name(path.name + '.tff_dp_tmp')
-  with open(temporary, 'wb') as file:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  with naming(path):
+    with open(temporary, 'wb') as file:
+      file.write(content)
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def naming(path: os.PathLike):
+  """Lets an `OSError` inside say which file it is about."""
+  try:
+    yield
+  except OSError as error:
+    if error.filename is None:
+      error.filename = os.fspath(path)
+    raise
+
+
+def flush(path: os.PathLike) -> None:
+  """Returns once a file or the names in a directory are on the disk."""
+  with naming(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+      os.fsync(descriptor)
+    finally:
+      os.close(descriptor)
 
 
 def write_json(path: os.PathLike, content: Mapping) -> None:

@@ -29,7 +29,6 @@ from tff_dp.program import checkpoints
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
 from tff_dp.program import noise_checkpoints
-from tff_dp.program import outputs
 from tff_dp.program import progress as progress_lib
 from tff_dp.program import run as run_lib
 from tff_dp.program import run_directory
@@ -154,14 +153,13 @@ def train(
         directory.secret / 'write_ahead.jsonl', run_id=directory.run_id
     )
     stack.callback(record.close)
-    run_directory.write_json(directory.release / 'config.json', identity)
-    outputs.write_environment(directory.release / 'environment.json')
     run = run_lib.Run(
         process=process,
         plan=plan,
         certificate=certificate,
         cohorts=cohorts,
         directory=directory,
+        identity=identity,
         record=record,
         store=checkpoints.CheckpointStore(directory.checkpoints, loop),
         budget=budget,

@@ -11,29 +11,39 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The write-ahead record: which rounds have begun, on the disk before they do.
+"""The write-ahead record: what is about to happen, on the disk before it does.
 
 A round counts as spent from the moment its line is stored, whatever happens to
 the process afterwards. Repeating a begun round after a crash is free, since the
 checkpoint gives it the same noise key; but only for the same cohort: the same
 noise on other data would reveal their difference. So each line holds a hash of
 the cohort, and another cohort is refused.
+
+What has been released cannot be made again, not even from the same cohort: its
+data may have changed. So a line says how far a run is about to release, and a
+run whose checkpoint is from before that does not go on.
 """
 
 from collections.abc import Mapping, Sequence
+import errno
 import hashlib
 import json
 import os
 import pathlib
 
 from tff_dp import _checks
+from tff_dp.program import run_directory
+
+_RELEASED = 'released'
 
 
 class WriteAheadRecord:
-  """An append-only file with one JSON line per round that has begun.
+  """An append-only file: a JSON line per round that begins, and per release.
 
   Attributes:
     rounds_begun: Number of rounds whose line is stored.
+    released_through: The last round whose results may have been released; 0 if
+      there is none.
   """
 
   def __init__(self, path: os.PathLike, *, run_id: str):
@@ -49,24 +59,22 @@ class WriteAheadRecord:
     self._path = pathlib.Path(path)
     self._run_id = run_id
     self._cohorts = []
+    self.released_through = 0
     content = self._path.read_bytes() if self._path.exists() else b''
     # A line that has no end was being written when the process was killed: its
     # round had not begun.
     complete = content[: content.rfind(b'\n') + 1]
     for number, line in enumerate(complete.splitlines(), start=1):
-      try:
-        entry = json.loads(line)
-        is_sound = entry['round'] == number
-      except (ValueError, KeyError, TypeError):
-        is_sound = False
-      if not is_sound:
+      if not self._is_taken(line):
         raise _checks.PrivacyRefusedError(
             f'line {number} of the write-ahead record {self._path} is damaged',
             why='it counts the rounds that have spent privacy',
             way_out='restore the file from a copy, or start a new run',
         )
-      self._cohorts.append(entry['cohort'])
-    self._file = open(self._path, 'ab')
+    is_new = not self._path.exists()
+    self._file = open(self._path, 'ab', buffering=0)
+    if is_new:
+      run_directory.flush(self._path.parent)
     if len(complete) < len(content):
       self._file.truncate(len(complete))
 
@@ -105,14 +113,45 @@ class WriteAheadRecord:
             ' with, or start a new run',
         )
       return
-    line = json.dumps({**spent, 'round': int(round_index), 'cohort': digest})
-    self._file.write(line.encode() + b'\n')
-    self._file.flush()
-    os.fsync(self._file.fileno())
+    self._append({**spent, 'round': int(round_index), 'cohort': digest})
     self._cohorts.append(digest)
+
+  def release(self, round_index: int) -> None:
+    """Returns once it is on the disk that a round may have been released.
+
+    Args:
+      round_index: The last of the rounds that are about to be; the checkpoint
+        after it is on the disk. 0, or one that is recorded, changes nothing.
+    """
+    _checks.integer_between(0, self.rounds_begun, round_index=round_index)
+    if round_index > self.released_through:
+      self._append({_RELEASED: int(round_index)})
+      self.released_through = int(round_index)
 
   def close(self) -> None:
     self._file.close()
+
+  def _is_taken(self, line: bytes) -> bool:
+    """Counts a stored line in, unless it cannot come after those before."""
+    try:
+      entry = json.loads(line)
+      if _RELEASED in entry:
+        is_next = self.released_through < entry[_RELEASED] <= self.rounds_begun
+        self.released_through = entry[_RELEASED]
+      else:
+        is_next = entry['round'] == self.rounds_begun + 1
+        self._cohorts.append(entry['cohort'])
+      return is_next
+    except (ValueError, KeyError, TypeError):
+      return False
+
+  def _append(self, entry: Mapping[str, object]) -> None:
+    line = json.dumps(entry).encode() + b'\n'
+    with run_directory.naming(self._path):
+      # A part of the line, as on a full disk, counts as none.
+      if self._file.write(line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+      os.fsync(self._file.fileno())
 
   def _digest(self, round_index: int, cohort: Sequence[str | bytes]) -> str:
     ids = [i.decode('latin-1') if isinstance(i, bytes) else i for i in cohort]
