@@ -251,7 +251,7 @@ class TrainTest(parameterized.TestCase):
     self.assertIn('test_accuracy', result.metrics[-1])
     self.assertEqual(result.metrics[-1]['rounds_left'], 0)
     self.assertTrue((self.root / 'release' / 'model.npz').exists())
-    self.assertEqual(_recorded(self.root), ([1, 2, 3, 4, 5], [3, 5]))
+    self.assertEqual(_recorded(self.root), ([1, 2, 3, 4, 5, 6], [3, 6]))
 
   def test_budget_below_one_round_is_refused_before_anything_is_written(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
@@ -449,7 +449,7 @@ class RefusalTest(parameterized.TestCase):
     if how == 'stopped':
       options = {'total_rounds': 9}
     elif how == 'by_budget':
-      budget = toy.Plan().budget_ledger(epsilon=None, delta=1e-5)
+      budget = toy.build_plan().budget_ledger(epsilon=None, delta=1e-5)
       options = {'epsilon_budget': budget.epsilon_after(9)}
     elif how == 'killed':
 
