@@ -302,6 +302,69 @@ def sequences_as_lists_and_as_datasets():
 
 
 @_case()
+def lists_that_need_a_cast():
+  floats = tff.SequenceType(_VECTOR)
+  integers = tff.SequenceType(np.int32)
+  pairs = tff.SequenceType((np.float64, np.bool_))
+
+  @tff.federated_computation(at_clients(floats), integers, pairs)
+  def computation(values, numbers, pairs):
+    return values, numbers, pairs
+
+  rows = [
+      [np.array([0.1, 1.7]), np.array([np.nan, -np.inf])],
+      [np.array([1, 2]), [3, 4], (5, 0.25)],
+      [tf.constant([7]), np.array([True]), np.array([0.1, 2.0])],
+      [np.array([2**40]), np.array([2**24 + 1]), np.zeros([0], np.int64)],
+  ]
+  numbers = [np.int64(3), np.uint8(4), tf.constant(5, tf.int64), 6, True]
+  return (
+      computation,
+      rows,
+      numbers,
+      [(1, True), (np.float32(0.1), np.bool_(False))],
+  )
+
+
+@_case()
+def tensors_that_widen():
+  @tff.federated_computation(
+      np.int64,
+      np.float64,
+      tff.TensorType(np.float64, [None]),
+      at_clients(np.int64),
+      tff.TensorType(np.int32, [None]),
+  )
+  def computation(integer, number, vector, values, integers):
+    return integer, number, vector, values, integers
+
+  return (
+      computation,
+      tf.constant(3),
+      tf.constant(0.1),
+      tf.Variable([0.1, 0.2]),
+      [tf.constant(1, tf.uint8), tf.Variable(2), np.int32(3)],
+      [tf.constant(4), 5],
+  )
+
+
+@_case()
+def names_for_what_has_none():
+  pair = (np.int32, np.float32)
+
+  @tff.federated_computation(at_clients(pair), at_server(pair), pair)
+  def computation(values, value, plain):
+    return values, value, plain
+
+  return (
+      computation,
+      [dict(x=1, y=2.0), dict(y=3, x=4.0), _Point(5, 6.0)],
+      collections.OrderedDict(b=7, a=8.0),
+      tff.structure.Struct.named(a=9, b=10.0),
+  )
+
+
+@_case()
 def sequences_of_structures():
   element = collections.OrderedDict(x=_VECTOR, y=(np.int32, np.str_))
 

@@ -320,6 +320,40 @@ class ArgumentTest(_ContextTest):
     with self.assertRaisesRegex(TypeError, f'client 1.*{pattern}'):
       computation([[1], value])
 
+  @parameterized.named_parameters(
+      ('fraction', np.int32, np.array(1.5)),
+      ('fraction_of_tensor', np.int32, tf.constant([1.5])[0]),
+      ('python_fraction', np.int32, 1.5),
+      ('not_a_number', np.int64, np.array(np.nan)),
+      ('large', np.int32, np.array(2**40)),
+      ('negative', np.uint8, np.array(-1)),
+      ('infinite', np.float32, np.array(1e300)),
+      ('two', np.bool_, np.array(2)),
+      ('missing', np.float32, None),
+      ('text', np.float32, '1.5'),
+      ('key', (np.int32, np.int32), dict(a=1, b=2)),
+  )
+  def test_element_that_tff_would_change(self, dtype, value):
+    # TFF takes all but the last two of them, and says nothing.
+    @tff.federated_computation(tff.SequenceType(dtype))
+    def same(values):
+      return values
+
+    self._enter()
+    with self.assertRaisesRegex(TypeError, r'the argument\[1\]: expected'):
+      same([(1, 1) if isinstance(dtype, tuple) else dtype(1), value])
+
+  def test_none_is_no_empty_structure(self):
+    # As in TFF.
+    @tff.federated_computation(tff.FederatedType((), tff.SERVER))
+    def same(value):
+      return value
+
+    self._enter()
+    self.assertEqual(same({}), ())
+    with self.assertRaisesRegex(TypeError, 'type <>, found.*NoneType'):
+      same(None)
+
   def test_results_and_arguments_do_not_share_memory(self):
     @tff.federated_computation(at_server(tff.TensorType(np.int32, [2])))
     def computation(value):
@@ -354,6 +388,21 @@ class UnsupportedTest(_ContextTest):
       ):
         call()
     self.assertEqual(_sum_of_roots([4.0]), 2.0)
+
+  @parameterized.parameters(True, False)
+  def test_function_as_a_result(self, is_alone):
+    add_one = tff.tensorflow.computation(lambda x: x + 1, np.int32)
+
+    @tff.federated_computation(np.int32)
+    def computation(x):
+      return add_one if is_alone else (x, add_one)
+
+    self._enter()
+    with self.assertRaisesRegex(
+        execution.UnsupportedComputationError,
+        r'returns a function, one of type .*\(int32 -> int32\)',
+    ):
+      computation(1)
 
   def test_data_block(self):
     data = tff.framework.Data(any_pb2.Any(), tff.TensorType(np.int32))

@@ -121,6 +121,13 @@ def _has_placed(type_spec: tff.StructType) -> bool:
   )
 
 
+def _has_function(type_spec: tff.Type) -> bool:
+  """Returns whether a part of a type is a function."""
+  if isinstance(type_spec, tff.StructType):
+    return any(_has_function(element) for element in type_spec)
+  return isinstance(type_spec, tff.FunctionType)
+
+
 def _has_sequence(type_spec: tff.Type) -> bool:
   """Returns whether a part of a type without placement is a sequence."""
   if isinstance(type_spec, tff.StructType):
@@ -424,6 +431,12 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   Raises:
     UnsupportedComputationError: It contains something that we cannot run.
   """
+  if _has_function(block.type_signature.result):
+    raise errors.UnsupportedComputationError(
+        'a computation that returns a function, one of type'
+        f' {block.type_signature}',
+        instead='that function itself, which can be invoked',
+    )
   builder = _Builder()
   argument = None
   if block.type_signature.parameter is not None:

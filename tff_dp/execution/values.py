@@ -199,7 +199,8 @@ def parts(value, type_spec: tff.StructType, *, where: str) -> list:
   if isinstance(value, tf.SparseTensor):
     return [value.indices, value.values, value.dense_shape]
   names = [name for name, _ in tff.structure.iter_elements(type_spec)]
-  if isinstance(value, Mapping):
+  # What has no names in the type takes a value's elements in their order.
+  if isinstance(value, Mapping) and any(name is not None for name in names):
     if set(value) == set(names):
       return [value[name] for name in names]
     if None not in names:
@@ -215,7 +216,7 @@ def parts(value, type_spec: tff.StructType, *, where: str) -> list:
   for found, expected in zip(
       tff.structure.name_list_with_nones(struct), names
   ):
-    if found is not None and found != expected:
+    if None not in (found, expected) and found != expected:
       raise _mismatch(where, type_spec, f'found an element named {found!r}')
   return list(struct)
 
@@ -227,6 +228,59 @@ def _struct_from_python(value, type_spec, where) -> Struct:
       (name, from_python(part, element, where=f'{where}[{name or index}]'))
       for index, ((name, element), part) in enumerate(zip(elements, found))
   ])
+
+
+def _element_from_python(value, type_spec, where):
+  """Returns the value for an element of a list that stands for a sequence.
+
+  TFF casts there, and so do we, but not if the cast loses more than digits.
+  """
+  if isinstance(type_spec, tff.StructType):
+    elements = tff.structure.to_elements(type_spec)
+    if isinstance(value, Mapping) and not any(name for name, _ in elements):
+      raise _mismatch(where, type_spec, f'found the keys {sorted(value)}')
+    found = parts(value, type_spec, where=where)
+    return Struct([
+        (name, _element_from_python(part, inner, f'{where}[{name or index}]'))
+        for index, ((name, inner), part) in enumerate(zip(elements, found))
+    ])
+  dtype = tf.as_dtype(type_spec.dtype)
+  if isinstance(value, (tf.Tensor, tf.Variable)) and value.dtype != dtype:
+    value = value.numpy()
+  if (
+      isinstance(value, (np.ndarray, np.generic))
+      and value.dtype.kind in 'biuf'
+      and value.dtype != dtype.as_numpy_dtype
+  ):
+    value = _cast(value, dtype.as_numpy_dtype, type_spec, where)
+  elif isinstance(value, (int, float, list, tuple)) and dtype != tf.string:
+    value = _numbers_from_python(value, dtype, type_spec, where)
+  return _tensor_from_python(value, type_spec, where)
+
+
+def _cast(value, dtype, type_spec, where) -> np.ndarray:
+  """Returns an array of another dtype whose values agree up to rounding."""
+  with np.errstate(all='ignore'):
+    cast = np.asarray(value).astype(dtype)
+  if np.issubdtype(dtype, np.floating):
+    same = np.isfinite(cast) == np.isfinite(value)
+  else:
+    same = cast == value
+  if not np.all(same):
+    raise _mismatch(
+        where, type_spec, f'found {value.dtype} with values that it cannot hold'
+    )
+  return cast
+
+
+def _numbers_from_python(value, dtype, type_spec, where):
+  """Returns what TensorFlow makes of Python's numbers, or of lists of such."""
+  try:
+    return tf.convert_to_tensor(value, dtype)
+  except (TypeError, ValueError, tf.errors.OpError) as error:
+    raise _mismatch(
+        where, type_spec, f'which cannot be made of {value!r:.80}'
+    ) from error
 
 
 def _dataset_from_python(
@@ -247,7 +301,7 @@ def _dataset_from_python(
         f' type {type(value).__name__}',
     )
   elements = [
-      from_python(element, type_spec.element, where=f'{where}[{index}]')
+      _element_from_python(element, type_spec.element, f'{where}[{index}]')
       for index, element in enumerate(value)
   ]
   return _dataset_of(elements, type_spec.element)
@@ -318,16 +372,32 @@ def _tensor_from_python(value, type_spec, where) -> tf.Tensor:
   if not isinstance(value, tf.Tensor):
     value = tf.constant(_array_from_python(value, type_spec, where), dtype)
   if value.dtype != dtype:
-    raise _mismatch(where, type_spec, f'found the dtype {value.dtype.name}')
+    if not _widens(value.dtype, dtype):
+      raise _mismatch(where, type_spec, f'found the dtype {value.dtype.name}')
+    value = tf.cast(value, dtype)
   if not shape.is_compatible_with(value.shape):
     raise _mismatch(where, type_spec, f'found the shape {value.shape}')
   return value
 
 
+def _widens(found: tf.DType, wanted: tf.DType) -> bool:
+  """Returns whether TFF takes one dtype for another, as it does for arrays."""
+  if tf.variant in (found, wanted) or tf.resource in (found, wanted):
+    return False
+  return _array.is_compatible_dtype(
+      np.zeros([], found.as_numpy_dtype), wanted.as_numpy_dtype
+  )
+
+
 def _array_from_python(value, type_spec, where):
   """Returns what TensorFlow converts to the type's dtype without loss."""
-  is_nested = isinstance(value, (list, tuple))
-  leaves = tf.nest.flatten(value) if is_nested else [value]
+  leaves = [value]
+  if isinstance(value, (list, tuple)):
+    value = tf.nest.map_structure(
+        lambda leaf: leaf.numpy() if isinstance(leaf, tf.Tensor) else leaf,
+        value,
+    )
+    leaves = tf.nest.flatten(value)
   for leaf in leaves:
     if not isinstance(
         leaf, (bool, int, float, complex, str, bytes, np.generic, np.ndarray)
