@@ -113,16 +113,24 @@ def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code."""
   argv = errors.hyphenated(sys.argv[1:] if argv is None else argv)
   if len(argv) > 1 and argv[0] in _COMMANDS and not argv[1].startswith('-'):
-    if argv[1] not in _TASKS:
+    _, allowed = _COMMANDS[argv[0]]
+    if argv[1] not in allowed:
+      others = [
+          f'python -m tasks {command} {argv[1]}'
+          for command, (_, modules) in _COMMANDS.items()
+          if argv[1] in modules
+      ]
       errors.show(
-          f'TASK={argv[1]} is not allowed: expected one of {", ".join(_TASKS)}',
-          way_out='python -m tasks list',
+          f'TASK={argv[1]} is not allowed with {argv[0]}: expected one of'
+          f' {", ".join(allowed)}',
+          way_out=others[0] if others else 'python -m tasks list',
       )
       return errors.USAGE
   arguments = _build_parser(argv).parse_args(argv)
   if arguments.command == 'list':
-    for name, summary in _TASKS.items():
-      print(f'{name:<15} {summary}')
+    for command, (_, modules) in _COMMANDS.items():
+      for name in modules:
+        print(f'{command} {name:<15} {_TASKS[name]}')
     return 0
   values = vars(arguments)
   progress = values.pop('progress')

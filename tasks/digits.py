@@ -44,6 +44,7 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plan as plan_lib
 from tff_dp import plan_statement
+from tff_dp.cli import errors
 
 EXAMPLES = """examples:
   python -m tasks train digits
@@ -67,6 +68,8 @@ _SERVER_LEARNING_RATES = {
     'blt': 0.03,
     'non_private': 0.2,
 }
+# What flags are called where an argument of the library has another name.
+_FLAGS = {'num_bands': 'bands', 'num_buffers': 'buffers'}
 NON_PRIVATE = 'non_private'
 _DP_FTRL = 'dp_ftrl'
 _BANDED = {'banded', 'banded-inverse'}
@@ -165,12 +168,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
   """Returns the plan of each row; validates every number on the way."""
+  with errors.named_as_flags(_FLAGS):
+    return _build_plans(settings)
+
+
+def _build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
   _checks.in_open(0, 1, delta=settings.delta)
   _checks.positive(epsilon=settings.epsilon)
   _checks.positive(client_learning_rate=settings.client_learning_rate)
   if settings.server_learning_rate is not None:
     _checks.positive(server_learning_rate=settings.server_learning_rate)
   _checks.in_half_open(0, 1, momentum=settings.momentum)
+  _checks.integer_at_least(1, total_rounds=settings.total_rounds)
   _checks.integer_at_least(1, rounds_per_eval=settings.rounds_per_eval)
   schedule = participation.MinSeparation(
       settings.total_rounds, min_index_gap=settings.min_index_gap

@@ -49,6 +49,11 @@ def adder(parser: argparse.ArgumentParser, default: Any) -> Callable[..., None]:
   return add
 
 
+def counted(number: int, noun: str) -> str:
+  """Returns '1 seed' or '3 seeds'."""
+  return f'{number} {noun}{"s" * (number != 1)}'
+
+
 def shown(value: Any) -> str:
   """Returns a default as help texts tell it."""
   if isinstance(value, tuple):

@@ -21,6 +21,7 @@ import pathlib
 import statistics
 from typing import Any, Optional
 
+from tasks import flags
 from tasks import mnist_guarantees
 from tasks import mnist_rows
 from tasks import mnist_run
@@ -111,8 +112,8 @@ def notes(rows: Sequence[Finished], *, data: str, scale: float) -> str:
   seeds = len(rows[0].results)
   said = [
       f'Data: {data}. Accuracies are those of the last model on held-out digits,'
-      f' mean{" and standard deviation" if seeds > 1 else ""} of {seeds}'
-      f' seed{"s" if seeds > 1 else ""}.',
+      f' mean{" and standard deviation" if seeds > 1 else ""} of'
+      f' {flags.counted(seeds, "seed")}.',
       'Epsilon is that of a client over the whole run, at delta 1 / clients'
       ' unless said otherwise. Epsilons of different relations do not compare.',
       'A value that is marked UNCERTIFIED comes from a formula that does not'

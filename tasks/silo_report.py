@@ -19,6 +19,7 @@ import math
 import pathlib
 import statistics
 
+from tasks import flags
 from tasks import silo_algorithms
 from tasks import silo_cells
 from tasks import silo_settings
@@ -249,7 +250,7 @@ def report(
   parts = [
       f'# {problem.title}',
       f'{problem.error_name.capitalize()}, mean and standard deviation of'
-      f' {settings.seeds} seeds. {sizes.rounds} rounds,'
+      f' {flags.counted(settings.seeds, "seed")}. {sizes.rounds} rounds,'
       f' {sizes.one_pass_rounds} of one pass, {sizes.local_steps} local steps,'
       f' clip norm {sizes.l2_norm_clip:g}.',
       table(cells),

@@ -33,12 +33,12 @@ import dataclasses
 import json
 import math
 import pathlib
-import sys
 from typing import Any, Optional
 
 import numpy as np
 
 from tasks import flags
+from tasks import sweep_progress
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms import instance_lineages
@@ -105,28 +105,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
   """Returns one row for every number of weights and screen."""
   rows, fixed = [], None
+  # A calibration for every rule, and the trial.
+  steps = len(spam_filters.RULES) + 1
+  reporter = sweep_progress.Reporter(
+      steps * len(settings.num_params),
+      is_quiet=progress == 'quiet',
+      work=steps * sum(map(_work, settings.num_params)),
+  )
   for num_params in settings.num_params:
-    if progress != 'quiet':
-      print(f'{num_params} weights', file=sys.stderr, flush=True)
-    screens = {
-        rule: spam_filters.calibrate_spam_filter(
-            settings.step,
-            num_params,
-            num_instances=settings.instances,
-            rule=rule,
-            target_rate=settings.target_rate,
-            num_samples=settings.samples,
-            # Honest updates have no gradient here.
-            allows_full_step=False,
-            seed=settings.seed,
-        )
-        for rule in spam_filters.RULES
-    }
+    screens = {}
+    for rule in spam_filters.RULES:
+      screens[rule] = spam_filters.calibrate_spam_filter(
+          settings.step,
+          num_params,
+          num_instances=settings.instances,
+          rule=rule,
+          target_rate=settings.target_rate,
+          num_samples=settings.samples,
+          # Honest updates have no gradient here.
+          allows_full_step=False,
+          seed=settings.seed,
+      )
+      reporter.show(
+          f'{num_params} weights, calibration of {rule}',
+          was_done=False,
+          work=_work(num_params),
+      )
     fixed = fixed or dataclasses.replace(
         screens['any'], false_rejection_rate=None
     )
     screens['any, fixed'] = fixed
     refused = _refused(settings, num_params, screens)
+    reporter.show(
+        f'{num_params} weights, trial', was_done=False, work=_work(num_params)
+    )
     for name, screen in screens.items():
       rows.append({
           'num_params': num_params,
@@ -184,6 +196,11 @@ def main(settings: Settings, *, where, progress: str) -> int:
   for name in ('results.md', 'results.json'):
     print(output_dir / name)
   return 0
+
+
+def _work(num_params: int) -> int:
+  # Beside that for each weight there is some for each pool.
+  return num_params + 300
 
 
 def _refused(

@@ -144,8 +144,8 @@ def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
   plot(cells, output_dir / 'sweep.png')
   print(text)
   print(
-      f'\nHeld-out accuracy, mean and standard deviation of {settings.seeds}'
-      ' seeds. Epsilon is for all\ndigits of one client replaced by zeros'
+      '\nHeld-out accuracy, mean and standard deviation of'
+      f' {flags.counted(settings.seeds, "seed")}. Epsilon is for all\ndigits of one client replaced by zeros'
       f' (zero-out), delta {digits.Settings().delta:g}, without amplification.'
   )
   print(output_dir / 'sweep.png')

@@ -42,10 +42,26 @@ class FlagsTest(parameterized.TestCase):
     self.assertIn('examples:', out)
 
   def test_list_names_the_task(self):
-    self.assertIn('digits', _main('list')[1])
+    listed = _main('list')[1]
+    self.assertIn('train digits', listed)
+    self.assertIn('sweep heart', listed)
 
   @parameterized.named_parameters(
       ('task', ('train', 'letters'), 'TASK=letters', 2),
+      (
+          'other_command',
+          ('train', 'heart'),
+          'try: python -m tasks sweep heart\n',
+          2,
+      ),
+      ('rounds', ('train', 'digits', '--total-rounds=0'), '--total-rounds=0', 2),
+      ('buffers', ('train', 'digits', '--buffers=9'), '--buffers=9', 2),
+      (
+          'bands',
+          ('train', 'digits', '--mechanism=banded', '--bands=0'),
+          '--bands=0',
+          2,
+      ),
       ('command', ('paint',), "'paint'", 2),
       ('noise', ('train', 'digits', '--epsilon=-1'), '--epsilon=-1.0', 2),
       ('delta', ('train', 'digits', '--delta=1'), '--delta=1.0', 2),

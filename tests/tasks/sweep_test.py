@@ -48,6 +48,7 @@ class FlagsTest(parameterized.TestCase):
       ('epsilon', '--epsilons=-2', '--epsilons=-2.0'),
       ('rate', '--server-learning-rates=0', '--server-learning-rates=0.0'),
       ('seeds', '--seeds=0', '--seeds=0'),
+      ('rounds', '--total-rounds=0', '--total-rounds=0'),
       ('jobs', '--jobs=0', '--jobs=0'),
       ('row', '--rows=wavelet', "'wavelet'"),
       ('gap', '--min-index-gap=200', '--min-index-gap=200'),

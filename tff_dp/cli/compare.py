@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
   options = dp_ftrl.options_of(arguments)
   kind = options.setdefault('error', 'max')
   chosen = None
-  with dp_ftrl.named_as_flags():
+  with errors.named_as_flags(dp_ftrl.FLAGS):
     common = dict(options, names=names, progress=_progress())
     if arguments.max_state_copies is None:
       rows = choice.compare(pattern, **common)

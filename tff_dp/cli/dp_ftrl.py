@@ -14,12 +14,12 @@
 """Flags that describe a DP-FTRL run, shared by several commands."""
 
 import argparse
-import contextlib
 from typing import Any, Optional
 
 from tff_dp import _checks
 from tff_dp.accounting import events
 from tff_dp.accounting import patterns
+from tff_dp.cli import errors
 from tff_dp.cli import guarantee
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -32,6 +32,8 @@ _ARGUMENTS = {
     'rounds': 'num_rounds',
     'mechanisms': 'names',
 }
+# And the other way round, for errors.
+FLAGS = {argument: flag for flag, argument in _ARGUMENTS.items()}
 # Flags of some mechanisms only.
 _OPTIONS = ('bands', 'buffers', 'error', 'restart_every', 'complete_trees')
 
@@ -137,7 +139,7 @@ def mechanism_of(
   _checks.integer_at_least(1, rounds=num_rounds)
   check_options(arguments)
   name = arguments.mechanism
-  with named_as_flags():
+  with errors.named_as_flags(FLAGS):
     return catalogue.build(
         name, pattern_of(arguments, num_rounds), **options_of(arguments)
     )
@@ -180,19 +182,6 @@ def check_options(
   if arguments.buffers is not None:
     _checks.integer_between(2, 8, buffers=arguments.buffers)
   _checks.optional_integer_at_least(1, bands=arguments.bands)
-
-
-@contextlib.contextmanager
-def named_as_flags():
-  """Renames the argument of an error to that of its flag."""
-  try:
-    yield
-  except _checks.ArgumentError as error:
-    flags = {argument: option for option, argument in _ARGUMENTS.items()}
-    flag = flags.get(error.argument)
-    if flag is None:
-      raise
-    raise _checks.ArgumentError(flag, error.value, error.allowed) from error
 
 
 def pattern_of(

@@ -156,7 +156,7 @@ def run_account(arguments: argparse.Namespace) -> int:
   if per_weight is not None:
     # The step would name its own field.
     _checks.positive(epsilon_per_coordinate=per_weight)
-  try:
+  with errors.named_as_flags(_FLAGS):
     step = client_steps.ClientStep(
         learning_rate=arguments.learning_rate,
         clip=arguments.clip,
@@ -176,12 +176,6 @@ def run_account(arguments: argparse.Namespace) -> int:
         max_participations=arguments.max_participations,
         later_updates=arguments.later_updates,
     )
-  except _checks.ArgumentError as error:
-    if error.argument not in _FLAGS:
-      raise
-    raise _checks.ArgumentError(
-        _FLAGS[error.argument], error.value, error.allowed
-    ) from error
   if arguments.format == 'json':
     print(json.dumps(found.to_json(), indent=2, allow_nan=False))
   else:

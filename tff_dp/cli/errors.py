@@ -18,7 +18,8 @@ for privacy; 130 interrupted. 4 is kept for a run that its budget stopped.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+import contextlib
 import sys
 
 from tff_dp import _checks
@@ -58,6 +59,23 @@ def hyphenated(words: Sequence[str]) -> list[str]:
 def flag(argument: str) -> str:
   """Returns the flag that belongs to an argument's name."""
   return '--' + argument.replace('_', '-')
+
+
+@contextlib.contextmanager
+def named_as_flags(names: Mapping[str, str]):
+  """Renames the argument of an error to that of its flag.
+
+  Args:
+    names: The flag's name, without dashes, by that of the argument.
+  """
+  try:
+    yield
+  except _checks.ArgumentError as error:
+    if error.argument not in names:
+      raise
+    raise _checks.ArgumentError(
+        names[error.argument], error.value, error.allowed
+    ) from error
 
 
 def show(what: str, *, why: str = '', way_out: str = '') -> None:

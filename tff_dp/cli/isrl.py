@@ -115,7 +115,7 @@ def run_account(arguments: argparse.Namespace) -> int:
   events = getattr(arguments, 'events', None)
   if events is not None:
     raise _checks.ArgumentError('events', events, 'nothing with isrl')
-  with _OurFlags():
+  with errors.named_as_flags(_FLAGS):
     sampling = _sampling_of(arguments)
     _checks.positive(noise_multiplier=arguments.noise_multiplier)
     result = _result(arguments, sampling, arguments.noise_multiplier)
@@ -125,7 +125,7 @@ def run_account(arguments: argparse.Namespace) -> int:
 
 def run_calibrate(arguments: argparse.Namespace) -> int:
   """Prints the noise for a budget, and what it costs."""
-  with _OurFlags():
+  with errors.named_as_flags(_FLAGS):
     sampling = _sampling_of(arguments)
     found = silo_calibration.calibrated(
         sampling,
@@ -147,7 +147,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
       'verdict': found.verdict,
   }
   if arguments.shuffled_silos is not None:
-    with _OurFlags():
+    with errors.named_as_flags(_FLAGS):
       shuffled = silo_shuffling.calibrate_shuffled_noise(
           sampling,
           num_records=arguments.records,
@@ -162,19 +162,6 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     }
   _show(result, arguments.format)
   return errors.DONE
-
-
-class _OurFlags:
-  """Names the flags of this command in errors about arguments."""
-
-  def __enter__(self):
-    return self
-
-  def __exit__(self, kind, error, traceback):
-    if isinstance(error, _checks.ArgumentError) and error.argument in _FLAGS:
-      raise _checks.ArgumentError(
-          _FLAGS[error.argument], error.value, error.allowed
-      ) from error
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
