@@ -162,11 +162,11 @@ def distinct_clients(**argument: Iterable[str | bytes]) -> None:
     )
 
 
-def instance_of(kind: type | tuple[type, ...], allowed: str, **argument) -> None:
+def instance_of(kind, allowed: str, **argument) -> None:
   """Raises unless the argument is an instance of a class.
 
   Args:
-    kind: The class, or several.
+    kind: The class, or several as `isinstance` takes them.
     allowed: What to hand in, as the end of a sentence.
     **argument: The argument, by its name.
   """

@@ -583,7 +583,7 @@ class ProtocolPlansTest(parameterized.TestCase):
     ):
       certification.certify(process, plan)
 
-  def test_unprotected_metrics_are_not_covered(self):
+  def test_unprotected_metrics_are_refused(self):
     plan = tff_dp.ProtocolPlan(_PROTOCOLS['averaged'], _SPHERE)
     process = learning.build_check_in_sgd(
         _variable_model,
@@ -591,10 +591,10 @@ class ProtocolPlansTest(parameterized.TestCase):
         server_learning_rate=0.1,
         allow_unprotected_metrics=True,
     )
-    self.assertIn(
-        ('client_work', 'not_covered', 'train', 'loss'),
-        certification.certify(process, plan).not_covered,
-    )
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'client_work/not_covered/train/loss'
+    ):
+      certification.certify(process, plan)
 
   def test_random_allocation(self):
     plan = tff_dp.ProtocolPlan(

@@ -108,8 +108,9 @@ def points(facts: statement_facts.StatementFacts) -> dict[str, dict[str, Any]]:
           'covered': (
               'nothing'
               if facts.l2_norm_clip is None
-              else 'the model after every round, its evaluation on data outside the'
-              ' training population, and metrics computed from noised values'
+              else 'the model after every round, its evaluation on data outside'
+              ' the training population, and metrics computed from noised'
+              ' values'
               + _COVERED_BY_BITS * (facts.adaptive_clipping is not None)
           ),
           'not_covered': facts.not_covered,
@@ -183,7 +184,7 @@ def _mechanism(facts: statement_facts.StatementFacts) -> dict[str, Any]:
       'name': facts.mechanism,
       'parameters': parameters or 'none',
       'noise_multiplier': f'{noise}: {meaning}',
-      'l2_norm_clip': 'none' if facts.l2_norm_clip is None else facts.l2_norm_clip,
+      'l2_norm_clip': facts.l2_norm_clip or 'none',
       'rounds_planned': facts.num_rounds,
       'rounds_done': facts.rounds_begun,
       'clients_per_round': f'{facts.clients_per_round}, the constant divisor',

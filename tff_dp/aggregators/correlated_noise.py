@@ -149,7 +149,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(init_fn, next_fn)
 
   def _begin(self, state):
-    """Returns the state; running it raises where it is of other noise, or done."""
+    """Returns the state; raises where it is of other noise, or at its end."""
     is_ours = tf.debugging.assert_equal(
         state['release_id'],
         tf.constant(self.release.number, tf.int64),

@@ -58,7 +58,8 @@ class Certificate:
   Attributes:
     plan: Of which the process adds the noise.
     release: What its server adds; `None` if nothing.
-    not_covered: Paths of the metrics in which clients' data are without noise.
+    not_covered: Paths of the metrics in which clients' data are without noise;
+      a trusted server sees them, and keeps them secret.
   """
 
   plan: Plan
@@ -151,15 +152,15 @@ def certify(process: Any, plan: Plan) -> Certificate:
   flow = data_flow.follow(process.next)
   release = _check_release(flow, plan)
   _check_state(flow)
-  return Certificate(
-      plan,
-      None if release.at_clients else release,
-      frozenset(
-          path[1:]
-          for path, traces in flow.leaves.items()
-          if path[0] == _METRICS and traces
-      ),
+  not_covered = frozenset(
+      path[1:]
+      for path, traces in flow.leaves.items()
+      if path[0] == _METRICS and traces
   )
+  if release.at_clients:
+    _check_metrics(not_covered)
+    return Certificate(plan, None, not_covered)
+  return Certificate(plan, release, not_covered)
 
 
 def _check_is_runnable(process) -> None:
@@ -260,6 +261,17 @@ def _check_state(flow) -> None:
   )
 
 
+def _check_metrics(not_covered) -> None:
+  """Raises if a server that nobody has to trust gets to see data."""
+  if not_covered:
+    names = sorted('/'.join(map(str, path)) for path in not_covered)
+    raise _checks.PrivacyRefusedError(
+        f'clients report {_listed(names)} without noise',
+        why='the guarantee of the plan holds against the server',
+        way_out='build the process with allow_unprotected_metrics=False',
+    )
+
+
 def _release_of(plan) -> release_marks.Release:
   """Returns the release of a plan; of a check-in plan with any divisor."""
   if isinstance(plan, plan_lib.PrivacyPlan):
@@ -272,8 +284,8 @@ def _release_of(plan) -> release_marks.Release:
 def _other_plan(what: str) -> _checks.PrivacyRefusedError:
   return _checks.PrivacyRefusedError(
       what,
-      why='epsilon is that of the noise that is added; a process keeps the noise'
-      ' of the plan that it was built with, also if that is calibrated'
+      why='epsilon is that of the noise that is added; a process keeps the'
+      ' noise of the plan that it was built with, also if that is calibrated'
       ' afterwards',
       way_out='calibrate first, then build the process from the calibrated plan'
       ' and hand the same plan to train',
@@ -305,7 +317,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
-  """Returns the leaves with these names that stand together, each group once."""
+  """Returns the leaves with these names, where all of them stand together."""
   groups = {}
   for path, leaf in tree.flatten_with_path(value):
     if path and path[-1] in names:

@@ -19,7 +19,8 @@ What clients hold is their own data; an aggregation brings data of all of them
 to the server; what the server computes from such a sum keeps it. Only what the
 graph of an aggregator marks as having its noise (`release_marks`) is free of
 it. If clients are sent an aggregate, one of them changes what all others send,
-which no clipping bounds; then `sent` says so, and nothing else can be relied on.
+which no clipping bounds; then `sent` says so, and nothing else is to be
+believed.
 
 Upper bound: it may say that a value depends on data where it does not. Of
 TensorFlow, only graphs with a mark are looked into; everything else that is
@@ -232,7 +233,8 @@ class _Tracer(interpreter.Interpreter):
       return argument
     if uri == 'federated_aggregate':
       *from_clients, report = argument
-      total = self._aggregated(intrinsic)(_all_in(Struct.unnamed(*from_clients)))
+      traces = _all_in(Struct.unnamed(*from_clients))
+      total = self._aggregated(intrinsic)(traces)
       return self._apply_at(report, total, on_clients=False)
     if uri == 'federated_sum':
       return _each(self._aggregated(intrinsic), argument)
