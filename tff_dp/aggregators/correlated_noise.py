@@ -150,13 +150,12 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def _begin(self, state):
     """Returns the state; raises where it is of other noise, or at its end."""
-    is_ours = tf.debugging.assert_equal(
+    tf.debugging.assert_equal(
         state['release_id'],
         tf.constant(self.release.number, tf.int64),
         message='the state was made by an aggregator that adds other noise',
     )
-    with tf.control_dependencies([is_ours]):
-      return within_horizon(state, self._mechanism.num_rounds)
+    return within_horizon(state, self._mechanism.num_rounds)
 
   def _build_initialize(self, num_params: int) -> tff.Computation:
     @tff.tensorflow.computation
