@@ -245,6 +245,22 @@ class ClipNormTest(parameterized.TestCase):
     self.assertAlmostEqual(output.measurements['quantile_estimate'], 0.7)
     np.testing.assert_allclose(output.result, [0.2, 0.2, 0, 0], rtol=1e-4)
 
+  @parameterized.parameters(1e-15, 1.0, 1.75, 1e15)
+  def test_one_client_moves_the_sum_by_its_own_update(self, clip_norm):
+    size = 1_024
+    scale = np.float32(clip_norm)
+    cohort = [
+        update * scale for update in releases.crossing_cohort(8_193, size)
+    ]
+    process = _factory(
+        noise_multiplier=0.0,
+        initial_l2_norm_clip=clip_norm,
+        clients_per_round=1,
+    ).create(_vectors(size))
+    moved, resolution = releases.moved_by_first(process, cohort)
+    self.assertLessEqual(moved, np.linalg.norm(cohort[0]) + resolution)
+    self.assertGreater(moved, 0.9 * np.linalg.norm(cohort[0]))
+
   @parameterized.parameters(np.nan, np.inf, -np.inf, 3e38)
   def test_a_bad_client_counts_as_zero(self, entry):
     process = _factory(noise_multiplier=0.0).create(_vectors(4))

@@ -14,6 +14,7 @@
 """Tests of the factory through the real TFF process."""
 
 import collections
+import fractions
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -25,7 +26,9 @@ from tests.aggregators import releases
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms
+from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
+from tff_dp.aggregators import shuffle
 
 _VECTOR = tff.TensorType(np.float32, [4])
 
@@ -142,6 +145,29 @@ class ClippingTest(parameterized.TestCase):
     )
     self.assertLessEqual(np.linalg.norm(output.result.astype(np.float64)), 1.0)
 
+  @parameterized.parameters(1, 64)
+  def test_norm_that_float32_loses_most_of_is_within_the_clip_norm(self, tiles):
+    # In each of TensorFlow's running sums a one comes first, and then squares
+    # that are a little too small to change it.
+    run = np.full(4 * 2048, 2.0**-12 * (1 - 2.0**-11), np.float32)
+    run[:4] = 1.0
+    value = np.tile(run, tiles)
+    norm = np.linalg.norm(value.astype(np.float64))
+    self.assertLess(tf.norm(value), norm * (1 - 7e-6))
+    counts = []
+    for clip in (norm * (1 - 1e-9), norm / 2):
+      output = self._next(
+          [value],
+          tff.TensorType(np.float32, [value.size]),
+          clients_per_round=1,
+          l2_norm_clip=clip,
+      )
+      counts.append(int(output.measurements['not_covered']['num_clipped']))
+      self.assertLessEqual(
+          np.linalg.norm(output.result.astype(np.float64)), clip
+      )
+    self.assertEqual(counts, [1, 1])
+
   @parameterized.named_parameters(
       ('nan', np.nan, 'num_zeroed'),
       ('infinite', np.inf, 'num_zeroed'),
@@ -167,6 +193,117 @@ class ClippingTest(parameterized.TestCase):
       full = process.next(full, [value]).state
     for leaf, other in zip(tf.nest.flatten(empty), tf.nest.flatten(full)):
       np.testing.assert_array_equal(leaf, other)
+
+
+class SensitivityTest(parameterized.TestCase):
+  """Sums of adversarial cohorts, with and without one client."""
+
+  @parameterized.named_parameters(
+      ('16385_clients_100000_weights', 16_385, 100_000, 3.0),
+      ('8193_clients_1024_weights', 8_193, 1_024, 1.9),
+  )
+  def test_one_client_moves_the_release_by_its_own_update(
+      self, num_clients, size, moved_in_float32
+  ):
+    cohort = releases.crossing_cohort(num_clients, size)
+    process = _factory(clients_per_round=1).create(
+        tff.TensorType(np.float32, [size])
+    )
+    moved, resolution = releases.moved_by_first(process, cohort)
+    self.assertLessEqual(moved, np.linalg.norm(cohort[0]) + resolution)
+    # In float32 it would be more, so the cohort is a hard one.
+    self.assertGreater(
+        releases.moved_by_first_in_float32(cohort), moved_in_float32
+    )
+
+  @parameterized.product(
+      size=(1, 3, 1_000), clip=(1e-15, 0.3, 1.0, 1.9999999, 1e15)
+  )
+  def test_sum_moves_by_at_most_the_clip_norm_exactly(self, size, clip):
+    clip = float(np.float32(clip))
+    cohort = _hard_updates(size, clip)
+    # Pairs that cancel leave only what rounding has to say.
+    cohort += [-update for update in cohort[::-1]]
+    step = shuffle.grid_step(clip)
+    add_up = _build_sum_of_clipped(size, clip, step)
+    total = add_up(cohort)
+    for index in range(len(cohort)):
+      others = cohort[:index] + cohort[index + 1 :]
+      moved = [int(unit) for unit in total - add_up(others)]
+      # Python's integers and fractions have no rounding.
+      self.assertLessEqual(
+          sum(unit**2 for unit in moved) * fractions.Fraction(step) ** 2,
+          fractions.Fraction(clip) ** 2,
+      )
+      np.testing.assert_array_equal(moved, add_up([cohort[index]]))
+
+  def test_neither_order_nor_workers_change_the_noised_release(self):
+    cohort = _hard_updates(50, 1.0)
+    process = _factory(
+        noise_multiplier=1e-6, insecure_seed=5, clients_per_round=3
+    ).create(tff.TensorType(np.float32, [50]))
+    results = []
+    for num_workers in (1, 2, 3):
+      with execution.create_sync_in_process_context(
+          max_concurrent_clients=num_workers
+      ):
+        for order in (cohort, cohort[::-1]):
+          state = process.initialize()
+          results.append(process.next(state, order).result)
+    for result in results[1:]:
+      np.testing.assert_array_equal(result, results[0])
+
+  def test_noise_is_added_before_anything_is_rounded_to_float32(self):
+    # 2^24 + 1 is no float32 number; with noise of -2^24 the 1 is left.
+    for total in (2**24 + 1, 2**40 + 1):
+      result = correlated_noise.noised_mean(
+          tf.constant([total], tf.int64),
+          1.0,
+          tf.constant([1.0]),
+          float(1 - total),
+          1,
+      )
+      np.testing.assert_array_equal(result, [1.0])
+
+
+def _hard_updates(size: int, clip: float) -> list[np.ndarray]:
+  """Returns updates around the clip norm, and around ties of the grid."""
+  step = shuffle.grid_step(clip)
+  rng = np.random.default_rng(size)
+  random = rng.standard_normal(size)
+  random /= np.linalg.norm(random)
+  even = np.full(size, size**-0.5)
+  return [
+      np.asarray(update, np.float32)
+      for direction in (even, random)
+      for update in (
+          direction * clip * (1 - 1e-5),
+          direction * clip,
+          direction * clip * 3,
+          direction * clip * 2.0**-20,
+          (np.round(direction * clip / step) + 0.5) * step,
+          np.sign(direction) * step * 0.5,
+          np.sign(direction) * step * (1 - 2.0**-20),
+      )
+  ]
+
+
+def _build_sum_of_clipped(size: int, clip: float, step: float):
+  """Returns what the factory does up to the noise: clients to a total."""
+  value_type = tff.TensorType(np.float32, [size])
+
+  @tff.tensorflow.computation(value_type)
+  @tf.function(autograph=False)
+  def clip_one(update):
+    return clipping.clip(update, clip)[0]
+
+  add_up = shuffle.build_sum(size, step=step)
+
+  @tff.federated_computation(tff.FederatedType(value_type, tff.CLIENTS))
+  def run(values):
+    return add_up(tff.federated_map(clip_one, values))['total']
+
+  return run
 
 
 class ContractTest(parameterized.TestCase):

@@ -22,6 +22,7 @@ import scipy.linalg
 import tensorflow_federated as tff
 
 from tests.mechanisms import reference
+from tff_dp import execution
 from tff_dp import streams
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import noise_state
@@ -139,6 +140,61 @@ def covariance_statistic(samples: np.ndarray, expected: np.ndarray) -> float:
   ratio = np.linalg.solve(expected, samples @ samples.T / num_samples)
   _, log_determinant = np.linalg.slogdet(ratio)
   return num_samples * (np.trace(ratio) - log_determinant - num_rounds)
+
+
+def crossing_cohort(num_clients: int, size: int) -> list[np.ndarray]:
+  """Returns updates whose float32 sum goes wrong if the first is missing.
+
+  All are within the clip norm 1. The first half fills every weight up to one
+  update above a power of two. There, what each of the second half takes off is
+  below half a step of float32, and lost. Without the first update the sum is at
+  the power of two, below which float32 is finer, and each of the second half
+  takes off a whole step.
+
+  Args:
+    num_clients: One more than a power of two.
+    size: Length of an update.
+  """
+  half = num_clients // 2
+  update = 2.0 ** np.floor(np.log2(1 / np.sqrt(size)))
+  loss = -np.spacing(np.float32(update * half)) / 4 * (1 + 2**-10)
+  first, second = (
+      np.full(size, value, np.float32) for value in (update, loss)
+  )
+  return [first] * (half + 1) + [second] * half
+
+
+def moved_by_first(
+    process: tff.templates.AggregationProcess, cohort: list[np.ndarray]
+) -> tuple[float, float]:
+  """Returns how far a first client of zeros moves a release without noise.
+
+  And the resolution of the release, which is a float32 number.
+
+  Args:
+    process: Without noise, for 1 client per round.
+    cohort: Updates of the same number in every weight.
+  """
+  without = [np.zeros_like(cohort[0]), *cohort[1:]]
+  # One worker, so that the order of the sum is the cohort's.
+  with execution.create_sync_in_process_context(max_concurrent_clients=1):
+    state = process.initialize()
+    results = [process.next(state, c).result for c in (cohort, without)]
+  moved = np.linalg.norm(np.subtract(*results, dtype=np.float64))
+  resolution = np.spacing(results[0][0]) * np.sqrt(cohort[0].size)
+  return float(moved), float(resolution)
+
+
+def moved_by_first_in_float32(cohort: list[np.ndarray]) -> float:
+  """Returns the same for a sum in float32, one client after the other."""
+  totals = []
+  for first in (cohort[0], np.zeros_like(cohort[0])):
+    # All weights are equal, so one of them stands for all.
+    total = first[0]
+    for update in cohort[1:]:
+      total += update[0]
+    totals.append(float(total))
+  return abs(totals[0] - totals[1]) * np.sqrt(cohort[0].size)
 
 
 def _lower_toeplitz(column: np.ndarray, num_rounds: int) -> np.ndarray:

@@ -67,13 +67,13 @@ class SumTest(parameterized.TestCase):
     self.assertEqual(output['num_reports'], 3)
     np.testing.assert_array_equal(
         output['total'] * _STEP,
-        [2.0**-24, np.round(np.float32(1e-7) / _STEP) * _STEP],
+        [2.0**-24, np.trunc(np.float32(1e-7) / _STEP) * _STEP],
     )
 
-  def test_rounds_to_the_nearest_multiple_in_both_directions(self):
-    units = [-1.6, -1.4, -0.4, 0.4, 0.6, 1.4, 1.6]
-    output = _sum(7)([np.array(units, np.float32) * np.float32(_STEP)])
-    np.testing.assert_array_equal(output['total'], np.round(units))
+  def test_rounds_towards_zero_so_that_no_norm_grows(self):
+    units = [-2.0, -1.6, -1.0, -0.4, -0.0, 0.4, 0.6, 1.0, 1.6, 2.0]
+    output = _sum(10)([np.array(units, np.float32) * np.float32(_STEP)])
+    np.testing.assert_array_equal(output['total'], np.trunc(units))
 
   def test_nobody(self):
     output = _sum(2)([])

@@ -275,7 +275,10 @@ def delta_reason(reason: str, delta: float, population: int | None) -> str:
 
 def _implementation(facts: statement_facts.StatementFacts) -> dict[str, Any]:
   return {
-      'arithmetic': 'float32 Gaussian noise, not a secure discrete sampler',
+      'arithmetic': (
+          'an exact sum of clipped updates; float32 Gaussian noise, not a'
+          ' secure discrete sampler'
+      ),
       'generator': 'Philox counter streams, which are not cryptographic',
       'key': (
           'made from a known seed: void'

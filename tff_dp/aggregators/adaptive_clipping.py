@@ -43,11 +43,16 @@ from tff_dp import _checks
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import noise_state
+from tff_dp.aggregators import shuffle
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 QUANTILE_DOMAIN = 'quantile'
 
+# Of the grid on which updates are added up, in powers of two below clip norms.
+_STEP = shuffle.grid_step(1.0)
+# The bits of a float32 that hold its exponent.
+_EXPONENT = 0x7F800000
 # Squares of what is clipped to it, and of the noise, must fit into float32.
 _CLIP_NORMS = (1e-15, 1e15)
 
@@ -133,8 +138,9 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     state_type = initialize_state.type_signature.result
     begin_round = self._build_begin_round(state_type)
     encode = _build_encode(value_type)
+    add_up = shuffle.build_sum(value_type.shape[0], step=_STEP)
     release = self._build_adaptive_release(
-        state_type, encode.type_signature.result
+        state_type, value_type.shape[0], encode.type_signature.result[1]
     )
 
     @tff.federated_computation
@@ -147,11 +153,12 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     )
     def next_fn(state, value):
       state, clip_norm = tff.federated_map(begin_round, state)
-      encoded = tff.federated_map(
+      encoded, counts = tff.federated_map(
           encode, (value, tff.federated_broadcast(clip_norm))
       )
       new_state, result, measurements = tff.federated_map(
-          release, (state, tff.federated_sum(encoded))
+          release,
+          (state, add_up(encoded)['total'], tff.federated_sum(counts)),
       )
       return tff.templates.MeasuredProcessOutput(
           new_state, result, measurements
@@ -213,23 +220,39 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     )
     return starts_tree
 
-  def _build_adaptive_release(self, state_type, summed_type) -> tff.Computation:
-    @tff.tensorflow.computation(state_type, summed_type)
+  def _build_adaptive_release(
+      self, state_type, num_params: int, counts_type
+  ) -> tff.Computation:
+    @tff.tensorflow.computation(
+        state_type, tff.TensorType(np.int64, [num_params]), counts_type
+    )
     @tf.function(autograph=False)
-    def release(state, summed):
-      total, bits, counts = summed
+    def release(state, total, counts):
       stddev = self._value_multiplier * state['clip_norm']
-      noise, buffers = self._noise(
-          noise_state.VALUE_DOMAIN, state, state['buffers'], total.shape[0]
+      noise, buffers = self._unit_noise(
+          noise_state.VALUE_DOMAIN, state, state['buffers'], num_params
       )
-      bits_noise, bits_buffers = self._noise(
+      bits_noise, bits_buffers = self._unit_noise(
           QUANTILE_DOMAIN, state, state['quantile']['buffers'], 1
       )
       result = self.release.mark(
-          (total + stddev * noise) / self._clients_per_round
+          correlated_noise.noised_mean(
+              total,
+              _STEP * _power_of_two(state['clip_norm']),
+              noise,
+              stddev,
+              self._clients_per_round,
+          )
       )
+      # +1/2 for each client, but -1/2 for each that was clipped: whole bits.
       noised_bits = self.release.mark(
-          (bits + self._bits_stddev * bits_noise[0]) / self._clients_per_round
+          correlated_noise.noised_mean(
+              counts['num_clients'] - 2 * counts['num_clipped'],
+              adaptive_clipping_lib.BIT,
+              bits_noise[0],
+              self._bits_stddev,
+              self._clients_per_round,
+          )
       )
       _, tree_id, round_in_tree = noise_state.advance(
           self._mechanism, state['tree_id'], state['round_in_tree']
@@ -270,30 +293,21 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
 
     return release
 
-  def _noise(self, domain: str, state, buffers, num_params: int):
-    """Returns (unit noise, buffers) of one stream in the round that begins."""
-    if self._noise_multiplier == 0:
-      return tf.zeros([num_params]), tuple(buffers)
-    return noise_state.next_noise(
-        self._mechanism,
-        key=state['key'],
-        domain=domain,
-        tree_id=state['tree_id'],
-        round_in_tree=state['round_in_tree'],
-        buffers=buffers,
-        num_params=num_params,
-    )
-
 
 def _build_encode(value_type: tff.TensorType) -> tff.Computation:
-  """Returns a client's (update, clip norm) -> (clipped update, bit, counts)."""
+  """Returns a client's (update, clip norm) -> (its part of the sum, counts)."""
 
   @tff.tensorflow.computation(value_type, np.float32)
   @tf.function(autograph=False)
   def encode(update, clip_norm):
     clipped, counts = clipping.clip(update, clip_norm)
-    # Only a finite update beyond the clip norm counts as clipped.
-    is_clipped = tf.cast(counts['num_clipped'], tf.float32)
-    return clipped, adaptive_clipping_lib.BIT - is_clipped, counts
+    # Exact, so that one grid serves all clip norms.
+    return clipped / _power_of_two(clip_norm), counts
 
   return encode
+
+
+def _power_of_two(clip_norm: tf.Tensor) -> tf.Tensor:
+  """Returns the largest power of two that a normal float32 is not below."""
+  exponent = tf.bitcast(clip_norm, tf.int32) & tf.constant(_EXPONENT, tf.int32)
+  return tf.bitcast(exponent, tf.float32)

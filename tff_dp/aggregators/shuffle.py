@@ -19,7 +19,8 @@ in an order of evaluation:
 
 *   Reports that are vectors are added up in *integers*, as multiples of a power
     of two. Integer sums do not depend on the order, down to the last bit, and
-    the server gets one vector and the number of reports.
+    the server gets one vector and the number of reports. Nor does rounding one
+    report depend on any other, which is why central noise adds up here too.
 *   Reports of a few integers each are collected and *sorted*. A sorted list
     is a function of the multiset: it says how often each report came, and
     nothing else.
@@ -64,8 +65,9 @@ def build_sum(
 
   It maps float32 vectors of length `num_params` at clients to
   `OrderedDict(total, num_reports)` at the server: the sum in units of `step`,
-  int64 of shape [num_params], and an int32. The rounding of a report to a
-  multiple of `step` comes after the noise, so it costs no privacy.
+  int64 of shape [num_params], and an int32. A report is rounded to multiples of
+  `step` towards zero, by itself and before anything is added: what one client
+  adds depends on nobody else, and its norm is at most that of its report.
 
   Args:
     num_params: Length of the vectors.
@@ -87,8 +89,9 @@ def build_sum(
   )
   @tf.function(autograph=False)
   def accumulate(so_far, report):
-    # The product is exact, because the factor is a power of two.
-    units = tf.cast(tf.round(report * np.float32(1.0 / step)), tf.int64)
+    # The product is exact, because the factor is a power of two; the cast drops
+    # what is behind the point.
+    units = tf.cast(report * np.float32(1.0 / step), tf.int64)
     return total_and_count(
         so_far['total'] + units, so_far['num_reports'] + 1
     )
