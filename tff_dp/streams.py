@@ -110,14 +110,30 @@ def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
   return key
 
 
+def digest(vector: tf.Tensor) -> tf.Tensor:
+  """Returns 64 bits that are equal for equal vectors, scalar int64.
+
+  Two different ones share them with probability about 2^-64. They are neither
+  secret nor keyed: fold them into a secret key, and let nothing else out.
+  """
+  fingerprint = tf.raw_ops.Fingerprint(
+      data=vector[tf.newaxis], method='farmhash64'
+  )
+  return tf.bitcast(fingerprint, tf.int64)[0]
+
+
 def node_normals(
-    tree_key: tf.Tensor, num_params: int
+    tree_key: tf.Tensor,
+    num_params: int,
+    digest_of_round: Callable[..., tf.Tensor] | None = None,
 ) -> Callable[..., tf.Tensor]:
   """Returns `draw(level, index)`, the standard normals of one tree's nodes.
 
   Args:
     tree_key: The key of one tree: a domain key with the tree's id folded in.
     num_params: Length of each draw.
+    digest_of_round: From a round of the tree, counted from 1, to the scalar
+      int64 that its draws depend on; `None` for draws that protect no data.
 
   Returns:
     A `mechanisms.mechanism.Draw` of float32 vectors, shape [num_params].
@@ -125,24 +141,30 @@ def node_normals(
 
   def draw(level: int, index) -> tf.Tensor:
     node = tf.cast(index, tf.int64) + (level << _LEVEL_SHIFT)
-    return tf.random.stateless_normal(
-        [num_params], fold_in(tree_key, node), alg=ALGORITHM
-    )
+    key = fold_in(tree_key, node)
+    if digest_of_round is not None:
+      key = fold_in(
+          key, digest_of_round(mechanism_lib.round_of_draw(level, index))
+      )
+    return tf.random.stateless_normal([num_params], key, alg=ALGORITHM)
 
   return draw
 
 
 def operations(
-    tree_key: tf.Tensor, num_params: int
+    tree_key: tf.Tensor,
+    num_params: int,
+    digest_of_round: Callable[..., tf.Tensor] | None = None,
 ) -> mechanism_lib.Operations:
   """Returns what a mechanism computes one tree's noise with, in TensorFlow.
 
   Args:
     tree_key: As for `node_normals`.
     num_params: Length of each draw.
+    digest_of_round: As for `node_normals`.
   """
   return mechanism_lib.Operations(
-      draw=node_normals(tree_key, num_params),
+      draw=node_normals(tree_key, num_params, digest_of_round),
       cond=tf.cond,
       combine=_combine,
       take=_take,

@@ -30,6 +30,7 @@ from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plan as plan_lib
+from tff_dp import streams
 from tff_dp.aggregators import adaptive_clipping
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 
@@ -306,8 +307,11 @@ class ClipNormTest(parameterized.TestCase):
 
 class StateTest(parameterized.TestCase):
 
-  def test_nothing_in_it_is_without_noise(self):
-    process = _factory().create(_vectors(4))
+  def test_nothing_in_it_is_without_noise_but_digests(self):
+    with mock.patch.object(
+        streams, 'digest', lambda _: tf.constant(0, tf.int64)
+    ):
+      process = _factory().create(_vectors(4))
     updates = [np.full(4, 0.25, np.float32)] * _CLIENTS
     full = _run(process, [updates] * 4)
     empty = _run(process, [[]] * 4)
@@ -370,6 +374,7 @@ class ContractTest(parameterized.TestCase):
             round=np.int64,
             tree_id=np.int64,
             round_in_tree=np.int64,
+            digests=(np.int64, [4]),
             buffers=((np.float32, [4]),) * 2,
             clip_norm=np.float32,
             quantile=collections.OrderedDict(

@@ -15,6 +15,7 @@
 
 import collections
 import fractions
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -26,6 +27,7 @@ from tests.aggregators import releases
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms
+from tff_dp import streams
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import shuffle
@@ -184,15 +186,26 @@ class ClippingTest(parameterized.TestCase):
     self.assertEqual(counts[counter], 2)
     self.assertEqual(counts['num_clients'], 3)
 
-  def test_state_never_holds_an_unnoised_sum(self):
-    process = _factory(noise_multiplier=1.0).create(_VECTOR)
+  def test_state_depends_on_sums_through_their_digests_only(self):
     value = np.full(4, 0.25, np.float32)
-    empty = full = process.initialize()
-    for _ in range(5):
-      empty = process.next(empty, []).state
-      full = process.next(full, [value]).state
-    for leaf, other in zip(tf.nest.flatten(empty), tf.nest.flatten(full)):
-      np.testing.assert_array_equal(leaf, other)
+    for digest, compare in (
+        (lambda _: tf.constant(0, tf.int64), self.assertTrue),
+        (streams.digest, self.assertFalse),
+    ):
+      with mock.patch.object(streams, 'digest', digest):
+        process = _factory(noise_multiplier=1.0).create(_VECTOR)
+      empty = full = process.initialize()
+      for _ in range(5):
+        empty = process.next(empty, []).state
+        full = process.next(full, [value]).state
+      compare(
+          all(
+              np.array_equal(leaf, other)
+              for leaf, other in zip(
+                  tf.nest.flatten(empty), tf.nest.flatten(full), strict=True
+              )
+          )
+      )
 
 
 class SensitivityTest(parameterized.TestCase):
@@ -320,6 +333,7 @@ class ContractTest(parameterized.TestCase):
             round=np.int64,
             tree_id=np.int64,
             round_in_tree=np.int64,
+            digests=(np.int64, [8]),
             buffers=((np.float32, [4]),) * 3,
         )
     )

@@ -24,12 +24,15 @@ import scipy.stats
 import tensorflow as tf
 
 from tests.aggregators import releases
+from tests.mechanisms import contract
 from tff_dp import execution
 from tff_dp import mechanisms
+from tff_dp import streams
 from tff_dp.mechanisms import banded
 from tff_dp.mechanisms import banded_inverse
 from tff_dp.mechanisms import blt
 from tff_dp.mechanisms import dense
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import toeplitz
 
 _NUM_ROUNDS = 12
@@ -180,6 +183,62 @@ class CovarianceTest(parameterized.TestCase):
     self.assertLess(statistic, limit)
 
 
+class ContinuationTest(parameterized.TestCase):
+  """One state that is continued twice."""
+
+  @parameterized.named_parameters(
+      *_ALL, *((f'{name}_completed', m) for name, m in _COMPLETED.items())
+  )
+  def test_other_data_have_other_noise_and_equal_data_the_same(self, mechanism):
+    # The fork is within the first tree of those that restart after 5 rounds.
+    num_common = 2
+    process = releases.build_process(
+        mechanism, _NUM_PARAMS, insecure_seed=releases.SEED
+    )
+    usual, other = np.zeros([2, _NUM_PARAMS], np.float32)
+    other[0] = 0.25
+    state = process.initialize()
+    for _ in range(num_common):
+      state = process.next(state, [usual]).state
+    # All later rounds are on equal data: neither they, nor their sum with the
+    # first, may give away what that protects.
+    later = [usual] * (mechanism.num_rounds - num_common - 1)
+    usual_run, other_run, repeated = (
+        _release(process, state, [first, *later])
+        for first in (usual, other, usual)
+    )
+    np.testing.assert_array_equal(repeated, usual_run)
+    difference = (other_run - usual_run).astype(np.float64)
+    difference[0] -= other / releases.ARGUMENTS['clients_per_round']
+    fresh = _fresh_noise(mechanism, num_common)
+    statistic = releases.covariance_statistic(
+        difference, 2 * fresh @ fresh.T * releases.SCALE**2
+    )
+    degrees = len(fresh) * (len(fresh) + 1) / 2
+    self.assertLess(statistic, scipy.stats.chi2.isf(_FALSE_ALARM, degrees))
+
+
+def _release(process, state, rounds) -> np.ndarray:
+  released = []
+  for value in rounds:
+    output = process.next(state, [value])
+    state = output.state
+    released.append(output.result)
+  return np.stack(released)
+
+
+def _fresh_noise(mechanism, num_common: int) -> np.ndarray:
+  """Returns the noise of the later rounds in draws of their own, as rows."""
+  residuals, nodes = contract.noise_matrix(mechanism)
+  length = mechanism.rounds_per_tree
+  # Virtual rounds are caught up on by the round that opens the next tree.
+  drawn_in = np.array([
+      tree * length + min(mechanism_lib.round_of_draw(*node), length + 1)
+      for tree, *node in nodes
+  ])
+  return residuals[num_common:, drawn_in > num_common]
+
+
 class TelescopingTest(parameterized.TestCase):
 
   @parameterized.named_parameters(*_ALL)
@@ -207,7 +266,10 @@ class StateTest(parameterized.TestCase):
       calls.append(None)
       return next_noise(*arguments)
 
-    with mock.patch.object(type(mechanism), 'next_noise', counted):
+    # Data reach the state through digests only.
+    with mock.patch.object(
+        streams, 'digest', lambda _: tf.constant(0, tf.int64)
+    ), mock.patch.object(type(mechanism), 'next_noise', counted):
       process = releases.build_process(mechanism, 8)
       num_traces = len(calls)
       self.assertGreater(num_traces, 0)

@@ -14,6 +14,7 @@
 """Tests that buffers are rebuilt bit for bit from key and position."""
 
 import dataclasses
+from typing import Any, NamedTuple
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -31,6 +32,7 @@ from tff_dp.mechanisms import toeplitz
 
 _NUM_ROUNDS = 26
 _NUM_PARAMS = 33
+_KEY = streams.insecure_root_key(3)
 
 _MECHANISMS = {
     'independent': mechanisms.Independent(_NUM_ROUNDS),
@@ -63,51 +65,104 @@ _MECHANISMS = {
 }
 
 
-def _mismatches(mechanism) -> int:
-  """Returns how many noises differ after resuming at each round in turn."""
-  key = streams.insecure_root_key(3)
+class _Run(NamedTuple):
+  """A run of all rounds.
+
+  Attributes:
+    noises: The bytes of each round's noise.
+    states: Before round 1 and after each.
+    step: From a digest and a state to noise and the next state.
+    digests: Of the rounds.
+  """
+
+  noises: list[bytes]
+  states: list
+  step: Any
+  digests: tf.Tensor
+
+
+def _straight_run(mechanism) -> _Run:
+  """Returns a run in which every round has a digest of its own."""
 
   @tf.function(autograph=False)
-  def step(tree_id, round_in_tree, buffers):
+  def step(digest, tree_id, round_in_tree, digests, buffers):
     noise, buffers = noise_state.next_noise(
         mechanism,
-        key=key,
+        key=_KEY,
         domain='value',
         tree_id=tree_id,
         round_in_tree=round_in_tree,
+        digests=digests,
+        digest=digest,
         buffers=buffers,
         num_params=_NUM_PARAMS,
     )
     _, tree_id, round_in_tree = noise_state.advance(
         mechanism, tree_id, round_in_tree
     )
-    return noise, (tree_id, round_in_tree, buffers)
+    digests = noise_state.with_digest(digests, round_in_tree, digest)
+    return noise, (tree_id, round_in_tree, digests, buffers)
+
+  round_digests = tf.random.stateless_uniform(
+      [_NUM_ROUNDS], [1, 2], minval=None, maxval=None, dtype=tf.int64
+  )
+  zero = tf.constant(0, tf.int64)
+  states = [(
+      zero,
+      zero,
+      noise_state.no_digests(mechanism),
+      mechanism.initialize(tf.zeros([_NUM_PARAMS])),
+  )]
+  noises = []
+  for digest in round_digests:
+    noise, state = step(digest, *states[-1])
+    noises.append(noise.numpy().tobytes())
+    states.append(state)
+  return _Run(noises, states, step, round_digests)
+
+
+def _mismatches(mechanism) -> int:
+  """Returns how many noises differ after resuming at each round in turn."""
 
   @tf.function(autograph=False)
-  def rebuild(tree_id, round_in_tree):
+  def rebuild(tree_id, round_in_tree, digests):
     return noise_state.rebuild_buffers(
         mechanism,
-        key=key,
+        key=_KEY,
         domain='value',
         tree_id=tree_id,
         round_in_tree=round_in_tree,
+        digests=digests,
         num_params=_NUM_PARAMS,
     )
 
-  zero = tf.constant(0, tf.int64)
-  states = [(zero, zero, mechanism.initialize(tf.zeros([_NUM_PARAMS])))]
-  noises = []
-  for _ in range(_NUM_ROUNDS):
-    noise, state = step(*states[-1])
-    noises.append(noise.numpy().tobytes())
-    states.append(state)
+  run = _straight_run(mechanism)
   mismatches = 0
-  for round_index, (tree_id, round_in_tree, _) in enumerate(states):
-    state = (tree_id, round_in_tree, rebuild(tree_id, round_in_tree))
-    for expected in noises[round_index:]:
-      noise, state = step(*state)
+  for round_index, (*position, _) in enumerate(run.states):
+    state = (*position, rebuild(*position))
+    for digest, expected in zip(
+        run.digests[round_index:], run.noises[round_index:]
+    ):
+      noise, state = run.step(digest, *state)
       mismatches += noise.numpy().tobytes() != expected
   return mismatches
+
+
+def _keeping(mechanism, num_digests: int):
+  """Returns the mechanism with another number of digests."""
+
+  @dataclasses.dataclass(frozen=True)
+  class Keeping(type(mechanism)):
+
+    @property
+    def rounds_drawn(self):
+      return num_digests
+
+  return Keeping(**{
+      field.name: getattr(mechanism, field.name)
+      for field in dataclasses.fields(mechanism)
+      if field.init
+  })
 
 
 class RebuildTest(parameterized.TestCase):
@@ -131,6 +186,10 @@ class RebuildTest(parameterized.TestCase):
       def rounds_remembered(self):
         return super().rounds_remembered - 1
 
+      @property
+      def rounds_drawn(self):
+        return mechanism.rounds_drawn
+
     shorter = Forgetful(**{
         field.name: getattr(mechanism, field.name)
         for field in dataclasses.fields(mechanism)
@@ -141,9 +200,10 @@ class RebuildTest(parameterized.TestCase):
   def test_rebuilding_may_go_on_from_what_was_rebuilt(self):
     mechanism = _MECHANISMS['blt']
     arguments = dict(
-        key=streams.insecure_root_key(3),
+        key=_KEY,
         domain='value',
         tree_id=tf.constant(0, tf.int64),
+        digests=tf.range(_NUM_ROUNDS, dtype=tf.int64),
         num_params=_NUM_PARAMS,
     )
     five, twelve = tf.constant(5, tf.int64), tf.constant(12, tf.int64)
@@ -158,6 +218,48 @@ class RebuildTest(parameterized.TestCase):
     )
     for found, expected in zip(in_two_steps, at_once, strict=True):
       np.testing.assert_array_equal(found, expected)
+
+  @parameterized.named_parameters(*_MECHANISMS.items())
+  def test_as_many_digests_as_needed_are_kept(self, mechanism):
+    noises = _straight_run(mechanism).noises
+    self.assertEqual(
+        _straight_run(_keeping(mechanism, _NUM_ROUNDS + 7)).noises, noises
+    )
+    if mechanism.redraws:
+      shorter = _keeping(mechanism, mechanism.rounds_drawn - 1)
+      self.assertNotEqual(_straight_run(shorter).noises, noises)
+
+
+def _digest(seed, last, *sums):
+  return noise_state.digest_of(
+      streams.insecure_root_key(seed),
+      tf.constant([0, last, 0], tf.int64),
+      tf.constant(2, tf.int64),
+      *sums,
+  )
+
+
+class DigestTest(absltest.TestCase):
+
+  def test_every_number_and_the_key_count(self):
+    total = np.arange(1000)
+    counts = np.array([3, 0], np.int32)
+    other_total, other_counts = total.copy(), counts.copy()
+    other_total[-1] += 2**40
+    other_counts[1] += 1
+    digests = {
+        int(_digest(seed, last, *sums))
+        for seed, last in ((0, 0), (1, 0), (0, 1))
+        for sums in (
+            (total, counts),
+            (other_total, counts),
+            (total, other_counts),
+            (total,),
+            (counts, total),
+        )
+    }
+    self.assertLen(digests, 15)
+    self.assertIn(int(_digest(0, 0, total.copy(), counts.copy())), digests)
 
 
 if __name__ == '__main__':

@@ -19,6 +19,7 @@ code that they are compared with.
 
 import numpy as np
 import scipy.linalg
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.mechanisms import reference
@@ -108,9 +109,27 @@ def expected_prefix_noise(
   root = streams.domain_key(
       streams.insecure_root_key(SEED), noise_state.VALUE_DOMAIN
   )
+  digests = [tf.constant(0, tf.int64)]
+  for _ in range(mechanism.num_rounds):
+    digests.append(
+        noise_state.digest_of(
+            streams.insecure_root_key(SEED),
+            tf.stack(digests),
+            len(digests),
+            # No client is there.
+            np.zeros(num_params, np.int64),
+            np.zeros(4, np.int32),
+        )
+    )
   total, rows = np.zeros(num_params), []
   for tree, length in enumerate(_tree_lengths(mechanism)):
-    draw = streams.node_normals(streams.fold_in(root, tree), num_params)
+    first_round = len(rows)
+    draw = streams.node_normals(
+        streams.fold_in(root, tree),
+        num_params,
+        # pylint: disable=cell-var-from-loop
+        lambda round_in_tree: digests[first_round + round_in_tree],
+    )
     if mechanism.name in _TREES:
       in_tree = [
           sum(

@@ -279,6 +279,29 @@ class MechanismContract:
       self.assertIsInstance(after, tuple)
       self.assertLen(after, spec.state_copies)
 
+  def test_nodes_are_drawn_first_in_the_round_that_they_belong_to(self):
+    for spec in self.SPECS:
+      known = set()
+
+      def draw(level, index):
+        belongs_to = mechanism_lib.round_of_draw(level, int(index))
+        # pylint: disable=cell-var-from-loop
+        if (level, index) in known:
+          self.assertBetween(belongs_to, t - spec.rounds_drawn + 1, t - 1)
+        else:
+          self.assertEqual(belongs_to, t)
+          fresh.add((level, index))
+        return np.zeros(1)
+
+      operations = mechanism_lib.numpy_operations(draw)
+      buffers = spec.initialize(np.zeros(1))
+      for t in range(1, spec.rounds_per_tree + spec.virtual_rounds + 1):
+        fresh = set()
+        _, buffers = spec.next_noise(buffers, t, operations)
+        # What tells one round's noise from that of the same round on other data.
+        self.assertNotEmpty(fresh)
+        known |= fresh
+
   def test_buffers_come_back_from_the_rounds_remembered(self):
     rng = np.random.default_rng(0)
     for spec in self.SPECS:

@@ -65,10 +65,11 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   counts as zero, hence as within the clip norm. The clip norm and its scale of
   noise change only where a tree begins, with independent noise in every round.
 
-  `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id, round_in_tree,
-  buffers, clip_norm, quantile)`, where `quantile` is `OrderedDict(bits,
-  buffers)` and `bits` the sum of the current tree's noised `bits`: nothing in
-  it is un-noised.
+  `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
+  round_in_tree, digests, buffers, clip_norm, quantile)`, where `quantile` is
+  `OrderedDict(bits, buffers)` and `bits` the sum of the current tree's noised
+  `bits`: nothing in it but the keyed digests is un-noised. Both streams depend
+  on the same digests, of updates and bits.
 
   `measurements`: those of `CorrelatedNoiseFactory`, where `clip_norm` is the
   one of the round, and `quantile_estimate`: the estimated share of clients
@@ -229,11 +230,12 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     @tf.function(autograph=False)
     def release(state, total, counts):
       stddev = self._value_multiplier * state['clip_norm']
+      digest = self._digest(state, total, counts)
       noise, buffers = self._unit_noise(
-          noise_state.VALUE_DOMAIN, state, state['buffers'], num_params
+          noise_state.VALUE_DOMAIN, state, digest, state['buffers'], num_params
       )
       bits_noise, bits_buffers = self._unit_noise(
-          QUANTILE_DOMAIN, state, state['quantile']['buffers'], 1
+          QUANTILE_DOMAIN, state, digest, state['quantile']['buffers'], 1
       )
       result = self.release.mark(
           correlated_noise.noised_mean(
@@ -254,16 +256,8 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
               self._clients_per_round,
           )
       )
-      _, tree_id, round_in_tree = noise_state.advance(
-          self._mechanism, state['tree_id'], state['round_in_tree']
-      )
       new_state = collections.OrderedDict(
-          release_id=state['release_id'],
-          key=state['key'],
-          is_key_insecure=state['is_key_insecure'],
-          round=state['round'] + 1,
-          tree_id=tree_id,
-          round_in_tree=round_in_tree,
+          **self._advanced(state, digest),
           buffers=buffers,
           clip_norm=state['clip_norm'],
           quantile=collections.OrderedDict(
@@ -271,6 +265,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
               buffers=bits_buffers,
           ),
       )
+      round_in_tree = new_state['round_in_tree']
       variances = tf.constant(self._mechanism.round_variances(), tf.float32)
       noise_stddev = (
           tf.sqrt(variances[round_in_tree - 1])
@@ -285,7 +280,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
           quantile_estimate=new_state['quantile']['bits'] / num_rounds + 0.5,
           noise_stddev=noise_stddev,
           round=new_state['round'],
-          tree_id=tree_id,
+          tree_id=new_state['tree_id'],
           snr=correlated_noise.signal_to_noise(result, noise_stddev),
           not_covered=counts,
       )

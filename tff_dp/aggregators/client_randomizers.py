@@ -94,7 +94,7 @@ class ClientRandomizer(abc.ABC):
     key = streams.fold_in(
         streams.domain_key(client_key, self._domain), round_index
     )
-    key = streams.fold_in(key, _digest(clipped))
+    key = streams.fold_in(key, streams.digest(clipped))
     return release_of(self.randomizer).mark(self.draw_report(clipped, key))
 
 
@@ -295,18 +295,6 @@ def _uniform_int64(shape, key) -> tf.Tensor:
 def _is_below(bits: tf.Tensor, threshold: int) -> tf.Tensor:
   """Returns a coin that is true for `threshold` of the 2^64 values."""
   return bits < tf.constant(_LEAST_INT64 + threshold, tf.int64)
-
-
-def _digest(clipped: tf.Tensor) -> tf.Tensor:
-  """Returns 64 bits that are equal for equal updates, scalar int64.
-
-  Two different ones share them with probability about 2^-64. It need not be
-  secret or keyed: it goes through the generator with the client's key.
-  """
-  fingerprint = tf.raw_ops.Fingerprint(
-      data=clipped[tf.newaxis], method='farmhash64'
-  )
-  return tf.bitcast(fingerprint, tf.int64)[0]
 
 
 def _clip_l1(update: tf.Tensor, l1_norm_clip: float) -> tf.Tensor:

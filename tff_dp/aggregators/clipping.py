@@ -18,11 +18,11 @@ import collections
 import tensorflow as tf
 
 # float32 norms of n numbers err by less than this share, so clipping to a norm
-# smaller by it keeps the exact norm of what a client sends within the clip norm.
-# TensorFlow adds up runs of at most 256 squares and then pairs of sums (on CPUs;
-# a test has the worst case), so the sum may lack (256 + log2(n)) * 2^-24 of
-# itself, the norm half of that, and scaling adds 2^-22: together 9e-6 for any n.
-# What follows, rounding to a grid towards zero and an exact sum, adds nothing.
+# smaller by it keeps what a client sends exactly within the clip norm. On CPUs
+# TensorFlow adds up runs of at most 256 squares and then pairs of sums (a test
+# has the worst case), so the sum may lack (256 + log2(n)) * 2^-24 of itself, the
+# norm half of that, and scaling adds 2^-22: together 9e-6 for any n. What
+# follows, rounding to a grid towards zero and an exact sum, adds nothing.
 NORM_MARGIN = 1e-5
 
 

@@ -23,11 +23,11 @@ and an empty one, get the full noise and the same divisor.
 g_t is exact: clipped updates are rounded to a grid of at most 2^-32 clip norms
 towards zero, each by itself, and added up in integers. So one client moves g_t
 by its own rounded update, whose norm is at most `l2_norm_clip`, whatever the
-number of clients and weights and the order of the sum. (Added up in float32, the
-others' rounding depends on whether the client is there: an adversarial cohort of
-16,193 clients with 100,000 weights is moved by 3.03 clip norms.) Noise is added
-in float64, where both are whole, and only the result is rounded to float32. What
-is left is that normals are drawn as float32 numbers (Mironov, CCS 2012).
+number of clients and weights and the order of the sum. (Added up in float32,
+the others' rounding depends on whether the client is there: one client moves an
+adversarial cohort of 16,385 with 100,000 weights by 3.09 clip norms.) Noise is
+added in float64, and only the result is rounded to float32. What is left is
+that normals are drawn as float32 numbers (Mironov, CCS 2012).
 """
 
 import collections
@@ -59,11 +59,16 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   A client whose update has a NaN, an infinity or a norm beyond float32 counts
   as zero. The state holds the secret key of the noise in `key`; treat
   checkpoints accordingly. The noise is never replayed: each tree has its own
-  key, and a round's noise is a function of (key, tree_id, round_in_tree).
+  key, and what a round draws is a function of (key, tree_id, round_in_tree) and
+  of what clients have sent up to it. So one state that is continued twice, or a
+  round that is tried again, has other noise for other data, and the same noise
+  for the same data.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
-  round_in_tree, buffers)`, without any un-noised data. `release_id` says which
-  noise is added, see `release`; a state of other noise is refused.
+  round_in_tree, digests, buffers)`. `release_id` says which noise is added, see
+  `release`; a state of other noise is refused. `digests` are 64 keyed bits for
+  each round whose draws are made again, and as secret as the key; there are no
+  other un-noised data in it.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
   `round`, `tree_id` are public; `snr` is computed from the noised result and
@@ -188,6 +193,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
           round=tf.constant(0, tf.int64),
           tree_id=tf.constant(0, tf.int64),
           round_in_tree=tf.constant(0, tf.int64),
+          digests=noise_state.no_digests(self._mechanism),
           buffers=buffers,
       )
 
@@ -211,27 +217,19 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     @tf.function(autograph=False)
     def release(state, total, counts):
       state = self._begin(state)
+      digest = self._digest(state, total, counts)
       noise, buffers = self._unit_noise(
-          noise_state.VALUE_DOMAIN, state, state['buffers'], num_params
-      )
-      _, tree_id, round_in_tree = noise_state.advance(
-          self._mechanism, state['tree_id'], state['round_in_tree']
+          noise_state.VALUE_DOMAIN, state, digest, state['buffers'], num_params
       )
       result = self.release.mark(
           noised_mean(total, step, noise, stddev, self._clients_per_round)
       )
       new_state = collections.OrderedDict(
-          release_id=state['release_id'],
-          key=state['key'],
-          is_key_insecure=state['is_key_insecure'],
-          round=state['round'] + 1,
-          tree_id=tree_id,
-          round_in_tree=round_in_tree,
-          buffers=buffers,
+          **self._advanced(state, digest), buffers=buffers
       )
       variances = tf.constant(self._mechanism.round_variances(), tf.float32)
       noise_stddev = (
-          tf.sqrt(variances[round_in_tree - 1])
+          tf.sqrt(variances[new_state['round_in_tree'] - 1])
           * stddev
           / self._clients_per_round
       )
@@ -239,7 +237,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
           clip_norm=tf.constant(self._l2_norm_clip),
           noise_stddev=noise_stddev,
           round=new_state['round'],
-          tree_id=tree_id,
+          tree_id=new_state['tree_id'],
           snr=signal_to_noise(result, noise_stddev),
           not_covered=counts,
       )
@@ -247,7 +245,44 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
     return release
 
-  def _unit_noise(self, domain: str, state, buffers, num_params: int):
+  def _digest(self, state, total, counts) -> tf.Tensor:
+    """Returns the digest of a round, from all that the server got in it.
+
+    The counts too, because noise that is the same tells that all is the same.
+
+    Args:
+      state: Before the round.
+      total: The exact sum.
+      counts: What `clipping.clip` counted, summed.
+    """
+    digest = noise_state.digest_of(
+        state['key'],
+        state['digests'],
+        state['round_in_tree'],
+        total,
+        tf.stack(list(counts.values())),
+    )
+    # Random bits for whoever lacks the key.
+    return self.release.mark(digest)
+
+  def _advanced(self, state, digest):
+    """Returns the state after a round, but for what depends on the noise."""
+    _, tree_id, round_in_tree = noise_state.advance(
+        self._mechanism, state['tree_id'], state['round_in_tree']
+    )
+    return collections.OrderedDict(
+        release_id=state['release_id'],
+        key=state['key'],
+        is_key_insecure=state['is_key_insecure'],
+        round=state['round'] + 1,
+        tree_id=tree_id,
+        round_in_tree=round_in_tree,
+        digests=noise_state.with_digest(
+            state['digests'], round_in_tree, digest
+        ),
+    )
+
+  def _unit_noise(self, domain: str, state, digest, buffers, num_params: int):
     """Returns (unit noise, buffers) of one stream in the round that begins."""
     if self._noise_multiplier == 0:
       return tf.zeros([num_params]), tuple(buffers)
@@ -257,6 +292,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         domain=domain,
         tree_id=state['tree_id'],
         round_in_tree=state['round_in_tree'],
+        digests=state['digests'],
+        digest=digest,
         buffers=buffers,
         num_params=num_params,
     )

@@ -16,6 +16,16 @@
 A stream belongs to a root key and a domain. Where it stands is given by the
 tree's id and the rounds done in the tree; what it remembers, by the mechanism's
 buffers.
+
+What a round draws also follows from all that clients have sent up to it, by a
+digest. So a round that is repeated on the same data repeats its noise and tells
+nobody anything new; and two continuations of one state on different data have
+different noise, from the first round that differs to the end. Were it the same,
+the difference of the two releases would be the difference of two sums, without
+any noise; were it the same in later rounds that do not differ, those would take
+back what protects the first, and their prefix sums would give it away. The
+digests of the rounds that are drawn again later are kept as a ring, one number
+per round.
 """
 
 import tensorflow as tf
@@ -25,6 +35,7 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 
 # The purpose of the stream that protects the clients' updates.
 VALUE_DOMAIN = 'value'
+_DIGEST_DOMAIN = 'digest'
 
 
 def advance(mechanism: mechanism_lib.Mechanism, tree_id, round_in_tree):
@@ -50,6 +61,43 @@ def advance(mechanism: mechanism_lib.Mechanism, tree_id, round_in_tree):
   )
 
 
+def digest_of(key, digests, round_in_tree, *sums) -> tf.Tensor:
+  """Returns 64 bits that belong to all that clients have sent in a run.
+
+  Scalar int64, and secret: whoever has the key can test guesses with it. Nobody
+  else can.
+
+  Args:
+    key: The root key.
+    digests: The ring after the previous round, whose digest is part of this.
+    round_in_tree: Of the previous round.
+    *sums: Vectors, the sums of this round. They must not depend on the order in
+      which clients are added up, or a repeated round would draw other noise.
+  """
+  child = streams.fold_in(
+      streams.domain_key(key, _DIGEST_DOMAIN),
+      _digest_of_round(digests)(round_in_tree),
+  )
+  for vector in sums:
+    child = streams.fold_in(child, streams.digest(vector))
+  return child[0]
+
+
+def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
+  """Returns the ring of digests before round 1."""
+  return tf.zeros([mechanism.rounds_drawn], tf.int64)
+
+
+def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
+  """Returns the ring after a round; it takes the place of the oldest one."""
+  place = (round_in_tree - 1) % digests.shape[0]
+  return tf.tensor_scatter_nd_update(digests, [[place]], [digest])
+
+
+def _digest_of_round(digests):
+  return lambda at_round: tf.gather(digests, (at_round - 1) % digests.shape[0])
+
+
 def next_noise(
     mechanism: mechanism_lib.Mechanism,
     *,
@@ -57,6 +105,8 @@ def next_noise(
     domain: str,
     tree_id,
     round_in_tree,
+    digests,
+    digest,
     buffers,
     num_params: int,
 ):
@@ -72,6 +122,9 @@ def next_noise(
     domain: The purpose of the stream, which separates its keys from others'.
     tree_id: Of the previous round, as for `advance`.
     round_in_tree: Of the previous round.
+    digests: The ring after the previous round.
+    digest: Of the round that begins, see `digest_of`. Virtual rounds that this
+      round catches up on draw with it too.
     buffers: What the previous round returned.
     num_params: Length of the noise.
   """
@@ -80,12 +133,13 @@ def next_noise(
       mechanism, tree_id, round_in_tree
   )
 
-  def step(tree, at_round, at_buffers):
-    return mechanism.next_noise(
-        at_buffers,
-        at_round,
-        streams.operations(streams.fold_in(root, tree), num_params),
+  def step(tree, at_round, at_buffers, at_digests):
+    at_digests = with_digest(at_digests, at_round, digest)
+    operations = streams.operations(
+        streams.fold_in(root, tree), num_params, _digest_of_round(at_digests)
     )
+    noise, next_buffers = mechanism.next_noise(at_buffers, at_round, operations)
+    return noise, tuple(next_buffers), at_digests
 
   fresh = buffers = tuple(buffers)
   if mechanism.restart_every is not None and not mechanism.overwrites_buffers:
@@ -94,13 +148,13 @@ def next_noise(
         lambda: mechanism.initialize(tf.zeros([num_params])),
         lambda: buffers,
     )
-  noise, new_buffers = step(new_tree_id, new_round_in_tree, fresh)
+  noise, new_buffers, _ = step(new_tree_id, new_round_in_tree, fresh, digests)
   if mechanism.virtual_rounds:
     noise += tf.cond(
         starts_tree,
         lambda: _completion(
-            step, tree_id, round_in_tree, buffers, mechanism.virtual_rounds,
-            num_params,
+            step, tree_id, round_in_tree, buffers, digests,
+            mechanism.virtual_rounds, num_params,
         ),
         lambda: tf.zeros([num_params]),
     )
@@ -114,10 +168,11 @@ def rebuild_buffers(
     domain: str,
     tree_id,
     round_in_tree,
+    digests,
     num_params: int,
     start=None,
 ):
-  """Returns the buffers after a round, from nothing but key and position.
+  """Returns the buffers after a round, from key, position and digests.
 
   It does the float operations of `next_noise`, round by round and in the same
   order, so the buffers serve every later round as the lost ones would have, bit
@@ -130,6 +185,7 @@ def rebuild_buffers(
     domain: The purpose of the stream.
     tree_id: The tree, scalar int64.
     round_in_tree: Rounds done in the tree, scalar int64.
+    digests: The ring after the last round of the run.
     num_params: Length of the noise.
     start: Where to go on: a pair of a round of the same tree, scalar int64, and
       the buffers after it. `None` for where the noise to come begins to depend
@@ -144,7 +200,9 @@ def rebuild_buffers(
   if not buffers:
     return ()
   operations = streams.operations(
-      streams.fold_in(streams.domain_key(key, domain), tree_id), num_params
+      streams.fold_in(streams.domain_key(key, domain), tree_id),
+      num_params,
+      _digest_of_round(digests),
   )
 
   def body(done, at_buffers):
@@ -167,16 +225,18 @@ def first_remembered(mechanism: mechanism_lib.Mechanism, round_in_tree):
   return tf.maximum(round_in_tree - mechanism.rounds_remembered, 0)
 
 
-def _completion(step, tree_id, last_round, buffers, num_rounds, num_params):
+def _completion(
+    step, tree_id, last_round, buffers, digests, num_rounds, num_params
+):
   """Returns the noise of the virtual rounds that complete a tree, summed."""
 
-  def body(offset, total, at_buffers):
-    noise, next_buffers = step(tree_id, last_round + offset, at_buffers)
-    return offset + 1, total + noise, next_buffers
+  def body(offset, total, *state):
+    noise, *state = step(tree_id, last_round + offset, *state)
+    return offset + 1, total + noise, *state
 
-  _, total, _ = tf.while_loop(
+  _, total, *_ = tf.while_loop(
       lambda offset, *_: offset <= num_rounds,
       body,
-      (tf.constant(1, tf.int64), tf.zeros([num_params]), buffers),
+      (tf.constant(1, tf.int64), tf.zeros([num_params]), buffers, digests),
   )
   return total

@@ -66,6 +66,10 @@ class Independent(mechanism.Mechanism):
     )
 
   @property
+  def rounds_remembered(self) -> int:
+    return 0
+
+  @property
   def draws_per_round(self) -> float:
     return 1.0
 

@@ -41,11 +41,22 @@ class Draw(Protocol):
   """Returns the standard normal vector that belongs to one node.
 
   Must be a function of its arguments: the same (level, index) gives the same
-  vector for the lifetime of a tree, another pair an independent one.
+  vector for the lifetime of a tree, another pair an independent one. No node is
+  asked for before its round, see `round_of_draw`.
   """
 
   def __call__(self, level: int, index) -> Vector:
     ...
+
+
+def round_of_draw(level: int, index):
+  """Returns the round of the tree in which a node is drawn first, from 1.
+
+  Nodes are numbered so that this holds in every mechanism: node (level, index)
+  is complete after (index + 1) 2^level rounds, and its draw protects the last
+  of them.
+  """
+  return (index + 1) * 2**level
 
 
 class Cond(Protocol):
@@ -176,6 +187,16 @@ class Mechanism(abc.ABC):
     buffers at hand: it would take back other noise than it had added.
     """
     return False
+
+  @property
+  def rounds_drawn(self) -> int:
+    """Last rounds of a tree whose draws may be made, the current one included.
+
+    In `next_noise`, or where buffers are rebuilt.
+    """
+    if self.rounds_remembered is None:
+      return self.rounds_per_tree
+    return self.rounds_remembered + 1
 
   @property
   def state_copies(self) -> int:

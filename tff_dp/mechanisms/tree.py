@@ -152,6 +152,11 @@ class Tree(_TreeMechanism):
   def redraws(self) -> bool:
     return self.state_copies < self.num_levels - 1
 
+  @property
+  def rounds_drawn(self) -> int:
+    """As far back as a node of the topmost level but one was placed."""
+    return 2 ** (self.num_levels - 1) // 2 + 1
+
   def initialize(self, zeros):
     return (zeros,) * min(self.num_cached_levels, self.num_levels - 1)
 

@@ -13,8 +13,8 @@
 # limitations under the License.
 """Checkpoints without the noise: buffers that are drawn again on loading.
 
-The buffers of a mechanism are a function of the noise key, the tree and the
-round in it. A seed-only checkpoint leaves them out, and a resume draws the
+The buffers of a mechanism are a function of the noise key, the tree, the round
+in it and the digests of the rounds. A seed-only checkpoint leaves them out, and a resume draws the
 noise of the tree's rounds again. That gives the same buffers only where the
 same draws come out, so the checkpoint says how to tell: versions, and a hash of
 a fixed draw, made where the noise is made.
@@ -48,7 +48,7 @@ Path = tuple
 # Called with the rounds that are done and those that there are.
 Report = Callable[[int, int], None]
 
-_MARKS = ('key', 'tree_id', 'round_in_tree')
+_MARKS = ('key', 'tree_id', 'round_in_tree', 'digests')
 _BUFFERS = 'buffers'
 # Many, because another version of a function may differ in a few values only.
 _NUM_PROBED = 2**17
@@ -208,7 +208,9 @@ def _count_buffers(state: Any, found: Path) -> int:
   )
 
 
-def _rebuild(mechanism, key, tree_id, round_in_tree, *, num_params, report):
+def _rebuild(
+    mechanism, key, tree_id, round_in_tree, digests, *, num_params, report
+):
   """Returns the buffers of one noise state, about a second of work a call."""
   buffers = [np.zeros([num_params], np.float32)] * mechanism.state_copies
   first = int(noise_state.first_remembered(mechanism, round_in_tree))
@@ -222,6 +224,7 @@ def _rebuild(mechanism, key, tree_id, round_in_tree, *, num_params, report):
             key=key,
             tree_id=tree_id,
             round_in_tree=target,
+            digests=digests,
             start=(done, buffers),
         )
     )
@@ -241,6 +244,7 @@ def _build_rebuild(mechanism, num_params: int) -> tff.Computation:
           key=(np.int64, [2]),
           tree_id=np.int64,
           round_in_tree=np.int64,
+          digests=(np.int64, [mechanism.rounds_drawn]),
           start=(np.int64, buffers_type),
       )
   )

@@ -157,7 +157,7 @@ def build(
           total / count, step
       )
       if step.is_private:
-        key = secret(data, noise_domain, round_index, _digest(moved))
+        key = secret(data, noise_domain, round_index, streams.digest(moved))
         moved += draw_noise(step, size, key)
       return tf.cast(moved, tf.float32), Sums(loss, num_examples, num_refused)
 
@@ -241,11 +241,3 @@ def _single(elements, size: int, dtype) -> tf.Tensor:
   )
   with tf.control_dependencies([has_one]):
     return tf.identity(value)
-
-
-def _digest(moved: tf.Tensor) -> tf.Tensor:
-  """Returns 64 bits of an un-noised model, which two models hardly share."""
-  fingerprint = tf.raw_ops.Fingerprint(
-      data=moved[tf.newaxis], method='farmhash64'
-  )
-  return tf.bitcast(fingerprint, tf.int64)[0]
