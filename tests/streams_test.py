@@ -53,6 +53,17 @@ class RootKeyTest(absltest.TestCase):
 
 class StreamsTest(absltest.TestCase):
 
+  def test_a_key_of_zeros_is_refused(self):
+    zeros = tf.zeros([2], tf.int64)
+    for derive in (
+        streams.domain_key,
+        tf.function(streams.domain_key, autograph=False),
+    ):
+      with self.assertRaisesRegex(tf.errors.InvalidArgumentError, 'all zeros'):
+        derive(zeros, 'value')
+      # Half of it may be zero by chance.
+      derive(tf.constant([0, 1], tf.int64), 'value')
+
   def test_streams_of_seeds_domains_trees_and_nodes_are_disjoint(self):
     # tensorflow-privacy's integer seeds fail this: seeds 0 and 1 share almost
     # all noise. A shared window of 4 floats would show any common stretch.

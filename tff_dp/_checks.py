@@ -59,6 +59,13 @@ class ArgumentError(ValueError):
     self.allowed = allowed
 
 
+# Squares of clipped numbers, and of the noise, must fit into float32: a norm
+# below is rounded to zero and clips nothing, one above is infinite.
+CLIP_NORMS = (1e-15, 1e15)
+# More is no promise: whoever publishes one client in ten keeps it.
+_MAX_DELTA = 0.1
+
+
 def _single(arguments: dict[str, object]) -> tuple[str, object]:
   (item,) = arguments.items()
   return item
@@ -188,6 +195,27 @@ def take_python_numbers(spec) -> None:
     value = getattr(spec, field.name)
     if isinstance(value, numbers.Number) and hasattr(value, 'item'):
       object.__setattr__(spec, field.name, value.item())
+
+
+def clip_norm(**argument) -> None:
+  """Raises unless the argument is a clip norm that float32 can clip to."""
+  in_closed(*CLIP_NORMS, **argument)
+
+
+def delta(**argument) -> None:
+  """Raises unless the argument is above 0 and small enough to promise anything.
+
+  For what is stated or planned; a privacy profile has a value at every delta.
+  """
+  name, value = _single(argument)
+  if not _is_real(value) or not 0 < value <= _MAX_DELTA:
+    raise ArgumentError(
+        name,
+        value,
+        f'a number above 0 and at most {_MAX_DELTA:g}, and well below'
+        ' 1 / population: with probability delta everything about a client may'
+        ' come out',
+    )
 
 
 def one_of(choices: Collection, **argument) -> None:

@@ -20,6 +20,7 @@ still be diagnosed.
 """
 
 import atexit
+from collections.abc import Iterator
 import dataclasses
 import enum
 import functools
@@ -163,6 +164,34 @@ def parts_of_dataset(dataset) -> tuple[list, list]:
   functions = [wrapper.function for wrapper in dataset._functions()]
   return dataset._inputs(), functions
   # pylint: enable=protected-access
+
+
+def unordered_datasets(dataset) -> Iterator[str]:
+  """Yields what a dataset consists of that may give it another order each time.
+
+  Shuffles, and maps that do not keep the order, also inside of functions that
+  make datasets. Checked against TensorFlow 2.14.1 and 2.21.0.
+
+  Args:
+    dataset: A `tf.data.Dataset`.
+  """
+  name = type(dataset).__name__
+  # pylint: disable-next=protected-access
+  if 'Shuffle' in name or getattr(dataset, '_deterministic', '') == 'false':
+    yield name
+  inputs, functions = parts_of_dataset(dataset)
+  for function in functions:
+    graph_def = function.graph.as_graph_def()
+    nodes = [*graph_def.node]
+    for inner in graph_def.library.function:
+      nodes.extend(inner.node_def)
+    for node in nodes:
+      if 'Dataset' in node.op and (
+          'Shuffle' in node.op or node.attr['deterministic'].s == b'false'
+      ):
+        yield node.op
+  for part in inputs:
+    yield from unordered_datasets(part)
 
 
 def loss_directions(distribution) -> tuple:

@@ -98,7 +98,7 @@ class PrivacyPlan:
         ' min_index_gap=...)',
         participation=self.participation,
     )
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
     _checks.integer_at_least(1, clients_per_round=self.clients_per_round)
     if self.noise_multiplier is not None:
       _checks.non_negative(noise_multiplier=self.noise_multiplier)
@@ -345,7 +345,7 @@ class PrivacyPlan:
       insecure_seed: Whether the noise key was made from a known seed.
       declarations: What the plan cannot know, such as how it was tuned.
     """
-    _checks.in_open(0, 1, delta=delta)
+    _checks.delta(delta=delta)
     self._noise()
     return plan_statement.build(
         self,
@@ -364,7 +364,7 @@ class PrivacyPlan:
       delta: The delta that the run states its epsilon at.
       num_rounds: Rounds after which the run stopped, `None` for all.
     """
-    _checks.in_open(0, 1, delta=delta)
+    _checks.delta(delta=delta)
     rounds = self.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=rounds)
     self._noise()

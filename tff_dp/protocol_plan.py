@@ -344,7 +344,7 @@ class ProtocolPlan:
       insecure_seed: Whether coins or noise follow from a known seed.
       declarations: What the plan cannot know, such as how it was tuned.
     """
-    _checks.in_open(0, 1, delta=delta)
+    _checks.delta(delta=delta)
     return protocol_plan_statement.build(
         self,
         delta=delta,
@@ -362,7 +362,7 @@ class ProtocolPlan:
       delta: The delta that the run states its epsilon at.
       num_rounds: Rounds after which the run stopped, `None` for all.
     """
-    _checks.in_open(0, 1, delta=delta)
+    _checks.delta(delta=delta)
     rounds = self.num_rounds if num_rounds is None else num_rounds
     return protocol_plan_statement.events_json(
         self, delta=delta, num_rounds=rounds
@@ -379,7 +379,7 @@ class ProtocolPlan:
     return self._guarantee(delta, num_rounds, None).shares
 
   def _guarantee(self, delta, num_rounds, neighboring_relation):
-    _checks.in_open(0, 1, delta=delta)
+    _checks.delta(delta=delta)
     if num_rounds is None:
       num_rounds = self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)

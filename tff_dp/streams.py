@@ -100,9 +100,19 @@ def fold_in(key: tf.Tensor, data) -> tf.Tensor:
 
 
 def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
-  """Returns the key of one purpose, such as 'value' or 'quantile'."""
+  """Returns the key of one purpose, such as 'value' or 'quantile'.
+
+  Running it fails for a root key of zeros, which stands for one that was never
+  made, as in a state that somebody filled by hand.
+  """
   words = hashlib.sha256(_VERSION_TAG + b'|domain|' + domain.encode()).digest()
-  key = root_key
+  is_made = tf.debugging.Assert(
+      tf.reduce_any(tf.not_equal(root_key, 0)),
+      ['the secret key of the noise is all zeros, which anybody can guess'],
+  )
+  # Eagerly there is no operation to wait for.
+  with tf.control_dependencies([] if is_made is None else [is_made]):
+    key = tf.identity(root_key)
   for start in (0, 8):
     key = fold_in(
         key, int.from_bytes(words[start : start + 8], 'little', signed=True)

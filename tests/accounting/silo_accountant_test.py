@@ -375,6 +375,8 @@ class RefusalTest(parameterized.TestCase):
       (dict(num_records=0, epsilon=1.0), 'num_records=0'),
       (dict(num_records=5, epsilon=0.0), 'epsilon=0.0'),
       (dict(num_records=5, epsilon=1.0, delta=1.0), 'delta=1.0'),
+      (dict(num_records=1, epsilon=1.0, delta=0.5), 'delta=0.5.*at most 0.1'),
+      (dict(num_records=100, epsilon=1.0, delta=0.01), '1 / num_records = 0.01'),
       (dict(num_records=1, epsilon=1.0), 'delta=None'),
       (dict(num_records=5, epsilon=1.0, weight=0.0), 'weight=0.0'),
   )

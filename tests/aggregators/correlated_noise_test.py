@@ -63,6 +63,13 @@ class KeysTest(absltest.TestCase):
       )
       self.assertLen(np.unique(released, axis=0), 12)
 
+  def test_a_state_without_a_key_is_refused(self):
+    process = _factory(noise_multiplier=1.0).create(_VECTOR)
+    state = process.initialize()
+    state['key'] = np.zeros_like(state['key'])
+    with self.assertRaisesRegex(Exception, 'key of the noise is all zeros'):
+      process.next(state, [])
+
   def test_insecure_seed_is_flagged_in_the_state(self):
     for seed, is_insecure in ((None, False), (0, True)):
       state = _factory(insecure_seed=seed).create(_VECTOR).initialize()
@@ -388,6 +395,8 @@ class ContractTest(parameterized.TestCase):
       ('noise', dict(noise_multiplier=-1.0), 'noise_multiplier=-1.0'),
       ('nan', dict(noise_multiplier=float('nan')), 'noise_multiplier=nan'),
       ('clip', dict(l2_norm_clip=0.0), 'l2_norm_clip=0.0'),
+      ('tiny_clip', dict(l2_norm_clip=1e-20), 'l2_norm_clip=1e-20'),
+      ('huge_clip', dict(l2_norm_clip=1e300), 'l2_norm_clip=1e.300'),
       ('cohort', dict(clients_per_round=2.5), 'clients_per_round=2.5'),
       ('seed', dict(insecure_seed=-4), 'insecure_seed=-4'),
   )

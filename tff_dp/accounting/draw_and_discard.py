@@ -92,7 +92,7 @@ def guarantee(
   _checks.integer_at_least(0, participations=participations)
   _checks.integer_at_least(1, concurrency=concurrency)
   if delta is not None:
-    _checks.in_open(0.0, 1.0, delta=delta)
+    _checks.delta(delta=delta)
   if max_participations is not None:
     _checks.integer_at_least(
         max(1, participations), max_participations=max_participations

@@ -121,7 +121,7 @@ class SumPlan(abc.ABC):
       l2_norm_clip: C.
       num_silos: M, in the sum.
     """
-    _checks.positive(l2_norm_clip=l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=l2_norm_clip)
     _checks.integer_at_least(1, num_silos=num_silos)
     step = 2.0 * l2_norm_clip / self.grid
     count = num_silos * self.records_per_silo
@@ -301,7 +301,7 @@ def calibrate(
   _checks.one_of(NOISES, noise=noise)
   _checks.integer_at_least(1, records_per_silo=records_per_silo)
   _checks.integer_at_least(1, min_silos=min_silos)
-  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.delta(delta=delta)
   shape = dict(
       grid=grid, records_per_silo=records_per_silo, min_silos=min_silos
   )

@@ -52,7 +52,7 @@ class RoundBudget(abc.ABC):
       epsilon: The budget, `None` for no limit.
       neighboring_relation: The relation under which the budget holds.
     """
-    _checks.in_open(0.0, 1.0, delta=delta)
+    _checks.delta(delta=delta)
     if epsilon is not None:
       _checks.positive(epsilon=epsilon)
     self._delta = float(delta)

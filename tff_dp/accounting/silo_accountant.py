@@ -44,7 +44,7 @@ class SiloBudget:
     num_records: n, its training records.
     epsilon: What all its messages may cost one record; None for no limit, which
       is for reporting what an explicit sigma costs.
-    delta: By default 1/n^2.
+    delta: Below 1/n; by default 1/n^2.
     weight: Its share p_i of the objective, if not all are equal.
   """
 
@@ -63,7 +63,14 @@ class SiloBudget:
             'delta', None, 'a number for a silo of one record'
         )
       object.__setattr__(self, 'delta', 1 / float(self.num_records) ** 2)
-    _checks.in_open(0.0, 1.0, delta=self.delta)
+    _checks.delta(delta=self.delta)
+    if self.num_records > 1 and not self.delta * self.num_records < 1:
+      raise _checks.ArgumentError(
+          'delta',
+          self.delta,
+          f'a number below 1 / num_records = {1 / self.num_records:g}: to'
+          ' publish one random record would be allowed',
+      )
     if self.weight is not None:
       _checks.positive(weight=self.weight)
 

@@ -158,7 +158,7 @@ def account_noise(
     delta: In (0, 1).
     conservative: As in `silo_sampling`.
   """
-  _checks.positive(l2_norm_clip=l2_norm_clip)
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   _checks.non_negative(sigma=sigma)
   return silo_sampling.epsilon(
       sampling,
@@ -223,8 +223,8 @@ def calibrated(
     conservative: As in `silo_sampling`, for what is computed.
   """
   _checks.one_of(tuple(NoiseCalibration), calibration=calibration)
-  _checks.positive(l2_norm_clip=l2_norm_clip)
-  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
+  _checks.delta(delta=delta)
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   is_explicit = calibration is NoiseCalibration.EXPLICIT
   if (sigma is not None) != is_explicit:
@@ -289,7 +289,7 @@ def least_noise_multiplier(
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.positive(epsilon=epsilon)
-  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.delta(delta=delta)
   count = sampling.num_releases(num_rounds)
   # Without amplification: always enough, up to rounding on the grid of losses.
   exact = gaussian.sigma_for(epsilon=epsilon, delta=delta)

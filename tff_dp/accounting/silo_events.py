@@ -65,7 +65,7 @@ class SiloEvent:
           ' silo_sampling.Sampling.'
       )
     self.sampling.check(num_records=self.num_records)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
     _checks.non_negative(sigma=self.sigma)
     _checks.positive(scale=self.scale)
     _checks.integer_at_least(0, first_record=self.first_record)

@@ -102,7 +102,7 @@ def shuffled_epsilon(
     delta: In (0, 1).
   """
   _checks.integer_at_least(1, num_silos=num_silos)
-  _checks.positive(l2_norm_clip=l2_norm_clip)
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   _checks.positive(sigma=sigma)
   multiplier = sigma * (float(sampling.batch_size) / l2_norm_clip)
   isrl = silo_sampling.epsilon(

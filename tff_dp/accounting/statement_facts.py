@@ -102,9 +102,9 @@ class StatementFacts:
       _checks.integer_at_least(1, **{name: getattr(self, name)})
     _checks.non_negative(noise_multiplier=self.noise_multiplier)
     if self.l2_norm_clip is not None or self.noise_multiplier > 0:
-      _checks.positive(l2_norm_clip=self.l2_norm_clip)
+      _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
     _checks.positive(squared_sensitivity=self.squared_sensitivity)
-    _checks.in_open(0.0, 1.0, delta=self.delta)
+    _checks.delta(delta=self.delta)
     _checks.optional_integer_at_least(1, population=self.population)
     _checks.one_of((False, True), complete_trees=self.complete_trees)
     _checks.one_of(

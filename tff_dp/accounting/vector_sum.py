@@ -75,7 +75,7 @@ class BinomialSum:
     Upper bound, nearly attained: (2 C / h)^2 m (b p (1 - p) + 1/4), of the
     noise and of rounding. Divide by m^2 for the mean.
     """
-    _checks.positive(l2_norm_clip=l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=l2_norm_clip)
     noise = self.trials * self.probability * (1 - self.probability)
     step = 2 * float(l2_norm_clip) / self.grid
     return step**2 * self.num_records * (noise + 0.25)

@@ -53,8 +53,6 @@ QUANTILE_DOMAIN = 'quantile'
 _STEP = shuffle.grid_step(1.0)
 # The bits of a float32 that hold its exponent.
 _EXPONENT = 0x7F800000
-# Squares of what is clipped to it, and of the noise, must fit into float32.
-_CLIP_NORMS = (1e-15, 1e15)
 
 
 class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
@@ -103,6 +101,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
       ArgumentError: If a value is outside its range.
       PrivacyRefusedError: If the mechanism allows for no second clip norm.
     """
+    _checks.clip_norm(initial_l2_norm_clip=initial_l2_norm_clip)
     super().__init__(
         mechanism,
         noise_multiplier=noise_multiplier,
@@ -110,7 +109,6 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
         clients_per_round=clients_per_round,
         insecure_seed=insecure_seed,
     )
-    _checks.in_closed(*_CLIP_NORMS, initial_l2_norm_clip=initial_l2_norm_clip)
     self._adaptive_clipping = adaptive_clipping
     self._rounds_per_clip_norm = adaptive_clipping_lib.rounds_per_clip_norm(
         mechanism
@@ -202,7 +200,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
       )
       state['clip_norm'] = tf.where(
           is_finished,
-          tf.clip_by_value(adapted, *_CLIP_NORMS),
+          tf.clip_by_value(adapted, *_checks.CLIP_NORMS),
           state['clip_norm'],
       )
       state['quantile']['bits'] = tf.where(

@@ -100,7 +100,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       ArgumentError: If a value is outside its range.
     """
     _checks.non_negative(noise_multiplier=noise_multiplier)
-    _checks.positive(l2_norm_clip=l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=l2_norm_clip)
     _checks.integer_at_least(1, clients_per_round=clients_per_round)
     self._mechanism = mechanism
     self._noise_multiplier = float(noise_multiplier)

@@ -89,7 +89,7 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
     """
     if not isinstance(plan, integer_plans.SumPlan):
       raise _checks.ArgumentError('plan', plan, 'an integer_plans.SumPlan')
-    _checks.positive(l2_norm_clip=l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=l2_norm_clip)
     _checks.integer_at_least(plan.min_silos, max_silos=max_silos)
     self.plan = plan
     self.min_silos = plan.min_silos

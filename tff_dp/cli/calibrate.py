@@ -93,7 +93,7 @@ def add_parser(subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
   """Solves, and prints the guarantee of the solution."""
   _checks.positive(epsilon=arguments.epsilon)
-  _checks.in_open(0, 1, delta=arguments.delta)
+  _checks.delta(delta=arguments.delta)
   rounds, noise = arguments.rounds, arguments.noise_multiplier
   if (rounds is None) == (noise is None):
     raise _checks.ArgumentError(

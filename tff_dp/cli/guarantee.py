@@ -55,7 +55,7 @@ def of_run(
       guarantee is part of `noise_multiplier`.
   """
   _checks.non_negative(noise_multiplier=noise_multiplier)
-  _checks.in_open(0, 1, delta=delta)
+  _checks.delta(delta=delta)
   relation = events.NeighboringRelation(neighboring_relation)
   limits = pattern.limits(restart_every=mechanism.restart_every)
   squared_sensitivity = mechanism.squared_sensitivity(pattern)

@@ -31,7 +31,7 @@ def result_of(
     run: What an events file describes.
     delta: In (0, 1).
   """
-  _checks.in_open(0, 1, delta=delta)
+  _checks.delta(delta=delta)
   plan = run.plan
   accounted = plan.rounds_accounted(run.num_rounds)
   certificate = plan.certificate(delta=delta, num_rounds=accounted)

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     raise _checks.ArgumentError(
         'events', arguments.events, f'nothing with {arguments.kind}'
     )
-  _checks.in_open(0, 1, delta=arguments.delta)
+  _checks.delta(delta=arguments.delta)
   if arguments.plot is not None:
     plot_files.check(arguments.plot)
   certificate = certificate_of(arguments)

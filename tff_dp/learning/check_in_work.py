@@ -51,6 +51,10 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
         f'{key.dtype} of shape {key.shape}',
         'int64 of shape (2,), 128 secret bits',
     )
+  if not key.any():
+    raise _checks.ArgumentError(
+        'key', 'all zeros', '128 secret bits; zeros are what anybody tries'
+    )
   return collections.OrderedDict(examples=examples, key=[key])
 
 

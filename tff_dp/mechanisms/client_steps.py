@@ -79,7 +79,7 @@ class ClientStep:
   def __post_init__(self):
     _checks.positive(learning_rate=self.learning_rate)
     _checks.one_of(CLIPS, clip=self.clip)
-    _checks.positive(clip_norm=self.clip_norm)
+    _checks.clip_norm(clip_norm=self.clip_norm)
     _checks.one_of(MECHANISMS, mechanism=self.mechanism)
     _checks.one_of(UNITS, privacy_unit=self.privacy_unit)
     if self.mechanism is None:
@@ -90,7 +90,7 @@ class ClientStep:
     else:
       _checks.positive(epsilon=self.epsilon)
     if self.mechanism == 'gaussian':
-      _checks.in_open(0.0, 1.0, delta=self.delta)
+      _checks.delta(delta=self.delta)
     elif self.delta is not None:
       raise _checks.ArgumentError(
           'delta', self.delta, "None unless mechanism='gaussian'"

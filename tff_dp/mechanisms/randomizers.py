@@ -107,7 +107,7 @@ class Gaussian(LocalRandomizer):
 
   def __post_init__(self):
     _checks.positive(noise_multiplier=self.noise_multiplier)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
 
   @property
   def name(self) -> str:
@@ -163,7 +163,7 @@ class Sphere(LocalRandomizer):
 
   def __post_init__(self):
     _check_epsilon(self.local_epsilon)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
 
   @property
   def name(self) -> str:
@@ -232,7 +232,7 @@ class Laplace(LocalRandomizer):
 
   def __post_init__(self):
     _check_epsilon(self.local_epsilon)
-    _checks.positive(l1_norm_clip=self.l1_norm_clip)
+    _checks.clip_norm(l1_norm_clip=self.l1_norm_clip)
 
   @property
   def name(self) -> str:

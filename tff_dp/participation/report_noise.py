@@ -42,7 +42,7 @@ class CentralGaussian:
 
   def __post_init__(self):
     _checks.positive(noise_multiplier=self.noise_multiplier)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
 
   @property
   def name(self) -> str:

@@ -107,7 +107,7 @@ def train(
       ledger, or not even the first round fits the budget.
     KeyboardInterrupt: After a checkpoint.
   """
-  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.delta(delta=delta)
   if epsilon_budget is not None:
     _checks.positive(epsilon_budget=epsilon_budget)
   _checks.integer_at_least(1, rounds_per_eval=rounds_per_eval)

@@ -201,6 +201,40 @@ class BudgetTest(parameterized.TestCase):
     self.assertAlmostEqual(process.terms['small'].scale, 1.5)
 
 
+class OrderTest(parameterized.TestCase):
+  """Where positions say which block a record belongs to."""
+
+  @parameterized.named_parameters(
+      ('shuffled', lambda data: data.shuffle(60)),
+      (
+          'shuffled_inside',
+          lambda data: data.batch(4).flat_map(
+              lambda *batch: tf.data.Dataset.from_tensor_slices(batch).shuffle(
+                  4
+              )
+          ),
+      ),
+      (
+          'mapped_without_order',
+          lambda data: data.map(
+              lambda x, y: (x, y), num_parallel_calls=2, deterministic=False
+          ),
+      ),
+  )
+  def test_records_in_no_fixed_order_are_refused(self, change):
+    records = tf.data.Dataset.from_tensor_slices(
+        tuple(np.zeros([60, *shape], np.float32) for shape in ([_SIZE], []))
+    )
+    process = _one_pass_process()
+    for data in (records.batch(7), records.batch(7).prefetch(1).cache()):
+      process.client_data('default', data)
+    for data in (change(records).batch(7), change(records).batch(7).cache()):
+      with self.assertRaisesRegex(_checks.ArgumentError, 'examples=.*Dataset'):
+        process.client_data('default', data)
+      # Every record pays in every round, whatever its position.
+      _poisson_process().client_data('default', data)
+
+
 class LedgerTest(parameterized.TestCase):
 
   def test_absent_silos_pay_nothing_and_cost_the_others_nothing(self):

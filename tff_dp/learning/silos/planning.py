@@ -182,7 +182,7 @@ def silo_terms(
     options: What the user gave.
   """
   silo = silos[name]
-  _checks.positive(l2_norm_clip=l2_norm_clip)
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   built, metric_stddevs = [], []
   for sampling, first_record, num_records, num_rounds in phases:
     if not isinstance(sampling, silo_sampling.Sampling):

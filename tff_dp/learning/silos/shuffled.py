@@ -252,7 +252,7 @@ def build_shuffled_one_pass_accelerated_mb_sgd(
   dimension = gradients_lib.num_params(model)
   _check_records(num_records, num_rounds)
   _checks.integer_between(1, len(num_records), min_silos=min_silos)
-  _checks.positive(l2_norm_clip=l2_norm_clip)
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   _checks.positive(epsilon=epsilon)
   _checks.non_negative(strong_convexity=strong_convexity)
   _checks.non_negative(regularization=regularization)

@@ -31,6 +31,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _compat
 from tff_dp.accounting import silo_calibration
 from tff_dp.accounting import silo_events
 from tff_dp.accounting import silo_sampling
@@ -125,7 +126,7 @@ class SiloTerms:
 
   def __post_init__(self):
     _checks.integer_at_least(1, num_records=self.num_records)
-    _checks.positive(l2_norm_clip=self.l2_norm_clip)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
     _checks.positive(scale=self.scale)
     end = 0
     for phase in self.phases:
@@ -262,10 +263,38 @@ def silo_data(
       changes: positions in it say which records belong to which block.
     debug_key: For tests only.
   """
+  # Where positions say what a record pays for.
+  if len(terms.phases) > 1 or isinstance(
+      terms.phases[0].sampling, silo_sampling.DisjointBlocks
+  ):
+    _check_order(examples)
   element = terms.as_element()
   if debug_key is not None:
     element['debug_key'] = np.asarray(debug_key, np.int64)
   return collections.OrderedDict({EXAMPLES: examples, TERMS: [element]})
+
+
+def _check_order(examples: Any) -> None:
+  """Raises for a dataset that may come in another order in every round.
+
+  Blocks are positions. In another order, one record is in several of them, and
+  pays for one.
+
+  Args:
+    examples: A dataset, also one inside of which others are made, or a list.
+  """
+  if not isinstance(examples, tf.data.Dataset):
+    return
+  unordered = sorted(set(_compat.unordered_datasets(examples)))
+  if unordered:
+    raise _checks.ArgumentError(
+        'examples',
+        ', '.join(unordered),
+        'records in an order that never changes, since every round takes the'
+        ' next block of them: leave out shuffle(), which may give another order'
+        ' in every round, and deterministic=False; shuffle once, before the'
+        ' records are stored',
+    )
 
 
 def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
