@@ -309,8 +309,10 @@ class RequireTffTest(parameterized.TestCase):
         'import os; os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None);'
         'import tff_dp.execution'
     )
-    quiet = _run_python(code, TFF_DP_DEBUG='0')
-    self.assertEqual((quiet.stdout, quiet.stderr), ('', ''))
+    # A reader's script may load TensorFlow itself.
+    for first in ('', 'import tff_dp, tensorflow;'):
+      quiet = _run_python(first + code, TFF_DP_DEBUG='0')
+      self.assertEqual((quiet.stdout, quiet.stderr), ('', ''))
     noisy = _run_python(code, TFF_DP_DEBUG='1')
     self.assertNotEqual(noisy.stderr, '')
 

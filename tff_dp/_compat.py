@@ -109,7 +109,8 @@ def prepare_imports() -> None:
   """
   _quiet.quiet_start_up()
   if COLUMN is _columns.CURRENT:
-    _shim.install()
+    # TensorFlow 2.21 reads its log level only after it has written.
+    _shim.install(_quiet.without_noise)
     _shim.use_legacy_keras()
 
 

@@ -70,7 +70,12 @@ def without_noise():
   loaded already has said what it had to say.
   """
   wants_info = is_debug() or os.environ.get('TF_CPP_MIN_LOG_LEVEL') == '0'
-  if wants_info or 'tensorflow' in sys.modules:
+  loaded = sys.modules.get('tensorflow')
+  if wants_info or (
+      loaded is not None
+      # While a module is being loaded it is there already.
+      and not getattr(loaded.__spec__, '_initializing', False)
+  ):
     yield
     return
   try:

@@ -28,6 +28,7 @@ supports it.
 """
 
 import abc
+import contextlib
 import dataclasses
 import importlib
 import importlib.abc
@@ -202,6 +203,21 @@ class _PlaceholderLoader(importlib.abc.Loader):
       operator.attrgetter(attribute)(needed)
 
 
+class _QuietLoader(importlib.abc.Loader):
+  """Loads TensorFlow inside a context manager, whoever imports it."""
+
+  def __init__(self, around, real):
+    self._around = around
+    self._real = real
+
+  def create_module(self, spec):
+    return self._real.create_module(spec)
+
+  def exec_module(self, module):
+    with self._around():
+      _execute(self._real, module)
+
+
 class _WatchingLoader(importlib.abc.Loader):
   """Loads one of `OWNERS`, and meanwhile lets the finder serve."""
 
@@ -233,8 +249,9 @@ class _Finder(importlib.abc.MetaPathFinder):
     served: The names that placeholders were served for, in order.
   """
 
-  def __init__(self):
+  def __init__(self, around_tensorflow):
     self.served = []
+    self._around_tensorflow = around_tensorflow
     self._classes = {}
     self._depth = 0
     self._lock = threading.Lock()
@@ -261,6 +278,11 @@ class _Finder(importlib.abc.MetaPathFinder):
       spec = self._real_spec(fullname, path, target)
       if spec is not None and spec.loader is not None:
         spec.loader = _WatchingLoader(self, spec.loader)
+      return spec
+    if fullname == 'tensorflow':
+      spec = self._real_spec(fullname, path, target)
+      if spec is not None and spec.loader is not None:
+        spec.loader = _QuietLoader(self._around_tensorflow, spec.loader)
       return spec
     entry = _entry_of(fullname) if self.is_importing else None
     if entry is None:
@@ -298,10 +320,14 @@ class _Finder(importlib.abc.MetaPathFinder):
     return self._classes[what]
 
 
-def install() -> None:
-  """Puts the finder in front; a second call changes nothing."""
+def install(around_tensorflow=contextlib.nullcontext) -> None:
+  """Puts the finder in front; a second call changes nothing.
+
+  Args:
+    around_tensorflow: Returns a context manager for TensorFlow's own import.
+  """
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(around_tensorflow))
 
 
 def served() -> tuple[str, ...]:
