@@ -38,7 +38,8 @@ class OneTest(parameterized.TestCase):
   @parameterized.product(sigma=(0.4, 1.0, 8.0), step=(0.003, 0.2))
   def test_mass_and_mean_are_kept(self, sigma, step):
     top = 30.0
-    one, error = lognormal_sums._one(sigma, step, top)
+    one, errors = lognormal_sums.term_law(sigma, step, top)
+    error = 2 * errors.sum()
     values = step * np.arange(len(one))
     # Mass and first moment of X below `top`.
     z = sigma * math.log(top) + 0.5 / sigma
@@ -52,7 +53,7 @@ class OneTest(parameterized.TestCase):
   @parameterized.product(sigma=(0.5, 2.0), step=(0.05, 0.7))
   def test_larger_in_convex_order(self, sigma, step):
     top = 2000.0
-    one, _ = lognormal_sums._one(sigma, step, top)
+    one, _ = lognormal_sums.term_law(sigma, step, top)
     values = step * np.arange(len(one))
     for strike in (0.0, 0.1, 0.33, 1.0, 1.7, 10.0, 123.4):
       z = -sigma * math.log(strike) if strike else math.inf
@@ -103,7 +104,7 @@ class SumTest(parameterized.TestCase):
     top = 20.0
     law = _Sum.of_sum(sigma, t, top, 0.0)
     step = law._step  # pylint: disable=protected-access
-    one, _ = lognormal_sums._one(sigma, step, top)
+    one, _ = lognormal_sums.term_law(sigma, step, top)
     if len(one) > 4000:
       one_sum = _convolve_exactly(one, t)
     else:
@@ -128,7 +129,7 @@ class SumTest(parameterized.TestCase):
     near = values < 3 * t
     wrong = np.abs(q_law * values / t - p_law)[near].sum()
     self.assertLessEqual(wrong, law.p_rounding + 3 * law.q_rounding)
-    one, _ = lognormal_sums._one(sigma, law._step, 60.0)
+    one, _ = lognormal_sums.term_law(sigma, law._step, 60.0)
     self.assertAlmostEqual(
         q_law.sum(), one.sum() ** t, delta=law.q_rounding + 1e-12 * t
     )
@@ -136,12 +137,14 @@ class SumTest(parameterized.TestCase):
   @parameterized.product(sigma=(0.6, 2.0), t=(20, 3000))
   def test_chernoff_bounds_the_outside(self, sigma, t):
     step, top = 0.05, 10.0
-    one, _ = lognormal_sums._one(sigma, step, top)
+    one, _ = lognormal_sums.term_law(sigma, step, top)
     values = step * np.arange(len(one))
     std = math.sqrt(values**2 @ one)
     width = 3 * math.sqrt(t) * std
     start = max(0.0, t - width)
-    found_q, found_p = lognormal_sums._wrapped(one, values, t, start, 2 * width)
+    found_q, found_p = lognormal_sums.wrapped_mass(
+        one, values, t, start, 2 * width
+    )
     # On a grid that holds all, by a transform with far more points.
     num_points = 1 << math.ceil(math.log2(t * len(one)))
     hat = np.fft.rfft(one, num_points)
@@ -152,10 +155,10 @@ class SumTest(parameterized.TestCase):
     self.assertGreaterEqual(found_p, (law * sums / t)[outside].sum() - 1e-10)
 
   def test_chernoff_bounds_what_lies_below_alone(self):
-    one, _ = lognormal_sums._one(1.0, 0.05, 10.0)
+    one, _ = lognormal_sums.term_law(1.0, 0.05, 10.0)
     values = 0.05 * np.arange(len(one))
     # Half of the mass, roughly, lies below the mean, nothing above the grid.
-    found = lognormal_sums._wrapped(one, values, 50, 50.0, 1e4)
+    found = lognormal_sums.wrapped_mass(one, values, 50, 50.0, 1e4)
     self.assertGreater(min(found), 0.4)
 
   def test_chernoff_under_p_has_one_weighted_term(self):
@@ -175,7 +178,7 @@ class SumTest(parameterized.TestCase):
     law = _Sum.of_sum(sigma, t, 50.0, 0.0)
     q_law, _ = _laws(law)
     step = law._step  # pylint: disable=protected-access
-    one, _ = lognormal_sums._one(sigma, step, 50.0)
+    one, _ = lognormal_sums.term_law(sigma, step, 50.0)
     size = np.abs(np.fft.fft(one, len(q_law)))
     norm = math.sqrt(np.sum((t * size ** (t - 1)) ** 2))
     per_transform = 5 * math.log2(len(q_law)) * 2.0**-53
@@ -248,14 +251,20 @@ class CurveTest(parameterized.TestCase):
       self.assertTrue(np.all(np.diff(curve.factors) > 0))
       self.assertEqual(curve(np.array([500.0]))[0], curve.deltas[-1])
 
-  def test_nothing_near_the_rounding(self):
+  def test_near_the_rounding_tails_take_over(self):
     loose = allocation_law.curves(1.0, 900, 1e-10)
     with mock.patch.object(allocation_law, '_LEAST_OVER_ROUNDING', 1000.0):
       allocation_law.curves.cache_clear()
       strict = allocation_law.curves(1.0, 900, 1e-10)
     allocation_law.curves.cache_clear()
     for before, curve in zip(loose, strict):
-      self.assertGreater(curve.deltas[-1], 50 * before.deltas[-1])
+      first, last = curve.deltas[0], curve.deltas[-1]
+      deltas = np.geomspace(0.9 * first, max(2e-9, 2 * last), 50)
+      ends = [
+          np.interp(-np.log(deltas), -np.log(one.deltas), np.log(one.factors))
+          for one in (before, curve)
+      ]
+      np.testing.assert_allclose(*ends, rtol=0.02)
 
 
 if __name__ == '__main__':

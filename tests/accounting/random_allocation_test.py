@@ -196,12 +196,43 @@ class ManyStepsTest(parameterized.TestCase):
       self.assertGreater(high, low)
       self.assertLess(high, low + 2e-3)
 
-  def test_delta_in_the_rounding_is_not_resolved(self):
-    settings = dict(noise_multiplier=1.0, num_steps=2000)
-    none = gaussian.exact_epsilon(sigma=1.0, delta=1e-13)
-    self.assertEqual(
-        random_allocation.epsilon(**settings, delta=1e-13), none
-    )
+  @parameterized.parameters((1.0, 500, 1e-10), (0.6, 500, 1e-8))
+  def test_small_deltas_by_weighted_draws(self, sigma, num_steps, delta):
+    settings = dict(noise_multiplier=sigma, num_steps=num_steps)
+    found = random_allocation.epsilon(**settings, delta=delta)
+    mean, error = _drawn_delta(sigma, num_steps, found)
+    self.assertBetween(mean, delta - 5 * error, delta + 5 * error)
+    # Epsilon is within 5 % of what draws show to be needed.
+    mean, error = _drawn_delta(sigma, num_steps, 0.95 * found)
+    self.assertGreater(mean - 5 * error, delta)
+
+  def test_small_deltas_are_amplified(self):
+    for sigma, num_steps, delta, most in (
+        (1.0, 1000, 1e-10, 0.535),
+        (0.6, 5000, 1e-8, 1.945),
+        (1.0, 100_000, 1e-8, 0.0178),
+    ):
+      found = random_allocation.epsilon(
+          noise_multiplier=sigma, num_steps=num_steps, delta=delta
+      )
+      self.assertBetween(found, 0.99 * most, most)
+
+  @parameterized.parameters(
+      dict(num_epochs=10),
+      dict(num_selected=5),
+      dict(participation_probability=0.1),
+      dict(num_selected=2, num_epochs=3, participation_probability=0.5),
+      dict(neighboring_relation='replace_one'),
+  )
+  def test_epsilon_grows_slowly_as_delta_shrinks(self, **options):
+    settings = dict(noise_multiplier=1.0, num_steps=400) | options
+    found = [
+        random_allocation.epsilon(**settings, delta=delta)
+        for delta in (1e-6, 1e-8, 1e-10)
+    ]
+    self.assertTrue(np.all(np.diff(found) > 0), found)
+    # Without amplification, it is above 6.
+    self.assertLess(found[-1], 3.0)
 
   def test_fewer_steps_bound_more_of_them(self):
     # Where there are too many for the transforms.
@@ -212,7 +243,7 @@ class ManyStepsTest(parameterized.TestCase):
       both = random_allocation.profiles(**settings, num_steps=200)
     for bounds in zip(few, many, both):
       found = [bound(_EPSILONS) for bound in bounds]
-      np.testing.assert_array_equal(found[2], np.minimum(found[0], found[1]))
+      np.testing.assert_array_equal(found[2], found[0])
       self.assertTrue(np.all(found[1] <= found[0] + 1e-8))
 
   @parameterized.parameters(
@@ -437,6 +468,25 @@ class ErrorsTest(parameterized.TestCase):
           delta=1e-6,
           neighboring_relation='add_or_remove',
       )
+
+
+def _drawn_delta(sigma, num_steps, epsilon, num_draws=20_000):
+  """Returns (mean, standard error) of delta, remove, from weighted draws.
+
+  One step is moved by one of several distances, of which 0 is one.
+  """
+  rng = np.random.default_rng(1)
+  factor = math.exp(epsilon)
+  least = sigma * math.log(num_steps * (factor - 1)) + 0.5 / sigma
+  shifts = least * np.array([0.0, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2])
+  draws = rng.standard_normal((num_draws, num_steps))
+  draws[:, 0] += rng.choice(shifts, num_draws)
+  density = np.mean(
+      [np.exp(m * draws - m * m / 2).mean(axis=1) for m in shifts], axis=0
+  )
+  ratio = np.exp(draws / sigma - 0.5 / sigma**2).mean(axis=1)
+  values = np.maximum(ratio - factor, 0.0) / density
+  return values.mean(), values.std() / math.sqrt(num_draws)
 
 
 if __name__ == '__main__':

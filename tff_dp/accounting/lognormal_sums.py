@@ -23,6 +23,8 @@ The law of the sum under Q is a power of a Fourier transform, under P a product
 of two transforms; never the grid value times the result under Q, which would
 multiply the rounding noise of the transform. docs/proofs_check_ins.md, section
 4, derives the bounds on what is wrapped around and rounded.
+
+That noise is a share of the whole mass. For tails there is `lognormal_tails`.
 """
 
 import math
@@ -44,7 +46,7 @@ _MOST_LOG2_POINTS = 22
 # From the least S on the grid to the mean, in roots of t Ex[X^2].
 _DEVIATIONS = 13.0
 # What wraps around is kept below this, on either law.
-_MOST_WRAPPED = 1e-30
+MOST_WRAPPED = 1e-30
 _WRAP_RATES = (1.0, 3.0, 6.0, 12.0, 18.0, 25.0, 32.0, 40.0)
 _BLOCK = 4096
 
@@ -80,18 +82,14 @@ class LognormalSum:
       least_threshold: The least S at which tails will be asked for, or 0.
     """
     width, wrapped = 0.0, (1.0, 1.0)
-    while max(wrapped) > _MOST_WRAPPED:
-      width, log2_points = _grid(sigma, t, top, least_threshold, 1.3 * width)
+    while max(wrapped) > MOST_WRAPPED:
+      width, log2_points = grid(sigma, t, top, least_threshold, 1.3 * width)
       num_points = 1 << log2_points
       step = width / num_points
-      one, error = _one(sigma, step, top)
+      one, errors = term_law(sigma, step, top)
       values = step * np.arange(len(one))
-      first = _window_start(one, values, t, num_points)
-      wrapped = _wrapped(one, values, t, first * step, width)
-    # ndtr is good to a few units in the last place.
-    log_top = sigma * math.log(top)
-    q_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top - 0.5 / sigma))
-    p_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top + 0.5 / sigma))
+      first = window_start(one, values, t, num_points)
+      wrapped = wrapped_mass(one, values, t, first * step, width)
 
     q_hat = fft.rfft(one, num_points)
     p_hat = fft.rfft(values * one, num_points)
@@ -111,8 +109,8 @@ class LognormalSum:
     law.q_rounding = rounding * (t * slope + weighted(t))
     slope_p = slope + (t - 1) * math.sqrt(weighted(2 * (t - 2)))
     law.p_rounding = rounding * (slope_p + weighted(t - 1))
-    law.input_rounding = error + 16 * t * ROUNDING
-    law.q_above, law.p_above = float(q_above), float(p_above)
+    law.input_rounding = float(2 * np.sum(errors)) + 16 * t * ROUNDING
+    law.q_above, law.p_above = above(sigma, top)
     law.q_wrapped, law.p_wrapped = wrapped
     return law
 
@@ -126,6 +124,15 @@ class LognormalSum:
     index = np.where(index * self._step < thresholds, index + 1, index)
     ends = np.clip(index - self._first, 0, self._q.size).astype(np.int64)
     return self._q.until(ends), self._p.until(ends)
+
+
+def above(sigma: float, top: float) -> tuple[float, float]:
+  """Returns Q(X > top) and P(X > top). Upper bounds."""
+  # ndtr is good to a few units in the last place.
+  log_top = sigma * math.log(top)
+  q_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top - 0.5 / sigma))
+  p_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top + 0.5 / sigma))
+  return float(q_above), float(p_above)
 
 
 class _Sums:
@@ -160,7 +167,7 @@ class _Sums:
     return result
 
 
-def _grid(
+def grid(
     sigma: float,
     t: int,
     top: float,
@@ -185,7 +192,7 @@ def _grid(
   return width, min(max(log2_points, _FEWEST_LOG2_POINTS), _MOST_LOG2_POINTS)
 
 
-def _window_start(one, values, t: int, num_points: int) -> int:
+def window_start(one, values, t: int, num_points: int) -> int:
   """Returns the index of the least S that the grid holds, 0 if it holds all."""
   if t * (len(one) - 1) < num_points:
     return 0
@@ -194,17 +201,23 @@ def _window_start(one, values, t: int, num_points: int) -> int:
   return max(0, math.floor(least / values[1]))
 
 
-def _one(sigma: float, step: float, top: float) -> tuple[np.ndarray, float]:
-  """Returns the law of X on the grid under Q, and a bound on its rounding.
+def term_law(
+    sigma: float, step: float, top: float, bottom: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the law of X on the grid under Q, and bounds on its rounding.
+
+  Of X in (bottom, top] only.
 
   Upper bound in convex order: what falls between two points goes to these, with
   mass and mean kept. The rounding is in units of mass times distance: with a
   distribution function that is wrong by e at a grid point x, or a first moment
-  that is, the law is wrong by a transport of cost 2 x e, or 2 e.
+  that is, the law is wrong by a transport of cost 2 x e, or 2 e: twice the sum
+  of the bounds.
   """
   num_cells = math.ceil(top / step)
   edges = step * np.arange(num_cells + 1)
   edges[-1] = top
+  np.maximum(edges, bottom, out=edges)
   with np.errstate(divide='ignore'):
     z = sigma * np.log(edges)
   z += 0.5 / sigma
@@ -214,7 +227,9 @@ def _one(sigma: float, step: float, top: float) -> tuple[np.ndarray, float]:
   up = np.clip((first - low * mass) / step, 0.0, mass)
   one = np.append(mass - up, 0.0)
   one[1:] += up
-  return one, float(2 * np.sum(first_error + edges * mass_error))
+  # Where no mass is, none is wrong.
+  has_mass = np.append(edges[1:] > bottom, True)
+  return one, np.where(has_mass, first_error + edges * mass_error, 0.0)
 
 
 def _differences(z: np.ndarray, scale: float):
@@ -238,7 +253,7 @@ def _differences(z: np.ndarray, scale: float):
   return np.maximum(difference, 0.0), ROUNDING * relative * tail
 
 
-def _wrapped(
+def wrapped_mass(
     one, values, t: int, start: float, width: float
 ) -> tuple[float, float]:
   """Returns bounds on the mass of S outside [start, start + width): (Q, P).

@@ -54,9 +54,9 @@ _ZERO_OUT = events.NeighboringRelation.ZERO_OUT
 # What may be left out of a grid: of the target delta, and at most.
 _TAIL_SHARE = 1e-4
 _MOST_TAIL = 1e-10
-# More steps than these are also bounded by the curve of these, where the
-# rounding of transforms is less: the mean of more terms varies less.
-_MANY_STEPS = 100_000
+# More steps than these are bounded by the curve of these: the mean of more
+# terms varies less, and grids would become coarse.
+_MANY_STEPS = 10**7
 # Below it epsilon is about 100 or more, with or without amplification.
 _LEAST_NOISE = 0.1
 
@@ -142,8 +142,7 @@ def epsilon(
   """Returns the epsilon of `num_epochs` passes at delta.
 
   Upper bound, never above that of the Gaussian mechanisms without
-  amplification. Where rounding of the computation is above a tenth of delta,
-  which happens for delta below about 1e-9 per thousand steps, it is theirs.
+  amplification. What is rounded is a share of delta, however small that is.
 
   Replace-one goes by zero (`two_hops`), with all passes in each hop.
 
@@ -209,14 +208,10 @@ def _one_of(sigma: float, num_steps: int, tail: float):
   alone = local_profiles.gaussian(2 * sigma)
   if num_steps == 1 or sigma < _LEAST_NOISE:
     return alone, alone
-  removes, adds = [alone], [alone]
-  for steps in {num_steps, min(num_steps, _MANY_STEPS)}:
-    remove, add = allocation_law.curves(sigma, steps, tail)
-    removes.append(remove)
-    adds.append(add)
+  remove, add = allocation_law.curves(sigma, min(num_steps, _MANY_STEPS), tail)
   return (
-      privacy_profiles.minimum(*removes),
-      privacy_profiles.minimum(*adds),
+      privacy_profiles.minimum(alone, remove),
+      privacy_profiles.minimum(alone, add),
   )
 
 
