@@ -237,7 +237,7 @@ def _with_tails(
 def _tail_remove(sigma: float, t: int, enough: float, factors):
   """Returns (bounds on delta, their errors) at knots of E.
 
-  At most one X is large, or each of them is counted (section 4.6).
+  At most one X is large, or each of them is counted (section 4.8).
   """
   thresholds = t * factors
   top = min(thresholds[-1], enough)

@@ -27,7 +27,7 @@ is far less than what a transform rounds. Two laws bound it nevertheless:
 * `LargeTerm`: one X beyond such a cut, of a mass that is known to all digits,
   and the sum of the others. What is rounded counts that mass times.
 
-docs/proofs_check_ins.md, section 4.6, has the proofs.
+docs/proofs_check_ins.md, section 4.8, has the proofs.
 """
 
 import math
