@@ -21,6 +21,7 @@ from absl.testing import parameterized
 import numpy as np
 
 from tff_dp.accounting import patterns
+from tff_dp.accounting import separation_tables
 from tff_dp.accounting import tree_sensitivity
 
 _SMALL = tuple(range(1, 13))
@@ -94,10 +95,8 @@ class MinSeparationTest(parameterized.TestCase):
     ):
       cached.cache_clear()
       self.addCleanup(cached.cache_clear)
-    few = {'columns': 1 << 30, 'values': 0}[what]
-    self.enter_context(
-        mock.patch.object(tree_sensitivity, '_FEW_COLUMNS', few)
-    )
+    cost = {'columns': 1 << 30, 'values': -(1 << 30)}[what]
+    self.enter_context(mock.patch.object(separation_tables, '_GATHERED', cost))
 
   @parameterized.product(
       num_rounds=_SMALL, trees=_TREES, loop_over=('columns', 'values')
@@ -307,6 +306,10 @@ class ByRoundTest(parameterized.TestCase):
           patterns.MinSeparationPattern(
               45, min_index_gap=1, max_participations=3
           ),
+          # Every sixth round at most, until round 30; then five times in all.
+          patterns.MinSeparationPattern(
+              45, min_index_gap=6, max_participations=5
+          ),
           patterns.MinSeparationPattern(45, min_index_gap=34),
           patterns.MinSeparationPattern(45, max_participations=1),
           patterns.OncePerTreePattern(45),
@@ -333,6 +336,23 @@ class ByRoundTest(parameterized.TestCase):
             for stop in range(1, 46)
         ],
     )
+    self.assertGreaterEqual(np.diff(by_round).min(), 0)
+
+  @parameterized.parameters(
+      (1, 1000, 6_002_008),
+      (20, None, 1_375_827),
+      (100, None, 56_132),
+      (100, 100, 25_396),
+      (400, None, 3845),
+  )
+  def test_twenty_thousand_rounds(self, gap, most, expected):
+    # From the programme as it was when it kept all of every table.
+    by_round = tree_sensitivity.squared_sensitivity_by_round(
+        patterns.MinSeparationPattern(
+            20_000, min_index_gap=gap, max_participations=most
+        )
+    )
+    self.assertEqual(by_round[-1], expected)
     self.assertGreaterEqual(np.diff(by_round).min(), 0)
 
   def test_result_is_the_callers_own(self):

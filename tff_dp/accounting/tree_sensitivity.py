@@ -40,11 +40,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting import patterns
-
-# No allowed set. Far enough from the limits of the type to add two of them.
-_IMPOSSIBLE = -(1 << 28)
-# Up to here it is quicker to loop over columns than over distinct values.
-_FEW_COLUMNS = 32
+from tff_dp.accounting import separation_tables
 
 
 def squared_sensitivity(
@@ -115,7 +111,10 @@ def _squared_sensitivity(pattern, restart_every, complete_trees) -> int:
       and pattern.max_participations > 1
   ):
     # Only the blocks of the last round's prefix are needed, not every round's.
-    return _min_separation_total(pattern, restart_every, complete_trees)
+    (total,) = _min_separation_by_round(
+        pattern, restart_every, complete_trees, pattern.num_rounds
+    )
+    return total
   return _by_round(pattern, restart_every, complete_trees)[-1]
 
 
@@ -203,167 +202,43 @@ def _add_node(by_batch: np.ndarray, start: int, stop: int) -> int:
   return int(by_batch.max() if whole else by_batch[extra].max())
 
 
-def _min_separation_total(pattern, restart_every, complete_trees) -> int:
-  """Returns S2 of a whole run with a minimum separation."""
-  tables = _Tables(pattern)
-  lengths = patterns.tree_lengths(
-      pattern.num_rounds, restart_every=restart_every
-  )
-  state = tables.start()
-  for index, length in enumerate(lengths):
-    if complete_trees and index < len(lengths) - 1:
-      state = tables.join(
-          state, tables.partial(_completed_level(length), length)
-      )
-    else:
-      for level in reversed(range(length.bit_length())):
-        if length >> level & 1:
-          state = tables.join(state, tables.complete(level))
-  return tables.value(state)
-
-
-def _min_separation_by_round(pattern, restart_every, complete_trees):
-  """Yields S2 with a minimum separation, one join per round."""
-  tables = _Tables(pattern)
-  state = tables.start()
+def _min_separation_by_round(
+    pattern, restart_every, complete_trees, first_round: int = 1
+):
+  """Yields S2 with a minimum separation, from `first_round` to the last."""
+  # Until then the separation alone keeps to the most participations.
+  unlimited = pattern.max_participations * pattern.min_index_gap
+  if first_round <= unlimited < pattern.num_rounds:
+    yield from _min_separation_by_round(
+        pattern.truncated(unlimited), restart_every, complete_trees, first_round
+    )
+    first_round = unlimited + 1
+  tables = separation_tables.Tables(pattern)
+  start, before = tables.start(), 0
   lengths = patterns.tree_lengths(
       pattern.num_rounds, restart_every=restart_every
   )
   for length in lengths:
-    start = state
-    # Entry j is the state after the blocks of the j highest set bits of the
-    # rounds done; the next round shares all but its lowest set bit with it.
-    prefixes = [start]
-    for done in range(1, length + 1):
-      level = (done & -done).bit_length() - 1
-      del prefixes[done.bit_count() :]
-      prefixes.append(tables.join(prefixes[-1], tables.complete(level)))
-      yield tables.value(prefixes[-1])
-    if complete_trees:
-      state = tables.join(
-          start, tables.partial(_completed_level(length), length)
-      )
-    else:
-      state = prefixes[-1]
+    # States of this tree: after no rounds, and after as many as the highest set
+    # bits of the rounds done say; the next round shares most of those.
+    states = [(0, start)]
 
+    def after(done):
+      while done & states[-1][0] != states[-1][0]:
+        states.pop()
+      rest = done - states[-1][0]
+      for level in reversed(range(rest.bit_length())):
+        if rest >> level & 1:
+          reached, state = states[-1]
+          states.append((reached + (1 << level), tables.after(state, level)))
+      return states[-1][1]
 
-class _Tables:
-  """Max-plus tables for a minimum separation.
-
-  Let b be the rounds strictly between two participations. `table[q, s, e]`,
-  with s and e in 0..b, belongs to a block of consecutive rounds and is the
-  largest sum of count^2 over the nodes inside the block, for exactly q
-  participations, if the first s rounds are blocked by an earlier participation
-  and at most e rounds of the last one's mandatory gap reach beyond the block.
-  It never decreases in e and never increases in s.
-
-  Two neighbouring blocks join by handing the overhang of the left one over as
-  the blocked rounds of the right one:
-
-    joined[q, s, e] = max over i, j of left[q - i, s, j] + right[i, j, e].
-
-  The node over both adds q^2. Blocks that no node covers, such as two trees,
-  are joined and nothing is added. A run starts with nothing blocked, so its own
-  state is the single row s = 0.
-  """
-
-  def __init__(self, pattern: patterns.MinSeparationPattern):
-    self._most = pattern.max_participations
-    self._columns = min(pattern.min_index_gap, pattern.num_rounds)
-    # Every level's counts add up to at most `most`, also over several trees.
-    bound = (pattern.num_rounds.bit_length() + 2) * self._most**2
-    if 2 * bound < -_IMPOSSIBLE:
-      self._dtype, self._impossible = np.int32, _IMPOSSIBLE
-    else:
-      self._dtype, self._impossible = np.int64, _IMPOSSIBLE << 32
-    self.complete = functools.lru_cache(maxsize=None)(self._complete)
-    self.partial = functools.lru_cache(maxsize=None)(self._partial)
-
-  def start(self) -> np.ndarray:
-    """Returns the state before round 1: nothing blocked, nothing counted."""
-    return np.zeros((1, 1, self._columns), self._dtype)
-
-  def value(self, state: np.ndarray) -> int:
-    """Returns the largest value, whatever gap reaches beyond the end."""
-    return int(state[:, 0, -1].max())
-
-  def join(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Returns the table, or state, of `left` followed by `right`."""
-    num = min(len(left) + len(right) - 1, self._most + 1)
-    joined = np.full(
-        (num,) + left.shape[1:], self._impossible, self._dtype
-    )
-    if self._columns <= _FEW_COLUMNS:
-      for i in range(min(len(right), num)):
-        part = left[: num - i]
-        target = joined[i : i + len(part)]
-        for j in range(self._columns):
-          candidate = part[:, :, j, np.newaxis] + right[i, j]
-          np.maximum(target, candidate, out=target)
-    else:
-      for q in range(min(len(left), num)):
-        for value, column in self._steps(left[q]):
-          for i in range(min(len(right), num - q)):
-            candidate = value + right[i, column]
-            np.maximum(joined[q + i], candidate, out=joined[q + i])
-    joined[joined < 0] = self._impossible
-    while len(joined) > 1 and joined[-1].max() < 0:
-      joined = joined[:-1]
-    return joined
-
-  def _steps(self, table: np.ndarray):
-    """Yields the steps of one slice, as (value, column) of every row.
-
-    Rows never decrease along the columns, and the right table never increases
-    in what is blocked: for each value, the first column that reaches it is
-    enough. If there are more values than columns, the columns are the steps.
-    """
-    values = np.unique(table[table >= 0])
-    rows = len(table)
-    if len(values) > self._columns:
-      for j in range(self._columns):
-        yield table[:, j, np.newaxis], np.full(rows, j)
+    for done in range(max(1, first_round - before), length + 1):
+      yield tables.value(after(done))
+    before += length
+    if before == pattern.num_rounds:
       return
-    for value in values:
-      reached = table >= value
-      reachable = reached[:, -1, np.newaxis]
-      yield (
-          np.where(reachable, value, self._impossible).astype(self._dtype),
-          reached.argmax(axis=1),
-      )
-
-  def _complete(self, level: int) -> np.ndarray:
-    """Returns the table of a node of 2^level real rounds."""
-    if level == 0:
-      return self._single_round()
-    half = self.complete(level - 1)
-    return self._under_node(self.join(half, half))
-
-  def _partial(self, level: int, num_real: int) -> np.ndarray:
-    """Returns the table of a node whose first `num_real` rounds are real.
-
-    Virtual rounds neither count nor separate, so a half without real rounds
-    leaves the other half's table as it is.
-    """
-    if num_real == 1 << level:
-      return self.complete(level)
-    half = 1 << (level - 1)
-    table = self.partial(level - 1, min(num_real, half))
-    if num_real > half:
-      table = self.join(table, self.partial(level - 1, num_real - half))
-    return self._under_node(table)
-
-  def _single_round(self) -> np.ndarray:
-    columns = self._columns
-    table = np.full((2, columns, columns), self._impossible, self._dtype)
-    blocked, overhang = np.indices((columns, columns))
-    table[0][blocked <= 1 + overhang] = 0
-    table[1, 0, -1] = 1
-    return table
-
-  def _under_node(self, table: np.ndarray) -> np.ndarray:
-    """Adds q^2 to slice q."""
-    squares = np.arange(len(table), dtype=self._dtype) ** 2
-    return np.where(
-        table >= 0, table + squares[:, np.newaxis, np.newaxis], table
-    )
+    if complete_trees:
+      start = tables.after(start, _completed_level(length), length)
+    else:
+      start = after(length)
