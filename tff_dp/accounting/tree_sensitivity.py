@@ -219,26 +219,34 @@ def _min_separation_by_round(
       pattern.num_rounds, restart_every=restart_every
   )
   for length in lengths:
-    # States of this tree: after no rounds, and after as many as the highest set
-    # bits of the rounds done say; the next round shares most of those.
+    # After no rounds of this tree.
     states = [(0, start)]
-
-    def after(done):
-      while done & states[-1][0] != states[-1][0]:
-        states.pop()
-      rest = done - states[-1][0]
-      for level in reversed(range(rest.bit_length())):
-        if rest >> level & 1:
-          reached, state = states[-1]
-          states.append((reached + (1 << level), tables.after(state, level)))
-      return states[-1][1]
-
     for done in range(max(1, first_round - before), length + 1):
-      yield tables.value(after(done))
+      yield tables.value(_state_after(done, states, tables))
     before += length
     if before == pattern.num_rounds:
       return
     if complete_trees:
       start = tables.after(start, _completed_level(length), length)
     else:
-      start = after(length)
+      start = _state_after(length, states, tables)
+
+
+def _state_after(done: int, states, tables: separation_tables.Tables):
+  """Returns the state after `done` rounds of a tree.
+
+  Args:
+    done: At least as many as before.
+    states: Pairs of rounds and the state after them, of as many as the highest
+      set bits of `done` before say. Made to be those of `done`, which share
+      most of them.
+    tables: Of the run.
+  """
+  while done & states[-1][0] != states[-1][0]:
+    states.pop()
+  rest = done - states[-1][0]
+  for level in reversed(range(rest.bit_length())):
+    if rest >> level & 1:
+      reached, state = states[-1]
+      states.append((reached + (1 << level), tables.after(state, level)))
+  return states[-1][1]
