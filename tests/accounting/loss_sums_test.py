@@ -126,6 +126,73 @@ class LossSumTest(parameterized.TestCase):
       self.assertEqual(found.deltas(np.array([0.0]))[0], 0.0)
 
 
+class RareLossesTest(parameterized.TestCase):
+  """Losses whose probability falls more slowly than any exponential.
+
+  What is tilted towards a delta is then tilted towards the largest of them.
+  """
+
+  def setUp(self):
+    super().setUp()
+    self._interval = 1 / 64
+    points = np.concatenate([[-1, 0, 1], 2 ** np.arange(3, 10)])
+    tail = 1e-6 * 10.0 ** -np.arange(7)
+    self._law = _law(points, np.concatenate([[1e-4, 1.0, 1e-4], tail]))
+
+  def _exact(self, count, epsilons):
+    """Returns delta by sums of products: all digits, as none is negative."""
+    size = 4 * 512
+    base = np.zeros(2 * size + 1)
+    base[size + self._law.points] = self._law.probs
+    total = np.zeros_like(base)
+    total[size] = 1.0
+    while count:
+      if count & 1:
+        total = np.convolve(total, base)[size : 3 * size + 1]
+      base = np.convolve(base, base)[size : 3 * size + 1]
+      count >>= 1
+    losses = self._interval * np.arange(-size, size + 1)
+    shares = [-np.expm1(np.minimum(e - losses, 0.0)) for e in epsilons]
+    return np.array([total @ share for share in shares])
+
+  @parameterized.parameters(10, 1000)
+  def test_epsilon(self, count):
+    total = loss_sums.LossSum(self._interval, [(self._law, count)])
+    for delta in (1e-6, 1e-9, 1e-12):
+      found = total.epsilon(delta)
+      (at,) = self._exact(count, [found])
+      self.assertBetween(at, 0.998 * delta, delta)
+
+  def test_deltas(self):
+    total = loss_sums.LossSum(self._interval, [(self._law, 1000)])
+    epsilons = np.linspace(0.0, 9.0, 46)
+    found = total.deltas(epsilons)
+    exact = self._exact(1000, epsilons)
+    np.testing.assert_array_less(exact, found * (1 + 1e-9))
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+
+  def test_a_coarser_grid_dominates(self):
+    law = _law([-3, -1, 0, 2, 5, 7], [1, 2, 9, 4, 2, 1e-3])
+    fine = loss_sums.LossSum(self._interval, [(law, 1)])
+    # pylint: disable=protected-access
+    coarse = fine._coarser()
+    ((wide, _),) = coarse._laws
+    self.assertEqual(coarse._interval, 2 * self._interval)
+    losses = self._interval * law.points
+    wide_losses = 2 * self._interval * wide.points
+    # Neither law of the pair has less mass.
+    for sign in (0, -1):
+      self.assertAlmostEqual(
+          wide.probs @ np.exp(sign * wide_losses),
+          law.probs @ np.exp(sign * losses),
+      )
+    for epsilon in np.linspace(-0.1, 0.2, 31):
+      self.assertGreaterEqual(
+          wide.probs @ -np.expm1(np.minimum(epsilon - wide_losses, 0)),
+          law.probs @ -np.expm1(np.minimum(epsilon - losses, 0)),
+      )
+
+
 class ComposedEpsilonTest(parameterized.TestCase):
 
   @parameterized.product(delta=(*_TINY, 1e-100), count=(10, 1000))

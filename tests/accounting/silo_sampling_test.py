@@ -19,6 +19,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+from scipy import special
 from scipy import stats
 
 from tff_dp import _checks
@@ -308,6 +309,96 @@ class ComposedTest(parameterized.TestCase):
     self.assertAlmostEqual(
         pld.get_delta_for_epsilon(1.0), one_way.get_delta_for_epsilon(1.0)
     )
+
+
+class SmallDeltaTest(parameterized.TestCase):
+  """At delta = 1 / n^2, which is what silos take by default."""
+
+  def _delta(self, n, batch, rounds, s, epsilon):
+    """Returns delta by sums of products of masses, none of them negative.
+
+    About: the mass of a cell of outcomes goes to the two losses of a grid next
+    to its own, so that their mean stays.
+    """
+    q, lowest, step, size = batch / n, -1.5, 0.003, 3001
+    y = np.linspace(-38 * s, 38 * s, 200_001)
+    cells = (1 - q) * _cells(y / s) + q * _cells((y - 1) / s)
+    middle = (y[1:] + y[:-1]) / 2
+    rise, fall = (
+        np.log1p(q * np.expm1((sign * 2 * middle - 1) / 2 / s**2))
+        for sign in (1, -1)
+    )
+    at = np.clip((rise - fall - lowest) / step, 0, size - 1.001)
+    left = at.astype(int)
+    base = np.bincount(left, cells * (1 - at + left), size)
+    base += np.bincount(left + 1, cells * (at - left), size)
+    zero, total = round(-lowest / step), None
+    while rounds:
+      if rounds & 1:
+        total = base if total is None else np.convolve(total, base)[zero:]
+        total = total[:size]
+      base = np.convolve(base, base)[zero:][:size]
+      rounds >>= 1
+    losses = lowest + step * np.arange(size)
+    return float(total @ -np.expm1(np.minimum(epsilon - losses, 0.0)))
+
+  @parameterized.parameters(
+      # n, batch, rounds, multiplier
+      (10_000, 1, 1000, 0.6),
+      (300_000, 1000, 500, 1.147),
+      (1_000_000, 1000, 500, 0.9648),
+      (1_000_000, 1, 1000, 0.5),
+      (1_000_000, 1, 1000, 1.0),
+      (1_000_000, 10, 100, 0.55),
+  )
+  def test_poisson(self, n, batch, rounds, multiplier):
+    delta = 1 / n**2
+    found = silo_sampling.epsilon(
+        silo_sampling.PoissonSampling(batch),
+        num_records=n,
+        num_rounds=rounds,
+        noise_multiplier=multiplier,
+        delta=delta,
+    )
+    if found < 0.1:  # Below what the grid of the reference can tell apart.
+      self.assertLess(self._delta(n, batch, rounds, multiplier, 0.1), delta)
+      return
+    settings = n, batch, rounds, multiplier
+    self.assertLess(self._delta(*settings, 1.03 * found), delta)
+    self.assertGreater(self._delta(*settings, 0.97 * found), delta)
+
+  @parameterized.parameters(
+      silo_sampling.PoissonSampling(1000), silo_sampling.FixedSize(1000)
+  )
+  def test_epsilon_falls_with_noise_and_is_at_most_that_of_no_sampling(
+      self, sampling
+  ):
+    for delta in (1e-12, 1e-20, 1e-60):
+      found = [
+          _epsilon(
+              sampling,
+              num_records=10**6,
+              num_rounds=500,
+              noise_multiplier=multiplier,
+              delta=delta,
+          )
+          for multiplier in (0.6, 1.0, 1.7, 3.0, 10.0)
+      ]
+      self.assertTrue(np.all(np.diff(found) < 0), found)
+      alone = silo_sampling.gaussian_epsilon(
+          noise_multiplier=0.6, count=500, delta=delta
+      )
+      self.assertLess(found[0], alone)
+
+
+def _cells(edges):
+  """Returns the normal mass between edges, with all digits in both tails."""
+  low, high = edges[:-1], edges[1:]
+  return np.where(
+      low > 0,
+      special.ndtr(-low) - special.ndtr(-high),
+      special.ndtr(high) - special.ndtr(low),
+  )
 
 
 class ErrorsTest(parameterized.TestCase):

@@ -28,6 +28,11 @@ so that what is wrong in L counts M exp(-r eps) times: Chernoff's bound on the
 delta that is asked for, not 1. That bound, times the largest value of
 exp(-r x) (1 - exp(-x)), is the one of Renyi's divergence of order r + 1
 (arXiv:2004.00010, proposition 12), and stands where no transform is possible.
+
+Where losses are rare and large, as with small sampling rates, M is that of the
+largest of them, and Chernoff's bound is far off. So the largest become infinite
+first, as long as they hold next to nothing of delta, and a grid that is made
+for the typical losses becomes as coarse as epsilon allows.
 """
 
 from collections.abc import Sequence
@@ -55,6 +60,16 @@ _REFINED = 9
 # share of a delta that its error may be.
 _MOST_TILTS = 16
 _ERROR_SHARE = 1e-3
+# How far a grid may raise epsilon, as a share of it, and above which share of
+# the one before an epsilon has settled.
+_GRID_SHARE = 1e-4
+_SETTLED = 0.9
+# Of a delta, what large losses may take that are made infinite; less where one
+# tilt serves many deltas.
+_TAIL_SHARE = 3e-4
+_PROFILE_TAIL_SHARE = 1e-8
+# Grids of fewer losses are not made coarser.
+_FEWEST_POINTS = 64
 
 
 class Law(NamedTuple):
@@ -106,61 +121,128 @@ class LossSum:
         count * int(law.points[-1]) if len(law.points) else 0
         for law, count in self._laws
     )
-    # By rate.
-    self._made = {}
 
   def epsilon(self, delta: float) -> float:
     """Returns epsilon at delta; infinity if that is infinite loss."""
     rest = delta * (1 - _RELATIVE_ERROR) - self.infinite
     if not rest > 0:
       return math.inf if delta < 1 else 0.0
+    cut = self._without_tails(_TAIL_SHARE * rest)
+    return cut._epsilon(delta * (1 - _RELATIVE_ERROR) - cut.infinite)
+
+  def _epsilon(self, rest: float) -> float:
+    """Returns epsilon where the finite losses have a delta of `rest`."""
     if self.largest <= 0:
       return 0.0
     rate, high = self._least(
         lambda rate: (self._log_renyi(rate) - math.log(rest)) / rate
     )
     high = max(0.0, min(high, self.largest))
-    tilted = self._tilted(rate)
-    is_private = lambda epsilon: (
-        tilted is not None and tilted.deltas(np.array([epsilon]))[0][0] <= rest
-    )
-    if is_private(0.0):
-      return 0.0
-    if is_private(high):
-      low = 0.0
-      while high - low > max(_RELATIVE_ERROR * high, 1e-300):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_private(middle) else (middle, high)
+    for is_again in (False,) + (True,) * _MOST_TILTS:
+      tilted = self._tilted(rate, _GRID_SHARE * rate * high)
+      if tilted is None:
+        break
+      before, high = high, tilted.epsilon(rest, high)
+      if high == 0:
+        break
+      _, (error,) = tilted.deltas(np.array([high]))
+      is_known = is_again or error <= _ERROR_SHARE * rest
+      if is_known and high > _SETTLED * before:
+        break
+      # Renyi's bound was far off, and so was the rate that is best for it.
+      rate, _ = self._least(lambda rate: self._log_renyi(rate) - rate * high)
     return high * (1 + _RELATIVE_ERROR)
+
+  def _without_tails(self, most: float) -> 'LossSum':
+    """Returns the sum with large losses as infinite ones. Upper bound.
+
+    Tilting makes much of the largest losses, however unlikely they are.
+
+    Args:
+      most: What may become infinite, of all releases together.
+    """
+    share = most / max(1, sum(count for _, count in self._laws))
+    laws = []
+    for law, count in self._laws:
+      above = np.cumsum(law.probs[::-1])[::-1] * (1 + _RELATIVE_ERROR)
+      kept = int(np.argmax(above <= share)) if above[-1] <= share else None
+      infinite = law.infinite if kept is None else law.infinite + above[kept]
+      laws.append(
+          (Law(law.points[:kept], law.probs[:kept], infinite), count)
+      )
+    return LossSum(self._interval, laws)
 
   def deltas(self, epsilons: np.ndarray) -> np.ndarray:
     """Returns deltas at epsilons >= 0; a profile of all releases together."""
     epsilons = np.asarray(epsilons, np.float64)
     is_open = epsilons < self.largest
-    found = np.where(is_open, 1.0, 0.0)
+    found = np.where(is_open, 1.0, self.infinite)
     for _ in range(_MOST_TILTS):
       if not is_open.any():
         break
       lowest = float(epsilons[is_open].min())
-      rate, _ = self._least(
-          lambda rate: self._log_renyi(rate) - rate * lowest
+      cut = self._without_tails(
+          _PROFILE_TAIL_SHARE * self._least_delta(lowest)
       )
-      tilted = self._tilted(rate)
+      rate, _ = cut._least(lambda rate: cut._log_renyi(rate) - rate * lowest)
+      tilted = cut._tilted(rate, _GRID_SHARE * (1 + rate * lowest))
       if tilted is None:
         deltas = np.exp(
-            np.minimum(self._log_renyi(rate) - rate * epsilons, 0.0)
+            np.minimum(cut._log_renyi(rate) - rate * epsilons, 0.0)
         )
         errors = np.where(epsilons == lowest, 0.0, math.inf)
       else:
         deltas, errors = tilted.deltas(epsilons)
+        errors += cut.infinite - self.infinite
+      deltas = deltas * (1 + _RELATIVE_ERROR) + cut.infinite
       found = np.minimum(found, deltas)
       is_open &= (errors > _ERROR_SHARE * deltas) & (epsilons > lowest)
-    return np.minimum(1.0, found * (1 + _RELATIVE_ERROR) + self.infinite)
+    return np.minimum(1.0, found)
 
-  def _tilted(self, rate: float) -> '_Tilted | None':
-    if rate not in self._made:
-      self._made[rate] = _Tilted.of(self._laws, self._interval, rate)
-    return self._made[rate]
+  def _least_delta(self, epsilon: float) -> float:
+    """Returns less than delta: that of one release, of finite losses."""
+    least = 0.0
+    for law, _ in self._laws:
+      losses = self._interval * law.points - epsilon
+      shares = -np.expm1(-np.maximum(losses, 0.0))
+      least = max(least, float(law.probs @ shares))
+    return least
+
+  def _tilted(self, rate: float, slack: float) -> '_Tilted | None':
+    """Returns the sum tilted at a rate, on as coarse a grid as is good enough.
+
+    Args:
+      rate: Of the tilt.
+      slack: By how much the grid may raise the logarithm of Renyi's bound.
+    """
+    most = self._log_renyi(rate) + slack
+    coarse = self
+    while max(len(law.points) for law, _ in coarse._laws) > _FEWEST_POINTS:
+      coarser = coarse._coarser()
+      if coarser._log_renyi(rate) > most:
+        break
+      coarse = coarser
+    return _Tilted.of(coarse._laws, coarse._interval, rate)
+
+  def _coarser(self) -> 'LossSum':
+    """Returns the sum on a grid twice as wide. Upper bound.
+
+    An odd point is split between its neighbours such that neither of the two
+    laws of the pair loses mass: connect the dots, arXiv:2207.04380.
+    """
+    up = 1 / (1 + math.exp(-self._interval))
+    laws = []
+    for law, count in self._laws:
+      is_odd = law.points % 2 == 1
+      at = np.concatenate([
+          law.points[~is_odd], law.points[is_odd] - 1, law.points[is_odd] + 1
+      ])
+      odd = law.probs[is_odd]
+      masses = np.concatenate([law.probs[~is_odd], (1 - up) * odd, up * odd])
+      points, where = np.unique(at // 2, return_inverse=True)
+      probs = np.bincount(where, masses) * (1 + _RELATIVE_ERROR)
+      laws.append((Law(points, probs, law.infinite), count))
+    return LossSum(2 * self._interval, laws)
 
   def _least(self, value_at) -> tuple[float, float]:
     """Returns (rate, value) of the least of a value, about."""
@@ -232,6 +314,21 @@ class _Tilted:
     # Outside the window on either side.
     error += 2 * math.exp(-_LOG_OUTSIDE)
     return cls(rate, interval, start, log_moment + slack, probs, error)
+
+  def epsilon(self, delta: float, high: float) -> float:
+    """Returns the least epsilon up to `high`, which is one, by this tilt."""
+    is_private = lambda epsilon: (
+        self.deltas(np.array([epsilon]))[0][0] <= delta
+    )
+    if is_private(0.0):
+      return 0.0
+    if not is_private(high):
+      return high
+    low = 0.0
+    while high - low > max(_RELATIVE_ERROR * high, 1e-300):
+      middle = 0.5 * (low + high)
+      low, high = (low, middle) if is_private(middle) else (middle, high)
+    return high
 
   def deltas(self, epsilons: np.ndarray) -> np.ndarray:
     """Returns (bounds on delta without infinite losses, errors in them)."""

@@ -223,10 +223,12 @@ def composed_epsilon(
   masses = _Masses.of(profile, reverse, interval=interval)
   directions = [masses] if reverse is None else [masses, masses.reversed()]
   lost = count * (_CUT + _CUT_SHARE * distance) + (_TAIL if count > 1 else 0.0)
-  lost += max(
-      self_convolution_error(side.probs, count) for side in directions
-  )
-  if lost <= ROUNDING_SHARE * delta:
+  most = ROUNDING_SHARE * delta
+  if lost <= most:
+    lost += max(
+        self_convolution_error(side.probs, count) for side in directions
+    )
+  if lost <= most:
     return max(side.composed_epsilon(delta, count) for side in directions)
   return max(
       loss_sums.LossSum(masses.interval, [(law, count)]).epsilon(delta)
