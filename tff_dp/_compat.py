@@ -31,6 +31,8 @@ import os
 import pathlib
 import platform
 import sys
+import threading
+import weakref
 
 from tff_dp import _columns
 from tff_dp import _quiet
@@ -51,6 +53,7 @@ _MISSING = 'not installed'
 _PRIVATE_TFF = {
     'array': 'core.impl.compiler.array',
     'default_context': 'core.impl.context_stack.set_default_context',
+    'no_context': 'core.impl.context_stack.runtime_error_context',
     'type_conversions': 'core.impl.types.type_conversions',
 }
 # How TensorFlow calls a function that can be cancelled, what it knows about its
@@ -437,6 +440,8 @@ def require_tff():
     _require_legacy_keras()
   _let_wrapped_dicts_be_saved()
   _forget_worker_at_exit()
+  _context_of_import()
+  _explain_missing_context()
   return tff
 
 
@@ -501,3 +506,46 @@ def _forget_worker_at_exit() -> None:
   and prints a traceback when Python ends.
   """
   atexit.register(private_tff('default_context').set_no_default_context)
+
+
+@functools.cache
+def _context_of_import() -> weakref.ReferenceType:
+  """Returns the context that TFF was left with when we first saw it.
+
+  TFF gives the thread that imports it a context on a worker of its own, and all
+  other threads one that refuses to compute.
+  """
+  stack = importlib.import_module(
+      'tensorflow_federated'
+  ).framework.get_context_stack()
+  return weakref.ref(stack.current)
+
+
+def is_context_chosen() -> bool:
+  """Returns whether somebody has given this thread a context to compute in."""
+  stack = importlib.import_module(
+      'tensorflow_federated'
+  ).framework.get_context_stack()
+  return stack.current is not _context_of_import()() and not isinstance(
+      stack.current, private_tff('no_context').RuntimeErrorContext
+  )
+
+
+@functools.cache
+def _explain_missing_context() -> None:
+  """Lets a thread without a context say what to do.
+
+  TFF 0.87 tells whoever reads it that it cannot happen, and to call what is not
+  there.
+  """
+
+  def explain(_):
+    raise RuntimeError(
+        'there is no context to compute in: TFF keeps contexts per thread, and'
+        f' the thread {threading.current_thread().name!r} has none. Call'
+        ' tff_dp.execution.set_default_context() in it, before its first'
+        ' computation.'
+    )
+
+  refusing = private_tff('no_context').RuntimeErrorContext
+  refusing._raise_runtime_error = explain  # pylint: disable=protected-access

@@ -113,6 +113,39 @@ class ContextsTest(absltest.TestCase):
     self.assertTrue(second.worker.is_running)
     self.assertEqual(_sum([1.0, 2.0, 3.0]), 6.0)
 
+  def test_worker_ends_with_the_thread_whose_default_it_is(self):
+    found = []
+
+    def work():
+      found.append(execution.set_default_context('native'))
+      found.append(_sum([1.0, 2.0]))
+
+    with execution.create_native_context() as mine:
+      thread = threading.Thread(target=work)
+      thread.start()
+      thread.join()
+      for closing in threading.enumerate():
+        if closing.name == 'tff_dp_close':
+          closing.join()
+      context, result = found
+      self.assertEqual(result, 3.0)
+      self.assertFalse(context.worker.is_running)
+      self.assertTrue(mine.worker.is_running)
+      self.assertEqual(_sum([4.0]), 4.0)
+
+  def test_secure_sums_are_refused_by_name(self):
+    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
+    def secure_sum(values):
+      return tff.federated_secure_sum(values, 10)
+
+    with execution.create_native_context():
+      with self.assertRaisesRegex(
+          execution.UnsupportedComputationError,
+          'the native context cannot run secure.*in-process context',
+      ):
+        secure_sum([1, 2])
+      self.assertEqual(_sum([4.0]), 4.0)
+
   def test_bad_values_leave_the_default_alone(self):
     context = execution.set_default_context('native')
     self.addCleanup(context.close)

@@ -14,6 +14,7 @@
 """Tests of the training program: order, resume, refusal, interrupts."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import csv
 import json
@@ -27,10 +28,12 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import tensorflow_federated as tff
 
 from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
+from tff_dp import execution
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
 from tff_dp.program import outputs
@@ -132,6 +135,32 @@ class TrainTest(parameterized.TestCase):
     np.testing.assert_array_equal(
         model['weights'], result.model_weights['weights']
     )
+
+  def test_thread_without_a_context_gets_one_for_the_run(self):
+    double = tff.tensorflow.computation(lambda x: 2 * x, np.float32)
+    found = []
+
+    def evaluate(_):
+      found.append(tff.framework.get_context_stack().current)
+      return {'test_accuracy': float(double(0.25))}
+
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+      result = executor.submit(
+          _train, self.root, evaluate_fn=evaluate
+      ).result()
+    self.assertEqual(result.metrics[-1]['test_accuracy'], 0.5)
+    (context,) = set(found)
+    with tff.framework.get_context_stack().install(context):
+      with self.assertRaises(execution.ContextClosedError):
+        double(1.0)
+
+  def test_asynchronous_context_is_refused_before_anything_is_written(self):
+    context = execution.create_async_in_process_context()
+    self.addCleanup(context.close)
+    with tff.framework.get_context_stack().install(context):
+      with self.assertRaisesRegex(RuntimeError, 'asynchronous'):
+        _train(self.root)
+    self.assertFalse(self.root.exists())
 
   def test_only_covered_metrics_are_released(self):
     _train(self.root)

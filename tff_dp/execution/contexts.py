@@ -17,12 +17,14 @@ import contextlib
 import platform
 import threading
 import time
+import weakref
 
 import grpc
 import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _compat
+from tff_dp.execution import errors
 from tff_dp.execution import in_process
 from tff_dp.execution import native
 
@@ -38,8 +40,7 @@ _CHANNEL_OPTIONS = (
 _READY_SECONDS = 60.0
 _KINDS = ('in_process', 'native')
 
-_default_lock = threading.Lock()
-_default_context = None
+_thread = threading.local()
 
 
 class _OwnedStub(tff.framework.RemoteExecutorStub):
@@ -168,8 +169,18 @@ class NativeContext(tff.framework.SyncContext):
 
     Raises:
       NativeWorkerError: The worker died or this context was closed.
+      UnsupportedComputationError: `comp` has secure sums.
     """
-    return self._context.invoke(comp, arg)
+    try:
+      return self._context.invoke(comp, arg)
+    except grpc.RpcError as error:
+      if _is_secure(comp):
+        raise errors.UnsupportedComputationError(
+            'secure aggregations, for which TFF has no protocol to offer',
+            instead='the in-process context, which simulates them in the clear,',
+            context='native',
+        ) from error
+      raise
 
   def close(self) -> None:
     """Ends the worker; may be called again. The context is of no use after."""
@@ -184,6 +195,12 @@ class NativeContext(tff.framework.SyncContext):
   def __exit__(self, *exception_info) -> None:
     self._stack.close()
     self.close()
+
+
+def _is_secure(computation) -> bool:
+  """Returns whether a computation has one of TFF's secure operators."""
+  text = computation.to_building_block().compact_representation()
+  return 'federated_secure_' in text
 
 
 def create_native_context(
@@ -225,7 +242,8 @@ def create_native_context(
 def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
   """Makes a new synchronous in-process context TFF's default for this thread.
 
-  A default that an earlier call made is closed.
+  A default that an earlier call made in this thread is closed, and this one is
+  closed when the thread ends. Other threads keep theirs.
 
   Args:
     **arguments: As `create_sync_in_process_context` takes them.
@@ -241,7 +259,8 @@ def set_async_in_process_context(
 ) -> in_process.AsyncInProcessContext:
   """Makes a new asynchronous in-process context TFF's default for this thread.
 
-  A default that an earlier call made is closed.
+  A default that an earlier call made in this thread is closed, and this one is
+  closed when the thread ends. Other threads keep theirs.
 
   Args:
     **arguments: As `create_async_in_process_context` takes them.
@@ -263,12 +282,14 @@ def set_default_context(
 ) -> in_process.InProcessContext | NativeContext:
   """Makes a new context TFF's default for this thread, and returns it.
 
-  A default that an earlier call made is closed. Call it once, before the first
-  computation.
+  Call it once in a thread, before its first computation: TFF keeps a stack of
+  contexts for each. A default that an earlier call made in this thread is
+  closed, and this one is closed when the thread ends. Other threads keep theirs.
 
   Args:
     kind: 'in_process' for computations inside this process, on any device;
-      'native' for TFF's C++ runtime, a process of its own that runs on CPUs.
+      'native' for TFF's C++ runtime, a process of its own that runs on CPUs and
+      has no secure sums.
     client_tf_devices: See `create_sync_in_process_context`.
     server_tf_device: See `create_sync_in_process_context`.
     max_concurrent_clients: See `create_sync_in_process_context` and
@@ -310,11 +331,48 @@ def set_default_context(
   )
 
 
+def ensure_installed() -> contextlib.AbstractContextManager:
+  """Returns a block in which this thread has a synchronous context.
+
+  If nobody has chosen one, it is an in-process context that ends with the
+  block. What was TFF's default before `tff_dp` was imported is nobody's choice.
+
+  Raises:
+    RuntimeError: The thread's context is asynchronous.
+  """
+  if not _compat.is_context_chosen():
+    return in_process.create_sync_in_process_context()
+  current = tff.framework.get_context_stack().current
+  if isinstance(
+      current, (tff.framework.AsyncContext, tff.program.FederatedContext)
+  ):
+    raise RuntimeError(
+        f'the context of this thread is asynchronous ({type(current).__name__}).'
+        ' Install a synchronous one around the call, such as `with'
+        ' tff_dp.execution.create_sync_in_process_context():`'
+    )
+  return contextlib.nullcontext()
+
+
+class _Owner:
+  """Closes a context when the thread that has this object ends."""
+
+  def __init__(self, context):
+    self._context = context
+    self._finalizer = weakref.finalize(
+        self, in_process.close_from_anywhere, context.close
+    )
+
+  def close(self) -> None:
+    """Closes it now, and waits for that."""
+    self._finalizer.detach()
+    self._context.close()
+
+
 def _set_default(context):
-  global _default_context
-  with _default_lock:
-    previous, _default_context = _default_context, context
-    tff.framework.set_default_context(context)
+  tff.framework.set_default_context(context)
+  previous = getattr(_thread, 'owner', None)
+  _thread.owner = _Owner(context)
   if previous is not None:
     previous.close()
   return context

@@ -19,16 +19,18 @@ class ContextClosedError(RuntimeError):
 
 
 class UnsupportedComputationError(NotImplementedError):
-  """A computation contains something that the in-process context cannot run.
+  """A computation contains something that a context of ours cannot run.
 
   Attributes:
     construct: What it contains.
     instead: What to use in its place.
   """
 
-  def __init__(self, construct: str, *, instead: str):
+  def __init__(
+      self, construct: str, *, instead: str, context: str = 'in-process'
+  ):
     super().__init__(
-        f'the in-process context cannot run {construct}; use {instead} instead'
+        f'the {context} context cannot run {construct}; use {instead} instead'
     )
     self.construct = construct
     self.instead = instead

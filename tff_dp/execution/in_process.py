@@ -19,6 +19,7 @@ thread (`call`).
 """
 
 import asyncio
+from collections.abc import Callable
 import concurrent.futures
 import contextlib
 import threading
@@ -124,6 +125,20 @@ class _Engine:
       self.forget(key)
 
 
+def close_from_anywhere(close: Callable[[], None]) -> None:
+  """Closes a context, also while the thread that had it comes to its end.
+
+  Such a thread is unknown to Python already, and to wait in it for others would
+  register it for good. The main thread, where also the end of the interpreter
+  is handled, closes by itself.
+  """
+  if threading.get_ident() == threading.main_thread().ident:
+    close()
+  else:
+    # Whether it is a daemon must not be asked of the current thread.
+    threading.Thread(target=close, name='tff_dp_close', daemon=False).start()
+
+
 def _forget(engine: weakref.ReferenceType, key: int) -> None:
   # A computation may outlive every context that it ran on.
   living = engine()
@@ -139,7 +154,7 @@ class _InProcessContext:
     self._stack = contextlib.ExitStack()
     # Also when the interpreter ends: TensorFlow's functions complain if they
     # outlive its modules.
-    weakref.finalize(self, self._engine.close)
+    weakref.finalize(self, close_from_anywhere, self._engine.close)
 
   @property
   def client_devices(self) -> tuple[str, ...]:

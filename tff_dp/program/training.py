@@ -23,6 +23,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import plan_statement
+from tff_dp.execution import contexts
 from tff_dp.program import certification
 from tff_dp.program import check_in_source
 from tff_dp.program import checkpoints
@@ -143,6 +144,7 @@ def train(
       'config': dict(config or {}),
   }
   with contextlib.ExitStack() as stack:
+    stack.enter_context(contexts.ensure_installed())
     directory = stack.enter_context(
         run_directory.RunDirectory(
             output_dir, identity=identity, client_ids=cohorts.client_ids

@@ -1,0 +1,165 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Defaults and threads: every thread has a context of its own, or none."""
+
+import concurrent.futures
+import gc
+import threading
+
+from absl.testing import absltest
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import execution
+from tff_dp.execution import contexts
+
+
+@tff.tensorflow.computation(np.float32)
+def _slow_square(x):
+  # Long enough for calls of several threads to meet.
+  return tf.while_loop(
+      lambda i, _: i < 2000, lambda i, y: (i + 1, y), (0, x * x)
+  )[1]
+
+
+@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+def _squares(values):
+  return tff.federated_sum(tff.federated_map(_slow_square, values))
+
+
+def _in_thread(function, *args):
+  """Returns what a function returns, or raises, in a thread that then ends."""
+  try:
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+      return executor.submit(function, *args).result()
+  finally:
+    for thread in _threads_of('tff_dp_close'):
+      thread.join()
+
+
+def _threads_of(name: str) -> list[threading.Thread]:
+  return [t for t in threading.enumerate() if t.name.startswith(name)]
+
+
+def _current():
+  return tff.framework.get_context_stack().current
+
+
+class DefaultContextTest(absltest.TestCase):
+
+  def test_threads_compute_side_by_side(self):
+    num_threads, num_calls = 4, 5
+    barrier = threading.Barrier(num_threads)
+
+    def work(number):
+      context = execution.set_default_context(max_concurrent_clients=2)
+      results = []
+      for call in range(num_calls):
+        barrier.wait(timeout=60)
+        results.append(float(_squares([float(number)] * (call + 1))))
+      return context, results
+
+    with concurrent.futures.ThreadPoolExecutor(num_threads) as executor:
+      found = list(executor.map(work, range(num_threads)))
+    self.assertLen({id(context) for context, _ in found}, num_threads)
+    for number, (_, results) in enumerate(found):
+      self.assertEqual(
+          results, [number**2 * (call + 1) for call in range(num_calls)]
+      )
+
+  def test_default_of_another_thread_stays_open(self):
+    mine = execution.set_default_context(max_concurrent_clients=1)
+    self.addCleanup(mine.close)
+    for kind in (
+        execution.set_default_context,
+        execution.set_sync_in_process_context,
+        execution.set_async_in_process_context,
+    ):
+      other = _in_thread(kind)
+      self.assertIsNot(other, mine)
+      self.assertIs(_current(), mine)
+      self.assertEqual(_squares([2.0]), 4.0)
+
+  def test_default_ends_with_its_thread(self):
+    _in_thread(execution.set_default_context)
+    gc.collect()
+    before = threading.active_count()
+
+    def work():
+      first = execution.set_default_context(max_concurrent_clients=2)
+      _squares([1.0, 2.0])
+      second = execution.set_default_context(max_concurrent_clients=2)
+      _squares([1.0, 2.0])
+      return first, second, _threads_of('tff_dp_worker')
+
+    for _ in range(5):
+      *closed, workers = _in_thread(work)
+      for context in closed:
+        with tff.framework.get_context_stack().install(context):
+          with self.assertRaises(execution.ContextClosedError):
+            _squares([1.0])
+      self.assertNotEmpty(workers)
+      self.assertFalse(any(worker.is_alive() for worker in workers))
+    self.assertEqual(threading.active_count(), before)
+
+  def test_thread_without_context_is_told_what_to_do(self):
+    def work():
+      threading.current_thread().name = 'lonely'
+      return _squares([1.0])
+
+    with self.assertRaisesRegex(
+        RuntimeError, "(?s)per thread.*'lonely' has none.*set_default_context"
+    ):
+      _in_thread(work)
+
+
+class EnsureInstalledTest(absltest.TestCase):
+
+  def test_installs_where_there_is_none_and_for_the_block_only(self):
+    def work():
+      before = _current()
+      with contexts.ensure_installed():
+        self.assertIsInstance(_current(), execution.InProcessContext)
+        inside, result = _current(), _squares([3.0])
+      self.assertIs(_current(), before)
+      return inside, result
+
+    context, result = _in_thread(work)
+    self.assertEqual(result, 9.0)
+    with tff.framework.get_context_stack().install(context):
+      with self.assertRaises(execution.ContextClosedError):
+        _squares([1.0])
+
+  def test_leaves_a_chosen_one_alone(self):
+    with execution.create_sync_in_process_context() as context:
+      with contexts.ensure_installed():
+        self.assertIs(_current(), context)
+      self.assertEqual(_squares([2.0]), 4.0)
+
+  def test_asynchronous_one_is_refused(self):
+    context = execution.create_async_in_process_context()
+    self.addCleanup(context.close)
+    for asynchronous in (
+        context, tff.program.NativeFederatedContext(context)
+    ):
+      with tff.framework.get_context_stack().install(asynchronous):
+        with self.assertRaisesRegex(
+            RuntimeError, 'asynchronous.*create_sync_in_process_context'
+        ):
+          contexts.ensure_installed()
+
+
+if __name__ == '__main__':
+  absltest.main()
