@@ -104,6 +104,25 @@ class TogetherTest(parameterized.TestCase):
       self.assertEqual(loss.epsilon(0.5), math.inf)
       self.assertEqual(loss.delta(1.0), 1.0)
 
+  @parameterized.parameters(
+      (2.0, 0.0, 1000, 1e-12),
+      (2.0, 0.0, 1000, 1e-30),
+      (40.0, 0.0, 10, 1e-12),
+      (2.0, 1e-16, 1000, 1.1e-13),
+      (0.001, 1e-20, 100_000, 1e-14),
+  )
+  def test_finite_where_basic_composition_is(
+      self, epsilon, delta0, count, delta
+  ):
+    profile = local_profiles.approximate(epsilon, delta0)
+    for items in (
+        [parts.Part(profile, count)],
+        [parts.Part(profile, count - 1), parts.Part(profile)],
+        [parts.Part(profile, count), made_parts.gaussian(1e9)],
+    ):
+      found = parts.epsilon(items, delta)
+      self.assertLessEqual(found, epsilon * count * (1 + 1e-6))
+
   def test_nothing(self):
     self.assertEqual(parts.epsilon([], 1e-5), 0.0)
     nothing = parts.Part(lambda epsilons: np.zeros(np.shape(epsilons)), 100)

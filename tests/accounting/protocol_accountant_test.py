@@ -14,6 +14,7 @@
 """Tests of the accountant, under dp_accounting 0.4.3 and 0.6.0 alike."""
 
 import math
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -230,6 +231,39 @@ class VersionsTest(parameterized.TestCase):
       self.assertLen(
           compat_lib.loss_masses(distribution), 1 if symmetric else 2
       )
+
+
+class SmallDeltaTest(absltest.TestCase):
+
+  def test_what_is_composed_in_steps_keeps_its_digits(self):
+    both = _Composed([_Times(_CHECK_IN, 300), _Gaussian(40.0)])
+    for delta in (1e-11, 1e-14):
+      found = _epsilon(
+          (_CHECK_IN, 100), _Gaussian(40.0), (_CHECK_IN, 200), delta=delta
+      )
+      whole = amplification.amplify(both, delta=delta)
+      self.assertAlmostEqual(found / whole.epsilon, 1.0, delta=0.03)
+      self.assertLess(found, 0.1 * whole.epsilon_no_amplification)
+
+  def test_what_dp_accounting_composes_is_lost_in_rounding(self):
+    relation = _Relation.ADD_OR_REMOVE_ONE
+    accountant = _Accountant(relation).compose(_POISSON, 10)
+    self.assertEqual(accountant.get_epsilon(1e-14), math.inf)
+    accountant = _Accountant(relation).compose(_ALLOCATION, 10)
+    self.assertLess(accountant.get_epsilon(1e-14), 10.0)
+
+  def test_registered_events_keep_their_digits(self):
+    with mock.patch.dict(protocol_accountant._builders):
+      protocol_accountant.register(_Foreign, _coarse_gaussian)
+      found = _epsilon((_Foreign(0.1), 50), delta=1e-14)
+    exact = gaussian.exact_epsilon(sigma=9 / math.sqrt(50), delta=1e-14)
+    self.assertBetween(found, exact, 1.02 * exact)
+
+
+def _coarse_gaussian(unused_event, interval):
+  return privacy_loss_distribution.from_gaussian_mechanism(
+      9.0, value_discretization_interval=interval
+  )
 
 
 class RelationTest(parameterized.TestCase):
