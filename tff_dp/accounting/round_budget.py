@@ -25,6 +25,7 @@ value is released; anything else would be a new round.
 """
 
 import abc
+import math
 
 from tff_dp import _checks
 from tff_dp.accounting import events
@@ -111,15 +112,32 @@ class RoundBudget(abc.ABC):
   def rounds_left(self, round_index: int) -> int:
     """Returns how many rounds after `round_index` plan and budget allow."""
     _checks.integer_between(0, self.num_rounds, round_index=round_index)
-    # Invariant: `last` is allowed (or is round_index), `beyond` is not.
     last, beyond = round_index, self.num_rounds + 1
+    # Mostly all of the plan fits.
+    middle = self.num_rounds
+    # Invariant: `last` is allowed (or is round_index), `beyond` is not.
     while beyond - last > 1:
-      middle = (last + beyond) // 2
+      width = beyond - last
       if self._is_allowed(middle):
         last = middle
       else:
         beyond = middle
+      if beyond - last > 1:
+        is_slow = 2 * (beyond - last) > width and width <= self.num_rounds
+        middle = (last + beyond) // 2 if is_slow else self._between(last, beyond)
     return last - round_index
+
+  def _between(self, last: int, beyond: int) -> int:
+    """Returns about where the budget ends, if epsilon is a power of rounds."""
+    most = self.epsilon_after(beyond)
+    least = self.epsilon_after(last)
+    if not (0 <= least < most < math.inf and self._epsilon > least):
+      return (last + beyond) // 2
+    power = 0.5
+    if last > 0 and least > 0:
+      power = math.log(most / least) / math.log(beyond / last)
+    guess = round(beyond * (self._epsilon / most) ** (1 / power))
+    return min(max(guess, last + 1), beyond - 1)
 
   def check(self, round_index: int) -> None:
     """Raises `PrivacyRefusedError` if the round would break plan or budget."""
