@@ -1,0 +1,123 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The figures of the pages are those that the command line prints.
+
+Each is quoted as it is printed, and has to stand on the page in what is quoted
+around it. Commands of more than a second or two are left to their page.
+"""
+
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tests.cli import command
+from tff_dp.cli import main
+
+_DOCS = pathlib.Path(__file__).resolve().parent.parent / 'docs'
+_SETTINGS = 'shuffled-check-in --population 60000 --check-in-rate 0.1'
+_CHECK_IN = f'account {_SETTINGS} --rounds 6800 --local-epsilon 2'
+_MANY = (
+    'account shuffled-check-in --population 10000000 --check-in-rate 1e-4'
+    ' --rounds 2000 --delta 1e-7'
+)
+_SLOTS = '--slots 2000 --delta 1e-6'
+_AVERAGED = (
+    f'account random-check-in --protocol averaged --population 1000000 {_SLOTS}'
+)
+_ONE_PASS = (
+    'calibrate isrl --records 1238 --rounds 35 --batch-size 35 --sampling'
+    ' one-pass --epsilon 1 --delta 6.5e-7 --calibration'
+)
+_AMPLIFICATION = (
+    # What the page says, with the first line that the command prints in braces.
+    ('prints epsilon {1.678} for *any*', f'{_CHECK_IN} --delta 1.6666e-5'),
+    (
+        '{1.719} instead of 1.678',
+        f'{_CHECK_IN} --delta 1.6666e-5 --without-derived',
+    ),
+    (
+        '| {1.225} | strong_clones |',
+        f'{_CHECK_IN} --delta 1.6666e-5 --randomizer sphere',
+    ),
+    ('1e-6: {1.734} and', f'{_CHECK_IN} --delta 1e-5'),
+    ('and {1.965} for any randomizer', f'{_CHECK_IN} --delta 1e-6'),
+    (
+        'randomizer, {1.267} and',
+        f'{_CHECK_IN} --delta 1e-5 --randomizer sphere',
+    ),
+    ('{1.444} for the sphere', f'{_CHECK_IN} --delta 1e-6 --randomizer sphere'),
+    ('any randomizer | {0.06224} |', f'{_MANY} --local-epsilon 8'),
+    (
+        '3.163e-11` | {0.06224} |',
+        f'{_MANY} --local-epsilon 8 --local-delta 3.163e-11',
+    ),
+    *(
+        (
+            f'\n| {multiplier} | {{{epsilon}}} |',
+            f'account random-allocation {_SLOTS} --noise-multiplier'
+            f' {multiplier}',
+        )
+        for multiplier, epsilon in (
+            ('0.5', '3.435'),
+            ('0.6', '1.496'),
+            ('0.8', '0.2578'),
+            ('1', '0.1130'),
+        )
+    ),
+    *(
+        (
+            f'\n| {e0} | {{{epsilon}}} |',
+            f'account random-check-in {_SLOTS} --local-epsilon {e0}',
+        )
+        for e0, epsilon in (
+            ('0.25', '0.02380'),
+            ('0.5', '0.06626'),
+            ('1', '0.2453'),
+            ('2', '1.705'),
+        )
+    ),
+    ('| {0.06531} |\n', f'{_AVERAGED} --local-epsilon 0.25'),
+    ('| {0.2468} |\n', f'{_AVERAGED} --local-epsilon 0.5'),
+)
+_ISRL = (
+    ('| `numeric` | {8.624785} |', f'{_ONE_PASS} numeric'),
+    ('| `zcdp-one-pass` | {15.09771} |', f'{_ONE_PASS} zcdp-one-pass'),
+    ('| `paper-one-pass` | {21.86464} |', f'{_ONE_PASS} paper-one-pass'),
+)
+_FIGURES = tuple(
+    (page, *figure)
+    for page, figures in (
+        ('amplification.md', _AMPLIFICATION),
+        ('isrl_accounting.md', _ISRL),
+    )
+    for figure in figures
+)
+
+
+class DocsFiguresTest(parameterized.TestCase):
+
+  @parameterized.parameters(*_FIGURES)
+  def test_figure(self, page, quoted, argv):
+    text = (_DOCS / page).read_text(encoding='utf-8')
+    self.assertIn(quoted.replace('{', '').replace('}', ''), text)
+    code, out, err = command.run(main.main, *argv.split())
+    self.assertEqual(code, 0, err)
+    figure = quoted[quoted.index('{') + 1 : quoted.index('}')]
+    first = out.splitlines()[0]
+    self.assertRegex(first, rf'[ =]{figure}( at delta|$)')
+
+
+if __name__ == '__main__':
+  absltest.main()
