@@ -286,7 +286,7 @@ class BadInputTest(parameterized.TestCase):
       (_SHUFFLE, '--local-epsilon=nan', 'above 0'),
       (_SHUFFLE, '--local-epsilon=1000', '500'),
       (_SHUFFLE, '--local-delta=1', 'below 1'),
-      (_SHUFFLE, '--delta=1', 'between 0 and 1'),
+      (_SHUFFLE, '--delta=1', 'at most 0.1'),
       (_SHUFFLE, '--delta=1/n', 'invalid float'),
       (_SHUFFLE, '--noise-multiplier=1', 'not allowed with'),
       (_SHUFFLE, '--categories=3', 'nothing with --randomizer=any'),

@@ -62,7 +62,7 @@ _process = functools.cache(_build)
 @functools.cache
 def _almost_free():
   """Returns the process with a fine grid and next to no noise."""
-  return _build(epsilon=1e8, delta=0.5, grid=1 << 14)
+  return _build(epsilon=1e8, delta=0.1, grid=1 << 14)
 
 
 def _data(names=('a', 'b')):
