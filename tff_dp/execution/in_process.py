@@ -256,7 +256,8 @@ def create_sync_in_process_context(
     max_concurrent_clients: Number of workers, which are spread over the
       devices; None for one for each that is listed. With one worker,
       aggregation gives the same bits as TFF's own runtime; more of them add up
-      in another order, which depends on their number only.
+      in another order, which depends on their number only. Training depends on
+      it and on the threads within an operation, not on the cores beyond that.
     default_num_clients: Number of clients of a computation whose arguments do
       not tell.
 

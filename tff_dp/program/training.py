@@ -59,9 +59,13 @@ def train(
   """Runs or resumes a training, and writes everything under `output_dir`.
 
   Calling it again with the same arguments goes on where an earlier process was
-  stopped, and gives the result of an uninterrupted run: bit for bit if the
-  execution context is reproducible (one worker) and the clients' datasets give
-  the same batches each time (no shuffling without a seed).
+  stopped, and gives the result of an uninterrupted run: bit for bit on the same
+  machine and software, with the same number of workers and of threads within an
+  operation (both follow the cores, unless they are set), if the clients'
+  datasets give the same batches each time (no shuffling without a seed).
+
+  It computes in the context of the calling thread. If nobody has chosen one, it
+  installs an in-process context for the length of the run.
 
   It may be called where an event loop is running. Ctrl-C finishes the round,
   saves, and raises KeyboardInterrupt; a second one interrupts at once.
@@ -106,6 +110,7 @@ def train(
     PrivacyRefusedError: The guarantee would break, for example because the
       process adds other noise than that of the plan, or on resuming without the
       ledger, or not even the first round fits the budget.
+    RuntimeError: The context of this thread is asynchronous.
     KeyboardInterrupt: After a checkpoint.
   """
   _checks.delta(delta=delta)
