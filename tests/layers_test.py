@@ -27,7 +27,16 @@ from tff_dp import _compat
 _ROOT = pathlib.Path(__file__).parents[1]
 # From the bottom up; what is in one line may import what is in earlier lines.
 _LAYERS = (
-    ('_axes', '_checks', '_columns', '_quiet', '_shim', '_version'),
+    (
+        '_axes',
+        '_checks',
+        '_columns',
+        '_failures',
+        '_quiet',
+        '_shim',
+        '_start',
+        '_version',
+    ),
     ('_compat',),
     ('accounting',),
     ('mechanisms',),

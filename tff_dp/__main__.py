@@ -15,6 +15,11 @@
 
 import sys
 
-from tff_dp.cli import main
+from tff_dp import _start
 
-sys.exit(main.main())
+if __name__ == '__main__':
+  # First of all: the imports take a while.
+  _start.exit_on_interrupt()
+  from tff_dp.cli import main  # pylint: disable=g-import-not-at-top
+
+  sys.exit(main.main())

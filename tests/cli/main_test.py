@@ -13,7 +13,9 @@
 # limitations under the License.
 """Tests of the command line, in this process and as a new one."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from unittest import mock
@@ -22,6 +24,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tests.cli import command
+from tff_dp import _failures
 from tff_dp.cli import account
 from tff_dp.cli import main
 
@@ -218,8 +221,59 @@ class MainTest(absltest.TestCase):
     with mock.patch.object(account, 'run', side_effect=KeyboardInterrupt):
       self.assertEqual(_run(*_ACCOUNT)[0], 130)
     with mock.patch.object(account, 'run', side_effect=KeyError('a bug')):
-      with self.assertRaises(KeyError):
-        _run(*_ACCOUNT)
+      code, out, err = _run(*_ACCOUNT)
+      self.assertEqual((code, out), (1, ''))
+      self.assertStartsWith(err, "error: KeyError: 'a bug'\nwhy: ")
+      self.assertNotIn('Traceback', err)
+      code, _, err = _run('--debug', *_ACCOUNT)
+      self.assertEqual(code, 1)
+      self.assertStartsWith(err, 'Traceback')
+      self.assertIn("\nerror: KeyError: 'a bug'\nwhy: ", err)
+
+  def test_full_disk(self):
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'runs/model.npz')
+    with mock.patch.object(account, 'run', side_effect=error):
+      code, _, err = _run(*_ACCOUNT)
+    self.assertEqual(code, 3)
+    self.assertEqual(
+        [line.partition(':')[0] for line in err.splitlines()],
+        ['error', 'why', 'try'],
+    )
+    self.assertIn('runs/model.npz: No space left on device', err)
+
+  def test_failure_of_a_client_keeps_its_data_off_the_screen(self):
+    error = _failures.ClientComputationError(
+        client_index=2,
+        num_clients=4,
+        operation='loss',
+        kind='InvalidArgumentError',
+        details='Received a label value of 17',
+    ).named('writer 9')
+    with mock.patch.object(account, 'run', side_effect=error):
+      code, _, err = _run(*_ACCOUNT)
+      self.assertEqual(code, 3)
+      self.assertIn("client 'writer 9' failed in loss: Invalid", err)
+      self.assertNotIn('17', err)
+      self.assertIn('label value of 17', _run('--debug', *_ACCOUNT)[2])
+
+  def test_interrupt_while_the_command_starts(self):
+    # As an import does that swallows what is raised in it.
+    program = (
+        'import os, signal\n'
+        'from tff_dp import _start\n'
+        '_start.exit_on_interrupt()\n'
+        'try:\n'
+        '  os.kill(os.getpid(), signal.SIGINT)\n'
+        'except BaseException: pass\n'
+        "print('goes on')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', program],
+        capture_output=True, text=True, check=False,
+    )
+    self.assertEqual(
+        (done.returncode, done.stdout, done.stderr), (130, '', 'interrupted\n')
+    )
 
   def test_module_is_the_command(self):
     done = subprocess.run(

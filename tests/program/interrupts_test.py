@@ -11,13 +11,14 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Tests of the guard against SIGINT."""
+"""Tests of the guard against signals that stop a program."""
 
 import os
 import signal
 import threading
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from tff_dp.program import interrupts
 
@@ -26,13 +27,15 @@ def _interrupt() -> None:
   os.kill(os.getpid(), signal.SIGINT)
 
 
-class InterruptGuardTest(absltest.TestCase):
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class InterruptGuardTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
-    self.addCleanup(
-        signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)
-    )
+    for number in _SIGNALS:
+      self.addCleanup(signal.signal, number, signal.getsignal(number))
     self.requests = []
 
   def _guard(self) -> interrupts.InterruptGuard:
@@ -47,16 +50,33 @@ class InterruptGuardTest(absltest.TestCase):
         _interrupt()
     self.assertLen(self.requests, 1)
 
-  def test_handler_is_put_back(self):
-    handler = signal.getsignal(signal.SIGINT)
+  @parameterized.parameters(
+      (signal.SIGINT, KeyboardInterrupt, None),
+      (signal.SIGTERM, interrupts.Terminated, 143),
+      (signal.SIGHUP, interrupts.Terminated, 129),
+  )
+  def test_each_signal_has_its_end(self, number, kind, status):
+    with self._guard() as guard:
+      signal.raise_signal(number)
+      end = guard.stopped('after round 5')
+      with self.assertRaises(kind):
+        signal.raise_signal(number)
+    self.assertIs(type(end), kind)
+    self.assertEqual(str(end), 'after round 5')
+    self.assertEqual(getattr(end, 'code', None), status)
+
+  @parameterized.parameters(*_SIGNALS)
+  def test_handler_is_put_back(self, number):
+    handler = signal.getsignal(number)
     with self.assertRaises(KeyError), self._guard():
       raise KeyError
-    self.assertEqual(signal.getsignal(signal.SIGINT), handler)
+    self.assertEqual(signal.getsignal(number), handler)
 
-  def test_ignored_stays_ignored(self):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+  @parameterized.parameters(*_SIGNALS)
+  def test_ignored_stays_ignored(self, number):
+    signal.signal(number, signal.SIG_IGN)
     with self._guard() as guard:
-      _interrupt()
+      signal.raise_signal(number)
     self.assertFalse(guard.is_requested)
 
   def test_other_threads_are_left_alone(self):

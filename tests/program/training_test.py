@@ -17,6 +17,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import csv
+import errno
 import json
 import os
 import pathlib
@@ -33,6 +34,7 @@ import tensorflow_federated as tff
 from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp import execution
 from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
@@ -40,6 +42,7 @@ from tff_dp.program import outputs
 from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
+from tff_dp.program import run_directory
 from tff_dp.program import write_ahead
 
 
@@ -305,6 +308,56 @@ class TrainTest(parameterized.TestCase):
     self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 5)
     self.assertEqual(_train(self.root).rounds_done, 10)
 
+  @parameterized.parameters((signal.SIGTERM, 143), (signal.SIGHUP, 129))
+  def test_other_signals_save_too(self, number, status):
+    process = toy.Process()
+
+    def terminate(round_index):
+      if round_index == 5:
+        os.kill(os.getpid(), number)
+
+    process.next.on_round = terminate
+    with self.assertRaises(SystemExit) as raised:
+      _train(self.root, process)
+    self.assertEqual(raised.exception.code, status)
+    self.assertLen(_read_csv(self.root / 'release' / 'metrics.csv'), 5)
+    self.assertEqual(_train(self.root).rounds_done, 10)
+
+  def test_failed_client_is_named_and_its_data_stay_secret(self):
+    process = toy.Process()
+    cohorts = []
+
+    def fail(round_index):
+      if round_index == 2:
+        raise _failures.ClientComputationError(
+            client_index=1,
+            num_clients=3,
+            operation='loss',
+            kind='InvalidArgumentError',
+            details='a label of 17',
+        )
+
+    begin = write_ahead.WriteAheadRecord.begin
+
+    def begin_and_look(record, round_index, cohort, **arguments):
+      cohorts.append(cohort)
+      begin(record, round_index, cohort, **arguments)
+
+    process.next.on_round = fail
+    with mock.patch.object(
+        write_ahead.WriteAheadRecord, 'begin', begin_and_look
+    ), self.assertRaises(_failures.ClientComputationError) as raised:
+      _train(self.root, process)
+    self.assertEqual(raised.exception.client_id, cohorts[1][1])
+    self.assertEqual(
+        str(raised.exception),
+        f'client {cohorts[1][1]!r} failed in loss: InvalidArgumentError',
+    )
+    self.assertIn(
+        'a label of 17', (self.root / 'secret' / 'run.log').read_text()
+    )
+    self.assertEqual(_train(self.root).rounds_done, 10)
+
   def test_second_interrupt_stops_at_once(self):
     process = toy.Process()
 
@@ -374,6 +427,47 @@ class KilledAnywhereTest(kills.RunsTestCase):
     ]
     self.assertEqual(saved.ledger, expected.ledger)
     np.testing.assert_equal(saved.process_state, expected.process_state)
+
+
+class FullDiskTest(kills.RunsTestCase):
+  """A disk that is full at a chosen file, and has room again afterwards."""
+
+  @parameterized.parameters(
+      ('write_ahead.jsonl', 2),
+      ('run.json', 1),
+      ('config.json', 1),
+      ('metrics.csv', 1),
+      ('privacy_statement.md', 3),
+      ('model.npz', 1),
+      ('round_6', 1),
+      ('round_10', 1),
+  )
+  def test_error_names_the_file_and_the_same_call_goes_on(self, name, number):
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    calls = []
+    naming = run_directory.naming
+
+    @contextlib.contextmanager
+    def full(path):
+      with naming(path):
+        calls.extend([1] * (pathlib.Path(path).name == name))
+        if len(calls) == number:
+          calls.append(1)
+          # As TensorFlow says it.
+          kind = RuntimeError if name.startswith('round') else OSError
+          raise kind(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        yield
+
+    with mock.patch.object(run_directory, 'naming', full):
+      with self.assertRaisesRegex(OSError, 'No space left') as raised:
+        _train(root)
+    self.assertEndsWith(raised.exception.filename, name)
+    self.assertEqual(raised.exception.errno, errno.ENOSPC)
+    result = _train(root)
+    self.assertEqual(result.rounds_done, 10)
+    self.assertEqual(
+        [row['round'] for row in result.metrics], list(range(1, 11))
+    )
 
 
 class RefusalTest(parameterized.TestCase):

@@ -13,22 +13,31 @@
 # limitations under the License.
 """Errors as a command line shows them: what, why, what to try; an exit code.
 
-Exit codes: 0 done; 1 internal error; 2 usage; 3 environment or data; 5 refused
-for privacy; 130 interrupted. 4 is kept for a run that its budget stopped.
+Exit codes: 0 done; 1 internal error; 2 usage; 3 environment, data or disk; 5
+refused for privacy; 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM. 4
+is kept for a run that its budget stopped.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
+import errno
 import sys
 
 from tff_dp import _checks
+from tff_dp import _compat
+from tff_dp import _failures
 
 DONE = 0
+INTERNAL = 1
 USAGE = 2
 ENVIRONMENT = 3
 REFUSED = 5
 INTERRUPTED = 130
+_DEBUG = '--debug'
+DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
+_LONGEST = 300
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,6 +87,33 @@ def named_as_flags(names: Mapping[str, str]):
     ) from error
 
 
+def run(
+    command: Callable[[list[str]], int], words: Sequence[str], *, stopped: str
+) -> int:
+  """Returns the exit code of a command, however it ends.
+
+  Args:
+    command: Gets the words without `--debug`; returns an exit code.
+    words: Of the command line.
+    stopped: What to say after Ctrl-C.
+  """
+  words = hyphenated(words)
+  is_debug = _compat.is_debug() or _DEBUG in words
+  try:
+    return command([word for word in words if word != _DEBUG])
+  except BrokenPipeError:
+    # The reader of a pipe, such as `head`, has seen enough.
+    sys.stderr.close()
+    return DONE
+  except KeyboardInterrupt:
+    print(stopped, file=sys.stderr)
+    return INTERRUPTED
+  except Exception as error:  # pylint: disable=broad-exception-caught
+    if is_debug:
+      print(_failures.trace(error), file=sys.stderr)
+    return report(error)
+
+
 def show(what: str, *, why: str = '', way_out: str = '') -> None:
   """Prints up to three lines on stderr."""
   lines = [f'error: {what}']
@@ -89,11 +125,7 @@ def show(what: str, *, why: str = '', way_out: str = '') -> None:
 
 
 def report(error: Exception) -> int:
-  """Prints an error that a user can mend and returns its exit code.
-
-  Raises:
-    Exception: The error itself, if it is a bug of ours.
-  """
+  """Prints an error in up to three lines and returns its exit code."""
   if isinstance(error, _checks.ArgumentError):
     # None is what a flag is that was left out.
     is_missing = error.value is None
@@ -103,6 +135,9 @@ def report(error: Exception) -> int:
   if isinstance(error, _checks.PrivacyRefusedError):
     show(error.what, why=error.why, way_out=error.way_out)
     return REFUSED
+  if isinstance(error, _compat.BrokenEnvironmentError):
+    show(str(error))
+    return ENVIRONMENT
   if isinstance(error, ImportError):
     show(
         str(error),
@@ -110,7 +145,39 @@ def report(error: Exception) -> int:
         way_out='tff-dp doctor',
     )
     return ENVIRONMENT
-  if isinstance(error, OSError) and error.filename is not None:
-    show(f'{error.filename}: {error.strerror}')
+  if isinstance(error, _failures.ClientComputationError):
+    show(
+        str(error),
+        why='the data or the model of this client; what TensorFlow said may'
+        ' show the data',
+        way_out=f'{_trace_of(error)}; leave bad examples out with a filter, see'
+        ' docs/training.md',
+    )
     return ENVIRONMENT
-  raise error
+  if isinstance(error, OSError):
+    what = error.strerror or str(error)
+    if error.filename is not None:
+      what = f'{error.filename}: {what}'
+    if error.errno in _FULL:
+      show(
+          what,
+          why='the disk, or your share of it, is full',
+          way_out='make room; then the same command goes on from what is saved',
+      )
+    else:
+      show(what)
+    return ENVIRONMENT
+  what = ' '.join(str(error).split()) or 'no message'
+  if len(what) > _LONGEST:
+    what = what[:_LONGEST] + '...'
+  show(
+      f'{type(error).__name__}: {what}',
+      why='not an error that this command knows: probably a bug',
+      way_out=_trace_of(error),
+  )
+  return INTERNAL
+
+
+def _trace_of(error: Exception) -> str:
+  notes = ' '.join(getattr(error, '__notes__', ()))
+  return f'{notes} {_DEBUG} shows it here'.strip()

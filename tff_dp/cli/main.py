@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import importlib
 import sys
 
-from tff_dp import _compat
+from tff_dp import _start
 from tff_dp.cli import errors
 
 # Each is a module of this package with `add_parser(subparsers)`, which sets
@@ -43,25 +43,20 @@ _EXAMPLES = """examples:
 
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,
 in a checkout.
-"""
+""" + errors.DEBUG_HELP
 
 
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs one command and returns its exit code."""
-  words = errors.hyphenated(sys.argv[1:] if argv is None else argv)
-  try:
-    arguments = _build_parser(words).parse_args(words)
-    return arguments.run(arguments)
-  except BrokenPipeError:
-    # The reader of a pipe, such as `head`, has seen enough.
-    sys.stderr.close()
-    return errors.DONE
-  except KeyboardInterrupt:
-    return errors.INTERRUPTED
-  except Exception as error:  # pylint: disable=broad-exception-caught
-    if _compat.is_debug():
-      raise
-    return errors.report(error)
+  return errors.run(
+      _command, sys.argv[1:] if argv is None else argv, stopped='interrupted'
+  )
+
+
+def _command(words: list[str]) -> int:
+  arguments = _build_parser(words).parse_args(words)
+  _start.raise_on_interrupt()
+  return arguments.run(arguments)
 
 
 def _build_parser(words: Sequence[str]) -> argparse.ArgumentParser:

@@ -68,15 +68,14 @@ class _Failures:
       raise error
     functions = _FUNCTION_NODE.findall(error.message)[-1:]
     nodes = _FAILED_NODE.findall(error.message)[:1]
-    operation = '/'.join(functions + nodes)
+    # Not "from error": a trace would show its message, and that the data.
     raise errors.ClientComputationError(
-        f'client {client} (of {self._num_clients}, counted from 0) failed in'
-        f' {operation or "an unnamed operation"}:'
-        f' {type(error).__name__}: {error.message}',
         client_index=client,
         num_clients=self._num_clients,
-        operation=operation,
-    ) from error
+        operation='/'.join(functions + nodes),
+        kind=type(error).__name__,
+        details=error.message,
+    ) from None
 
 
 class Call:

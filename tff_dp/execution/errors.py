@@ -13,6 +13,11 @@
 # limitations under the License.
 """What can go wrong inside the in-process context, by name."""
 
+from tff_dp import _failures
+
+# Below the layers that run computations, so that all of them can name clients.
+ClientComputationError = _failures.ClientComputationError
+
 
 class ContextClosedError(RuntimeError):
   """A computation was invoked on a context after its `close()`."""
@@ -34,26 +39,6 @@ class UnsupportedComputationError(NotImplementedError):
     )
     self.construct = construct
     self.instead = instead
-
-
-class ClientComputationError(RuntimeError):
-  """The work of one client failed; nobody's state has changed.
-
-  The original exception is the `__cause__`.
-
-  Attributes:
-    client_index: Position of the client in the list of clients, from 0.
-    num_clients: Length of that list.
-    operation: Name of the TensorFlow operation that failed, or ''.
-  """
-
-  def __init__(
-      self, message: str, *, client_index: int, num_clients: int, operation: str
-  ):
-    super().__init__(message)
-    self.client_index = client_index
-    self.num_clients = num_clients
-    self.operation = operation
 
 
 class SeededClientOpWarning(UserWarning):

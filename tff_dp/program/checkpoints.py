@@ -92,8 +92,9 @@ class CheckpointStore:
         ledger=checkpoint.ledger,
         history=zlib.compress(json.dumps(checkpoint.history).encode(), 1),
     )
-    self._loop.run(self._manager.save(program_state, checkpoint.round_index))
     saved = self._path(checkpoint.round_index)
+    with run_directory.naming(saved):
+      self._loop.run(self._manager.save(program_state, checkpoint.round_index))
     for path in (*saved.rglob('*'), saved, self._root):
       run_directory.flush(path)
 

@@ -11,21 +11,34 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Ctrl-C that lets a round finish, so that its work can be saved."""
+"""Ctrl-C, SIGTERM and SIGHUP that let a round finish and be saved."""
 
 from collections.abc import Callable
 import signal
 import threading
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Terminated(SystemExit):
+  """SIGTERM or SIGHUP has come; ends a program with status 128 + its number."""
+
+  def __init__(self, signal_number: int, message: str):
+    super().__init__(128 + signal_number)
+    self.message = message
+
+  def __str__(self) -> str:
+    return self.message
+
 
 class InterruptGuard:
-  """Turns the first SIGINT into a request; the second one interrupts at once.
+  """Turns the first signal into a request; the second one stops at once.
 
-  A context manager for the main thread. In other threads, and where SIGINT is
-  ignored, it changes nothing.
+  A context manager for the main thread. In other threads it changes nothing,
+  and a signal that is ignored (SIGHUP under `nohup`) stays ignored.
 
   Attributes:
-    is_requested: Whether SIGINT has come.
+    is_requested: Whether a signal has come.
   """
 
   def __init__(self, on_request: Callable[[], None]):
@@ -36,25 +49,38 @@ class InterruptGuard:
     """
     self.is_requested = False
     self._on_request = on_request
-    self._previous = None
+    self._first = signal.SIGINT
+    self._previous = {}
+
+  def stopped(self, message: str) -> BaseException:
+    """Returns what to raise once the requested end is there."""
+    return _stopped(self._first, message)
 
   def __enter__(self) -> 'InterruptGuard':
     if threading.current_thread() is not threading.main_thread():
       return self
-    previous = signal.getsignal(signal.SIGINT)
-    # None: not set from Python, so it could not be put back.
-    if previous is not None and previous != signal.SIG_IGN:
-      self._previous = previous
-      signal.signal(signal.SIGINT, self._handle)
+    for number in _SIGNALS:
+      previous = signal.getsignal(number)
+      # None: not set from Python, so it could not be put back.
+      if previous is not None and previous != signal.SIG_IGN:
+        self._previous[number] = previous
+        signal.signal(number, self._handle)
     return self
 
   def __exit__(self, *exception_info) -> None:
-    if self._previous is not None:
-      signal.signal(signal.SIGINT, self._previous)
+    for number, previous in self._previous.items():
+      signal.signal(number, previous)
 
   def _handle(self, signal_number, frame) -> None:
-    del signal_number, frame
+    del frame
     if self.is_requested:
-      raise KeyboardInterrupt
+      raise _stopped(signal_number, 'stopped at once, without saving')
     self.is_requested = True
+    self._first = signal_number
     self._on_request()
+
+
+def _stopped(signal_number: int, message: str) -> BaseException:
+  if signal_number == signal.SIGINT:
+    return KeyboardInterrupt(message)
+  return Terminated(signal_number, message)

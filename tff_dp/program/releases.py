@@ -147,6 +147,7 @@ class Releases:
       history: Iterable[Row],
   ):
     self._loop = loop
+    self._directory = directory
     history = list(history)
     metrics_path = directory.release / _METRICS
     secret_path = directory.secret / 'metrics.not_covered.csv'
@@ -156,8 +157,9 @@ class Releases:
     if summary_dir.exists():
       shutil.rmtree(summary_dir)
     tensorboard = tff.program.TensorBoardReleaseManager(os.fspath(summary_dir))
-    for row in history:
-      loop.run(tensorboard.release(row['released'], row[KEY]))
+    with run_directory.naming(summary_dir):
+      for row in history:
+        loop.run(tensorboard.release(row['released'], row[KEY]))
     self._released = tff.program.GroupingReleaseManager([
         _csv_manager(metrics_path),
         tensorboard,
@@ -167,16 +169,14 @@ class Releases:
 
   def release(self, row: Row) -> None:
     """Releases one row; its round follows those before it."""
-    self._loop.run(
-        self._released.release(
-            collections.OrderedDict(row['released']), row[KEY]
+    for manager, path, part in (
+        (self._released, self._directory.release, 'released'),
+        (self._not_covered, self._directory.secret, 'not_covered'),
+    ):
+      with run_directory.naming(path):
+        self._loop.run(
+            manager.release(collections.OrderedDict(row[part]), row[KEY])
         )
-    )
-    self._loop.run(
-        self._not_covered.release(
-            collections.OrderedDict(row['not_covered']), row[KEY]
-        )
-    )
 
 
 def _csv_manager(path: os.PathLike) -> tff.program.CSVFileReleaseManager:

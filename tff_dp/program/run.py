@@ -41,6 +41,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp import plan_statement
 from tff_dp.accounting import plain_words
 from tff_dp.accounting import printing
@@ -267,7 +268,7 @@ class Run:
       self._save(released, display)
       result = self._finish(message)
     if guard.is_requested and self.rounds_done < self.total_rounds:
-      raise KeyboardInterrupt(
+      raise guard.stopped(
           f'stopped after round {self.rounds_done}; the same command goes on'
       )
     return result
@@ -286,7 +287,10 @@ class Run:
     """Trains on the cohort, appends the row of the round, returns seconds."""
     round_index = self.rounds_done + 1
     start = time.monotonic()
-    output = self.process.next(self.state, selection.read())
+    try:
+      output = self.process.next(self.state, selection.read())
+    except _failures.ClientComputationError as error:
+      raise self._named(error, selection) from None
     self.certificate.check(
         output.state, output.metrics, rounds_done=round_index
     )
@@ -333,6 +337,19 @@ class Run:
     self.history.append(row)
     self.rounds_done = round_index
     return seconds
+
+  def _named(
+      self,
+      error: _failures.ClientComputationError,
+      selection: cohorts_lib.Selection,
+  ) -> _failures.ClientComputationError:
+    """Returns the error with the client's id, if that may be on a screen."""
+    named = error.named(selection.ids[error.client_index])
+    if self.cohorts.keeps_client_metrics:
+      return named
+    # Who comes to a round is a secret of the protocol.
+    _failures.log(self.directory.log, named, context='secret:')
+    return error
 
   def _is_checkpoint_due(self) -> bool:
     waited = time.monotonic() - self.saved_at

@@ -25,6 +25,7 @@ changes.
 
 from collections.abc import Mapping
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -59,13 +60,19 @@ def write_atomically(path: os.PathLike, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def naming(path: os.PathLike):
-  """Lets an `OSError` inside say which file it is about."""
+  """Lets an error of the file system inside be one that names the file."""
   try:
     yield
   except OSError as error:
     if error.filename is None:
       error.filename = os.fspath(path)
     raise
+  except Exception as error:
+    # TensorFlow has errors of its own.
+    what = os.strerror(errno.ENOSPC)
+    if what not in str(error):
+      raise
+    raise OSError(errno.ENOSPC, what, os.fspath(path)) from error
 
 
 def flush(path: os.PathLike) -> None:
@@ -110,6 +117,7 @@ class RunDirectory:
       client_ids: The population. Only a salted hash of it is stored.
 
     Raises:
+      OSError: If the disk is full.
       ArgumentError: If the directory cannot be written, holds something else,
         holds a run with another identity, or is in use.
     """
@@ -128,12 +136,19 @@ class RunDirectory:
       self._remove_temporary()
     except OSError as error:
       self.close()
+      if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        raise
       raise self._refused(
           f'a directory that can be created and written ({error.strerror})'
       ) from error
     except BaseException:
       self.close()
       raise
+
+  @property
+  def log(self) -> pathlib.Path:
+    """Where the traces of errors go."""
+    return self.secret / 'run.log'
 
   @property
   def checkpoints(self) -> pathlib.Path:

@@ -22,6 +22,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp import plan_statement
 from tff_dp.execution import contexts
 from tff_dp.program import certification
@@ -68,7 +69,9 @@ def train(
   installs an in-process context for the length of the run.
 
   It may be called where an event loop is running. Ctrl-C finishes the round,
-  saves, and raises KeyboardInterrupt; a second one interrupts at once.
+  saves, and raises KeyboardInterrupt; a second one interrupts at once. SIGTERM
+  and SIGHUP do the same, but for SystemExit with the status 143 or 129. The
+  trace of an error is appended to `secret/run.log`.
 
   Args:
     process: Adds the noise of `plan` to all that comes from clients' data, once
@@ -112,6 +115,11 @@ def train(
       ledger, or not even the first round fits the budget.
     RuntimeError: The context of this thread is asynchronous.
     KeyboardInterrupt: After a checkpoint.
+    SystemExit: The same, after SIGTERM or SIGHUP.
+    ClientComputationError: The work of a client failed; it is named, and what
+      may show its data is in `secret/run.log`.
+    OSError: A file cannot be written, such as on a full disk; the same command
+      goes on from the last checkpoint.
   """
   _checks.delta(delta=delta)
   if epsilon_budget is not None:
@@ -179,8 +187,14 @@ def train(
         checkpoint_kind=checkpoint_kind,
         declarations=declarations,
     )
-    run.restore(progress)
-    return run.execute(loop, progress)
+    try:
+      run.restore(progress)
+      return run.execute(loop, progress)
+    except (_checks.ArgumentError, _checks.PrivacyRefusedError):
+      raise  # They say it all, and a refusal writes nothing.
+    except Exception as error:
+      _failures.log(directory.log, error)
+      raise
 
 
 def _hash(text: str) -> str:

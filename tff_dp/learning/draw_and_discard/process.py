@@ -31,6 +31,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp.accounting import draw_and_discard as accounting
 from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.learning import local_training
@@ -131,7 +132,8 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
         then, and nothing runs.
     """
     ledger.charge(clients)
-    return self.next(state, list(clients.values()))
+    with _failures.naming_clients(list(clients)):
+      return self.next(state, list(clients.values()))
 
   def guarantee(
       self,

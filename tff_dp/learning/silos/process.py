@@ -23,6 +23,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp.accounting import silo_accountant
 from tff_dp.accounting import silo_events
 from tff_dp.accounting import silo_guarantee
@@ -168,7 +169,8 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
         num_messages=self._releases_per_round,
         expected=self._expected,
     )
-    return self.next(state, data)
+    with _failures.naming_clients(list(examples)):
+      return self.next(state, data)
 
   def skip_round(self, state: Any) -> Any:
     """Returns the state without its next round: see `skip_round` below."""

@@ -33,6 +33,7 @@ import dp_accounting
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp.accounting import integer_plans
 from tff_dp.accounting import silo_sampling
 from tff_dp.accounting import silo_sums
@@ -161,7 +162,8 @@ class ShuffledProcess(tff.learning.templates.LearningProcess):
     ledger.charge(
         examples, first_record=round_index * size, num_records=size
     )
-    return self.next(state, data)
+    with _failures.naming_clients(list(examples)):
+      return self.next(state, data)
 
   def skip_round(self, state: Any) -> Any:
     """Returns the state without its next round: see `process.skip_round`."""
