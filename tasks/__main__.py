@@ -19,7 +19,7 @@ from tff_dp import _start
 
 if __name__ == '__main__':
   # First of all: the other imports take a while.
-  _start.exit_on_interrupt()
+  _start.exit_on_interrupt('interrupted; the same command resumes')
 
 # pylint: disable=g-import-not-at-top,wrong-import-position
 import argparse
@@ -150,7 +150,6 @@ def _command(argv: list[str]) -> int:
   progress = values.pop('progress')
   _, modules = _COMMANDS[values.pop('command')]
   module = importlib.import_module(modules[values.pop('task')])
-  _start.raise_on_interrupt()
   try:
     where = engine.take_settings(values) if _uses_context(module) else None
     return module.main(

@@ -18,7 +18,6 @@ import dataclasses
 import sys
 
 from tff_dp import _checks
-from tff_dp import _start
 
 IN_PROCESS = 'in_process'
 NATIVE = 'native'
@@ -129,13 +128,8 @@ def start(settings: EngineSettings, *, progress: str):
     ArgumentError: A device that does not exist, with the flag as the
       argument's name.
   """
-  if _start.is_command():
-    _start.exit_on_interrupt()
-  try:
-    from tff_dp import execution  # pylint: disable=g-import-not-at-top
-    from tff_dp.execution import devices  # pylint: disable=g-import-not-at-top
-  finally:
-    _start.raise_on_interrupt()
+  from tff_dp import execution  # pylint: disable=g-import-not-at-top
+  from tff_dp.execution import devices  # pylint: disable=g-import-not-at-top
 
   arguments = {'max_concurrent_clients': settings.max_concurrent_clients}
   if settings.context == IN_PROCESS:

@@ -41,6 +41,7 @@ from tasks import engine
 from tasks import flags
 from tasks import sweep_progress
 from tff_dp import _checks
+from tff_dp import _start
 
 EXAMPLES = """examples:
   python -m tasks sweep digits
@@ -290,6 +291,8 @@ def _run_all(runs, jobs, where, reporter) -> list[float]:
       runs[start : start + _RUNS_PER_PROCESS]
       for start in range(0, len(runs), _RUNS_PER_PROCESS)
   ]
+  # Children would wait for a parent that ends at once.
+  _start.raise_on_interrupt()
   with futures.ThreadPoolExecutor(jobs) as threads:
     pending = [
         threads.submit(_run_chunk, chunk, where, reporter) for chunk in chunks

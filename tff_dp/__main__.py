@@ -19,7 +19,7 @@ from tff_dp import _start
 
 if __name__ == '__main__':
   # First of all: the imports take a while.
-  _start.exit_on_interrupt()
+  _start.exit_on_interrupt('interrupted')
   from tff_dp.cli import main  # pylint: disable=g-import-not-at-top
 
   sys.exit(main.main())

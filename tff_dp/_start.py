@@ -11,44 +11,47 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""SIGINT while a command starts: one line and status 130, at once.
+"""SIGINT in a command, outside of training: one line and status 130, at once.
 
-Imports take seconds, some of them swallow KeyboardInterrupt, and nothing is
-lost by then.
+KeyboardInterrupt would print a trace while a command is imported, and get lost
+where callbacks of the garbage collector swallow it, as jax's do: every other
+one, while TFF builds a process. What a run writes outlives the end at once.
 """
 
+import contextlib
 import os
 import signal
 import sys
 
-_STATUS = 128 + signal.SIGINT
-# A copy of stderr, which is held back while TensorFlow is being loaded; `None`
-# in a process that is not a command of ours.
+# A copy of stderr, which is held back while TensorFlow is being loaded.
 _screen = None
+_line = b''
 
 
-def exit_on_interrupt() -> None:
-  """Ends the process at the next SIGINT. For the entry point of a command."""
-  global _screen
+def exit_on_interrupt(message: str) -> None:
+  """Ends the process at the next SIGINT. For the entry point of a command.
+
+  Args:
+    message: The line to say.
+  """
+  global _screen, _line
   if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     return  # As of a job in the background.
-  if _screen is None:
-    _screen = os.dup(sys.stderr.fileno())
+  _line = message.encode() + b'\n'
+  _screen = os.dup(sys.stderr.fileno())
   signal.signal(signal.SIGINT, _exit)
 
 
 def raise_on_interrupt() -> None:
-  """Goes back to KeyboardInterrupt, for what has to be cleaned up."""
+  """Goes back to KeyboardInterrupt, where children have to be ended."""
   if signal.getsignal(signal.SIGINT) is _exit:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def is_command() -> bool:
-  """Whether this process began with `exit_on_interrupt`."""
-  return _screen is not None
-
-
 def _exit(signal_number, frame) -> None:
-  del signal_number, frame
-  os.write(_screen, b'interrupted\n')
-  os._exit(_STATUS)  # pylint: disable=protected-access
+  del frame
+  with contextlib.suppress(Exception):
+    sys.stdout.flush()
+  with contextlib.suppress(OSError):
+    os.write(_screen, _line)
+  os._exit(128 + signal_number)  # pylint: disable=protected-access

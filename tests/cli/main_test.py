@@ -261,7 +261,7 @@ class MainTest(absltest.TestCase):
     program = (
         'import os, signal\n'
         'from tff_dp import _start\n'
-        '_start.exit_on_interrupt()\n'
+        '_start.exit_on_interrupt("stopped")\n'
         'try:\n'
         '  os.kill(os.getpid(), signal.SIGINT)\n'
         'except BaseException: pass\n'
@@ -272,7 +272,8 @@ class MainTest(absltest.TestCase):
         capture_output=True, text=True, check=False,
     )
     self.assertEqual(
-        (done.returncode, done.stdout, done.stderr), (130, '', 'interrupted\n')
+        (done.returncode, done.stdout, done.stderr),
+        (130, '', 'stopped\n'),
     )
 
   def test_module_is_the_command(self):

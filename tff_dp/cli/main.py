@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import importlib
 import sys
 
-from tff_dp import _start
 from tff_dp.cli import errors
 
 # Each is a module of this package with `add_parser(subparsers)`, which sets
@@ -55,7 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(words: list[str]) -> int:
   arguments = _build_parser(words).parse_args(words)
-  _start.raise_on_interrupt()
   return arguments.run(arguments)
 
 

@@ -483,8 +483,8 @@ class Run:
       raise _checks.PrivacyRefusedError(
           f'{self.directory.root} has released rounds through {released}, but'
           f' its latest checkpoint is of round {latest}',
-          why='a released round that is made again, with the same noise and'
-          ' perhaps from other data, shows the difference',
+          why='a released round that is made again, perhaps from other data, is'
+          ' a second release, and the ledger has one',
           way_out=f'restore the checkpoint of round {released} from a copy, or'
           ' start a new run in another directory, which spends anew',
       )

@@ -1,0 +1,74 @@
+# Copyright 2026, The tff_dp Authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Real runs with a client whose examples do not fit the loss."""
+
+import pathlib
+import tempfile
+import traceback
+from unittest import mock
+
+from absl.testing import absltest
+import tensorflow as tf
+
+from tests.program import real_run
+from tff_dp import execution
+from tff_dp.program import plots
+
+_LABEL = 8417
+_BAD = 'client 3'
+
+
+class _Clients(real_run.Clients):
+  """One client has a label that the loss does not know, and one a NaN."""
+
+  filtered = False
+
+  def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
+    dataset = super().create_tf_dataset_for_client(client_id).unbatch()
+    if client_id == _BAD:
+      dataset = dataset.map(lambda x, y: (x, tf.constant(_LABEL)))
+    if client_id == 'client 4':
+      dataset = dataset.map(lambda x, y: (x * float('nan'), y))
+    if self.filtered:
+      dataset = dataset.filter(
+          lambda x, y: tf.reduce_all(tf.math.is_finite(x)) & (0 <= y) & (y < 3)
+      )
+    return dataset.batch(3)
+
+
+class BadExamplesTest(absltest.TestCase):
+
+  def test_client_is_named_and_a_filter_lets_the_run_go_on(self):
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(
+        execution.create_sync_in_process_context(max_concurrent_clients=1)
+    )
+    clients = _Clients()
+    self.enterContext(mock.patch.object(real_run, 'Clients', lambda: clients))
+    with self.assertRaises(execution.ClientComputationError) as raised:
+      real_run.run(root)
+    error = raised.exception
+    self.assertEqual(error.client_id, _BAD)
+    self.assertStartsWith(str(error), f'client {_BAD!r} failed in ')
+    shown = ''.join(traceback.format_exception(error))
+    self.assertNotIn(str(_LABEL), shown)
+    self.assertIn(str(_LABEL), (root / 'secret' / 'run.log').read_text())
+    # The client has no examples left, and counts as an update of zero.
+    clients.filtered = True
+    self.assertEqual(real_run.run(root).rounds_done, real_run.NUM_ROUNDS)
+
+
+if __name__ == '__main__':
+  absltest.main()
