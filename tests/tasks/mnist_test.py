@@ -254,6 +254,19 @@ class ResumeTest(parameterized.TestCase):
     self.assertLess(max(epsilons[None]), 100)
     self.assertEqual(epsilons[3], {math.inf})
 
+  def test_second_model_of_a_run_is_refused(self):
+    folder = self.create_tempdir()
+    self._run(folder).train()
+    checkpoint = pathlib.Path(folder, 'secret/checkpoint.npz')
+    content = checkpoint.read_bytes()
+    checkpoint.unlink()
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'has released a model'
+    ):
+      self._run(folder).train()
+    checkpoint.write_bytes(content)
+    self._run(folder).train()
+
   def test_damaged_checkpoint_is_refused(self):
     folder = self.create_tempdir()
     with self._killed_after(2), mock.patch.object(
