@@ -56,7 +56,7 @@ class BadExamplesTest(absltest.TestCase):
         execution.create_sync_in_process_context(max_concurrent_clients=1)
     )
     clients = _Clients()
-    self.enterContext(mock.patch.object(real_run, 'Clients', lambda: clients))
+    self.enterContext(mock.patch.object(real_run, '_CLIENTS', clients))
     with self.assertRaises(execution.ClientComputationError) as raised:
       real_run.run(root)
     error = raised.exception
