@@ -349,12 +349,13 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
     noise_stddev: Of a unit draw on the sum, a number or a float32 scalar.
     clients_per_round: The divisor.
   """
-  total, step, noise, noise_stddev = (
-      tf.cast(part, tf.float64) for part in (total, step, noise, noise_stddev)
+  # As few walks over float64 vectors as there can be. The noise alone may be
+  # scaled in float32, since it depends on nobody's data.
+  mean = tf.cast(total, tf.float64) * (
+      tf.cast(step, tf.float64) / clients_per_round
   )
-  return tf.cast(
-      (total * step + noise_stddev * noise) / clients_per_round, tf.float32
-  )
+  scaled_noise = noise * (noise_stddev / clients_per_round)
+  return tf.cast(mean + tf.cast(scaled_noise, tf.float64), tf.float32)
 
 
 def signal_to_noise(result, noise_stddev):
