@@ -15,14 +15,29 @@
 
 What TensorFlow says when the work of a client fails may quote the client's
 data, such as its labels. So it is no part of a message, which ends up on
-screens and in logs, but of `details`.
+screens and in logs, but of `details`. What an assertion of ours says is known
+beforehand, and is shown.
 """
 
 from collections.abc import Iterator, Sequence
 import contextlib
 import datetime
 import os
+import re
 import traceback
+
+_OURS = 'tff_dp: '
+# TensorFlow prints what an assertion shows, its message first, in brackets.
+_SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
+
+
+def assertion(message: str) -> str:
+  """Returns the message of an assertion in a graph, such that users see it.
+
+  Args:
+    message: Without brackets, and the same whatever the data.
+  """
+  return _OURS + message
 
 
 class ClientComputationError(RuntimeError):
@@ -50,7 +65,9 @@ class ClientComputationError(RuntimeError):
     who = f'client {client_index} (of {num_clients}, counted from 0)'
     if client_id is not None:
       who = f'client {client_id!r}'
-    super().__init__(f'{who} failed in {operation or "an operation"}: {kind}')
+    said = _SAID.search(details)
+    where = '' if said else f' in {operation or "an operation"}'
+    super().__init__(f'{who} failed{where}: {said.group(1) if said else kind}')
     self.client_index = client_index
     self.num_clients = num_clients
     self.operation = operation

@@ -28,6 +28,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 # The generator of every draw, named because its default depends on the device.
@@ -108,7 +109,11 @@ def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
   words = hashlib.sha256(_VERSION_TAG + b'|domain|' + domain.encode()).digest()
   is_made = tf.debugging.Assert(
       tf.reduce_any(tf.not_equal(root_key, 0)),
-      ['the secret key of the noise is all zeros, which anybody can guess'],
+      [
+          _failures.assertion(
+              'the secret key of the noise is all zeros, which anybody can guess'
+          )
+      ],
   )
   # Eagerly there is no operation to wait for.
   with tf.control_dependencies([] if is_made is None else [is_made]):

@@ -68,7 +68,8 @@ def _sampler(spec, num_params, function=None):
         fn_output_signature=tf.TensorSpec.from_tensor(probe),
     )
 
-  def sample(update, num_reports, seed=0):
+  # Not 0: with index 0 that would be a key of zeros, which is refused.
+  def sample(update, num_reports, seed=1):
     return draw_all(
         tf.constant(np.asarray(update, np.float32)),
         tf.constant(num_reports, tf.int64),
@@ -115,7 +116,10 @@ class SphereTest(parameterized.TestCase):
     ).astype(np.float64)
     for column, expected in ((0, share * 0.5), (1, 0.0)):
       samples = projected[:, column]
-      error = np.std(samples) / math.sqrt(num_reports)
+      # In one dimension a wrong sign is so rare that none may occur; with C = 1/2
+      # it adds up to this.
+      least = math.exp(-4.0) if num_params == 1 else 0.0
+      error = max(np.std(samples), least) / math.sqrt(num_reports)
       self.assertLess(
           abs(np.mean(samples) - expected), _Z * error + 2e-5, column
       )
@@ -179,7 +183,7 @@ class SphereTest(parameterized.TestCase):
         num_params,
         lambda operations, report: operations.estimate(report),
     )
-    for seed, update in enumerate(inputs):
+    for seed, update in enumerate(inputs, 1):
       estimates = sample(update, num_reports, seed)
       events = [estimates[:, 0] > 0, estimates[:, 0] < 0]
       if num_params > 1:

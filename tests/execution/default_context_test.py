@@ -96,13 +96,16 @@ class DefaultContextTest(absltest.TestCase):
     _in_thread(execution.set_default_context)
     gc.collect()
     before = threading.active_count()
+    # Of this thread's own context, if another test has made one.
+    others = _threads_of('tff_dp_worker')
 
     def work():
       first = execution.set_default_context(max_concurrent_clients=2)
       _squares([1.0, 2.0])
       second = execution.set_default_context(max_concurrent_clients=2)
       _squares([1.0, 2.0])
-      return first, second, _threads_of('tff_dp_worker')
+      workers = _threads_of('tff_dp_worker')
+      return first, second, [each for each in workers if each not in others]
 
     for _ in range(5):
       *closed, workers = _in_thread(work)

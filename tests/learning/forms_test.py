@@ -41,16 +41,22 @@ def _train(process, *, clients):
 
 class FormsTest(parameterized.TestCase):
 
-  # `server_matrix_test` has every form of the server, without clients.
-  @parameterized.parameters((0.0, False), (0.9, False), (0.9, True))
+  # `server_matrix_test` has every form of the server, without clients. Noise
+  # follows from the last bits of the updates, and the forms differ in those: so
+  # either clients or noise.
+  @parameterized.product(
+      server=((0.0, False), (0.9, False), (0.9, True)),
+      noise_multiplier=(0.0, 1.0),
+  )
   def test_residual_and_cumulative_form_agree_through_restarts(
-      self, momentum, nesterov
+      self, server, noise_multiplier
   ):
     plan = small_model.build_plan(
-        mechanisms.HonakerTree(8, restart_every=4)
+        mechanisms.HonakerTree(8, restart_every=4),
+        noise_multiplier=noise_multiplier,
     )
-    server = dict(momentum=momentum, nesterov=nesterov)
-    clients = [small_model.client(1), small_model.client(2)]
+    server = dict(zip(('momentum', 'nesterov'), server))
+    clients = [] if noise_multiplier else [small_model.client(i) for i in (1, 2)]
     residual, _ = _train(
         small_model.build_process(plan, **server), clients=clients
     )
@@ -66,11 +72,11 @@ class FormsTest(parameterized.TestCase):
   def test_restarts_of_the_plan_reach_the_sums(self):
     # Where the threshold binds, anchoring anew makes a difference.
     plan = small_model.build_plan(mechanisms.HonakerTree(6, restart_every=3))
-    process = small_model.build_process(plan, l1=0.3, momentum=0.5)
+    process = small_model.build_process(plan, l1=0.1, momentum=0.5)
     models, _ = _train(process, clients=[])
     expected = {}
     for restart_every in (None, 3):
-      spec = ftrl.Ftrl(0.5, 0.5, l1=0.3, restart_every=restart_every)
+      spec = ftrl.Ftrl(0.5, 0.5, l1=0.1, restart_every=restart_every)
       weights = tf.concat([tf.reshape(w, [-1]) for w in small_model.INITIAL], 0)
       state, expected[restart_every] = ftrl.initialize(spec, 0.0 * weights), []
       for residual in small_model.released_residuals(plan):

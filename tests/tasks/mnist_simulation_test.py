@@ -85,7 +85,7 @@ class LawTest(parameterized.TestCase):
       return tf.add_n([one(index) for index in range(len(vectors))])
 
     theirs = np.array([
-        literal(tf.constant(seed, tf.int64)).numpy() for seed in range(400)
+        literal(tf.constant(seed, tf.int64)).numpy() for seed in range(1, 401)
     ])
     reports = simulation.Reports(
         _ARCHITECTURE, population, noise, batch_size=2

@@ -168,7 +168,7 @@ class AlgorithmTest(parameterized.TestCase):
     )
 
   def test_batches_are_each_silos_own(self):
-    silos = _budgets('noisy_mb_sgd', {'a': 1238, 'b': 36, 'c': 3}, 2.0)
+    silos = _budgets('noisy_mb_sgd', {'a': 1238, 'b': 36, 'c': 4}, 2.0)
     sizes = silo_algorithms.Sizes(
         rounds=35, one_pass_rounds=8, local_steps=2, l2_norm_clip=1.0
     )

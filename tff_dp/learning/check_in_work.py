@@ -26,6 +26,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp.aggregators import correlated_noise
 
 ROUND = 'round'
@@ -110,7 +111,11 @@ def build_check_in_client_work(
     for element in iter(keys):
       key, num_keys = element, num_keys + 1
     has_one = tf.debugging.assert_equal(
-        num_keys, 1, message="a client's `key` must hold exactly one key"
+        num_keys,
+        1,
+        message=_failures.assertion(
+            "a client's `key` must hold exactly one key"
+        ),
     )
     # Without it the noise would be that of a key which everybody knows.
     with tf.control_dependencies([has_one]):

@@ -36,6 +36,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _failures
 from tff_dp import streams
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.mechanisms import client_steps
@@ -237,7 +238,11 @@ def _single(elements, size: int, dtype) -> tf.Tensor:
   for element in iter(elements):
     value, count = element, count + 1
   has_one = tf.debugging.assert_equal(
-      count, 1, message='a client needs exactly one instance, and one key'
+      count,
+      1,
+      message=_failures.assertion(
+          'a client needs exactly one instance, and one key'
+      ),
   )
   with tf.control_dependencies([has_one]):
     return tf.identity(value)

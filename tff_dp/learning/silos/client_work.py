@@ -32,6 +32,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _failures
 from tff_dp import streams
 from tff_dp.aggregators import correlated_noise
 from tff_dp.learning import finalizers
@@ -157,8 +158,10 @@ def build_minibatch_work(
     is_complete = tf.debugging.assert_equal(
         num_seen,
         terms['num_records'],
-        message='a silo has another number of records than its terms say, for'
-        ' which its noise was calibrated',
+        message=_failures.assertion(
+            'a silo has another number of records than its terms say, for'
+            ' which its noise was calibrated'
+        ),
     )
     with tf.control_dependencies([is_complete]):
       mean = total / terms['batch']

@@ -31,6 +31,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _failures
 from tff_dp import streams
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import client_work
@@ -90,8 +91,10 @@ def build_local_work(
     is_complete = tf.debugging.assert_equal(
         tf.shape(tf.nest.flatten(records)[0], tf.int64)[0],
         num_records,
-        message='a silo has another number of records than its terms say, for'
-        ' which its noise was calibrated',
+        message=_failures.assertion(
+            'a silo has another number of records than its terms say, for'
+            ' which its noise was calibrated'
+        ),
     )
     with tf.control_dependencies([is_complete]):
       start = tf.cast(finalizers.flatten(trainable), tf.float64)

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _failures
 from tff_dp.accounting import integer_plans
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import client_work
@@ -104,7 +105,9 @@ def build_rows_work(
     is_noised = tf.debugging.assert_less_equal(
         terms['noise_stddev'],
         tf.constant([own_stddev], tf.float64),
-        message='the process adds less noise than this silo has agreed to',
+        message=_failures.assertion(
+            'the process adds less noise than this silo has agreed to'
+        ),
     )
     num_seen = tf.constant(0, tf.int64)
     for batch in iter(data[terms_lib.EXAMPLES]):
@@ -112,7 +115,9 @@ def build_rows_work(
     is_complete = tf.debugging.assert_equal(
         num_seen,
         terms['num_records'],
-        message='a silo has another number of records than its terms say',
+        message=_failures.assertion(
+            'a silo has another number of records than its terms say'
+        ),
     )
     with tf.control_dependencies([is_noised, is_complete]):
       first = round_index * count

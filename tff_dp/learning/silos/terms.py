@@ -32,6 +32,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _compat
+from tff_dp import _failures
 from tff_dp.accounting import silo_calibration
 from tff_dp.accounting import silo_events
 from tff_dp.accounting import silo_sampling
@@ -309,8 +310,10 @@ def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
   allowed = tf.debugging.assert_less_equal(
       tf.constant(l2_norm_clip, tf.float64),
       terms['l2_norm_clip'],
-      message='the clip norm of the process is above the one that this silo'
-      ' calibrated its noise for',
+      message=_failures.assertion(
+          'the clip norm of the process is above the one that this silo'
+          ' calibrated its noise for'
+      ),
   )
   with tf.control_dependencies([allowed]):
     return tf.nest.map_structure(tf.identity, terms)
