@@ -349,13 +349,11 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
     noise_stddev: Of a unit draw on the sum, a number or a float32 scalar.
     clients_per_round: The divisor.
   """
-  # As few walks over float64 vectors as there can be. The noise alone may be
-  # scaled in float32, since it depends on nobody's data.
-  mean = tf.cast(total, tf.float64) * (
-      tf.cast(step, tf.float64) / clients_per_round
-  )
-  scaled_noise = noise * (noise_stddev / clients_per_round)
-  return tf.cast(mean + tf.cast(scaled_noise, tf.float64), tf.float32)
+  # As few walks over float64 vectors as there can be: noise alone depends on
+  # nobody's data, and what is noised may be rounded.
+  units = tf.cast(noise * (noise_stddev / step), tf.float64)
+  noised = tf.cast(tf.cast(total, tf.float64) + units, tf.float32)
+  return noised * tf.cast(step / clients_per_round, tf.float32)
 
 
 def signal_to_noise(result, noise_stddev):
@@ -367,5 +365,5 @@ def signal_to_noise(result, noise_stddev):
   """
   num_params = tf.cast(tf.size(result), tf.float32)
   noise_squared = num_params * noise_stddev**2
-  signal_squared = tf.maximum(tf.reduce_sum(result**2) - noise_squared, 0.0)
+  signal_squared = tf.maximum(2 * tf.nn.l2_loss(result) - noise_squared, 0.0)
   return tf.sqrt(tf.math.divide_no_nan(signal_squared, noise_squared))
