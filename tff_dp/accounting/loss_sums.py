@@ -387,16 +387,18 @@ def _window(tilted) -> tuple[int, int]:
   """
   low = sum(count * float(points[0]) for points, _, count in tilted)
   high = sum(count * float(points[-1]) for points, _, count in tilted)
-  variance = 0.0
+  variance, in_logs = 0.0, []
   for points, probs, count in tilted:
     mean = probs @ points
     variance += count * float(probs @ (points - mean) ** 2)
+    is_there = probs > 0
+    in_logs.append((points[is_there], np.log(probs[is_there]), count))
   base = math.sqrt(2 * _LOG_OUTSIDE / max(variance, 1.0))
   for rate in base * _WINDOW_RATES:
     for sign in (1.0, -1.0):
       exponent = sum(
-          count * float(special.logsumexp(sign * rate * points, b=probs))
-          for points, probs, count in tilted
+          count * float(special.logsumexp(sign * rate * points + log_probs))
+          for points, log_probs, count in in_logs
       )
       bound = sign * (exponent + _LOG_OUTSIDE) / rate
       if sign > 0:
