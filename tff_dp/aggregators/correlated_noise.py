@@ -26,8 +26,8 @@ by its own rounded update, whose norm is at most `l2_norm_clip`, whatever the
 number of clients and weights and the order of the sum. (Added up in float32,
 the others' rounding depends on whether the client is there: one client moves an
 adversarial cohort of 16,385 with 100,000 weights by 3.09 clip norms.) Noise is
-added in float64, and only the result is rounded to float32. What is left is
-that normals are drawn as float32 numbers (Mironov, CCS 2012).
+added in float64, and only the noised sum is rounded to float32 and divided.
+What is left is that normals are drawn as float32 numbers (Mironov, CCS 2012).
 """
 
 import collections
