@@ -70,6 +70,12 @@ def _layer(path: pathlib.Path) -> str:
   return part.removesuffix('.py')
 
 
+def _dotted(path: pathlib.Path) -> str:
+  return '.'.join(path.relative_to(_ROOT).with_suffix('').parts).removesuffix(
+      '.__init__'
+  )
+
+
 def _imports(path: pathlib.Path, *, deferred: bool) -> list[str]:
   """Returns the dotted names that a file imports.
 
@@ -120,6 +126,25 @@ class LayersTest(parameterized.TestCase):
           if _RANK[parts[1]] >= _RANK[layer]:
             wrong.append(f'{path}: {name}')
     self.assertEmpty(wrong)
+
+  def test_modules_have_no_cycle(self):
+    names = {_dotted(path): path for path in _modules('tff_dp')}
+    done = set()
+
+    def visit(name, path):
+      self.assertNotIn(name, path, ' -> '.join([*path, name]))
+      if name in done:
+        return
+      for imported in _imports(names[name], deferred=True):
+        # `from a.b import c` is the module a.b.c, or a name in the module a.b.
+        for other in (imported, imported.rpartition('.')[0]):
+          if other in names and other != name:
+            visit(other, [*path, name])
+            break
+      done.add(name)
+
+    for name in sorted(names):
+      visit(name, [])
 
   def test_lower_layers_do_not_mention_tensorflow(self):
     wrong = [
