@@ -15,8 +15,8 @@ import argparse
 import json
 import sys
 
-from tff_dp.accounting import integer_comparison
-from tff_dp.accounting import integer_plans
+from benchmarks import integer_comparison
+from tff_dp.accounting.integers import integer_plans
 
 
 def main(arguments: list[str]) -> int:

@@ -15,7 +15,7 @@ from benchmarks import round_tasks
 from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp import plan as plan_lib
+from tff_dp.plans import dp_ftrl as plan_lib
 
 # Noise costs the same whatever its size. This small it disappears in the
 # comparison of results, so that the very process that is timed is checked.

@@ -14,8 +14,8 @@ if __name__ == '__main__':
 import argparse
 import importlib
 
-from tasks import digits_data
-from tasks import engine
+from tasks.common import digits_data
+from tasks.common import engine
 from tff_dp.cli import errors
 
 _TASKS = {
@@ -34,21 +34,21 @@ _COMMANDS = {
     'train': (
         'train one task',
         {
-            'digits': 'tasks.digits',
-            'known_weights': 'tasks.known_weights',
-            'mnist': 'tasks.mnist',
+            'digits': 'tasks.digits.digits',
+            'known_weights': 'tasks.draw_and_discard.known_weights',
+            'mnist': 'tasks.mnist.mnist',
         },
     ),
     'sweep': (
         'train one task with every noise or algorithm, at several epsilons',
         {
-            'digits': 'tasks.sweep',
-            'heart': 'tasks.heart',
-            'insurance': 'tasks.insurance',
-            'mnist_instances': 'tasks.mnist_instances',
-            'mnist_odd_even': 'tasks.mnist_odd_even',
-            'obesity': 'tasks.obesity',
-            'spam_screen': 'tasks.spam_screen',
+            'digits': 'tasks.digits.sweep',
+            'heart': 'tasks.silos.heart',
+            'insurance': 'tasks.silos.insurance',
+            'mnist_instances': 'tasks.draw_and_discard.mnist_instances',
+            'mnist_odd_even': 'tasks.silos.mnist_odd_even',
+            'obesity': 'tasks.silos.obesity',
+            'spam_screen': 'tasks.draw_and_discard.spam_screen',
         },
     ),
 }

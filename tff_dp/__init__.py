@@ -32,9 +32,9 @@ if TYPE_CHECKING:
   from tff_dp import mechanisms
   from tff_dp import participation
   from tff_dp import program
-  from tff_dp.non_private_plan import NonPrivatePlan
-  from tff_dp.plan import PrivacyPlan
-  from tff_dp.protocol_plan import ProtocolPlan
+  from tff_dp.plans.check_ins import ProtocolPlan
+  from tff_dp.plans.dp_ftrl import PrivacyPlan
+  from tff_dp.plans.non_private import NonPrivatePlan
 
 # Before TensorFlow and TFF are loaded.
 _compat.prepare_imports()
@@ -50,10 +50,10 @@ _LAZY_MODULES = (
 )
 # Name here -> module that defines it.
 _LAZY_NAMES = {
-    'NonPrivatePlan': 'tff_dp.non_private_plan',
-    'PrivacyPlan': 'tff_dp.plan',
+    'NonPrivatePlan': 'tff_dp.plans.non_private',
+    'PrivacyPlan': 'tff_dp.plans.dp_ftrl',
     'PrivacyRefusedError': 'tff_dp._checks',
-    'ProtocolPlan': 'tff_dp.protocol_plan',
+    'ProtocolPlan': 'tff_dp.plans.check_ins',
 }
 
 __all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of BLT parameters in tff_dp/mechanisms/blt_table.py.
+"""Writes the table of BLT parameters in tff_dp/mechanisms/matrix/blt_table.py.
 
     python tools/make_blt_table.py
 
@@ -17,10 +17,10 @@ _ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT))
 
 # pylint: disable=g-import-not-at-top,wrong-import-position
-from tff_dp.accounting import patterns
-from tff_dp.mechanisms import blt_optimization
-from tff_dp.mechanisms import blt_table
-from tff_dp.mechanisms import toeplitz_objective
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms.matrix import blt_optimization
+from tff_dp.mechanisms.matrix import blt_table
+from tff_dp.mechanisms.matrix import toeplitz_objective
 # pylint: enable=g-import-not-at-top,wrong-import-position
 
 _TABLE = _ROOT / 'tff_dp' / 'mechanisms' / 'blt_table.py'

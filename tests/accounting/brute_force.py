@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 
 
 def block_diagonal(column, num_rounds, restart_every=None) -> np.ndarray:

@@ -13,8 +13,8 @@ import numpy as np
 from tff_dp.accounting import accountants
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import draw_and_discard_statement as statement
-from tff_dp.accounting import events
-from tff_dp.accounting import local_profiles
+from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import client_steps
 
 
@@ -68,7 +68,7 @@ class TotalTest(parameterized.TestCase):
     )
     expected = accountants.epsilon(
         event, delta=1e-6, method='pld',
-        neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+        neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
     )
     self.assertAlmostEqual(found.total_epsilon / expected, 1, delta=0.01)
     self.assertEqual(found.total_delta, 1e-6)
@@ -88,7 +88,7 @@ class TotalTest(parameterized.TestCase):
     expected = accountants.epsilon(
         dp_accounting.SelfComposedDpEvent(_GAUSSIAN.event(33), 5),
         delta=1e-6, method='pld',
-        neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+        neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
     )
     self.assertAlmostEqual(five.total_epsilon, expected, delta=0.01)
     self.assertLess(five.total_epsilon, 10.0)

@@ -15,7 +15,7 @@ class PackageTest(absltest.TestCase):
     # pylint: disable-next=protected-access
     for name, home in accounting._HOMES.items():
       with self.subTest(name):
-        module = importlib.import_module(f'tff_dp.accounting.{home}')
+        module = importlib.import_module(f'tff_dp.{home}')
         self.assertIs(getattr(accounting, name), getattr(module, name))
         self.assertIn(name, dir(accounting))
 

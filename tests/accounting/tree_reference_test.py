@@ -14,8 +14,8 @@ import unittest
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tff_dp.accounting import patterns
-from tff_dp.accounting import tree_sensitivity
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import tree_sensitivity
 
 _FILE = pathlib.Path('privacy', 'analysis', 'tree_aggregation_accountant.py')
 

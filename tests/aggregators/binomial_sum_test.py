@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 from tests.aggregators import flows
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import vector_sum
+from tff_dp.accounting.integers import vector_sum
 from tff_dp.aggregators import binomial_sum
 
 _RECORDS = 3

@@ -17,12 +17,12 @@ from tests.mechanisms import contract
 from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import streams
-from tff_dp.mechanisms import banded
-from tff_dp.mechanisms import banded_inverse
-from tff_dp.mechanisms import blt
-from tff_dp.mechanisms import dense
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.mechanisms import toeplitz
+from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import banded_inverse
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import dense
+from tff_dp.mechanisms.matrix import toeplitz
 
 _NUM_ROUNDS = 12
 # As many samples of the 12 rounds. At a false alarm rate of 1e-6 a common scale

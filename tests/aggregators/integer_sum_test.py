@@ -16,9 +16,9 @@ import tensorflow_federated as tff
 from tests.aggregators import flows
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import integer_noise
-from tff_dp.accounting import integer_plans
-from tff_dp.accounting import integer_tables
+from tff_dp.accounting.integers import integer_noise
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.integers import integer_tables
 from tff_dp.aggregators import integer_sum
 
 _RECORDS = 3

@@ -13,11 +13,11 @@ import tensorflow as tf
 from tff_dp import mechanisms
 from tff_dp import streams
 from tff_dp.aggregators import noise_state
-from tff_dp.mechanisms import banded
-from tff_dp.mechanisms import banded_inverse
-from tff_dp.mechanisms import blt
-from tff_dp.mechanisms import dense
-from tff_dp.mechanisms import toeplitz
+from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import banded_inverse
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import dense
+from tff_dp.mechanisms.matrix import toeplitz
 
 _NUM_ROUNDS = 26
 _NUM_PARAMS = 33

@@ -11,7 +11,7 @@ from absl.testing import parameterized
 
 from tests.cli import command
 from tff_dp import mechanisms
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import compare
 from tff_dp.cli import main
 

@@ -22,10 +22,11 @@ from tff_dp.cli import main
 
 _FILE = pathlib.Path(__file__).with_name('goldens.json')
 # The last bits belong to the libraries and the processor. Mechanisms that are
-# optimised numerically end where SciPy's optimiser ends.
+# optimised numerically end where SciPy's optimiser ends: on two processors the
+# sensitivities of Toeplitz noise for 128 rounds were 5e-4 apart.
 _TOLERANCE = 1e-9
 _OPTIMISED = ('blt', 'banded', 'banded-inverse', 'toeplitz', 'dense')
-_OPTIMISED_TOLERANCE = 1e-4
+_OPTIMISED_TOLERANCE = 2e-3
 
 
 def _numbers(value, path=()) -> dict[str, float]:

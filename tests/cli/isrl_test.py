@@ -6,7 +6,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tests.cli import command
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.cli import errors
 from tff_dp.cli import isrl
 

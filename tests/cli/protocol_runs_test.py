@@ -11,11 +11,11 @@ from absl.testing import parameterized
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp import protocol_plan
-from tff_dp.accounting import events
+from tff_dp.accounting.events import run_events
 from tff_dp.cli import event_files
 from tff_dp.cli import main
 from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as protocol_plan
 
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)
@@ -90,7 +90,7 @@ class EventsTest(parameterized.TestCase):
       (lambda c: c['events'][0].update(rounds_accounted=3), 'rounds_accounted'),
       (
           lambda c: c.update(
-              neighboring_relation=events.NeighboringRelation.ZERO_OUT.value
+              neighboring_relation=run_events.NeighboringRelation.ZERO_OUT.value
           ),
           'neighboring_relation',
       ),

@@ -13,8 +13,8 @@ from absl.testing import parameterized
 import dp_accounting
 
 from tests.cli import command
-from tff_dp.accounting import amplification
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import main
 
 _SHUFFLE = ('account', 'shuffle', '--population=5000', '--local-epsilon=1',
@@ -114,7 +114,7 @@ class NumbersTest(parameterized.TestCase):
              dp_accounting.GaussianDpEvent(1.0), 100, 2, 0.5)),
     ):
       result = _json(*words)
-      certificate = amplification.amplify(event, delta=1e-6)
+      certificate = best_bound.amplify(event, delta=1e-6)
       self.assertEqual(result['epsilon'], certificate.epsilon, words)
       self.assertEqual(result['bound'], certificate.bound, words)
 
@@ -123,7 +123,7 @@ class NumbersTest(parameterized.TestCase):
     result = _json(*words, '--noise-multiplier=5')
     self.assertEqual(
         result['epsilon'],
-        amplification.amplify(
+        best_bound.amplify(
             protocol_events.ShuffledDpEvent(
                 protocol_events.GaussianLocalDpEvent(5.0), 5000
             ),

@@ -13,7 +13,7 @@ from tff_dp import aggregators
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp import plan as plan_lib
+from tff_dp.plans import dp_ftrl as plan_lib
 
 CASES = {}
 

@@ -9,8 +9,8 @@ import numpy as np
 from tests.learning import small_model
 from tff_dp import learning
 from tff_dp import participation
-from tff_dp import protocol_plan
 from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as protocol_plan
 
 CLIP = 0.5
 # Where arithmetic is looked at: noise far below the tolerance of a comparison.

@@ -12,7 +12,7 @@ from scipy import stats
 from tff_dp import streams
 from tff_dp.learning import draw_and_discard_simulation as simulation
 from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms import instance_pools
+from tff_dp.mechanisms.instances import instance_pools
 
 # pylint: disable=g-bad-import-order
 import tensorflow as tf

@@ -11,7 +11,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp import mechanisms
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import adaptive_clipping
 
 _AdaptiveClipping = adaptive_clipping.AdaptiveClipping

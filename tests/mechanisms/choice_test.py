@@ -10,7 +10,7 @@ import numpy as np
 
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import catalogue
 
 _SIX_EPOCHS = patterns.MinSeparationPattern(

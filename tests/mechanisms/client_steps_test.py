@@ -11,7 +11,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting import draw_and_discard
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
 from tff_dp.mechanisms import client_steps
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tests.accounting import brute_force
 from tff_dp import _checks
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
 from tff_dp.mechanisms import minibatch_schedules
 
 _PROBLEM = dict(

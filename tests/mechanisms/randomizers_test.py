@@ -14,7 +14,7 @@ from scipy import integrate
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.mechanisms import randomizers
 
 _VALUES = 2**64

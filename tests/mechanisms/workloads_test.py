@@ -6,8 +6,8 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
-from tff_dp.mechanisms import toeplitz_algebra
 from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 _COOLDOWN = workloads.Cooldown(share=0.4, final=0.1)
 

@@ -10,7 +10,7 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.participation import protocol as protocol_lib
 
 _LOCAL = protocol_events.LocalDpEvent(1.0)

@@ -7,7 +7,7 @@ from absl.testing import parameterized
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import ledger as ledger_lib
+from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.participation import sampling
 
 _CLIENTS = [f'client_{index}' for index in range(24)]

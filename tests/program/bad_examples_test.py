@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.program import real_run
 from tff_dp import execution
-from tff_dp.program import plots
+from tff_dp.program.display import plots
 
 _LABEL = 8417
 _BAD = 'client 3'

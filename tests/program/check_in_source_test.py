@@ -18,9 +18,9 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp import protocol_plan
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import samplers
+from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.program import check_in_source
 from tff_dp.program import cohorts
 

@@ -20,7 +20,7 @@ from tests.program import protocol_run
 from tests.program import real_run
 from tff_dp import execution
 from tff_dp.program import run as run_lib
-from tff_dp.program import write_ahead
+from tff_dp.program.files import write_ahead
 
 REAL = 'real'
 PROTOCOLS = (protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED)

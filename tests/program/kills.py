@@ -9,7 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tff_dp.program import plots
+from tff_dp.program.display import plots
 
 # Files of a run that do not depend on how often it was killed.
 _MUST_AGREE = (

@@ -19,16 +19,16 @@ from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp import protocol_plan
 from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.program import check_in_source
-from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
-from tff_dp.program import outputs
-from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program import write_ahead
+from tff_dp.program.display import plots
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import outputs
+from tff_dp.program.files import write_ahead
 
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)

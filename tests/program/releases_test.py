@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tff_dp.program import event_loop
 from tff_dp.program import releases
-from tff_dp.program import run_directory
+from tff_dp.program.files import run_directory
 
 
 def _row(round_index: int, **released) -> releases.Row:

@@ -20,9 +20,9 @@ from tests.program import kills
 from tests.program import protocol_run
 from tests.program import real_run
 from tff_dp import execution
-from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
 from tff_dp.program import run as run_lib
+from tff_dp.program.files import checkpoints
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # The end of waiting, on however busy a machine.

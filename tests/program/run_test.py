@@ -9,9 +9,9 @@ from absl.testing import absltest
 import numpy as np
 
 import tff_dp
-from tff_dp.accounting import plain_words
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
 from tff_dp.program import run
+from tff_dp.statement import plain_words
 
 
 def _result(**changes) -> run.TrainResult:
@@ -45,7 +45,7 @@ class TrainResultTest(absltest.TestCase):
 
   def test_shows_itself_without_its_arrays(self):
     result = _result()
-    epsilon = printing.rounded_up(result.epsilon)
+    epsilon = rounding.rounded_up(result.epsilon)
     self.assertEqual(
         repr(result),
         f'<TrainResult: epsilon {epsilon} at delta 1e-05 after 11 rounds'

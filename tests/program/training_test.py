@@ -25,14 +25,14 @@ from tests.program import toy
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
-from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
-from tff_dp.program import outputs
-from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program import run_directory
-from tff_dp.program import write_ahead
+from tff_dp.program.display import plots
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import outputs
+from tff_dp.program.files import run_directory
+from tff_dp.program.files import write_ahead
 
 
 def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:

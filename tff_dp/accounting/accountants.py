@@ -51,15 +51,15 @@ from dp_accounting import rdp
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import compositions
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
-from tff_dp.accounting import protocol_accountant
-from tff_dp.accounting import protocol_costs
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import compositions
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import protocol_accountant
+from tff_dp.accounting.protocols import protocol_costs
 
 METHODS = ('exact', 'pld', 'rdp')
 
-_ZERO_OUT = events.NeighboringRelation.ZERO_OUT
+_ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -87,7 +87,7 @@ def epsilon(
     *,
     delta: float,
     method: str = 'exact',
-    neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+    neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
 ) -> float:
   """Returns the epsilon of an event at delta; infinity without noise.
 
@@ -134,7 +134,7 @@ def delta(
     *,
     epsilon: float,  # pylint: disable=redefined-outer-name
     method: str = 'exact',
-    neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+    neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
 ) -> float:
   """Returns the delta of an event at epsilon; 1 without noise.
 
@@ -200,7 +200,7 @@ class _Parts:
 
 def _parts(event, method: str, neighboring_relation) -> _Parts:
   _checks.one_of(METHODS, method=method)
-  relation = events.NeighboringRelation(neighboring_relation)
+  relation = run_events.NeighboringRelation(neighboring_relation)
   moves_by = math.sqrt(relation.squared_sensitivity_factor)
   gaussians, others = [], []
   for leaf, count in compositions.leaves(event):

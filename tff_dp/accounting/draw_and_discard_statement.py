@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any, Optional
 
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
 
 UNIT = "one client's whole local data set"
 ADJACENCY = 'replace_one_client'
@@ -61,7 +61,7 @@ class Diagnostic:
   def to_json(self) -> dict[str, Any]:
     """Returns JSON types."""
     described = dataclasses.asdict(self)
-    described['epsilon'] = printing.to_json_number(self.epsilon)
+    described['epsilon'] = rounding.to_json_number(self.epsilon)
     return described
 
 
@@ -126,7 +126,7 @@ class DdmlGuarantee:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if isinstance(value, float):
-        value = printing.to_json_number(value)
+        value = rounding.to_json_number(value)
       result[field.name] = value
     result['coordinate_epsilon_is'] = FEATURE_LEVEL
     result['assumptions'] = list(self.assumptions)
@@ -137,7 +137,7 @@ class DdmlGuarantee:
 
   def to_text(self) -> str:
     """Returns the report in lines, the composed total first."""
-    up = printing.rounded_up
+    up = rounding.rounded_up
     if self.void is not None:
       lines = [self.void]
     else:
@@ -193,7 +193,7 @@ class DdmlGuarantee:
 
 
 def _at(delta: float) -> str:
-  return '' if delta == 0 else f' at delta {printing.rounded_up(delta)}'
+  return '' if delta == 0 else f' at delta {rounding.rounded_up(delta)}'
 
 
 def _times(count: int) -> str:

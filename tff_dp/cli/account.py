@@ -6,8 +6,8 @@ import argparse
 
 from tff_dp import _checks
 from tff_dp.cli import dp_ftrl
-from tff_dp.cli import errors
 from tff_dp.cli import draw_and_discard
+from tff_dp.cli import errors
 from tff_dp.cli import event_files
 from tff_dp.cli import guarantee
 from tff_dp.cli import isrl

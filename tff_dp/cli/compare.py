@@ -9,7 +9,7 @@ import time
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import compare_plot
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors

@@ -6,8 +6,8 @@ import argparse
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp.accounting import events
-from tff_dp.accounting import patterns
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
 from tff_dp.cli import guarantee
 from tff_dp.mechanisms import catalogue
@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add_participation_arguments(parser)
   parser.add_argument(
       '--neighboring-relation',
-      choices=tuple(relation.value for relation in events.NeighboringRelation),
+      choices=tuple(
+          relation.value for relation in run_events.NeighboringRelation
+      ),
       default='zero_out',
       help='how two neighbouring data sets differ (default: zero_out)',
   )

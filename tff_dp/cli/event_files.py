@@ -14,12 +14,12 @@ from typing import Any, Optional
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp import protocol_plan
-from tff_dp.accounting import events
-from tff_dp.accounting import patterns
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
+from tff_dp.plans import check_ins as protocol_plan
 
 _SCHEMA = 'tff_dp.events'
 _SCHEMA_VERSION = 1
@@ -49,7 +49,7 @@ class Run:
   mechanism: mechanism_lib.Mechanism
   pattern: patterns.ParticipationPattern
   noise_multiplier: float
-  neighboring_relation: events.NeighboringRelation
+  neighboring_relation: run_events.NeighboringRelation
   delta: float
   adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
 
@@ -137,7 +137,7 @@ def _run(content: dict[str, Any]) -> Run | ProtocolRun:
       mechanism=mechanism,
       pattern=pattern,
       noise_multiplier=event['noise_multiplier'],
-      neighboring_relation=events.NeighboringRelation(
+      neighboring_relation=run_events.NeighboringRelation(
           content['neighboring_relation']
       ),
       delta=content['delta'],

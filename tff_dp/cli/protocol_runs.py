@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
 from tff_dp.cli import event_files
 from tff_dp.cli import protocols_text
 
@@ -33,7 +33,7 @@ def result_of(
       'rounds_accounted': accounted,
   }
   result = certificate.to_json() | {
-      'epsilon': printing.to_json_number(epsilon),
+      'epsilon': rounding.to_json_number(epsilon),
       'delta': delta,
       'protocol': parameters.pop('name'),
       'parameters': parameters,
@@ -45,7 +45,7 @@ def result_of(
     shares = plan.counted(delta=delta, num_rounds=accounted)
     parameters['occupancy_noise_stddev'] = plan.occupancy_noise_stddev
     result['warnings'].append(
-        f'{printing.rounded_up(2 * shares.count_epsilon)} of epsilon is for'
+        f'{rounding.rounded_up(2 * shares.count_epsilon)} of epsilon is for'
         ' noised counts of check-ins; the table below is of the models alone,'
         f' at delta {certificate.delta:.3g}'
     )

@@ -11,8 +11,8 @@ from typing import Any
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import amplification
-from tff_dp.accounting import check_in_utility
+from tff_dp.accounting.amplification import check_in_utility
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import errors
 from tff_dp.cli import plot_files
 from tff_dp.cli import protocols_event
@@ -57,10 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
   return errors.DONE
 
 
-def certificate_of(arguments: argparse.Namespace) -> amplification.Certificate:
+def certificate_of(arguments: argparse.Namespace) -> best_bound.Certificate:
   """Returns the certificate of the run that the flags describe."""
   one, count = protocols_event.of(arguments)
-  return amplification.amplify(
+  return best_bound.amplify(
       dp_accounting.SelfComposedDpEvent(one, count),
       delta=arguments.delta,
       bound=arguments.bound,

@@ -5,7 +5,7 @@
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.cli import errors
 
 RANDOMIZERS = {

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 import dataclasses
 
-from tff_dp.accounting import amplification
-from tff_dp.accounting import events
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import errors
 from tff_dp.cli import protocols_event
 
@@ -170,7 +170,7 @@ def add_parsers(kinds, run: Callable[[argparse.Namespace], int]) -> None:
     )
     parser.add_argument(
         '--bound',
-        choices=amplification.BOUNDS,
+        choices=best_bound.BOUNDS,
         default='best',
         help='use this argument only (default: the best that holds)',
     )
@@ -208,7 +208,7 @@ def _add_noise_arguments(parser, kind: _Kind) -> None:
     parser.add_argument(
         '--neighboring-relation',
         choices=tuple(
-            relation.value for relation in events.NeighboringRelation
+            relation.value for relation in run_events.NeighboringRelation
         ),
         default='zero_out',
         help='how two neighbouring data sets differ (default: zero_out)',

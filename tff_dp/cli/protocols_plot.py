@@ -12,8 +12,8 @@ import time
 
 import numpy as np
 
-from tff_dp.accounting import amplification
-from tff_dp.accounting import protocol_bounds
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.cli import protocols_published
 
 _NUM_POINTS = 13
@@ -26,7 +26,7 @@ def write(
     path: str,
     arguments: argparse.Namespace,
     certificate_of: Callable[
-        [argparse.Namespace], amplification.Certificate
+        [argparse.Namespace], best_bound.Certificate
     ],
     *,
     varied: str,
@@ -89,7 +89,7 @@ def write(
     file.write(content.getvalue())
 
 
-def _candidates(arguments, certificate_of) -> list[amplification.Candidate]:
+def _candidates(arguments, certificate_of) -> list[best_bound.Candidate]:
   """Returns all bounds, with those that a certificate leaves out as slow."""
   found = list(certificate_of(arguments).candidates)
   if arguments.bound != 'best' or arguments.without_derived:

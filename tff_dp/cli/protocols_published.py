@@ -7,9 +7,9 @@ import dataclasses
 import math
 import warnings
 
-from tff_dp.accounting import printing
-from tff_dp.accounting import privacy_profiles
 from tff_dp.accounting import published
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import privacy_profiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Row:
 
   @property
   def number(self) -> float:
-    return printing.from_json_number(self.value)
+    return rounding.from_json_number(self.value)
 
 
 def of(arguments: argparse.Namespace) -> tuple[Row, ...]:
@@ -51,7 +51,7 @@ def of(arguments: argparse.Namespace) -> tuple[Row, ...]:
           Row(
               value.formula,
               value.flaw,
-              'inf' if math.isnan(number) else printing.to_json_number(number),
+              'inf' if math.isnan(number) else rounding.to_json_number(number),
           )
       )
   return tuple(found)

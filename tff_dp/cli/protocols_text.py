@@ -4,8 +4,8 @@
 
 from typing import Any
 
-from tff_dp.accounting import events
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
+from tff_dp.accounting.events import run_events
 from tff_dp.cli import errors
 
 
@@ -15,7 +15,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     found = ['NO PRIVACY: epsilon is infinite']
   else:
     found = [f'epsilon {_up(result["epsilon"])} at delta {result["delta"]:g}']
-  relation = events.NeighboringRelation(result['neighboring_relation'])
+  relation = run_events.NeighboringRelation(result['neighboring_relation'])
   parameters = ', '.join(
       f'{errors.flag(name)[2:]} {value}'
       for name, value in result['parameters'].items()
@@ -46,7 +46,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def _up(value) -> str:
-  return printing.rounded_up(printing.from_json_number(value))
+  return rounding.rounded_up(rounding.from_json_number(value))
 
 
 def _table(result) -> list[str]:

@@ -25,7 +25,7 @@ import tensorflow as tf
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms import instance_pools
+from tff_dp.mechanisms.instances import instance_pools
 
 MODELS = ('linear', 'logistic', 'poisson', 'softmax')
 STRATEGIES = (

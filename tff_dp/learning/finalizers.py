@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.learning import ftrl
+from tff_dp.learning.dp_ftrl import ftrl
 
 
 def build_ftrl_finalizer(

@@ -10,9 +10,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp import plan as plan_lib
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.mechanisms import workloads
+from tff_dp.plans import dp_ftrl as plan_lib
 
 
 class PrivateLearningProcess(tff.learning.templates.LearningProcess):

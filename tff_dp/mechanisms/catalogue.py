@@ -7,17 +7,17 @@ import dataclasses
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp.mechanisms import banded
-from tff_dp.mechanisms import banded_inverse
-from tff_dp.mechanisms import blt
-from tff_dp.mechanisms import dense
 from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.mechanisms import parameters
-from tff_dp.mechanisms import toeplitz
-from tff_dp.mechanisms import toeplitz_objective
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import banded_inverse
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import dense
+from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms.matrix import toeplitz
+from tff_dp.mechanisms.matrix import toeplitz_objective
 
 BY_NAME = {
     'independent': independent.Independent,

@@ -21,14 +21,14 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import catalogue
-from tff_dp.mechanisms import dense_optimization
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.mechanisms import parameters
-from tff_dp.mechanisms import toeplitz_objective
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import dense_optimization
+from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms.matrix import toeplitz_objective
 
 _MOST_BUFFERS = 8
 # Errors that differ by less than this are equal: fewer model copies decide.

@@ -32,8 +32,8 @@ import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import gaussian
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import protocol_events
 
 CLIPS = ('box', 'l1', 'l2')
 MECHANISMS = ('laplace', 'gaussian', None)

@@ -12,9 +12,9 @@ from typing import Optional
 
 import numpy as np
 
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism
-from tff_dp.mechanisms import parameters
+from tff_dp.mechanisms.matrix import parameters
 
 
 @dataclasses.dataclass(frozen=True)

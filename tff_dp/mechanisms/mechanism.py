@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional, Protocol
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 
 # A vector of shape [num_params]: a NumPy array or a tensor.
 Vector = Any

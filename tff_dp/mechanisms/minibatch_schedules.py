@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
 
 
 class Coefficients(NamedTuple):

@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.mechanisms import coin_thresholds
 
 _KEY_TAG = b'tff_dp client noise key 1'

@@ -31,10 +31,10 @@ from typing import Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import patterns
-from tff_dp.accounting import tree_sensitivity
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import tree_sensitivity
 from tff_dp.mechanisms import mechanism
-from tff_dp.mechanisms import parameters
+from tff_dp.mechanisms.matrix import parameters
 
 
 class _TreeMechanism(mechanism.Mechanism):

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import signal
 
 from tff_dp import _checks
-from tff_dp.mechanisms import toeplitz_algebra
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 # Columns of A C^-1 that are in memory at a time.
 _COLUMNS = 256

@@ -5,7 +5,6 @@
 A `Schedule` lets the server choose; in a `CheckInProtocol` clients decide.
 """
 
-from tff_dp.participation.bernoulli import ShuffledCheckIn
 from tff_dp.participation.check_ins import AveragedCheckIn
 from tff_dp.participation.check_ins import FixedWindowCheckIn
 from tff_dp.participation.check_ins import RandomAllocation
@@ -15,3 +14,4 @@ from tff_dp.participation.sampling import MinSeparation
 from tff_dp.participation.sampling import Schedule
 from tff_dp.participation.sampling import ShuffledEpochs
 from tff_dp.participation.sampling import UniformSampling
+from tff_dp.participation.shuffled_check_in import ShuffledCheckIn

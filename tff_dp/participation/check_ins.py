@@ -17,7 +17,7 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.participation import protocol as protocol_lib
 
 _SECRET_CHECK_INS = (

@@ -3,7 +3,8 @@
 """The realised check-in rate, beside the one that was assumed.
 
 Exact counts are only for protocols whose adversary knows them anyway. Where the
-occupancy is secret, counts are noised first: see `accounting.noised_counts`.
+occupancy is secret, counts are noised first: see
+`accounting.amplification.noised_counts`.
 """
 
 import dataclasses
@@ -13,8 +14,8 @@ from typing import NamedTuple
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.participation import bernoulli
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import shuffled_check_in
 
 # The interval holds in all rounds at once but for this probability.
 ERROR_PROBABILITY = 1e-3
@@ -160,7 +161,7 @@ def warning(
     protocol: One with a rate or a check-in probability; others have nothing.
     found: What `realised_rate` or `noised_rate` returned.
   """
-  is_shuffled = isinstance(protocol, bernoulli.ShuffledCheckIn)
+  is_shuffled = isinstance(protocol, shuffled_check_in.ShuffledCheckIn)
   assumed = getattr(protocol, 'check_in_probability', None)
   if is_shuffled:
     assumed = protocol.expected_rate

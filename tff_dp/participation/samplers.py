@@ -25,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.participation import bernoulli
 from tff_dp.participation import check_ins
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import shuffled_check_in
 
 DUMMY = -1
 LITERAL, FAST = 'literal', 'fast'
@@ -104,7 +104,7 @@ class Sampler(abc.ABC):
     """
     _checks.integer_at_least(0, pass_index=pass_index)
     _checks.integer_between(1, self._protocol.num_rounds, step=step)
-    if isinstance(self._protocol, bernoulli.ShuffledCheckIn):
+    if isinstance(self._protocol, shuffled_check_in.ShuffledCheckIn):
       return self._bernoulli(pass_index, step)
     if pass_index != self._pass_index:
       self._drawn = self._draw_pass(pass_index)

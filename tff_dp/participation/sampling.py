@@ -17,8 +17,8 @@ from typing import Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import ledger as ledger_lib
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.ledger import participation_ledger as ledger_lib
 
 
 class Schedule(abc.ABC):

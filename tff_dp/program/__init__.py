@@ -9,7 +9,7 @@ _compat.require_tff()
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp.program.certification import certify
 from tff_dp.program.check_in_source import CheckInDataSource
-from tff_dp.program.outputs import read_model
+from tff_dp.program.files.outputs import read_model
 from tff_dp.program.run import BUDGET
 from tff_dp.program.run import COMPLETED
 from tff_dp.program.run import TrainResult

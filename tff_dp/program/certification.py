@@ -20,17 +20,17 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
-from tff_dp import non_private_plan
-from tff_dp import plan as plan_lib
-from tff_dp import protocol_plan
 from tff_dp.aggregators import client_randomizers
 from tff_dp.aggregators import release_marks
+from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import non_private
 from tff_dp.program import data_flow
 
 Plan = (
     plan_lib.PrivacyPlan
     | protocol_plan.ProtocolPlan
-    | non_private_plan.NonPrivatePlan
+    | non_private.NonPrivatePlan
 )
 
 _STATE, _METRICS = 'state', 'metrics'
@@ -135,7 +135,7 @@ def certify(process: Any, plan: Plan) -> Certificate:
     PrivacyRefusedError: If epsilon of the plan would not be that of the run.
   """
   _check_is_runnable(process)
-  if isinstance(plan, non_private_plan.NonPrivatePlan):
+  if isinstance(plan, non_private.NonPrivatePlan):
     return Certificate(plan, None, frozenset())
   _check_built_from(process, plan)
   flow = data_flow.follow(process.next)

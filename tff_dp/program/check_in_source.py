@@ -26,12 +26,12 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import learning
-from tff_dp import protocol_plan
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import bernoulli
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import samplers
+from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import check_ins as protocol_plan
 
 _FORMAT = 'tff_dp.check_ins'
 _VERSION = 1
@@ -359,7 +359,7 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     facts = content['facts']
     is_known = content['format'] == _FORMAT and content['version'] == _VERSION
     # Coins that are fresh in every round do not depend on earlier rounds.
-    needs_same = facts['protocol']['name'] != bernoulli.ShuffledCheckIn.__name__
+    needs_same = facts['protocol']['name'] != shuffled_check_in.ShuffledCheckIn.__name__
     is_repeated = content['probe'] == samplers.probe(facts['sampler'])
     if not is_known or (needs_same and not is_repeated):
       raise _checks.PrivacyRefusedError(

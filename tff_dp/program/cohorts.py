@@ -14,11 +14,11 @@ import dataclasses
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp import non_private_plan
-from tff_dp import plan as plan_lib
-from tff_dp import protocol_plan
-from tff_dp.participation import bernoulli
 from tff_dp.participation import monitoring
+from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import non_private
 from tff_dp.program import check_in_source
 
 
@@ -91,7 +91,7 @@ class ScheduledCohorts(Cohorts):
 
   def __init__(
       self,
-      plan: plan_lib.PrivacyPlan | non_private_plan.NonPrivatePlan,
+      plan: plan_lib.PrivacyPlan | non_private.NonPrivatePlan,
       clients,
       *,
       seed: int,
@@ -236,7 +236,7 @@ class CheckInCohorts(Cohorts):
     options = dict(
         num_rounds=iterator.position, num_clients=len(self.client_ids)
     )
-    if isinstance(source.protocol, bernoulli.ShuffledCheckIn):
+    if isinstance(source.protocol, shuffled_check_in.ShuffledCheckIn):
       return monitoring.realised_rate(iterator.num_reports, **options)
     if source.occupancy_noise_stddev is None:
       return None
@@ -252,7 +252,7 @@ def build(
     plan: (
         plan_lib.PrivacyPlan
         | protocol_plan.ProtocolPlan
-        | non_private_plan.NonPrivatePlan
+        | non_private.NonPrivatePlan
     ),
     clients,
     *,

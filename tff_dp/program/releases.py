@@ -21,7 +21,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp.program import event_loop
-from tff_dp.program import run_directory
+from tff_dp.program.files import run_directory
 
 KEY = 'round'
 NOT_COVERED_SUFFIX = '.not_covered'

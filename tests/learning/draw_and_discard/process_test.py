@@ -18,7 +18,7 @@ from tff_dp import execution
 from tff_dp.learning import draw_and_discard
 from tff_dp.learning import linear_models
 from tff_dp.learning.draw_and_discard import strategies
-from tff_dp.mechanisms import spam_filters
+from tff_dp.mechanisms.instances import spam_filters
 
 _FALSE_ALARM = 1e-6
 _SIZE = 3  # Two features and the bias.

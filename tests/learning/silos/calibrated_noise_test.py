@@ -13,8 +13,8 @@ from scipy import stats
 
 from tests.learning.silos import toy
 from tff_dp import execution
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 
 _SIZE = 3000

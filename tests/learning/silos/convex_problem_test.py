@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.learning.silos import toy
 from tff_dp import execution
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
 from tff_dp.learning import silos
 from tff_dp.mechanisms import minibatch_schedules
 

@@ -13,10 +13,10 @@ from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.accounting import accountants
-from tff_dp.accounting import amplification
-from tff_dp.accounting import record_events
-from tff_dp.accounting import silo_sampling
-from tff_dp.accounting import vector_sum
+from tff_dp.accounting.events import record_events
+from tff_dp.accounting.integers import vector_sum
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import binomial_sum
 from tff_dp.aggregators import integer_sum
 from tff_dp.learning import silos
@@ -147,7 +147,7 @@ class IsrlTest(parameterized.TestCase):
         conservative=True,
     )
     for name, (epsilon, delta) in process.guarantee().per_silo.items():
-      certificate = amplification.amplify(
+      certificate = best_bound.amplify(
           process.dp_event(name), delta=delta, bound='convexity'
       )
       self.assertEqual(certificate.epsilon, epsilon)

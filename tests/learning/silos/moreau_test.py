@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 
 _LOSSES = {

@@ -14,8 +14,8 @@ from tests.aggregators import flows
 from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 from tff_dp.learning.silos import metrics as metrics_lib
 

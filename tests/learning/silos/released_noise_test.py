@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from tests.aggregators import flows
 from tests.learning.silos import toy
 from tff_dp import execution
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 
 # Coordinates of a message; a round gives that many draws of the noise.

@@ -17,7 +17,7 @@ from tests.learning import small_model
 from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 
 _CLIP = 0.5

@@ -12,7 +12,7 @@ from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import learning
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 
 

@@ -15,8 +15,8 @@ from tests.learning.silos import quadratic
 from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import integer_noise
-from tff_dp.accounting import integer_plans
+from tff_dp.accounting.integers import integer_noise
+from tff_dp.accounting.integers import integer_plans
 from tff_dp.learning import silos
 from tff_dp.mechanisms import minibatch_schedules
 

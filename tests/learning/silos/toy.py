@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.accounting import silo_accountant
 from tff_dp.learning import finalizers
 from tff_dp.learning import silos
+from tff_dp.ledger import silo_accountant
 
 SiloBudget = silo_accountant.SiloBudget
 

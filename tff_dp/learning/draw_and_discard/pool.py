@@ -12,7 +12,7 @@ What is not finite, and what the spam filter refuses, is counted and never
 stored. The length of a report is part of its type.
 
 Source: arXiv:1807.04369, section 3; several clients at once, and the initial
-spread for them, are derived in `mechanisms.instance_pools`.
+spread for them, are derived in `mechanisms.instances.instance_pools`.
 """
 
 import collections
@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from tff_dp import streams
 from tff_dp.learning.draw_and_discard import strategies
-from tff_dp.mechanisms import spam_filters
+from tff_dp.mechanisms.instances import spam_filters
 
 # Purposes of the keys, and of the children of a round's key.
 _SPREAD, _COINS = 'draw and discard spread', 'draw and discard coins'

@@ -30,8 +30,8 @@ from tff_dp.learning.draw_and_discard import participations as ledgers
 from tff_dp.learning.draw_and_discard import pool as pool_lib
 from tff_dp.learning.draw_and_discard import strategies
 from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms import instance_pools
-from tff_dp.mechanisms import spam_filters
+from tff_dp.mechanisms.instances import instance_pools
+from tff_dp.mechanisms.instances import spam_filters
 
 _INITIAL_VARIANCES = ('stationary', 'paper')
 

@@ -16,14 +16,14 @@ from typing import Optional
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting import silo_accountant
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import constraints
 from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import planning
 from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import server
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.ledger import silo_accountant
 from tff_dp.mechanisms import minibatch_schedules
 
 

@@ -36,9 +36,8 @@ from typing import Optional, Union
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting import silo_accountant
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
 from tff_dp.learning.silos import client_work
@@ -46,6 +45,7 @@ from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import metrics as metrics_lib
 from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.ledger import silo_accountant
 
 Silos = Mapping[str, silo_accountant.SiloBudget]
 Samplings = Union[

@@ -13,13 +13,13 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.accounting import silo_accountant
-from tff_dp.accounting import silo_events
-from tff_dp.accounting import silo_guarantee
+from tff_dp.accounting.silos import silo_events
+from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work as client_work_lib
 from tff_dp.learning.silos import server
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.ledger import silo_accountant
 
 Result = Callable[
     [Any, tff.learning.models.ModelWeights], tff.learning.models.ModelWeights
@@ -172,7 +172,7 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
   ) -> dp_accounting.DpEvent:
     """Returns what one silo sends, to the record of it that pays most.
 
-    Stated for replace-one of a record (`accounting.record_events`);
+    Stated for replace-one of a record (`accounting.events.record_events`);
     `NonPrivateDpEvent` for a process that has `voids`.
 
     Args:

@@ -10,7 +10,7 @@ coins: their privacy rests on no record being used twice.
 import tensorflow as tf
 
 from tff_dp import streams
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 
 
 def mask(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:

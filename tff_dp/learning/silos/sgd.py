@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning.silos import gradients

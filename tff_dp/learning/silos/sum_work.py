@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _failures
-from tff_dp.accounting import integer_plans
+from tff_dp.accounting.integers import integer_plans
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients as gradients_lib

@@ -22,9 +22,9 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _failures
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_events
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_events
+from tff_dp.accounting.silos import silo_sampling
 
 EXAMPLES = 'examples'
 TERMS = 'terms'
