@@ -72,6 +72,8 @@ _HOMES = {
     'zcdp_rho': 'accounting.curves.gaussian',
 }
 
+__all__ = tuple(_HOMES)
+
 
 def __getattr__(name: str):
   if name not in _HOMES:

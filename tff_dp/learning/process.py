@@ -50,6 +50,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
 
   @property
   def event(self) -> dp_accounting.DpEvent:
+    """What a full run costs every client."""
     return self.plan.event()
 
   def get_averaged_model_weights(self, state) -> Any:

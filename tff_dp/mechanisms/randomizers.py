@@ -131,7 +131,7 @@ class Sphere(LocalRandomizer):
 
   With x clipped to L2 norm C: z = C x/|x| with probability 1/2 + |x|/(2 C),
   else -C x/|x| (a fixed direction and a fair sign for x = 0). A direction v is
-  drawn uniformly from the unit sphere, and s = sign<z, v> is kept with
+  drawn uniformly from the unit sphere, and s = sign `<z, v>` is kept with
   probability p = exp(epsilon)/(exp(epsilon) + 1), else flipped. The report is
   the seed of v, and the sign; `scale * sign * v` estimates x without bias.
 

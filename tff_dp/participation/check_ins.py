@@ -64,6 +64,7 @@ class FixedWindowCheckIn(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
     return self.num_slots
 
   @property
@@ -175,6 +176,7 @@ class AveragedCheckIn(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
     return self.num_slots
 
   @property
@@ -230,6 +232,7 @@ class RandomAllocation(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
     return self.num_slots
 
   @property

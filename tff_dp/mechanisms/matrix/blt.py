@@ -121,6 +121,7 @@ class Blt(toeplitz_mechanism.ToeplitzMechanism):
 
   @property
   def num_buffers(self) -> int:
+    """Vectors of the size of the model that the noise remembers."""
     return len(self.weights)
 
   def column(self, n: int) -> np.ndarray:
