@@ -10,6 +10,7 @@ from tff_dp.participation.check_ins import FixedWindowCheckIn
 from tff_dp.participation.check_ins import RandomAllocation
 from tff_dp.participation.check_ins import SlidingWindowCheckIn
 from tff_dp.participation.protocol import CheckInProtocol
+from tff_dp.participation.report_noise import CentralGaussian
 from tff_dp.participation.sampling import MinSeparation
 from tff_dp.participation.sampling import Schedule
 from tff_dp.participation.sampling import ShuffledEpochs
