@@ -35,6 +35,7 @@ class CentralGaussian:
 
   @property
   def name(self) -> str:
+    """The name that statements and event files use."""
     return 'central-gaussian'
 
   @property
