@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for clones and shuffling, against laws of every outcome."""
 
+import itertools
 import math
 from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import mpmath
 import numpy as np
 from scipy import stats
 
@@ -64,10 +66,13 @@ class ClonesTest(parameterized.TestCase):
     found = clones.checked_in(
         _EPSILONS,
         local_epsilon=e0,
-        num_others=others,
-        clone_probability=clone,
-        out_probability=out,
-        in_probability=inside,
+        cells=clones.cells_of(
+            np.array([others]),
+            np.ones(1),
+            clone_probability=clone,
+            out_probability=out,
+            in_probability=inside,
+        ),
     )
     masses = stats.binom.pmf(np.arange(others + 1), others, clone)
     pair = np.zeros((2, others + 2, others + 2))
@@ -103,6 +108,66 @@ class ClonesTest(parameterized.TestCase):
               num_clones=np.array([count]),
           )[0, 0]
           self.assertGreaterEqual(found, _literal(e0, count, epsilon))
+
+  @parameterized.parameters((1, 60), (1, 1), (2, 3), (790, 830), (1999, 2050))
+  def test_tables_of_coins_are_exact(self, first, last):
+    # By integers: m! / (k! (m - k)!) outcomes of 2^m.
+    table = clones._CoinTable(first, last)
+    width = clones._CoinTable._reach_of(last)
+    for size in sorted({first, (first + last) // 2, last}):
+      m = size - 1
+      # From the middle to beyond the table.
+      y = np.arange(m // 2, min(m, m // 2 + width + 9) + 1) + 1
+      outcomes = [math.comb(m, k) for k in range(m + 2)] + [0]
+      at_least = list(itertools.accumulate(outcomes[::-1]))[::-1]
+      exact = [
+          [outcomes[k - 1] if k else 0 for k in (y0, y0 + 1, y0 - 1)]
+          + [at_least[y0]]
+          for y0 in y.tolist()
+      ]
+      exact = [[n / 2**m for n in numbers] for numbers in exact]
+      found = table(y, np.full(len(y), size))
+      np.testing.assert_allclose(np.stack(found, axis=1), exact, rtol=2e-12)
+
+  def test_large_tables_agree_with_40_digits(self):
+    first, last = 180_000, 180_120
+    table = clones._CoinTable(first, last)
+    for size, share in ((first, 0.0), (last, 0.3), (last - 1, 0.95)):
+      m = size - 1
+      k = m // 2 + int(share * clones._CoinTable._reach_of(last))
+      found = table(np.array([k + 1]), np.array([size]))
+      with mpmath.workdps(40):
+        mass = mpmath.binomial(m, k) / mpmath.mpf(2) ** m
+        tail, term, heads = mpmath.mpf(0), mass, k
+        while heads < m and term > 1e-40 * mass:
+          term *= mpmath.mpf(m - heads) / (heads + 1)
+          tail, heads = tail + term, heads + 1
+        for value, exact in ((found[0], mass), (found[3], tail)):
+          self.assertLess(abs(value[0] / exact - 1), 1e-11)
+
+  @parameterized.product(
+      setting=((40, 0.3), (5000, 0.1)), num_cells=(3, 2000, 1 << 18)
+  )
+  def test_tables_change_nothing(self, setting, num_cells):
+    others, clone = setting
+    cells = clones.cells_of(
+        np.array([others, 2 * others]),
+        np.array([0.3, 0.7]),
+        clone_probability=clone,
+        out_probability=0.9,
+        in_probability=0.1,
+    )
+    build = lambda: clones.checked_in(
+        np.concatenate([_EPSILONS, np.geomspace(1e-9, 2, 90)]),
+        local_epsilon=3.0,
+        cells=cells,
+    )
+    with mock.patch.object(clones, '_CELLS_PER_LAW', 0):
+      direct = build()
+    with mock.patch.multiple(
+        clones, _CELLS_PER_LAW=1e9, _MOST_TABLE_CELLS=num_cells
+    ):
+      np.testing.assert_allclose(build(), direct, rtol=1e-9, atol=0)
 
   def test_windows_charge_what_they_leave_out(self):
     for trials, probability in ((12, 0.3), (10**4, 0.1), (10**7, 1e-8)):

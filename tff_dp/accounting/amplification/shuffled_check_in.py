@@ -73,17 +73,14 @@ def round_profile(
   # away, once the target's own such reports are conditioned on.
   revealed = rule.revealed if num_categories is None else 1 - rule.clone
 
-  def base(epsilons):
-    return shuffling.mixed_over_revealed(
-        epsilons,
-        local_epsilon=float(local_epsilon),
-        others=others,
-        revealed=rate * revealed,
-        clone=rate * rule.clone,
-        out_probability=1 - rate,
-        in_probability=rate * rule.relevant,
-    )
-
+  base = shuffling.mixed_over_revealed(
+      local_epsilon=float(local_epsilon),
+      others=others,
+      revealed=rate * revealed,
+      clone=rate * rule.clone,
+      out_probability=1 - rate,
+      in_probability=rate * rule.relevant,
+  )
   if not local_delta:
     return base
   return shuffling.surcharged(
@@ -139,10 +136,14 @@ def round_profile_by_cohort(
         num_categories=num_categories,
     )
 
+  cohorts = _cohorts(num_clients, rate, _MOST_COHORT_BLOCKS)
+
   def base(epsilons):
-    return _mixed_over_cohorts(
-        epsilons, crowd, num_clients, rate, _MOST_COHORT_BLOCKS
-    )
+    found = np.zeros(np.shape(epsilons))
+    for smallest, share, mass in zip(*cohorts, strict=True):
+      raised = privacy_profiles.raised(epsilons, share)
+      found += mass * (share * crowd(int(smallest))(raised))
+    return found
 
   if not local_delta:
     return base
@@ -176,16 +177,16 @@ def subsampled_profile(
     check_in_rate: g, in (0, 1].
   """
   _check(num_clients, check_in_rate)
-  num_clients, rate = int(num_clients), float(check_in_rate)
+  _, shares, masses = _cohorts(
+      int(num_clients), float(check_in_rate), _MOST_SUBSAMPLE_BLOCKS
+  )
 
   def profile(epsilons):
-    return _mixed_over_cohorts(
-        epsilons,
-        lambda unused_size: local_profile,
-        num_clients,
-        rate,
-        _MOST_SUBSAMPLE_BLOCKS,
-    )
+    raised = privacy_profiles.raised(epsilons, shares[:, np.newaxis])
+    deltas = local_profile(raised.ravel()).reshape(raised.shape)
+    deltas *= shares[:, np.newaxis]
+    deltas *= masses[:, np.newaxis]
+    return deltas.sum(axis=0)
 
   return profile
 
@@ -238,6 +239,9 @@ def gaussian_round_profile(
     )
     # Ranked without the minimum, whose long tail takes long to compose.
     found = privacy_profiles.composed_epsilon(shuffled, delta, count=num_rounds)
+    if best is not None and best[0] < found:
+      # Less delta0 costs clones: it gets worse from here on.
+      break
     if best is None or found < best[0]:
       best = found, shuffled, (e0, d0)
   if best is None or best[0] == math.inf:
@@ -263,21 +267,18 @@ def _check(num_clients, check_in_rate) -> None:
   _checks.positive(check_in_rate=check_in_rate)
 
 
-def _mixed_over_cohorts(epsilons, profile_of, num_clients, rate, most_blocks):
-  """Returns sum_k Bin(n, g)(k) q profile_of(k)(1 + (E - 1) / q), q = k / n."""
-  epsilons = np.asarray(epsilons, np.float64)
+def _cohorts(num_clients: int, rate: float, most_blocks: int):
+  """Returns blocks of the number k of clients that check in, k >= 1.
+
+  Of each: its smallest k; its largest, as a share of n; its probability. The
+  first two are the tails.
+  """
   low, high, below, above = clones.window(num_clients, rate)
   edges = clones.blocks(max(low, 1), max(high, 1), most_blocks)
   masses = clones.block_masses(edges, num_clients, rate)
-
-  def amplified(smallest, largest):
-    share = largest / num_clients
-    raised = privacy_profiles.raised(epsilons, share)
-    return share * profile_of(smallest)(raised)
-
-  found = above * amplified(1, num_clients)
-  if low > 1:
-    found = found + below * amplified(1, low - 1)
-  for mass, smallest, largest in zip(masses, edges[:-1], edges[1:] - 1):
-    found = found + mass * amplified(int(smallest), int(largest))
-  return found
+  if low <= 1:
+    # k = 0 tells nothing.
+    below = 0.0
+  smallest = np.append([1, 1], edges[:-1])
+  largest = np.append([num_clients, max(low - 1, 1)], edges[1:] - 1)
+  return smallest, largest / num_clients, np.append([above, below], masses)

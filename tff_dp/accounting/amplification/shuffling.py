@@ -80,11 +80,17 @@ def round_profile(
       local_epsilon, local_delta, clone_probability, num_categories
   )
   others = int(num_reports) - 1
+  if num_categories is not None:
+    return mixed_over_revealed(
+        local_epsilon=float(local_epsilon),
+        others=others,
+        revealed=rule.revealed,
+        clone=rule.clone,
+        out_probability=1 - rule.relevant,
+        in_probability=rule.relevant,
+    )
   base = functools.partial(
-      _categorical if num_categories is not None else _binary,
-      local_epsilon=float(local_epsilon),
-      others=others,
-      rule=rule,
+      _binary, local_epsilon=float(local_epsilon), others=others, rule=rule
   )
   if not local_delta:
     return base
@@ -213,18 +219,23 @@ def surcharged(
     return profile(epsilons) + (2 * check_in_rate + np.expm1(epsilons)) * tau
 
   @functools.cache
-  def best() -> float:
+  def best() -> tuple[float, float]:
     # No loss is above this, so no more epsilon is of use.
     largest = math.log1p(check_in_rate * math.expm1(e0))
-    if not largest > 0:
-      return 0.0
-    points = np.geomspace(1e-9 * largest, largest, _SURCHARGE_POINTS)
-    points = np.concatenate([[0.0], points])
-    return float(points[np.argmin(total(points))])
+    points = np.zeros(1)
+    if largest > 0:
+      spread = np.geomspace(1e-9 * largest, largest, _SURCHARGE_POINTS)
+      points = np.concatenate([points, spread])
+    sums = total(points)
+    least = np.argmin(sums)
+    return float(points[least]), float(sums[least])
 
   def with_surcharge(epsilons):
     epsilons = np.asarray(epsilons, np.float64)
-    return np.minimum(total(np.minimum(epsilons, best())), 1.0)
+    place, least = best()
+    found = np.full(epsilons.shape, least)
+    found[epsilons < place] = total(epsilons[epsilons < place])
+    return np.minimum(found, 1.0)
 
   return with_surcharge
 
@@ -244,21 +255,7 @@ def _binary(epsilons, *, local_epsilon, others, rule) -> np.ndarray:
   return np.minimum(parts @ masses + worst * below, worst)
 
 
-def _categorical(epsilons, *, local_epsilon, others, rule) -> np.ndarray:
-  """Returns the profile of k-ary randomized response."""
-  return mixed_over_revealed(
-      epsilons,
-      local_epsilon=local_epsilon,
-      others=others,
-      revealed=rule.revealed,
-      clone=rule.clone,
-      out_probability=1 - rule.relevant,
-      in_probability=rule.relevant,
-  )
-
-
 def mixed_over_revealed(
-    epsilons,
     *,
     local_epsilon: float,
     others: int,
@@ -266,30 +263,33 @@ def mixed_over_revealed(
     clone: float,
     out_probability: float,
     in_probability: float,
-) -> np.ndarray:
+) -> privacy_profiles.Profile:
   """Returns the mean over M ~ Bin(others, revealed) of `clones.checked_in`.
 
   Upper bound: more clones are post-processing of fewer, so blocks of M are
   charged at their largest M, which leaves the fewest; the upper tail of M is
   charged as if there were no clones.
   """
-  epsilons = np.asarray(epsilons, np.float64)
   low, high, below, above = clones.window(others, revealed)
   rate = min(1.0, clone / (1 - revealed)) if revealed < 1 else 0.0
-  cells = clones.window(max(0, others - low), rate)
-  most = max(1, _MOST_CELLS // (cells[1] - cells[0] + 2))
+  widest = clones.window(max(0, others - low), rate)
+  most = max(1, _MOST_CELLS // (widest[1] - widest[0] + 2))
   edges = clones.blocks(low, high, most)
   masses = clones.block_masses(edges, others, revealed)
   masses[0] += below
-  worst = in_probability * clones.worst_case(epsilons, local_epsilon)
-  found = worst * above
-  for mass, largest in zip(masses, edges[1:] - 1):
-    found = found + mass * clones.checked_in(
-        epsilons,
-        local_epsilon=local_epsilon,
-        num_others=int(others - largest),
-        clone_probability=rate,
-        out_probability=out_probability,
-        in_probability=in_probability,
+  cells = clones.cells_of(
+      others - (edges[1:] - 1),
+      masses,
+      clone_probability=rate,
+      out_probability=out_probability,
+      in_probability=in_probability,
+  )
+
+  def profile(epsilons):
+    worst = in_probability * clones.worst_case(epsilons, local_epsilon)
+    found = clones.checked_in(
+        epsilons, local_epsilon=local_epsilon, cells=cells
     )
-  return np.minimum(found, worst)
+    return np.minimum(found + worst * above, worst)
+
+  return profile

@@ -214,11 +214,12 @@ def composed_epsilon(
   lost = count * (_CUT + _CUT_SHARE * distance) + (_TAIL if count > 1 else 0.0)
   most = ROUNDING_SHARE * delta
   if lost <= most:
-    lost += max(
-        self_convolution_error(side.probs, count) for side in directions
-    )
-  if lost <= most:
-    return max(side.composed_epsilon(delta, count) for side in directions)
+    errors = [self_convolution_error(side.probs, count) for side in directions]
+    if lost + max(errors) <= most:
+      return max(
+          side.composed_epsilon(delta, count, error)
+          for side, error in zip(directions, errors, strict=True)
+      )
   return max(
       loss_sums.LossSum(masses.interval, [(law, count)]).epsilon(delta)
       for law in laws(profile, reverse=reverse, interval=masses.interval)
@@ -375,9 +376,9 @@ class _Masses:
         self.points[kept], self.masses[kept], float(self.infinite)
     )
 
-  def composed_epsilon(self, delta: float, count: int) -> float:
-    remaining = delta * (1 - _RELATIVE_ERROR)
-    remaining -= self_convolution_error(self.probs, count)
+  def composed_epsilon(self, delta: float, count: int, error: float) -> float:
+    """Returns epsilon of `count` releases; the error is added to their delta."""
+    remaining = delta * (1 - _RELATIVE_ERROR) - error
     if not remaining > 0 or self.infinite >= 1:
       return math.inf
     pmf = self.pmf()
