@@ -9,6 +9,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import numpy as np
 
 import tff_dp
 from tff_dp import _checks
@@ -16,6 +17,7 @@ from tff_dp import participation
 from tff_dp.accounting.amplification import noised_counts
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
+from tff_dp.ledger import protocol_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import monitoring
 from tff_dp.plans import check_ins as protocol_plan
@@ -240,7 +242,28 @@ class NoisedCountsTest(absltest.TestCase):
     self.assertIsNone(loud.counted(delta=_DELTA))
 
 
-class BudgetTest(absltest.TestCase):
+class BudgetTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (lambda t: 0.05 * math.sqrt(t) + 1e-3 * t, 10),
+      (lambda t: 0.02 * math.sqrt(-(-t // 16) * 16), 14),
+      (lambda t: 5 + 1e-3 * t, 20),
+  )
+  def test_rounds_left_asks_for_few_epsilons(self, of, most):
+    for budget in np.geomspace(of(1) * 0.99, of(1000) * 1.01, 20):
+      asked = []
+      book = protocol_budget.ProtocolBudget(
+          lambda t: asked.append(t) or of(t),  # pylint: disable=cell-var-from-loop
+          num_rounds=1000,
+          delta=_DELTA,
+          epsilon=budget,
+          neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+          noise={},
+      )
+      allowed = sum(of(t) <= budget for t in range(1, 1001))
+      for t in range(1001):
+        self.assertEqual(book.rounds_left(t), max(0, allowed - t))
+      self.assertLessEqual(len(asked), most)
 
   def test_refuses_the_round_beyond(self):
     plan = _plan()

@@ -14,6 +14,7 @@ value is released; anything else would be a new round.
 """
 
 import abc
+import functools
 import math
 
 from tff_dp import _checks
@@ -101,23 +102,39 @@ class RoundBudget(abc.ABC):
   def rounds_left(self, round_index: int) -> int:
     """Returns how many rounds after `round_index` plan and budget allow."""
     _checks.integer_between(0, self.num_rounds, round_index=round_index)
-    last, beyond = round_index, self.num_rounds + 1
+    return max(0, self._rounds_allowed - round_index)
+
+  @functools.cached_property
+  def _rounds_allowed(self) -> int:
+    """How many rounds plan and budget allow from the first one on."""
+    last, beyond = 0, self.num_rounds + 1
     # Mostly all of the plan fits.
     middle = self.num_rounds
-    # Invariant: `last` is allowed (or is round_index), `beyond` is not.
+    widths, answers = [], [None]
+    # Invariant: `last` is allowed (or is 0), `beyond` is not.
     while beyond - last > 1:
-      width = beyond - last
-      if self._is_allowed(middle):
+      widths.append(beyond - last)
+      answers.append(self._is_allowed(middle))
+      if answers[-1]:
         last = middle
       else:
         beyond = middle
-      if beyond - last > 1:
-        is_slow = 2 * (beyond - last) > width and width <= self.num_rounds
-        middle = (last + beyond) // 2 if is_slow else self._between(last, beyond)
-    return last - round_index
+      is_slow = len(widths) > 2 and 2 * (beyond - last) > widths[-2]
+      middle = (last + beyond) // 2
+      if beyond - last > 1 and not is_slow:
+        # Guesses come from one side: the second time, go past the guess.
+        steps = 3 if answers[-1] == answers[-2] else 1
+        middle = self._between(last, beyond, steps if answers[-1] else -steps)
+    return last
 
-  def _between(self, last: int, beyond: int) -> int:
-    """Returns about where the budget ends, if epsilon is a power of rounds."""
+  def _between(self, last: int, beyond: int, steps: int) -> int:
+    """Returns about where the budget ends, if epsilon is a power of rounds.
+
+    Args:
+      last: A round, or 0.
+      beyond: A later one.
+      steps: How often to go as far from `last`, or if negative from `beyond`.
+    """
     most = self.epsilon_after(beyond)
     least = self.epsilon_after(last)
     if not (0 <= least < most < math.inf and self._epsilon > least):
@@ -125,7 +142,9 @@ class RoundBudget(abc.ABC):
     power = 0.5
     if last > 0 and least > 0:
       power = math.log(most / least) / math.log(beyond / last)
-    guess = round(beyond * (self._epsilon / most) ** (1 / power))
+    guess = beyond * (self._epsilon / most) ** (1 / power)
+    start = last if steps > 0 else beyond
+    guess = round(start + abs(steps) * (guess - start))
     return min(max(guess, last + 1), beyond - 1)
 
   def check(self, round_index: int) -> None:
