@@ -257,7 +257,7 @@ class BudgetTest(parameterized.TestCase):
           num_rounds=1000,
           delta=_DELTA,
           epsilon=budget,
-          neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+          neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
           noise={},
       )
       allowed = sum(of(t) <= budget for t in range(1, 1001))
