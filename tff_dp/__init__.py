@@ -26,6 +26,7 @@ from tff_dp._version import __version__
 if TYPE_CHECKING:
   # pylint: disable=g-bad-import-order,g-importing-member
   from tff_dp import accounting
+  from tff_dp import advice
   from tff_dp import aggregators
   from tff_dp import execution
   from tff_dp import learning
@@ -41,6 +42,7 @@ _compat.prepare_imports()
 
 _LAZY_MODULES = (
     'accounting',
+    'advice',
     'aggregators',
     'execution',
     'learning',

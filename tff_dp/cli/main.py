@@ -15,6 +15,7 @@ from tff_dp.cli import errors
 # cannot even be imported.
 _COMMANDS = {
     'account': 'epsilon of a run, from its parameters or its events.json',
+    'advise': 'which systems fit a setting, and what each would cost',
     'calibrate': 'the noise, or the rounds, that a privacy budget allows',
     'compare': 'the error of every mechanism at equal privacy',
     'doctor': 'check this machine, and say how to fix it',
@@ -27,6 +28,8 @@ _EXAMPLES = """examples:
   tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
       --max-participations 1 --epsilon 8 --delta 1e-6
   tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
+  tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
+      --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
   tff-dp doctor
 
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,
