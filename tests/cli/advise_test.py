@@ -59,8 +59,7 @@ def _offer(system, **changes):
       population=20_000, reports_per_round=50, rounds=100, parameters=1000,
       epsilon=2.0, delta=1e-6, trust='server',
   )
-  _, build = advice.SYSTEMS[system]
-  return build(advice.Setting(**setting | changes))
+  return advice.SYSTEMS[system].build(advice.Setting(**setting | changes))
 
 
 class GuaranteeTest(parameterized.TestCase):
@@ -227,6 +226,10 @@ class ErrorTest(parameterized.TestCase):
         offer.error, stddev / math.sqrt(50) / (1 - math.exp(-1)), places=4
     )
     self.assertIn('36.8 % of the reports', offer.notes[0])
+    # As many clients as steps: the same share, whatever the window.
+    slides = _offer('sliding-window', population=5200)
+    self.assertIn('36.7 % of the reports', slides.notes[0])
+    self.assertIn('one of the 201 steps', slides.participation)
 
   def test_few_rounds_of_silos_are_for_the_secure_sum(self):
     for rounds, best in ((1, 'secure-sum'), (8, 'secure-sum'), (40, 'isrl')):
@@ -374,7 +377,9 @@ class FitTest(parameterized.TestCase):
                   offers['dp-ftrl']['participation'])
     self.assertIn('4 passes of 12 steps',
                   offers['random-allocation']['participation'])
-    self.assertIn('at most 4 times', offers['draw-and-discard']['participation'])
+    self.assertIn(
+        'at most 4 times', offers['draw-and-discard']['participation']
+    )
 
   def test_what_is_promised_of_clients(self):
     often = _offers(*_SERVER, '--min-index-gap=1')['dp-ftrl']

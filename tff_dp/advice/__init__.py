@@ -25,7 +25,7 @@ came, and not what their updates lose by clipping. Needs no TensorFlow.
 """
 
 from collections.abc import Callable
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from tff_dp.advice import check_ins
 from tff_dp.advice import systems
@@ -38,17 +38,67 @@ from tff_dp.advice.offers import Setting
 from tff_dp.advice.offers import TRUST
 from tff_dp.advice.offers import TRUSTED
 
-# What each one needs to be trusted, and what builds its offer.
+
+class System(NamedTuple):
+  """One of `SYSTEMS`.
+
+  Attributes:
+    needs: Least of `TRUST`.
+    summary: What it is.
+    build: Makes its offer for a setting, or raises `DoesNotFitError`.
+  """
+
+  needs: str
+  summary: str
+  build: Callable[[Setting], Offer]
+
+
 SYSTEMS = {
-    'dp-ftrl': ('server', systems.dp_ftrl),
-    'random-allocation': ('server', check_ins.random_allocation),
-    'fixed-window': ('server', check_ins.fixed_window),
-    'sliding-window': ('server', check_ins.sliding_window),
-    'shuffled-check-in': ('shuffler', check_ins.shuffled_check_in),
-    'local-reports': ('nobody', check_ins.local_reports),
-    'draw-and-discard': ('nobody', systems.draw_and_discard),
-    'secure-sum': ('shuffler', systems.secure_sum),
-    'isrl': ('nobody', systems.isrl),
+    'dp-ftrl': System(
+        'server',
+        'a server adds noise that cancels over rounds, and chooses who comes',
+        systems.dp_ftrl,
+    ),
+    'random-allocation': System(
+        'server',
+        'clients draw their own rounds, and a server adds noise to every sum',
+        check_ins.random_allocation,
+    ),
+    'fixed-window': System(
+        'server',
+        'clients noise their reports and draw a slot, which uses one of them',
+        check_ins.fixed_window,
+    ),
+    'sliding-window': System(
+        'server',
+        'as fixed-window, with slots that begin when a client wakes',
+        check_ins.sliding_window,
+    ),
+    'shuffled-check-in': System(
+        'shuffler',
+        'clients noise their reports, flip a coin a round, and are shuffled',
+        check_ins.shuffled_check_in,
+    ),
+    'local-reports': System(
+        'nobody',
+        'clients noise their reports, and nothing else is counted on',
+        check_ins.local_reports,
+    ),
+    'draw-and-discard': System(
+        'nobody',
+        'clients noise whole models, of which a server keeps a few',
+        systems.draw_and_discard,
+    ),
+    'secure-sum': System(
+        'shuffler',
+        'silos share the noise of a sum that is opened only as a whole',
+        systems.secure_sum,
+    ),
+    'isrl': System(
+        'nobody',
+        'every silo adds all the noise that its own records need',
+        systems.isrl,
+    ),
 }
 _OF_SILOS = ('secure-sum', 'isrl')
 
@@ -63,12 +113,12 @@ def advise(
     progress: Is told the name of a system before the work on it begins.
   """
   offers, refusals = [], []
-  for name, (needs, build) in SYSTEMS.items():
+  for name, system in SYSTEMS.items():
     try:
-      _check_fits(setting, name, needs)
+      _check_fits(setting, name, system.needs)
       if progress is not None:
         progress(name)
-      offers.append(build(setting))
+      offers.append(system.build(setting))
     except DoesNotFitError as error:
       refusals.append(Refusal(name, str(error)))
   offers.sort(key=lambda offer: offer.error)

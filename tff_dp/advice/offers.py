@@ -139,7 +139,8 @@ class Offer:
     unit: Whose data is protected.
     neighboring_relation: Under which epsilon holds.
     noise: Parameters of the noise, by name.
-    error: See the module; upper bound up to what is said in `notes`.
+    error: See `tff_dp.advice`. Exact for Gaussian noise, else an upper bound,
+      unless `notes` call it a heuristic.
     error_l2: `error` times the root of the number of weights.
     epsilon: Of the whole run, at most what was asked for. Upper bound.
     delta: At which it holds.

@@ -37,7 +37,8 @@ _SAME = {
         ' replaced.'
     ),
 }
-_EXAMPLES = """examples:
+_EXAMPLES = """
+examples:
   phones whose owners trust the server:
     tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
         --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
@@ -64,7 +65,14 @@ def add_parser(subparsers) -> None:
           'budget, the error that is left, traffic and memory, what it\n'
           'assumes, the best first; and how to go on with one of them.'
       ),
-      epilog=_EXAMPLES,
+      epilog='\n'.join([
+          'systems:',
+          *(
+              f'  {name:<18} {system.summary}'
+              for name, system in advice.SYSTEMS.items()
+          ),
+          _EXAMPLES,
+      ]),
   )
   for name, kind, text in (
       ('population', int, 'clients, or silos, that there are; where a guarantee'
@@ -129,8 +137,7 @@ def add_parser(subparsers) -> None:
       dest='system',
       choices=tuple(advice.SYSTEMS),
       metavar='SYSTEM',
-      help='how to go on with another system than the best, one of'
-      f' {", ".join(advice.SYSTEMS)}',
+      help='how to go on with another system than the best',
   )
   parser.add_argument('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run)
@@ -303,7 +310,9 @@ def _about(offer: advice.Offer) -> list[str]:
       f'{name.replace("_", " ")} {value:.8g}'
       for name, value in offer.noise.items()
   )
-  lines = [offer.system]
+  lines = _wrapped(
+      f'{offer.system}: {advice.SYSTEMS[offer.system].summary}'
+  )
   for name, text in (
       ('trusted', offer.trust),
       ('unit', offer.unit),
