@@ -241,6 +241,11 @@ class ErrorTest(parameterized.TestCase):
     self.assertAlmostEqual(
         second['error'] * 1000 * math.sqrt(15) / (2 * sigma), 1, places=4
     )
+    # Of 15 silos with 1000 records: shares of noise, and rounding.
+    noise, count = first['noise'], 15 * 1000
+    squared = noise['share_variance'] * 15 * (2 / noise['grid'] / count) ** 2
+    squared += (1 / noise['grid']) ** 2 / count
+    self.assertAlmostEqual(first['error'] ** 2 / squared, 1, places=9)
     # Integer noise is a little more than one Gaussian.
     self.assertBetween(
         second['error'] / first['error'], 0.9 * math.sqrt(15), math.sqrt(15)
