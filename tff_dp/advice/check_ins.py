@@ -14,7 +14,6 @@ from tff_dp.accounting.amplification import check_in_utility
 from tff_dp.accounting.events import run_events
 from tff_dp.advice import offers
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import report_noise
 from tff_dp.plans import check_ins as check_in_plan
 
 # How many check in for every slot with one winner: 5 % of the slots stay empty.
@@ -48,7 +47,7 @@ def random_allocation(setting: offers.Setting) -> offers.Offer:
       setting,
       'random-allocation',
       protocol,
-      {'': lambda noise: report_noise.CentralGaussian(noise, 1.0)},
+      {'': lambda noise: participation.CentralGaussian(noise, 1.0)},
       passes=passes,
       reports=passes,
       share=1 / setting.reports_per_round,
@@ -239,11 +238,10 @@ def _check_ins(
     words += ('--neighboring-relation', relation)
   if plan.is_local:
     fields['bytes_up'] = plan.randomizer.wire_bytes(setting.parameters)
-    home, library = 'from tff_dp.mechanisms import randomizers', 'randomizers'
+    library = 'mechanisms.randomizers'
     extra = f'delta={setting.delta!r}'
   else:
-    home = 'from tff_dp.participation import report_noise'
-    library, extra = 'report_noise', offers.arguments(setting)
+    library, extra = 'participation', offers.arguments(setting)
   options = f', num_passes={passes}' if passes > 1 else ''
   if plan.bound != 'best':
     options += f', bound={plan.bound!r}'
@@ -264,9 +262,9 @@ def _check_ins(
       command=offers.account(*command, *words, '--delta', setting.delta),
       python=f"""\
 import tff_dp
-{home}
 protocol = tff_dp.participation.{protocol!r}
-plan = tff_dp.ProtocolPlan(protocol, {library}.{plan.randomizer!r}{options})
+noise = tff_dp.{library}.{plan.randomizer!r}
+plan = tff_dp.ProtocolPlan(protocol, noise{options})
 print(plan.epsilon({extra}))""",
       **{'trust': protocol.trust} | fields,
   )

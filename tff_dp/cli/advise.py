@@ -342,13 +342,16 @@ def _next(offer: advice.Offer) -> list[str]:
 
 def _command(words: tuple[str, ...]) -> list[str]:
   """Returns a command in lines that a shell takes as one."""
+  # A flag and its value stay in one line.
+  text = shlex.join(words).replace(' ', '\0').replace('\0--', ' --')
   lines = textwrap.wrap(
-      shlex.join(words),
+      text,
       _WIDTH - 4,
       subsequent_indent='    ',
       break_long_words=False,
       break_on_hyphens=False,
   )
+  lines = [line.replace('\0', ' ') for line in lines]
   return [f'{line} \\' for line in lines[:-1]] + lines[-1:]
 
 
