@@ -36,6 +36,7 @@ if TYPE_CHECKING:
   from tff_dp.plans.check_ins import ProtocolPlan
   from tff_dp.plans.dp_ftrl import PrivacyPlan
   from tff_dp.plans.non_private import NonPrivatePlan
+  from tff_dp.plans.silos import SiloPlan
 
 # Before TensorFlow and TFF are loaded.
 _compat.prepare_imports()
@@ -56,6 +57,7 @@ _LAZY_NAMES = {
     'PrivacyPlan': 'tff_dp.plans.dp_ftrl',
     'PrivacyRefusedError': 'tff_dp._checks',
     'ProtocolPlan': 'tff_dp.plans.check_ins',
+    'SiloPlan': 'tff_dp.plans.silos',
 }
 
 __all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)

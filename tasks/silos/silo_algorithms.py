@@ -286,28 +286,21 @@ class Algorithm:
         planning.Options(),
     )
 
-  def with_terms(
-      self, process, silos: Silos, terms: Mapping[str, Any], sizes: Sizes
-  ):
+  def with_terms(self, process, silos: Silos, terms: Mapping[str, Any]):
     """Returns the process for other budgets of its silos, not compiled anew.
 
     Args:
       process: What `build` returned.
       silos: Name -> budget.
       terms: What `terms` returned for them.
-      sizes: As for `build`.
     """
     from tff_dp.learning import silos as silos_lib  # pylint: disable=g-import-not-at-top
 
     return silos_lib.IsrlProcess(
         process,
-        silos=silos,
-        terms=terms,
-        num_rounds=process.num_rounds,
+        plan=dataclasses.replace(process.plan, silos=silos, terms=terms),
         # The process has the algorithm's own way to its result already.
         result=None,
-        voids=process.voids,
-        releases_per_round=sizes.local_steps if self._is_local else 1,
     )
 
   @property

@@ -134,7 +134,7 @@ class Runner:
       # Calibrated once for each epsilon.
       self._terms[epsilon] = self._algorithm.terms(silos, self._sizes)
     return self._algorithm.with_terms(
-        self._processes[scale], silos, self._terms[epsilon], self._sizes
+        self._processes[scale], silos, self._terms[epsilon]
     )
 
   def _made(self, epsilon: float, scale: float, seed: int) -> Cell:
@@ -191,7 +191,7 @@ def train(
   rng = np.random.default_rng([seed, _REACHABLE])
   ledger = process.open_ledger() if is_private else None
   state, last = process.initialize(), []
-  for _ in range(process.num_rounds):
+  for _ in range(process.plan.num_rounds):
     chosen = sorted(rng.choice(len(names), reachable, replace=False))
     available = {names[index]: examples[names[index]] for index in chosen}
     if ledger is None:

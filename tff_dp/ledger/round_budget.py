@@ -27,7 +27,12 @@ class RoundBudget(abc.ABC):
 
   Every epsilon is an upper bound for one client's whole participation, under
   `neighboring_relation`.
+
+  Attributes:
+    unit: What every epsilon protects.
   """
+
+  unit = 'client'
 
   def __init__(
       self,
@@ -197,7 +202,7 @@ class RoundBudget(abc.ABC):
         'epsilon': rounding.to_json_number(self.epsilon_after(round_index)),
         'delta': self._delta,
         'neighboring_relation': self._relation.value,
-        'unit': 'client',
+        'unit': self.unit,
         **self._noise(round_index),
     }
 

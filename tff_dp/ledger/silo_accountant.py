@@ -43,6 +43,7 @@ class SiloBudget:
   weight: float | None = None
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.integer_at_least(1, num_records=self.num_records)
     if self.epsilon is not None:
       _checks.positive(epsilon=self.epsilon)

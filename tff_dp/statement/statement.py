@@ -66,7 +66,7 @@ _ALWAYS = {
     'not_claimed': ('audit', 'heuristics', 'limits'),
 }
 # And what else, by who decides who takes part.
-SCHEDULE, PROTOCOL = 'schedule', 'protocol'
+SCHEDULE, PROTOCOL, SILOS = 'schedule', 'protocol', 'silos'
 _BY_KIND = {
     SCHEDULE: {
         'unit': ('min_index_gap', 'min_rounds_between'),
@@ -77,6 +77,12 @@ _BY_KIND = {
     PROTOCOL: {
         'mechanism': ('randomizer', 'local_guarantee', 'check_in_rate'),
         'accounting': ('bound', 'candidates', 'discretisation'),
+        'implementation': ('coins',),
+    },
+    SILOS: {
+        'mechanism': ('noise_multiplier', 'l2_norm_clip'),
+        'accounting': ('discretisation',),
+        'guarantee': ('worst_silo', 'silos', 'per_person'),
         'implementation': ('coins',),
     },
 }
@@ -98,8 +104,8 @@ class PrivacyStatement:
     points: Point -> name -> value, plain types; infinity is 'inf'. A copy is
       kept.
     warnings: Sentences that come before everything else.
-    kind: Who decides who takes part: the server by a 'schedule', or clients by
-      a 'protocol'.
+    kind: Who decides who takes part: the server by a 'schedule', clients by a
+      'protocol', or 'silos'.
   """
 
   points: Mapping[str, Mapping[str, Any]]

@@ -82,7 +82,7 @@ class AuditTest(parameterized.TestCase):
   @functools.cache
   def _seen(self, stddev, sign):
     """Returns what the adversary sees of every record, over its share 1/K."""
-    terms = self._process.terms['only']
+    terms = self._process.plan.terms['only']
     (phase,) = terms.phases
     # The noise is the silo's own, whatever process it takes part in.
     terms = dataclasses.replace(

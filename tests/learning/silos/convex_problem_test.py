@@ -85,7 +85,7 @@ class ConvexProblemTest(absltest.TestCase):
             **arguments,
         )
     )
-    (phase,) = accelerated.process.terms['north'].phases
+    (phase,) = accelerated.process.plan.terms['north'].phases
     self.assertAlmostEqual(phase.noise_stddev, sigma, delta=1e-4 * sigma)
     for r in range(1, half + 1):
       accelerated.round(data)

@@ -116,7 +116,7 @@ class IsrlTest(parameterized.TestCase):
     process = build()
     guarantee = process.guarantee()
     ledger = process.open_ledger()
-    for name, budget in process.silos.items():
+    for name, budget in process.plan.silos.items():
       event = process.dp_event(name)
       self.assertIsInstance(event, kind)
       epsilon, delta = guarantee.per_silo[name]
@@ -124,7 +124,7 @@ class IsrlTest(parameterized.TestCase):
       self.assertEqual(found, epsilon)
       self.assertLessEqual(found, budget.epsilon)
       # What was sent, round by round.
-      terms = process.terms[name]
+      terms = process.plan.terms[name]
       self.assertEqual(
           process.dp_event(name, ledger), dp_accounting.NoOpDpEvent()
       )

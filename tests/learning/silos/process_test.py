@@ -72,7 +72,7 @@ class BudgetTest(parameterized.TestCase):
     process = _poisson_process()
     for name, budget in _UNEQUAL.items():
       sampling = silo_sampling.PoissonSampling(_BATCHES[name])
-      (phase,) = process.terms[name].phases
+      (phase,) = process.plan.terms[name].phases
       self.assertEqual(
           phase.noise_stddev,
           silo_calibration.calibrate_noise(
@@ -88,7 +88,7 @@ class BudgetTest(parameterized.TestCase):
         silos={'small': _UNEQUAL['small']},
         sampling=silo_sampling.PoissonSampling(10.0),
     )
-    self.assertEqual(alone.terms['small'], process.terms['small'])
+    self.assertEqual(alone.plan.terms['small'], process.plan.terms['small'])
 
   def test_guarantee_keeps_every_budget_and_names_the_worst(self):
     for process in (_poisson_process(), _one_pass_process()):
@@ -106,7 +106,7 @@ class BudgetTest(parameterized.TestCase):
   def test_blocks_of_one_pass_are_as_large_as_each_silo_allows(self):
     batches = {
         name: terms.phases[0].sampling.batch
-        for name, terms in _one_pass_process().terms.items()
+        for name, terms in _one_pass_process().plan.terms.items()
     }
     self.assertEqual(batches, {'small': 10, 'large': 75, 'default': 15})
 
@@ -121,7 +121,7 @@ class BudgetTest(parameterized.TestCase):
         batch_share=0.5,
     )
     for name, budget in _UNEQUAL.items():
-      for phase, rounds in zip(process.terms[name].phases, (3, 2)):
+      for phase, rounds in zip(process.plan.terms[name].phases, (3, 2)):
         epsilon = silo_calibration.account_noise(
             silo_sampling.PoissonSampling(phase.num_records / 2),
             num_records=phase.num_records,
@@ -143,7 +143,7 @@ class BudgetTest(parameterized.TestCase):
         learning_rate=0.1,
     )
     self.assertEqual(
-        process.terms['small'].phases[0].noise_stddev,
+        process.plan.terms['small'].phases[0].noise_stddev,
         silo_calibration.calibrate_noise(
             silo_sampling.FixedSize(1),
             num_records=budget.num_records,
@@ -164,7 +164,7 @@ class BudgetTest(parameterized.TestCase):
     self.assertLessEqual(process.guarantee(ledger).worst[0], budget.epsilon)
     # A budget with room for one step but not for both of a round.
     ledger = process.open_ledger()
-    event = process.terms['small'].event(0)
+    event = process.plan.terms['small'].event(0)
     ledger.charge({'small': event}, round_index=0, run='other', num_messages=3)
     before = ledger.to_json()
     with self.assertRaisesRegex(
@@ -187,7 +187,7 @@ class BudgetTest(parameterized.TestCase):
         process.guarantee().per_silo,
         _one_pass_process().guarantee().per_silo,
     )
-    self.assertAlmostEqual(process.terms['small'].scale, 1.5)
+    self.assertAlmostEqual(process.plan.terms['small'].scale, 1.5)
 
 
 class OrderTest(parameterized.TestCase):
@@ -329,7 +329,7 @@ class VoidTest(parameterized.TestCase):
     np.testing.assert_array_equal(rows[1], rows[3])
     self.assertGreater(np.abs(rows[0] - rows[1]).min(), 0)
     noise = rows[0] / [
-        [process.terms[name].phases[0].noise_stddev]
+        [process.plan.terms[name].phases[0].noise_stddev]
         for name in ('small', 'default')
     ]
     self.assertGreater(np.abs(noise[0] - noise[1]).max(), 0.1)
@@ -390,9 +390,9 @@ class MetricsTest(parameterized.TestCase):
     self.assertEqual(
         process.guarantee().per_silo, alone.guarantee().per_silo
     )
-    for name, terms in process.terms.items():
+    for name, terms in process.plan.terms.items():
       (phase,), ((loss, positive),) = terms.phases, terms.metric_stddevs
-      (before,) = alone.terms[name].phases
+      (before,) = alone.plan.terms[name].phases
       # |difference / noise|^2 of the worst pair, in units of the batch.
       together = (
           (2 * 1.0 / phase.noise_stddev) ** 2

@@ -201,6 +201,50 @@ class MessageTest(parameterized.TestCase):
       _assert_normal(draws, 2 * weight * _STDDEVS[silo])
 
 
+class OwnKeyTest(parameterized.TestCase):
+  """A silo with a key of its own, as `program.train` simulates it."""
+
+  def _messages(self, process, *, weights=0.0, key=(3, 4), records=0.0):
+    """Returns the first message of a silo whose records are all alike."""
+    count = _RECORDS['small']
+    rows = np.full([count, _SIZE], records)
+    data = silos.silo_data(
+        process.plan.terms['small'], toy.examples(rows, batch=7), np.array(key)
+    )
+    state = process.initialize()
+    changed = tf.nest.map_structure(
+        lambda tensor: tensor + np.float32(weights),
+        state.global_model_weights.trainable,
+    )
+    state = process.set_model_weights(
+        state, tff.learning.models.ModelWeights(changed, ())
+    )
+    output = process.next(state, [data])
+    return toy.messages(output)[0]
+
+  def _local(self):
+    return silos.build_isrl_local_sgd(
+        toy.build_model(_SIZE),
+        **_arguments(num_rounds=3, num_local_steps=2, learning_rate=0.5),
+    )
+
+  @parameterized.parameters('poisson', 'one_pass', 'local')
+  def test_repeats_a_message_and_noises_every_other_anew(self, name):
+    process = self._local() if name == 'local' else _build(name)
+    first = self._messages(process)
+    np.testing.assert_array_equal(self._messages(process), first)
+    # Clipped to 1, these records move a coordinate by 1 / sqrt(size).
+    tiny = 1e-9
+    others = [
+        self._messages(process, key=(3, 5)),
+        self._messages(process, records=tiny),
+        self._messages(process, records=2 * tiny),
+    ]
+    _assert_uncorrelated([first, *others])
+    moved = self._messages(process, weights=1.0) - (name == 'local')
+    _assert_uncorrelated([first, *others, moved])
+
+
 class IndependenceTest(parameterized.TestCase):
 
   @parameterized.parameters(*_ALGORITHMS)

@@ -327,7 +327,7 @@ class RefusalTest(parameterized.TestCase):
     lower = silos.SiloTerms(
         num_records=_WHOLE,
         l2_norm_clip=_CLIP / 2,
-        phases=process.terms['only'].phases,
+        phases=process.plan.terms['only'].phases,
     )
     data = silos.silo_data(lower, toy.examples(np.ones([4, _SIZE])))
     data['terms'][0]['metric_stddevs'] = np.zeros([1, 0])

@@ -88,7 +88,7 @@ class AlgorithmTest(parameterized.TestCase):
     algorithm = silo_algorithms.BY_NAME[name]
     silos = _budgets(name, num_records, epsilon)
     planned = algorithm.with_terms(
-        process, silos, algorithm.terms(silos, _SIZES), _SIZES
+        process, silos, algorithm.terms(silos, _SIZES)
     )
     # Not compiled anew.
     self.assertIs(planned.next, process.next)

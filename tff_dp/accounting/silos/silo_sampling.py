@@ -105,6 +105,7 @@ class PoissonSampling(Sampling):
   expected_batch: float
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.positive(expected_batch=self.expected_batch)
 
   @property
@@ -140,6 +141,7 @@ class _WholeBatches(Sampling):
   batch: int
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.integer_at_least(1, batch=self.batch)
 
   @property

@@ -3,6 +3,8 @@
 """ISRL-DP: learning from silos that protect every record themselves."""
 
 # pylint: disable=g-importing-member
+from tff_dp.accounting.silos.silo_terms import Phase
+from tff_dp.accounting.silos.silo_terms import SiloTerms
 from tff_dp.learning.silos.accelerated import build_accelerated_mb_sgd_erm
 from tff_dp.learning.silos.accelerated import build_localized_mb_sgd
 from tff_dp.learning.silos.accelerated import build_one_pass_accelerated_mb_sgd
@@ -16,9 +18,7 @@ from tff_dp.learning.silos.sgd import build_isrl_local_sgd
 from tff_dp.learning.silos.sgd import build_noisy_mb_sgd
 from tff_dp.learning.silos.shuffled import build_shuffled_one_pass_accelerated_mb_sgd
 from tff_dp.learning.silos.shuffled import ShuffledProcess
-from tff_dp.learning.silos.terms import Phase
 from tff_dp.learning.silos.terms import silo_data
-from tff_dp.learning.silos.terms import SiloTerms
 from tff_dp.mechanisms.minibatch_schedules import choose_rounds
 from tff_dp.mechanisms.minibatch_schedules import multi_stage_schedule
 from tff_dp.mechanisms.minibatch_schedules import Stage

@@ -17,12 +17,12 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms
 from tff_dp.learning import constraints
 from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import planning
 from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import server
-from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.ledger import silo_accountant
 from tff_dp.mechanisms import minibatch_schedules
 
@@ -199,7 +199,7 @@ def localized_terms(
     batch_share: float,
     l2_norm_clip: float,
     options: planning.Options,
-) -> dict[str, terms_lib.SiloTerms]:
+) -> dict[str, silo_terms.SiloTerms]:
   """Returns name -> terms, with floor(n / 2^j) records of their own in phase j.
 
   Args:

@@ -8,8 +8,10 @@
 
 K is the silo's constant and never the realised size; an empty batch sends
 noise alone. C, K, sigma and scale come with the silo's data. Coins and noise
-come from a key that is fresh entropy of the machine which runs the silo, each
-time the round is run: no seed, no broadcast and no repetition gives it again.
+come from a secret key of the silo, the model and the round, and the noise from
+the mean as well: a round that is repeated repeats its message, and any other
+message has noise of its own. Without a key of its own a silo takes fresh entropy
+of the machine that runs it, each time: then nothing gives a message again.
 
 Source: arXiv:2106.09779, algorithms 1 and 2, with replace-one adjacency of
 records: g moves by at most 2 C / K.
@@ -17,13 +19,17 @@ records: g moves by at most 2 C / K.
 
 import collections
 from collections.abc import Sequence
+from typing import Optional
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _failures
 from tff_dp import streams
+from tff_dp.accounting.silos import silo_terms
 from tff_dp.aggregators import correlated_noise
+from tff_dp.aggregators import release_marks
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import gradients as gradients_lib
 from tff_dp.learning.silos import metrics as metrics_lib
@@ -31,23 +37,33 @@ from tff_dp.learning.silos import selection
 from tff_dp.learning.silos import terms as terms_lib
 
 ROUND = 'round'
+RELEASE_ID = 'release_id'
 PRIVATE = 'private'
 NOT_COVERED = 'not_covered'
 # Purposes of the keys that follow from the secret key of a round.
 _SAMPLE, _NOISE, _METRICS = 'silo sample', 'silo noise', 'silo metrics'
 
 
-def round_key(terms, round_index, *, is_insecure: bool) -> tf.Tensor:
+def round_key(terms, round_index, trainable) -> tf.Tensor:
   """Returns the secret key of one silo's round, int64 of shape [2].
 
+  It depends on the model, so that a silo which is asked for the same round of
+  another model draws other coins.
+
   Args:
-    terms: The silo's, with a `debug_key` if `is_insecure`.
-    round_index: Used with a debug key only.
-    is_insecure: Whether to take the debug key, which voids the guarantee.
+    terms: The silo's.
+    round_index: Of the run.
+    trainable: The weights that are sent to the silo.
   """
-  if is_insecure:
-    return streams.fold_in(terms['debug_key'], round_index)
-  return streams.random_root_key()
+  key = tf.cond(
+      tf.reduce_any(tf.not_equal(terms[terms_lib.KEY], 0)),
+      lambda: terms[terms_lib.KEY],
+      streams.random_root_key,
+  )
+  return streams.fold_in(
+      streams.fold_in(key, round_index),
+      streams.digest(finalizers.flatten(trainable)),
+  )
 
 
 def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
@@ -66,18 +82,19 @@ def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
 def build_minibatch_work(
     model: tff.learning.models.FunctionalModel,
     weights_type: tff.StructWithPythonType,
-    phases: Sequence[terms_lib.Phase],
+    phases: Sequence[silo_terms.Phase],
     *,
     l2_norm_clip: float,
     private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
     allow_unprotected_metrics: bool = False,
     label_range: gradients_lib.LabelRange = None,
-    is_insecure: bool = False,
+    release: release_marks.Release,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns the client work of all minibatch algorithms.
 
-  `state`: `OrderedDict(round)`, the rounds that are done, which is also the
-  cursor of disjoint blocks. A round in which no silo reports does not count.
+  `state`: `OrderedDict(round, release_id)`, the rounds that are done, which is
+  also the cursor of disjoint blocks, and whose noise there is. A round in which
+  no silo reports does not count.
 
   Args:
     model: Stateless, with float32 weights.
@@ -88,7 +105,7 @@ def build_minibatch_work(
     allow_unprotected_metrics: Whether to release the loss and the number of
       records of a round without noise, under `not_covered`.
     label_range: See `gradients.build_per_example`.
-    is_insecure: Whether keys come from the silo's `debug_key`.
+    release: Of the plan, see `wrap_work`.
   """
   per_example = gradients_lib.build_per_example(
       model,
@@ -96,11 +113,11 @@ def build_minibatch_work(
       label_range,
   )
   size = gradients_lib.num_params(model)
-  phase_of, round_in_phase = terms_lib.phase_table(tuple(phases))
+  phase_of, round_in_phase = silo_terms.phase_table(tuple(phases))
   (sampling_type,) = {type(phase.sampling) for phase in phases}
   num_metrics = len(private_metrics)
   data_type = terms_lib.data_type(
-      model.input_spec, len(phases), num_metrics, has_debug_key=is_insecure
+      model.input_spec, len(phases), num_metrics
   )
 
   @tff.tensorflow.computation(
@@ -111,7 +128,7 @@ def build_minibatch_work(
     all_terms = terms_lib.read(
         data[terms_lib.TERMS], l2_norm_clip=l2_norm_clip
     )
-    key = round_key(all_terms, round_index, is_insecure=is_insecure)
+    key = round_key(all_terms, round_index, trainable)
     terms = terms_lib.of_phase(all_terms, tf.constant(phase_of)[round_index])
     is_used = selection.mask(
         sampling_type,
@@ -154,12 +171,13 @@ def build_minibatch_work(
     )
     with tf.control_dependencies([is_complete]):
       mean = total / terms['batch']
+    values = metric_total / terms['batch']
+    # Other data have other noise: the same would cancel in a difference.
+    key = streams.fold_in(key, streams.digest(tf.concat([mean, values], 0)))
     message = terms['scale'] * (
         mean + terms['noise_stddev'] * normals(key, _NOISE, size)
     )
-    values = metric_total / terms['batch'] + terms['metric_stddevs'] * normals(
-        key, _METRICS, num_metrics
-    )
+    values += terms['metric_stddevs'] * normals(key, _METRICS, num_metrics)
     result = tff.learning.templates.ClientResult(
         update=finalizers.unflatten(
             tf.cast(message, tf.float32), like=trainable
@@ -174,6 +192,7 @@ def build_minibatch_work(
       weights_type,
       data_type,
       num_rounds=len(phase_of),
+      release=release,
       private_metrics=private_metrics,
       allow_unprotected_metrics=allow_unprotected_metrics,
   )
@@ -185,6 +204,7 @@ def wrap_work(
     data_type: tff.Type,
     *,
     num_rounds: int,
+    release: Optional[release_marks.Release] = None,
     private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
     allow_unprotected_metrics: bool = False,
 ) -> tff.learning.templates.ClientWorkProcess:
@@ -197,14 +217,19 @@ def wrap_work(
     weights_type: Of the model.
     data_type: Of the silo's data.
     num_rounds: Rounds of the run; one more is refused.
+    release: Marks what `work` has noised, and stands in the state; `None` if
+      the noise is added later.
     private_metrics: What the noised metrics are.
     allow_unprotected_metrics: See `build_minibatch_work`.
   """
-  _, values_type, unprotected_type = work.type_signature.result
+  result_type, values_type, unprotected_type = work.type_signature.result
 
   @tff.tensorflow.computation
   def zero():
-    return collections.OrderedDict({ROUND: tf.constant(0, tf.int64)})
+    state = collections.OrderedDict({ROUND: tf.constant(0, tf.int64)})
+    if release is not None:
+      state[RELEASE_ID] = tf.constant(release.number, tf.int64)
+    return state
 
   state_type = zero.type_signature.result
 
@@ -217,7 +242,14 @@ def wrap_work(
   @tf.function(autograph=False)
   def end(state, num_silos):
     done = tf.cast(num_silos > 0, tf.int64)
-    return collections.OrderedDict({ROUND: state[ROUND] + done})
+    return collections.OrderedDict(state, round=state[ROUND] + done)
+
+  if release is not None:
+    # A computation of its own: graphs that read records are not looked into.
+    @tff.tensorflow.computation(result_type.update, values_type)
+    @tf.function(autograph=False)
+    def marked(update, values):
+      return tf.nest.map_structure(release.mark, (update, values))
 
   @tff.tensorflow.computation(values_type, tff.TensorType(np.int32))
   @tf.function(autograph=False)
@@ -256,6 +288,11 @@ def wrap_work(
     result, values, unprotected = tff.federated_map(
         work, (weights.trainable, data, round_index)
     )
+    if release is not None:
+      update, values = tff.federated_map(marked, (result.update, values))
+      result = tff.federated_zip(
+          tff.learning.templates.ClientResult(update, result.update_weight)
+      )
     num_silos = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
     measurements = collections.OrderedDict()
     if private_metrics:

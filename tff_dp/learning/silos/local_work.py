@@ -22,6 +22,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _failures
 from tff_dp import streams
+from tff_dp.aggregators import release_marks
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients as gradients_lib
@@ -39,7 +40,7 @@ def build_local_work(
     learning_rate: float,
     l2_norm_clip: float,
     label_range: gradients_lib.LabelRange = None,
-    is_insecure: bool = False,
+    release: release_marks.Release,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns the client work of local SGD; see `client_work.wrap_work`.
 
@@ -51,15 +52,13 @@ def build_local_work(
     learning_rate: eta of the silos.
     l2_norm_clip: C.
     label_range: See `gradients.build_per_example`.
-    is_insecure: Whether keys come from the silo's `debug_key`.
+    release: Of the plan, see `client_work.wrap_work`.
   """
   per_example = gradients_lib.build_per_example(
       model, label_range=label_range
   )
   size = gradients_lib.num_params(model)
-  data_type = terms_lib.data_type(
-      model.input_spec, 1, 0, has_debug_key=is_insecure
-  )
+  data_type = terms_lib.data_type(model.input_spec, 1, 0)
 
   @tff.tensorflow.computation(
       weights_type.trainable, data_type, tff.TensorType(np.int64)
@@ -69,9 +68,7 @@ def build_local_work(
     all_terms = terms_lib.read(
         data[terms_lib.TERMS], l2_norm_clip=l2_norm_clip
     )
-    key = client_work.round_key(
-        all_terms, round_index, is_insecure=is_insecure
-    )
+    key = client_work.round_key(all_terms, round_index, trainable)
     terms = terms_lib.of_phase(all_terms, tf.constant(0))
     num_records = terms['num_records']
     # All records at once, since each step takes any of them.
@@ -103,10 +100,11 @@ def build_local_work(
       )
       rows, _, _ = per_example(weights, record)
       clipped = gradients_lib.clip_rows(rows, l2_norm_clip)[0]
-      noise = client_work.normals(step_key, _STEP_NOISE, size)
-      point -= learning_rate * (
-          tf.cast(clipped, tf.float64) + terms['noise_stddev'] * noise
+      clipped = tf.cast(clipped, tf.float64)
+      noise = client_work.normals(
+          streams.fold_in(step_key, streams.digest(clipped)), _STEP_NOISE, size
       )
+      point -= learning_rate * (clipped + terms['noise_stddev'] * noise)
     message = start + terms['scale'] * (point - start)
     result = tff.learning.templates.ClientResult(
         update=finalizers.unflatten(
@@ -120,5 +118,5 @@ def build_local_work(
     return result, tf.zeros([0]), nothing
 
   return client_work.wrap_work(
-      work, weights_type, data_type, num_rounds=num_rounds
+      work, weights_type, data_type, num_rounds=num_rounds, release=release
   )

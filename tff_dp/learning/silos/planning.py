@@ -38,14 +38,16 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms as terms_lib
+from tff_dp.aggregators import release_marks
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import metrics as metrics_lib
 from tff_dp.learning.silos import process as process_lib
-from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.ledger import silo_accountant
+from tff_dp.plans import silos as silo_plan
 
 Silos = Mapping[str, silo_accountant.SiloBudget]
 Samplings = Union[
@@ -234,7 +236,10 @@ def compose(
     ],
     result: Optional[process_lib.Result],
     build_work: Optional[
-        Callable[[tff.Type], tff.learning.templates.ClientWorkProcess]
+        Callable[
+            [tff.Type, release_marks.Release],
+            tff.learning.templates.ClientWorkProcess,
+        ]
     ] = None,
     releases_per_round: int = 1,
 ) -> process_lib.IsrlProcess:
@@ -248,7 +253,8 @@ def compose(
     constraint: Holds the initial model.
     build_finalizer: Makes the server's side of the type of the model's weights.
     result: See `IsrlProcess`.
-    build_work: Like `build_finalizer`; `None` for minibatch work.
+    build_work: Like `build_finalizer`, of the type and what marks the noise;
+      `None` for minibatch work.
     releases_per_round: Noised releases of a silo in a round.
   """
   gradients.num_params(model)  # Refuses what is not a stateless model.
@@ -258,29 +264,30 @@ def compose(
     )
   initial_weights = local_training.build_initial_weights(model, constraint)
   weights_type = initial_weights.type_signature.result
-  some_terms = next(iter(terms.values()))
-  kinds = {
-      type(phase.sampling) for silo in terms.values() for phase in silo.phases
-  }
-  if len(kinds) > 1:
-    raise _checks.ArgumentError(
-        'sampling',
-        sorted(kind.__name__ for kind in kinds),
-        'one kind of sampling for all silos',
-    )
+  plan = silo_plan.SiloPlan(
+      silos,
+      terms,
+      releases_per_round=releases_per_round,
+      conservative=options.conservative,
+      metric_bounds=tuple(
+          float(metric.upper_bound) for metric in options.private_metrics
+      ),
+      voids=tuple(_voids(terms, options)),
+  )
+  release = release_marks.Release.of(plan.release_facts)
   if build_work is None:
     work = client_work.build_minibatch_work(
         model,
         weights_type,
-        some_terms.phases,
-        l2_norm_clip=some_terms.l2_norm_clip,
+        plan.phases,
+        l2_norm_clip=plan.l2_norm_clip,
         private_metrics=options.private_metrics,
         allow_unprotected_metrics=options.allow_unprotected_metrics,
         label_range=options.label_range,
-        is_insecure=options.insecure_seed is not None,
+        release=release,
     )
   else:
-    work = build_work(weights_type)
+    work = build_work(weights_type, release)
   process = process_lib.compose(
       initial_weights=initial_weights,
       client_work=work,
@@ -288,15 +295,7 @@ def compose(
       model_aggregator=options.model_aggregator,
   )
   return process_lib.IsrlProcess(
-      process,
-      silos=silos,
-      terms=terms,
-      num_rounds=some_terms.num_rounds // releases_per_round,
-      result=result,
-      voids=_voids(terms, options),
-      conservative=options.conservative,
-      releases_per_round=releases_per_round,
-      insecure_seed=options.insecure_seed,
+      process, plan=plan, result=result, insecure_seed=options.insecure_seed
   )
 
 

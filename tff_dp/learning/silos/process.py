@@ -3,7 +3,7 @@
 """Learning processes whose silos protect every record themselves."""
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import dp_accounting
@@ -13,13 +13,13 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work as client_work_lib
 from tff_dp.learning.silos import server
 from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.ledger import silo_accountant
+from tff_dp.plans import silos as silo_plan
 
 Result = Callable[
     [Any, tff.learning.models.ModelWeights], tff.learning.models.ModelWeights
@@ -40,38 +40,24 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
   that are used up stay so.
 
   Attributes:
-    silos: Name -> `SiloBudget`.
-    terms: Name -> `SiloTerms`, the constants that the silo brings.
-    num_rounds: Rounds of the run.
-    voids: Why there is no guarantee, as sentences; empty if there is one.
+    plan: What every silo brings, adds and allows.
   """
 
   def __init__(
       self,
       process: tff.learning.templates.LearningProcess,
       *,
-      silos: Mapping[str, silo_accountant.SiloBudget],
-      terms: Mapping[str, terms_lib.SiloTerms],
-      num_rounds: int,
+      plan: silo_plan.SiloPlan,
       result: Optional[Result],
-      voids: Sequence[str] = (),
-      conservative: bool = False,
-      releases_per_round: int = 1,
       insecure_seed: Optional[int] = None,
   ):
     """Builds it; see `planning`.
 
     Args:
       process: What runs.
-      silos: See the attributes.
-      terms: See the attributes.
-      num_rounds: See the attributes.
+      plan: See the attributes.
       result: Makes the model of (finalizer's state, global weights); `None` for
         the latter.
-      voids: See the attributes.
-      conservative: As in `silo_sampling`.
-      releases_per_round: Noised releases of a silo in a round; the local steps
-        of local SGD.
       insecure_seed: For tests only.
     """
     get_weights = process.get_model_weights
@@ -85,15 +71,7 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
         get_hparams_fn=process.get_hparams,
         set_hparams_fn=process.set_hparams,
     )
-    self.silos = dict(silos)
-    self.terms = dict(terms)
-    self.num_rounds = num_rounds
-    self.voids = tuple(voids)
-    self._expected = {
-        name: of_silo.events() for name, of_silo in self.terms.items()
-    }
-    self._conservative = conservative
-    self._releases_per_round = releases_per_round
+    self.plan = plan
     self._insecure_seed = insecure_seed
 
   def client_data(self, silo: str, examples: Any) -> Mapping[str, Any]:
@@ -104,19 +82,18 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
       examples: Its batched records, or a list of batches, always in the same
         order. They are read batch by batch, which bounds the memory.
     """
-    _checks.one_of(tuple(self.terms), silo=silo)
-    debug_key = None
+    terms = self.plan.terms
+    _checks.one_of(tuple(terms), silo=silo)
+    key = None
     if self._insecure_seed is not None:
       # From the silo, so that silos differ even under one seed.
-      position = list(self.terms).index(silo)
-      debug_key = np.array([self._insecure_seed, position], np.int64)
-    return terms_lib.silo_data(self.terms[silo], examples, debug_key)
+      position = list(terms).index(silo)
+      key = np.array([self._insecure_seed, 1 + position], np.int64)
+    return terms_lib.silo_data(terms[silo], examples, key)
 
   def open_ledger(self) -> silo_accountant.IsrlAccountant:
     """Returns an empty ledger of the silos. It must outlive every state."""
-    return silo_accountant.IsrlAccountant(
-        self.silos, conservative=self._conservative
-    )
+    return self.plan.open_ledger()
 
   def next_round(
       self,
@@ -143,21 +120,8 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
         one beyond a silo's budget. Nobody is charged then.
     """
     data = [self.client_data(name, part) for name, part in examples.items()]
-    round_index = int(state.client_work[client_work_lib.ROUND])
-    if round_index >= self.num_rounds:
-      raise _checks.PrivacyRefusedError(
-          f'all num_rounds={self.num_rounds} rounds are done',
-          why='the noise of the silos is calibrated for no further round',
-          way_out='plan a run with more rounds',
-      )
-    release = round_index * self._releases_per_round
-    ledger.charge(
-        {name: self.terms[name].event(release) for name in examples},
-        round_index=round_index,
-        run=run,
-        num_messages=self._releases_per_round,
-        expected=self._expected,
-    )
+    trained = int(state.client_work[client_work_lib.ROUND])
+    self.plan.charge(ledger, examples, trained=trained, run=run)
     with _failures.naming_clients(list(examples)):
       return self.next(state, data)
 
@@ -179,12 +143,10 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
       silo: Its name.
       ledger: What was charged so far; `None` for the whole run.
     """
-    _checks.one_of(tuple(self.terms), silo=silo)
-    if self.voids:
-      return dp_accounting.NonPrivateDpEvent()
-    if ledger is not None:
-      return ledger.dp_event(silo)
-    return silo_events.dp_event_of(self._expected[silo])
+    event = self.plan.event(silo=silo)
+    if ledger is None or self.plan.voids:
+      return event
+    return ledger.dp_event(silo)
 
   def guarantee(
       self, ledger: Optional[silo_accountant.IsrlAccountant] = None
@@ -198,29 +160,10 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
     Raises:
       PrivacyRefusedError: If there is no guarantee.
     """
-    if self.voids:
-      raise _checks.PrivacyRefusedError(
-          f'no ISRL-DP guarantee: {"; ".join(self.voids)}',
-          why='one number that leaves a silo without secret noise voids it',
-          way_out='build the process without that; private_metrics are noised',
-      )
-    if ledger is not None:
-      return ledger.guarantee()
-    facts = {}
-    for name, silo in self.silos.items():
-      terms = self.terms[name]
-      sampling = dict.fromkeys(
-          phase.sampling.describe() for phase in terms.phases
-      )
-      facts[name] = silo_guarantee.SiloFacts(
-          epsilon=terms.epsilon(silo.delta, conservative=self._conservative),
-          delta=silo.delta,
-          num_records=silo.num_records,
-          num_rounds=terms.num_rounds,
-          sampling='; '.join(sampling),
-          requested_epsilon=silo.epsilon,
-      )
-    return silo_guarantee.IsrlGuarantee(facts)
+    if ledger is None:
+      return self.plan.guarantee()
+    self.plan.refuse_if_void()
+    return ledger.guarantee()
 
 
 def compose(

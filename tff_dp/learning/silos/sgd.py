@@ -147,7 +147,7 @@ def build_isrl_local_sgd(
       options,
   )
   constraint = constraint or constraints.Unconstrained()
-  work = lambda weights_type: local_work.build_local_work(
+  work = lambda weights_type, release: local_work.build_local_work(
       model,
       weights_type,
       num_rounds=num_rounds,
@@ -155,7 +155,7 @@ def build_isrl_local_sgd(
       learning_rate=float(learning_rate),
       l2_norm_clip=float(l2_norm_clip),
       label_range=options.label_range,
-      is_insecure=options.insecure_seed is not None,
+      release=release,
   )
   finalizer = lambda weights_type: server.build_replacing_finalizer(
       weights_type,

@@ -25,6 +25,7 @@ from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms
 from tff_dp.aggregators import integer_sum
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
@@ -100,14 +101,14 @@ class ShuffledProcess(tff.learning.templates.LearningProcess):
         order.
     """
     _checks.one_of(tuple(self.num_records), silo=silo)
-    phase = terms_lib.Phase(
+    phase = silo_terms.Phase(
         silo_sampling.DisjointBlocks(self.plan.records_per_silo),
         first_record=0,
         num_records=self.num_records[silo],
         num_rounds=self.num_rounds,
         noise_stddev=sum_work.share_stddev(self.plan, self._l2_norm_clip),
     )
-    terms = terms_lib.SiloTerms(
+    terms = silo_terms.SiloTerms(
         self.num_records[silo], self._l2_norm_clip, (phase,)
     )
     return terms_lib.silo_data(terms, examples)

@@ -81,9 +81,7 @@ def build_rows_work(
   size = gradients_lib.num_params(model)
   count = plan.records_per_silo
   own_stddev = share_stddev(plan, l2_norm_clip)
-  data_type = terms_lib.data_type(
-      model.input_spec, 1, 0, has_debug_key=False
-  )
+  data_type = terms_lib.data_type(model.input_spec, 1, 0)
 
   @tff.tensorflow.computation(
       weights_type.trainable, data_type, tff.TensorType(np.int64)

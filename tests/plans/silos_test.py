@@ -1,0 +1,360 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the plan of silos that protect every record themselves."""
+
+import dataclasses
+import json
+import math
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+import numpy as np
+
+import tff_dp
+from tff_dp import _checks
+from tff_dp.accounting import accountants
+from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms
+from tff_dp.ledger import silo_accountant
+from tff_dp.plans import silos as silo_plan
+from tff_dp.statement import statement
+
+_DELTA = 1e-4
+_RECORDS = {'north': 40, 'south': 60}
+_POISSON = silo_sampling.PoissonSampling(4)
+
+
+def _terms(num_records, phases, sigma, **changes):
+  """Returns the terms of a silo; phases are (sampling, first, n, rounds)."""
+  return silo_terms.SiloTerms(
+      num_records,
+      1.0,
+      tuple(silo_terms.Phase(*phase, sigma) for phase in phases),
+      **changes,
+  )
+
+
+def _plan(sampling=_POISSON, num_rounds=6, sigma=0.5, epsilon=None, **options):
+  return tff_dp.SiloPlan(
+      {
+          name: silo_accountant.SiloBudget(count, epsilon, _DELTA)
+          for name, count in _RECORDS.items()
+      },
+      {
+          name: _terms(count, [(sampling, 0, count, num_rounds)], sigma)
+          for name, count in _RECORDS.items()
+      },
+      **options,
+  )
+
+
+def _two_phases():
+  phases = lambda n: [(_POISSON, 0, n // 2, 2), (_POISSON, n // 2, n // 4, 4)]
+  return dataclasses.replace(
+      _plan(),
+      terms={n: _terms(c, phases(c), 0.5) for n, c in _RECORDS.items()},
+  )
+
+
+_PLANS = {
+    'poisson': _plan(),
+    'fixed': _plan(silo_sampling.FixedSize(4)),
+    'blocks': _plan(silo_sampling.DisjointBlocks(4)),
+    'phases': _two_phases(),
+    'local': _plan(
+        silo_sampling.FixedSize(1), num_rounds=12, releases_per_round=2
+    ),
+    'conservative': _plan(conservative=True),
+}
+
+
+def _is_there(round_index, name):
+  """North misses rounds 1 and 4; nobody comes to round 3."""
+  return round_index != 3 and (name != 'north' or round_index not in (1, 4))
+
+
+def _charged(plan, num_rounds):
+  """Returns the ledger of a run, charged as the program does."""
+  ledger = plan.open_ledger()
+  for r in range(1, num_rounds + 1):
+    names = [name for name in plan.silos if _is_there(r, name)]
+    if names:
+      plan.charge(ledger, names, trained=r - 1 - (r > 3))
+  return ledger
+
+
+class PlanTest(parameterized.TestCase):
+
+  @parameterized.parameters(*_PLANS)
+  def test_description_makes_the_plan_again(self, name):
+    plan = _PLANS[name].with_availability(_is_there)
+    text = json.dumps(plan.describe())
+    made = tff_dp.SiloPlan.from_description(json.loads(text))
+    self.assertEqual(made, plan)
+    self.assertEqual(made.fingerprint, plan.fingerprint)
+
+  def test_fingerprint_is_of_all_but_the_absences(self):
+    plan = _plan()
+    absent = plan.with_availability(_is_there)
+    self.assertEqual(absent.absences, {'north': (1, 3, 4), 'south': (3,)})
+    self.assertNotEqual(absent.describe(), plan.describe())
+    self.assertEqual(absent.fingerprint, plan.fingerprint)
+    for other in (
+        _plan(sigma=0.6),
+        _plan(epsilon=2.0),
+        _plan(num_rounds=7),
+        _plan(conservative=True),
+        _plan(voids=('said so',)),
+    ):
+      self.assertNotEqual(other.fingerprint, plan.fingerprint)
+
+  def test_numbers_of_numpy_have_a_place_in_json(self):
+    plan = _plan(
+        silo_sampling.PoissonSampling(np.int64(4)),
+        num_rounds=np.int64(6),
+        sigma=np.float32(0.5),
+    )
+    self.assertEqual(
+        tff_dp.SiloPlan.from_description(
+            json.loads(json.dumps(plan.describe()))
+        ).fingerprint,
+        _plan().fingerprint,
+    )
+
+  def test_is_frozen_all_the_way_down(self):
+    with self.assertRaises(TypeError):
+      _plan().terms['north'] = None
+
+  @parameterized.named_parameters(
+      ('no_silo', dict(silos={}, terms={}), 'terms='),
+      ('other_names', dict(terms={'north': _plan().terms['north']}), 'terms='),
+      ('absence_of_nobody', dict(absences={'west': (1,)}), "silo='west'"),
+      ('absence_too_late', dict(absences={'north': (7,)}), 'absences=7'),
+      (
+          'other_rounds',
+          dict(terms={
+              'north': _plan().terms['north'],
+              'south': _plan(num_rounds=7).terms['south'],
+          }),
+          'the same rounds',
+      ),
+      (
+          'other_records',
+          dict(terms={
+              'north': _plan().terms['north'],
+              'south': _terms(61, [(_POISSON, 0, 60, 6)], 0.5),
+          }),
+          'num_records=61',
+      ),
+  )
+  def test_bad_argument_is_named(self, changes, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      dataclasses.replace(_plan(), **changes)
+
+  def test_more_noise_than_is_added_cannot_be_accounted(self):
+    phase = silo_terms.Phase(_POISSON, 0, 40, 6, 0.5, 0.51)
+    terms = silo_terms.SiloTerms(40, 1.0, (phase,))
+    budgets = {'north': silo_accountant.SiloBudget(40, None, _DELTA)}
+    with self.assertRaisesRegex(_checks.ArgumentError, 'at most 0.5'):
+      tff_dp.SiloPlan(budgets, {'north': terms})
+    # A metric in [0, 3] takes half: (1/s)^2 + (3/(2 s'))^2 = (1/0.5)^2.
+    stddev = 0.5 * 2**0.5
+    phase = dataclasses.replace(
+        phase, noise_stddev=stddev, accounted_stddev=0.5
+    )
+    shared = dict(metric_stddevs=((1.5 * stddev,),))
+    terms = silo_terms.SiloTerms(40, 1.0, (phase,), **shared)
+    plan = tff_dp.SiloPlan(budgets, {'north': terms}, metric_bounds=(3.0,))
+    self.assertEqual(plan.epsilon(), _plan().epsilon(silo='north'))
+    with self.assertRaisesRegex(_checks.ArgumentError, 'accounted_stddev=0.5'):
+      tff_dp.SiloPlan(budgets, {'north': terms}, metric_bounds=(3.01,))
+    with self.assertRaisesRegex(_checks.ArgumentError, 'metric_stddevs='):
+      tff_dp.SiloPlan(budgets, {'north': terms})
+
+  @parameterized.parameters(*_PLANS)
+  def test_epsilon_is_that_of_the_ledger_and_of_the_event(self, name):
+    plan = _PLANS[name].with_availability(_is_there)
+    for rounds in (1, 2, 3, 6):
+      ledger = _charged(plan, rounds)
+      for silo in plan.silos:
+        with self.subTest(f'{silo} after {rounds}'):
+          epsilon = plan.epsilon(silo=silo, num_rounds=rounds)
+          self.assertEqual(
+              plan.messages(silo, num_rounds=rounds).size,
+              ledger.num_rounds(silo),
+          )
+          self.assertAlmostEqual(epsilon, ledger.epsilon(silo), places=12)
+          event = plan.event(silo=silo, num_rounds=rounds)
+          self.assertEqual(event, ledger.dp_event(silo))
+          if not plan.conservative:
+            self.assertAlmostEqual(
+                epsilon,
+                accountants.epsilon(
+                    event,
+                    delta=_DELTA,
+                    neighboring_relation=plan.neighboring_relation,
+                    method='pld',
+                ),
+                places=12,
+            )
+    self.assertEqual(plan.epsilon(silo='north', num_rounds=1), 0.0)
+
+  def test_absent_silos_pay_nothing_and_use_no_block(self):
+    plan = _PLANS['blocks'].with_availability(_is_there)
+    self.assertEqual(plan.present(3), ())
+    self.assertEqual([plan.rounds_trained(r) for r in range(5)], [0, 1, 2, 2, 3])
+    # Round 3 did not happen, so that round 5 is the fourth of the process.
+    self.assertEqual(plan.messages('north').tolist(), [1, 3, 4])
+    self.assertEqual(plan.messages('south').tolist(), [0, 1, 2, 3, 4])
+    nobody = plan.with_availability(lambda r, name: name == 'south')
+    self.assertEqual(nobody.epsilon(silo='north'), 0.0)
+    self.assertIsInstance(
+        nobody.event(silo='north'), dp_accounting.NoOpDpEvent
+    )
+
+  def test_epsilon_of_a_long_run_is_never_below_that_of_its_rounds(self):
+    plan = _plan(num_rounds=300)
+    terms = plan.terms['north']
+    before = 0.0
+    for rounds in (1, 4, 5, 6, 64, 299, 300):
+      exact = terms.epsilon(_DELTA, num_messages=(rounds,))
+      found = plan.epsilon(silo='north', num_rounds=rounds)
+      self.assertBetween(found, max(exact, before), plan.epsilon(silo='north'))
+      before = found
+    self.assertEqual(found, exact)
+
+  def test_worst_silo_and_other_deltas(self):
+    plan = _plan()
+    by_silo = {name: plan.epsilon(silo=name) for name in plan.silos}
+    self.assertGreater(by_silo['north'], by_silo['south'])
+    self.assertEqual(plan.epsilon(), by_silo['north'])
+    self.assertGreater(plan.epsilon(delta=1e-6), plan.epsilon())
+    self.assertGreater(
+        plan.epsilon_no_amplification(delta=_DELTA), plan.epsilon()
+    )
+    blocks = _PLANS['blocks']
+    self.assertAlmostEqual(
+        blocks.epsilon_no_amplification(delta=_DELTA), blocks.epsilon()
+    )
+
+
+class BudgetTest(absltest.TestCase):
+
+  def test_round_beyond_a_silos_own_budget_is_refused_by_name(self):
+    plan = _plan(num_rounds=20)
+    allowed = plan.epsilon(silo='south', num_rounds=11)
+    plan = dataclasses.replace(
+        plan,
+        silos=dict(plan.silos) | {
+            'south': silo_accountant.SiloBudget(60, allowed, _DELTA)
+        },
+    )
+    budget = plan.budget_ledger(epsilon=None, delta=_DELTA)
+    self.assertEqual(budget.rounds_left(0), 11)
+    self.assertEqual(budget.rounds_left(7), 4)
+    self.assertEqual(
+        budget.epsilon_after(11), plan.epsilon(silo='north', num_rounds=11)
+    )
+    budget.check(11)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError,
+        'round 12 would take silo south to epsilon .* above its budget',
+    ):
+      budget.check(12)
+    # The ledger of the silos comes to the same.
+    ledger = plan.open_ledger()
+    for r in range(11):
+      plan.charge(ledger, plan.silos, trained=r)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'take silo south'):
+      plan.charge(ledger, plan.silos, trained=11)
+    # Where it is absent it pays nothing, and the others go on.
+    late = plan.with_availability(lambda r, name: name == 'north' or r <= 11)
+    budget = late.budget_ledger(epsilon=None, delta=_DELTA)
+    self.assertEqual(budget.rounds_left(0), 20)
+    entry = budget.record(1)
+    self.assertEqual(entry['unit'], 'record')
+    self.assertEqual(entry['neighboring_relation'], 'replace_one')
+
+  def test_budget_of_the_run_is_for_every_silo(self):
+    plan = _plan(num_rounds=20)
+    allowed = plan.epsilon(delta=1e-5, num_rounds=7)
+    budget = plan.budget_ledger(epsilon=allowed, delta=1e-5)
+    self.assertEqual(budget.rounds_left(0), 7)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 8 would'):
+      budget.check(8)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
+      budget.check(21)
+
+  def test_no_round_more_than_planned_is_charged(self):
+    plan = _plan()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'all num_rounds=6'):
+      plan.charge(plan.open_ledger(), ['north'], trained=6)
+
+
+class StatementTest(absltest.TestCase):
+
+  def test_lines_of_silos_are_at_their_own_delta(self):
+    plan = _plan(epsilon=9.0).with_availability(_is_there)
+    observed = silo_plan.ObservedSilos(1)
+    made = plan.statement(delta=1e-6, observed=observed)
+    guarantee = made.points['guarantee']
+    self.assertEqual(made.epsilon, plan.epsilon(delta=1e-6, num_rounds=1))
+    self.assertEqual(
+        guarantee['epsilon_planned'], plan.epsilon(delta=1e-6)
+    )
+    # North was not there.
+    self.assertEqual(guarantee['worst_silo'], 'south')
+    self.assertEqual(
+        [(row['silo'], row['epsilon'], row['delta'], row['messages'])
+         for row in guarantee['silos']],
+        [('north', 0.0, _DELTA, 0),
+         ('south', plan.epsilon(silo='south', num_rounds=1), _DELTA, 1)],
+    )
+    self.assertEmpty(made.warnings)
+    self.assertEqual(
+        made.points['implementation']['realised_participation'],
+        'of 1 rounds: north in 0, south in 1',
+    )
+    content = json.loads(json.dumps(made.to_json()))
+    self.assertEqual(content['kind'], statement.SILOS)
+    self.assertEqual(statement.PrivacyStatement.from_json(content), made)
+    page = made.to_markdown()
+    self.assertIn('each record, replace_one adjacency, amplified', page)
+    self.assertIn('in secret, inside of each silo', page)
+
+  def test_one_pass_claims_no_amplification(self):
+    made = _PLANS['blocks'].statement(delta=_DELTA)
+    self.assertEqual(made.points['amplification']['claimed'], 'none')
+
+  def test_person_with_records_in_all_silos_pays_their_sum(self):
+    plan = _plan()
+    total = sum(plan.epsilon(silo=name) for name in plan.silos)
+    said = plan.statement(delta=_DELTA).points['guarantee']['per_person']
+    self.assertIn(f'epsilon {total:.3f}'[:-1], said)
+    self.assertIn('at delta 0.0002', said)
+
+  def test_what_is_void_says_so(self):
+    for plan in (_plan(voids=('a reason',)), _plan(sigma=0.0)):
+      made = plan.statement(delta=_DELTA)
+      self.assertEqual(made.epsilon, math.inf)
+      self.assertRegex(made.warnings[0], '^NO PRIVACY')
+      self.assertIsInstance(
+          plan.event(silo='north'), dp_accounting.NonPrivateDpEvent
+      )
+    made = _plan().statement(delta=_DELTA, insecure_seed=True)
+    self.assertEqual(made.epsilon, math.inf)
+    self.assertIn('known seed', made.warnings[0])
+    self.assertRegex(
+        _plan(voids=('a reason',)).events_json(delta=_DELTA)['warnings'][0],
+        'NO PRIVACY: a reason',
+    )
+
+  def test_weak_delta_is_warned_of(self):
+    (warning,) = _plan().statement(delta=0.02).warnings
+    self.assertIn('WEAK: delta 0.02 is not below one over', warning)
+    self.assertIn('south', warning)
+
+
+if __name__ == '__main__':
+  absltest.main()
