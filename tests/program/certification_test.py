@@ -28,7 +28,6 @@ from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import program
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 from tff_dp.mechanisms import randomizers
 from tff_dp.program import certification
@@ -620,12 +619,6 @@ class ProtocolPlansTest(parameterized.TestCase):
 
 # They charge silos or clients one by one.
 _WITH_LEDGERS = {
-    'silos': lambda: silos.build_noisy_mb_sgd(
-        quadratic.model(),
-        sampling=silo_sampling.DisjointBlocks(quadratic.BLOCK),
-        learning_rate=0.5,
-        **quadratic.arguments(),
-    ),
     'secure_sums': lambda: silos.build_shuffled_one_pass_accelerated_mb_sgd(
         quadratic.model(),
         num_records={'a': 21, 'b': 21},

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Goes on with three real runs, and ends them all by one SIGKILL, in a round.
+"""Goes on with four real runs, and ends them all by one SIGKILL, in a round.
 
 `python -m tests.program.killed_runs DIR` does so with the runs of the folder,
 of which each was killed before. One process for all, because starting one, with
@@ -18,18 +18,21 @@ from unittest import mock
 
 from tests.program import protocol_run
 from tests.program import real_run
+from tests.program import silo_run
 from tff_dp import execution
 from tff_dp.program import run as run_lib
 from tff_dp.program.files import write_ahead
 
 REAL = 'real'
+SILOS = 'silos'
 PROTOCOLS = (protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED)
-NAMES = (REAL, *PROTOCOLS)
+NAMES = (REAL, *PROTOCOLS, SILOS)
 # The round in which each ends.
 KILLED_IN = {
     REAL: 8,
     protocol_run.FIXED_WINDOW: 5,
     protocol_run.SHUFFLED: 5,
+    SILOS: 5,
 }
 # Into that round: shorter than one, so that it is in the midst of it.
 _SECONDS_IN_ROUND = 0.02
@@ -39,6 +42,8 @@ def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
   """Makes a run, or goes on with it, in the caller's context."""
   if name == REAL:
     return real_run.run(root)
+  if name == SILOS:
+    return silo_run.run(root)
   return protocol_run.run(root, name)
 
 
@@ -85,7 +90,7 @@ def _hold(name: str, root: pathlib.Path) -> None:
 
 
 def main(parent: pathlib.Path) -> None:
-  for name in PROTOCOLS:
+  for name in (*PROTOCOLS, SILOS):
     _hold(name, parent / name)
   kill = threading.Timer(
       _SECONDS_IN_ROUND, os.kill, (os.getpid(), signal.SIGKILL)

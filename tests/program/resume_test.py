@@ -19,6 +19,7 @@ from tests.program import killed_runs
 from tests.program import kills
 from tests.program import protocol_run
 from tests.program import real_run
+from tests.program import silo_run
 from tff_dp import execution
 from tff_dp.program import event_loop
 from tff_dp.program import run as run_lib
@@ -32,12 +33,16 @@ _DEADLINE_SECONDS = 600
 def _build_process(name: str):
   if name == killed_runs.REAL:
     return real_run.build_process()
+  if name == killed_runs.SILOS:
+    return silo_run.build_process()
   return protocol_run.build_process(protocol_run.build_plan(name))
 
 
 def _num_rounds(name: str) -> int:
   if name == killed_runs.REAL:
     return real_run.NUM_ROUNDS
+  if name == killed_runs.SILOS:
+    return silo_run.NUM_ROUNDS
   return protocol_run.build_plan(name).num_rounds
 
 

@@ -13,6 +13,7 @@ from tff_dp.cli import guarantee
 from tff_dp.cli import isrl
 from tff_dp.cli import protocol_runs
 from tff_dp.cli import protocols
+from tff_dp.cli import silo_runs
 
 _EXAMPLES = """examples:
   StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
@@ -111,6 +112,9 @@ def run_events(arguments: argparse.Namespace) -> int:
   delta = described.delta if arguments.delta is None else arguments.delta
   if isinstance(described, event_files.ProtocolRun):
     protocol_runs.show(described, delta=delta, output_format=arguments.format)
+    return errors.DONE
+  if isinstance(described, event_files.SiloRun):
+    silo_runs.show(described, delta=delta, output_format=arguments.format)
     return errors.DONE
   result = guarantee.of_run(
       described.mechanism,

@@ -20,6 +20,7 @@ from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import silos as silo_plan
 
 _SCHEMA = 'tff_dp.events'
 _SCHEMA_VERSION = 1
@@ -69,7 +70,22 @@ class ProtocolRun:
   delta: float
 
 
-def read(path: str) -> Run | ProtocolRun:
+@dataclasses.dataclass(frozen=True)
+class SiloRun:
+  """The run of silos that a file describes.
+
+  Attributes:
+    plan: What was promised.
+    num_rounds: Rounds that count.
+    delta: The delta that the run states its epsilon at.
+  """
+
+  plan: silo_plan.SiloPlan
+  num_rounds: int
+  delta: float
+
+
+def read(path: str) -> Run | ProtocolRun | SiloRun:
   """Returns the run of a file that the `events_json` of a plan wrote.
 
   Raises:
@@ -83,7 +99,7 @@ def read(path: str) -> Run | ProtocolRun:
       is_known = (
           content['schema'] == _SCHEMA
           and content['schema_version'] == _SCHEMA_VERSION
-          and content['unit'] == 'client'
+          and content['unit'] == _unit(content)
       )
       if not is_known:
         raise KeyError('schema')
@@ -97,8 +113,15 @@ def read(path: str) -> Run | ProtocolRun:
       ) from error
 
 
-def _run(content: dict[str, Any]) -> Run | ProtocolRun:
+def _unit(content: dict[str, Any]) -> str:
+  is_of_silos = content['events'][0]['type'] == 'silos'
+  return silo_plan.SiloPlan.unit if is_of_silos else 'client'
+
+
+def _run(content: dict[str, Any]) -> Run | ProtocolRun | SiloRun:
   plan = content['plan']
+  if content['events'][0]['type'] == 'silos':
+    return _silo_run(content)
   if content['events'][0]['type'] == 'protocol':
     return _protocol_run(content)
   mechanism = catalogue.from_description(plan['mechanism'])
@@ -154,6 +177,22 @@ def _protocol_run(content: dict[str, Any]) -> ProtocolRun:
       content, 'neighboring_relation', plan.neighboring_relation.value
   )
   return ProtocolRun(plan=plan, num_rounds=rounds, delta=content['delta'])
+
+
+def _silo_run(content: dict[str, Any]) -> SiloRun:
+  plan = silo_plan.SiloPlan.from_description(content['plan'])
+  (event,) = content['events']
+  rounds = event['rounds']
+  _checks.integer_between(1, plan.num_rounds, rounds=rounds)
+  sent = {
+      name: int(plan.messages(name, num_rounds=rounds).size)
+      for name in plan.silos
+  }
+  _check_stated(event, 'messages', sent)
+  _check_stated(
+      content, 'neighboring_relation', plan.neighboring_relation.value
+  )
+  return SiloRun(plan=plan, num_rounds=rounds, delta=content['delta'])
 
 
 def _check_stated(event: dict[str, Any], name: str, planned) -> None:

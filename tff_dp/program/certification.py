@@ -25,12 +25,14 @@ from tff_dp.aggregators import release_marks
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import dp_ftrl as plan_lib
 from tff_dp.plans import non_private
+from tff_dp.plans import silos as silo_plan
 from tff_dp.program import data_flow
 
 Plan = (
     plan_lib.PrivacyPlan
     | protocol_plan.ProtocolPlan
     | non_private.NonPrivatePlan
+    | silo_plan.SiloPlan
 )
 
 _STATE, _METRICS = 'state', 'metrics'
@@ -46,7 +48,7 @@ class Certificate:
 
   Attributes:
     plan: Of which the process adds the noise.
-    release: What its server adds; `None` if nothing.
+    release: What stands in its state, `None` if nothing does.
     not_covered: Paths of the metrics in which clients' data are without noise;
       a trusted server sees them, and keeps them secret.
   """
@@ -68,6 +70,8 @@ class Certificate:
     """
     if self.release is None:
       return
+    if _is_of_silos(self.plan):
+      rounds_done = self.plan.rounds_trained(rounds_done)
     found = [
         (int(group[_RELEASE_ID]), int(group[_ROUND]))
         for group in _groups(state, _RELEASE_ID, _ROUND)
@@ -136,11 +140,21 @@ def certify(process: Any, plan: Plan) -> Certificate:
   """
   _check_is_runnable(process)
   if isinstance(plan, non_private.NonPrivatePlan):
+    if _is_of_silos(getattr(process, 'plan', None)):
+      raise _checks.PrivacyRefusedError(
+          'a process of silos cannot be trained under a NonPrivatePlan',
+          why='silos bring their constants with their records, and those are'
+          ' in the plan of the process',
+          way_out='build it with noise_stddev=0 and hand train process.plan;'
+          ' the statement says NO PRIVACY',
+      )
     return Certificate(plan, None, frozenset())
   _check_built_from(process, plan)
-  flow = data_flow.follow(process.next)
+  flow = data_flow.follow(
+      process.next, presence_is_public=_is_of_silos(plan)
+  )
   release = _check_release(flow, plan)
-  _check_state(flow)
+  _check_state(flow, plan)
   not_covered = frozenset(
       path[1:]
       for path, traces in flow.leaves.items()
@@ -148,12 +162,16 @@ def certify(process: Any, plan: Plan) -> Certificate:
   )
   if release.at_clients:
     _check_metrics(not_covered)
-    return Certificate(plan, None, not_covered)
+    # Of check-ins nothing is in the state.
+    kept = release if _is_of_silos(plan) else None
+    return Certificate(plan, kept, not_covered)
   return Certificate(plan, release, not_covered)
 
 
 def _check_is_runnable(process) -> None:
-  if all(hasattr(process, name) for name in ('next_round', 'open_ledger')):
+  if all(
+      hasattr(process, name) for name in ('next_round', 'open_ledger')
+  ) and not isinstance(getattr(process, 'plan', None), Plan):
     kind = type(process).__name__
     raise _checks.PrivacyRefusedError(
         f'program.train cannot run a process of class {kind} yet',
@@ -174,6 +192,13 @@ def _check_built_from(process, plan) -> None:
   """Raises if the process says of itself that it is of another plan."""
   built_from = getattr(process, 'plan', None)
   if built_from is None:
+    if _is_of_silos(plan):
+      raise _checks.PrivacyRefusedError(
+          'the process was not built from a plan of silos',
+          why='silos clip and noise in the work of the process, and nothing'
+          ' else in it may read their records',
+          way_out=plan.built_by,
+      )
     if _is_local(plan):
       raise _checks.PrivacyRefusedError(
           f'the process was not built from a plan of {plan.protocol.name}',
@@ -197,7 +222,8 @@ def _check_release(flow, plan) -> release_marks.Release:
     raise _checks.PrivacyRefusedError(
         'the process adds no noise of a plan' + (named and f': {named}'),
         why='the epsilon of the plan is that of its own noise',
-        way_out='build it with model_aggregator=plan.aggregator(), in'
+        way_out=getattr(plan, 'built_by', None)
+        or 'build it with model_aggregator=plan.aggregator(), in'
         ' tff.aggregators.as_weighted_aggregator(...) where the builder asks'
         ' for a weighted one, or with a builder of tff_dp.learning; to train'
         ' without privacy, hand train a tff_dp.NonPrivatePlan',
@@ -226,7 +252,7 @@ def _check_release(flow, plan) -> release_marks.Release:
   return flow.releases[0]
 
 
-def _check_state(flow) -> None:
+def _check_state(flow, plan) -> None:
   """Raises if data leave the round without the noise."""
   named = _named(flow)
   if flow.sent:
@@ -243,7 +269,8 @@ def _check_state(flow) -> None:
   raise _checks.PrivacyRefusedError(
       what,
       why=why,
-      way_out='aggregate nothing but the update, with plan.aggregator():'
+      way_out=getattr(plan, 'built_by', None)
+      or 'aggregate nothing but the update, with plan.aggregator():'
       ' zeroing_factory and clipping_factory with constant norms instead of'
       ' estimated ones, fed_avg, fed_prox or fed_sgd instead of Mime, no'
       ' division by sums of clients',
@@ -265,6 +292,8 @@ def _release_of(plan) -> release_marks.Release:
   """Returns the release of a plan; of a check-in plan with any divisor."""
   if isinstance(plan, plan_lib.PrivacyPlan):
     return plan.aggregator().release
+  if _is_of_silos(plan):
+    return release_marks.Release.of(plan.release_facts)
   if _is_local(plan):
     return client_randomizers.release_of(plan.randomizer)
   return plan.aggregator(clients_per_round=1).release
@@ -316,6 +345,10 @@ def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
 
 def _is_local(plan) -> bool:
   return isinstance(plan, protocol_plan.ProtocolPlan) and plan.is_local
+
+
+def _is_of_silos(plan) -> bool:
+  return isinstance(plan, silo_plan.SiloPlan)
 
 
 def _is_adaptive(plan) -> bool:

@@ -4,7 +4,7 @@
 
 `ScheduledCohorts`: the server chooses, and the participation ledger enforces
 the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
-server takes who came. Either keeps what a resumed run needs, as bytes for the
+server takes who came. `silo_cohorts`: all that are there. Each keeps what a resumed run needs, as bytes for the
 checkpoint, and gives the same cohorts again for a round that is repeated.
 """
 
@@ -19,6 +19,7 @@ from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import dp_ftrl as plan_lib
 from tff_dp.plans import non_private
+from tff_dp.plans import silos as silo_plan
 from tff_dp.program import check_in_source
 
 
@@ -253,6 +254,7 @@ def build(
         plan_lib.PrivacyPlan
         | protocol_plan.ProtocolPlan
         | non_private.NonPrivatePlan
+        | silo_plan.SiloPlan
     ),
     clients,
     *,
@@ -284,11 +286,17 @@ def build(
       raise _checks.ArgumentError(
           'clients', clients, 'client data: the schedule of the plan chooses'
       )
-    return ScheduledCohorts(plan, clients, seed=schedule_seed)
+    if not isinstance(plan, silo_plan.SiloPlan):
+      return ScheduledCohorts(plan, clients, seed=schedule_seed)
   if schedule_seed:
     raise _checks.ArgumentError(
         'schedule_seed', schedule_seed, '0: clients draw their own coins'
     )
+  if isinstance(plan, silo_plan.SiloPlan):
+    # It is made of what is here.
+    from tff_dp.program import silo_cohorts  # pylint: disable=g-import-not-at-top
+
+    return silo_cohorts.SiloCohorts(plan, clients)
   if not is_source:
     clients = check_in_source.CheckInDataSource.for_plan(plan, clients)
   needed = (

@@ -71,14 +71,19 @@ class Flow:
   releases: tuple[release_marks.Release, ...]
 
 
-def follow(computation: tff.Computation) -> Flow:
+def follow(
+    computation: tff.Computation, *, presence_is_public: bool = False
+) -> Flow:
   """Returns where the data go that are at clients in the argument.
 
   Args:
     computation: A function of values at server and clients.
+    presence_is_public: Whether it is known who takes part, as with silos whose
+      records are protected. Then what the server sends to all of them, such as
+      a 1 to be counted, is not their data.
   """
   block = computation.to_building_block()
-  tracer = _Tracer()
+  tracer = _Tracer(_NONE if presence_is_public else _OWN)
   argument = tracer.argument(block.type_signature.parameter)
   result = tracer.apply(tracer.evaluate(block, {}), argument)
   return Flow(
@@ -141,8 +146,10 @@ def _placements(type_spec) -> set:
 class _Tracer(interpreter.Interpreter):
   """Evaluates building blocks; a value without structure is its traces."""
 
-  def __init__(self):
+  def __init__(self, presence: Traces):
     self.releases, self.sent = [], _NONE
+    # What it tells about a client that it holds anything at all.
+    self._presence = presence
     self._num_aggregations = 0
     self._on_clients = False
 
@@ -241,7 +248,7 @@ class _Tracer(interpreter.Interpreter):
   def _sent(self, traces: Traces) -> Traces:
     """Returns the traces in what a client holds if the server sends a value."""
     self.sent |= traces - _OWN
-    return traces | _OWN
+    return traces | self._presence
 
   def _aggregated(self, intrinsic):
     """Returns what turns traces at clients to those of a new aggregation."""

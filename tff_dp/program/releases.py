@@ -35,6 +35,8 @@ _COVERED_BY_AGGREGATOR = frozenset(
         'noise_stddev',
         # Of local noise: 1 where one wins, else known to the adversary.
         'num_reports',
+        # Which silos are there is public.
+        'num_silos',
         'quantile_estimate',
         'round',
         'snr',
@@ -92,8 +94,9 @@ def _is_covered(path: tuple) -> bool:
     return False
   if path[0] == 'aggregator':
     return path[-1] in _COVERED_BY_AGGREGATOR
-  # A finalizer sees the model and what the aggregator released, nothing else.
-  return path[0] == 'finalizer'
+  # A finalizer sees the model and what the aggregator released, nothing else;
+  # silos noise their private metrics.
+  return path[0] == 'finalizer' or path[:2] == ('client_work', 'private')
 
 
 def _required_scalar(name: str, value) -> bool | int | float:

@@ -449,8 +449,8 @@ class Run:
     if self.budget.epsilon_after(1) == math.inf:
       return 'NO PRIVACY: the noise of this run is not enough for any epsilon'
     return (
-        'privacy: epsilon counts all contributions of one client to this run,'
-        f' {self.budget.neighboring_relation.value} adjacency,'
+        f'privacy: epsilon counts all contributions of one {self.budget.unit} to'
+        f' this run, {self.budget.neighboring_relation.value} adjacency,'
         f' delta={self.delta:g}, {self.budget.basis}'
     )
 

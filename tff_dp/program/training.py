@@ -68,13 +68,16 @@ def train(
       `tff_dp.learning` make such processes, and most of TFF's with
       `plan.aggregator()`.
     plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, or a
-      `ProtocolPlan`, whose clients decide themselves; for any process, without
-      privacy, a `NonPrivatePlan`.
+      `ProtocolPlan`, whose clients decide themselves; of silos the process's
+      `SiloPlan`, perhaps with absences; for any process, without privacy, a
+      `NonPrivatePlan`.
     clients: The population; only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. With a `ProtocolPlan`
-      also its `CheckInDataSource`, to choose the sampler or lose reports.
+      also its `CheckInDataSource`, to choose the sampler or lose reports. With
+      a `SiloPlan` the ids are the names of the silos.
     output_dir: Absent, empty, or of this very run.
-    delta: In (0, 1); choose it below 1 / population.
+    delta: In (0, 1); choose it below 1 / population. Of silos, for the epsilon
+      of the one that pays most; their own budgets have deltas of their own.
     epsilon_budget: The round that would exceed it is refused; `None` for none.
     evaluate_fn: Maps model weights to metrics. Released: it may use public or
       held-out data, not that of the clients in training. If the process keeps
@@ -120,9 +123,9 @@ def train(
   _checks.one_of(progress_lib.MODES, progress=progress)
   _checks.instance_of(
       certification.Plan,
-      'a tff_dp.PrivacyPlan, ProtocolPlan or NonPrivatePlan; silos, draw and'
-      ' discard and secure sums are not run by train, but by next_round and'
-      ' open_ledger of their processes',
+      'a tff_dp.PrivacyPlan, ProtocolPlan, SiloPlan or NonPrivatePlan; draw'
+      ' and discard and secure sums are not run by train, but by next_round'
+      ' and open_ledger of their processes',
       plan=plan,
   )
   if total_rounds is None:
