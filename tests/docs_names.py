@@ -38,6 +38,16 @@ def _batches(num_records: int, num_features: int = 2) -> list:
   ]
 
 
+class Banks:
+  """Three silos of 1,000 records."""
+
+  client_ids = ['bank 0', 'bank 1', 'bank 2']
+
+  def create_tf_dataset_for_client(self, client_id: str) -> list:
+    del client_id
+    return _batches(1000)
+
+
 def of(page: str) -> dict[str, Any]:
   """Returns the names that the blocks of a page may use without a definition.
 
@@ -72,7 +82,7 @@ def of(page: str) -> dict[str, Any]:
           banks={f'bank {i}': _batches(1000) for i in range(25)},
       ),
       'docs/training.md': dict(
-          plan=plan, process=small_model.build_process(plan)
+          banks=Banks(), plan=plan, process=small_model.build_process(plan)
       ),
   }
   return names | own.get(page, {})
