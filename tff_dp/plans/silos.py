@@ -229,14 +229,23 @@ class SiloPlan:
       num_rounds: Rounds after which the run stops, `None` for all.
     """
     _checks.one_of(tuple(self.silos), silo=silo)
-    sent, trained = [], 0
-    for names in self._present[:num_rounds]:
-      if silo in names:
-        sent.append(trained)
-      trained += bool(names)
+    rounds, trained = self._sent[silo]
+    if num_rounds is not None:
+      trained = trained[rounds <= num_rounds]
     steps = np.arange(self.releases_per_round)
-    starts = np.array(sent, np.int64) * self.releases_per_round
-    return (starts[:, np.newaxis] + steps).ravel()
+    return (trained[:, np.newaxis] * self.releases_per_round + steps).ravel()
+
+  @functools.cached_property
+  def _sent(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Name -> rounds in which it sends, and what the process counts them as."""
+    is_there = np.array(
+        [[name in names for name in self.silos] for names in self._present]
+    )
+    counted = np.cumsum(is_there.any(axis=1)) - 1
+    return {
+        name: (1 + np.flatnonzero(column), counted[column])
+        for name, column in zip(self.silos, is_there.T)
+    }
 
   def event(
       self, *, silo: str, num_rounds: Optional[int] = None
@@ -464,9 +473,12 @@ class SiloPlan:
   def _exceeded(self, num_rounds: int) -> Optional[str]:
     """Returns what is said of a silo whose budget some rounds exceed."""
     for name, silo in self.silos.items():
+      # If all rounds are within the budget, so is every part of them. Written
+      # so that NaN exceeds it.
+      if silo.epsilon is None or self.epsilon(silo=name) <= silo.epsilon:
+        continue
       spent = self.epsilon(silo=name, num_rounds=num_rounds)
-      # Written so that NaN exceeds it.
-      if silo.epsilon is not None and not spent <= silo.epsilon:
+      if not spent <= silo.epsilon:
         return (
             f'round {num_rounds} would take silo {name} to epsilon'
             f' {spent:.6g}, above its budget of {silo.epsilon:g} at delta'
