@@ -203,7 +203,8 @@ class PlanTest(parameterized.TestCase):
   def test_absent_silos_pay_nothing_and_use_no_block(self):
     plan = _PLANS['blocks'].with_availability(_is_there)
     self.assertEqual(plan.present(3), ())
-    self.assertEqual([plan.rounds_trained(r) for r in range(5)], [0, 1, 2, 2, 3])
+    trained = [plan.rounds_trained(r) for r in range(5)]
+    self.assertEqual(trained, [0, 1, 2, 2, 3])
     # Round 3 did not happen, so that round 5 is the fourth of the process.
     self.assertEqual(plan.messages('north').tolist(), [1, 3, 4])
     self.assertEqual(plan.messages('south').tolist(), [0, 1, 2, 3, 4])
@@ -288,7 +289,7 @@ class BudgetTest(absltest.TestCase):
 
   def test_no_round_more_than_planned_is_charged(self):
     plan = _plan()
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'all num_rounds=6'):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'all num_rounds'):
       plan.charge(plan.open_ledger(), ['north'], trained=6)
 
 

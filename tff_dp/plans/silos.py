@@ -211,11 +211,9 @@ class SiloPlan:
 
   @functools.cached_property
   def _present(self) -> tuple[tuple[str, ...], ...]:
-    absent = {name: frozenset(each) for name, each in self.absences.items()}
+    absent = {name: set(self.absences.get(name, ())) for name in self.silos}
     return tuple(
-        tuple(
-            name for name in self.silos if r not in absent.get(name, frozenset())
-        )
+        tuple(name for name in self.silos if r not in absent[name])
         for r in range(1, self.num_rounds + 1)
     )
 

@@ -230,12 +230,14 @@ def _guarantee(
       for name in plan.silos
   }
   current = max(at_delta.values())
-  everywhere = silo_guarantee.IsrlGuarantee({
+  person = silo_guarantee.IsrlGuarantee({
       name: silo_guarantee.SiloFacts(
           spent[name], silo.delta, silo.num_records, 0, ''
       )
       for name, silo in plan.silos.items()
   }).per_person({name: 1 for name in plan.silos})
+  if insecure_seed:
+    person = math.inf, 1.0
   return {
       'epsilon': number(current),
       'epsilon_planned': number(plan.epsilon(delta=delta)),
@@ -261,8 +263,8 @@ def _guarantee(
       ],
       'per_person': (
           'with a record in every silo, epsilon'
-          f' {rounding.rounded_up(math.inf if insecure_seed else everywhere[0])}'
-          f' at delta {rounding.rounded_up(everywhere[1])}: silos add up; with'
+          f' {rounding.rounded_up(person[0])} at delta'
+          f' {rounding.rounded_up(person[1])}: silos add up; with'
           ' k records in one silo, k epsilon at k exp((k-1) epsilon) delta'
       ),
       'curve': [

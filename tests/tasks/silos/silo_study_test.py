@@ -370,7 +370,7 @@ class RunTest(absltest.TestCase):
   def test_reachable_silos_depend_on_the_seed_alone(self):
     chosen = {0: [], 1: []}
     split = _problem().split(0)
-    process = mock.Mock(num_rounds=30)
+    process = mock.Mock(plan=mock.Mock(num_rounds=30))
     process.client_data.side_effect = lambda name, _: name
     process.get_model_weights.return_value.trainable = [np.zeros([6, 1])]
     for seed, lists in chosen.items():
@@ -394,7 +394,7 @@ class RunTest(absltest.TestCase):
 class AverageTest(absltest.TestCase):
 
   def test_is_over_the_models_after_the_last_eight_rounds(self):
-    process = mock.Mock(num_rounds=11)
+    process = mock.Mock(plan=mock.Mock(num_rounds=11))
     rounds = iter(range(1, 12))
     process.next.side_effect = lambda *_: mock.Mock(state=next(rounds))
     process.get_model_weights.side_effect = lambda state: mock.Mock(

@@ -10,8 +10,9 @@ K is the silo's constant and never the realised size; an empty batch sends
 noise alone. C, K, sigma and scale come with the silo's data. Coins and noise
 come from a secret key of the silo, the model and the round, and the noise from
 the mean as well: a round that is repeated repeats its message, and any other
-message has noise of its own. Without a key of its own a silo takes fresh entropy
-of the machine that runs it, each time: then nothing gives a message again.
+message has noise of its own. Without a key of its own a silo takes fresh
+entropy of the machine that runs it, each time: then nothing gives a message
+again.
 
 Source: arXiv:2106.09779, algorithms 1 and 2, with replace-one adjacency of
 records: g moves by at most 2 C / K.

@@ -8,8 +8,8 @@ cannot lower a silo's noise, raise its clip norm or change its batch.
 
 Constants of phases are vectors, one number for each.
 
-The key is the secret that coins and noise of the silo follow from, or zeros: then
-the silo asks the kernel of its machine for a new one in every call.
+The key is the secret that coins and noise of the silo follow from, or zeros:
+then the silo asks the kernel of its machine for a new one in every call.
 """
 
 import collections
