@@ -22,7 +22,7 @@ from tff_dp.mechanisms import randomizers
 from tff_dp.participation import samplers
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.program import check_in_source
-from tff_dp.program import cohorts
+from tff_dp.program import population
 
 _PROTOCOLS = (
     participation.FixedWindowCheckIn(8, 0.5),
@@ -376,7 +376,7 @@ class CohortsTest(parameterized.TestCase):
     )
 
   def _rows(self, plan, source=None):
-    found = cohorts.build(plan, source or _Clients(), schedule_seed=0)
+    found = population.build(plan, source or _Clients(), schedule_seed=0)
     found.begin('run')
     return found, [found.select(t) for t in range(1, plan.num_rounds + 1)]
 
@@ -445,14 +445,14 @@ class CohortsTest(parameterized.TestCase):
   )
   def test_source_that_is_not_of_the_plan(self, changes, name):
     with self.assertRaisesRegex(_checks.ArgumentError, f'clients.{name}='):
-      cohorts.build(self._plan(), _source(**changes), schedule_seed=0)
+      population.build(self._plan(), _source(**changes), schedule_seed=0)
 
   def test_seed_of_a_schedule_is_refused(self):
     with self.assertRaisesRegex(_checks.ArgumentError, 'schedule_seed=3'):
-      cohorts.build(self._plan(), _Clients(), schedule_seed=3)
+      population.build(self._plan(), _Clients(), schedule_seed=3)
 
   def test_rounds_go_in_order(self):
-    found = cohorts.build(self._plan(), _Clients(), schedule_seed=0)
+    found = population.build(self._plan(), _Clients(), schedule_seed=0)
     found.begin('run')
     found.select(1)
     with self.assertRaisesRegex(_checks.ArgumentError, 'round_index=1'):

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 from tff_dp import mechanisms
-from tff_dp import participation
 from tff_dp.accounting import draw_and_discard as draw_and_discard_lib
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian

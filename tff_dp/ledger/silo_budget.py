@@ -63,7 +63,8 @@ class SiloRoundBudget(protocol_budget.ProtocolBudget):
         )
     super().check(round_index)
 
-  def _between(self, last: int, beyond: int) -> int:
+  def _between(self, last: int, beyond: int, steps: int) -> int:
+    del steps
     # Which of several budgets ends first follows no power of the rounds.
     return (last + beyond) // 2
 

@@ -250,7 +250,7 @@ class SiloPlan:
   ) -> dp_accounting.DpEvent:
     """Returns what a silo sends, to the record of it that pays most.
 
-    Stated for replace-one of a record (`accounting.record_events`);
+    Stated for replace-one of a record (`accounting.events.record_events`);
     `NonPrivateDpEvent` for a plan that has `voids`.
 
     Args:

@@ -16,8 +16,8 @@ from tff_dp.execution import contexts
 from tff_dp.plans import dp_ftrl_statement
 from tff_dp.program import certification
 from tff_dp.program import check_in_source
-from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
+from tff_dp.program import population
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
@@ -132,7 +132,7 @@ def train(
     total_rounds = plan.num_rounds
   _checks.integer_between(1, plan.num_rounds, total_rounds=total_rounds)
   certificate = certification.certify(process, plan)
-  cohorts = cohorts_lib.build(plan, clients, schedule_seed=schedule_seed)
+  cohorts = population.build(plan, clients, schedule_seed=schedule_seed)
   budget = plan.budget_ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
   # A statement that is not complete is refused before anything is written.

@@ -269,5 +269,5 @@ def _renyi_part(divergences, orders, count: int) -> composition.Part:
 def _unknown(event) -> TypeError:
   return TypeError(
       f'event={event!r} is not allowed: expected an event of'
-      ' tff_dp.accounting.record_events.'
+      ' tff_dp.accounting.events.record_events.'
   )

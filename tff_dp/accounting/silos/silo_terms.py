@@ -53,6 +53,7 @@ class Phase:
 
   @property
   def batch_size(self) -> float:
+    """K of its sampling, by which sums over a batch are divided."""
     return self.sampling.batch_size
 
   def event(
@@ -138,6 +139,7 @@ class SiloTerms:
 
   @property
   def num_rounds(self) -> int:
+    """Rounds of all phases."""
     return sum(phase.num_rounds for phase in self.phases)
 
   def event(self, round_index: int) -> silo_events.SiloEvent:
