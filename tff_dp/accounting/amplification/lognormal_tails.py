@@ -25,13 +25,13 @@ import numpy as np
 from scipy import signal
 
 from tff_dp.accounting.amplification import lognormal_sums
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.curves import transforms
 
 _ROUNDING = transforms.ROUNDING
 # Where rates of tilts are looked for, times the largest X.
 _RATES = (0.1, 1e12)
 _MOST_RATE = 600.0
-_RATE_STEPS = 60
 _NUM_NODES = 4000
 # Weights below it count next to nothing.
 _LEAST_WEIGHT = 1e-40
@@ -202,19 +202,19 @@ def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
   z = np.linspace(-12.0, sigma * math.log(top) + 0.5 / sigma, _NUM_NODES)
   x = np.exp(z / sigma - 0.5 / sigma**2)
   sign = math.copysign(1.0, threshold - t)
-  low, high = (math.log(rate / top) for rate in _RATES)
-  # Weights of the largest X must not overflow.
-  high = min(high, math.log(_MOST_RATE / top)) if sign > 0 else high
-  for _ in range(_RATE_STEPS):
-    middle = 0.5 * (low + high)
-    logs = -0.5 * z**2 + sign * math.exp(middle) * x
+
+  def is_below(rate):
+    logs = -0.5 * z**2 + sign * rate * x
     weights = np.exp(logs - logs.max())
     mean = float(weights @ x) / float(weights.sum())
-    if sign * (mean - threshold / t) > 0:
-      high = middle
-    else:
-      low = middle
-  return sign * math.exp(low)
+    return sign * (mean - threshold / t) <= 0
+
+  low, high = _RATES
+  # Weights of the largest X must not overflow.
+  high = min(high, _MOST_RATE) if sign > 0 else high
+  return sign * search.nearest(
+      is_below, high / top, low / top, geometric=True
+  )
 
 
 def _padded(law: np.ndarray, num_points: int) -> np.ndarray:

@@ -35,6 +35,7 @@ from tff_dp import _checks
 from tff_dp.accounting.amplification import check_in_utility
 from tff_dp.accounting.amplification import fixed_window
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import search
 
 # exp of more than this is not a float.
 _LARGEST_EXPONENT = 700.0
@@ -287,21 +288,16 @@ def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
   if not decay > 0:
     return math.inf
 
-  def log_largest_delta(log_delta1):
+  def is_enough(log_delta1):
     terms = 2 + (math.log(2) - log_delta1) / decay
-    return math.log(-math.expm1(-e0) / 4) - e0 + log_delta1 - math.log(terms)
+    share = math.log(-math.expm1(-e0) / 4) - e0 - math.log(terms)
+    return share + log_delta1 >= log_delta
 
   log_delta = math.log(local_delta) * (1 - 1e-15) + 1e-15
-  low, high = log_delta, 0.0
-  if log_largest_delta(high) < log_delta:
+  if not is_enough(0.0):
     return math.inf
-  for _ in range(100):
-    middle = 0.5 * (low + high)
-    if log_largest_delta(middle) >= log_delta:
-      high = middle
-    else:
-      low = middle
-  return math.exp(high) * (1 + 1e-12)
+  found = search.nearest(is_enough, log_delta, 0.0)
+  return math.exp(found) * (1 + 1e-12)
 
 
 def _fixed_window(num_slots, p0, e0: float, delta: float) -> float:

@@ -9,13 +9,13 @@ it. Every result is an upper bound in floating point too: rounding errors are
 bounded and added, and searches end on the private side.
 """
 
-from collections.abc import Callable
 import math
 
 import numpy as np
 from scipy import special
 
 from tff_dp import _checks
+from tff_dp.accounting.curves import search
 
 METHODS = ('exact', 'rdp')
 
@@ -64,7 +64,8 @@ def exact_epsilon(*, sigma: float, delta: float) -> float:
   if sigma == 0:
     return math.inf
   sigma, delta = float(sigma), float(delta)
-  return _smallest(lambda epsilon: _delta_upper(sigma, epsilon) <= delta)
+  is_private = lambda epsilon: _delta_upper(sigma, epsilon) <= delta
+  return 0.0 if is_private(0.0) else search.least(is_private)
 
 
 def rdp_epsilon(*, sigma: float, delta: float) -> float:
@@ -126,7 +127,7 @@ def sigma_for(*, epsilon: float, delta: float, method: str = 'exact') -> float:
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.one_of(METHODS, method=method)
   spend = {'exact': exact_epsilon, 'rdp': rdp_epsilon}[method]
-  return _smallest(lambda sigma: spend(sigma=sigma, delta=delta) <= epsilon)
+  return search.least(lambda sigma: spend(sigma=sigma, delta=delta) <= epsilon)
 
 
 def _check_sigma(sigma) -> None:
@@ -168,31 +169,3 @@ def _epsilon_of_order(grid, rho: float, log_delta: float) -> np.ndarray:
       -log_order / above_one,
   )
   return sum(terms) + 8 * _ROUNDING * sum(np.abs(term) for term in terms)
-
-
-def _smallest(is_private: Callable[[float], bool]) -> float:
-  """Returns the smallest float >= 0 for which a monotone predicate is true.
-
-  Where rounding makes the predicate flicker, the result is one of the values
-  for which it is true. Infinity if there is none.
-  """
-  if is_private(0.0):
-    return 0.0
-  low, high = 0.0, 1.0
-  while not is_private(high):
-    low, high = high, 2 * high
-    if high == math.inf:
-      return high
-  if low == 0:
-    while high > _TINY and is_private(0.5 * high):
-      high *= 0.5
-    low = 0.5 * high
-  # Bisection ends when nothing lies between: at most 53 steps in a factor of 2.
-  while True:
-    middle = 0.5 * (low + high)
-    if not low < middle < high:
-      return high
-    if is_private(middle):
-      high = middle
-    else:
-      low = middle

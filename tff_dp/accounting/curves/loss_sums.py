@@ -32,6 +32,7 @@ import numpy as np
 from scipy import signal
 from scipy import special
 
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.curves import transforms
 
 _ROUNDING = transforms.ROUNDING
@@ -311,13 +312,7 @@ class _Tilted:
     )
     if is_private(0.0):
       return 0.0
-    if not is_private(high):
-      return high
-    low = 0.0
-    while high - low > max(_RELATIVE_ERROR * high, 1e-300):
-      middle = 0.5 * (low + high)
-      low, high = (low, middle) if is_private(middle) else (middle, high)
-    return high
+    return search.nearest(is_private, 0.0, high, tolerance=_RELATIVE_ERROR)
 
   def deltas(self, epsilons: np.ndarray) -> np.ndarray:
     """Returns (bounds on delta without infinite losses, errors in them)."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.integers import integer_noise
 
 # Of Renyi divergences, where a theorem asks for integers.
@@ -121,7 +122,7 @@ def calibrate_skellam_sum(
     )
     return spent <= epsilon
 
-  return _least_real(is_private)
+  return _least(is_private, 'variance')
 
 
 def discrete_gaussian_epsilon(
@@ -259,19 +260,11 @@ def calibrate_discrete_gaussian_sum(
     )
     return spent <= epsilon
 
-  return _least_real(is_private)
+  return _least(is_private, 'local_stddev')
 
 
-def _least_real(is_private: Callable[[float], bool]) -> float:
-  low, high = 0.0, 1.0
-  while not is_private(high):
-    low, high = high, 2 * high
-    if high > _LARGEST_NOISE:
-      raise _checks.ArgumentError('variance', high, 'a budget that can be met')
-  while high - low > 5e-5 * high:
-    middle = 0.5 * (low + high)
-    if is_private(middle):
-      high = middle
-    else:
-      low = middle
-  return high
+def _least(is_private: Callable[[float], bool], name: str) -> float:
+  found = search.least(is_private, most=_LARGEST_NOISE, tolerance=5e-5)
+  if found == math.inf:
+    raise _checks.ArgumentError(name, found, 'a budget that can be met')
+  return found

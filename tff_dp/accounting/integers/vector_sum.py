@@ -10,7 +10,6 @@ an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d): ||t - t'||
 is at most h, and rounding changes no coordinate of it by 1.
 """
 
-from collections.abc import Callable
 import dataclasses
 import math
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.integers import integer_noise
 
 # For more than one dimension every shift up to h is tried.
@@ -190,7 +190,10 @@ def calibrate_binomial_sum(
     )
     return spent <= epsilon
 
-  return BinomialSum(grid, _least(is_private), num_records, probability)
+  trials = search.least(is_private, 1, most=_MOST_TRIALS)
+  if trials == math.inf:
+    raise _checks.ArgumentError('trials', trials, 'a budget that can be met')
+  return BinomialSum(grid, trials, num_records, probability)
 
 
 def epsilon_of_vectors(
@@ -231,20 +234,3 @@ def divergences_of_vectors(
   squared = integer_noise.rounded_l2_distance(grid, dimension=dimension) ** 2
   moved = min(dimension, math.floor(squared * (1 + 1e-12)))
   return squared * per_square, moved * left_out
-
-
-def _least(is_private: Callable[[int], bool]) -> int:
-  """Returns the least integer from 1 on for which a predicate holds."""
-  high = 1
-  while not is_private(high):
-    high *= 2
-    if high > _MOST_TRIALS:
-      raise _checks.ArgumentError('trials', high, 'a budget that can be met')
-  low = high // 2
-  while high - low > 1:
-    middle = (low + high) // 2
-    if is_private(middle):
-      high = middle
-    else:
-      low = middle
-  return high

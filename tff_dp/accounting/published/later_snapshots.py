@@ -22,6 +22,7 @@ from scipy import special
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import search
 
 MECHANISMS = ('laplace', 'gaussian')
 # Sums over the terms of a tail probability; all of them are positive.
@@ -31,8 +32,7 @@ _RELATIVE_ERROR = 1e-10
 _WIDENED = 1e-9
 _NEGLIGIBLE = 1e-40
 _MOST_UPDATES = 1_000_000
-_BISECTIONS = 60
-_EPSILON_STEPS = 40
+_TOLERANCE = 1e-12
 
 
 def laplace_sum_tail(num_draws: int, threshold) -> np.ndarray:
@@ -87,17 +87,12 @@ def laplace_sum_delta(
     step *= 2
     if step > 1e6 * math.sqrt(num_draws):
       break
-  for _ in range(_BISECTIONS):
-    middle = 0.5 * (low + high)
-    if not low < middle < high:
-      break
-    if _log_ratio(middle, distance, num_draws) < epsilon:
-      low = middle
-    else:
-      high = middle
+  threshold = search.nearest(
+      lambda t: _log_ratio(t, distance, num_draws) >= epsilon, low, high
+  )
   margin = _WIDENED * min(1.0, distance)
   tails = laplace_sum_tail(
-      num_draws, np.array([low - margin - distance, high + margin])
+      num_draws, np.array([threshold - margin - distance, threshold + margin])
   )
   kept, shifted = float(tails[0]), _scaled(float(tails[1]), epsilon)
   slack = _RELATIVE_ERROR * (kept + shifted) + num_draws * _NEGLIGIBLE
@@ -127,20 +122,16 @@ def later_epsilon(
   if mechanism == 'gaussian':
     sigma = math.sqrt(num_updates + 1) / distance
     return gaussian.exact_epsilon(sigma=sigma, delta=delta)
-  low, high = 0.0, float(distance)
-  if laplace_sum_delta(0.0, distance=high, num_draws=num_updates + 1) <= delta:
+  distance, num_draws = float(distance), num_updates + 1
+
+  def is_private(epsilon):
+    spent = laplace_sum_delta(epsilon, distance=distance, num_draws=num_draws)
+    return spent <= delta
+
+  if is_private(0.0):
     return 0.0
-  # `high` is always private; it starts at pure epsilon.
-  for _ in range(_EPSILON_STEPS):
-    middle = 0.5 * (low + high)
-    found = laplace_sum_delta(
-        middle, distance=float(distance), num_draws=num_updates + 1
-    )
-    if found <= delta:
-      high = middle
-    else:
-      low = middle
-  return high
+  # Pure epsilon always holds.
+  return search.nearest(is_private, 0.0, distance, tolerance=_TOLERANCE)
 
 
 def published_later_epsilon(

@@ -10,12 +10,14 @@ epsilon that its sigma really has, computed as for every other sigma.
 
 import dataclasses
 import enum
+import functools
 import math
 from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.silos import silo_sampling
 
 # The relative width at which the search for a noise multiplier ends.
@@ -284,6 +286,7 @@ def least_noise_multiplier(
   exact = gaussian.sigma_for(epsilon=epsilon, delta=delta)
   enough = 2 * exact * math.sqrt(count)
 
+  @functools.cache
   def is_private(multiplier):
     return (
         silo_sampling.epsilon(
@@ -307,16 +310,7 @@ def least_noise_multiplier(
     )
   if sampling.rate(num_records) == 1:
     return high
-  low = high / 2
-  while is_private(low):
-    low, high = low / 2, low
-  while high - low > _TOLERANCE * high:
-    middle = 0.5 * (low + high)
-    if is_private(middle):
-      high = middle
-    else:
-      low = middle
-  return high
+  return search.least(is_private, high, tolerance=_TOLERANCE)
 
 
 def paper_moments_batch(

@@ -4,15 +4,16 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import json
 import math
 from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import search
 
 ADJACENCY = 'replace_one_record'
-_SEARCH_STEPS = 60
 COVERS = 'full transcript'
 ASSUMPTIONS = (
     'Neighbours: one record of one silo is replaced; the number of records of'
@@ -226,19 +227,15 @@ def group_epsilon(
     delta: In (0, 1).
     num_records: k.
   """
-  best = math.inf
-  low, high = math.log(1e-290), math.log(delta / num_records)
-  for _ in range(_SEARCH_STEPS):
-    middle = 0.5 * (low + high)
-    single = math.exp(middle)
+  spend = functools.cache(spend)
+
+  def is_enough(single):
     epsilon = spend(single)
     # So small a delta may be lost in rounding errors: then epsilon is inf.
     is_lost = epsilon == math.inf
-    if not is_lost and group(epsilon, single, num_records)[1] > delta:
-      high = middle
-    else:
-      low = middle
-      best = min(best, num_records * epsilon)
-    if high - low < 1e-4:
-      break
-  return best
+    return is_lost or group(epsilon, single, num_records)[1] <= delta
+
+  found = search.nearest(
+      is_enough, delta / num_records, 1e-290, tolerance=1e-4, geometric=True
+  )
+  return num_records * spend(found) if is_enough(found) else math.inf

@@ -29,6 +29,7 @@ from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
 
@@ -204,26 +205,24 @@ def calibrate_shuffled_noise(
       sampling, epsilon=epsilon, **settings
   )
 
+  @functools.cache
   def spent(sigma):
     return shuffled_epsilon(
         sampling, num_silos=num_silos, sigma=sigma, **settings
     )
 
-  low, high = alone * (1 - _TOLERANCE), alone
+  is_private = lambda sigma: spent(sigma).epsilon <= epsilon
+  sigma = alone * (1 - _TOLERANCE)
   # Where a little less is not private, clones are too few to help.
-  while spent(low).epsilon <= epsilon:
-    low, high = low / 2, low
-  while high < alone and high - low > _TOLERANCE * high:
-    middle = 0.5 * (low + high)
-    if spent(middle).epsilon <= epsilon:
-      high = middle
-    else:
-      low = middle
+  if is_private(sigma):
+    sigma = search.least(is_private, sigma, tolerance=_TOLERANCE)
+  else:
+    sigma = alone
   return ShuffledNoise(
-      sigma=high,
+      sigma=sigma,
       isrl_sigma=alone,
       requested_epsilon=float(epsilon),
-      spent=spent(high),
+      spent=spent(sigma),
   )
 
 
@@ -310,13 +309,10 @@ def _silo_epsilon(sampling, num_records, noise_multiplier, delta) -> float:
 
 def _quantile(trials: int, rate: float, tail: float) -> int:
   """Returns a number of successes that is exceeded with less than `tail`."""
-  low, high = 0, trials
-  while low < high:
-    middle = (low + high) // 2
+
+  def is_enough(successes):
     with np.errstate(divide='ignore', under='ignore'):
-      exceeded = float(stats.binom.sf(middle, trials, rate))
-    if exceeded * (1 + clones.RELATIVE_ERROR) < tail:
-      high = middle
-    else:
-      low = middle + 1
-  return max(1, high)
+      exceeded = float(stats.binom.sf(successes, trials, rate))
+    return exceeded * (1 + clones.RELATIVE_ERROR) < tail
+
+  return search.nearest(is_enough, 0, trials)
