@@ -33,6 +33,7 @@ from tasks.mnist import mnist_sizes
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import search
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
@@ -60,10 +61,9 @@ _FEDERATED_ROUNDS = {8.0: 2000, 2.0: 5540}
 _FEDERATED_RATES = {8.0: 1e-4, 2.0: 0.1}
 _FEDERATED_CLIP = 0.05
 _PASSES = 20
-# Beyond it a bit about a direction says hardly more.
-_MOST_LOCAL_EPSILON = 8.0
-_LEAST_LOCAL_EPSILON = 0.01
-_MOST_NOISE, _LEAST_NOISE = 1000.0, 0.1
+# Of the noise of uniform sampling: the most, and how close to the least it is.
+_MOST_NOISE = 1000.0
+_TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,12 +286,9 @@ class _Builder:
     delta = self._delta(n)
     local_epsilon = self._calibrations.find(
         self._key(protocol, delta),
-        lambda: calibration.largest(
-            lambda value: plan_of(value).epsilon(delta=delta),
-            sizes.epsilon,
-            low=_LEAST_LOCAL_EPSILON,
-            high=_MOST_LOCAL_EPSILON,
-        ),
+        lambda: plan_of(1.0)
+        .calibrated(epsilon=sizes.epsilon, delta=delta)
+        .randomizer.local_epsilon,
     )
     plan = plan_of(local_epsilon)
     return self._row(
@@ -311,7 +308,8 @@ class _Builder:
     slots = mnist_sizes.SLOTS_PER_PASS
     num_updates = num_passes * slots
     delta = self._delta(n)
-    if self._name == 'allocation':
+    is_allocation = self._name == 'allocation'
+    if is_allocation:
       protocol = check_ins.RandomAllocation(slots)
     else:
       protocol = shuffled_check_in.ShuffledCheckIn(num_updates, 1 / slots, n)
@@ -328,31 +326,31 @@ class _Builder:
           num_updates,
       )
 
-    def epsilon(inverse):
-      if self._name == 'allocation':
-        return plan_of(1 / inverse).epsilon(delta=delta)
-      return accountants.epsilon(
-          event_of(1 / inverse), delta=delta, method='pld'
+    def calibrated():
+      if is_allocation:
+        plan = plan_of(1.0).calibrated(epsilon=sizes.epsilon, delta=delta)
+        return plan.noise_multiplier
+      return search.least_within(
+          sizes.epsilon,
+          lambda multiplier: accountants.epsilon(
+              event_of(multiplier), delta=delta, method='pld'
+          ),
+          most=_MOST_NOISE,
+          tolerance=_TOLERANCE,
       )
 
-    # Epsilon rises with the inverse, as it does with epsilon0.
-    inverse = self._calibrations.find(
-        self._key(protocol, delta) + f' {num_passes}',
-        lambda: calibration.largest(
-            epsilon, sizes.epsilon, low=1 / _MOST_NOISE, high=1 / _LEAST_NOISE
-        ),
+    # Files once held inverses under keys without the last word.
+    multiplier = self._calibrations.find(
+        f'{self._key(protocol, delta)} {num_passes} noise', calibrated
     )
-    is_allocation = self._name == 'allocation'
     return self._row(
         n,
-        plan_of(1 / inverse) if is_allocation else None,
+        plan_of(multiplier) if is_allocation else None,
         protocol=protocol,
-        noise=simulation.ServerNoise(
-            1 / inverse, sizes.l2_norm_clip, n / slots
-        ),
+        noise=simulation.ServerNoise(multiplier, sizes.l2_norm_clip, n / slots),
         num_updates=num_updates,
         reports_per_update=n / slots,
-        event=None if is_allocation else event_of(1 / inverse),
+        event=None if is_allocation else event_of(multiplier),
         is_calibrated=True,
     )
 

@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import math
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -137,6 +138,42 @@ class PlanTest(parameterized.TestCase):
     )
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no noise at'):
       _plan().aggregator(clients_per_round=3)
+
+  @parameterized.parameters(*_PLANS)
+  def test_calibrated_to_the_least_noise(self, plan):
+    made = plan.calibrated(epsilon=0.7, delta=_DELTA)
+    self.assertLessEqual(made.epsilon(delta=_DELTA), 0.7)
+    (field,) = {'noise_multiplier', 'local_epsilon'} & {
+        field.name for field in dataclasses.fields(plan.randomizer)
+    }
+
+    def replaced(value):
+      randomizer = dataclasses.replace(made.randomizer, **{field: value})
+      return dataclasses.replace(made, randomizer=randomizer)
+
+    # Nothing else changed, and a little less noise is not enough.
+    found = getattr(made.randomizer, field)
+    self.assertEqual(replaced(getattr(plan.randomizer, field)), plan)
+    less = found * (0.999 if field == 'noise_multiplier' else 1.001)
+    self.assertGreater(replaced(less).epsilon(delta=_DELTA), 0.7)
+
+  def test_calibrated_for_the_other_relation(self):
+    plan = _plan(participation.RandomAllocation(100), _CENTRAL)
+    budget = dict(epsilon=0.7, delta=_DELTA)
+    other = dict(neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE)
+    made = plan.calibrated(**budget, **other)
+    self.assertBetween(made.epsilon(delta=_DELTA, **other), 0.69, 0.7)
+    self.assertGreater(
+        made.noise_multiplier, plan.calibrated(**budget).noise_multiplier
+    )
+
+  def test_budgets_that_no_noise_meets_are_refused(self):
+    plan = _plan(_FIXED, randomizers.Gaussian(8.0, 1.0), bound='none')
+    with mock.patch.object(protocol_plan, '_MOST_NOISE', 10.0):
+      for epsilon in (0.0, math.inf, 0.1):
+        message = f'epsilon={epsilon} is not allowed'
+        with self.assertRaisesRegex(_checks.ArgumentError, message):
+          plan.calibrated(epsilon=epsilon, delta=_DELTA)
 
   @parameterized.parameters(*_PLANS)
   def test_epsilon_is_amplified_and_never_above_none(self, plan):

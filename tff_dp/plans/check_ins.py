@@ -20,12 +20,14 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from typing import Any, Optional, Union
 
 import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting.amplification import noised_counts
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.ledger import protocol_budget
@@ -43,6 +45,11 @@ from tff_dp.statement import statement as statement_lib
 
 # To be had beside the plan that takes it.
 CentralGaussian = report_noise.CentralGaussian
+
+# Of `calibrated`: the most noise that is tried, a multiplier or an inverse of
+# a local epsilon, and how close it comes.
+_MOST_NOISE = 1e9
+_TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +136,53 @@ class ProtocolPlan:
     if self.is_local:
       return run_events.NeighboringRelation.REPLACE_ONE
     return run_events.NeighboringRelation.ZERO_OUT
+
+  def calibrated(
+      self,
+      *,
+      epsilon: float,
+      delta: float,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+  ) -> 'ProtocolPlan':
+    """Returns the plan with the least noise that meets (epsilon, delta).
+
+    Rounded to the private side: the returned plan's epsilon is at most
+    `epsilon`, and its noise is the least up to a part in 10^4, as far as
+    `epsilon` falls with the noise. Of the randomizer only `noise_multiplier`
+    changes, or `local_epsilon`, whose inverse is searched for.
+
+    Args:
+      epsilon: The target, above 0.
+      delta: In (0, 1).
+      neighboring_relation: `None` for that of the plan.
+
+    Raises:
+      ArgumentError: If no noise meets it.
+    """
+    _checks.positive(epsilon=epsilon)
+    is_gaussian = self.noise_multiplier is not None
+
+    def plan_of(noise):
+      change = (
+          {'noise_multiplier': noise}
+          if is_gaussian
+          else {'local_epsilon': 1 / noise}
+      )
+      randomizer = dataclasses.replace(self.randomizer, **change)
+      return dataclasses.replace(self, randomizer=randomizer)
+
+    noise = search.least_within(
+        epsilon,
+        lambda noise: plan_of(noise).epsilon(
+            delta=delta, neighboring_relation=neighboring_relation
+        ),
+        self.noise_multiplier or 1 / self.randomizer.local_epsilon,
+        most=_MOST_NOISE,
+        tolerance=_TOLERANCE,
+    )
+    if noise == math.inf:
+      raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
+    return plan_of(noise)
 
   def event(self) -> dp_accounting.DpEvent:
     """Returns the event of a full run, for `CheckInPLDAccountant`.

@@ -114,7 +114,7 @@ class RowsTest(parameterized.TestCase):
     # What is there is not searched for.
     (key,) = json.loads(path.read_text())
     found = again.find(key, lambda: self.fail('searched for again'))
-    self.assertEqual(1 / found, row.noise.noise_multiplier)
+    self.assertEqual(found, row.noise.noise_multiplier)
     same = mnist_rows.build('allocation', _SMALL, again)
     self.assertEqual(same.describe(), row.describe())
 
