@@ -15,7 +15,6 @@ from scipy import special
 
 from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
 
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
@@ -160,7 +159,7 @@ class ManyStepsTest(parameterized.TestCase):
     remove, add = random_allocation.profiles(
         noise_multiplier=sigma, num_steps=t
     )
-    alone = local_profiles.gaussian(2 * sigma)(_EPSILONS)
+    alone = gaussian.profile(sigma)(_EPSILONS)
     for profile in (remove, add):
       found = profile(_EPSILONS)
       self.assertTrue(np.all(found <= alone))

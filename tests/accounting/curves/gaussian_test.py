@@ -52,6 +52,26 @@ class ExactTest(parameterized.TestCase):
     if sigma <= 1:
       self.assertLessEqual(result, (1 + 1e-10) * true + 1e-300)
 
+  @parameterized.parameters(*_SIGMAS)
+  def test_profile_is_delta_at_each_epsilon(self, sigma):
+    epsilons = [0.0, 1e-3, 1.0, 250.0, 1e300, math.inf]
+    found = gaussian.profile(sigma)(np.array(epsilons))
+    one_by_one = [
+        gaussian.exact_delta(sigma=sigma, epsilon=epsilon)
+        for epsilon in epsilons
+    ]
+    np.testing.assert_allclose(found, one_by_one, rtol=1e-14, atol=1e-300)
+    for epsilon, delta in zip(epsilons[:4], found):
+      self.assertGreaterEqual(delta, _true_delta(sigma, epsilon))
+
+  @parameterized.parameters(1e-200, 1e-310)
+  def test_no_noise_to_speak_of_is_delta_1(self, sigma):
+    epsilons = [0.0, 250.0, 1e300]
+    np.testing.assert_array_equal(gaussian.profile(sigma)(epsilons), 1.0)
+    for epsilon in epsilons:
+      self.assertEqual(gaussian.exact_delta(sigma=sigma, epsilon=epsilon), 1.0)
+    self.assertEqual(gaussian.exact_delta(sigma=sigma, epsilon=math.inf), 0.0)
+
   def test_published_stackoverflow_setting(self):
     self.assertAlmostEqual(
         gaussian.exact_epsilon(sigma=_STACKOVERFLOW, delta=1e-6),

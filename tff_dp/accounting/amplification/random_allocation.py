@@ -33,7 +33,6 @@ from tff_dp import _checks
 from tff_dp.accounting.amplification import allocation_law
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import run_events
@@ -193,8 +192,7 @@ def _tail(delta: float) -> float:
 
 def _one_of(sigma: float, num_steps: int, tail: float):
   """Returns the (remove, add) profiles of one of t steps, with p0 = 1."""
-  # Under zero-out a report moves by C; `local_profiles` has it move by 2 C.
-  alone = local_profiles.gaussian(2 * sigma)
+  alone = gaussian.profile(sigma)
   if num_steps == 1 or sigma < _LEAST_NOISE:
     return alone, alone
   remove, add = allocation_law.curves(sigma, min(num_steps, _MANY_STEPS), tail)
@@ -206,7 +204,7 @@ def _one_of(sigma: float, num_steps: int, tail: float):
 
 def _several(sigma: float, times: int, remove, add):
   """Returns (remove, add) of k passes; both bound both directions."""
-  alone = local_profiles.gaussian(2 * sigma / math.sqrt(times))
+  alone = gaussian.profile(sigma / math.sqrt(times))
   interval = privacy_profiles.suitable_interval(remove, reverse=add)
   loss = composition.alike(composition.Part(remove, times, add), interval)
   both = privacy_profiles.minimum(alone, loss.profile())

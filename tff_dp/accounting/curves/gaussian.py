@@ -9,6 +9,7 @@ it. Every result is an upper bound in floating point too: rounding errors are
 bounded and added, and searches end on the private side.
 """
 
+from collections.abc import Callable
 import math
 
 import numpy as np
@@ -21,6 +22,9 @@ METHODS = ('exact', 'rdp')
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
+_ROOT_HALF = math.sqrt(0.5)
+# Of the standard normal law; its density there is below the least float.
+_MOST_STDS = 40.0
 # A step in log(alpha - 1) of the first grid, and the points of every grid.
 _GRID_STEP = 0.5
 _GRID = np.arange(-32, 33, dtype=np.float64)
@@ -47,6 +51,25 @@ def exact_delta(*, sigma: float, epsilon: float) -> float:
   if sigma == 0:
     return 1.0
   return _delta_upper(float(sigma), float(epsilon))
+
+
+def profile(sigma: float) -> Callable[[np.ndarray], np.ndarray]:
+  """Returns `exact_delta` at arrays of epsilons, as a privacy profile.
+
+  Args:
+    sigma: Noise std over sensitivity, above 0.
+  """
+  _checks.positive(sigma=sigma)
+  sigma = float(sigma)
+
+  def deltas(epsilons):
+    epsilons = np.minimum(np.asarray(epsilons, np.float64), _enough(sigma))
+    with np.errstate(over='ignore', invalid='ignore'):
+      difference, slack = _delta_and_slack(sigma, epsilons)
+      # NaN, which only a sigma near the least float gives, becomes 1.
+      return np.fmin(np.maximum(difference, 0.0) + slack, 1.0)
+
+  return deltas
 
 
 def exact_epsilon(*, sigma: float, delta: float) -> float:
@@ -135,26 +158,38 @@ def _check_sigma(sigma) -> None:
 
 
 def _delta_upper(sigma: float, epsilon: float) -> float:
-  """Returns `exact_delta` plus a bound on its rounding error."""
-  half = 0.5 / sigma
-  low, high = epsilon * sigma - half, epsilon * sigma + half
-  if not high < math.inf:
+  if not epsilon * sigma + 0.5 / sigma < math.inf:
     return 0.0 if epsilon == math.inf else 1.0
-  density = math.exp(-0.5 * low * low)
+  difference, slack = _delta_and_slack(sigma, min(epsilon, _enough(sigma)))
+  return float(min(1.0, max(0.0, difference) + slack))
+
+
+def _enough(sigma: float) -> float:
+  """Returns an epsilon at which delta is next to nothing in floats."""
+  return (_MOST_STDS + 0.5 / sigma) / sigma
+
+
+def _delta_and_slack(sigma: float, epsilons):
+  """Returns delta, not clipped, and a bound on its rounding error.
+
+  Of floats or arrays, which are at most `_enough`.
+  """
+  half = 0.5 / sigma
+  low, high = epsilons * sigma - half, epsilons * sigma + half
+  density = np.exp(-0.5 * low * low)
   # exp(epsilon) Phi(-high) = density * mills / sqrt(2 pi), as
   # (high^2 - low^2) / 2 = epsilon.
-  second = 0.5 * density * float(special.erfcx(high * math.sqrt(0.5)))
-  if low > 0:
-    first = 0.5 * density * float(special.erfcx(low * math.sqrt(0.5)))
-  else:
-    first = float(special.ndtr(-low))
+  second = 0.5 * density * special.erfcx(high * _ROOT_HALF)
+  # In the far tail, too, the two have the rounding of the density in common.
+  tail = 0.5 * density * special.erfcx(np.maximum(low, 0.0) * _ROOT_HALF)
+  first = np.where(low > 0, tail, special.ndtr(-low))
   # The special functions are good to a few units in the last place, the
-  # exponent to low^2 of them; `low` and `high` inherit the rounding of a
+  # exponents to low^2 of them; `low` and `high` inherit the rounding of a
   # difference, and the terms change at most this fast with either.
   shift = 2 * _ROUNDING * high
   slack = _ROUNDING * (first + second) * (16 + low * low)
   slack += shift * (2 * density + abs(low) * second)
-  return min(1.0, max(0.0, first - second) + slack + _TINY)
+  return first - second, slack + _TINY
 
 
 def _epsilon_of_order(grid, rho: float, log_delta: float) -> np.ndarray:

@@ -12,13 +12,12 @@ knowledge, so these also hold given everything released before.
 import math
 
 import numpy as np
-from scipy import special
 
 from tff_dp import _checks
+from tff_dp.accounting.curves import gaussian as gaussian_curve
 from tff_dp.accounting.curves import privacy_profiles
 
 _ROUNDING = float(np.finfo(np.float64).eps)
-_TINY = float(np.finfo(np.float64).tiny)
 # Above it exp overflows; a mechanism with a local epsilon this large is public.
 _LARGEST_LOCAL_EPSILON = 500.0
 
@@ -114,33 +113,15 @@ def laplace(local_epsilon: float) -> privacy_profiles.Profile:
 def gaussian(noise_multiplier: float) -> privacy_profiles.Profile:
   """Returns the profile of Gaussian noise on a vector clipped to norm C.
 
-  Exact, rounded up: Phi(D/(2 tau) - eps tau/D) - E Phi(-D/(2 tau) - eps tau/D)
-  (Balle and Wang, arXiv:1805.06530, theorem 8) with D = 2 C, because replacing
-  one clipped vector moves the report by up to 2 C.
+  Exact, rounded up: `gaussian.profile` with the distance 2 C, because replacing
+  one clipped vector moves the report by up to that.
 
   Args:
     noise_multiplier: tau / C, the noise's standard deviation over the bound C
       on the norm of one vector.
   """
   _checks.positive(noise_multiplier=noise_multiplier)
-  sigma = float(noise_multiplier) / 2
-  half = 0.5 / sigma
-
-  def profile(epsilons):
-    epsilons = np.asarray(epsilons, np.float64)
-    low, high = epsilons * sigma - half, epsilons * sigma + half
-    density = np.exp(-0.5 * low * low)
-    # As in `gaussian.exact_delta`: both terms share the density.
-    second = 0.5 * density * special.erfcx(high * math.sqrt(0.5))
-    tail = 0.5 * density * special.erfcx(np.maximum(low, 0) * math.sqrt(0.5))
-    first = np.where(low > 0, tail, special.ndtr(-low))
-    shift = 2 * _ROUNDING * high
-    slack = _ROUNDING * (first + second) * (16 + low * low)
-    slack += shift * (2 * density + np.abs(low) * second)
-    deltas = np.maximum(first - second, 0.0) + slack + _TINY
-    return np.minimum(deltas, 1.0)
-
-  return profile
+  return gaussian_curve.profile(float(noise_multiplier) / 2)
 
 
 def _check_local_epsilon(local_epsilon) -> None:

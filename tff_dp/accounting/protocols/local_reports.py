@@ -17,6 +17,7 @@ import numpy as np
 
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import protocol_events
@@ -155,8 +156,7 @@ def one_gaussian(sigma: float, count: int) -> composition.Part:
     count: How many.
   """
   sigma = sigma / math.sqrt(count) * _ROUNDED_DOWN
-  # `local_profiles.gaussian` wants the noise over half of the distance.
-  return composition.Part(local_profiles.gaussian(2 * sigma), sigma=sigma)
+  return composition.Part(gaussian.profile(sigma), sigma=sigma)
 
 
 def nothing(epsilons: np.ndarray) -> np.ndarray:

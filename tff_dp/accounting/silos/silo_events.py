@@ -14,7 +14,6 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.silos import silo_sampling
 
@@ -291,11 +290,10 @@ def parts_of(uses: Uses, conservative: bool) -> list[parts_lib.Part]:
         parts_lib.Part(build(noise_multiplier=multiplier, rate=rate), count)
     )
   if inverse_squares:
-    together = 1 / math.sqrt(math.fsum(inverse_squares))
-    profile = local_profiles.gaussian(together)
+    sigma = 0.5 / math.sqrt(math.fsum(inverse_squares))
+    profile = gaussian.profile(sigma)
     # Next to others as its profile; alone, its epsilon is exact.
-    sigma = None if parts else together / 2
-    parts.append(parts_lib.Part(profile, sigma=sigma))
+    parts.append(parts_lib.Part(profile, sigma=None if parts else sigma))
   return parts
 
 
