@@ -160,7 +160,8 @@ class PlanTest(parameterized.TestCase):
   def test_calibrated_for_the_other_relation(self):
     plan = _plan(participation.RandomAllocation(100), _CENTRAL)
     budget = dict(epsilon=0.7, delta=_DELTA)
-    other = dict(neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE)
+    relation = run_events.NeighboringRelation.REPLACE_ONE
+    other = dict(neighboring_relation=relation)
     made = plan.calibrated(**budget, **other)
     self.assertBetween(made.epsilon(delta=_DELTA, **other), 0.69, 0.7)
     self.assertGreater(

@@ -20,7 +20,9 @@ def _from(threshold):
 
 class NearestTest(parameterized.TestCase):
 
-  @parameterized.product(threshold=tuple(range(1, 12)), ends=((0, 11), (-9, 30)))
+  @parameterized.product(
+      threshold=tuple(range(1, 12)), ends=((0, 11), (-9, 30))
+  )
   def test_ints(self, threshold, ends):
     low, high = ends
     tried = []

@@ -18,6 +18,7 @@ from scipy import stats
 from tff_dp import _checks
 from tff_dp.accounting.amplification import clones
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import renyi
 
 # Blocks of the cohort size: this many standard deviations, in steps of a half.
 _REACH = 38
@@ -105,20 +106,6 @@ def randomized_response_floor(
   return math.log1p(order * (order - 1) / 2 * second) / (order - 1)
 
 
-def epsilon_of(divergence: float, *, order: float, delta: float) -> float:
-  """Returns epsilon of a mechanism whose divergence at one order is known.
-
-  Upper bound: D + (ln(1 / delta) + (l - 1) ln(1 - 1 / l) - ln l) / (l - 1)
-  (Canonne, Kamath and Steinke, arXiv:2004.00010, proposition 12), for any delta
-  in (0, 1).
-  """
-  _checks.in_open(0.0, 1.0, delta=delta)
-  _checks.in_open(1.0, math.inf, order=order)
-  found = divergence + math.log1p(-1 / order)
-  found -= (math.log(delta) + math.log(order)) / (order - 1)
-  return max(0.0, found + _ROUNDING * (1 + abs(found)))
-
-
 def shuffled_check_in_epsilon(
     *,
     local_epsilon: float,
@@ -129,13 +116,14 @@ def shuffled_check_in_epsilon(
 ) -> float:
   """Returns epsilon of all rounds of shuffled check-in, by Renyi divergence.
 
-  Upper bound: the least `epsilon_of` of num_rounds times `round_divergence`
+  Upper bound: the least `renyi.epsilon` of num_rounds times `round_divergence`
   over integer orders. At most that of no amplification.
 
   Raises:
     NotApplicableError: If the best order is the largest that is tried.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.in_open(0.0, 1.0, delta=delta)
   found, order, tried = math.inf, 2, []
   while order <= _LARGEST_ORDER:
     divergence = num_rounds * round_divergence(
@@ -144,7 +132,7 @@ def shuffled_check_in_epsilon(
         check_in_rate=check_in_rate,
         order=order,
     )
-    tried.append(epsilon_of(divergence, order=order, delta=delta))
+    tried.append(renyi.epsilon([divergence], delta=delta, orders=[order]))
     found = min(found, tried[-1])
     # Divergence grows with the order: past here no epsilon can be smaller.
     if divergence > found + 1:

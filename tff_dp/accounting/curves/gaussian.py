@@ -16,6 +16,7 @@ import numpy as np
 from scipy import special
 
 from tff_dp import _checks
+from tff_dp.accounting.curves import renyi
 from tff_dp.accounting.curves import search
 
 METHODS = ('exact', 'rdp')
@@ -94,11 +95,10 @@ def exact_epsilon(*, sigma: float, delta: float) -> float:
 def rdp_epsilon(*, sigma: float, delta: float) -> float:
   """Returns the epsilon that Renyi DP gives at delta.
 
-  Upper bound: the minimum over all real orders alpha > 1 of
-  alpha rho + log(1 - 1/alpha) - (log delta + log alpha) / (alpha - 1), with
-  rho = 1 / (2 sigma^2); Canonne, Kamath and Steinke, arXiv:2004.00010,
-  proposition 12. The grid of orders moves until the best is not its last point,
-  so it always brackets the optimum; any order would give a valid bound.
+  Upper bound: the minimum of `renyi.epsilons` over all real orders alpha > 1,
+  with divergences alpha / (2 sigma^2). The grid of orders moves until the best
+  is not its last point, so it always brackets the optimum; any order would give
+  a valid bound.
 
   Args:
     sigma: Noise std over sensitivity; 0 gives infinity.
@@ -116,7 +116,10 @@ def rdp_epsilon(*, sigma: float, delta: float) -> float:
   best = math.inf
   for _ in range(_MOST_GRIDS):
     grid = centre + step * _GRID
-    values = _epsilon_of_order(grid, rho, math.log(delta))
+    above_one = np.exp(grid)
+    values = renyi.epsilons(
+        (1 + above_one) * rho, delta=delta, above_one=above_one
+    )
     index = int(np.argmin(values))
     centre = float(grid[index])
     best = min(best, float(values[index]))
@@ -190,17 +193,3 @@ def _delta_and_slack(sigma: float, epsilons):
   slack = _ROUNDING * (first + second) * (16 + low * low)
   slack += shift * (2 * density + abs(low) * second)
   return first - second, slack + _TINY
-
-
-def _epsilon_of_order(grid, rho: float, log_delta: float) -> np.ndarray:
-  """Returns epsilon for the orders 1 + exp(grid), rounding error included."""
-  above_one = np.exp(grid)
-  log_order = np.log1p(above_one)
-  terms = (
-      (1 + above_one) * rho,
-      grid,
-      -log_order,
-      -log_delta / above_one,
-      -log_order / above_one,
-  )
-  return sum(terms) + 8 * _ROUNDING * sum(np.abs(term) for term in terms)

@@ -253,58 +253,6 @@ def rounded_l1_distance(l2_distance: float, *, dimension: int) -> float:
   return float(l2_distance) * min(math.sqrt(dimension), float(l2_distance))
 
 
-def epsilon_of_renyi(
-    divergences: Sequence[float], *, delta: float, orders: Sequence[float]
-) -> float:
-  """Returns epsilon at delta from Renyi divergences of some orders.
-
-  Upper bound: the least over alpha of D + ln(1 - 1/alpha) -
-  ln(delta alpha) / (alpha - 1) (arXiv:2004.00010, proposition 12).
-  """
-  if not delta > 0:
-    return math.inf
-  alphas = np.asarray(orders, np.float64)
-  terms = (
-      np.asarray(divergences, np.float64),
-      np.log1p(-1 / alphas),
-      -math.log(delta) / (alphas - 1),
-      -np.log(alphas) / (alphas - 1),
-  )
-  slack = 16 * _ROUNDING * sum(np.abs(term) for term in terms)
-  return max(0.0, float(np.min(sum(terms) + slack)))
-
-
-def profile_of_renyi(
-    divergences: Sequence[float],
-    *,
-    orders: Sequence[float],
-    outside: float = 0.0,
-) -> privacy_profiles.Profile:
-  """Returns the profile that Renyi divergences of some orders give.
-
-  Upper bound, `epsilon_of_renyi` solved for delta: the least over alpha of
-  exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
-
-  Args:
-    divergences: Shape [num_orders]; of both directions.
-    orders: alpha > 1.
-    outside: Probability of what the divergences leave out, which is added.
-  """
-  alphas = np.asarray(orders, np.float64)
-  starts = np.asarray(divergences, np.float64) + np.log1p(-1 / alphas)
-
-  def profile(epsilons):  # pylint: disable=redefined-outer-name
-    epsilons = np.asarray(epsilons, np.float64)[..., np.newaxis]
-    exponents = (alphas - 1) * (starts - epsilons) - np.log(alphas)
-    size = (alphas - 1) * (np.abs(starts) + epsilons) + np.log(alphas)
-    exponents = exponents + 16 * _ROUNDING * (1 + size)
-    with np.errstate(under='ignore'):
-      least = np.exp(np.minimum(exponents.min(axis=-1), 0.0))
-    return np.minimum(least + outside, 1.0)
-
-  return profile
-
-
 def _mirrored(law: IntegerLaw) -> IntegerLaw:
   """Returns the law of -X."""
   return dataclasses.replace(

@@ -15,6 +15,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import renyi
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.integers import integer_noise
 
@@ -53,7 +54,7 @@ def skellam_epsilon(
   divergences, orders = skellam_divergences(
       variance=variance, grid=grid, dimension=dimension
   )
-  return integer_noise.epsilon_of_renyi(
+  return renyi.epsilon(
       num_rounds * divergences, delta=delta, orders=orders
   )
 
@@ -157,7 +158,7 @@ def discrete_gaussian_epsilon(
       grid=grid,
       dimension=dimension,
   )
-  return integer_noise.epsilon_of_renyi(
+  return renyi.epsilon(
       num_rounds * divergences, delta=delta, orders=orders
   )
 

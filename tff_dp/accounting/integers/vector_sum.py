@@ -19,6 +19,7 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import renyi
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.integers import integer_noise
 
@@ -91,7 +92,7 @@ class BinomialSum:
     divergences, outside = divergences_of_vectors(
         self._law(), grid=self.grid, dimension=dimension
     )
-    profile = integer_noise.profile_of_renyi(
+    profile = renyi.profile(
         num_rounds * divergences,
         orders=integer_noise.ORDERS,
         outside=num_rounds * outside,
@@ -212,7 +213,7 @@ def epsilon_of_vectors(
   divergences, outside = divergences_of_vectors(
       law, grid=grid, dimension=dimension
   )
-  return integer_noise.epsilon_of_renyi(
+  return renyi.epsilon(
       num_rounds * divergences,
       delta=delta - num_rounds * outside,
       orders=integer_noise.ORDERS,

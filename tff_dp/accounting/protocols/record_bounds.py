@@ -23,6 +23,7 @@ import numpy as np
 
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import renyi
 from tff_dp.accounting.events import compositions
 from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
@@ -262,7 +263,7 @@ def _renyi_part(divergences, orders, count: int) -> composition.Part:
   of its dominating pair, that is post-processing.
   """
   return composition.Part(
-      integer_noise.profile_of_renyi(count * divergences, orders=orders)
+      renyi.profile(count * divergences, orders=orders)
   )
 
 

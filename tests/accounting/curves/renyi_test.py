@@ -1,0 +1,49 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what Renyi divergences say about epsilon and delta."""
+
+import math
+
+from absl.testing import absltest
+import numpy as np
+
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import renyi
+
+
+class RenyiTest(absltest.TestCase):
+
+  def test_epsilon_of_one_order(self):
+    for divergence, order, delta in ((0.1, 2, 1e-5), (3.0, 9.5, 0.3)):
+      expected = divergence + (
+          math.log(1 / delta)
+          + (order - 1) * math.log(1 - 1 / order)
+          - math.log(order)
+      ) / (order - 1)
+      found = renyi.epsilon([divergence], orders=[order], delta=delta)
+      self.assertAlmostEqual(found, max(expected, 0), delta=1e-9)
+      self.assertGreaterEqual(found, expected)
+
+  def test_order_near_one_has_all_digits(self):
+    # ln(a / (1 + a)) - (ln(delta) + ln(1 + a)) / a, without 1 + a in floats.
+    a, delta = 1e-20, 0.5
+    expected = math.log(a) - math.log(delta) / a - 1
+    (found,) = renyi.epsilons([0.0], delta=delta, above_one=np.array([a]))
+    self.assertAlmostEqual(found / expected, 1.0, delta=1e-13)
+
+  def test_nothing_is_known_without_delta(self):
+    self.assertEqual(renyi.epsilon([0.1], delta=0.0, orders=[2]), math.inf)
+
+  def test_profile_and_epsilon_agree_and_hold(self):
+    orders = 1 + np.geomspace(1e-3, 1e3, 400)
+    divergences = orders / 2
+    profile = renyi.profile(divergences, orders=orders)
+    for delta in (1e-12, 1e-5, 0.1):
+      epsilon = renyi.epsilon(divergences, delta=delta, orders=orders)
+      self.assertAlmostEqual(float(profile(epsilon)) / delta, 1.0, delta=1e-9)
+      exact = gaussian.exact_epsilon(sigma=1.0, delta=delta)
+      self.assertBetween(epsilon, exact, 1.5 * exact)
+
+
+if __name__ == '__main__':
+  absltest.main()

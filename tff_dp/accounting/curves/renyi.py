@@ -1,0 +1,82 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""From Renyi divergences to epsilon and to delta.
+
+Canonne, Kamath and Steinke, arXiv:2004.00010, proposition 12, for any order
+alpha > 1. What is rounded is bounded and added.
+"""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+
+from tff_dp.accounting.curves import privacy_profiles
+
+_ROUNDING = float(np.finfo(np.float64).eps)
+
+
+def epsilon(
+    divergences: Sequence[float], *, delta: float, orders: Sequence[float]
+) -> float:
+  """Returns epsilon at delta from Renyi divergences of some orders.
+
+  Upper bound: the least of `epsilons`, infinity if delta is not above 0.
+  """
+  if not delta > 0:
+    return math.inf
+  above_one = np.asarray(orders, np.float64) - 1
+  found = epsilons(divergences, delta=delta, above_one=above_one)
+  return max(0.0, float(np.min(found)))
+
+
+def epsilons(
+    divergences: Sequence[float], *, delta: float, above_one: np.ndarray
+) -> np.ndarray:
+  """Returns D + ln(1 - 1/alpha) - ln(delta alpha) / (alpha - 1), rounded up.
+
+  Args:
+    divergences: D of every order.
+    delta: In (0, 1).
+    above_one: alpha - 1, which may be too small to tell alpha from 1.
+  """
+  log_order = np.log1p(above_one)
+  terms = (
+      np.asarray(divergences, np.float64),
+      np.log(above_one),
+      -log_order,
+      -math.log(delta) / above_one,
+      -log_order / above_one,
+  )
+  return sum(terms) + 16 * _ROUNDING * sum(np.abs(term) for term in terms)
+
+
+def profile(
+    divergences: Sequence[float],
+    *,
+    orders: Sequence[float],
+    outside: float = 0.0,
+) -> privacy_profiles.Profile:
+  """Returns the profile that Renyi divergences of some orders give.
+
+  Upper bound, `epsilon` solved for delta: the least over alpha of
+  exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
+
+  Args:
+    divergences: Shape [num_orders]; of both directions.
+    orders: alpha > 1.
+    outside: Probability of what the divergences leave out, which is added.
+  """
+  alphas = np.asarray(orders, np.float64)
+  starts = np.asarray(divergences, np.float64) + np.log1p(-1 / alphas)
+
+  def deltas(epsilons):
+    epsilons = np.asarray(epsilons, np.float64)[..., np.newaxis]
+    exponents = (alphas - 1) * (starts - epsilons) - np.log(alphas)
+    size = (alphas - 1) * (np.abs(starts) + epsilons) + np.log(alphas)
+    exponents = exponents + 16 * _ROUNDING * (1 + size)
+    with np.errstate(under='ignore'):
+      least = np.exp(np.minimum(exponents.min(axis=-1), 0.0))
+    return np.minimum(least + outside, 1.0)
+
+  return deltas
