@@ -20,9 +20,9 @@ Neighbouring relations. An event is stated for zero-out, as `plan.event()`
 returns it: the multiplier of a Gaussian is its std over the bound C on one
 contribution's norm, of a Laplace event its parameter over the bound on the L1
 norm. Under replace-one a contribution moves by up to 2 C; the factor comes from
-`NeighboringRelation.squared_sensitivity_factor`, once, here. dp_accounting is
-not asked to convert: its Renyi accountant never does, its PLD accountant does
-from version 0.6 on, for some events.
+`run_events.effective_sigma`, which is asked once, here. dp_accounting is not
+asked to convert: its Renyi accountant never does, its PLD accountant does from
+version 0.6 on, for some events.
 
 It gets events under a relation whose distributions are the same as ours:
 
@@ -201,15 +201,14 @@ class _Parts:
 def _parts(event, method: str, neighboring_relation) -> _Parts:
   _checks.one_of(METHODS, method=method)
   relation = run_events.NeighboringRelation(neighboring_relation)
-  moves_by = math.sqrt(relation.squared_sensitivity_factor)
   gaussians, others = [], []
   for leaf, count in compositions.leaves(event):
     if isinstance(leaf, dp_accounting.NonPrivateDpEvent):
       gaussians.append((0.0, 1))
     elif isinstance(leaf, dp_accounting.GaussianDpEvent):
-      gaussians.append((_multiplier(leaf) / moves_by, count))
+      gaussians.append((_multiplier(leaf, relation), count))
     elif isinstance(leaf, dp_accounting.LaplaceDpEvent):
-      parameter = _multiplier(leaf) / moves_by
+      parameter = _multiplier(leaf, relation)
       if parameter == 0:
         gaussians.append((0.0, 1))
       else:
@@ -230,10 +229,14 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
   return parts
 
 
-def _multiplier(leaf) -> float:
-  if leaf.noise_multiplier != math.inf:
-    _checks.non_negative(noise_multiplier=leaf.noise_multiplier)
-  return float(leaf.noise_multiplier)
+def _multiplier(leaf, relation) -> float:
+  if leaf.noise_multiplier == math.inf:
+    return math.inf
+  return run_events.effective_sigma(
+      noise_multiplier=leaf.noise_multiplier,
+      squared_sensitivity=1.0,
+      neighboring_relation=relation,
+  )
 
 
 def _combined(gaussians: list[tuple[float, int]]) -> float:

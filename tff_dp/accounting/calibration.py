@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a privacy target to the noise that meets it."""
 
+import functools
 import math
 
 from tff_dp import _checks
@@ -35,19 +36,14 @@ def noise_multiplier(
     The std of one node's noise on the SUM, over the clip norm.
   """
   _checks.positive(squared_sensitivity=squared_sensitivity)
-  relation = run_events.NeighboringRelation(neighboring_relation)
   sigma = gaussian.sigma_for(epsilon=epsilon, delta=delta, method=method)
-  multiplier = sigma * math.sqrt(
-      squared_sensitivity * relation.squared_sensitivity_factor
+  sigma_of = functools.partial(
+      run_events.effective_sigma,
+      squared_sensitivity=squared_sensitivity,
+      neighboring_relation=neighboring_relation,
   )
-  # The product and the quotient round on their own: end on the private side.
-  while (
-      run_events.effective_sigma(
-          noise_multiplier=multiplier,
-          squared_sensitivity=squared_sensitivity,
-          neighboring_relation=relation,
-      )
-      < sigma
-  ):
+  multiplier = sigma / sigma_of(noise_multiplier=1.0)
+  # Quotients round on their own: end on the private side.
+  while sigma_of(noise_multiplier=multiplier) < sigma:
     multiplier = math.nextafter(multiplier, math.inf)
   return multiplier

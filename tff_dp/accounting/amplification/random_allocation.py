@@ -149,12 +149,12 @@ def epsilon(
   relation = run_events.NeighboringRelation(neighboring_relation)
   if participation_probability == 0:
     return 0.0
-  moves_by = math.sqrt(relation.squared_sensitivity_factor)
-  none = gaussian.exact_epsilon(
-      sigma=noise_multiplier
-      / (moves_by * math.sqrt(num_selected * num_epochs)),
-      delta=delta,
+  sigma = run_events.effective_sigma(
+      noise_multiplier=noise_multiplier,
+      squared_sensitivity=num_selected * num_epochs,
+      neighboring_relation=relation,
   )
+  none = gaussian.exact_epsilon(sigma=sigma, delta=delta)
   remove, add = profiles(
       noise_multiplier=noise_multiplier,
       num_steps=num_steps,

@@ -8,7 +8,8 @@ dp_accounting is `noise_multiplier / sqrt(squared_sensitivity)`.
 
 An event is stated for zero-out unless another relation is asked for: its noise
 over the bound on one contribution. The factor between relations is
-`NeighboringRelation.squared_sensitivity_factor`, and must be applied once.
+`NeighboringRelation.squared_sensitivity_factor`, which must be applied once and
+is read by `effective_sigma` alone.
 `accountants` applies it to events that are stated for zero-out. For other
 accountants `run_event` can, but then give these REPLACE_SPECIAL: the Renyi
 accountant of dp_accounting never converts a Gaussian, while its PLD accountant
@@ -87,7 +88,8 @@ def effective_sigma(
   Exact up to float rounding.
 
   Args:
-    noise_multiplier: Std of one node's noise on the SUM, over the clip norm.
+    noise_multiplier: Std of one node's noise on the SUM, over the clip norm; of
+      Laplace noise its scale over the bound on the L1 norm.
     squared_sensitivity: S2 in squared clip norms, for zero-out.
     neighboring_relation: Replace-one halves the result.
   """

@@ -133,17 +133,19 @@ def noised_sum(
   Under replace-one a contribution moves by up to twice its bound. That is
   applied here: dp_accounting 0.4 does not, 0.6 does for some events.
   """
-  moves_by = math.sqrt(relation.squared_sensitivity_factor)
   multiplier = float(event.noise_multiplier)
   if multiplier == math.inf:
     return composition.Part(nothing)
   if multiplier == 0:
     return composition.Part(everything)
+  sigma = run_events.effective_sigma(
+      noise_multiplier=multiplier,
+      squared_sensitivity=1.0,
+      neighboring_relation=relation,
+  )
   if isinstance(event, dp_accounting.LaplaceDpEvent):
-    return composition.Part(
-        local_profiles.laplace(moves_by / multiplier), count
-    )
-  return one_gaussian(multiplier / moves_by, count)
+    return composition.Part(local_profiles.laplace(1 / sigma), count)
+  return one_gaussian(sigma, count)
 
 
 def one_gaussian(sigma: float, count: int) -> composition.Part:
