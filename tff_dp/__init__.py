@@ -43,6 +43,7 @@ if TYPE_CHECKING:
   from tff_dp import mechanisms
   from tff_dp import participation
   from tff_dp import program
+  from tff_dp.draw_and_discard_plan import DrawAndDiscardPlan
   from tff_dp.non_private_plan import NonPrivatePlan
   from tff_dp.plan import PrivacyPlan
   from tff_dp.protocol_plan import ProtocolPlan
@@ -61,6 +62,7 @@ _LAZY_MODULES = (
 )
 # Name here -> module that defines it.
 _LAZY_NAMES = {
+    'DrawAndDiscardPlan': 'tff_dp.draw_and_discard_plan',
     'NonPrivatePlan': 'tff_dp.non_private_plan',
     'PrivacyPlan': 'tff_dp.plan',
     'PrivacyRefusedError': 'tff_dp._checks',

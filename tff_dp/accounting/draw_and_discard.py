@@ -30,6 +30,7 @@ client's guarantee.
 """
 
 from collections.abc import Sequence
+import functools
 import math
 from typing import Optional
 
@@ -108,17 +109,17 @@ def guarantee(
   if void is None:
     one = _epsilon_and_delta(step, num_params, 1, pure, delta)
     total = _epsilon_and_delta(step, num_params, participations, pure, delta)
-    diagnostics = _diagnostics(
+    about_others = diagnostics(
         step,
-        num_params,
-        num_instances,
-        _DIAGNOSTIC_DELTA if delta is None else delta,
+        num_params=num_params,
+        num_instances=num_instances,
+        delta=_DIAGNOSTIC_DELTA if delta is None else delta,
         strategy=strategy,
         has_spam_filter=has_spam_filter,
         later_updates=later_updates,
     )
   else:
-    one, total, diagnostics = (math.inf, 1.0), (math.inf, 1.0), ()
+    one, total, about_others = (math.inf, 1.0), (math.inf, 1.0), ()
   return statement.DdmlGuarantee(
       model_epsilon=one[0],
       delta=one[1],
@@ -138,69 +139,27 @@ def guarantee(
       step=step.describe(),
       void=void,
       server_learns_draw=server_learns_draw,
-      non_dp_diagnostics=diagnostics,
+      non_dp_diagnostics=about_others,
   )
 
 
-def event(step, *, num_params: int, participations: int):
-  """Returns the event of so many participations, stated for replace-one."""
-  one = step.event(num_params)
-  if participations == 0:
-    return dp_accounting.NoOpDpEvent()
-  return dp_accounting.SelfComposedDpEvent(one, int(participations))
-
-
-def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
-  """Returns epsilon of an `event` at delta. Upper bound; Gaussian noise: exact.
-
-  What `accountants.epsilon` gives for method 'pld' and replace-one, but one
-  Gaussian or Laplace step needs no search for amplification.
-
-  Args:
-    what: Of `event`, or a composition of such.
-    delta: In (0, 1).
-  """
-  leaves = compositions.merged(compositions.leaves(what))
-  return parts.epsilon(
-      [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
-  )
-
-
-def _epsilon_and_delta(
-    step, num_params, participations, pure: float, delta: Optional[float]
-) -> tuple[float, float]:
-  """Returns (epsilon, delta) of so many participations."""
-  if participations == 0:
-    return 0.0, 0.0
-  pure_total = _times_epsilon(pure, participations)
-  if delta is None:
-    return pure_total, 0.0
-  is_calibrated = step.privacy_unit == 'model' and step.delta == delta
-  if participations == 1 and is_calibrated:
-    return float(step.epsilon), float(delta)
-  numeric = epsilon_of(
-      event(step, num_params=num_params, participations=participations), delta
-  )
-  if pure_total <= numeric:
-    return pure_total, 0.0
-  return numeric, float(delta)
-
-
-def _times_epsilon(pure: float, participations: int) -> float:
-  return 0.0 if participations == 0 else pure * participations
-
-
-def _diagnostics(
+def diagnostics(
     step,
+    *,
     num_params: int,
     num_instances: int,
     delta: float,
-    *,
-    strategy: str,
-    has_spam_filter: bool,
-    later_updates: Sequence[int],
+    strategy: str = 'draw_and_discard',
+    has_spam_filter: bool = False,
+    later_updates: Sequence[int] = _LATER_UPDATES,
 ) -> tuple[statement.Diagnostic, ...]:
-  """Returns the numbers about observers II and III, for one participation."""
+  """Returns numbers about observers II and III, for one participation.
+
+  Heuristic: none of them is a guarantee, and each says why. A step without
+  noise has none. Args: see `guarantee`.
+  """
+  if not step.is_private:
+    return ()
   found = []
   one_weight = step.coordinate_epsilon(num_params)
   is_laplace = step.mechanism == 'laplace'
@@ -253,6 +212,75 @@ def _diagnostics(
         )
     )
   return tuple(found)
+
+
+def event(step, *, num_params: int, participations: int):
+  """Returns the event of so many participations, stated for replace-one."""
+  one = step.event(num_params)
+  if participations == 0:
+    return dp_accounting.NoOpDpEvent()
+  return dp_accounting.SelfComposedDpEvent(one, int(participations))
+
+
+# Asked for every round of a run, and different for few participations.
+@functools.lru_cache(maxsize=1024)
+def epsilon(
+    step, *, num_params: int, participations: int, delta: float
+) -> float:
+  """Returns epsilon of so many reports of one client, for replace-one.
+
+  As the total of `guarantee` at that delta; infinite without noise.
+
+  Args:
+    step: The `mechanisms.client_steps.ClientStep` that the clients run.
+    num_params: p, all weights together.
+    participations: Of one client.
+    delta: Of all participations together, in (0, 1).
+  """
+  if not step.is_private and participations:
+    return math.inf
+  pure = step.model_epsilon(num_params)
+  return _epsilon_and_delta(step, num_params, participations, pure, delta)[0]
+
+
+def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
+  """Returns epsilon of an `event` at delta. Upper bound; Gaussian noise: exact.
+
+  What `accountants.epsilon` gives for method 'pld' and replace-one, but one
+  Gaussian or Laplace step needs no search for amplification.
+
+  Args:
+    what: Of `event`, or a composition of such.
+    delta: In (0, 1).
+  """
+  leaves = compositions.merged(compositions.leaves(what))
+  return parts.epsilon(
+      [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
+  )
+
+
+def _epsilon_and_delta(
+    step, num_params, participations, pure: float, delta: Optional[float]
+) -> tuple[float, float]:
+  """Returns (epsilon, delta) of so many participations."""
+  if participations == 0:
+    return 0.0, 0.0
+  pure_total = _times_epsilon(pure, participations)
+  if delta is None:
+    return pure_total, 0.0
+  is_calibrated = step.privacy_unit == 'model' and step.delta == delta
+  if participations == 1 and is_calibrated:
+    return float(step.epsilon), float(delta)
+  numeric = epsilon_of(
+      event(step, num_params=num_params, participations=participations), delta
+  )
+  if pure_total <= numeric:
+    return pure_total, 0.0
+  return numeric, float(delta)
+
+
+def _times_epsilon(pure: float, participations: int) -> float:
+  return 0.0 if participations == 0 else pure * participations
 
 
 def _one_later_draw(

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""The budget of a run in which clients decide whether to take part."""
+"""The budget of a run whose epsilon a plan computes, round by round."""
 
 from collections.abc import Callable
 import math
@@ -22,13 +22,15 @@ from tff_dp.accounting import round_budget
 
 
 class ProtocolBudget(round_budget.RoundBudget):
-  """Refuses the round beyond the budget of a check-in protocol.
+  """Refuses the round beyond the budget of a plan with local noise.
 
   Args of the constructor beside those of `RoundBudget`:
     epsilon_after: Maps rounds in 1..T to an upper bound on epsilon of a run
       that stops there, at `delta`. Called when needed, and remembered.
     num_rounds: T.
     noise: What a record says of the noise, plain types.
+    basis: What every epsilon rests on, as the end of a sentence.
+    way_out: How all rounds would fit the budget, as a sentence.
   """
 
   def __init__(
@@ -40,6 +42,11 @@ class ProtocolBudget(round_budget.RoundBudget):
       epsilon: float | None = None,
       neighboring_relation: events.NeighboringRelation,
       noise: dict[str, object],
+      basis: str = 'amplified by the protocol, as the statement says',
+      way_out: str = (
+          'More noise, fewer rounds, or more clients to hide among'
+          ' (more slots, a lower check-in rate) cost less.'
+      ),
   ):
     super().__init__(
         delta=delta,
@@ -50,6 +57,8 @@ class ProtocolBudget(round_budget.RoundBudget):
     self._of_round = epsilon_after
     self._num_rounds = num_rounds
     self._noise_facts = dict(noise)
+    self._basis = basis
+    self._sentence = way_out
     self._known: dict[int, float] = {}
 
   @property
@@ -60,7 +69,7 @@ class ProtocolBudget(round_budget.RoundBudget):
   @property
   def basis(self) -> str:
     """See base class."""
-    return 'amplified by the protocol, as the statement says'
+    return self._basis
 
   def epsilon_after(self, round_index: int) -> float:
     """See base class."""
@@ -77,7 +86,4 @@ class ProtocolBudget(round_budget.RoundBudget):
     return dict(self._noise_facts)
 
   def _way_out(self) -> str:
-    return (
-        'More noise, fewer rounds, or more clients to hide among'
-        ' (more slots, a lower check-in rate) cost less.'
-    )
+    return self._sentence

@@ -78,6 +78,7 @@ _ALWAYS = {
 }
 # And what else, by who decides who takes part.
 SCHEDULE, PROTOCOL = 'schedule', 'protocol'
+DRAW_AND_DISCARD = 'draw_and_discard'
 _BY_KIND = {
     SCHEDULE: {
         'unit': ('min_index_gap', 'min_rounds_between'),
@@ -88,6 +89,11 @@ _BY_KIND = {
     PROTOCOL: {
         'mechanism': ('randomizer', 'local_guarantee', 'check_in_rate'),
         'accounting': ('bound', 'candidates', 'discretisation'),
+        'implementation': ('coins',),
+    },
+    DRAW_AND_DISCARD: {
+        'mechanism': ('client_step', 'noise_scale', 'num_params', 'server'),
+        'guarantee': ('epsilon_of_one_report', 'epsilon_pure'),
         'implementation': ('coins',),
     },
 }
@@ -110,7 +116,7 @@ class PrivacyStatement:
       kept.
     warnings: Sentences that come before everything else.
     kind: Who decides who takes part: the server by a 'schedule', or clients by
-      a 'protocol'.
+      a 'protocol'; or 'draw_and_discard'.
   """
 
   points: Mapping[str, Mapping[str, Any]]

@@ -123,6 +123,11 @@ def run_events(arguments: argparse.Namespace) -> int:
   if isinstance(described, event_files.ProtocolRun):
     protocol_runs.show(described, delta=delta, output_format=arguments.format)
     return errors.DONE
+  if isinstance(described, event_files.DrawAndDiscardRun):
+    draw_and_discard.show_run(
+        described, delta=delta, output_format=arguments.format
+    )
+    return errors.DONE
   result = guarantee.of_run(
       described.mechanism,
       described.pattern,

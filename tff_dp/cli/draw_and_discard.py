@@ -18,7 +18,9 @@ import json
 
 from tff_dp import _checks
 from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting import printing
 from tff_dp.cli import errors
+from tff_dp.cli import event_files
 from tff_dp.mechanisms import client_steps
 
 HELP = 'noised models of one client that a server writes over its instances'
@@ -181,3 +183,47 @@ def run_account(arguments: argparse.Namespace) -> int:
   else:
     print(found.to_text())
   return errors.DONE
+
+
+def show_run(
+    run: event_files.DrawAndDiscardRun, *, delta: float, output_format: str
+) -> None:
+  """Prints what a run costs, recomputed from its plan.
+
+  Args:
+    run: What an events file describes.
+    delta: In (0, 1).
+    output_format: 'text' or 'json'.
+  """
+  _checks.delta(delta=delta)
+  plan = run.plan
+  found = draw_and_discard.guarantee(
+      plan.step,
+      num_params=plan.num_params,
+      num_instances=plan.num_instances,
+      participations=plan.participations_after(run.num_rounds),
+      delta=delta,
+      concurrency=plan.clients_per_round,
+      max_participations=plan.max_participations,
+      strategy=plan.strategy,
+      has_spam_filter=plan.spam_filter is not None,
+  )
+  if output_format != 'json':
+    print(found.to_text())
+    return
+  epsilon = plan.epsilon(delta=delta, num_rounds=run.num_rounds)
+  result = {
+      'epsilon': printing.to_json_number(epsilon),
+      'delta': delta,
+      'epsilon_no_amplification': printing.to_json_number(epsilon),
+      'unit': plan.unit,
+      'neighboring_relation': plan.neighboring_relation.value,
+      'trust': plan.trust,
+      'assumptions': list(found.assumptions),
+      'warnings': list(plan.statement(delta=delta).warnings),
+      'rounds': run.num_rounds,
+      'participations': found.participations,
+      'plan': plan.describe(),
+      'guarantee': found.to_json(),
+  }
+  print(json.dumps(result, indent=2, allow_nan=False))

@@ -24,6 +24,8 @@ import math
 from typing import Any, Optional
 
 from tff_dp import _checks
+from tff_dp import draw_and_discard_plan
+from tff_dp import draw_and_discard_plan_statement
 from tff_dp import participation
 from tff_dp import protocol_plan
 from tff_dp.accounting import events
@@ -80,7 +82,22 @@ class ProtocolRun:
   delta: float
 
 
-def read(path: str) -> Run | ProtocolRun:
+@dataclasses.dataclass(frozen=True)
+class DrawAndDiscardRun:
+  """The run of draw and discard that a file describes.
+
+  Attributes:
+    plan: What was promised.
+    num_rounds: Rounds that count.
+    delta: The delta that the run states its epsilon at.
+  """
+
+  plan: draw_and_discard_plan.DrawAndDiscardPlan
+  num_rounds: int
+  delta: float
+
+
+def read(path: str) -> Run | ProtocolRun | DrawAndDiscardRun:
   """Returns the run of a file that the `events_json` of a plan wrote.
 
   Raises:
@@ -108,10 +125,12 @@ def read(path: str) -> Run | ProtocolRun:
       ) from error
 
 
-def _run(content: dict[str, Any]) -> Run | ProtocolRun:
+def _run(content: dict[str, Any]) -> Run | ProtocolRun | DrawAndDiscardRun:
   plan = content['plan']
   if content['events'][0]['type'] == 'protocol':
     return _protocol_run(content)
+  if content['events'][0]['type'] == draw_and_discard_plan_statement.EVENT:
+    return _draw_and_discard_run(content)
   mechanism = catalogue.from_description(plan['mechanism'])
   schedule = _made(_SCHEDULES, plan['participation'])
   clipping = None
@@ -165,6 +184,21 @@ def _protocol_run(content: dict[str, Any]) -> ProtocolRun:
       content, 'neighboring_relation', plan.neighboring_relation.value
   )
   return ProtocolRun(plan=plan, num_rounds=rounds, delta=content['delta'])
+
+
+def _draw_and_discard_run(content: dict[str, Any]) -> DrawAndDiscardRun:
+  plan = draw_and_discard_plan.DrawAndDiscardPlan.from_description(
+      content['plan']
+  )
+  (event,) = content['events']
+  rounds = event['rounds']
+  _check_stated(event, 'participations', plan.participations_after(rounds))
+  _check_stated(
+      content, 'neighboring_relation', plan.neighboring_relation.value
+  )
+  return DrawAndDiscardRun(
+      plan=plan, num_rounds=rounds, delta=content['delta']
+  )
 
 
 def _check_stated(event: dict[str, Any], name: str, planned) -> None:
