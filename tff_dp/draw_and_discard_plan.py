@@ -76,10 +76,7 @@ class DrawAndDiscardPlan:
   # mechanism of the server nor a clip norm of its own.
   unit = 'client'
   neighboring_relation = events.NeighboringRelation.REPLACE_ONE
-  trust = (
-      'nobody but the own device: the server, and whoever reads the channel, may'
-      ' see every model that is sent and that comes back'
-  )
+  trust = 'nobody but the own device, which clips and adds the noise'
   mechanism = None
   # What builds a process of such a plan.
   built_by = 'learning.build_draw_and_discard(model, plan, client_keys=True)'

@@ -240,8 +240,10 @@ def _guarantee(
       'epsilon_of_one_report': number(
           plan.epsilon(delta=delta, participations=1)
       ),
-      'epsilon_pure': number(
-          pure * plan.participations_after(rounds_done or None)
+      'epsilon_pure': (
+          'none: Gaussian noise has none'
+          if plan.step.mechanism == 'gaussian'
+          else number(pure * plan.participations_after(rounds_done or None))
       ),
       'curve': [
           {'delta': each, 'epsilon_planned': number(plan.epsilon(delta=each))}

@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Goes on with three real runs, and ends them all by one SIGKILL, in a round.
+"""Goes on with four real runs, and ends them all by one SIGKILL, in a round.
 
 `python -m tests.program.killed_runs DIR` does so with the runs of the folder,
 of which each was killed before. One process for all, because starting one, with
@@ -27,6 +27,7 @@ import threading
 import traceback
 from unittest import mock
 
+from tests.program import instance_run
 from tests.program import protocol_run
 from tests.program import real_run
 from tff_dp import execution
@@ -34,13 +35,16 @@ from tff_dp.program import run as run_lib
 from tff_dp.program import write_ahead
 
 REAL = 'real'
-PROTOCOLS = (protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED)
-NAMES = (REAL, *PROTOCOLS)
+_HELD = (
+    protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED, instance_run.INSTANCES
+)
+NAMES = (REAL, *_HELD)
 # The round in which each ends.
 KILLED_IN = {
     REAL: 8,
     protocol_run.FIXED_WINDOW: 5,
     protocol_run.SHUFFLED: 5,
+    instance_run.INSTANCES: 8,
 }
 # Into that round: shorter than one, so that it is in the midst of it.
 _SECONDS_IN_ROUND = 0.02
@@ -50,6 +54,8 @@ def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
   """Makes a run, or goes on with it, in the caller's context."""
   if name == REAL:
     return real_run.run(root)
+  if name == instance_run.INSTANCES:
+    return instance_run.run(root)
   return protocol_run.run(root, name)
 
 
@@ -96,7 +102,7 @@ def _hold(name: str, root: pathlib.Path) -> None:
 
 
 def main(parent: pathlib.Path) -> None:
-  for name in PROTOCOLS:
+  for name in _HELD:
     _hold(name, parent / name)
   kill = threading.Timer(
       _SECONDS_IN_ROUND, os.kill, (os.getpid(), signal.SIGKILL)

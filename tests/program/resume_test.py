@@ -26,6 +26,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import tensorflow as tf
 
+from tests.program import instance_run
 from tests.program import killed_runs
 from tests.program import kills
 from tests.program import protocol_run
@@ -43,12 +44,16 @@ _DEADLINE_SECONDS = 600
 def _build_process(name: str):
   if name == killed_runs.REAL:
     return real_run.build_process()
+  if name == instance_run.INSTANCES:
+    return instance_run.build_process(instance_run.build_plan())
   return protocol_run.build_process(protocol_run.build_plan(name))
 
 
 def _num_rounds(name: str) -> int:
   if name == killed_runs.REAL:
     return real_run.NUM_ROUNDS
+  if name == instance_run.INSTANCES:
+    return instance_run.NUM_ROUNDS
   return protocol_run.build_plan(name).num_rounds
 
 

@@ -31,16 +31,19 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
+from tff_dp import draw_and_discard_plan
 from tff_dp import non_private_plan
 from tff_dp import plan as plan_lib
 from tff_dp import protocol_plan
 from tff_dp.aggregators import client_randomizers
 from tff_dp.aggregators import release_marks
+from tff_dp.learning.draw_and_discard import client as draw_and_discard_client
 from tff_dp.program import data_flow
 
 Plan = (
     plan_lib.PrivacyPlan
     | protocol_plan.ProtocolPlan
+    | draw_and_discard_plan.DrawAndDiscardPlan
     | non_private_plan.NonPrivatePlan
 )
 
@@ -57,7 +60,7 @@ class Certificate:
 
   Attributes:
     plan: Of which the process adds the noise.
-    release: What its server adds; `None` if nothing.
+    release: What is in the state of its server; `None` if nothing is.
     not_covered: Paths of the metrics in which clients' data are without noise;
       a trusted server sees them, and keeps them secret.
   """
@@ -159,12 +162,19 @@ def certify(process: Any, plan: Plan) -> Certificate:
   )
   if release.at_clients:
     _check_metrics(not_covered)
-    return Certificate(plan, None, not_covered)
+    _check_asked(flow)
+    if not _is_draw_and_discard(plan):
+      return Certificate(plan, None, not_covered)
+    _check_repeats(process)
   return Certificate(plan, release, not_covered)
 
 
 def _check_is_runnable(process) -> None:
-  if all(hasattr(process, name) for name in ('next_round', 'open_ledger')):
+  has_own_books = hasattr(process, 'next_round') and hasattr(
+      process, 'open_ledger'
+  )
+  has_plan = hasattr(getattr(process, 'plan', None), 'fingerprint')
+  if has_own_books and not has_plan:
     kind = type(process).__name__
     raise _checks.PrivacyRefusedError(
         f'program.train cannot run a process of class {kind} yet',
@@ -192,6 +202,13 @@ def _check_built_from(process, plan) -> None:
           ' protocol',
           way_out='learning.build_check_in_sgd(model, plan, ...) or'
           ' learning.build_shuffled_check_in_sgd(model, plan, ...)',
+      )
+    if _is_draw_and_discard(plan):
+      raise _checks.PrivacyRefusedError(
+          'the process was not built from the plan of draw and discard',
+          why='what a client does to an instance, and what becomes of its'
+          ' report, is part of the plan',
+          way_out=plan.built_by,
       )
   elif built_from.fingerprint != plan.fingerprint:
     raise _other_plan(
@@ -272,10 +289,36 @@ def _check_metrics(not_covered) -> None:
     )
 
 
+def _check_asked(flow) -> None:
+  """Raises if what clients ask for tells the server about their data."""
+  if flow.asked:
+    raise _checks.PrivacyRefusedError(
+        'which part of the model a client asks for may follow from its data',
+        why='the server may see it, and the guarantee of the plan holds against'
+        ' the server',
+        way_out='build the process with a builder of tff_dp.learning, whose'
+        ' clients draw what they ask for from a key of their own',
+    )
+
+
+def _check_repeats(process) -> None:
+  """Raises if a round that is repeated has other reports than before."""
+  data = process.next.type_signature.parameter[1].member
+  if draw_and_discard_client.KEY not in dir(data):
+    raise _checks.PrivacyRefusedError(
+        'clients of the process bring no key of their own',
+        why='a round that is repeated, after a kill, would then be one more'
+        ' report of its clients, and the plan counts one',
+        way_out=draw_and_discard_plan.DrawAndDiscardPlan.built_by,
+    )
+
+
 def _release_of(plan) -> release_marks.Release:
   """Returns the release of a plan; of a check-in plan with any divisor."""
   if isinstance(plan, plan_lib.PrivacyPlan):
     return plan.aggregator().release
+  if _is_draw_and_discard(plan):
+    return draw_and_discard_client.release_of(plan)
   if _is_local(plan):
     return client_randomizers.release_of(plan.randomizer)
   return plan.aggregator(clients_per_round=1).release
@@ -327,6 +370,10 @@ def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
 
 def _is_local(plan) -> bool:
   return isinstance(plan, protocol_plan.ProtocolPlan) and plan.is_local
+
+
+def _is_draw_and_discard(plan) -> bool:
+  return isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan)
 
 
 def _is_adaptive(plan) -> bool:

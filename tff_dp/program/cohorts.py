@@ -15,7 +15,7 @@
 
 `ScheduledCohorts`: the server chooses, and the participation ledger enforces
 the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
-server takes who came. Either keeps what a resumed run needs, as bytes for the
+server takes who came. `instance_cohorts` has those of draw and discard. Each keeps what a resumed run needs, as bytes for the
 checkpoint, and gives the same cohorts again for a round that is repeated.
 """
 
@@ -25,6 +25,7 @@ import dataclasses
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import draw_and_discard_plan
 from tff_dp import non_private_plan
 from tff_dp import plan as plan_lib
 from tff_dp import protocol_plan
@@ -102,7 +103,11 @@ class ScheduledCohorts(Cohorts):
 
   def __init__(
       self,
-      plan: plan_lib.PrivacyPlan | non_private_plan.NonPrivatePlan,
+      plan: (
+          plan_lib.PrivacyPlan
+          | draw_and_discard_plan.DrawAndDiscardPlan
+          | non_private_plan.NonPrivatePlan
+      ),
       clients,
       *,
       seed: int,
@@ -147,13 +152,14 @@ class ScheduledCohorts(Cohorts):
     self._ledger.commit(cohort, round_index)
     return Selection(
         ids=cohort,
-        read=lambda: [
-            self._clients.create_tf_dataset_for_client(client)
-            for client in cohort
-        ],
+        read=lambda: [self._data_of(client) for client in cohort],
         released={'cohort_assumed': self._plan.clients_per_round},
         not_covered={'cohort_realised': len(cohort)},
     )
+
+  def _data_of(self, client_id) -> Any:
+    """Returns what a client brings."""
+    return self._clients.create_tf_dataset_for_client(client_id)
 
   def observed(self, rounds_begun: int) -> Any:
     return dataclasses.replace(
@@ -263,6 +269,7 @@ def build(
     plan: (
         plan_lib.PrivacyPlan
         | protocol_plan.ProtocolPlan
+        | draw_and_discard_plan.DrawAndDiscardPlan
         | non_private_plan.NonPrivatePlan
     ),
     clients,
@@ -295,6 +302,11 @@ def build(
       raise _checks.ArgumentError(
           'clients', clients, 'client data: the schedule of the plan chooses'
       )
+    if isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan):
+      # pylint: disable=g-import-not-at-top
+      from tff_dp.program import instance_cohorts  # It is made of these here.
+
+      return instance_cohorts.InstanceCohorts(plan, clients, seed=schedule_seed)
     return ScheduledCohorts(plan, clients, seed=schedule_seed)
   if schedule_seed:
     raise _checks.ArgumentError(

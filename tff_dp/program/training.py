@@ -78,9 +78,10 @@ def train(
       in a round, or is refused: see `certification.certify`. The builders of
       `tff_dp.learning` make such processes, and most of TFF's with
       `plan.aggregator()`.
-    plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, or a
-      `ProtocolPlan`, whose clients decide themselves; for any process, without
-      privacy, a `NonPrivatePlan`.
+    plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, a
+      `ProtocolPlan`, whose clients decide themselves, or a
+      `DrawAndDiscardPlan`; for any process, without privacy, a
+      `NonPrivatePlan`.
     clients: The population; only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. With a `ProtocolPlan`
       also its `CheckInDataSource`, to choose the sampler or lose reports.
@@ -131,9 +132,9 @@ def train(
   _checks.one_of(progress_lib.MODES, progress=progress)
   _checks.instance_of(
       certification.Plan,
-      'a tff_dp.PrivacyPlan, ProtocolPlan or NonPrivatePlan; silos, draw and'
-      ' discard and secure sums are not run by train, but by next_round and'
-      ' open_ledger of their processes',
+      'a tff_dp.PrivacyPlan, ProtocolPlan, DrawAndDiscardPlan or'
+      ' NonPrivatePlan; silos and secure sums are not run by train, but by'
+      ' next_round and open_ledger of their processes',
       plan=plan,
   )
   if total_rounds is None:

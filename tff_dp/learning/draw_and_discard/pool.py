@@ -53,6 +53,7 @@ class Pool(NamedTuple):
     key: Root of the server's coins, int64 of shape [2].
     round: Rounds that are done, int64.
     num_sets: How often weights were set, int64.
+    release_id: Fingerprint of the plan whose noise is in the reports, int64.
   """
 
   instances: Any
@@ -61,6 +62,7 @@ class Pool(NamedTuple):
   key: Any
   round: Any
   num_sets: Any
+  release_id: Any
 
 
 class Rules(NamedTuple):
@@ -70,11 +72,13 @@ class Rules(NamedTuple):
     strategy: What is done with a report.
     initial_variance: Of every weight over fresh instances.
     spam_filter: Or `None`.
+    release_id: Fingerprint of the plan, for the state.
   """
 
   strategy: strategies.Strategy
   initial_variance: float
   spam_filter: Optional[spam_filters.SpamFilter] = None
+  release_id: int = 0
 
 
 def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
@@ -88,6 +92,7 @@ def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
       key=key,
       round=zero,
       num_sets=zero,
+      release_id=tf.constant(rules.release_id, tf.int64),
   )
   return _spread_out(rules, empty, weights)
 
