@@ -240,10 +240,15 @@ class NoiseTest(parameterized.TestCase):
   def test_draws_with_a_key_repeat_and_vary_with_the_round(self):
     client = _client(2, _step(), client_keys=True)
     data = learning.client_data([], np.int64([8, 5]))
-    draws = [int(client.draw(_key(client, data), r)[0]) for r in range(30)]
+
+    def draw(round_index):
+      (drawn,), told = client.draw(_key(client, data), round_index)
+      self.assertEmpty(told)
+      return int(drawn)
+
+    draws = [draw(r) for r in range(30)]
     self.assertEqual(set(draws), {0, 1})
-    again = [int(client.draw(_key(client, data), r)[0]) for r in range(3)]
-    self.assertEqual(draws[:3], again)
+    self.assertEqual(draws[:3], [draw(r) for r in range(3)])
 
 
 if __name__ == '__main__':

@@ -75,7 +75,8 @@ class ClientComputations(NamedTuple):
     data_type: Type of what the client brings.
     key: () or, with `client_keys`, (data) -> the secret that coin and noise
       follow from, int64 of shape [2]. It never leaves the client.
-    draw: (key, round) -> the number of an instance, int32 of shape [1].
+    draw: (key, round) -> (the number of an instance, int32 of shape [1]; what
+      the server is told of it, of shape [1], or [0] where it does not ask).
     move: (sequence of one instance, data) -> (instance after the step, float64
       of shape [p], `Sums`), without noise.
     report: (what `move` returned, key, round) -> the report.
@@ -148,7 +149,8 @@ def build(
         dtype=tf.int32,
         alg=streams.ALGORITHM,
     )
-    return release_marks.mark_coin(drawn)
+    drawn = release_marks.mark_coin(drawn)
+    return drawn, drawn[: int(plan.server.needs_drawn)]
 
   @tff.tensorflow.computation(slice_type, data_type)
   def move(instances, data):

@@ -141,11 +141,6 @@ def build_process(
     counts.update(pool_lib.measure(new_state))
     return new_state, counts
 
-  @tff.tensorflow.computation(tff.TensorType(np.int32, [1]))
-  @tf.function(autograph=False)
-  def drawn_to_send(drawn):
-    return drawn if needs_drawn else tf.zeros([0], tf.int32)
-
   @tff.tensorflow.computation(
       client.move.type_signature.result[1]
   )
@@ -175,7 +170,7 @@ def build_process(
       keys = tff.federated_map(client.key, data)
     else:
       keys = tff.federated_eval(client.key, tff.CLIENTS)
-    drawn = tff.federated_map(client.draw, (keys, round_index))
+    drawn, told = tff.federated_map(client.draw, (keys, round_index))
     instances = tff.federated_select(
         drawn,
         tff.federated_eval(last_key, tff.SERVER),
@@ -185,9 +180,7 @@ def build_process(
     moved, sums = tff.federated_map(client.move, (instances, data))
     reports = tff.federated_map(client.report, (moved, keys, round_index))
     collected = tff.federated_aggregate(
-        tff.federated_zip(
-            (reports, tff.federated_map(drawn_to_send, drawn))
-        ),
+        tff.federated_zip((reports, told)),
         nothing(),
         collect,
         merge,
