@@ -35,6 +35,8 @@ from tff_dp.program import instance_cohorts
 from tff_dp.program import write_ahead
 
 _DELTA = 1e-5
+_LAPLACE = dict(clip='box', mechanism='laplace', epsilon=0.3, delta=None)
+_SILENT = dict(mechanism=None, epsilon=None, delta=None)
 
 
 def setUpModule():
@@ -125,6 +127,17 @@ class TrainTest(kills.RunsTestCase):
     self.assertEqual((result.rounds_done, result.stop_reason), (2, 'budget'))
     self.assertEqual(result.epsilon, budget)
     self.assertIn('smaller max_participations', result.message)
+
+  def test_without_privacy_by_name(self):
+    plan = tff_dp.NonPrivatePlan(
+        sampling.UniformSampling(2), clients_per_round=2
+    )
+    process = instance_run.build_process(
+        instance_run.build_plan(step=_SILENT), client_keys=False
+    )
+    result = instance_run.run(self.parent / 'silent', process, plan=plan)
+    self.assertEqual(result.rounds_done, 2)
+    self.assertStartsWith(result.statement.warnings[0], 'NO PRIVACY')
 
   def test_population_that_would_have_to_come_too_often(self):
     class Fewer(instance_run.Clients):
@@ -255,10 +268,6 @@ class CohortsTest(absltest.TestCase):
         self._cohorts().restore(bytes(damaged))
 
 
-_LAPLACE = dict(clip='box', mechanism='laplace', epsilon=0.3, delta=None)
-_SILENT = dict(mechanism=None, epsilon=None, delta=None)
-
-
 class CertificationTest(parameterized.TestCase):
 
   def _check_refused(self, process, plan, what):
@@ -289,6 +298,7 @@ class CertificationTest(parameterized.TestCase):
   def test_without_noise(self):
     process = _build(step=_SILENT)
     refusal = self._check_refused(process, process.plan, 'adds no noise')
+    self.assertIn("mechanism='laplace'", refusal.way_out)
     self.assertIn('NonPrivatePlan', refusal.way_out)
 
   @parameterized.parameters(

@@ -225,10 +225,8 @@ def _check_release(flow, plan) -> release_marks.Release:
     raise _checks.PrivacyRefusedError(
         'the process adds no noise of a plan' + (named and f': {named}'),
         why='the epsilon of the plan is that of its own noise',
-        way_out='build it with model_aggregator=plan.aggregator(), in'
-        ' tff.aggregators.as_weighted_aggregator(...) where the builder asks'
-        ' for a weighted one, or with a builder of tff_dp.learning; to train'
-        ' without privacy, hand train a tff_dp.NonPrivatePlan',
+        way_out=f'{_way_to_noise(plan)}; to train without privacy, hand train a'
+        ' tff_dp.NonPrivatePlan',
     )
   for found in flow.releases:
     if found.at_clients != expected.at_clients or (
@@ -252,6 +250,20 @@ def _check_release(flow, plan) -> release_marks.Release:
         ' tff.aggregators.concat_factory keeps it whole',
     )
   return flow.releases[0]
+
+
+def _way_to_noise(plan) -> str:
+  """Returns how a process with the noise of the plan is built."""
+  if _is_draw_and_discard(plan):
+    return (
+        "plan with a ClientStep(mechanism='laplace', ...) or 'gaussian', then"
+        f' {plan.built_by}'
+    )
+  return (
+      'build it with model_aggregator=plan.aggregator(), in'
+      ' tff.aggregators.as_weighted_aggregator(...) where the builder asks for'
+      ' a weighted one, or with a builder of tff_dp.learning'
+  )
 
 
 def _check_state(flow) -> None:
