@@ -89,11 +89,7 @@ class EpsilonTest(parameterized.TestCase):
     plan = _plan(_step(**_STEPS[name]))
     for rounds, participations in ((1, 1), (2, 2), (3, 3), (50, 3)):
       expected = draw_and_discard.guarantee(
-          plan.step,
-          num_params=7,
-          num_instances=20,
-          participations=participations,
-          delta=_DELTA,
+          plan, participations=participations, delta=_DELTA
       )
       self.assertEqual(
           plan.epsilon(delta=_DELTA, num_rounds=rounds),

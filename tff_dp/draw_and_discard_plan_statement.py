@@ -58,8 +58,8 @@ def build(
           'unit': plan.unit,
           'contribution_bound': (
               'a report of a client is computed from its whole data set, and'
-              f' its mean gradient is clipped ({_clip(plan.step)}), whatever its'
-              ' number of examples'
+              f' its mean gradient is clipped ({_clip(plan.step)}), whatever'
+              ' its number of examples'
           ),
           'participation': (
               f'at most {_times(plan.max_participations)} of a client, at most'
@@ -125,9 +125,9 @@ def build(
           'audit': _AUDIT,
           'heuristics': _diagnostics(plan, delta),
           'limits': (
-              'nothing is claimed for several clients of one person, or for side'
-              ' channels such as the time of a report; floating-point noise is'
-              ' not exactly Laplace or Gaussian (Mironov, 2012)'
+              'nothing is claimed for several clients of one person, or for'
+              ' side channels such as the time of a report; floating-point'
+              ' noise is not exactly Laplace or Gaussian (Mironov, 2012)'
           ),
       },
   }
@@ -288,7 +288,7 @@ def _implementation(
       'realised_participation': realised,
       'bad_updates': (
           'a gradient that is not finite counts as zero; a report that is not'
-          ' finite, or that the spam filter refuses, is counted and never stored'
+          ' finite, or that the spam filter refuses, is counted, never stored'
       ),
   }
 

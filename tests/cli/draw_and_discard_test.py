@@ -75,9 +75,12 @@ class AccountTest(parameterized.TestCase):
         learning_rate=0.01, clip='l2', clip_norm=0.5, mechanism='gaussian',
         epsilon=2.0, delta=1e-6,
     )
+    plan = tff_dp.DrawAndDiscardPlan(
+        step=step, num_params=33, num_instances=20, max_participations=6,
+        num_rounds=6, clients_per_round=3,
+    )
     expected = accounting.guarantee(
-        step, num_params=33, num_instances=20, participations=5, delta=1e-6,
-        concurrency=3, max_participations=6, later_updates=(1,),
+        plan, participations=5, delta=1e-6, later_updates=(1,)
     )
     self.assertEqual(found['total_epsilon'], expected.total_epsilon)
     self.assertEqual(found['noise_scale'], step.noise_scale(33))

@@ -13,9 +13,7 @@
 # limitations under the License.
 """What draw and discard guarantees a client, and what it does not.
 
-    step = client_steps.ClientStep(learning_rate=0.001, epsilon=3.47,
-                                   privacy_unit='coordinate')
-    found = guarantee(step, num_params=33, num_instances=20, participations=5)
+    found = guarantee(plan, participations=5)
     print(found.to_text())
 
 The guarantee is that of the client's own noise: whoever reads the channel sees
@@ -52,18 +50,11 @@ _DIAGNOSTIC_DELTA = 1e-6
 
 
 def guarantee(
-    step,
+    plan,
     *,
-    num_params: int,
-    num_instances: int,
-    participations: int,
+    participations: Optional[int] = None,
     delta: Optional[float] = None,
-    concurrency: int = 1,
-    max_participations: Optional[int] = None,
-    strategy: str = 'draw_and_discard',
-    has_spam_filter: bool = False,
-    has_unnoised_metrics: bool = False,
-    server_learns_draw: bool = True,
+    is_capped: bool = True,
     later_updates: Sequence[int] = _LATER_UPDATES,
 ) -> statement.DdmlGuarantee:
   """Returns what so many participations of one client cost it.
@@ -74,37 +65,24 @@ def guarantee(
   exact.
 
   Args:
-    step: The `mechanisms.client_steps.ClientStep` that the clients run.
-    num_params: p, all weights together.
-    num_instances: k.
-    participations: Of one client: the largest number that occurred.
+    plan: A `tff_dp.DrawAndDiscardPlan`.
+    participations: Of one client: the largest number that occurred, `None` for
+      the cap of the plan.
     delta: Of all participations together, in (0, 1); None for pure epsilon, or
       for the delta of a Gaussian step.
-    concurrency: m.
-    max_participations: The cap, at least `participations`, None without one.
-    strategy: Of the server.
-    has_spam_filter: Whether the server refuses some models.
-    has_unnoised_metrics: Whether anything un-noised leaves the clients.
-    server_learns_draw: Whether the server may see the keys of the clients.
+    is_capped: Whether the plan's cap is enforced.
     later_updates: For the diagnostic of later observers.
   """
-  _checks.integer_at_least(1, num_params=num_params)
-  _checks.integer_at_least(1, num_instances=num_instances)
-  _checks.integer_at_least(0, participations=participations)
-  _checks.integer_at_least(1, concurrency=concurrency)
+  cap = plan.max_participations
+  if participations is None:
+    participations = cap
+  _checks.integer_between(0, cap, participations=participations)
   if delta is not None:
     _checks.delta(delta=delta)
-  if max_participations is not None:
-    _checks.integer_at_least(
-        max(1, participations), max_participations=max_participations
-    )
+  step, num_params = plan.step, plan.num_params
   if delta is None:
     delta = step.delta
-  void = None
-  if not step.is_private:
-    void = statement.NO_NOISE
-  elif has_unnoised_metrics:
-    void = statement.UNNOISED_METRICS
+  void = None if step.is_private else statement.NO_NOISE
   pure = step.model_epsilon(num_params)
   if void is None:
     one = _epsilon_and_delta(step, num_params, 1, pure, delta)
@@ -112,10 +90,10 @@ def guarantee(
     about_others = diagnostics(
         step,
         num_params=num_params,
-        num_instances=num_instances,
+        num_instances=plan.num_instances,
         delta=_DIAGNOSTIC_DELTA if delta is None else delta,
-        strategy=strategy,
-        has_spam_filter=has_spam_filter,
+        strategy=plan.strategy,
+        has_spam_filter=plan.spam_filter is not None,
         later_updates=later_updates,
     )
   else:
@@ -130,15 +108,14 @@ def guarantee(
       else math.inf,
       coordinate_epsilon=step.coordinate_epsilon(num_params),
       participations=int(participations),
-      max_participations=max_participations,
-      num_params=int(num_params),
-      num_instances=int(num_instances),
-      concurrency=int(concurrency),
-      strategy=strategy,
+      max_participations=cap if is_capped else None,
+      num_params=num_params,
+      num_instances=plan.num_instances,
+      concurrency=plan.clients_per_round,
+      strategy=plan.strategy,
       noise_scale=step.noise_scale(num_params),
       step=step.describe(),
       void=void,
-      server_learns_draw=server_learns_draw,
       non_dp_diagnostics=about_others,
   )
 
@@ -156,7 +133,16 @@ def diagnostics(
   """Returns numbers about observers II and III, for one participation.
 
   Heuristic: none of them is a guarantee, and each says why. A step without
-  noise has none. Args: see `guarantee`.
+  noise has none.
+
+  Args:
+    step: The `mechanisms.client_steps.ClientStep` that the clients run.
+    num_params: p, all weights together.
+    num_instances: k.
+    delta: At which they are stated.
+    strategy: Of the server.
+    has_spam_filter: Whether the server refuses some models.
+    later_updates: After how many more updates somebody looks.
   """
   if not step.is_private:
     return ()

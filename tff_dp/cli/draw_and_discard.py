@@ -17,6 +17,7 @@ import argparse
 import json
 
 from tff_dp import _checks
+from tff_dp import draw_and_discard_plan
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import printing
 from tff_dp.cli import errors
@@ -41,6 +42,7 @@ EXAMPLES = """examples:
 _FLAGS = {
     'num_params': 'parameters',
     'num_instances': 'instances',
+    'clients_per_round': 'concurrency',
 }
 
 
@@ -168,14 +170,22 @@ def run_account(arguments: argparse.Namespace) -> int:
         delta=arguments.delta if is_gaussian else None,
         privacy_unit='model' if per_weight is None else 'coordinate',
     )
-    found = draw_and_discard.guarantee(
-        step,
+    is_capped = arguments.max_participations is not None
+    # A participation is at most one in a round.
+    cap = arguments.max_participations if is_capped else max(1, participations)
+    plan = draw_and_discard_plan.DrawAndDiscardPlan(
+        step=step,
         num_params=arguments.parameters,
         num_instances=arguments.instances,
+        max_participations=cap,
+        num_rounds=cap,
+        clients_per_round=arguments.concurrency,
+    )
+    found = draw_and_discard.guarantee(
+        plan,
         participations=participations,
         delta=arguments.delta,
-        concurrency=arguments.concurrency,
-        max_participations=arguments.max_participations,
+        is_capped=is_capped,
         later_updates=arguments.later_updates,
     )
   if arguments.format == 'json':
@@ -198,15 +208,9 @@ def show_run(
   _checks.delta(delta=delta)
   plan = run.plan
   found = draw_and_discard.guarantee(
-      plan.step,
-      num_params=plan.num_params,
-      num_instances=plan.num_instances,
+      plan,
       participations=plan.participations_after(run.num_rounds),
       delta=delta,
-      concurrency=plan.clients_per_round,
-      max_participations=plan.max_participations,
-      strategy=plan.strategy,
-      has_spam_filter=plan.spam_filter is not None,
   )
   if output_format != 'json':
     print(found.to_text())

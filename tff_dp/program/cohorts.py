@@ -15,8 +15,9 @@
 
 `ScheduledCohorts`: the server chooses, and the participation ledger enforces
 the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
-server takes who came. `instance_cohorts` has those of draw and discard. Each keeps what a resumed run needs, as bytes for the
-checkpoint, and gives the same cohorts again for a round that is repeated.
+server takes who came. `instance_cohorts` has those of draw and discard. Each
+keeps what a resumed run needs, as bytes for the checkpoint, and gives the same
+cohorts again for a round that is repeated.
 """
 
 import abc

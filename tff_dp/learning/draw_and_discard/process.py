@@ -148,7 +148,7 @@ def build_draw_and_discard(
   """
   _checks.instance_of(
       draw_and_discard_plan.DrawAndDiscardPlan,
-      'a tff_dp.DrawAndDiscardPlan, which has step, instances and participations',
+      'a tff_dp.DrawAndDiscardPlan, with step, instances and participations',
       plan=plan,
   )
   _checks.one_of(_INITIAL_VARIANCES, initial_variance=initial_variance)
