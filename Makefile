@@ -11,7 +11,7 @@ pytest_flags := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current train test test-current \
-    benchmark benchmark-round lock build-files
+    benchmark benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -38,8 +38,8 @@ benchmark: environment ## Measure the noise against its floor, side by side.
 benchmark-round: environment ## Measure a round against its floor, side by side.
 	@$(python) -m benchmarks.round_time $(ARGS)
 
-build-files: environment ## Rewrite the BUILD files from the imports.
-	@$(python) tools/build_files.py $(ARGS)
+docs: environment ## Build guide and API reference into build/docs.
+	@$(python) tools/build_docs.py
 
 lock: ## Resolve both locks (newer versions: ARGS=--upgrade).
 	@tools/lock_requirements.sh $(ARGS)

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The tasks' command line: `python -m tasks --help`."""
 
 import sys
@@ -25,8 +14,8 @@ if __name__ == '__main__':
 import argparse
 import importlib
 
-from tasks import digits_data
-from tasks import engine
+from tasks.common import digits_data
+from tasks.common import engine
 from tff_dp.cli import errors
 
 _TASKS = {
@@ -45,21 +34,21 @@ _COMMANDS = {
     'train': (
         'train one task',
         {
-            'digits': 'tasks.digits',
-            'known_weights': 'tasks.known_weights',
-            'mnist': 'tasks.mnist',
+            'digits': 'tasks.digits.digits',
+            'known_weights': 'tasks.draw_and_discard.known_weights',
+            'mnist': 'tasks.mnist.mnist',
         },
     ),
     'sweep': (
         'train one task with every noise or algorithm, at several epsilons',
         {
-            'digits': 'tasks.sweep',
-            'heart': 'tasks.heart',
-            'insurance': 'tasks.insurance',
-            'mnist_instances': 'tasks.mnist_instances',
-            'mnist_odd_even': 'tasks.mnist_odd_even',
-            'obesity': 'tasks.obesity',
-            'spam_screen': 'tasks.spam_screen',
+            'digits': 'tasks.digits.sweep',
+            'heart': 'tasks.silos.heart',
+            'insurance': 'tasks.silos.insurance',
+            'mnist_instances': 'tasks.draw_and_discard.mnist_instances',
+            'mnist_odd_even': 'tasks.silos.mnist_odd_even',
+            'obesity': 'tasks.silos.obesity',
+            'spam_screen': 'tasks.draw_and_discard.spam_screen',
         },
     ),
 }

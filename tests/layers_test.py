@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Imports point one way, and the accounting never loads TensorFlow."""
 
 import ast
@@ -39,16 +28,11 @@ _LAYERS = (
     ),
     ('_compat',),
     ('accounting',),
-    ('mechanisms',),
+    ('ledger', 'mechanisms'),
     ('participation',),
-    ('plan_statement',),
-    (
-        'draw_and_discard_plan_statement',
-        'protocol_plan_guarantee',
-        'protocol_plan_statement',
-    ),
-    ('plan', 'protocol_plan', 'streams'),
-    ('draw_and_discard_plan', 'non_private_plan'),
+    ('statement',),
+    ('plans', 'streams'),
+    ('advice',),
     ('aggregators',),
     ('learning',),
     ('execution',),
@@ -62,16 +46,12 @@ _WITHOUT_TENSORFLOW = (
     '_checks',
     '_columns',
     'accounting',
-    'draw_and_discard_plan',
-    'draw_and_discard_plan_statement',
+    'advice',
     'mechanisms',
-    'non_private_plan',
+    'ledger',
     'participation',
-    'plan',
-    'plan_statement',
-    'protocol_plan',
-    'protocol_plan_guarantee',
-    'protocol_plan_statement',
+    'plans',
+    'statement',
 )
 # The whole of what the accounting may lean on, besides the standard library.
 # attr is what dp_accounting writes its events with.
@@ -85,6 +65,12 @@ def _modules(folder: str) -> list[pathlib.Path]:
 def _layer(path: pathlib.Path) -> str:
   part = path.relative_to(_ROOT / 'tff_dp').parts[0]
   return part.removesuffix('.py')
+
+
+def _dotted(path: pathlib.Path) -> str:
+  return '.'.join(path.relative_to(_ROOT).with_suffix('').parts).removesuffix(
+      '.__init__'
+  )
 
 
 def _imports(path: pathlib.Path, *, deferred: bool) -> list[str]:
@@ -137,6 +123,25 @@ class LayersTest(parameterized.TestCase):
           if _RANK[parts[1]] >= _RANK[layer]:
             wrong.append(f'{path}: {name}')
     self.assertEmpty(wrong)
+
+  def test_modules_have_no_cycle(self):
+    names = {_dotted(path): path for path in _modules('tff_dp')}
+    done = set()
+
+    def visit(name, path):
+      self.assertNotIn(name, path, ' -> '.join([*path, name]))
+      if name in done:
+        return
+      for imported in _imports(names[name], deferred=True):
+        # `from a.b import c` is the module a.b.c, or a name in the module a.b.
+        for other in (imported, imported.rpartition('.')[0]):
+          if other in names and other != name:
+            visit(other, [*path, name])
+            break
+      done.add(name)
+
+    for name in sorted(names):
+      visit(name, [])
 
   def test_lower_layers_do_not_mention_tensorflow(self):
     wrong = [

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Differential privacy for TensorFlow Federated, with its guarantee stated.
 
 Importing this package loads nothing heavy: `tff_dp.accounting` and the other
@@ -37,22 +26,24 @@ from tff_dp._version import __version__
 if TYPE_CHECKING:
   # pylint: disable=g-bad-import-order,g-importing-member
   from tff_dp import accounting
+  from tff_dp import advice
   from tff_dp import aggregators
   from tff_dp import execution
   from tff_dp import learning
   from tff_dp import mechanisms
   from tff_dp import participation
   from tff_dp import program
-  from tff_dp.draw_and_discard_plan import DrawAndDiscardPlan
-  from tff_dp.non_private_plan import NonPrivatePlan
-  from tff_dp.plan import PrivacyPlan
-  from tff_dp.protocol_plan import ProtocolPlan
+  from tff_dp.plans.check_ins import ProtocolPlan
+  from tff_dp.plans.dp_ftrl import PrivacyPlan
+  from tff_dp.plans.draw_and_discard import DrawAndDiscardPlan
+  from tff_dp.plans.non_private import NonPrivatePlan
 
 # Before TensorFlow and TFF are loaded.
 _compat.prepare_imports()
 
 _LAZY_MODULES = (
     'accounting',
+    'advice',
     'aggregators',
     'execution',
     'learning',
@@ -62,11 +53,11 @@ _LAZY_MODULES = (
 )
 # Name here -> module that defines it.
 _LAZY_NAMES = {
-    'DrawAndDiscardPlan': 'tff_dp.draw_and_discard_plan',
-    'NonPrivatePlan': 'tff_dp.non_private_plan',
-    'PrivacyPlan': 'tff_dp.plan',
+    'DrawAndDiscardPlan': 'tff_dp.plans.draw_and_discard',
+    'NonPrivatePlan': 'tff_dp.plans.non_private',
+    'PrivacyPlan': 'tff_dp.plans.dp_ftrl',
     'PrivacyRefusedError': 'tff_dp._checks',
-    'ProtocolPlan': 'tff_dp.protocol_plan',
+    'ProtocolPlan': 'tff_dp.plans.check_ins',
 }
 
 __all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)

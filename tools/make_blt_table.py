@@ -1,17 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
-"""Writes the table of BLT parameters in tff_dp/mechanisms/blt_table.py.
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the table of BLT parameters in tff_dp/mechanisms/matrix/blt_table.py.
 
     python tools/make_blt_table.py
 
@@ -28,10 +17,10 @@ _ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(_ROOT))
 
 # pylint: disable=g-import-not-at-top,wrong-import-position
-from tff_dp.accounting import patterns
-from tff_dp.mechanisms import blt_optimization
-from tff_dp.mechanisms import blt_table
-from tff_dp.mechanisms import toeplitz_objective
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms.matrix import blt_optimization
+from tff_dp.mechanisms.matrix import blt_table
+from tff_dp.mechanisms.matrix import toeplitz_objective
 # pylint: enable=g-import-not-at-top,wrong-import-position
 
 _TABLE = _ROOT / 'tff_dp' / 'mechanisms' / 'blt_table.py'

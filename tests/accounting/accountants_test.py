@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests that the three accountants agree, and that none is below the truth."""
 
 import dataclasses
@@ -28,13 +17,13 @@ from scipy import stats
 from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp import plan as plan_lib
 from tff_dp.accounting import accountants
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
+from tff_dp.plans import dp_ftrl as plan_lib
 
-_ZERO_OUT = events.NeighboringRelation.ZERO_OUT
-_REPLACE_ONE = events.NeighboringRelation.REPLACE_ONE
+_ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
+_REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
 
 _Gaussian = dp_accounting.GaussianDpEvent
 _Laplace = dp_accounting.LaplaceDpEvent
@@ -103,7 +92,7 @@ class AgreementTest(parameterized.TestCase):
   @parameterized.product(
       sigma=(0.2, 0.7, 1.0, 2.5, 8.0, 60.0),
       delta=(1e-2, 1e-5, 1e-8, 1e-11),
-      relation=tuple(events.NeighboringRelation),
+      relation=tuple(run_events.NeighboringRelation),
   )
   def test_exact_is_least_and_pld_close_to_it(self, sigma, delta, relation):
     event = _Composed([_Gaussian(3 * sigma), _Times(_Gaussian(2 * sigma), 3)])
@@ -158,7 +147,7 @@ class AgreementTest(parameterized.TestCase):
         clients_per_round=10,
         noise_multiplier=3.0,
     )
-    for relation in events.NeighboringRelation:
+    for relation in run_events.NeighboringRelation:
       exact = plan.epsilon(delta=1e-6, neighboring_relation=relation)
       self.assertAlmostEqual(
           exact,
@@ -380,7 +369,7 @@ class PlanCompositionTest(parameterized.TestCase):
     )
 
   @parameterized.product(
-      relation=tuple(events.NeighboringRelation), num_rounds=(None, 5)
+      relation=tuple(run_events.NeighboringRelation), num_rounds=(None, 5)
   )
   def test_other_gaussians_add_their_precision(self, relation, num_rounds):
     plan = self._plan()

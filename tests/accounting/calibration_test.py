@@ -1,26 +1,15 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests for calibration: the answer meets the target, and barely."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp.accounting import calibration
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
 
-_REPLACE_ONE = events.NeighboringRelation.REPLACE_ONE
+_REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
 
 
 class NoiseMultiplierTest(parameterized.TestCase):
@@ -29,7 +18,7 @@ class NoiseMultiplierTest(parameterized.TestCase):
       method=gaussian.METHODS,
       epsilon=(0.1, 2, 8, 17.67),
       squared_sensitivity=(1, 3, 11, 79, 2791984, 7.3),
-      relation=tuple(events.NeighboringRelation),
+      relation=tuple(run_events.NeighboringRelation),
   )
   def test_round_trip(self, method, epsilon, squared_sensitivity, relation):
     spend = {
@@ -44,7 +33,7 @@ class NoiseMultiplierTest(parameterized.TestCase):
         neighboring_relation=relation,
     )
     for noise, is_private in ((multiplier, True), (multiplier * 0.999, False)):
-      sigma = events.effective_sigma(
+      sigma = run_events.effective_sigma(
           noise_multiplier=noise,
           squared_sensitivity=squared_sensitivity,
           neighboring_relation=relation,

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests for the guarantee of draw and discard."""
 
 import json
@@ -23,12 +12,12 @@ import numpy as np
 import tff_dp
 
 from tff_dp.accounting import accountants
+from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import draw_and_discard_statement as statement
-from tff_dp.accounting import events
-from tff_dp.accounting import local_profiles
+from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms import spam_filters
+from tff_dp.mechanisms.instances import spam_filters
 
 
 def _step(**fields):
@@ -89,7 +78,7 @@ class TotalTest(parameterized.TestCase):
     )
     expected = accountants.epsilon(
         event, delta=1e-6, method='pld',
-        neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+        neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
     )
     self.assertAlmostEqual(found.total_epsilon / expected, 1, delta=0.01)
     self.assertEqual(found.total_delta, 1e-6)
@@ -109,7 +98,7 @@ class TotalTest(parameterized.TestCase):
     expected = accountants.epsilon(
         dp_accounting.SelfComposedDpEvent(_GAUSSIAN.event(33), 5),
         delta=1e-6, method='pld',
-        neighboring_relation=events.NeighboringRelation.REPLACE_ONE,
+        neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
     )
     self.assertAlmostEqual(five.total_epsilon, expected, delta=0.01)
     self.assertLess(five.total_epsilon, 10.0)

@@ -1,36 +1,25 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Parts that tests of compositions share."""
 
 from dp_accounting.pld import privacy_loss_distribution
 
-from tff_dp.accounting import local_profiles
-from tff_dp.accounting import parts
+from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import local_profiles
 
 
-def gaussian(sigma: float, **options) -> parts.Part:
+def gaussian(sigma: float, **options) -> composition.Part:
   """Returns a Gaussian mechanism's part, for a sensitivity of 1."""
-  return parts.Part(local_profiles.gaussian(2 * sigma), **options)
+  return composition.Part(local_profiles.gaussian(2 * sigma), **options)
 
 
-def subsampled(share: float, sigma: float) -> parts.Part:
+def subsampled(share: float, sigma: float) -> composition.Part:
   """Returns a part whose directions differ: a Poisson-sampled Gaussian."""
   pld = privacy_loss_distribution.from_gaussian_mechanism(
       sigma, sampling_prob=share, value_discretization_interval=1e-3
   )
   # pylint: disable=protected-access
-  return parts.Part(
-      parts.profile_of(pld._pmf_remove),
-      reverse=parts.profile_of(pld._pmf_add),
+  return composition.Part(
+      composition.profile_of(pld._pmf_remove),
+      reverse=composition.profile_of(pld._pmf_add),
   )

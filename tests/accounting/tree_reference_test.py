@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The tree recursion against the one of tensorflow-privacy, on a grid.
 
 Theirs is the reference that KMSTTX (arXiv:2103.00039, appendix D) published. It
@@ -25,8 +14,8 @@ import unittest
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tff_dp.accounting import patterns
-from tff_dp.accounting import tree_sensitivity
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import tree_sensitivity
 
 _FILE = pathlib.Path('privacy', 'analysis', 'tree_aggregation_accountant.py')
 

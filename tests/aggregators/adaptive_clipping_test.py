@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of adaptive clipping through the real TFF process."""
 
 import collections
@@ -29,10 +18,10 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp import plan as plan_lib
 from tff_dp import streams
 from tff_dp.aggregators import adaptive_clipping
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
+from tff_dp.plans import dp_ftrl as plan_lib
 
 _CLIENTS = 5
 _TARGET, _RATE, _SHARE, _NOISE = 0.4, 0.7, 0.2, 1.5

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Integer vector sums: type, flows, and the law of the noise as released."""
 
 import collections
@@ -27,9 +16,9 @@ import tensorflow_federated as tff
 from tests.aggregators import flows
 from tff_dp import _checks
 from tff_dp import execution
-from tff_dp.accounting import integer_noise
-from tff_dp.accounting import integer_plans
-from tff_dp.accounting import integer_tables
+from tff_dp.accounting.integers import integer_noise
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.integers import integer_tables
 from tff_dp.aggregators import integer_sum
 
 _RECORDS = 3

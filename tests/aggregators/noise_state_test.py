@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests that buffers are rebuilt bit for bit from key and position."""
 
 import dataclasses
@@ -24,11 +13,11 @@ import tensorflow as tf
 from tff_dp import mechanisms
 from tff_dp import streams
 from tff_dp.aggregators import noise_state
-from tff_dp.mechanisms import banded
-from tff_dp.mechanisms import banded_inverse
-from tff_dp.mechanisms import blt
-from tff_dp.mechanisms import dense
-from tff_dp.mechanisms import toeplitz
+from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import banded_inverse
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import dense
+from tff_dp.mechanisms.matrix import toeplitz
 
 _NUM_ROUNDS = 26
 _NUM_PARAMS = 33

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests for `tff-dp account`, as far as main_test has none."""
 
 import dataclasses
@@ -25,10 +14,10 @@ import numpy as np
 from tests.cli import command
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp import plan as plan_lib
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import main
 from tff_dp.mechanisms import adaptive_clipping
+from tff_dp.plans import dp_ftrl as plan_lib
 
 _DP_FTRL = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=3',
             '--delta=1e-6')

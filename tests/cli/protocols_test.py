@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests for `tff-dp account` of check-ins and shuffling."""
 
 import json
@@ -24,8 +13,8 @@ from absl.testing import parameterized
 import dp_accounting
 
 from tests.cli import command
-from tff_dp.accounting import amplification
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import main
 
 _SHUFFLE = ('account', 'shuffle', '--population=5000', '--local-epsilon=1',
@@ -125,7 +114,7 @@ class NumbersTest(parameterized.TestCase):
              dp_accounting.GaussianDpEvent(1.0), 100, 2, 0.5)),
     ):
       result = _json(*words)
-      certificate = amplification.amplify(event, delta=1e-6)
+      certificate = best_bound.amplify(event, delta=1e-6)
       self.assertEqual(result['epsilon'], certificate.epsilon, words)
       self.assertEqual(result['bound'], certificate.bound, words)
 
@@ -134,7 +123,7 @@ class NumbersTest(parameterized.TestCase):
     result = _json(*words, '--noise-multiplier=5')
     self.assertEqual(
         result['epsilon'],
-        amplification.amplify(
+        best_bound.amplify(
             protocol_events.ShuffledDpEvent(
                 protocol_events.GaussianLocalDpEvent(5.0), 5000
             ),

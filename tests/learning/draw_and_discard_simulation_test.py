@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests for the simulator of draw and discard, against a plain NumPy loop."""
 
 import math
@@ -23,7 +12,7 @@ from scipy import stats
 from tff_dp import streams
 from tff_dp.learning import draw_and_discard_simulation as simulation
 from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms import instance_pools
+from tff_dp.mechanisms.instances import instance_pools
 
 # pylint: disable=g-bad-import-order
 import tensorflow as tf

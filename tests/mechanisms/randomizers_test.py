@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the public descriptions of local randomizers."""
 
 import dataclasses
@@ -25,7 +14,7 @@ from scipy import integrate
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.mechanisms import randomizers
 
 _VALUES = 2**64

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of which processes may be trained under a plan, and which may not."""
 
 import collections
@@ -39,11 +28,11 @@ from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import program
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 from tff_dp.mechanisms import randomizers
 from tff_dp.program import certification
-from tff_dp.program import plots
+from tff_dp.program.display import plots
 
 _NUM_ROUNDS = 4
 _SGD = tff.learning.optimizers.build_sgdm(0.1)
@@ -599,7 +588,7 @@ class ProtocolPlansTest(parameterized.TestCase):
   def test_random_allocation(self):
     plan = tff_dp.ProtocolPlan(
         participation.RandomAllocation(_NUM_ROUNDS),
-        tff_dp.protocol_plan.CentralGaussian(2.0, 0.5),
+        tff_dp.plans.check_ins.CentralGaussian(2.0, 0.5),
     )
     ours = learning.build_allocation_sgd(
         small_model.build(), plan, clients_per_slot=2, server_learning_rate=0.1
@@ -614,13 +603,13 @@ class ProtocolPlansTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(
-      tff_dp.protocol_plan.CentralGaussian(0.01, 0.5),
-      tff_dp.protocol_plan.CentralGaussian(2.0, 50.0),
+      tff_dp.plans.check_ins.CentralGaussian(0.01, 0.5),
+      tff_dp.plans.check_ins.CentralGaussian(2.0, 50.0),
   )
   def test_random_allocation_with_other_noise(self, other):
     protocol = participation.RandomAllocation(_NUM_ROUNDS)
     plan = tff_dp.ProtocolPlan(
-        protocol, tff_dp.protocol_plan.CentralGaussian(2.0, 0.5)
+        protocol, tff_dp.plans.check_ins.CentralGaussian(2.0, 0.5)
     )
     aggregator = tff_dp.ProtocolPlan(protocol, other).aggregator(
         clients_per_round=2

@@ -20,19 +20,18 @@ from tests.learning import small_model
 from tests.program import instance_run
 from tests.program import kills
 from tff_dp import _checks
-from tff_dp import execution
-from tff_dp import learning
-from tff_dp.accounting import ledger as ledger_lib
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
+from tff_dp import execution
+from tff_dp import learning
 from tff_dp.learning.draw_and_discard import client as client_lib
+from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.participation import sampling
 from tff_dp.program import certification
-from tff_dp.program import checkpoints
 from tff_dp.program import cohorts
 from tff_dp.program import data_flow
-from tff_dp.program import instance_cohorts
-from tff_dp.program import write_ahead
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import write_ahead
 
 _DELTA = 1e-5
 _LAPLACE = dict(clip='box', mechanism='laplace', epsilon=0.3, delta=None)
@@ -205,7 +204,7 @@ class CohortsTest(absltest.TestCase):
         instance_run.Clients(),
         schedule_seed=0,
     )
-    self.assertIsInstance(found, instance_cohorts.InstanceCohorts)
+    self.assertIsInstance(found, cohorts.InstanceCohorts)
     found.begin('run')
     return found
 

@@ -1,17 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
-"""Goes on with four real runs, and ends them all by one SIGKILL, in a round.
+# SPDX-License-Identifier: Apache-2.0
+"""Goes on with three real runs, and ends them all by one SIGKILL, in a round.
 
 `python -m tests.program.killed_runs DIR` does so with the runs of the folder,
 of which each was killed before. One process for all, because starting one, with
@@ -32,7 +21,7 @@ from tests.program import protocol_run
 from tests.program import real_run
 from tff_dp import execution
 from tff_dp.program import run as run_lib
-from tff_dp.program import write_ahead
+from tff_dp.program.files import write_ahead
 
 REAL = 'real'
 _HELD = (

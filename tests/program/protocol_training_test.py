@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of runs whose clients decide themselves whether to take part."""
 
 import csv
@@ -30,16 +19,16 @@ from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp import protocol_plan
 from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.program import check_in_source
-from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
-from tff_dp.program import outputs
-from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program import write_ahead
+from tff_dp.program.display import plots
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import outputs
+from tff_dp.program.files import write_ahead
 
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)

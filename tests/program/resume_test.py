@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Real runs that are killed twice, by an exception and by SIGKILL."""
 
 import asyncio
@@ -32,9 +21,9 @@ from tests.program import kills
 from tests.program import protocol_run
 from tests.program import real_run
 from tff_dp import execution
-from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
 from tff_dp.program import run as run_lib
+from tff_dp.program.files import checkpoints
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # The end of waiting, on however busy a machine.

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of what a run ends with."""
 
 import dataclasses
@@ -20,9 +9,9 @@ from absl.testing import absltest
 import numpy as np
 
 import tff_dp
-from tff_dp.accounting import plain_words
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
 from tff_dp.program import run
+from tff_dp.statement import plain_words
 
 
 def _result(**changes) -> run.TrainResult:
@@ -56,7 +45,7 @@ class TrainResultTest(absltest.TestCase):
 
   def test_shows_itself_without_its_arrays(self):
     result = _result()
-    epsilon = printing.rounded_up(result.epsilon)
+    epsilon = rounding.rounded_up(result.epsilon)
     self.assertEqual(
         repr(result),
         f'<TrainResult: epsilon {epsilon} at delta 1e-05 after 11 rounds'

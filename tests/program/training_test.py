@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the training program: order, resume, refusal, interrupts."""
 
 import asyncio
@@ -36,14 +25,14 @@ from tests.program import toy
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
-from tff_dp.program import checkpoints
 from tff_dp.program import event_loop
-from tff_dp.program import outputs
-from tff_dp.program import plots
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program import run_directory
-from tff_dp.program import write_ahead
+from tff_dp.program.display import plots
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import outputs
+from tff_dp.program.files import run_directory
+from tff_dp.program.files import write_ahead
 
 
 def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:

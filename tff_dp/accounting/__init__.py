@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Who may claim what: patterns, sensitivity, epsilon, ledgers, statements.
 
 Needs NumPy, SciPy and dp_accounting only, and never loads TensorFlow. The names
@@ -22,72 +11,74 @@ import importlib
 
 # Public name -> module of this package.
 _HOMES = {
-    'AveragedCheckInDpEvent': 'protocol_events',
-    'BinomialSum': 'vector_sum',
-    'BinomialSumDpEvent': 'record_events',
-    'BudgetLedger': 'budget',
-    'Candidate': 'amplification',
-    'Certificate': 'amplification',
-    'CheckInPLDAccountant': 'protocol_accountant',
-    'DiscreteGaussianSumDpEvent': 'record_events',
-    'DisjointBlocks': 'silo_sampling',
-    'DisjointRecordsDpEvent': 'record_events',
-    'FixedOrderPattern': 'patterns',
-    'FixedSize': 'silo_sampling',
-    'FixedSizeRecordDpEvent': 'record_events',
-    'FixedWindowCheckInDpEvent': 'protocol_events',
-    'GaussianLocalDpEvent': 'protocol_events',
-    'GaussianRecordDpEvent': 'record_events',
-    'IsrlAccountant': 'silo_accountant',
-    'LaplaceLocalDpEvent': 'protocol_events',
-    'LocalDpEvent': 'protocol_events',
-    'MeasuredParticipation': 'measured',
-    'MeasuredSensitivity': 'measured',
-    'MinSeparationPattern': 'patterns',
-    'NeighboringRelation': 'events',
-    'NoiseCalibration': 'silo_calibration',
-    'OncePerTreePattern': 'patterns',
-    'ParticipationLedger': 'ledger',
-    'ParticipationLimits': 'patterns',
-    'ParticipationPattern': 'patterns',
-    'PoissonRecordDpEvent': 'record_events',
-    'PoissonSampling': 'silo_sampling',
-    'PrivacyStatement': 'statement',
-    'RandomAllocationDpEvent': 'protocol_events',
-    'RandomizedResponseLocalDpEvent': 'protocol_events',
-    'ShuffledCheckInDpEvent': 'protocol_events',
-    'ShuffledDpEvent': 'protocol_events',
-    'SiloBudget': 'silo_accountant',
-    'SiloEvent': 'silo_events',
-    'SkellamSumDpEvent': 'record_events',
-    'SlidingWindowCheckInDpEvent': 'protocol_events',
-    'SphereLocalDpEvent': 'protocol_events',
-    'StatementFacts': 'statement',
-    'account_noise': 'silo_calibration',
-    'amplify': 'amplification',
-    'build_statement': 'statement',
-    'calibrate_binomial_sum': 'vector_sum',
-    'calibrate_noise': 'silo_calibration',
-    'effective_sigma': 'events',
-    'exact_delta': 'gaussian',
-    'exact_epsilon': 'gaussian',
-    'measure': 'measured',
-    'noise_multiplier': 'calibration',
-    'rdp_epsilon': 'gaussian',
-    'run_event': 'events',
-    'shuffled_epsilon': 'silo_shuffling',
-    'sigma_for': 'gaussian',
-    'squared_sensitivity': 'tree_sensitivity',
-    'squared_sensitivity_by_round': 'tree_sensitivity',
-    'tree_lengths': 'patterns',
-    'zcdp_rho': 'gaussian',
+    'AveragedCheckInDpEvent': 'accounting.events.protocol_events',
+    'BinomialSum': 'accounting.integers.vector_sum',
+    'BinomialSumDpEvent': 'accounting.events.record_events',
+    'BudgetLedger': 'ledger.budget',
+    'Candidate': 'accounting.protocols.best_bound',
+    'Certificate': 'accounting.protocols.best_bound',
+    'CheckInPLDAccountant': 'accounting.protocols.protocol_accountant',
+    'DiscreteGaussianSumDpEvent': 'accounting.events.record_events',
+    'DisjointBlocks': 'accounting.silos.silo_sampling',
+    'DisjointRecordsDpEvent': 'accounting.events.record_events',
+    'FixedOrderPattern': 'accounting.sensitivity.patterns',
+    'FixedSize': 'accounting.silos.silo_sampling',
+    'FixedSizeRecordDpEvent': 'accounting.events.record_events',
+    'FixedWindowCheckInDpEvent': 'accounting.events.protocol_events',
+    'GaussianLocalDpEvent': 'accounting.events.protocol_events',
+    'GaussianRecordDpEvent': 'accounting.events.record_events',
+    'IsrlAccountant': 'ledger.silo_accountant',
+    'LaplaceLocalDpEvent': 'accounting.events.protocol_events',
+    'LocalDpEvent': 'accounting.events.protocol_events',
+    'MeasuredParticipation': 'ledger.measured',
+    'MeasuredSensitivity': 'ledger.measured',
+    'MinSeparationPattern': 'accounting.sensitivity.patterns',
+    'NeighboringRelation': 'accounting.events.run_events',
+    'NoiseCalibration': 'accounting.silos.silo_calibration',
+    'OncePerTreePattern': 'accounting.sensitivity.patterns',
+    'ParticipationLedger': 'ledger.participation_ledger',
+    'ParticipationLimits': 'accounting.sensitivity.patterns',
+    'ParticipationPattern': 'accounting.sensitivity.patterns',
+    'PoissonRecordDpEvent': 'accounting.events.record_events',
+    'PoissonSampling': 'accounting.silos.silo_sampling',
+    'PrivacyStatement': 'statement.statement',
+    'RandomAllocationDpEvent': 'accounting.events.protocol_events',
+    'RandomizedResponseLocalDpEvent': 'accounting.events.protocol_events',
+    'ShuffledCheckInDpEvent': 'accounting.events.protocol_events',
+    'ShuffledDpEvent': 'accounting.events.protocol_events',
+    'SiloBudget': 'ledger.silo_accountant',
+    'SiloEvent': 'accounting.silos.silo_events',
+    'SkellamSumDpEvent': 'accounting.events.record_events',
+    'SlidingWindowCheckInDpEvent': 'accounting.events.protocol_events',
+    'SphereLocalDpEvent': 'accounting.events.protocol_events',
+    'StatementFacts': 'statement.statement',
+    'account_noise': 'accounting.silos.silo_calibration',
+    'amplify': 'accounting.protocols.best_bound',
+    'build_statement': 'statement.statement',
+    'calibrate_binomial_sum': 'accounting.integers.vector_sum',
+    'calibrate_noise': 'accounting.silos.silo_calibration',
+    'effective_sigma': 'accounting.events.run_events',
+    'exact_delta': 'accounting.curves.gaussian',
+    'exact_epsilon': 'accounting.curves.gaussian',
+    'measure': 'ledger.measured',
+    'noise_multiplier': 'accounting.calibration',
+    'rdp_epsilon': 'accounting.curves.gaussian',
+    'run_event': 'accounting.events.run_events',
+    'shuffled_epsilon': 'accounting.silos.silo_shuffling',
+    'sigma_for': 'accounting.curves.gaussian',
+    'squared_sensitivity': 'accounting.sensitivity.tree_sensitivity',
+    'squared_sensitivity_by_round': 'accounting.sensitivity.tree_sensitivity',
+    'tree_lengths': 'accounting.sensitivity.patterns',
+    'zcdp_rho': 'accounting.curves.gaussian',
 }
+
+__all__ = tuple(_HOMES)
 
 
 def __getattr__(name: str):
   if name not in _HOMES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  home = importlib.import_module(f'{__name__}.{_HOMES[name]}')
+  home = importlib.import_module(f'tff_dp.{_HOMES[name]}')
   value = getattr(home, name)
   globals()[name] = value
   return value

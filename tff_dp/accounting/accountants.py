@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Epsilon and delta of any `DpEvent`, by three accountants from one event.
 
     event = dp_accounting.ComposedDpEvent([plan.event(), evaluation])
@@ -62,15 +51,15 @@ from dp_accounting import rdp
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import compositions
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
-from tff_dp.accounting import protocol_accountant
-from tff_dp.accounting import protocol_costs
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import compositions
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import protocol_accountant
+from tff_dp.accounting.protocols import protocol_costs
 
 METHODS = ('exact', 'pld', 'rdp')
 
-_ZERO_OUT = events.NeighboringRelation.ZERO_OUT
+_ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -98,7 +87,7 @@ def epsilon(
     *,
     delta: float,
     method: str = 'exact',
-    neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+    neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
 ) -> float:
   """Returns the epsilon of an event at delta; infinity without noise.
 
@@ -145,7 +134,7 @@ def delta(
     *,
     epsilon: float,  # pylint: disable=redefined-outer-name
     method: str = 'exact',
-    neighboring_relation: events.NeighboringRelation = _ZERO_OUT,
+    neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
 ) -> float:
   """Returns the delta of an event at epsilon; 1 without noise.
 
@@ -211,7 +200,7 @@ class _Parts:
 
 def _parts(event, method: str, neighboring_relation) -> _Parts:
   _checks.one_of(METHODS, method=method)
-  relation = events.NeighboringRelation(neighboring_relation)
+  relation = run_events.NeighboringRelation(neighboring_relation)
   moves_by = math.sqrt(relation.squared_sensitivity_factor)
   gaussians, others = [], []
   for leaf, count in compositions.leaves(event):

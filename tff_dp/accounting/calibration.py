@@ -1,23 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """From a privacy target to the noise that meets it."""
 
 import math
 
 from tff_dp import _checks
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
 
 
 def noise_multiplier(
@@ -26,8 +15,8 @@ def noise_multiplier(
     delta: float,
     squared_sensitivity: float,
     method: str = 'exact',
-    neighboring_relation: events.NeighboringRelation = (
-        events.NeighboringRelation.ZERO_OUT
+    neighboring_relation: run_events.NeighboringRelation = (
+        run_events.NeighboringRelation.ZERO_OUT
     ),
 ) -> float:
   """Returns the smallest noise multiplier that meets (epsilon, delta).
@@ -46,14 +35,14 @@ def noise_multiplier(
     The std of one node's noise on the SUM, over the clip norm.
   """
   _checks.positive(squared_sensitivity=squared_sensitivity)
-  relation = events.NeighboringRelation(neighboring_relation)
+  relation = run_events.NeighboringRelation(neighboring_relation)
   sigma = gaussian.sigma_for(epsilon=epsilon, delta=delta, method=method)
   multiplier = sigma * math.sqrt(
       squared_sensitivity * relation.squared_sensitivity_factor
   )
   # The product and the quotient round on their own: end on the private side.
   while (
-      events.effective_sigma(
+      run_events.effective_sigma(
           noise_multiplier=multiplier,
           squared_sensitivity=squared_sensitivity,
           neighboring_relation=relation,

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What draw and discard guarantees a client, and what it does not.
 
     found = guarantee(plan, participations=5)
@@ -35,12 +24,12 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import compositions
 from tff_dp.accounting import draw_and_discard_statement as statement
-from tff_dp.accounting import later_snapshots
-from tff_dp.accounting import local_reports
-from tff_dp.accounting import parts
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import composition
+from tff_dp.accounting.events import compositions
+from tff_dp.accounting.protocols import local_reports
+from tff_dp.accounting.published import later_snapshots
 
 # Under these strategies the model that a later client draws descends from one
 # given update with probability at most 1/k.
@@ -160,7 +149,7 @@ def diagnostics(
             why_not='It averages epsilon over coins of the server; differential'
             ' privacy bounds every outcome. Who sees the instances before and'
             ' after learns which one was overwritten: what holds is'
-            f' {printing.rounded_up(one_weight)}.',
+            f' {rounding.rounded_up(one_weight)}.',
             facts={'num_instances': int(num_instances)},
         )
     )
@@ -240,7 +229,7 @@ def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
     delta: In (0, 1).
   """
   leaves = compositions.merged(compositions.leaves(what))
-  return parts.epsilon(
+  return composition.epsilon(
       [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
   )
 

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The statement of what a client is guaranteed: its numbers and its words.
 
 `draw_and_discard.guarantee` computes it.
@@ -21,7 +10,7 @@ import json
 import math
 from typing import Any, Optional
 
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
 
 UNIT = "one client's whole local data set"
 ADJACENCY = 'replace_one_client'
@@ -69,7 +58,7 @@ class Diagnostic:
   def to_json(self) -> dict[str, Any]:
     """Returns JSON types."""
     described = dataclasses.asdict(self)
-    described['epsilon'] = printing.to_json_number(self.epsilon)
+    described['epsilon'] = rounding.to_json_number(self.epsilon)
     return described
 
 
@@ -132,7 +121,7 @@ class DdmlGuarantee:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
       if isinstance(value, float):
-        value = printing.to_json_number(value)
+        value = rounding.to_json_number(value)
       result[field.name] = value
     result['coordinate_epsilon_is'] = FEATURE_LEVEL
     result['assumptions'] = list(self.assumptions)
@@ -143,7 +132,7 @@ class DdmlGuarantee:
 
   def to_text(self) -> str:
     """Returns the report in lines, the composed total first."""
-    up = printing.rounded_up
+    up = rounding.rounded_up
     if self.void is not None:
       lines = [self.void]
     else:
@@ -194,7 +183,7 @@ class DdmlGuarantee:
 
 
 def _at(delta: float) -> str:
-  return '' if delta == 0 else f' at delta {printing.rounded_up(delta)}'
+  return '' if delta == 0 else f' at delta {rounding.rounded_up(delta)}'
 
 
 def _times(count: int) -> str:

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The vector sum with binomial noise, described record by record.
 
 Every record brings Binomial(b, p) for each coordinate, and a silo adds up those
@@ -19,14 +8,15 @@ of its K records: Binomial(K b, p), see `integer_sum`.
 Source: the vector sum of Cheu, Joseph, Mao and Peng, arXiv:2106.09805, as used
 by arXiv:2106.09779, algorithms 4 to 6. There, y is sent as y ones and h + b - y
 zeros through a shuffler; since only the number of ones says anything, the sum
-of y is the same mechanism. `accounting.vector_sum` calibrates h, b and p.
+of y is the same mechanism. `integers.vector_sum` of the accounting calibrates
+h, b and p.
 """
 
 import dataclasses
 
 from tff_dp import _checks
-from tff_dp.accounting import integer_plans
-from tff_dp.accounting import vector_sum
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.integers import vector_sum
 from tff_dp.aggregators import integer_sum
 
 

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Sums of bounded vectors under integer noise, through secure summation.
 
 Every coordinate of every record becomes an integer inside of its silo, and a
@@ -23,10 +12,10 @@ Only the sum of the messages over all silos is opened:
 
     mean = (2 C / h) (total - silos (E Z - least)) / (silos K) - C
 
-The law of Z is that of an `accounting.integer_plans.SumPlan`: binomial,
-Skellam or discrete Gaussian. All are drawn from a table of 62-bit
-probabilities (`accounting.integer_tables`), with a key from the kernel of the
-machine that runs the silo. Messages are bounded, so no sum ever wraps.
+The law of Z is that of a `SumPlan` (`accounting.integers.integer_plans`):
+binomial, Skellam or discrete Gaussian. All are drawn from a table of 62-bit
+probabilities (`accounting.integers.integer_tables`), with a key from the kernel
+of the machine that runs the silo. Messages are bounded, so no sum ever wraps.
 
 TFF's own `tff.learning.ddp_secure_aggregator` is not used: in the
 tensorflow-privacy release that TFF 0.87 needs, its Skellam noise is seeded with
@@ -43,8 +32,8 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import streams
-from tff_dp.accounting import integer_plans
-from tff_dp.accounting import integer_tables
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.integers import integer_tables
 from tff_dp.aggregators import clipping
 
 # What `tff.federated_secure_sum_bitwidth` allows, and int64 holds.
@@ -118,8 +107,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
   ) -> dp_accounting.DpEvent:
     """Returns the `DpEvent` of the sums in which a record is.
 
-    Stated for replace-one of a record (`accounting.record_events`), with the
-    noise of the silos that are promised.
+    Stated for replace-one of a record (`accounting.events.record_events`), with
+    the noise of the silos that are promised.
 
     Args:
       num_params: Length of a record's vector.

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """`tff-dp calibrate`: the noise, or the rounds, that a budget allows."""
 
 import argparse
@@ -20,9 +9,9 @@ import time
 
 from tff_dp import _checks
 from tff_dp.accounting import calibration
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
 from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
 from tff_dp.cli import guarantee
@@ -110,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         mechanism.squared_sensitivity(dp_ftrl.pattern_of(arguments, rounds)),
     )
-    number = printing.rounded_up(noise, digits=7)
+    number = rounding.rounded_up(noise, digits=7)
     headline = f'{rounds} rounds need --noise-multiplier={number}'
   else:
     solved_for = 'rounds'
@@ -165,7 +154,7 @@ def _longest_affordable(
     return mechanism, mechanism.squared_sensitivity(pattern)
 
   def fits(rounds):
-    sigma = events.effective_sigma(
+    sigma = run_events.effective_sigma(
         noise_multiplier=noise,
         squared_sensitivity=squared_sensitivity(rounds)[1],
         neighboring_relation=arguments.neighboring_relation,
@@ -179,7 +168,7 @@ def _longest_affordable(
         f'not even one round with --noise-multiplier={noise:g} fits --epsilon='
         f'{arguments.epsilon:g}',
         why='one round alone is a Gaussian mechanism with that multiplier',
-        way_out=f'--noise-multiplier={printing.rounded_up(needed)} or more',
+        way_out=f'--noise-multiplier={rounding.rounded_up(needed)} or more',
     )
   low, high = 1, 2
   most = _most_rounds(arguments)

@@ -1,24 +1,13 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Flags that describe a DP-FTRL run, shared by several commands."""
 
 import argparse
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp.accounting import events
-from tff_dp.accounting import patterns
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
 from tff_dp.cli import guarantee
 from tff_dp.mechanisms import catalogue
@@ -50,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add_participation_arguments(parser)
   parser.add_argument(
       '--neighboring-relation',
-      choices=tuple(relation.value for relation in events.NeighboringRelation),
+      choices=tuple(
+          relation.value for relation in run_events.NeighboringRelation
+      ),
       default='zero_out',
       help='how two neighbouring data sets differ (default: zero_out)',
   )

@@ -1,28 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """`tff-dp account draw-and-discard`: what noised models cost a client."""
 
 import argparse
 import json
 
 from tff_dp import _checks
-from tff_dp import draw_and_discard_plan
 from tff_dp.accounting import draw_and_discard
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding as printing
 from tff_dp.cli import errors
 from tff_dp.cli import event_files
 from tff_dp.mechanisms import client_steps
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 HELP = 'noised models of one client that a server writes over its instances'
 DESCRIPTION = (

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Reading `events.json`, and checking it before anything is computed from it.
 
 The file names the plan and what it cost. A reader should not have to believe
@@ -24,15 +13,15 @@ import math
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp import draw_and_discard_plan
-from tff_dp import draw_and_discard_plan_statement
-from tff_dp import participation
-from tff_dp import protocol_plan
-from tff_dp.accounting import events
-from tff_dp.accounting import patterns
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
+from tff_dp import participation
+from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
+from tff_dp.plans import draw_and_discard_statement
 
 _SCHEMA = 'tff_dp.events'
 _SCHEMA_VERSION = 1
@@ -62,7 +51,7 @@ class Run:
   mechanism: mechanism_lib.Mechanism
   pattern: patterns.ParticipationPattern
   noise_multiplier: float
-  neighboring_relation: events.NeighboringRelation
+  neighboring_relation: run_events.NeighboringRelation
   delta: float
   adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
 
@@ -129,7 +118,7 @@ def _run(content: dict[str, Any]) -> Run | ProtocolRun | DrawAndDiscardRun:
   plan = content['plan']
   if content['events'][0]['type'] == 'protocol':
     return _protocol_run(content)
-  if content['events'][0]['type'] == draw_and_discard_plan_statement.EVENT:
+  if content['events'][0]['type'] == draw_and_discard_statement.EVENT:
     return _draw_and_discard_run(content)
   mechanism = catalogue.from_description(plan['mechanism'])
   schedule = _made(_SCHEDULES, plan['participation'])
@@ -167,7 +156,7 @@ def _run(content: dict[str, Any]) -> Run | ProtocolRun | DrawAndDiscardRun:
       mechanism=mechanism,
       pattern=pattern,
       noise_multiplier=event['noise_multiplier'],
-      neighboring_relation=events.NeighboringRelation(
+      neighboring_relation=run_events.NeighboringRelation(
           content['neighboring_relation']
       ),
       delta=content['delta'],

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Everything that there is to say about a run, computed and printed."""
 
 import dataclasses
@@ -20,10 +9,10 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import events
-from tff_dp.accounting import gaussian
-from tff_dp.accounting import patterns
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -56,26 +45,26 @@ def of_run(
   """
   _checks.non_negative(noise_multiplier=noise_multiplier)
   _checks.delta(delta=delta)
-  relation = events.NeighboringRelation(neighboring_relation)
+  relation = run_events.NeighboringRelation(neighboring_relation)
   limits = pattern.limits(restart_every=mechanism.restart_every)
   squared_sensitivity = mechanism.squared_sensitivity(pattern)
 
   def sigma_under(named_relation):
-    return events.effective_sigma(
+    return run_events.effective_sigma(
         noise_multiplier=noise_multiplier,
         squared_sensitivity=squared_sensitivity,
         neighboring_relation=named_relation,
     )
 
   def epsilon_under(named_relation):
-    return printing.to_json_number(
+    return rounding.to_json_number(
         gaussian.exact_epsilon(sigma=sigma_under(named_relation), delta=delta)
     )
 
   sigma = sigma_under(relation)
   result = {
       'epsilon': epsilon_under(relation),
-      'epsilon_rdp': printing.to_json_number(
+      'epsilon_rdp': rounding.to_json_number(
           gaussian.rdp_epsilon(sigma=sigma, delta=delta)
       ),
       'delta': delta,
@@ -84,7 +73,7 @@ def of_run(
       'neighboring_relation_means': relation.description,
       'epsilon_by_neighboring_relation': {
           other.value: epsilon_under(other)
-          for other in events.NeighboringRelation
+          for other in run_events.NeighboringRelation
       },
       'mechanism': mechanism.name,
       'mechanism_parameters': catalogue.summary(mechanism),
@@ -99,7 +88,7 @@ def of_run(
       'squared_sensitivity': _whole(squared_sensitivity),
       'squared_sensitivity_is_exact': mechanism.sensitivity_is_exact(pattern),
       'sigma_eff': sigma,
-      'zcdp_rho': printing.to_json_number(gaussian.zcdp_rho(sigma=sigma)),
+      'zcdp_rho': rounding.to_json_number(gaussian.zcdp_rho(sigma=sigma)),
       'accounting': _METHOD,
   }
   if mechanism.complete_trees:
@@ -145,7 +134,7 @@ def _parameter_lines(parameters: dict[str, Any]) -> list[str]:
 
 def _lines(result: dict[str, Any]) -> list[str]:
   def up(value):
-    return printing.rounded_up(printing.from_json_number(value))
+    return rounding.rounded_up(rounding.from_json_number(value))
 
   lines = [result['headline']] if 'headline' in result else []
   if result['epsilon'] == 'inf':
@@ -167,7 +156,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     trees += f', a new tree every {result["restart_every"]}'
   if result['complete_trees']:
     trees += ', trees completed'
-  noise = printing.rounded_up(result['noise_multiplier'], digits=7)
+  noise = rounding.rounded_up(result['noise_multiplier'], digits=7)
   exact = result['squared_sensitivity_is_exact']
   lines += [
       f'unit           {result["unit"]}: all its contributions to the run',

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """`tff-dp account isrl` and `tff-dp calibrate isrl`: one silo's own noise."""
 
 import argparse
@@ -18,14 +7,14 @@ import json
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp.accounting import printing
-from tff_dp.accounting import silo_accountant
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_events
-from tff_dp.accounting import silo_guarantee
-from tff_dp.accounting import silo_sampling
-from tff_dp.accounting import silo_shuffling
+from tff_dp.accounting import rounding
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_events
+from tff_dp.accounting.silos import silo_guarantee
+from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_shuffling
 from tff_dp.cli import errors
+from tff_dp.ledger import silo_accountant
 
 HELP = 'messages of one silo that protects each of its records itself'
 ACCOUNT_DESCRIPTION = (
@@ -140,7 +129,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     result = _result(arguments, sampling, found.noise_multiplier)
   result |= {
       'headline': f'{found.calibration.value}: --noise-multiplier='
-      + printing.rounded_up(found.noise_multiplier, digits=7),
+      + rounding.rounded_up(found.noise_multiplier, digits=7),
       'solved_for': 'noise_multiplier',
       'epsilon_budget': arguments.epsilon,
       'calibration': found.to_json(),
@@ -245,7 +234,7 @@ def _result(
         conservative=conservative,
         **settings,
     )
-    return printing.to_json_number(found)
+    return rounding.to_json_number(found)
 
   # As if every record were in every batch: no amplification at all.
   full = silo_sampling.PoissonSampling(arguments.records)
@@ -272,7 +261,7 @@ def _result(
       'assumptions': list(silo_guarantee.ASSUMPTIONS),
   }
   if arguments.records_per_person > 1:
-    result['epsilon_per_person'] = printing.to_json_number(
+    result['epsilon_per_person'] = rounding.to_json_number(
         _per_person(arguments, sampling, sigma, delta)
     )
   if arguments.shuffled_silos is not None:
@@ -284,7 +273,7 @@ def _result(
         **settings,
     )
     result['shuffled_silos'] = arguments.shuffled_silos
-    result['epsilon_shuffled'] = printing.to_json_number(shuffled.epsilon)
+    result['epsilon_shuffled'] = rounding.to_json_number(shuffled.epsilon)
   return result
 
 
@@ -313,14 +302,14 @@ def _show(result: dict[str, Any], output_format: str) -> None:
 
 def _lines(result: dict[str, Any]) -> list[str]:
   def up(name):
-    return printing.rounded_up(printing.from_json_number(result[name]))
+    return rounding.rounded_up(rounding.from_json_number(result[name]))
 
   lines = [result[n] for n in ('headline', 'verdict') if n in result]
   lines += [
       f'condition that does not hold: {sentence}'
       for sentence in result.get('calibration', {}).get('unmet', ())
   ]
-  noise = printing.rounded_up(result['noise_multiplier'], digits=7)
+  noise = rounding.rounded_up(result['noise_multiplier'], digits=7)
   lines += [
       f'epsilon {up("epsilon")} at delta {result["delta"]:.4g}, for every'
       ' record of the silo',
@@ -342,7 +331,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     )
   if 'shuffled_noise' in result:
     shuffled = result['shuffled_noise']
-    multiplier = printing.rounded_up(shuffled['noise_multiplier'], digits=7)
+    multiplier = rounding.rounded_up(shuffled['noise_multiplier'], digits=7)
     lines.append(
         f'  --noise-multiplier={multiplier} is enough behind that shuffler:'
         f' {shuffled["verdict"]}'

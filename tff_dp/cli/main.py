@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Entry point of `tff-dp` and of `python -m tff_dp`."""
 
 import argparse
@@ -26,6 +15,7 @@ from tff_dp.cli import errors
 # cannot even be imported.
 _COMMANDS = {
     'account': 'epsilon of a run, from its parameters or its events.json',
+    'advise': 'which systems fit a setting, and what each would cost',
     'calibrate': 'the noise, or the rounds, that a privacy budget allows',
     'compare': 'the error of every mechanism at equal privacy',
     'doctor': 'check this machine, and say how to fix it',
@@ -38,6 +28,8 @@ _EXAMPLES = """examples:
   tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
       --max-participations 1 --epsilon 8 --delta 1e-6
   tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
+  tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
+      --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
   tff-dp doctor
 
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,

@@ -1,23 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What the run of a check-in protocol costs, recomputed from its plan."""
 
 import json
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
 from tff_dp.cli import event_files
 from tff_dp.cli import protocols_text
 
@@ -44,7 +33,7 @@ def result_of(
       'rounds_accounted': accounted,
   }
   result = certificate.to_json() | {
-      'epsilon': printing.to_json_number(epsilon),
+      'epsilon': rounding.to_json_number(epsilon),
       'delta': delta,
       'protocol': parameters.pop('name'),
       'parameters': parameters,
@@ -56,7 +45,7 @@ def result_of(
     shares = plan.counted(delta=delta, num_rounds=accounted)
     parameters['occupancy_noise_stddev'] = plan.occupancy_noise_stddev
     result['warnings'].append(
-        f'{printing.rounded_up(2 * shares.count_epsilon)} of epsilon is for'
+        f'{rounding.rounded_up(2 * shares.count_epsilon)} of epsilon is for'
         ' noised counts of check-ins; the table below is of the models alone,'
         f' at delta {certificate.delta:.3g}'
     )

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """`tff-dp account` for check-ins and shuffling: what a protocol certifies."""
 
 import argparse
@@ -22,8 +11,8 @@ from typing import Any
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import amplification
-from tff_dp.accounting import check_in_utility
+from tff_dp.accounting.amplification import check_in_utility
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import errors
 from tff_dp.cli import plot_files
 from tff_dp.cli import protocols_event
@@ -68,10 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
   return errors.DONE
 
 
-def certificate_of(arguments: argparse.Namespace) -> amplification.Certificate:
+def certificate_of(arguments: argparse.Namespace) -> best_bound.Certificate:
   """Returns the certificate of the run that the flags describe."""
   one, count = protocols_event.of(arguments)
-  return amplification.amplify(
+  return best_bound.amplify(
       dp_accounting.SelfComposedDpEvent(one, count),
       delta=arguments.delta,
       bound=arguments.bound,

@@ -1,24 +1,13 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The flags of the check-in and shuffle protocols of `tff-dp account`."""
 
 import argparse
 from collections.abc import Callable
 import dataclasses
 
-from tff_dp.accounting import amplification
-from tff_dp.accounting import events
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import errors
 from tff_dp.cli import protocols_event
 
@@ -181,7 +170,7 @@ def add_parsers(kinds, run: Callable[[argparse.Namespace], int]) -> None:
     )
     parser.add_argument(
         '--bound',
-        choices=amplification.BOUNDS,
+        choices=best_bound.BOUNDS,
         default='best',
         help='use this argument only (default: the best that holds)',
     )
@@ -219,7 +208,7 @@ def _add_noise_arguments(parser, kind: _Kind) -> None:
     parser.add_argument(
         '--neighboring-relation',
         choices=tuple(
-            relation.value for relation in events.NeighboringRelation
+            relation.value for relation in run_events.NeighboringRelation
         ),
         default='zero_out',
         help='how two neighbouring data sets differ (default: zero_out)',

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The picture of `tff-dp account`: epsilon against rounds, or against slots."""
 
 import argparse
@@ -23,8 +12,8 @@ import time
 
 import numpy as np
 
-from tff_dp.accounting import amplification
-from tff_dp.accounting import protocol_bounds
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.cli import protocols_published
 
 _NUM_POINTS = 13
@@ -37,7 +26,7 @@ def write(
     path: str,
     arguments: argparse.Namespace,
     certificate_of: Callable[
-        [argparse.Namespace], amplification.Certificate
+        [argparse.Namespace], best_bound.Certificate
     ],
     *,
     varied: str,
@@ -100,7 +89,7 @@ def write(
     file.write(content.getvalue())
 
 
-def _candidates(arguments, certificate_of) -> list[amplification.Candidate]:
+def _candidates(arguments, certificate_of) -> list[best_bound.Candidate]:
   """Returns all bounds, with those that a certificate leaves out as slow."""
   found = list(certificate_of(arguments).candidates)
   if arguments.bound != 'best' or arguments.without_derived:

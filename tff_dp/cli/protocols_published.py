@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What published formulas that do not hold say about a run, for comparison."""
 
 import argparse
@@ -18,9 +7,9 @@ import dataclasses
 import math
 import warnings
 
-from tff_dp.accounting import printing
-from tff_dp.accounting import privacy_profiles
 from tff_dp.accounting import published
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import privacy_profiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +28,7 @@ class Row:
 
   @property
   def number(self) -> float:
-    return printing.from_json_number(self.value)
+    return rounding.from_json_number(self.value)
 
 
 def of(arguments: argparse.Namespace) -> tuple[Row, ...]:
@@ -62,7 +51,7 @@ def of(arguments: argparse.Namespace) -> tuple[Row, ...]:
           Row(
               value.formula,
               value.flaw,
-              'inf' if math.isnan(number) else printing.to_json_number(number),
+              'inf' if math.isnan(number) else rounding.to_json_number(number),
           )
       )
   return tuple(found)

@@ -1,22 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What a check-in or shuffle protocol certifies, as text."""
 
 from typing import Any
 
-from tff_dp.accounting import events
-from tff_dp.accounting import printing
+from tff_dp.accounting import rounding
+from tff_dp.accounting.events import run_events
 from tff_dp.cli import errors
 
 
@@ -26,7 +15,7 @@ def lines(result: dict[str, Any]) -> list[str]:
     found = ['NO PRIVACY: epsilon is infinite']
   else:
     found = [f'epsilon {_up(result["epsilon"])} at delta {result["delta"]:g}']
-  relation = events.NeighboringRelation(result['neighboring_relation'])
+  relation = run_events.NeighboringRelation(result['neighboring_relation'])
   parameters = ', '.join(
       f'{errors.flag(name)[2:]} {value}'
       for name, value in result['parameters'].items()
@@ -57,7 +46,7 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def _up(value) -> str:
-  return printing.rounded_up(printing.from_json_number(value))
+  return rounding.rounded_up(rounding.from_json_number(value))
 
 
 def _table(result) -> list[str]:

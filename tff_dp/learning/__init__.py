@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Learning processes with the noise, and the event, of a privacy plan."""
 
 from tff_dp import _compat
@@ -19,26 +8,26 @@ _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp.learning import silos
-from tff_dp.learning.allocation import build_allocation_sgd
 from tff_dp.learning.averaging import Average
 from tff_dp.learning.averaging import ExponentialAverage
 from tff_dp.learning.averaging import SuffixAverage
 from tff_dp.learning.averaging import UniformAverage
-from tff_dp.learning.check_in_work import client_data
-from tff_dp.learning.check_ins import build_check_in_sgd
-from tff_dp.learning.check_ins import build_shuffled_check_in_sgd
+from tff_dp.learning.check_ins.allocation import build_allocation_sgd
+from tff_dp.learning.check_ins.builders import build_check_in_sgd
+from tff_dp.learning.check_ins.builders import build_shuffled_check_in_sgd
+from tff_dp.learning.check_ins.check_in_work import client_data
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import Constraint
 from tff_dp.learning.constraints import L2Ball
 from tff_dp.learning.constraints import NonNegative
 from tff_dp.learning.constraints import Projection
 from tff_dp.learning.constraints import Unconstrained
-from tff_dp.learning.dp_ftrl import build_dp_ftrl
+from tff_dp.learning.dp_ftrl.builders import build_dp_ftrl
+from tff_dp.learning.dp_ftrl.least_squares import moments_norm_bound
+from tff_dp.learning.dp_ftrl.least_squares_process import build_least_squares
 from tff_dp.learning.draw_and_discard import build_draw_and_discard
-from tff_dp.learning.least_squares import moments_norm_bound
-from tff_dp.learning.least_squares_process import build_least_squares
-from tff_dp.learning.linear_models import GeneralizedLinearModel
 from tff_dp.learning.linear_models import build_generalized_linear_model
+from tff_dp.learning.linear_models import GeneralizedLinearModel
 from tff_dp.learning.optimizers import build_momentum
 from tff_dp.learning.optimizers import build_nesterov
 from tff_dp.learning.process import PrivateLearningProcess

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Learning processes that know their plan, composed from TFF's four parts."""
 
 from typing import Any, Optional
@@ -21,9 +10,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp import plan as plan_lib
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.mechanisms import workloads
+from tff_dp.plans import dp_ftrl as plan_lib
 
 
 class PrivateLearningProcess(tff.learning.templates.LearningProcess):
@@ -61,6 +50,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
 
   @property
   def event(self) -> dp_accounting.DpEvent:
+    """What a full run costs every client."""
     return self.plan.event()
 
   def get_averaged_model_weights(self, state) -> Any:

@@ -1,23 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Noise as algebra: frozen descriptions and pure functions, no TensorFlow."""
 
 from tff_dp.mechanisms import randomizers
 from tff_dp.mechanisms.adaptive_clipping import AdaptiveClipping
-from tff_dp.mechanisms.banded import Banded
-from tff_dp.mechanisms.banded_inverse import BandedInverse
-from tff_dp.mechanisms.blt import Blt
 from tff_dp.mechanisms.catalogue import build
 from tff_dp.mechanisms.catalogue import BY_NAME
 from tff_dp.mechanisms.catalogue import from_description
@@ -26,12 +12,15 @@ from tff_dp.mechanisms.choice import Choice
 from tff_dp.mechanisms.choice import compare
 from tff_dp.mechanisms.choice import Row
 from tff_dp.mechanisms.client_steps import ClientStep
-from tff_dp.mechanisms.dense import Dense
 from tff_dp.mechanisms.independent import Independent
+from tff_dp.mechanisms.instances.spam_filters import calibrate_spam_filter
+from tff_dp.mechanisms.instances.spam_filters import SpamFilter
+from tff_dp.mechanisms.matrix.banded import Banded
+from tff_dp.mechanisms.matrix.banded_inverse import BandedInverse
+from tff_dp.mechanisms.matrix.blt import Blt
+from tff_dp.mechanisms.matrix.dense import Dense
+from tff_dp.mechanisms.matrix.toeplitz import Toeplitz
 from tff_dp.mechanisms.mechanism import Mechanism
-from tff_dp.mechanisms.spam_filters import calibrate_spam_filter
-from tff_dp.mechanisms.spam_filters import SpamFilter
-from tff_dp.mechanisms.toeplitz import Toeplitz
 from tff_dp.mechanisms.tree import HonakerTree
 from tff_dp.mechanisms.tree import Tree
 from tff_dp.mechanisms.workloads import Cooldown

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Mechanisms by name: from a few options, or from what was written down."""
 
 from collections.abc import Mapping
@@ -18,17 +7,17 @@ import dataclasses
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp.mechanisms import banded
-from tff_dp.mechanisms import banded_inverse
-from tff_dp.mechanisms import blt
-from tff_dp.mechanisms import dense
 from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.mechanisms import parameters
-from tff_dp.mechanisms import toeplitz
-from tff_dp.mechanisms import toeplitz_objective
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import banded_inverse
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import dense
+from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms.matrix import toeplitz
+from tff_dp.mechanisms.matrix import toeplitz_objective
 
 BY_NAME = {
     'independent': independent.Independent,

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Which mechanism to take: all of them at equal privacy, and the best.
 
 Two mechanisms are compared at the same privacy, that is at the same
@@ -32,14 +21,14 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import catalogue
-from tff_dp.mechanisms import dense_optimization
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.mechanisms import parameters
-from tff_dp.mechanisms import toeplitz_objective
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import dense_optimization
+from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms.matrix import toeplitz_objective
 
 _MOST_BUFFERS = 8
 # Errors that differ by less than this are equal: fewer model copies decide.

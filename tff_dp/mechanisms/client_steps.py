@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What one client does to a model before it sends the whole model back.
 
     B - learning_rate * clip(G) + noise
@@ -43,8 +32,8 @@ import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import gaussian
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import protocol_events
 
 CLIPS = ('box', 'l1', 'l2')
 MECHANISMS = ('laplace', 'gaussian', None)

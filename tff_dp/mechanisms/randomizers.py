@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Local randomizers: what one client does to its report before it leaves.
 
 A randomizer is a frozen dataclass of public facts. It knows its event, hence
@@ -39,7 +28,7 @@ import numpy as np
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.mechanisms import coin_thresholds
 
 _KEY_TAG = b'tff_dp client noise key 1'
@@ -142,7 +131,7 @@ class Sphere(LocalRandomizer):
 
   With x clipped to L2 norm C: z = C x/|x| with probability 1/2 + |x|/(2 C),
   else -C x/|x| (a fixed direction and a fair sign for x = 0). A direction v is
-  drawn uniformly from the unit sphere, and s = sign<z, v> is kept with
+  drawn uniformly from the unit sphere, and s = sign `<z, v>` is kept with
   probability p = exp(epsilon)/(exp(epsilon) + 1), else flipped. The report is
   the seed of v, and the sign; `scale * sign * v` estimates x without bias.
 

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tree noise: every prefix sum is the sum of a few noised tree nodes.
 
 Node (m, i) covers rounds i * 2^m + 1 .. (i + 1) * 2^m. The nodes whose union is
@@ -42,10 +31,10 @@ from typing import Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import patterns
-from tff_dp.accounting import tree_sensitivity
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import tree_sensitivity
 from tff_dp.mechanisms import mechanism
-from tff_dp.mechanisms import parameters
+from tff_dp.mechanisms.matrix import parameters
 
 
 class _TreeMechanism(mechanism.Mechanism):

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What the server makes of the noisy sums, as a matrix.
 
 The server turns the residual sums x_1..x_n into a model. With a learning rate
@@ -38,7 +27,7 @@ import numpy as np
 from scipy import signal
 
 from tff_dp import _checks
-from tff_dp.mechanisms import toeplitz_algebra
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 # Columns of A C^-1 that are in memory at a time.
 _COLUMNS = 256

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Random check-ins: a client draws one step of a window and reports there.
 
 Balle, Kairouz, McMahan, Thakkar, Thakurta, arXiv:2007.06605:
@@ -28,7 +17,7 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import protocol_events
+from tff_dp.accounting.events import protocol_events
 from tff_dp.participation import protocol as protocol_lib
 
 _SECRET_CHECK_INS = (
@@ -75,6 +64,7 @@ class FixedWindowCheckIn(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
     return self.num_slots
 
   @property
@@ -186,6 +176,7 @@ class AveragedCheckIn(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
     return self.num_slots
 
   @property
@@ -241,6 +232,7 @@ class RandomAllocation(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
     return self.num_slots
 
   @property

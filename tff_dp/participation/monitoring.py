@@ -1,20 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The realised check-in rate, beside the one that was assumed.
 
 Exact counts are only for protocols whose adversary knows them anyway. Where the
-occupancy is secret, counts are noised first: see `accounting.noised_counts`.
+occupancy is secret, counts are noised first: see
+`accounting.amplification.noised_counts`.
 """
 
 import dataclasses
@@ -24,8 +14,8 @@ from typing import NamedTuple
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.participation import bernoulli
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import shuffled_check_in
 
 # The interval holds in all rounds at once but for this probability.
 ERROR_PROBABILITY = 1e-3
@@ -171,7 +161,7 @@ def warning(
     protocol: One with a rate or a check-in probability; others have nothing.
     found: What `realised_rate` or `noised_rate` returned.
   """
-  is_shuffled = isinstance(protocol, bernoulli.ShuffledCheckIn)
+  is_shuffled = isinstance(protocol, shuffled_check_in.ShuffledCheckIn)
   assumed = getattr(protocol, 'check_in_probability', None)
   if is_shuffled:
     assumed = protocol.expected_rate

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Simulated check-ins: which clients report in a step.
 
 Two samplers, equal in law and tested so:
@@ -36,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.participation import bernoulli
 from tff_dp.participation import check_ins
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import shuffled_check_in
 
 DUMMY = -1
 LITERAL, FAST = 'literal', 'fast'
@@ -115,7 +104,7 @@ class Sampler(abc.ABC):
     """
     _checks.integer_at_least(0, pass_index=pass_index)
     _checks.integer_between(1, self._protocol.num_rounds, step=step)
-    if isinstance(self._protocol, bernoulli.ShuffledCheckIn):
+    if isinstance(self._protocol, shuffled_check_in.ShuffledCheckIn):
       return self._bernoulli(pass_index, step)
     if pass_index != self._pass_index:
       self._drawn = self._draw_pass(pass_index)

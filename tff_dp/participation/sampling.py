@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Schedules in which the server chooses who takes part in a round.
 
 Each schedule is a frozen description of public facts. It names the participation
@@ -28,8 +17,8 @@ from typing import Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting import ledger as ledger_lib
-from tff_dp.accounting import patterns
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.ledger import participation_ledger as ledger_lib
 
 
 class Schedule(abc.ABC):

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Whether a process is the one that a plan speaks of.
 
 A plan's epsilon is true of a process that adds the plan's noise, once in a
@@ -31,20 +20,20 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
-from tff_dp import draw_and_discard_plan
-from tff_dp import non_private_plan
-from tff_dp import plan as plan_lib
-from tff_dp import protocol_plan
 from tff_dp.aggregators import client_randomizers
 from tff_dp.aggregators import release_marks
 from tff_dp.learning.draw_and_discard import client as draw_and_discard_client
+from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
+from tff_dp.plans import non_private
 from tff_dp.program import data_flow
 
 Plan = (
     plan_lib.PrivacyPlan
     | protocol_plan.ProtocolPlan
     | draw_and_discard_plan.DrawAndDiscardPlan
-    | non_private_plan.NonPrivatePlan
+    | non_private.NonPrivatePlan
 )
 
 _STATE, _METRICS = 'state', 'metrics'
@@ -149,7 +138,7 @@ def certify(process: Any, plan: Plan) -> Certificate:
     PrivacyRefusedError: If epsilon of the plan would not be that of the run.
   """
   _check_is_runnable(process)
-  if isinstance(plan, non_private_plan.NonPrivatePlan):
+  if isinstance(plan, non_private.NonPrivatePlan):
     return Certificate(plan, None, frozenset())
   _check_built_from(process, plan)
   flow = data_flow.follow(process.next)

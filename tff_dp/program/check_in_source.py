@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Clients that decide themselves whether to come, as a TFF data source.
 
     source = CheckInDataSource.for_plan(plan, client_data)
@@ -37,12 +26,12 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import learning
-from tff_dp import protocol_plan
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import bernoulli
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import samplers
+from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import check_ins as protocol_plan
 
 _FORMAT = 'tff_dp.check_ins'
 _VERSION = 1
@@ -370,7 +359,7 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     facts = content['facts']
     is_known = content['format'] == _FORMAT and content['version'] == _VERSION
     # Coins that are fresh in every round do not depend on earlier rounds.
-    needs_same = facts['protocol']['name'] != bernoulli.ShuffledCheckIn.__name__
+    needs_same = facts['protocol']['name'] != shuffled_check_in.ShuffledCheckIn.__name__
     is_repeated = content['probe'] == samplers.probe(facts['sampler'])
     if not is_known or (needs_same and not is_repeated):
       raise _checks.PrivacyRefusedError(

@@ -1,21 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Where the clients of a round come from, as the training program sees it.
 
 `ScheduledCohorts`: the server chooses, and the participation ledger enforces
 the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
-server takes who came. `instance_cohorts` has those of draw and discard. Each
+server takes who came. `InstanceCohorts`: as the first, for draw and discard. Each
 keeps what a resumed run needs, as bytes for the checkpoint, and gives the same
 cohorts again for a round that is repeated.
 """
@@ -23,16 +12,22 @@ cohorts again for a round that is repeated.
 import abc
 from collections.abc import Callable, Mapping
 import dataclasses
+import hashlib
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp import draw_and_discard_plan
-from tff_dp import non_private_plan
-from tff_dp import plan as plan_lib
-from tff_dp import protocol_plan
-from tff_dp.participation import bernoulli
+from tff_dp import learning
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import coins
 from tff_dp.participation import monitoring
+from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
+from tff_dp.plans import non_private
 from tff_dp.program import check_in_source
+
+_DIGEST_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +102,7 @@ class ScheduledCohorts(Cohorts):
       plan: (
           plan_lib.PrivacyPlan
           | draw_and_discard_plan.DrawAndDiscardPlan
-          | non_private_plan.NonPrivatePlan
+          | non_private.NonPrivatePlan
       ),
       clients,
       *,
@@ -165,6 +160,46 @@ class ScheduledCohorts(Cohorts):
   def observed(self, rounds_begun: int) -> Any:
     return dataclasses.replace(
         self._ledger.observed(), num_rounds=rounds_begun
+    )
+
+
+class InstanceCohorts(ScheduledCohorts):
+  """Cohorts of draw and discard, whose clients bring keys.
+
+  Who takes part in a round is drawn by lot among those who did so least often,
+  and nobody beyond the cap of the plan: the participation ledger refuses it.
+  That is public. Draws and noise of a client follow from a secret key of its
+  own; here the keys of all of them follow from one root key, which is kept
+  beside the ledger, so that a round that is repeated has the same reports.
+  """
+
+  _root_key: bytes
+
+  def begin(self, run_id: str) -> None:
+    super().begin(run_id)
+    self._root_key = coins.random_root_key()
+
+  def restore(self, data: bytes) -> None:
+    digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+      raise _checks.PrivacyRefusedError(
+          'the saved participations are damaged',
+          why='who has taken part, and with which noise, cannot be known',
+          way_out='restore the checkpoint from a copy, or start a new run',
+      )
+    self._root_key = content[: coins.KEY_BYTES]
+    super().restore(content[coins.KEY_BYTES :])
+
+  def to_bytes(self) -> bytes:
+    content = self._root_key + super().to_bytes()
+    return hashlib.sha256(content).digest() + content
+
+  def _data_of(self, client_id) -> Any:
+    secret = coins.subkey(
+        self._root_key, 'client', _checks.client_key(client_id)
+    )
+    return learning.client_data(
+        super()._data_of(client_id), randomizers.noise_key(secret)
     )
 
 
@@ -254,7 +289,7 @@ class CheckInCohorts(Cohorts):
     options = dict(
         num_rounds=iterator.position, num_clients=len(self.client_ids)
     )
-    if isinstance(source.protocol, bernoulli.ShuffledCheckIn):
+    if isinstance(source.protocol, shuffled_check_in.ShuffledCheckIn):
       return monitoring.realised_rate(iterator.num_reports, **options)
     if source.occupancy_noise_stddev is None:
       return None
@@ -271,7 +306,7 @@ def build(
         plan_lib.PrivacyPlan
         | protocol_plan.ProtocolPlan
         | draw_and_discard_plan.DrawAndDiscardPlan
-        | non_private_plan.NonPrivatePlan
+        | non_private.NonPrivatePlan
     ),
     clients,
     *,
@@ -304,10 +339,7 @@ def build(
           'clients', clients, 'client data: the schedule of the plan chooses'
       )
     if isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan):
-      # pylint: disable=g-import-not-at-top
-      from tff_dp.program import instance_cohorts  # It is made of these here.
-
-      return instance_cohorts.InstanceCohorts(plan, clients, seed=schedule_seed)
+      return InstanceCohorts(plan, clients, seed=schedule_seed)
     return ScheduledCohorts(plan, clients, seed=schedule_seed)
   if schedule_seed:
     raise _checks.ArgumentError(

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """One run: rounds, ledgers, checkpoints and releases, in order.
 
 A round goes through these steps, in this order:
@@ -42,24 +31,24 @@ import tree
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp import plan_statement
-from tff_dp.accounting import plain_words
-from tff_dp.accounting import printing
-from tff_dp.accounting import round_budget
-from tff_dp.accounting import statement as statement_lib
+from tff_dp.accounting import rounding
+from tff_dp.ledger import round_budget
+from tff_dp.plans import dp_ftrl_statement
 from tff_dp.program import certification
-from tff_dp.program import checkpoints
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
-from tff_dp.program import hints
 from tff_dp.program import interrupts
-from tff_dp.program import noise_checkpoints
-from tff_dp.program import outputs
-from tff_dp.program import plots
-from tff_dp.program import progress as progress_lib
 from tff_dp.program import releases
-from tff_dp.program import run_directory
-from tff_dp.program import write_ahead
+from tff_dp.program.display import hints
+from tff_dp.program.display import plots
+from tff_dp.program.display import progress as progress_lib
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import noise_checkpoints
+from tff_dp.program.files import outputs
+from tff_dp.program.files import run_directory
+from tff_dp.program.files import write_ahead
+from tff_dp.statement import plain_words
+from tff_dp.statement import statement as statement_lib
 
 COMPLETED = 'completed'
 BUDGET = 'budget'
@@ -113,7 +102,7 @@ class TrainResult:
     """Returns what there is to say, without the model."""
     spent = 'NO PRIVACY'
     if not plain_words.is_void(self.statement.to_json()):
-      spent = f'epsilon {printing.rounded_up(self.epsilon)}'
+      spent = f'epsilon {rounding.rounded_up(self.epsilon)}'
     latest = {}
     for row in self.metrics:
       latest |= {name: row[name] for name in self.evaluated if name in row}
@@ -146,7 +135,7 @@ class Run:
   total_rounds: int
   checkpoint_every: int
   checkpoint_kind: str
-  declarations: plan_statement.Declarations | None
+  declarations: dp_ftrl_statement.Declarations | None
 
   state: Any = None
   # What each checkpoint says of its noise.

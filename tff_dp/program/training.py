@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The training program, synchronous to call: `train` runs or resumes a run."""
 
 from collections.abc import Callable, Mapping
@@ -23,18 +12,18 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp import plan_statement
 from tff_dp.execution import contexts
+from tff_dp.plans import dp_ftrl_statement
 from tff_dp.program import certification
 from tff_dp.program import check_in_source
-from tff_dp.program import checkpoints
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import event_loop
-from tff_dp.program import noise_checkpoints
-from tff_dp.program import progress as progress_lib
 from tff_dp.program import run as run_lib
-from tff_dp.program import run_directory
-from tff_dp.program import write_ahead
+from tff_dp.program.display import progress as progress_lib
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import noise_checkpoints
+from tff_dp.program.files import run_directory
+from tff_dp.program.files import write_ahead
 
 
 def train(
@@ -54,7 +43,7 @@ def train(
     checkpoint_kind: str = noise_checkpoints.FULL,
     schedule_seed: int = 0,
     config: Mapping[str, Any] | None = None,
-    declarations: plan_statement.Declarations | None = None,
+    declarations: dp_ftrl_statement.Declarations | None = None,
     progress: str = 'auto',
 ) -> run_lib.TrainResult:
   """Runs or resumes a training, and writes everything under `output_dir`.

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Tests that every builder yields the event of what its silos send."""
 
 import functools
@@ -24,10 +13,10 @@ from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.accounting import accountants
-from tff_dp.accounting import amplification
-from tff_dp.accounting import record_events
-from tff_dp.accounting import silo_sampling
-from tff_dp.accounting import vector_sum
+from tff_dp.accounting.events import record_events
+from tff_dp.accounting.integers import vector_sum
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import binomial_sum
 from tff_dp.aggregators import integer_sum
 from tff_dp.learning import silos
@@ -158,7 +147,7 @@ class IsrlTest(parameterized.TestCase):
         conservative=True,
     )
     for name, (epsilon, delta) in process.guarantee().per_silo.items():
-      certificate = amplification.amplify(
+      certificate = best_bound.amplify(
           process.dp_event(name), delta=delta, bound='convexity'
       )
       self.assertEqual(certificate.epsilon, epsilon)

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The client's side of Draw and Discard: draw an instance, move it, add noise.
 
     i uniform in 0..k-1, drawn by the client;  B = instance i
@@ -41,11 +30,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _failures
-from tff_dp import draw_and_discard_plan
-from tff_dp import streams
 from tff_dp.aggregators import release_marks
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.mechanisms import client_steps
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
+from tff_dp import streams
 
 EXAMPLES, KEY = 'examples', 'key'
 # Purposes of the keys that follow from a client's secret.

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The federated computations of Draw and Discard.
 
 1. Every client draws the number of an instance, by itself, from its key.
@@ -32,12 +21,12 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp import draw_and_discard_plan
-from tff_dp import streams
-from tff_dp.learning import finalizers
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.learning.draw_and_discard import pool as pool_lib
+from tff_dp.learning import finalizers
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
+from tff_dp import streams
 
 MEAN_WEIGHTS, MEAN_PREDICTIONS = PREDICTIONS = (
     'mean_weights',

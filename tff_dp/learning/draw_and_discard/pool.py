@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The pool of models at the server: how it begins, and how reports change it.
 
 The models of a round arrive at once. They are put into a uniformly random
@@ -23,7 +12,7 @@ What is not finite, and what the spam filter refuses, is counted and never
 stored. The length of a report is part of its type.
 
 Source: arXiv:1807.04369, section 3; several clients at once, and the initial
-spread for them, are derived in `mechanisms.instance_pools`.
+spread for them, are derived in `mechanisms.instances.instance_pools`.
 """
 
 import collections
@@ -35,7 +24,7 @@ import tensorflow as tf
 
 from tff_dp import streams
 from tff_dp.learning.draw_and_discard import strategies
-from tff_dp.mechanisms import spam_filters
+from tff_dp.mechanisms.instances import spam_filters
 
 # Purposes of the keys, and of the children of a round's key.
 _SPREAD, _COINS = 'draw and discard spread', 'draw and discard coins'

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Draw and Discard as a TFF learning process.
 
 A round has m clients. Each draws an instance from the pool as it stands,
@@ -32,14 +21,14 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp import draw_and_discard_plan
-from tff_dp.learning import local_training
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.learning.draw_and_discard import computations
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.learning.draw_and_discard import participations as ledgers
 from tff_dp.learning.draw_and_discard import pool as pool_lib
-from tff_dp.mechanisms import instance_pools
+from tff_dp.learning import local_training
+from tff_dp.mechanisms.instances import instance_pools
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 _INITIAL_VARIANCES = ('stationary', 'paper')
 

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """From silos, budgets and options to the terms of every silo.
 
 A silo's data is `process.client_data(name, examples)`. The arguments that all
@@ -47,9 +36,8 @@ from typing import Optional, Union
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting import silo_accountant
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
 from tff_dp.learning.silos import client_work
@@ -57,6 +45,7 @@ from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import metrics as metrics_lib
 from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.ledger import silo_accountant
 
 Silos = Mapping[str, silo_accountant.SiloBudget]
 Samplings = Union[

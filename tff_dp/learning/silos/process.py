@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Learning processes whose silos protect every record themselves."""
 
 import collections
@@ -24,13 +13,13 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.accounting import silo_accountant
-from tff_dp.accounting import silo_events
-from tff_dp.accounting import silo_guarantee
+from tff_dp.accounting.silos import silo_events
+from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work as client_work_lib
 from tff_dp.learning.silos import server
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.ledger import silo_accountant
 
 Result = Callable[
     [Any, tff.learning.models.ModelWeights], tff.learning.models.ModelWeights
@@ -183,7 +172,7 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
   ) -> dp_accounting.DpEvent:
     """Returns what one silo sends, to the record of it that pays most.
 
-    Stated for replace-one of a record (`accounting.record_events`);
+    Stated for replace-one of a record (`accounting.events.record_events`);
     `NonPrivateDpEvent` for a process that has `voids`.
 
     Args:

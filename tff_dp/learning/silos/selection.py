@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Which records of a silo a round uses, decided inside of the silo.
 
 The coins come from the silo's secret key of the round: amplification by
@@ -21,7 +10,7 @@ coins: their privacy rests on no record being used twice.
 import tensorflow as tf
 
 from tff_dp import streams
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 
 
 def mask(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Builders of plain noisy minibatch SGD, and of local SGD, over silos.
 
 Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779.
@@ -26,7 +15,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning.silos import gradients

@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """One-pass accelerated minibatch SGD whose silos hide in a secure sum (SDP).
 
     silo:    the clipped gradients of the next K records, each rounded to a
@@ -23,7 +12,7 @@ than where every silo protects its own records alone; the price is trust in the
 secure summation and in the other silos. Every record is in one sum.
 
 Sources: arXiv:2106.09779, algorithms 4 to 6, with exact calibration instead of
-the printed constants; see `accounting.integer_plans`.
+the printed constants; see `accounting.integers.integer_plans`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +23,8 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.accounting import integer_plans
-from tff_dp.accounting import silo_sampling
-from tff_dp.accounting import silo_sums
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import integer_sum
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
@@ -47,6 +35,7 @@ from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import server
 from tff_dp.learning.silos import sum_work
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.ledger import silo_sums
 from tff_dp.mechanisms import minibatch_schedules
 
 
@@ -175,7 +164,7 @@ class ShuffledProcess(tff.learning.templates.LearningProcess):
     """Returns what is opened, to a record of one silo.
 
     One sum, because no record is in two, with the noise of all promised silos;
-    stated for replace-one of a record (`accounting.record_events`).
+    stated for replace-one of a record (`accounting.events.record_events`).
 
     Args:
       silo: Its name.

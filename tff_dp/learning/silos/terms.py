@@ -1,16 +1,5 @@
 # Copyright 2026, The tff_dp Authors.
-#
-# Licensed under the Apache License, Version 2.0 (the "License");
-# you may not use this file except in compliance with the License.
-# You may obtain a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS,
-# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
-# See the License for the specific language governing permissions and
-# limitations under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What a silo brings to its process besides records: its own constants.
 
 Silos are anonymous and stateless in a TFF computation, so the constants travel
@@ -33,9 +22,9 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _failures
-from tff_dp.accounting import silo_calibration
-from tff_dp.accounting import silo_events
-from tff_dp.accounting import silo_sampling
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_events
+from tff_dp.accounting.silos import silo_sampling
 
 EXAMPLES = 'examples'
 TERMS = 'terms'
@@ -74,6 +63,7 @@ class Phase:
 
   @property
   def batch_size(self) -> float:
+    """K of its sampling, by which sums over a batch are divided."""
     return self.sampling.batch_size
 
   def event(
@@ -144,6 +134,7 @@ class SiloTerms:
 
   @property
   def num_rounds(self) -> int:
+    """Rounds of all phases."""
     return sum(phase.num_rounds for phase in self.phases)
 
   def event(self, round_index: int) -> silo_events.SiloEvent:

@@ -1,0 +1,143 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Where a task computes: flags that all tasks share, and what they start."""
+
+import argparse
+import dataclasses
+import sys
+
+from tff_dp import _checks
+
+IN_PROCESS = 'in_process'
+NATIVE = 'native'
+_CONTEXTS = (IN_PROCESS, NATIVE)
+# Flag -> the library's argument, so that an error names what the user typed.
+_ARGUMENTS = {
+    'client_devices': 'client_tf_devices',
+    'server_device': 'server_tf_device',
+    'max_concurrent_clients': 'max_concurrent_clients',
+}
+_NO_DEVICES = (
+    "nothing with --context=native: TFF's worker chooses its device itself."
+    ' Leave the flag out, or use --context=in_process'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineSettings:
+  """Where to compute; the fields are the flags that `add_arguments` adds.
+
+  Results do not depend on it, apart from rounding in the last digits, so an
+  interrupted run may go on somewhere else.
+
+  Attributes:
+    context: 'in_process' or 'native'.
+    client_devices: Names separated by commas, None for all GPUs or CPU:0.
+    server_device: Name, None for the first GPU or CPU:0.
+    max_concurrent_clients: How many clients may train at the same time, None
+      for the context's own choice.
+  """
+
+  context: str = IN_PROCESS
+  client_devices: str | None = None
+  server_device: str | None = None
+  max_concurrent_clients: int | None = None
+
+  def __post_init__(self):
+    _checks.one_of(_CONTEXTS, context=self.context)
+    _checks.optional_integer_at_least(
+        1, max_concurrent_clients=self.max_concurrent_clients
+    )
+    for name in ('client_devices', 'server_device'):
+      value = getattr(self, name)
+      if value is not None and self.context == NATIVE:
+        raise _checks.ArgumentError(name, value, _NO_DEVICES)
+
+  @property
+  def client_device_names(self) -> list[str] | None:
+    """The single names, stripped of blanks."""
+    if self.client_devices is None:
+      return None
+    return [name.strip() for name in self.client_devices.split(',')]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags, as a group of their own."""
+  group = parser.add_argument_group(
+      'where to compute',
+      'Changes the speed, and results by rounding only. `tff-dp doctor` lists'
+      ' the\ndevices of this machine.',
+  )
+  group.add_argument(
+      '--context',
+      choices=_CONTEXTS,
+      default=IN_PROCESS,
+      help='in_process for TensorFlow in this process, native for the C++'
+      f" worker that TFF brings, which has no GPU (default: {IN_PROCESS})",
+  )
+  group.add_argument(
+      '--client-devices',
+      metavar='NAME[,NAME...]',
+      help='devices on which clients train, such as GPU:0,GPU:1; one that is'
+      ' named twice gets two workers (default: all GPUs, or CPU:0 with a'
+      ' worker for each core, at most 8)',
+  )
+  group.add_argument(
+      '--server-device',
+      metavar='NAME',
+      help="device of the server's part (default: the first GPU, or CPU:0)",
+  )
+  group.add_argument(
+      '--max-concurrent-clients',
+      type=int,
+      metavar='NUMBER',
+      help='clients that train at the same time, on all devices together'
+      " (default: the context's own choice)",
+  )
+
+
+def take_settings(values: dict[str, object]) -> EngineSettings:
+  """Returns the settings in parsed flags, and removes them from there.
+
+  Raises:
+    ArgumentError: A bad value, with the flag as the argument's name.
+  """
+  fields = dataclasses.fields(EngineSettings)
+  return EngineSettings(**{f.name: values.pop(f.name) for f in fields})
+
+
+def start(settings: EngineSettings, *, progress: str):
+  """Returns the context that is TFF's default from now on; loads TFF.
+
+  Args:
+    settings: Where to compute.
+    progress: Unless it is 'quiet', the devices are said on stderr.
+
+  Raises:
+    ArgumentError: A device that does not exist, with the flag as the
+      argument's name.
+  """
+  from tff_dp import execution  # pylint: disable=g-import-not-at-top
+  from tff_dp.execution import devices  # pylint: disable=g-import-not-at-top
+
+  arguments = {'max_concurrent_clients': settings.max_concurrent_clients}
+  if settings.context == IN_PROCESS:
+    arguments['client_tf_devices'] = settings.client_device_names
+    arguments['server_tf_device'] = settings.server_device
+  try:
+    context = execution.set_default_context(settings.context, **arguments)
+  except _checks.ArgumentError as error:
+    for flag, argument in _ARGUMENTS.items():
+      if error.argument == argument:
+        raise _checks.ArgumentError(
+            flag, getattr(settings, flag), error.allowed
+        ) from error
+    raise
+  if progress != 'quiet' and settings.context == IN_PROCESS:
+    clients = dict.fromkeys(map(devices.short_name, context.client_devices))
+    print(
+        f'clients on {", ".join(clients)}, {context.num_workers} at a time;'
+        f' server on {devices.short_name(context.server_device)}',
+        file=sys.stderr,
+    )
+  return context

@@ -1,0 +1,132 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the runs of one task side by side: a table, JSON and a plot."""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import math
+import pathlib
+
+from tff_dp import _axes
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import gaussian
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One run.
+
+  Attributes:
+    name: Of the row.
+    mechanism: Noise mechanism, 'none' where the noise multiplier is 0.
+    noise_multiplier: Std of one draw on the SUM, over the clip norm.
+    epsilon: What the finished rounds cost at delta, exact conversion.
+    epsilon_rdp: The same by RDP, for comparison with papers.
+    delta: In (0, 1).
+    num_rounds: Rounds done.
+    accuracy_by_round: (round, held-out accuracy) of every evaluation.
+  """
+
+  name: str
+  mechanism: str
+  noise_multiplier: float
+  epsilon: float
+  epsilon_rdp: float
+  delta: float
+  num_rounds: int
+  accuracy_by_round: tuple[tuple[int, float], ...]
+
+  @classmethod
+  def of(cls, name, plan, result, *, delta: float) -> 'Row':
+    """Returns the row of a `tff_dp.program.TrainResult`."""
+    sigma = plan.sigma(num_rounds=result.rounds_done)
+    if result.statement.warnings:
+      sigma = 0.0  # What voids the statement voids its numbers.
+    return cls(
+        name=name,
+        mechanism=plan.mechanism.name if plan.noise_multiplier else 'none',
+        noise_multiplier=plan.noise_multiplier,
+        epsilon=gaussian.exact_epsilon(sigma=sigma, delta=delta),
+        epsilon_rdp=gaussian.rdp_epsilon(sigma=sigma, delta=delta),
+        delta=delta,
+        num_rounds=result.rounds_done,
+        accuracy_by_round=tuple(
+            (int(row['round']), float(row['test_accuracy']))
+            for row in result.metrics
+            if row.get('test_accuracy') is not None
+        ),
+    )
+
+  @property
+  def test_accuracy(self) -> float:
+    """Held-out accuracy of the last model, NaN if there was no evaluation."""
+    return self.accuracy_by_round[-1][1] if self.accuracy_by_round else math.nan
+
+
+def table(rows: Sequence[Row]) -> str:
+  """Returns the rows as a Markdown table."""
+  lines = [
+      '| run | noise | noise multiplier | epsilon | epsilon (RDP) | rounds |'
+      ' held-out accuracy |',
+      '|---|---|---|---|---|---|---|',
+  ]
+  for row in rows:
+    lines.append(
+        f'| {row.name} | {row.mechanism} | {row.noise_multiplier:.4g} |'
+        f' {_epsilon(row.epsilon)} | {_epsilon(row.epsilon_rdp)} |'
+        f' {row.num_rounds} | {row.test_accuracy:.3f} |'
+    )
+  return '\n'.join(lines)
+
+
+def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
+  """Writes `comparison.md`, `comparison.json` and `comparison.png`."""
+  (output_dir / 'comparison.md').write_text(
+      table(rows)
+      + f'\n\nEpsilon is for one client\'s whole contribution replaced by zeros,'
+      f' delta {rows[0].delta:g}, without amplification.\n'
+  )
+  content = [
+      {
+          **dataclasses.asdict(row),
+          'epsilon': rounding.to_json_number(row.epsilon),
+          'epsilon_rdp': rounding.to_json_number(row.epsilon_rdp),
+          'test_accuracy': row.test_accuracy,
+      }
+      for row in rows
+  ]
+  (output_dir / 'comparison.json').write_text(
+      json.dumps({'rows': content}, indent=2) + '\n'
+  )
+  _plot(rows, output_dir / 'comparison.png')
+
+
+def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
+  # Slow to import, and needed only here. Not pyplot: its state is global.
+  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
+
+  figure = figure_lib.Figure(figsize=(6.4, 4.0), layout='constrained')
+  axes = figure.subplots()
+  for row in rows:
+    rounds, accuracies = zip(*row.accuracy_by_round)
+    epsilon = (
+        'no privacy'
+        if math.isinf(row.epsilon)
+        else f'epsilon {rounding.rounded_up(row.epsilon)}'
+    )
+    axes.plot(
+        rounds, accuracies, marker='o', markersize=3,
+        label=f'{row.name} ({epsilon})',
+    )
+  axes.set_xlabel('round')
+  _axes.count(axes.xaxis)
+  axes.set_ylabel('held-out accuracy')
+  axes.set_ylim(0, 1)
+  axes.grid(alpha=0.3)
+  axes.legend()
+  figure.savefig(path, dpi=120)
+
+
+def _epsilon(value: float) -> str:
+  return 'NO PRIVACY' if math.isinf(value) else rounding.rounded_up(value)

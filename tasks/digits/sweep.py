@@ -1,0 +1,370 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Many runs of the digits task: every noise at every epsilon, several seeds.
+
+For each row and epsilon the server's step size is first chosen among a few, by
+one run each with a seed of its own; then it is trained with every other seed.
+What is reported is the mean and the standard deviation of the held-out accuracy
+over these. The choice uses the held-out digits and is not accounted for, which
+the privacy statements say: the table compares mechanisms, it is no estimate of
+what tuning on other data would find.
+
+A run that is finished is not made again: the same command goes on where it was
+stopped, and more seeds or epsilons only add the runs that are missing.
+"""
+
+import argparse
+from collections.abc import Sequence
+from concurrent import futures
+import dataclasses
+import json
+import math
+import multiprocessing
+import os
+import pathlib
+import statistics
+from typing import Optional
+
+from tasks.common import engine
+from tasks.common import flags
+from tasks.common import sweep_progress
+from tasks.digits import digits
+from tff_dp import _checks
+from tff_dp import _start
+
+EXAMPLES = """examples:
+  python -m tasks sweep digits
+  python -m tasks sweep digits --epsilons 4 --rows honaker blt --seeds 3
+  python -m tasks sweep digits --server-learning-rates 0.03 --jobs 1 \\
+      --output-dir runs/one_rate
+"""
+# Far from the seeds 0, 1, ... that are reported.
+_TUNING_SEED = 1000
+# What TensorFlow keeps of finished runs adds up.
+_RUNS_PER_PROCESS = 10
+_ROWS = ('non_private', 'independent', 'tree', 'honaker', 'banded', 'blt')
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What a sweep depends on; the fields are the flags of `add_arguments`."""
+
+  output_dir: str = 'runs/digits_sweep'
+  epsilons: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0)
+  rows: tuple[str, ...] = _ROWS
+  seeds: int = 5
+  server_learning_rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
+  total_rounds: int = 250
+  clients_per_round: int = 16
+  min_index_gap: int = 125
+  jobs: int = max(1, os.cpu_count() or 1)
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, seeds=self.seeds)
+    _checks.integer_at_least(1, jobs=self.jobs)
+    for epsilon in self.epsilons:
+      _checks.positive(epsilons=epsilon)
+    for rate in self.server_learning_rates:
+      _checks.positive(server_learning_rates=rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """One row at one epsilon.
+
+  Attributes:
+    row: Its name, as for the task.
+    epsilon: Of the plan, infinity without privacy.
+    server_learning_rate: The one that was chosen.
+    accuracies: Held-out accuracy of the last model, one for each seed.
+  """
+
+  row: str
+  epsilon: float
+  server_learning_rate: float
+  accuracies: tuple[float, ...]
+
+  @property
+  def mean(self) -> float:
+    return statistics.fmean(self.accuracies)
+
+  @property
+  def deviation(self) -> float:
+    """The standard deviation over seeds, NaN for a single one."""
+    if len(self.accuracies) < 2:
+      return math.nan
+    return statistics.stdev(self.accuracies)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the sweep's flags, with the defaults of `Settings`."""
+  add = flags.adder(parser, Settings())
+  add('output_dir', 'folder of all runs; the same command resumes in it')
+  add('epsilons', 'privacy budgets of one client over a whole run')
+  add('rows', 'which noise', choices=digits.NOISES)
+  add('seeds', 'runs of each row at each epsilon')
+  add(
+      'server_learning_rates',
+      'step sizes to choose from, for each row and epsilon on its own',
+  )
+  add('total_rounds', 'rounds of each run')
+  add('clients_per_round', 'clients of one round')
+  add('min_index_gap', 'least difference of two rounds of the same client')
+  add('jobs', 'runs at the same time, each in a process of its own')
+
+
+def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
+  """Makes all runs, prints the table and returns the exit code."""
+  settings = dataclasses.replace(
+      settings,
+      epsilons=tuple(settings.epsilons),
+      rows=tuple(settings.rows),
+      server_learning_rates=tuple(settings.server_learning_rates),
+  )
+  for row, epsilon in _cells(settings):
+    # Plans first: a wrong flag is reported before anything is trained.
+    digits.build_plans(_settings_of(settings, row, epsilon, seed=0, rate=1.0))
+  cells = run(settings, where=where, is_quiet=progress == 'quiet')
+  output_dir = pathlib.Path(settings.output_dir)
+  text = table(cells)
+  (output_dir / 'sweep.md').write_text(text + '\n')
+  (output_dir / 'sweep.json').write_text(
+      json.dumps({'cells': [_to_json(cell) for cell in cells]}, indent=2) + '\n'
+  )
+  plot(cells, output_dir / 'sweep.png')
+  print(text)
+  print(
+      '\nHeld-out accuracy, mean and standard deviation of'
+      f' {flags.counted(settings.seeds, "seed")}. Epsilon is for all\ndigits of one client replaced by zeros'
+      f' (zero-out), delta {digits.Settings().delta:g}, without amplification.'
+  )
+  print(output_dir / 'sweep.png')
+  return 0
+
+
+def run(
+    settings: Settings, *, where: engine.EngineSettings, is_quiet: bool
+) -> list[Cell]:
+  """Returns a cell for each row and epsilon, in this order.
+
+  Args:
+    settings: What to run.
+    where: On which devices, for each process.
+    is_quiet: Whether to say nothing about progress.
+  """
+  cells = _cells(settings)
+  rates = settings.server_learning_rates
+  tuning = [
+      _settings_of(settings, row, epsilon, seed=_TUNING_SEED, rate=rate)
+      for row, epsilon in cells
+      for rate in rates
+      if len(rates) > 1
+  ]
+  num_runs = len(tuning) + len(cells) * settings.seeds
+  reporter = sweep_progress.Reporter(num_runs, is_quiet=is_quiet)
+  tuned = _run_all(tuning, settings.jobs, where, reporter)
+  chosen = {}
+  for index, cell in enumerate(cells):
+    accuracies = tuned[index * len(rates) : (index + 1) * len(rates)]
+    best = accuracies.index(max(accuracies)) if accuracies else 0
+    chosen[cell] = rates[best]
+  final = _run_all(
+      [
+          _settings_of(settings, *cell, seed=seed, rate=chosen[cell])
+          for cell in cells
+          for seed in range(settings.seeds)
+      ],
+      settings.jobs,
+      where,
+      reporter,
+  )
+  return [
+      Cell(
+          row=row,
+          epsilon=epsilon,
+          server_learning_rate=chosen[row, epsilon],
+          accuracies=tuple(
+              final[index * settings.seeds : (index + 1) * settings.seeds]
+          ),
+      )
+      for index, (row, epsilon) in enumerate(cells)
+  ]
+
+
+def table(cells: Sequence[Cell]) -> str:
+  """Returns a Markdown table: a line for each row, a column per epsilon."""
+  epsilons = sorted({c.epsilon for c in cells if math.isfinite(c.epsilon)})
+  lines = [
+      '| noise | ' + ' | '.join(f'epsilon {e:g}' for e in epsilons) + ' |',
+      '|---' * (len(epsilons) + 1) + '|',
+  ]
+  for row in dict.fromkeys(cell.row for cell in cells):
+    of_row = {cell.epsilon: cell for cell in cells if cell.row == row}
+    if math.inf in of_row:
+      lines.append(
+          f'| none (no privacy) | {_accuracy(of_row[math.inf])}'
+          + ' |' * len(epsilons)
+      )
+      continue
+    shown = [_accuracy(of_row[epsilon]) for epsilon in epsilons]
+    lines.append(f'| {row} | ' + ' | '.join(shown) + ' |')
+  return '\n'.join(lines)
+
+
+def plot(cells: Sequence[Cell], path: pathlib.Path) -> None:
+  """Draws accuracy against epsilon, with bars of one standard deviation."""
+  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
+
+  figure = figure_lib.Figure(figsize=(6.4, 4.2), layout='constrained')
+  axes = figure.subplots()
+  for row in dict.fromkeys(cell.row for cell in cells):
+    of_row = sorted(
+        (cell for cell in cells if cell.row == row), key=lambda c: c.epsilon
+    )
+    if of_row[0].epsilon == math.inf:
+      axes.axhline(
+          of_row[0].mean, color='black', linestyle='--', linewidth=1,
+          label='no privacy',
+      )
+      continue
+    axes.errorbar(
+        [cell.epsilon for cell in of_row],
+        [cell.mean for cell in of_row],
+        yerr=[cell.deviation for cell in of_row],
+        marker='o', markersize=4, capsize=3, label=row,
+    )
+  axes.set_xscale('log', base=2)
+  ticks = sorted({c.epsilon for c in cells if math.isfinite(c.epsilon)})
+  axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
+  axes.set_xlabel(f'epsilon of one client, delta {digits.Settings().delta:g}')
+  axes.set_ylabel('held-out accuracy')
+  axes.grid(alpha=0.3)
+  axes.legend()
+  figure.savefig(path, dpi=120)
+
+
+def _cells(settings: Settings) -> list[tuple[str, float]]:
+  """Returns (row, epsilon); without privacy there is only one epsilon."""
+  return [
+      (row, epsilon)
+      for row in settings.rows
+      for epsilon in (
+          (math.inf,) if row == digits.NON_PRIVATE else settings.epsilons
+      )
+  ]
+
+
+def _settings_of(
+    settings: Settings, row: str, epsilon: float, *, seed: int, rate: float
+) -> digits.Settings:
+  """Returns the settings of one run, with a folder of its own."""
+  folder = [f'epsilon_{epsilon:g}', f'rate_{rate:g}', f'seed_{seed}']
+  run_settings = digits.Settings(
+      output_dir=str(pathlib.Path(settings.output_dir).joinpath(*folder)),
+      rows=(row,),
+      server_learning_rate=rate,
+      total_rounds=settings.total_rounds,
+      clients_per_round=settings.clients_per_round,
+      min_index_gap=settings.min_index_gap,
+      rounds_per_eval=settings.total_rounds,
+      seed=seed,
+  )
+  if math.isfinite(epsilon):
+    run_settings = dataclasses.replace(run_settings, epsilon=epsilon)
+  return run_settings
+
+
+def _run_all(runs, jobs, where, reporter) -> list[float]:
+  """Returns the accuracy of each run, in order."""
+  chunks = [
+      runs[start : start + _RUNS_PER_PROCESS]
+      for start in range(0, len(runs), _RUNS_PER_PROCESS)
+  ]
+  # Children would wait for a parent that ends at once.
+  _start.raise_on_interrupt()
+  with futures.ThreadPoolExecutor(jobs) as threads:
+    pending = [
+        threads.submit(_run_chunk, chunk, where, reporter) for chunk in chunks
+    ]
+    try:
+      return [accuracy for one in pending for accuracy in one.result()]
+    except BaseException:
+      threads.shutdown(wait=False, cancel_futures=True)
+      raise
+
+
+def _run_chunk(runs, where, reporter) -> list[float]:
+  """Makes some runs, one after the other, in one new process."""
+  accuracies = []
+  # TensorFlow does not survive a fork.
+  spawn = multiprocessing.get_context('spawn')
+  # Starts with the first run that is missing, if there is one.
+  with futures.ProcessPoolExecutor(1, mp_context=spawn) as process:
+    for one in runs:
+      accuracy = _accuracy_before(one)
+      was_done = accuracy is not None
+      if not was_done:
+        accuracy = process.submit(_run_one, one, where).result()
+      reporter.show(_result_line(one, accuracy), was_done=was_done)
+      accuracies.append(accuracy)
+  return accuracies
+
+
+def _accuracy_before(run_settings: digits.Settings) -> Optional[float]:
+  """Returns the held-out accuracy of a run that had been made before."""
+  result = _result_path(run_settings)
+  if result.exists():
+    content = json.loads(result.read_text())
+    if content['settings'] == _facts(run_settings):
+      return content['test_accuracy']
+  return None
+
+
+def _run_one(
+    run_settings: digits.Settings, where: engine.EngineSettings
+) -> float:
+  """Makes a run and returns its held-out accuracy."""
+  (row,) = digits.run(run_settings, where=where, progress='quiet')
+  content = {
+      'test_accuracy': row.test_accuracy, 'settings': _facts(run_settings)
+  }
+  _result_path(run_settings).write_text(json.dumps(content))
+  return row.test_accuracy
+
+
+def _result_path(run_settings: digits.Settings) -> pathlib.Path:
+  folder = pathlib.Path(run_settings.output_dir) / run_settings.rows[0]
+  return folder / 'accuracy.json'
+
+
+def _facts(run_settings: digits.Settings) -> dict[str, object]:
+  return json.loads(json.dumps(dataclasses.asdict(run_settings)))
+
+
+def _accuracy(cell: Cell) -> str:
+  if math.isnan(cell.deviation):
+    return f'{cell.mean:.3f}'
+  return f'{cell.mean:.3f} ± {cell.deviation:.3f}'
+
+
+def _to_json(cell: Cell) -> dict[str, object]:
+  content = dataclasses.asdict(cell)
+  content['epsilon'] = cell.epsilon if math.isfinite(cell.epsilon) else 'inf'
+  return {
+      **content,
+      'mean': cell.mean,
+      'standard_deviation': (
+          None if math.isnan(cell.deviation) else cell.deviation
+      ),
+  }
+
+
+def _result_line(run_settings: digits.Settings, accuracy: float) -> str:
+  (row,) = run_settings.rows
+  private = ''
+  if row != digits.NON_PRIVATE:
+    private = f' epsilon {run_settings.epsilon:g}'
+  return (
+      f'{row}{private} seed {run_settings.seed} step size'
+      f' {run_settings.server_learning_rate:g}: accuracy {accuracy:.3f}'
+  )

@@ -1,0 +1,166 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a run of `known_weights` found: in words, in JSON and as a figure."""
+
+import dataclasses
+import math
+import pathlib
+
+import numpy as np
+import tff_dp
+
+from tasks.draw_and_discard import known_weights_model as model
+from tff_dp import _axes
+from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting import draw_and_discard_statement as statement
+from tff_dp.accounting import rounding
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """A finished run.
+
+  Attributes:
+    estimated: The mean of the instances, on unscaled features, [33].
+    spread: Standard deviation over the instances, [33].
+    errors: (updates, root mean square of the error over the weights).
+    expected: `known_weights_model.expected_error`.
+    quality: Outcome rate, accuracy, precision and recall on fresh examples.
+  """
+
+  estimated: np.ndarray
+  spread: np.ndarray
+  errors: list[tuple[int, float]]
+  expected: tuple[float, float]
+  quality: dict[str, float]
+
+  @property
+  def error(self) -> float:
+    return self.errors[-1][1]
+
+
+def report(settings, result: Result) -> str:
+  """Returns the results of `known_weights.Settings` as Markdown."""
+  left, fluctuation = result.expected
+  lines = [
+      f'{settings.updates:,} updates, k = {settings.instances}, learning rate'
+      f' {settings.learning_rate:g},'
+      f' {_noise(settings)}.',
+      '',
+      f'Root mean square error of the weights: {result.error:.3f}.'
+      f' Expected: about {math.hypot(left, fluctuation):.3f} ({left:.3f} left'
+      f' of the start, {fluctuation:.3f} fluctuation).',
+      '',
+      '| term | true | estimated | spread of instances |',
+      '|---|---|---|---|',
+  ]
+  for term, true, estimated, spread in zip(
+      model.TERMS,
+      model.TRUE_WEIGHTS,
+      result.estimated,
+      result.spread,
+      strict=True,
+  ):
+    lines.append(f'| {term} | {true:.2f} | {estimated:.2f} | {spread:.2f} |')
+  quality = ', '.join(
+      f'{name} {value:.1%}' for name, value in result.quality.items()
+  )
+  lines += ['', f'On fresh examples: {quality}.']
+  found = _guarantee(settings)
+  lines += [
+      '',
+      found.void
+      if found.void is not None
+      else f'Epsilon of one participation: {_up(found.model_epsilon)} for the'
+      f" client's data; one weight: {_up(found.coordinate_epsilon)}"
+      f' ({statement.FEATURE_LEVEL}).',
+  ]
+  return '\n'.join(lines)
+
+
+def to_json(settings, result: Result) -> dict[str, object]:
+  """Returns the results as JSON types."""
+  return {
+      'settings': dataclasses.asdict(settings),
+      'terms': list(model.TERMS),
+      'true': model.TRUE_WEIGHTS.tolist(),
+      'estimated': result.estimated.tolist(),
+      'spread': result.spread.tolist(),
+      'error': result.error,
+      'expected_left_of_start': result.expected[0],
+      'expected_fluctuation': result.expected[1],
+      'errors': [list(point) for point in result.errors],
+      'quality': result.quality,
+      'guarantee': _guarantee(settings).to_json(),
+  }
+
+
+def plot(settings, result: Result, path: pathlib.Path) -> None:
+  """Draws estimated against true weights, and the error over updates."""
+  # pylint: disable=g-import-not-at-top
+  from matplotlib import figure as figure_lib
+  from matplotlib import ticker
+  # pylint: enable=g-import-not-at-top
+
+  figure = figure_lib.Figure(figsize=(9.0, 4.2), layout='constrained')
+  weights, errors = figure.subplots(1, 2)
+  weights.errorbar(
+      model.TRUE_WEIGHTS,
+      result.estimated,
+      yerr=result.spread,
+      fmt='o',
+      markersize=4,
+      capsize=2,
+      label='mean and spread of the instances',
+  )
+  ends = [model.TRUE_WEIGHTS.min() - 0.2, model.TRUE_WEIGHTS.max() + 0.2]
+  weights.plot(ends, ends, color='black', linestyle='--', linewidth=1)
+  for axis in (weights.xaxis, weights.yaxis):
+    axis.set_major_locator(ticker.MultipleLocator(1.0))
+  weights.set_xlabel('true weight')
+  weights.set_ylabel('estimated weight')
+  weights.set_title(
+      f'{settings.updates:,} updates, k = {settings.instances}', fontsize=10
+  )
+  weights.legend(fontsize=8)
+  updates, values = zip(*result.errors)
+  errors.plot(updates, values)
+  errors.axhline(
+      math.hypot(*result.expected),
+      color='black',
+      linestyle='--',
+      linewidth=1,
+      label='expected at the end',
+  )
+  errors.set_xlabel('updates')
+  _axes.count(errors.xaxis)
+  errors.set_ylabel('root mean square error')
+  errors.set_ylim(bottom=0)
+  errors.legend(fontsize=8)
+  for axes in (weights, errors):
+    axes.grid(alpha=0.3)
+  figure.savefig(path, dpi=120)
+
+
+def _guarantee(settings) -> statement.DdmlGuarantee:
+  return draw_and_discard.guarantee(
+      tff_dp.DrawAndDiscardPlan(
+          step=settings.step,
+          num_params=model.NUM_WEIGHTS,
+          num_instances=settings.instances,
+          max_participations=1,
+          num_rounds=settings.updates,
+      ),
+      is_capped=False,
+  )
+
+
+def _noise(settings) -> str:
+  epsilon = settings.epsilon_per_coordinate
+  if epsilon is None:
+    return 'no noise'
+  return f'Laplace noise, epsilon {_up(epsilon)} per weight'
+
+
+def _up(value: float) -> str:
+  return rounding.rounded_up(value)

@@ -1,0 +1,361 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The runs of the MNIST task: protocol, noise and optimizer of each row.
+
+Four groups (sizes are those of all 60,000 training images):
+
+* `ldp_sgd`: shuffled check-in with the one-bit sphere randomizer, epsilon0 2, of
+  arXiv:2206.03151; and `non_private`, the same clients without noise.
+* `federated_dp_sgd` and `federated_dp_sgd_e0_2`: shuffled check-in with local
+  Gaussian noise whose (epsilon0, n^-1.5) is (8, ...) with ten million clients, and
+  (2, ...) with one client for each image.
+* `fixed_window`, `sliding_window`, `averaged`: the random check-ins of
+  arXiv:2007.06605 with the sphere randomizer and ten million clients; and
+  `uniform_local`, as many reports by shuffled check-in. All at the same epsilon,
+  for replace-one: epsilon0 is calibrated.
+* `allocation`: check-ins at a server that is trusted to add noise; and `uniform`,
+  Poisson sampling at the same rate. Both at the same epsilon, for zero-out: the
+  noise multiplier is calibrated.
+
+Of ten million clients each holds one of the images, drawn with replacement.
+"""
+
+import dataclasses
+import json
+import math
+from typing import Any, Optional
+
+import dp_accounting
+
+from tasks.mnist import calibration
+from tasks.mnist import mnist_simulation as simulation
+from tasks.mnist import mnist_sizes
+from tff_dp import _checks
+from tff_dp.accounting import accountants
+from tff_dp.accounting.curves import gaussian
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import check_ins
+from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import check_ins as protocol_plan
+
+NON_PRIVATE = 'non_private'
+# Row -> server learning rate, chosen for all 60,000 images on held-out digits.
+_LEARNING_RATES = {
+    'ldp_sgd': 1.0,
+    NON_PRIVATE: 4.0,
+    'federated_dp_sgd': 2.0,
+    'federated_dp_sgd_e0_2': 1.0,
+    'fixed_window': 2.0,
+    'sliding_window': 2.0,
+    'averaged': 1.0,
+    'uniform_local': 2.0,
+    'allocation': 6.0,
+    'uniform': 6.0,
+}
+NAMES = tuple(_LEARNING_RATES)
+# Updates of each row at scale 1.
+_LDP_ROUNDS = 6800
+_FEDERATED_ROUNDS = {8.0: 2000, 2.0: 5540}
+_FEDERATED_RATES = {8.0: 1e-4, 2.0: 0.1}
+_FEDERATED_CLIP = 0.05
+_PASSES = 20
+# Beyond it a bit about a direction says hardly more.
+_MOST_LOCAL_EPSILON = 8.0
+_LEAST_LOCAL_EPSILON = 0.01
+_MOST_NOISE, _LEAST_NOISE = 1000.0, 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One run, apart from its seed.
+
+  Attributes:
+    name: One of `NAMES`.
+    num_clients: Size of the population.
+    plan: Protocol and randomizer, `None` for the two rows that are there to
+      compare with.
+    protocol: Whose coins the simulation flips.
+    noise: What is done to gradients.
+    server: What is done to their mean.
+    num_updates: Of the model.
+    slots_per_update: Slots whose reports are one update.
+    reports_per_update: How many are expected, dummies included.
+    delta: At which epsilon is stated.
+    event: Without a plan: what is accounted for zero-out, if anything is.
+    is_calibrated: Whether epsilon was asked for, and the noise follows from it.
+  """
+
+  name: str
+  num_clients: int
+  plan: Optional[protocol_plan.ProtocolPlan]
+  protocol: protocol_lib.CheckInProtocol
+  noise: simulation.Noise
+  server: simulation.Server
+  num_updates: int
+  reports_per_update: float
+  delta: float
+  slots_per_update: int = 1
+  event: Optional[dp_accounting.DpEvent] = None
+  is_calibrated: bool = False
+
+  @property
+  def has_public_reports(self) -> bool:
+    """Whether the number of reports may be known, and is no secret.
+
+    The comparison with Poisson sampling has the coins of shuffled check-in, but
+    its accounting takes the size of a cohort for a secret.
+    """
+    return self.plan is not None and not self.protocol.occupancy_is_secret
+
+  def describe(self) -> dict[str, Any]:
+    """Returns everything that the model depends on, as plain JSON types."""
+    return {
+        'name': self.name,
+        'num_clients': self.num_clients,
+        'protocol': self.protocol.describe(),
+        'plan': self.plan and self.plan.describe(),
+        'noise': {
+            'kind': type(self.noise).__name__, **dataclasses.asdict(self.noise)
+        },
+        'server': dataclasses.asdict(self.server),
+        'num_updates': self.num_updates,
+        'slots_per_update': self.slots_per_update,
+    }
+
+
+def build(
+    name: str,
+    sizes: mnist_sizes.Sizes,
+    calibrations: Optional[calibration.Calibrations] = None,
+) -> Row:
+  """Returns a row.
+
+  Args:
+    name: One of `NAMES`.
+    sizes: What to make it of.
+    calibrations: Where calibrated numbers are looked up and kept.
+  """
+  _checks.one_of(NAMES, rows=name)
+  builder = _Builder(
+      name, sizes, calibrations or calibration.Calibrations()
+  )
+  if name in ('ldp_sgd', NON_PRIVATE):
+    return builder.ldp_sgd()
+  if name == 'federated_dp_sgd':
+    return builder.federated(8.0, sizes.bootstrap_clients)
+  if name == 'federated_dp_sgd_e0_2':
+    return builder.federated(2.0, sizes.num_clients)
+  if name in ('allocation', 'uniform'):
+    return builder.central()
+  return builder.random_check_ins()
+
+
+def federated_noise_multiplier(
+    local_epsilon: float, num_clients: int
+) -> float:
+  """Returns tau / C for which a report is (epsilon0, n^-1.5)-DP, replace-one.
+
+  Exact up to rounding upwards; the sensitivity is 2 C.
+  """
+  return 2 * gaussian.sigma_for(
+      epsilon=local_epsilon, delta=num_clients**-1.5
+  )
+
+
+def federated_local_epsilon(
+    noise_multiplier: float, num_clients: int
+) -> float:
+  """Returns epsilon0 at delta0 = n^-1.5 of a report, for replace-one. Exact."""
+  return gaussian.exact_epsilon(
+      sigma=noise_multiplier / 2, delta=num_clients**-1.5
+  )
+
+
+class _Builder:
+  """Makes one row."""
+
+  def __init__(
+      self,
+      name,
+      sizes: mnist_sizes.Sizes,
+      calibrations: calibration.Calibrations,
+  ):
+    self._name = name
+    self._sizes = sizes
+    self._calibrations = calibrations
+
+  def _row(self, num_clients, plan, **fields) -> Row:
+    sizes = self._sizes
+    rate = sizes.learning_rate
+    if rate is None:
+      rate = _LEARNING_RATES[self._name]
+    fields.setdefault('protocol', plan and plan.protocol)
+    return Row(
+        name=self._name,
+        num_clients=num_clients,
+        plan=plan,
+        server=simulation.Server(rate, sizes.momentum, sizes.decays),
+        delta=self._delta(num_clients),
+        **fields,
+    )
+
+  def _delta(self, num_clients: int) -> float:
+    return self._sizes.delta or 1 / num_clients
+
+  def ldp_sgd(self) -> Row:
+    sizes = self._sizes
+    num_rounds = sizes.scaled(_LDP_ROUNDS)
+    protocol = shuffled_check_in.ShuffledCheckIn(
+        num_rounds, sizes.check_in_rate, sizes.num_clients
+    )
+    reports = sizes.check_in_rate * sizes.num_clients
+    if self._name == NON_PRIVATE:
+      # At least one, so that there is something to divide by.
+      noise = simulation.ServerNoise(
+          0.0, sizes.l2_norm_clip, max(1.0, reports)
+      )
+      return self._row(
+          sizes.num_clients,
+          None,
+          protocol=protocol,
+          noise=noise,
+          num_updates=num_rounds,
+          reports_per_update=reports,
+      )
+    noise = randomizers.Sphere(sizes.local_epsilon, sizes.l2_norm_clip)
+    return self._row(
+        sizes.num_clients,
+        protocol_plan.ProtocolPlan(protocol, noise),
+        noise=noise,
+        num_updates=num_rounds,
+        reports_per_update=reports,
+    )
+
+  def federated(self, local_epsilon: float, num_clients: int) -> Row:
+    rate = _FEDERATED_RATES[local_epsilon]
+    if local_epsilon == 2.0:
+      rate = self._sizes.check_in_rate
+    num_rounds = self._sizes.scaled(_FEDERATED_ROUNDS[local_epsilon])
+    noise = randomizers.Gaussian(
+        federated_noise_multiplier(local_epsilon, num_clients), _FEDERATED_CLIP
+    )
+    return self._row(
+        num_clients,
+        protocol_plan.ProtocolPlan(
+            shuffled_check_in.ShuffledCheckIn(num_rounds, rate, num_clients), noise
+        ),
+        noise=noise,
+        num_updates=num_rounds,
+        reports_per_update=rate * num_clients,
+    )
+
+  def random_check_ins(self) -> Row:
+    """Returns a row with as many reports as the others of its group.
+
+    A slot of a fixed window stays empty with probability about 1/e, so 63 % of
+    the reports are no dummies.
+    """
+    sizes = self._sizes
+    n = sizes.bootstrap_clients
+    per_update = n // mnist_sizes.CHECK_IN_UPDATES
+    num_updates = sizes.scaled(mnist_sizes.CHECK_IN_UPDATES)
+    num_slots = num_updates * per_update
+    fields = {'slots_per_update': per_update}
+    reports = float(per_update)
+    if self._name == 'fixed_window':
+      protocol = check_ins.FixedWindowCheckIn(
+          num_slots, slots_per_update=per_update
+      )
+    elif self._name == 'sliding_window':
+      window = max(1, num_slots // 10)
+      protocol = check_ins.SlidingWindowCheckIn(num_slots, window)
+      num_updates = max(1, protocol.num_updates // per_update)
+    elif self._name == 'averaged':
+      protocol = check_ins.AveragedCheckIn(num_updates, n)
+      fields = {}
+      reports = n / num_updates
+    else:
+      rate = per_update / n * -math.expm1(-n / num_slots)
+      protocol = shuffled_check_in.ShuffledCheckIn(num_updates, rate, n)
+      fields = {}
+      reports = rate * n
+    plan_of = lambda local_epsilon: protocol_plan.ProtocolPlan(
+        protocol, randomizers.Sphere(local_epsilon, sizes.l2_norm_clip)
+    )
+    delta = self._delta(n)
+    local_epsilon = self._calibrations.find(
+        self._key(protocol, delta),
+        lambda: calibration.largest(
+            lambda value: plan_of(value).epsilon(delta=delta),
+            sizes.epsilon,
+            low=_LEAST_LOCAL_EPSILON,
+            high=_MOST_LOCAL_EPSILON,
+        ),
+    )
+    plan = plan_of(local_epsilon)
+    return self._row(
+        n,
+        plan,
+        noise=plan.randomizer,
+        num_updates=num_updates,
+        reports_per_update=reports,
+        is_calibrated=True,
+        **fields,
+    )
+
+  def central(self) -> Row:
+    sizes = self._sizes
+    n = sizes.num_clients
+    num_passes = sizes.scaled(_PASSES)
+    slots = mnist_sizes.SLOTS_PER_PASS
+    num_updates = num_passes * slots
+    delta = self._delta(n)
+    if self._name == 'allocation':
+      protocol = check_ins.RandomAllocation(slots)
+    else:
+      protocol = shuffled_check_in.ShuffledCheckIn(num_updates, 1 / slots, n)
+
+    def plan_of(multiplier):
+      noise = protocol_plan.CentralGaussian(multiplier, sizes.l2_norm_clip)
+      return protocol_plan.ProtocolPlan(protocol, noise, num_passes=num_passes)
+
+    def event_of(multiplier):
+      return dp_accounting.SelfComposedDpEvent(
+          dp_accounting.PoissonSampledDpEvent(
+              1 / slots, dp_accounting.GaussianDpEvent(multiplier)
+          ),
+          num_updates,
+      )
+
+    def epsilon(inverse):
+      if self._name == 'allocation':
+        return plan_of(1 / inverse).epsilon(delta=delta)
+      return accountants.epsilon(
+          event_of(1 / inverse), delta=delta, method='pld'
+      )
+
+    # Epsilon rises with the inverse, as it does with epsilon0.
+    inverse = self._calibrations.find(
+        self._key(protocol, delta) + f' {num_passes}',
+        lambda: calibration.largest(
+            epsilon, sizes.epsilon, low=1 / _MOST_NOISE, high=1 / _LEAST_NOISE
+        ),
+    )
+    is_allocation = self._name == 'allocation'
+    return self._row(
+        n,
+        plan_of(1 / inverse) if is_allocation else None,
+        protocol=protocol,
+        noise=simulation.ServerNoise(
+            1 / inverse, sizes.l2_norm_clip, n / slots
+        ),
+        num_updates=num_updates,
+        reports_per_update=n / slots,
+        event=None if is_allocation else event_of(1 / inverse),
+        is_calibrated=True,
+    )
+
+  def _key(self, protocol, delta: float) -> str:
+    facts = {**protocol.describe(), 'delta': delta, 'row': self._name}
+    return json.dumps({**facts, 'epsilon': self._sizes.epsilon})

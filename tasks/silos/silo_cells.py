@@ -1,0 +1,226 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of the silos' tasks: one algorithm, epsilon, step and seed each.
+
+A cell is a run of the real TFF process: in each round some silos are reachable,
+`next_round` charges the ledger and then computes, and the ledger says at the
+end what each silo spent. A cell that is finished is kept in a file.
+"""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+from typing import Any, Optional
+
+import numpy as np
+
+from tasks.silos import silo_algorithms
+from tasks.silos import silo_models
+from tasks.silos import silo_preprocessing
+
+# Models in the average of algorithms whose builder has none.
+_LAST_MODELS = 8
+_REACHABLE = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """One run.
+
+  Attributes:
+    algorithm: Its name.
+    epsilon: Budget of every silo, infinity without privacy.
+    scale: c of its step.
+    seed: Of held-out records and reachable silos.
+    test_error: On held-out records; see `silo_models.error`.
+    train_error: On the training records of all silos.
+    silos: Name -> facts of the silo: the budget, what the ledger says was
+      spent, delta, rounds, records. Empty without privacy.
+  """
+
+  algorithm: str
+  epsilon: float
+  scale: float
+  seed: int
+  test_error: float
+  train_error: float
+  silos: dict[str, dict[str, Any]]
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types: infinity is a word."""
+    content = dataclasses.asdict(self)
+    for name in ('epsilon', 'test_error', 'train_error'):
+      if not math.isfinite(content[name]):
+        content[name] = 'inf'
+    return content
+
+  @classmethod
+  def from_json(cls, content: Mapping[str, Any]) -> 'Cell':
+    """Returns what `to_json` described."""
+    numbers = {
+        name: float(content[name])
+        for name in ('epsilon', 'test_error', 'train_error')
+    }
+    return cls(**dict(content) | numbers)
+
+
+class Runner:
+  """Makes the cells of one algorithm, with a process for each step."""
+
+  def __init__(
+      self,
+      problem: silo_algorithms.Problem,
+      algorithm: silo_algorithms.Algorithm,
+      sizes: silo_algorithms.Sizes,
+      *,
+      folder: pathlib.Path,
+      silos_per_round: Optional[int],
+      report: Callable[..., None],
+  ):
+    """Builds it.
+
+    Args:
+      problem: What to learn.
+      algorithm: With which algorithm.
+      sizes: Of the algorithm.
+      folder: Of the finished cells.
+      silos_per_round: Silos that can be reached; `None` for all of them.
+      report: Is called with every cell, and with `was_done`.
+    """
+    self._problem, self._algorithm, self._sizes = problem, algorithm, sizes
+    self._folder, self._report = folder, report
+    self._silos_per_round = silos_per_round
+    self._processes, self._terms = {}, {}
+    # Other records or another preprocessing are another experiment.
+    self._facts = {
+        'problem': problem.name,
+        'data': _digest(problem.split(0)),
+        **algorithm.facts(sizes),
+        'silos_per_round': silos_per_round,
+    }
+
+  def cell(self, epsilon: float, scale: float, seed: int) -> Cell:
+    """Returns the cell, which may have been made before."""
+    from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
+
+    path = self._folder / f'epsilon_{epsilon:g}_step_{scale:g}_seed_{seed}.json'
+    if path.exists():
+      content = json.loads(path.read_text())
+      if content.pop('facts') == self._facts:
+        cell = Cell.from_json(content)
+        self._report(cell, was_done=True)
+        return cell
+    cell = self._made(epsilon, scale, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A run that is killed leaves no half cell.
+    content = cell.to_json() | {'facts': self._facts}
+    run_directory.write_atomically(path, json.dumps(content) + '\n')
+    self._report(cell, was_done=False)
+    return cell
+
+  def _process(self, epsilon: float, scale: float, num_records):
+    """Returns the process, compiled once for each step."""
+    silos = self._algorithm.budgets(num_records, epsilon, self._sizes)
+    if scale not in self._processes:
+      self._processes[scale] = self._algorithm.build(
+          self._problem, silos, self._sizes, scale=scale
+      )
+    if not self._algorithm.is_private:
+      return self._processes[scale]
+    if epsilon not in self._terms:
+      # Calibrated once for each epsilon.
+      self._terms[epsilon] = self._algorithm.terms(silos, self._sizes)
+    return self._algorithm.with_terms(
+        self._processes[scale], silos, self._terms[epsilon], self._sizes
+    )
+
+  def _made(self, epsilon: float, scale: float, seed: int) -> Cell:
+    """Runs one cell."""
+    split = self._problem.split(seed)
+    process = self._process(epsilon, scale, split.num_records)
+    weights, facts = train(
+        process,
+        split,
+        seed=seed,
+        silos_per_round=self._silos_per_round,
+        is_private=self._algorithm.is_private,
+        averages_models=self._algorithm.averages_models,
+    )
+    loss, train_records = self._problem.loss, split.train
+    return Cell(
+        algorithm=self._algorithm.name,
+        epsilon=epsilon,
+        scale=scale,
+        seed=seed,
+        test_error=silo_models.error(loss, weights, split.test, train_records),
+        train_error=silo_models.error(
+            loss, weights, silo_models.pooled(train_records), train_records
+        ),
+        silos=facts,
+    )
+
+
+def train(
+    process,
+    split: silo_preprocessing.Split,
+    *,
+    seed: int,
+    silos_per_round: Optional[int],
+    is_private: bool,
+    averages_models: bool,
+) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+  """Runs a process to its end and returns (weights, facts of the silos).
+
+  Args:
+    process: An `IsrlProcess`.
+    split: The silos' records.
+    seed: Of which silos are reachable.
+    silos_per_round: How many are; `None` for all of them.
+    is_private: Whether to keep a ledger; a process without noise has none.
+    averages_models: See `silo_algorithms.Algorithm`.
+  """
+  names = list(split.train)
+  examples = {
+      name: silo_models.batches(records)
+      for name, records in split.train.items()
+  }
+  reachable = min(silos_per_round or len(names), len(names))
+  rng = np.random.default_rng([seed, _REACHABLE])
+  ledger = process.open_ledger() if is_private else None
+  state, last = process.initialize(), []
+  for _ in range(process.num_rounds):
+    chosen = sorted(rng.choice(len(names), reachable, replace=False))
+    available = {names[index]: examples[names[index]] for index in chosen}
+    if ledger is None:
+      # Nothing here is private, so there is nothing to charge.
+      data = [process.client_data(*item) for item in available.items()]
+      state = process.next(state, data).state
+    else:
+      state = process.next_round(state, available, ledger=ledger).state
+    if averages_models:
+      last = [*last, _matrix(process, state)][-_LAST_MODELS:]
+  weights = np.mean(last, axis=0) if last else _matrix(process, state)
+  facts = {}
+  if ledger is not None and any(map(ledger.num_rounds, names)):
+    facts = {
+        name: dataclasses.asdict(silo)
+        for name, silo in process.guarantee(ledger).silos.items()
+    }
+  return weights, facts
+
+
+def _digest(split: silo_preprocessing.Split) -> str:
+  """Returns a hash of all records, so that no cell of other data is taken."""
+  digest = hashlib.sha256()
+  for records in (*split.train.values(), split.test):
+    digest.update(np.ascontiguousarray(records.features).tobytes())
+    digest.update(np.ascontiguousarray(records.labels).tobytes())
+  return digest.hexdigest()
+
+
+def _matrix(process, state) -> np.ndarray:
+  (matrix,) = process.get_model_weights(state).trainable
+  return np.asarray(matrix)

@@ -1,0 +1,276 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and plots of the silos' tasks."""
+
+from collections.abc import Sequence
+import json
+import math
+import pathlib
+import statistics
+
+from tasks.common import flags
+from tasks.silos import silo_algorithms
+from tasks.silos import silo_cells
+from tasks.silos import silo_settings
+from tff_dp.accounting import rounding
+
+# More silos than these are told together.
+_SILOS_IN_TABLE = 10
+_NOTES = (
+    'Epsilon is of one replaced record of a silo, against everybody, over'
+    ' everything that the silo sends in a run (ISRL-DP); delta is 1 / n^2 for'
+    ' the n training records of the silo.',
+    'Steps were chosen by training error in runs with a seed of their own.'
+    ' That is not private and not charged.',
+    'Rows without noise clip nothing and have no guarantee.',
+)
+_WEIGHTINGS = {
+    silo_algorithms.EQUAL: (
+        'Silos count equally in training, whatever their size.'
+    ),
+    silo_algorithms.BY_RECORDS: (
+        'Silos count by their number of records, which is public.'
+    ),
+}
+
+
+def group(
+    cells: Sequence[silo_cells.Cell],
+) -> dict[tuple[str, float], list[silo_cells.Cell]]:
+  """Returns (algorithm, epsilon) -> its cells, one for each seed."""
+  groups = {}
+  for cell in cells:
+    groups.setdefault((cell.algorithm, cell.epsilon), []).append(cell)
+  return groups
+
+
+def mean_and_deviation(
+    cells: Sequence[silo_cells.Cell],
+) -> tuple[float, float]:
+  """Returns both for the test error; the latter is NaN for one seed."""
+  errors = [cell.test_error for cell in cells]
+  if not all(map(math.isfinite, errors)):
+    return math.inf, math.nan
+  deviation = statistics.stdev(errors) if len(errors) > 1 else math.nan
+  return statistics.fmean(errors), deviation
+
+
+def table(cells: Sequence[silo_cells.Cell]) -> str:
+  """Returns Markdown: a line for each algorithm, a column for each epsilon."""
+  groups = group(cells)
+  epsilons = sorted({e for _, e in groups if math.isfinite(e)})
+  columns = [f'epsilon {epsilon:g}' for epsilon in epsilons]
+  if any(e == math.inf for _, e in groups):
+    columns.append('no privacy')
+    epsilons.append(math.inf)
+  lines = [
+      '| algorithm | ' + ' | '.join(columns) + ' |',
+      '|---' * (len(columns) + 1) + '|',
+  ]
+  for name in dict.fromkeys(cell.algorithm for cell in cells):
+    shown = [
+        _error(groups[name, epsilon]) if (name, epsilon) in groups else ''
+        for epsilon in epsilons
+    ]
+    title = silo_algorithms.BY_NAME[name].title
+    lines.append(f'| {title} | ' + ' | '.join(shown) + ' |')
+  return '\n'.join(lines)
+
+
+def spending(cells: Sequence[silo_cells.Cell]) -> str:
+  """Returns Markdown: what every silo spent, at most, of its budget.
+
+  A line for each silo and algorithm, a column for each epsilon. A silo that is
+  not reachable in every round spends less than its budget. Of several seeds,
+  and of many silos, the most is told.
+  """
+  groups = {key: of for key, of in group(cells).items() if of[0].silos}
+  if not groups:
+    return ''
+  epsilons = sorted({epsilon for _, epsilon in groups})
+  lines = [
+      '| silo | records | delta | algorithm | '
+      + ' | '.join(f'budget {epsilon:g}' for epsilon in epsilons)
+      + ' |',
+      '|---' * (len(epsilons) + 4) + '|',
+  ]
+  some = next(iter(groups.values()))[0].silos
+  names = list(some)
+  algorithms = list(dict.fromkeys(name for name, _ in groups))
+  for silo in names if len(names) <= _SILOS_IN_TABLE else [None]:
+    for algorithm in algorithms:
+      members = names if silo is None else [silo]
+      shown = []
+      for epsilon in epsilons:
+        spent = [
+            facts['epsilon']
+            for cell in groups.get((algorithm, epsilon), ())
+            for name, facts in cell.silos.items()
+            if name in members
+        ]
+        shown.append(rounding.rounded_up(max(spent)) if spent else '')
+      facts = some[members[0]]
+      lines.append(
+          f'| {silo or f"each of {len(names)}"} | {facts["num_records"]} |'
+          f' {rounding.rounded_up(facts["delta"])} |'
+          f' {silo_algorithms.BY_NAME[algorithm].title} | '
+          + ' | '.join(shown)
+          + ' |'
+      )
+  return '\n'.join(lines)
+
+
+def exceptions(cells: Sequence[silo_cells.Cell]) -> list[float]:
+  """Returns the epsilons at which local SGD is not behind noisy MB-SGD."""
+  groups = group(cells)
+  return [
+      epsilon
+      for name, epsilon in groups
+      if name == silo_algorithms.NOISY_MB_SGD
+      and (silo_algorithms.ISRL_LOCAL_SGD, epsilon) in groups
+      and not mean_and_deviation(groups[name, epsilon])[0]
+      < mean_and_deviation(
+          groups[silo_algorithms.ISRL_LOCAL_SGD, epsilon]
+      )[0]
+  ]
+
+
+def verdict(cells: Sequence[silo_cells.Cell]) -> str:
+  """Returns a sentence on noisy MB-SGD against local SGD, '' without both."""
+  names = {cell.algorithm for cell in cells}
+  needed = {silo_algorithms.NOISY_MB_SGD, silo_algorithms.ISRL_LOCAL_SGD}
+  if not needed <= names:
+    return ''
+  found = exceptions(cells)
+  if not found:
+    return 'Noisy MB-SGD has a lower error than ISRL local SGD throughout.'
+  return (
+      'Noisy MB-SGD has NOT a lower error than ISRL local SGD at epsilon'
+      f' {", ".join(f"{epsilon:g}" for epsilon in found)}.'
+  )
+
+
+def plot(
+    problem: silo_algorithms.Problem,
+    cells: Sequence[silo_cells.Cell],
+    path: pathlib.Path,
+) -> None:
+  """Draws error against epsilon, with bars of one standard deviation."""
+  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
+
+  groups = group(cells)
+  figure = figure_lib.Figure(figsize=(6.4, 5.0), layout='constrained')
+  axes = figure.subplots()
+  styles = iter(('--', ':'))
+  for name in dict.fromkeys(cell.algorithm for cell in cells):
+    title = silo_algorithms.BY_NAME[name].title
+    if not silo_algorithms.BY_NAME[name].is_private:
+      axes.axhline(
+          mean_and_deviation(groups[name, math.inf])[0],
+          color='black',
+          linestyle=next(styles, '-.'),
+          linewidth=1,
+          label=title,
+      )
+      continue
+    epsilons = sorted(epsilon for row, epsilon in groups if row == name)
+    values = [mean_and_deviation(groups[name, epsilon]) for epsilon in epsilons]
+    axes.errorbar(
+        epsilons,
+        [mean for mean, _ in values],
+        yerr=[deviation for _, deviation in values],
+        marker='o',
+        markersize=4,
+        capsize=3,
+        label=title,
+    )
+  ticks = sorted({epsilon for _, epsilon in groups if math.isfinite(epsilon)})
+  if ticks:
+    axes.set_xscale('log', base=2)
+    axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
+  axes.set_xlabel('epsilon of every silo, delta 1 / n^2')
+  axes.set_ylabel(problem.error_name)
+  axes.set_title(problem.title)
+  axes.grid(alpha=0.3)
+  figure.legend(loc='outside lower center', ncols=2)
+  figure.savefig(path, dpi=120)
+
+
+def write(
+    problem: silo_algorithms.Problem,
+    settings: silo_settings.Settings,
+    cells: Sequence[silo_cells.Cell],
+) -> str:
+  """Writes results.json, results.md and errors.png; returns the text.
+
+  Args:
+    problem: What was learned.
+    settings: Of the runs; names the folder.
+    cells: Without those of the tuning seed.
+  """
+  folder = pathlib.Path(settings.output_dir)
+  folder.mkdir(parents=True, exist_ok=True)
+  text = report(problem, settings, cells)
+  (folder / 'results.md').write_text(text + '\n')
+  (folder / 'results.json').write_text(
+      json.dumps(
+          {
+              'problem': problem.name,
+              'error': problem.error_name,
+              'notes': _notes(problem, settings),
+              'verdict': verdict(cells),
+              'cells': [cell.to_json() for cell in cells],
+          },
+          indent=2,
+      )
+      + '\n'
+  )
+  plot(problem, cells, folder / 'errors.png')
+  return text
+
+
+def report(
+    problem: silo_algorithms.Problem,
+    settings: silo_settings.Settings,
+    cells: Sequence[silo_cells.Cell],
+) -> str:
+  """Returns everything in Markdown."""
+  sizes = settings.sizes
+  parts = [
+      f'# {problem.title}',
+      f'{problem.error_name.capitalize()}, mean and standard deviation of'
+      f' {flags.counted(settings.seeds, "seed")}. {sizes.rounds} rounds,'
+      f' {sizes.one_pass_rounds} of one pass, {sizes.local_steps} local steps,'
+      f' clip norm {sizes.l2_norm_clip:g}.',
+      table(cells),
+      verdict(cells),
+      'What every silo spent, (epsilon_i, delta_i), the most over all seeds:',
+      spending(cells),
+      '\n'.join(f'- {note}' for note in _notes(problem, settings)),
+  ]
+  if not parts[5]:
+    del parts[4:6]
+  return '\n\n'.join(part for part in parts if part)
+
+
+def _notes(
+    problem: silo_algorithms.Problem, settings: silo_settings.Settings
+) -> list[str]:
+  """Returns what a reader of the tables must know."""
+  notes = [*problem.notes, _WEIGHTINGS[settings.weighting], *_NOTES]
+  if settings.epsilon_factors is not None:
+    factors = ', '.join(f'{factor:g}' for factor in settings.epsilon_factors)
+    notes.append(
+        'Budgets are personal: in the order of the silos, the epsilon of the'
+        f' table times {factors}.'
+    )
+  return notes
+
+
+def _error(cells: Sequence[silo_cells.Cell]) -> str:
+  mean, deviation = mean_and_deviation(cells)
+  if math.isnan(deviation):
+    return f'{mean:.3f}'
+  return f'{mean:.3f} ± {deviation:.3f}'
+
+

@@ -1,0 +1,152 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Test error against epsilon, for silos that protect every record themselves.
+
+Every cell, an algorithm at an epsilon with a seed, is a run of the real TFF
+process: in each round some silos are reachable, `next_round` charges the ledger
+and then computes, and the ledger says at the end what each silo spent. A seed
+chooses the held-out records and the silos of every round; noise and sampling
+are from the operating system and never repeat.
+
+The step of a row at an epsilon is chosen first, by runs for each step of a grid
+with seeds of their own, by the mean error on the training records. That choice
+is not private and is not charged: the tables compare algorithms and are no
+estimate of what tuning within a budget would find.
+
+A cell that is finished is not made again: the same command goes on where it was
+stopped, and more seeds or epsilons only add what is missing.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+import pathlib
+import statistics
+
+from tasks.common import engine
+from tasks.common import sweep_progress
+from tasks.silos import silo_algorithms
+from tasks.silos import silo_cells
+from tasks.silos import silo_report
+from tasks.silos import silo_settings
+
+# And on: far from the seeds 0, 1, ... that are reported.
+TUNING_SEED = 1000
+
+
+def run(
+    problem: silo_algorithms.Problem,
+    settings: silo_settings.Settings,
+    *,
+    is_quiet: bool,
+) -> list[silo_cells.Cell]:
+  """Returns the cells of one problem, those of the tuning seed left out.
+
+  Needs a TFF context.
+
+  Args:
+    problem: What to learn.
+    settings: What to run.
+    is_quiet: Whether to say nothing about progress.
+  """
+  rows = [
+      (name, epsilon)
+      for name in dict.fromkeys(settings.algorithms)
+      for epsilon in (
+          dict.fromkeys(settings.epsilons)
+          if silo_algorithms.BY_NAME[name].is_private
+          else (math.inf,)
+      )
+  ]
+  scales = settings.step_scales
+  num_tuning = settings.tuning_seeds * len(scales) if len(scales) > 1 else 0
+  reporter = sweep_progress.Reporter(
+      len(rows) * (num_tuning + settings.seeds), is_quiet=is_quiet
+  )
+  cells = []
+  for name in dict.fromkeys(settings.algorithms):
+    # Processes of a row that is done are not needed any more.
+    runner = silo_cells.Runner(
+        problem,
+        silo_algorithms.BY_NAME[name],
+        settings.sizes,
+        folder=pathlib.Path(settings.output_dir, 'cells', name),
+        silos_per_round=settings.silos_per_round or problem.silos_per_round,
+        report=functools.partial(_show, reporter, problem.name),
+    )
+    epsilons = [epsilon for row, epsilon in rows if row == name]
+    chosen = dict.fromkeys(epsilons, scales[0])
+    if num_tuning:
+      chosen = {
+          epsilon: min(
+              scales,
+              key=functools.partial(_tuning_error, runner, settings, epsilon),
+          )
+          for epsilon in epsilons
+      }
+    cells += [
+        runner.cell(epsilon, chosen[epsilon], seed)
+        for epsilon in epsilons
+        for seed in range(settings.seeds)
+    ]
+  return cells
+
+
+def _tuning_error(
+    runner: silo_cells.Runner,
+    settings: silo_settings.Settings,
+    epsilon: float,
+    scale: float,
+) -> float:
+  """Returns the mean training error of a step, over seeds for this alone."""
+  return statistics.fmean(
+      runner.cell(epsilon, scale, TUNING_SEED + index).train_error
+      for index in range(settings.tuning_seeds)
+  )
+
+
+def main(
+    problems: Sequence[silo_algorithms.Problem],
+    settings: silo_settings.Settings,
+    *,
+    where: engine.EngineSettings,
+    progress: str,
+) -> int:
+  """Runs a task's problems, prints their tables and returns the exit code.
+
+  Args:
+    problems: In order; each has a folder of its own if there are several.
+    settings: What to run.
+    where: On which devices.
+    progress: As for `tff_dp.program.train`.
+  """
+  engine.start(where, progress=progress)
+  for problem in problems:
+    own = settings
+    if len(problems) > 1:
+      folder = pathlib.Path(settings.output_dir, problem.name)
+      own = dataclasses.replace(settings, output_dir=str(folder))
+    cells = run(problem, own, is_quiet=progress == 'quiet')
+    text = silo_report.write(problem, own, cells)
+    print(text)
+    for name in ('results.md', 'results.json', 'errors.png'):
+      print(pathlib.Path(own.output_dir) / name)
+    print()
+  return 0
+
+
+def _show(
+    reporter: sweep_progress.Reporter,
+    problem: str,
+    cell: silo_cells.Cell,
+    *,
+    was_done: bool,
+) -> None:
+  private = '' if cell.epsilon == math.inf else f' epsilon {cell.epsilon:g}'
+  reporter.show(
+      f'{cell.algorithm}{private} seed {cell.seed} step {cell.scale:g}: error'
+      f' {cell.test_error:.3f}',
+      was_done=was_done,
+      name=problem,
+  )

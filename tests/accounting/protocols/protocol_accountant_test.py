@@ -1,0 +1,432 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the accountant, under dp_accounting 0.4.3 and 0.6.0 alike."""
+
+import math
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import attr
+import dp_accounting
+from dp_accounting import pld
+from dp_accounting.pld import privacy_loss_distribution
+
+from tff_dp import _checks
+from tff_dp import _compat as compat_lib  # attrs uses the name _compat.
+from tff_dp.accounting import accountants
+from tff_dp.accounting import published
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.protocols import protocol_accountant
+
+_Relation = dp_accounting.NeighboringRelation
+_Accountant = protocol_accountant.CheckInPLDAccountant
+_Times = dp_accounting.SelfComposedDpEvent
+_Composed = dp_accounting.ComposedDpEvent
+_Gaussian = dp_accounting.GaussianDpEvent
+_Laplace = dp_accounting.LaplaceDpEvent
+_Local = protocol_events.LocalDpEvent
+_Sphere = protocol_events.SphereLocalDpEvent
+
+_CHECK_IN = protocol_events.ShuffledCheckInDpEvent(_Local(1.0), 3000, 0.2)
+_SHUFFLE = protocol_events.ShuffledDpEvent(_Sphere(1.0), 3000)
+_FIXED = protocol_events.FixedWindowCheckInDpEvent(_Local(0.5), 200, 0.5)
+_ALLOCATION = protocol_events.RandomAllocationDpEvent(_Gaussian(2.0), 50)
+_POISSON = dp_accounting.PoissonSampledDpEvent(0.1, _Gaussian(2.0))
+_REPLACED = (
+    _Local(0.3),
+    protocol_events.RandomizedResponseLocalDpEvent(0.3, 4),
+    _Sphere(0.3),
+    protocol_events.LaplaceLocalDpEvent(0.3),
+    protocol_events.GaussianLocalDpEvent(3.0),
+    _FIXED,
+    protocol_events.SlidingWindowCheckInDpEvent(_Local(0.5), 200),
+    protocol_events.AveragedCheckInDpEvent(_Local(0.2), 200, 9000),
+    _SHUFFLE,
+    _CHECK_IN,
+    _Gaussian(5.0),
+    _Laplace(5.0),
+)
+_named = [(type(event).__name__, event) for event in _REPLACED]
+
+
+def _epsilon(*composed, delta=1e-5, **options):
+  accountant = _Accountant(**options)
+  for item in composed:
+    accountant.compose(*(item if isinstance(item, tuple) else (item,)))
+  return accountant.get_epsilon(delta)
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class _Foreign(dp_accounting.DpEvent):
+  """An event that nobody here knows."""
+
+  epsilon: float
+
+
+class CompositionTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(_named)
+  def test_count_is_honoured(self, event):
+    # In all the ways to say it; they differ by discretisation.
+    six = _epsilon((event, 6))
+    for other in (
+        ((event, 2), (event, 4)),
+        (_Times(event, 6),),
+        ((_Times(event, 2), 3),),
+        ((_Composed([event, _Times(event, 2)]), 2),),
+    ):
+      self.assertAlmostEqual(_epsilon(*other), six, delta=0.01 * six + 1e-4)
+    self.assertGreater(six, 1.3 * _epsilon(event))
+    self.assertGreater(_epsilon((event, 60)), 1.5 * six)
+
+  def test_order_changes_nothing(self):
+    composed = (_CHECK_IN, _SHUFFLE, _Gaussian(9.0), _FIXED, _Laplace(9.0))
+    self.assertAlmostEqual(
+        _epsilon(*composed), _epsilon(*reversed(composed)), places=6
+    )
+
+  def test_ledger(self):
+    accountant = _Accountant()
+    accountant.compose(_CHECK_IN, 2).compose(_CHECK_IN, 3)
+    accountant.compose(_Times(_Gaussian(9.0), 2))
+    self.assertEqual(
+        accountant.ledger,
+        _Composed([_Times(_CHECK_IN, 5), _Times(_Gaussian(9.0), 2)]),
+    )
+    again = dp_accounting.DpEvent.from_named_tuple(
+        accountant.ledger.to_named_tuple()
+    )
+    self.assertAlmostEqual(
+        _epsilon(again), accountant.get_epsilon(1e-5), places=3
+    )
+
+  @parameterized.named_parameters(_named)
+  def test_delta_inverts_epsilon(self, event):
+    accountant = _Accountant().compose(event, 3)
+    epsilon = accountant.get_epsilon(1e-4)
+    self.assertAlmostEqual(accountant.get_delta(epsilon) / 1e-4, 1, places=4)
+
+  def test_nothing_composed(self):
+    accountant = _Accountant().compose(dp_accounting.NoOpDpEvent())
+    self.assertEqual(accountant.get_epsilon(1e-5), 0.0)
+    self.assertLess(accountant.get_delta(0.0), 1e-12)
+
+  def test_grid_halved_moves_less_than_a_percent(self):
+    event = _Times(_CHECK_IN, 50)
+    for interval in (1e-3, 1e-4):
+      self.assertAlmostEqual(
+          _epsilon(event, value_discretization_interval=interval)
+          / _epsilon(event, value_discretization_interval=interval / 2),
+          1,
+          delta=0.01,
+      )
+
+  def test_agrees_with_amplify(self):
+    for event in (
+        _Times(_CHECK_IN, 50), _SHUFFLE, _FIXED,
+        _Composed([_CHECK_IN, _SHUFFLE, _Gaussian(9.0)]),
+    ):
+      expected = best_bound.amplify(event, delta=1e-5).epsilon
+      self.assertAlmostEqual(
+          _epsilon(event) / expected, 1.0, delta=0.02, msg=event
+      )
+      self.assertAlmostEqual(
+          accountants.epsilon(
+              event, delta=1e-5, method='pld',
+              neighboring_relation='replace_one',
+          ) / expected,
+          1.0,
+          delta=0.02,
+      )
+
+  def test_without_derived(self):
+    for event in (_CHECK_IN, _FIXED, _SHUFFLE):
+      plain = _epsilon(event, use_derived=False)
+      self.assertGreater(plain, _epsilon(event))
+      self.assertLess(plain, 1.001)
+
+  def test_vacuous_is_infinite_and_quick(self):
+    event = protocol_events.ShuffledCheckInDpEvent(
+        _Local(2.0, 0.9), 60_000, 0.1
+    )
+    accountant = _Accountant().compose(event, 10**6)
+    self.assertEqual(accountant.get_epsilon(1e-5), math.inf)
+    for nothing in (_Gaussian(0.0), _Laplace(0.0)):
+      accountant = _Accountant().compose(nothing, 10**9).compose(_CHECK_IN)
+      self.assertEqual(accountant.get_epsilon(1e-5), math.inf)
+      self.assertEqual(accountant.get_delta(1.0), 1.0)
+    accountant = _Accountant().compose(dp_accounting.NonPrivateDpEvent())
+    self.assertEqual(accountant.get_epsilon(1e-5), math.inf)
+
+
+class VersionsTest(parameterized.TestCase):
+
+  def test_gaussian_under_replace_one(self):
+    # dp_accounting alone: 4.377 in version 0.4.3, 9.997 in version 0.6.0.
+    for relation, expected in (
+        (_Relation.REPLACE_ONE, 9.997),
+        (_Relation.REPLACE_SPECIAL, 4.377),
+        (_Relation.ADD_OR_REMOVE_ONE, 4.377),
+    ):
+      found = _epsilon(_Gaussian(1.0), neighboring_relation=relation)
+      self.assertAlmostEqual(found, expected, places=2)
+    self.assertAlmostEqual(
+        _epsilon((_Gaussian(10.0), 25)),
+        gaussian.exact_epsilon(sigma=1.0, delta=1e-5),
+        places=2,
+    )
+
+  def test_laplace_under_replace_one(self):
+    # e0 = 2 / b: delta = 1 - exp((epsilon - e0) / 2).
+    self.assertAlmostEqual(
+        _epsilon(_Laplace(2.0), delta=0.1), 1 + 2 * math.log(0.9), places=4
+    )
+    self.assertAlmostEqual(
+        _epsilon(
+            _Laplace(2.0), delta=0.1,
+            neighboring_relation=_Relation.ADD_OR_REMOVE_ONE,
+        ),
+        0.5 + 2 * math.log(0.9),
+        places=4,
+    )
+
+  def test_their_randomized_response_is_refused(self):
+    if not hasattr(dp_accounting.dp_event, 'RandomizedResponseDpEvent'):
+      self.skipTest('this dp_accounting has none')
+    event = dp_accounting.dp_event.RandomizedResponseDpEvent(0.5, 2)
+    for relation in _Relation:
+      accountant = _Accountant(relation)
+      self.assertFalse(accountant.supports(event))
+      with self.assertRaisesRegex(
+          dp_accounting.UnsupportedEventError, 'LocalDpEvent'
+      ):
+        accountant.compose(event, 10)
+
+  def test_fields_of_the_base_class_are_there(self):
+    base = pld.PLDAccountant()
+    for name in (
+        '_pld', '_value_discretization_interval', '_contains_non_dp_event',
+        '_ledger', '_maybe_compose',
+    ):
+      self.assertTrue(hasattr(base, name), name)
+    for symmetric in (True, False):
+      distribution = privacy_loss_distribution.from_gaussian_mechanism(
+          1.0, sampling_prob=1.0 if symmetric else 0.5
+      )
+      self.assertLen(
+          compat_lib.loss_masses(distribution), 1 if symmetric else 2
+      )
+
+
+class SmallDeltaTest(absltest.TestCase):
+
+  def test_what_is_composed_in_steps_keeps_its_digits(self):
+    both = _Composed([_Times(_CHECK_IN, 300), _Gaussian(40.0)])
+    for delta in (1e-11, 1e-14):
+      found = _epsilon(
+          (_CHECK_IN, 100), _Gaussian(40.0), (_CHECK_IN, 200), delta=delta
+      )
+      whole = best_bound.amplify(both, delta=delta)
+      self.assertAlmostEqual(found / whole.epsilon, 1.0, delta=0.03)
+      self.assertLess(found, 0.1 * whole.epsilon_no_amplification)
+
+  def test_what_dp_accounting_composes_is_lost_in_rounding(self):
+    relation = _Relation.ADD_OR_REMOVE_ONE
+    accountant = _Accountant(relation).compose(_POISSON, 10)
+    self.assertEqual(accountant.get_epsilon(1e-14), math.inf)
+    accountant = _Accountant(relation).compose(_ALLOCATION, 10)
+    self.assertLess(accountant.get_epsilon(1e-14), 10.0)
+
+  def test_registered_events_keep_their_digits(self):
+    with mock.patch.dict(protocol_accountant._builders):
+      protocol_accountant.register(_Foreign, _coarse_gaussian)
+      found = _epsilon((_Foreign(0.1), 50), delta=1e-14)
+    exact = gaussian.exact_epsilon(sigma=9 / math.sqrt(50), delta=1e-14)
+    self.assertBetween(found, exact, 1.02 * exact)
+
+
+def _coarse_gaussian(unused_event, interval):
+  return privacy_loss_distribution.from_gaussian_mechanism(
+      9.0, value_discretization_interval=interval
+  )
+
+
+class RelationTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      [pair for pair in _named if pair[0] not in (
+          'GaussianDpEvent', 'LaplaceDpEvent')]
+  )
+  def test_shuffles_under_replace_one_only(self, event):
+    for relation in (_Relation.ADD_OR_REMOVE_ONE, _Relation.REPLACE_SPECIAL):
+      accountant = _Accountant(relation)
+      self.assertFalse(accountant.supports(event))
+      with self.assertRaisesRegex(
+          dp_accounting.UnsupportedEventError, 'REPLACE_ONE'
+      ):
+        accountant.compose(_Times(event, 2))
+      self.assertEqual(accountant.get_epsilon(1e-5), 0.0)
+    self.assertTrue(_Accountant().supports(event))
+
+  def test_random_allocation_under_all_relations(self):
+    expected = best_bound.amplify(_ALLOCATION, delta=1e-5)
+    for relation in (_Relation.ADD_OR_REMOVE_ONE, _Relation.REPLACE_SPECIAL):
+      self.assertAlmostEqual(
+          _epsilon(_ALLOCATION, neighboring_relation=relation),
+          expected.epsilon,
+          delta=0.01,
+      )
+    self.assertBetween(
+        _epsilon(_ALLOCATION), 1.5 * expected.epsilon, 2.5 * expected.epsilon
+    )
+
+  def test_poisson_composes_with_random_allocation_only(self):
+    relation = _Relation.ADD_OR_REMOVE_ONE
+    both = _epsilon(_ALLOCATION, _POISSON, neighboring_relation=relation)
+    self.assertGreater(
+        both, _epsilon(_ALLOCATION, neighboring_relation=relation)
+    )
+    for relation in _Relation:
+      for composed in (
+          [_Composed([_CHECK_IN, _POISSON])],
+          [_Composed([_POISSON, _Times(_SHUFFLE, 2)])],
+      ):
+        with self.assertRaisesRegex(
+            dp_accounting.UnsupportedEventError,
+            'Shuffled.*PoissonSampledDpEvent',
+        ):
+          _epsilon(*composed, neighboring_relation=relation)
+    # One after the other, too.
+    accountant = _Accountant().compose(_CHECK_IN)
+    with self.assertRaisesRegex(
+        dp_accounting.UnsupportedEventError, 'CheckIn.*PoissonSampled'
+    ):
+      accountant.compose(_POISSON)
+    self.assertFalse(_Accountant().supports(_POISSON))
+
+  def test_methods_of_accountants(self):
+    for method in ('exact', 'rdp'):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'pld'):
+        accountants.epsilon(
+            _CHECK_IN, delta=1e-5, method=method,
+            neighboring_relation='replace_one',
+        )
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'replace_one'):
+      accountants.epsilon(_CHECK_IN, delta=1e-5, method='pld')
+    relation = run_events.NeighboringRelation.REPLACE_ONE
+    found = accountants.delta(
+        _CHECK_IN, epsilon=0.05, method='pld', neighboring_relation=relation
+    )
+    self.assertAlmostEqual(
+        accountants.epsilon(
+            _CHECK_IN, delta=found, method='pld',
+            neighboring_relation=relation,
+        ),
+        0.05,
+        places=3,
+    )
+
+
+class AtomicityTest(parameterized.TestCase):
+
+  def test_a_failed_compose_changes_nothing(self):
+    accountant = _Accountant().compose(_CHECK_IN, 3)
+    before = (accountant.get_epsilon(1e-5), accountant.ledger)
+
+    class Strange(protocol_events.SphereLocalDpEvent):
+      pass
+
+    for bad, error in (
+        (_Composed([_CHECK_IN, _POISSON]), dp_accounting.UnsupportedEventError),
+        (_Composed([_SHUFFLE, _Foreign(1.0)]),
+         dp_accounting.UnsupportedEventError),
+        (_Composed([_SHUFFLE, dp_accounting.UnsupportedDpEvent()]),
+         dp_accounting.UnsupportedEventError),
+        (_Composed([_SHUFFLE, protocol_events.ShuffledDpEvent(
+            Strange(1.0), 9)]), dp_accounting.UnsupportedEventError),
+        (published.UncertifiedValue(1.0, formula='f', flaw='f'), TypeError),
+        (3.0, TypeError),
+    ):
+      with self.assertRaises(error):
+        accountant.compose(bad)
+      self.assertEqual(
+          (accountant.get_epsilon(1e-5), accountant.ledger), before
+      )
+    for count in (0, -1, 1.0, True):
+      with self.assertRaisesRegex(_checks.ArgumentError, '^count='):
+        accountant.compose(_CHECK_IN, count)
+    self.assertEqual(
+        (accountant.get_epsilon(1e-5), accountant.ledger), before
+    )
+
+  def test_an_error_half_way_changes_nothing(self):
+    accountant = _Accountant().compose(_CHECK_IN)
+    before = accountant.get_epsilon(1e-5)
+    fails = type('Fails', (_Foreign,), {})
+
+    def build(event, interval):
+      raise MemoryError(f'{event} {interval}')
+
+    protocol_accountant.register(fails, build)
+    with self.assertRaises(MemoryError):
+      accountant.compose(_Composed([_SHUFFLE, fails(1.0)]))
+    self.assertEqual(accountant.get_epsilon(1e-5), before)
+    self.assertEqual(accountant.ledger, _CHECK_IN)
+
+
+class RegisterTest(absltest.TestCase):
+
+  def test_a_registered_event(self):
+    kind = type('Mine', (_Foreign,), {})
+    self.assertFalse(_Accountant().supports(kind(0.5)))
+
+    def build(event, interval):
+      return privacy_loss_distribution.from_privacy_parameters(
+          dp_accounting.pld.common.DifferentialPrivacyParameters(
+              event.epsilon, 0.0
+          ),
+          value_discretization_interval=interval,
+      )
+
+    protocol_accountant.register(kind, build)
+    for count in (1, 10):
+      self.assertAlmostEqual(
+          _epsilon((kind(0.5), count)),
+          _epsilon((_Local(0.5), count)),
+          places=2,
+      )
+    # Subclasses may mean anything, and other relations as well.
+    self.assertFalse(_Accountant().supports(type('Sub', (kind,), {})(0.5)))
+    self.assertFalse(
+        _Accountant(_Relation.ADD_OR_REMOVE_ONE).supports(kind(0.5))
+    )
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'Mine'):
+      protocol_accountant.register(kind, build)
+
+  def test_what_is_known_stays(self):
+    for kind in (_Gaussian, _Local, dp_accounting.PoissonSampledDpEvent):
+      with self.assertRaises(_checks.PrivacyRefusedError):
+        protocol_accountant.register(kind, lambda *_: None)
+    for kind in (int, 'GaussianDpEvent', _Gaussian(1.0)):
+      with self.assertRaises(TypeError):
+        protocol_accountant.register(kind, lambda *_: None)
+
+  def test_bad_arguments(self):
+    for options in (
+        dict(value_discretization_interval=0.0),
+        dict(target_delta=0.0),
+    ):
+      with self.assertRaises(_checks.ArgumentError):
+        _Accountant(**options)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'target_delta'):
+      _Accountant().get_epsilon(0.0)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'target_epsilon'):
+      _Accountant().get_delta(-1.0)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,350 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for published: values are reproduced, warned about, and fenced off."""
+
+import copy
+import json
+import math
+import pickle
+import warnings
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+import mpmath
+import numpy as np
+
+from tff_dp.accounting import accountants
+from tff_dp.accounting import published
+from tff_dp.accounting.amplification import random_allocation
+from tff_dp.accounting.amplification import random_check_ins
+from tff_dp.accounting.amplification import shuffling
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.published import uncertified
+from tff_dp.ledger import budget
+
+# arXiv:2206.03151, figure 3a.
+_FIGURE_3A = dict(
+    local_epsilon=2.0,
+    num_clients=60_000,
+    check_in_rate=0.1,
+    num_rounds=6800,
+    delta=1 / 60_000,
+)
+_CALLS = dict(
+    published_sci_lemma_3=dict(order=3, epsilon=1.0, delta=1e-3),
+    published_sci_theorem_2=dict(
+        order=4, local_epsilon=2.0, num_clients=1000, check_in_rate=0.1
+    ),
+    published_sci_theorem_2_epsilon=_FIGURE_3A,
+    published_sci_approach_1=_FIGURE_3A,
+    published_sci_approach_2=_FIGURE_3A,
+    published_sci_baseline=_FIGURE_3A,
+    published_fmt22_epsilon=dict(
+        local_epsilon=1.0, num_reports=1000, delta=1e-6
+    ),
+    published_rci_theorem_3_2=dict(
+        local_epsilon=0.05,
+        local_delta=1e-13,
+        num_slots=200_000,
+        check_in_probability=1.0,
+        delta=1e-6,
+    ),
+    published_rci_theorem_4_1=dict(
+        local_epsilon=0.01,
+        local_delta=1e-15,
+        num_slots=100,
+        min_num_clients=10**7,
+        delta=1e-6,
+    ),
+)
+
+
+def _value(name: str, **settings) -> float:
+  with warnings.catch_warnings():
+    warnings.simplefilter('ignore', published.PublishedFormulaWarning)
+    return getattr(published, name)(**settings).insecure_float()
+
+
+def _uncertified(number: float = 0.5):
+  return uncertified.UncertifiedValue(number, formula='a paper', flaw='wrong')
+
+
+def _renyi_of_response(order: int, e0: float) -> float:
+  """Returns the Renyi divergence of binary randomized response. Exact."""
+  keep = 1 / (1 + math.exp(-e0))
+  moment = keep**order * (1 - keep) ** (1 - order)
+  moment += (1 - keep) ** order * keep ** (1 - order)
+  return math.log(moment) / (order - 1)
+
+
+def _theorem_2(order, e0, num_clients, rate, margin, as_printed):
+  """Returns theorem 2 of arXiv:2206.03151, term by term, in mpmath.
+
+  Of more than k = (1 - margin) n g reports at least k are of others; at most k
+  have probability exp(-margin^2 n g / 2), and the target may be alone.
+  """
+  e0, rate, margin = (mpmath.mpf(str(x)) for x in (e0, rate, margin))
+  scale = e0 if as_printed else mpmath.exp(e0)
+  excess = mpmath.exp(2 * e0) - 1
+  x = rate * excess / mpmath.exp(e0)
+
+  def moment(k):
+    clones = mpmath.floor(k / (2 * scale)) + 1
+    total = 1 + 4 * mpmath.binomial(order, 2) * rate**2 * (
+        mpmath.exp(e0) - 1
+    ) ** 2 / (clones * mpmath.exp(e0))
+    for j in range(3, order + 1):
+      spread = 2 * excess**2 / (clones * mpmath.exp(2 * e0))
+      total += (
+          mpmath.binomial(order, j)
+          * rate**j
+          * j
+          * mpmath.gamma(mpmath.mpf(j) / 2)
+          * spread ** (mpmath.mpf(j) / 2)
+      )
+    beyond = (1 + x) ** order - 1 - order * x
+    return total + beyond * mpmath.exp(-k / (8 * scale))
+
+  size = mpmath.nint((1 - margin) * num_clients * rate)
+  rare = mpmath.exp(-(margin**2) * num_clients * rate / 2)
+  return mpmath.log(moment(size) + rare * moment(0)) / (order - 1)
+
+
+class EveryFunctionTest(parameterized.TestCase):
+
+  def test_all_are_here(self):
+    names = {n for n in dir(published) if n.startswith('published_')}
+    self.assertEqual(names, set(_CALLS))
+
+  @parameterized.parameters(*_CALLS)
+  def test_warns_on_every_call_and_returns_no_number(self, name):
+    for _ in range(2):
+      with self.assertWarnsRegex(
+          published.PublishedFormulaWarning, 'certifies nothing'
+      ) as caught:
+        value = getattr(published, name)(**_CALLS[name])
+      self.assertIs(type(value), published.UncertifiedValue)
+      self.assertIn('arXiv:', value.formula)
+      self.assertNotEmpty(value.flaw)
+      # The warning points at the call, not at this library.
+      self.assertEqual(caught.filename, __file__)
+
+
+class UncertifiedValueTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      float,
+      int,
+      bool,
+      complex,
+      round,
+      abs,
+      hash,
+      math.floor,
+      math.ceil,
+      math.log,
+      np.exp,
+      np.sqrt,
+      lambda v: v + 1,
+      lambda v: 1 + v,
+      lambda v: v - 1,
+      lambda v: 2 * v,
+      lambda v: v / 2,
+      lambda v: 1 / v,
+      lambda v: v**2,
+      lambda v: 2**v,
+      lambda v: -v,
+      lambda v: v // 1,
+      lambda v: divmod(v, 1),
+      lambda v: v < 1,
+      lambda v: 1 > v,
+      lambda v: v <= 1,
+      lambda v: v == 0.5,
+      lambda v: 0.5 == v,
+      lambda v: v != 0.5,
+      lambda v: v == v,
+      lambda v: min(v, 1.0),
+      lambda v: max([v, v]),
+      lambda v: sum([v]),
+      lambda v: sorted([v, 1.0]),
+      lambda v: np.asarray(v, np.float64),
+      lambda v: np.float64(v),
+      lambda v: np.minimum(v, 1.0),
+      lambda v: np.ones(2) * v,
+      lambda v: f'{v:.3f}',
+      lambda v: '%f' % v,
+      lambda v: json.dumps({'epsilon': v}),
+      pickle.dumps,
+      copy.copy,
+      lambda v: [0][v],
+      lambda v: {v: 1},
+  )
+  def test_is_not_a_number(self, use):
+    with self.assertRaises(TypeError):
+      use(_uncertified())
+
+  def test_is_refused_by_everything_that_certifies(self):
+    value = _uncertified()
+    # pylint: disable=g-long-lambda
+    uses = (
+        lambda: gaussian.exact_epsilon(sigma=value, delta=1e-6),
+        lambda: gaussian.sigma_for(epsilon=value, delta=1e-6),
+        lambda: accountants.epsilon(
+            dp_accounting.GaussianDpEvent(1.0), delta=value
+        ),
+        lambda: accountants.delta(
+            dp_accounting.GaussianDpEvent(1.0), epsilon=value
+        ),
+        lambda: accountants.epsilon(
+            dp_accounting.GaussianDpEvent(value), delta=1e-6
+        ),
+        lambda: run_events.run_event(
+            noise_multiplier=value, squared_sensitivity=1
+        ),
+        lambda: privacy_profiles.epsilon_of(lambda e: value, 1e-6),
+        lambda: random_allocation.epsilon(
+            noise_multiplier=1.0, num_steps=10, delta=value
+        ),
+        lambda: random_check_ins.theorem_5_1(
+            local_epsilon=value, num_reports=10, delta=1e-6
+        ),
+        lambda: shuffling.round_profile(local_epsilon=value, num_reports=10),
+        lambda: budget.BudgetLedger(epsilon=value, delta=1e-6),
+        lambda: budget.BudgetLedger(epsilon=1.0, delta=value),
+    )
+    for i, use in enumerate(uses):
+      with self.subTest(i), self.assertRaises((TypeError, ValueError)):
+        use()
+
+  def test_can_be_shown(self):
+    value = _uncertified(0.98765)
+    self.assertEqual(str(value), '0.9877 (UNCERTIFIED)')
+    self.assertEqual(f'{value}', '0.9877 (UNCERTIFIED)')
+    self.assertIn("'a paper'", repr(value))
+    self.assertEqual(value.insecure_float(), 0.98765)
+
+  def test_cannot_be_changed(self):
+    value = _uncertified()
+    for name in ('_value', 'flaw', 'other'):
+      with self.assertRaises(AttributeError):
+        setattr(value, name, 1)
+
+
+class FlawsTest(parameterized.TestCase):
+
+  @parameterized.product(e0=(0.5, 2.0), order=(2, 5, 20))
+  def test_lemma_3_is_below_the_divergence_of_randomized_response(
+      self, e0, order
+  ):
+    # Randomized response is (e0, 0)-DP.
+    found = _value('published_sci_lemma_3', order=order, epsilon=e0, delta=0.0)
+    self.assertLess(found, 0.01 * _renyi_of_response(order, e0))
+
+  def test_the_headline_of_figure_3a_depends_on_a_free_choice(self):
+    # Sound accounting gives 1.69 there. Lemma 3 gives anything.
+    found = [
+        _value('published_sci_approach_2', **_FIGURE_3A, round_delta=d)
+        for d in (1e-8, 1 / 60_000, 0.01)
+    ]
+    self.assertLess(found[0], 0.05)
+    self.assertLess(found[1], 0.3)
+    self.assertBetween(found[2], 0.9, 1.2)
+    first = _value('published_sci_approach_1', **_FIGURE_3A, round_delta=0.01)
+    self.assertAlmostEqual(first, found[2], delta=0.02)
+
+  def test_theorem_2_is_below_the_exact_moment_where_n_is_small(self):
+    # A single client. If it checks in, its report is the only one: it is there
+    # with probability k / n = 1, not with the rate.
+    order, e0, rate = 40, 2.0, 0.01
+    found = _value(
+        'published_sci_theorem_2',
+        order=order,
+        local_epsilon=e0,
+        num_clients=1,
+        check_in_rate=rate,
+        as_printed=False,
+    )
+    moment = math.exp((order - 1) * _renyi_of_response(order, e0))
+    exact = math.log(1 - rate + rate * moment) / (order - 1)
+    self.assertLess(found, 0.2 * exact)
+
+  @parameterized.product(
+      as_printed=(False, True),
+      setting=(
+          # order, e0, n, g, margin; (1 - margin) n g is whole, as it must be.
+          (2, 0.5, 100, 0.1, 0.5),
+          (3, 1.0, 1000, 0.1, 0.9),
+          (4, 1.0, 10_000, 0.1, 0.2),
+          (8, 2.0, 60_000, 0.1, 0.5),
+          (16, 2.0, 60_000, 0.1, 0.1),
+          (5, 8.0, 10**7, 1e-4, 0.5),
+      ),
+  )
+  def test_theorem_2_equals_the_formula_to_fifty_digits(
+      self, as_printed, setting
+  ):
+    order, e0, num_clients, rate, margin = setting
+    found = _value(
+        'published_sci_theorem_2',
+        order=order,
+        local_epsilon=e0,
+        num_clients=num_clients,
+        check_in_rate=rate,
+        margin=margin,
+        as_printed=as_printed,
+    )
+    with mpmath.workdps(50):
+      expected = float(_theorem_2(*setting, as_printed))
+    self.assertAlmostEqual(found / expected, 1.0, delta=1e-10)
+
+  def test_values_of_theorem_2(self):
+    # Figure 3a.
+    self.assertAlmostEqual(
+        _value('published_sci_theorem_2_epsilon', **_FIGURE_3A),
+        8.019918,
+        delta=5e-7,
+    )
+    # 500 others make 501 clones, and all else is next to nothing.
+    found = _value(
+        'published_sci_theorem_2',
+        order=2,
+        local_epsilon=0.5,
+        num_clients=10_000,
+        check_in_rate=0.1,
+    )
+    expected = 4 * 0.1**2 * math.expm1(0.5) ** 2 / (501 * math.exp(0.5))
+    self.assertAlmostEqual(found / math.log1p(expected), 1.0, delta=1e-10)
+
+  def test_misprints_of_theorem_2(self):
+    settings = dict(
+        order=8, local_epsilon=2.0, num_clients=60_000, check_in_rate=0.1
+    )
+    printed = _value('published_sci_theorem_2', **settings)
+    appendix = _value('published_sci_theorem_2', **settings, as_printed=False)
+    self.assertLess(printed, appendix)
+
+  def test_erratum_of_stronger_clones(self):
+    settings = dict(local_epsilon=2.0, num_reports=5000)
+    sound = privacy_profiles.epsilon_of(
+        shuffling.round_profile(**settings), 1e-6
+    )
+    self.assertLess(
+        _value('published_fmt22_epsilon', **settings, delta=1e-6), sound
+    )
+
+  def test_misprints_of_random_check_ins(self):
+    # Where the theorem as it holds does not apply, the misprints look fine.
+    for name, theorem in (
+        ('published_rci_theorem_3_2', random_check_ins.theorem_3_2),
+        ('published_rci_theorem_4_1', random_check_ins.theorem_4_1),
+    ):
+      with self.assertRaises(privacy_profiles.NotApplicableError):
+        theorem(**_CALLS[name])
+      self.assertLess(_value(name, **_CALLS[name]), math.inf)
+
+
+if __name__ == '__main__':
+  absltest.main()

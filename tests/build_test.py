@@ -1,0 +1,76 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""BUILD, which is Python as well as Starlark, has a target for every module."""
+
+import collections
+import pathlib
+
+from absl.testing import absltest
+
+_ROOT = pathlib.Path(__file__).parents[1]
+
+
+def _glob(include, exclude=()):
+  found = {
+      path.relative_to(_ROOT).as_posix()
+      for pattern in include
+      for path in _ROOT.glob(pattern)
+  }
+  return sorted(found - set(_glob(exclude) if exclude else ()))
+
+
+class BuildTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._targets = {}
+
+    def rule(kind):
+      def declare(name, **attributes):
+        self.assertNotIn(name, self._targets)
+        self._targets[name] = dict(attributes, kind=kind)
+
+      return declare
+
+    kinds = ('py_binary', 'py_library', 'py_test')
+    exec(  # pylint: disable=exec-used
+        (_ROOT / 'BUILD').read_text(),
+        {
+            'glob': _glob,
+            'licenses': lambda kinds: None,
+            'load': lambda *names: None,
+            'package': lambda **attributes: None,
+            **{kind: rule(kind) for kind in kinds},
+        },
+    )
+
+  def test_every_module_is_in_one_library_or_test(self):
+    owners = collections.Counter(
+        path
+        for target in self._targets.values()
+        if target['kind'] != 'py_binary'
+        for path in target['srcs']
+    )
+    modules = _glob(
+        f'{folder}/**/*.py'
+        for folder in ('benchmarks', 'tasks', 'tests', 'tff_dp')
+    )
+    self.assertEqual(owners, dict.fromkeys(modules, 1))
+
+  def test_dependencies_exist(self):
+    for name, target in self._targets.items():
+      for label in target.get('deps', ()):
+        self.assertIn(label.removeprefix(':'), self._targets, name)
+
+  def test_every_test_is_a_target(self):
+    tests = [
+        name
+        for name, target in self._targets.items()
+        if target['kind'] == 'py_test'
+    ]
+    self.assertIn('tests/build_test', tests)
+    self.assertLen(tests, len(_glob(['tests/**/*_test.py'])))
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,210 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the learning process on TFF."""
+
+import collections
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import small_model
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import learning
+from tff_dp import mechanisms
+from tff_dp import participation
+from tff_dp.plans import dp_ftrl as plan_lib
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _model_fn():
+  model = tf.keras.Sequential([
+      tf.keras.layers.Dense(
+          2, kernel_initializer='ones', input_shape=(3,), use_bias=True
+      )
+  ])
+  return tff.learning.models.from_keras_model(
+      model,
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=collections.OrderedDict(
+          x=tf.TensorSpec([None, 3], tf.float32),
+          y=tf.TensorSpec([None], tf.int32),
+      ),
+      metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
+  )
+
+
+def _client(num_examples, fill=None):
+  rng = np.random.default_rng(num_examples)
+  x = rng.standard_normal((num_examples, 3)).astype(np.float32)
+  if fill is not None:
+    x[:] = fill
+  y = (x[:, 0] > 0).astype(np.int32)
+  return tf.data.Dataset.from_tensor_slices(
+      collections.OrderedDict(x=x, y=y)
+  ).batch(2)
+
+
+def _plan(noise_multiplier=0.0, num_rounds=8, restart_every=None):
+  return plan_lib.PrivacyPlan(
+      mechanism=mechanisms.HonakerTree(num_rounds, restart_every=restart_every),
+      participation=participation.UniformSampling(num_rounds),
+      l2_norm_clip=0.1,
+      clients_per_round=2,
+      noise_multiplier=noise_multiplier,
+  )
+
+
+def _build(plan, **changes):
+  arguments = dict(
+      client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+      server_learning_rate=0.7,
+  )
+  arguments.update(changes)
+  return learning.build_dp_ftrl(_model_fn, plan, **arguments)
+
+
+def _train(process, num_rounds=6, clients=None):
+  """Returns the flat model after each round, and the last metrics."""
+  state, models = process.initialize(), []
+  clients = clients or [_client(3), _client(4)]
+  for _ in range(num_rounds):
+    output = process.next(state, clients)
+    state = output.state
+    weights = process.get_model_weights(state).trainable
+    models.append(np.concatenate([np.ravel(w) for w in weights]))
+  return np.stack(models), output.metrics
+
+
+class BuildDpFtrlTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('variables', _model_fn), ('functional', small_model.build())
+  )
+  def test_type_is_that_of_federated_averaging(self, model_fn):
+    arguments = dict(client_optimizer=tff.learning.optimizers.build_sgdm(0.1))
+    ours = learning.build_dp_ftrl(
+        model_fn,
+        _plan(),
+        server_learning_rate=1.0,
+        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+        **arguments,
+    )
+    theirs = tff.learning.algorithms.build_unweighted_fed_avg(
+        model_fn,
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+        model_aggregator=_plan().aggregator(),
+    )
+    tff.test.assert_types_identical(
+        ours.next.type_signature, theirs.next.type_signature
+    )
+
+  @parameterized.parameters(
+      tff.learning.ClientWeighting.NUM_EXAMPLES, lambda outputs: 1.0
+  )
+  def test_weights_of_clients_are_refused_with_the_reason(self, weighting):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'client_weighting=.*UNIFORM: .*sensitivity'
+    ):
+      _build(_plan(), client_weighting=weighting)
+
+  def test_l1_and_constraint_hold_in_the_model(self):
+    models, metrics = _train(
+        _build(
+            _plan(noise_multiplier=0.1),
+            l1=0.2,
+            constraint=learning.NonNegative(),
+        )
+    )
+    self.assertGreaterEqual(models.min(), 0.0)
+    self.assertGreater(np.sum(models[-1] == 0.0), 0)
+    self.assertEqual(
+        metrics['finalizer']['num_zero_weights'], np.sum(models[-1] == 0.0)
+    )
+
+  def test_empty_round_and_bad_clients_are_legal(self):
+    process = _build(_plan(noise_multiplier=1.0))
+    state = process.initialize()
+    state = process.next(state, []).state
+    output = process.next(
+        state, [_client(0), _client(3, fill=np.nan), _client(3)]
+    )
+    counts = output.metrics['aggregator']['not_covered']
+    self.assertEqual(counts['num_clients'], 3)
+    # TFF's client work already replaces a non-finite update by zeros, so both
+    # clients arrive empty; `correlated_noise_test` has updates that do not.
+    self.assertEqual(counts['num_empty'] + counts['num_zeroed'], 2)
+    for weights in process.get_model_weights(output.state).trainable:
+      self.assertTrue(np.all(np.isfinite(weights)))
+
+  def test_process_knows_its_plan_and_event(self):
+    plan = _plan(noise_multiplier=2.0)
+    process = _build(plan)
+    self.assertIs(process.plan, plan)
+    accountant = dp_accounting.rdp.RdpAccountant(
+        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+    )
+    accountant.compose(process.event)
+    self.assertBetween(
+        accountant.get_epsilon(1e-5),
+        plan.epsilon(delta=1e-5),
+        1.2 * plan.epsilon(delta=1e-5),
+    )
+
+  def test_server_optimizer_of_ones_own(self):
+    models, _ = _train(
+        _build(
+            _plan(),
+            server_optimizer=tff.learning.optimizers.build_adam(0.1),
+            server_learning_rate=1.0,
+        ),
+        num_rounds=2,
+    )
+    self.assertTrue(np.all(np.isfinite(models)))
+
+  @parameterized.named_parameters(
+      ('rate', dict(server_learning_rate=-1.0), 'server_learning_rate=-1.0'),
+      ('momentum', dict(momentum=1.5), 'momentum=1.5'),
+      ('l1', dict(l1=-0.5), 'l1=-0.5'),
+      (
+          'two_servers',
+          dict(
+              server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+              server_learning_rate=1.0,
+              momentum=0.9,
+          ),
+          'server_optimizer=',
+      ),
+      (
+          'keras_at_clients',
+          dict(client_optimizer=tf.keras.optimizers.SGD(0.1)),
+          'client_optimizer=.*build_sgdm',
+      ),
+      (
+          'keras_at_the_server',
+          dict(
+              server_optimizer=tf.keras.optimizers.SGD(0.1),
+              server_learning_rate=1.0,
+          ),
+          'server_optimizer=.*build_sgdm',
+      ),
+  )
+  def test_bad_arguments_are_named(self, changes, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      _build(_plan(), **changes)
+
+  def test_something_else_than_a_plan(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'plan=None .*Privacy'):
+      _build(None)
+
+
+if __name__ == '__main__':
+  absltest.main()

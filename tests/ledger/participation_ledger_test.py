@@ -1,0 +1,339 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for the participation ledger."""
+
+import hashlib
+import itertools
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import tree_sensitivity
+from tff_dp.ledger import participation_ledger
+
+_SALT = b'test'
+
+
+def _accepts(pattern, restart_every, rounds) -> bool:
+  """Returns whether one client may take part in exactly these rounds."""
+  book = participation_ledger.ParticipationLedger(
+      pattern, restart_every=restart_every
+  )
+  for t in range(1, pattern.num_rounds + 1):
+    cohort = ['client'] if t in rounds else []
+    is_eligible = book.eligible(cohort, t) == cohort
+    try:
+      book.commit(cohort, t)
+    except _checks.PrivacyRefusedError:
+      if is_eligible:
+        raise AssertionError('eligible and commit disagree') from None
+      return False
+    if not is_eligible:
+      raise AssertionError('eligible and commit disagree')
+  return True
+
+
+def _tree_cost(num_rounds, restart_every, rounds) -> int:
+  """Returns sum over complete nodes of the squared number of `rounds` in it."""
+  length = restart_every or num_rounds
+  cost = 0
+  for start in range(0, num_rounds, length):
+    size = min(length, num_rounds - start)
+    for level in range(size.bit_length()):
+      width = 1 << level
+      for node in range(size // width):
+        first = start + node * width + 1
+        cost += sum(first <= t < first + width for t in rounds) ** 2
+  return cost
+
+
+class GuaranteeTest(parameterized.TestCase):
+
+  @parameterized.product(
+      pattern=(
+          patterns.MinSeparationPattern(9),
+          patterns.MinSeparationPattern(9, max_participations=1),
+          patterns.MinSeparationPattern(9, min_index_gap=3),
+          patterns.MinSeparationPattern(
+              9, min_index_gap=2, max_participations=3
+          ),
+          patterns.FixedOrderPattern(9, rounds_per_epoch=2),
+          patterns.FixedOrderPattern(9, rounds_per_epoch=4),
+          patterns.OncePerTreePattern(9),
+      ),
+      restart_every=(None, 4, 5),
+  )
+  def test_worst_accepted_client_is_the_accountants(
+      self, pattern, restart_every
+  ):
+    # What the ledger lets through must cost exactly what was accounted: more
+    # is a privacy bug, less a needless refusal.
+    worst = max(
+        _tree_cost(9, restart_every, rounds)
+        for size in range(1, 10)
+        for rounds in itertools.combinations(range(1, 10), size)
+        if _accepts(pattern, restart_every, rounds)
+    )
+    self.assertEqual(
+        worst,
+        tree_sensitivity.squared_sensitivity(
+            pattern, restart_every=restart_every
+        ),
+    )
+
+  def test_min_index_gap_is_a_difference_of_indices(self):
+    pattern = patterns.MinSeparationPattern(9, min_index_gap=3)
+    book = participation_ledger.ParticipationLedger(pattern)
+    book.commit(['a'], 1)
+    book.commit([], 2)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError,
+        r'round 3: 1 of 2 selected clients took part too recently\n.*at least 3'
+        r' \(2 rounds strictly between\)',
+    ):
+      book.commit(['a', 'b'], 3)
+    book.commit(['b'], 3)
+    book.commit(['a'], 4)
+    self.assertEqual(book.observed().min_index_gap, 3)
+    self.assertEqual(book.observed().min_rounds_between, 2)
+
+  def test_refusal_names_no_client_and_changes_nothing(self):
+    pattern = patterns.MinSeparationPattern(9, max_participations=1)
+    book = participation_ledger.ParticipationLedger(pattern, salt=_SALT)
+    book.commit(['alice', 'bob'], 1)
+    before = book.to_bytes()
+    with self.assertRaises(_checks.PrivacyRefusedError) as caught:
+      book.commit(['carol', 'alice', 'bob'], 2)
+    self.assertIn('2 of 3 selected clients', str(caught.exception))
+    self.assertIn('too often', str(caught.exception))
+    for name in ('alice', 'bob', 'carol'):
+      self.assertNotIn(name, str(caught.exception))
+    self.assertEqual(book.to_bytes(), before)
+    self.assertEqual(book.eligible(['carol'], 2), ['carol'])
+
+  def test_twice_in_a_tree(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.OncePerTreePattern(6), restart_every=2
+    )
+    book.commit(['a'], 1)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'in this tree'):
+      book.commit(['a'], 2)
+    book.commit([], 2)
+    book.commit(['a'], 3)
+
+  def test_fixed_order_counts_positions_from_the_restart(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.FixedOrderPattern(10, rounds_per_epoch=2), restart_every=5
+    )
+    for t, cohort in enumerate((['a'], ['b'], ['a'], ['b'], ['a']), 1):
+      book.commit(cohort, t)
+    # A new tree may reshuffle, and its first round is position 0 again.
+    book.commit(['b'], 6)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'position'):
+      book.commit(['b'], 7)
+    book.commit(['a'], 7)
+    book.commit(['b'], 8)
+
+  @parameterized.parameters(('ab', 'ab'), (b'ab', 'ab'))
+  def test_duplicates_in_a_cohort(self, first, second):
+    for seen_before in (False, True):
+      book = participation_ledger.ParticipationLedger(
+          patterns.MinSeparationPattern(9)
+      )
+      book.commit([first] if seen_before else [], 1)
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, '3 selected clients are only 2 different'
+      ):
+        book.commit([first, 'c', second], 2)
+
+  def test_str_and_bytes_ids_are_the_same_client(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9, max_participations=1)
+    )
+    self.assertEqual(book.eligible([b'a'], 1), [b'a'])
+    book.commit(['a'], 1)
+    self.assertEmpty(book.eligible([b'a', 'a', np.str_('a')], 2))
+
+  @parameterized.parameters(
+      (1, 'already committed'),
+      (2, 'already committed'),
+      (4, 'without gaps'),
+      (6, 'beyond the plan of 5 rounds'),
+  )
+  def test_rounds_out_of_order(self, round_index, message):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(5)
+    )
+    book.commit(['a'], 1)
+    book.commit(['a'], 2)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, message):
+      book.commit([], round_index)
+
+  def test_wrong_arguments(self):
+    pattern = patterns.MinSeparationPattern(5)
+    with self.assertRaisesRegex(ValueError, 'restart_every=0'):
+      participation_ledger.ParticipationLedger(pattern, restart_every=0)
+    with self.assertRaisesRegex(TypeError, 'participation pattern, found str'):
+      participation_ledger.ParticipationLedger('min-separation')
+    book = participation_ledger.ParticipationLedger(pattern)
+    with self.assertRaisesRegex(ValueError, 'round_index=0'):
+      book.eligible(['a'], 0)
+    with self.assertRaisesRegex(TypeError, 'str or bytes, found int'):
+      book.commit([3], 1)
+
+
+class LedgerTest(parameterized.TestCase):
+
+  def test_eligible_keeps_the_order(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9, min_index_gap=2)
+    )
+    book.commit(['c', 'a'], 1)
+    self.assertEqual(book.eligible(list('dcba'), 2), ['d', 'b'])
+    book.commit(['b'], 2)
+    self.assertEqual(book.eligible(list('dcba'), 3), ['d', 'c', 'a'])
+    self.assertEqual(book.num_participations(list('dcba')), [0, 1, 1, 1])
+
+  def test_observed(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9)
+    )
+    self.assertEqual(
+        book.observed(), participation_ledger.Observed(0, 0, None, 0, 0, 0)
+    )
+    for t, cohort in enumerate(('abc', 'd', 'a', '', 'dab'), 1):
+      book.commit(list(cohort), t)
+    # d: rounds 2, 5; a: 1, 3, 5; b: 1, 5.
+    self.assertEqual(
+        book.observed(), participation_ledger.Observed(5, 4, 2, 3, 0, 3)
+    )
+
+  def test_rounds_by_client(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9)
+    )
+    self.assertEqual(book.rounds_by_client(), [])
+    for t, cohort in enumerate(('abc', 'd', 'a', '', 'dab'), 1):
+      book.commit(list(cohort), t)
+    for other in (book, book.restored(book.to_bytes())):
+      self.assertEqual(
+          [rounds.tolist() for rounds in other.rounds_by_client()],
+          [[1, 3, 5], [1, 5], [1], [2, 5]],
+      )
+      # And it goes on from there.
+      other.commit(['c', 'e'], 6)
+      self.assertEqual(
+          [rounds.tolist() for rounds in other.rounds_by_client()],
+          [[1, 3, 5], [1, 5], [1, 6], [2, 5], [6]],
+      )
+
+  def test_above_a_limit_only_counts_are_kept(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9)
+    )
+    with mock.patch.object(participation_ledger, '_MAX_RECORDED', 5):
+      book.commit(['a', 'b', 'c'], 1)
+      book.commit(['a', 'b'], 2)
+      self.assertLen(book.rounds_by_client(), 3)
+      book.commit(['a'], 3)
+      for other in (book, book.restored(book.to_bytes())):
+        with self.assertRaisesRegex(
+            _checks.PrivacyRefusedError, 'more than 5 participations'
+        ):
+          other.rounds_by_client()
+        other.commit(['d'], 4)
+        self.assertEqual(other.num_participations(list('abcd')), [3, 2, 1, 1])
+        self.assertEqual(other.observed().max_participations, 3)
+
+  def test_grows_beyond_the_first_allocation(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(4, max_participations=1), salt=_SALT
+    )
+    clients = [f'{i}' for i in range(5000)]
+    for t in range(4):
+      book.commit(clients[t * 1000 : (t + 1) * 1000], t + 1)
+    restored = book.restored(book.to_bytes())
+    self.assertEqual(
+        restored.num_participations(clients), [1] * 4000 + [0] * 1000
+    )
+    self.assertEqual(restored.observed(), book.observed())
+
+  def test_ids_and_salt(self):
+    pattern = patterns.MinSeparationPattern(9)
+    saved = []
+    for salt in (_SALT, _SALT, None, None):
+      book = participation_ledger.ParticipationLedger(
+          pattern, salt=salt, run_id='r'
+      )
+      book.commit(['alice@example.org'], 1)
+      saved.append(book.to_bytes())
+    self.assertEqual(saved[0], saved[1])
+    self.assertLen(set(saved), 3)
+    unsalted = hashlib.sha256(b'alice@example.org').digest()
+    for guessable in (b'alice', unsalted[:8]):
+      self.assertNotIn(guessable, b''.join(saved))
+
+
+class SavedLedgerTest(parameterized.TestCase):
+
+  def _book(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9, min_index_gap=3), run_id='run 7'
+    )
+    book.commit(['a', 'b'], 1)
+    book.commit(['c'], 2)
+    return book
+
+  def test_resumed_ledger_goes_on_as_the_original(self):
+    book = self._book()
+    resumed = book.restored(book.to_bytes())
+    self.assertEqual(resumed.to_bytes(), book.to_bytes())
+    self.assertEqual(resumed.observed(), book.observed())
+    for other in (book, resumed):
+      with self.assertRaises(_checks.PrivacyRefusedError):
+        other.commit(['b'], 3)
+      other.commit(['d'], 3)
+      other.commit(['b'], 4)
+    self.assertEqual(resumed.to_bytes(), book.to_bytes())
+
+  @parameterized.parameters(
+      dict(run_id='run 8'),
+      dict(restart_every=5),
+      dict(pattern=patterns.MinSeparationPattern(9, min_index_gap=2)),
+      dict(pattern=patterns.OncePerTreePattern(9)),
+  )
+  def test_another_run_or_plan_is_refused(self, **changed):
+    arguments = dict(
+        pattern=patterns.MinSeparationPattern(9, min_index_gap=3),
+        restart_every=None,
+        run_id='run 7',
+    )
+    data = self._book().to_bytes()
+    participation_ledger.ParticipationLedger.from_bytes(data, **arguments)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, list(changed)[0] + '='
+    ):
+      participation_ledger.ParticipationLedger.from_bytes(
+          data, **(arguments | changed)
+      )
+
+  def test_damage_is_refused(self):
+    book = self._book()
+    data = book.to_bytes()
+    for damaged in (
+        b'',
+        data[:-1],
+        data[:-4] + b'\0\0\0\0',
+        data.replace(b'version 2', b'version 1'),
+        data[:60],
+    ):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
+        book.restored(damaged)
+
+
+if __name__ == '__main__':
+  absltest.main()

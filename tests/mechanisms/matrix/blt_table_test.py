@@ -1,0 +1,104 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for the table of BLT parameters."""
+
+from absl.testing import absltest
+import numpy as np
+
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import blt_optimization
+from tff_dp.mechanisms.matrix import blt_table
+from tff_dp.mechanisms.matrix import toeplitz_objective
+
+
+def _pattern(key):
+  return patterns.MinSeparationPattern(
+      key.num_rounds,
+      min_index_gap=key.min_index_gap,
+      max_participations=key.max_participations,
+  )
+
+
+def _error(key, parameters):
+  pattern = _pattern(key)
+  objective = toeplitz_objective.Objective(
+      toeplitz_objective.tree_setting(pattern), error=key.error
+  )
+  return blt_optimization.error_of(objective, parameters, pattern=pattern)
+
+
+class BltTableTest(absltest.TestCase):
+
+  def test_every_entry_is_a_mechanism(self):
+    self.assertGreater(len(blt_table.ENTRIES), 50)
+    for key, entry in blt_table.ENTRIES.items():
+      pattern = _pattern(key)
+      self.assertEqual(toeplitz_objective.tree_setting(pattern), key[:3])
+      found = blt_table.lookup(
+          toeplitz_objective.tree_setting(pattern),
+          num_buffers=key.num_buffers,
+          error=key.error,
+      )
+      np.testing.assert_allclose(found, entry, rtol=1e-6)
+      mechanism = blt.Blt(key.num_rounds, *found)
+      # As rounded for the run: the mechanism has nothing left to round.
+      self.assertEqual(found, (mechanism.weights, mechanism.decays))
+      self.assertEqual(mechanism.num_buffers, key.num_buffers)
+      self.assertTrue(mechanism.sensitivity_is_exact(pattern))
+
+  def test_more_buffers_are_never_worse(self):
+    for key, entry in blt_table.ENTRIES.items():
+      more = key._replace(num_buffers=key.num_buffers + 1)
+      if more in blt_table.ENTRIES:
+        self.assertLessEqual(
+            _error(more, blt_table.ENTRIES[more]),
+            _error(key, entry) * (1 + 1e-6),
+        )
+
+  def test_a_sample_is_what_the_search_finds(self):
+    # Those with three buffers, whose run is not too long.
+    for key, entry in blt_table.ENTRIES.items():
+      if key.num_buffers == 3 and key.num_rounds <= 2000:
+        found = blt_optimization.search(
+            _pattern(key), num_buffers=3, error=key.error
+        )
+        np.testing.assert_allclose(
+            _error(key, entry), _error(key, found), rtol=1e-3
+        )
+
+  def test_lookup_only_where_the_setting_is_the_same(self):
+    pattern = patterns.MinSeparationPattern(
+        2048, min_index_gap=342, max_participations=6
+    )
+    key = blt_table.Key(2048, 342, 6, 3, 'max')
+    expected = tuple(
+        tuple(map(float, np.float32(numbers)))
+        for numbers in blt_table.ENTRIES[key]
+    )
+    self.assertEqual(blt_optimization.optimize(pattern), expected)
+    # The sensitivity in a fixed order is the same, and so is the optimum.
+    self.assertEqual(
+        blt_optimization.optimize(
+            patterns.FixedOrderPattern(2048, rounds_per_epoch=342)
+        ),
+        expected,
+    )
+    self.assertEqual(
+        blt_optimization.optimize(pattern, workload=workloads.Workload()),
+        expected,
+    )
+    for other in (
+        dict(error='mean'),
+        dict(num_buffers=2),
+        dict(restart_every=1024),
+        dict(workload=workloads.Workload(momentum=0.9)),
+    ):
+      self.assertNotEqual(
+          blt_optimization.optimize(pattern, **other), expected
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,383 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the plan whose clients decide themselves."""
+
+import dataclasses
+import json
+import math
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dp_accounting
+import numpy as np
+
+import tff_dp
+from tff_dp import _checks
+from tff_dp import participation
+from tff_dp.accounting.amplification import noised_counts
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.ledger import protocol_budget
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import monitoring
+from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import dp_ftrl_statement
+from tff_dp.statement import statement
+
+_DELTA = 1e-5
+_SPHERE = randomizers.Sphere(1.0, 0.5)
+_CENTRAL = protocol_plan.CentralGaussian(1.0, 0.5)
+_FIXED = participation.FixedWindowCheckIn(400, 0.2)
+_SHUFFLED = participation.ShuffledCheckIn(30, 0.1, 5000)
+
+
+def _plan(protocol=_SHUFFLED, randomizer=_SPHERE, **options):
+  return tff_dp.ProtocolPlan(protocol, randomizer, **options)
+
+
+_PLANS = (
+    _plan(),
+    _plan(
+        participation.ShuffledCheckIn(30, 0.1, 5000, 0.5, True),
+        randomizers.RandomizedResponse(1.0, 4),
+    ),
+    _plan(_FIXED, num_passes=2),
+    _plan(_FIXED, randomizers.Laplace(0.5, 2.0), occupancy_noise_stddev=200.0),
+    _plan(participation.SlidingWindowCheckIn(900, 400)),
+    _plan(
+        participation.AveragedCheckIn(400, 10_000),
+        randomizers.Sphere(0.1, 1.0),
+        num_passes=2,
+    ),
+    _plan(participation.RandomAllocation(100), _CENTRAL, num_passes=2),
+    _plan(participation.RandomAllocation(100, 2, 0.5), _CENTRAL),
+    _plan(_FIXED, randomizers.Gaussian(8.0, 1.0), bound='thinning'),
+)
+
+
+class PlanTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (dict(protocol='shuffle'), 'protocol='),
+      (dict(randomizer=1.0), 'randomizer=1.0'),
+      (dict(num_passes=0), 'num_passes=0'),
+      (dict(num_passes=2), 'num_passes=2 .* one pass'),
+      (dict(occupancy_noise_stddev=1.0), 'occupancy_noise_stddev=1.0 .*None'),
+      (
+          dict(protocol=_FIXED, occupancy_noise_stddev=0.0),
+          'occupancy_noise_stddev=0.0',
+      ),
+      (dict(bound='published'), "bound='published'"),
+      (dict(use_derived='no'), "use_derived='no'"),
+  )
+  def test_bad_argument_is_named(self, changes, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      _plan(**changes)
+
+  def test_noise_in_the_wrong_place_is_refused(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'who else came'):
+      _plan(_FIXED, _CENTRAL)
+    for protocol in (_SHUFFLED, participation.AveragedCheckIn(5, 10)):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'not defined with noise at the server'
+      ):
+        _plan(protocol, _CENTRAL)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'RandomAlloc'):
+      _plan(participation.RandomAllocation(5), _SPHERE)
+
+  @parameterized.parameters(*_PLANS)
+  def test_description_makes_the_plan_again(self, plan):
+    text = json.dumps(plan.describe())
+    made = protocol_plan.ProtocolPlan.from_description(json.loads(text))
+    self.assertEqual(made, plan)
+    self.assertEqual(made.fingerprint, plan.fingerprint)
+    for field, value in (('use_derived', False), ('bound', 'none')):
+      other = dataclasses.replace(plan, **{field: value})
+      self.assertNotEqual(other.fingerprint, plan.fingerprint)
+
+  def test_event_is_that_of_the_protocol(self):
+    event = _SHUFFLED.dp_event(_SPHERE.event)
+    self.assertEqual(_plan().event(), event)
+    self.assertEqual(
+        _plan(_FIXED, num_passes=3).event(),
+        dp_accounting.SelfComposedDpEvent(_FIXED.dp_event(_SPHERE.event), 3),
+    )
+    self.assertEqual(
+        _plan(_FIXED, num_passes=3).protocol_event(num_rounds=900),
+        dp_accounting.ComposedDpEvent([
+            dp_accounting.SelfComposedDpEvent(
+                _FIXED.dp_event(_SPHERE.event), 2
+            ),
+            _FIXED.dp_event(_SPHERE.event, num_rounds=100),
+        ]),
+    )
+    self.assertEqual(
+        _plan(_FIXED, num_passes=3).protocol_event(num_rounds=400),
+        _FIXED.dp_event(_SPHERE.event),
+    )
+    allocation = participation.RandomAllocation(100)
+    self.assertEqual(
+        _plan(allocation, _CENTRAL).event(),
+        allocation.dp_event(dp_accounting.GaussianDpEvent(1.0)),
+    )
+
+  def test_facts(self):
+    plan = _plan(_FIXED, num_passes=3)
+    self.assertEqual(plan.num_rounds, 1200)
+    self.assertTrue(plan.is_local)
+    self.assertIsNone(plan.mechanism)
+    self.assertEqual(
+        plan.neighboring_relation, run_events.NeighboringRelation.REPLACE_ONE
+    )
+    plan = _plan(participation.RandomAllocation(100), _CENTRAL)
+    self.assertFalse(plan.is_local)
+    self.assertEqual(plan.mechanism.num_rounds, 100)
+    self.assertEqual(
+        plan.neighboring_relation, run_events.NeighboringRelation.ZERO_OUT
+    )
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no noise at'):
+      _plan().aggregator(clients_per_round=3)
+
+  @parameterized.parameters(*_PLANS)
+  def test_epsilon_is_amplified_and_never_above_none(self, plan):
+    certificate = plan.certificate(delta=_DELTA)
+    without = best_bound.amplify(
+        plan.protocol_event(),
+        delta=_DELTA,
+        bound='none',
+        neighboring_relation=plan.neighboring_relation,
+    ).epsilon
+    self.assertLess(plan.epsilon(delta=_DELTA), without)
+    self.assertNotEqual(certificate.bound, 'none')
+    self.assertEqual(
+        dataclasses.replace(plan, bound='none').epsilon(delta=_DELTA), without
+    )
+    if plan.bound == 'best' and plan.occupancy_noise_stddev is None:
+      self.assertEqual(
+          certificate,
+          best_bound.amplify(
+              plan.event(),
+              delta=_DELTA,
+              neighboring_relation=plan.neighboring_relation,
+          ),
+      )
+      # Never larger with more allowed.
+      self.assertLessEqual(
+          certificate.epsilon,
+          dataclasses.replace(plan, use_derived=False).epsilon(delta=_DELTA),
+      )
+
+  @parameterized.parameters(*_PLANS)
+  def test_epsilon_of_a_stopped_run(self, plan):
+    whole = plan.epsilon(delta=_DELTA)
+    previous = 0.0
+    rounds = sorted({1, 2, plan.num_rounds // 3, plan.num_rounds - 1})
+    for num_rounds in rounds + [plan.num_rounds]:
+      found = plan.epsilon_after(num_rounds, delta=_DELTA)
+      accounted = plan.rounds_accounted(num_rounds)
+      self.assertBetween(accounted, num_rounds, plan.num_rounds)
+      exact = plan.epsilon(delta=_DELTA, num_rounds=num_rounds)
+      self.assertGreaterEqual(found, min(exact, whole) * (1 - 1e-3))
+      self.assertGreaterEqual(found, previous)
+      self.assertLessEqual(found, whole)
+      previous = found
+    self.assertEqual(previous, whole)
+
+  def test_stops_are_few_and_the_last_is_the_whole_run(self):
+    plan = _plan(participation.ShuffledCheckIn(6800, 0.1, 60_000))
+    stops = {plan.rounds_accounted(t) for t in range(1, 6801)}
+    self.assertLessEqual(len(stops), 64)
+    self.assertIn(6800, stops)
+    self.assertEqual(plan.rounds_accounted(6800), 6800)
+    short = _plan()
+    self.assertEqual(
+        [short.rounds_accounted(t) for t in range(1, 31)], list(range(1, 31))
+    )
+    for bad in (0, 31):
+      with self.assertRaisesRegex(ValueError, f'num_rounds={bad}'):
+        short.rounds_accounted(bad)
+
+
+class NoisedCountsTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.plain = _plan(_FIXED, num_passes=2)
+    self.plan = dataclasses.replace(self.plain, occupancy_noise_stddev=200.0)
+
+  def test_event_is_refused_as_counts_do_not_compose(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'noised counts'):
+      self.plan.event()
+    self.assertEqual(self.plan.protocol_event(), self.plain.event())
+
+  def test_counts_are_paid_in_every_epsilon(self):
+    # A client is counted in both passes.
+    expected = noised_counts.guarantee(
+        lambda delta: self.plain.epsilon(delta=delta),
+        count_stddev=200.0,
+        max_reports=2,
+        delta=_DELTA,
+    )
+    self.assertEqual(self.plan.counted(delta=_DELTA), expected)
+    self.assertEqual(self.plan.epsilon(delta=_DELTA), expected.epsilon)
+    self.assertGreater(expected.epsilon, self.plain.epsilon(delta=_DELTA))
+    certificate = self.plan.certificate(delta=_DELTA)
+    self.assertEqual(certificate.delta, expected.protocol_delta)
+    budget = self.plan.budget_ledger(epsilon=None, delta=_DELTA)
+    self.assertEqual(budget.epsilon_after(800), expected.epsilon)
+    self.assertEqual(
+        self.plan.statement(delta=_DELTA).epsilon, expected.epsilon
+    )
+    # In the first pass a client is counted once.
+    once = self.plan.counted(delta=_DELTA, num_rounds=400)
+    self.assertLess(once.count_epsilon, expected.count_epsilon)
+
+  def test_never_above_what_public_coins_would_cost(self):
+    loud = dataclasses.replace(self.plain, occupancy_noise_stddev=0.1)
+    without = dataclasses.replace(self.plain, bound='none')
+    self.assertEqual(
+        loud.epsilon(delta=_DELTA), without.epsilon(delta=_DELTA)
+    )
+    self.assertEqual(loud.certificate(delta=_DELTA).bound, 'none')
+    self.assertIsNone(loud.counted(delta=_DELTA))
+
+
+class BudgetTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (lambda t: 0.05 * math.sqrt(t) + 1e-3 * t, 10),
+      (lambda t: 0.02 * math.sqrt(-(-t // 16) * 16), 14),
+      (lambda t: 5 + 1e-3 * t, 20),
+  )
+  def test_rounds_left_asks_for_few_epsilons(self, of, most):
+    for budget in np.geomspace(of(1) * 0.99, of(1000) * 1.01, 20):
+      asked = []
+      book = protocol_budget.ProtocolBudget(
+          lambda t: asked.append(t) or of(t),  # pylint: disable=cell-var-from-loop
+          num_rounds=1000,
+          delta=_DELTA,
+          epsilon=budget,
+          neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
+          noise={},
+      )
+      allowed = sum(of(t) <= budget for t in range(1, 1001))
+      for t in range(1001):
+        self.assertEqual(book.rounds_left(t), max(0, allowed - t))
+      self.assertLessEqual(len(asked), most)
+
+  def test_refuses_the_round_beyond(self):
+    plan = _plan()
+    allowed = plan.epsilon_after(10, delta=_DELTA)
+    budget = plan.budget_ledger(epsilon=allowed, delta=_DELTA)
+    self.assertEqual(budget.num_rounds, 30)
+    self.assertEqual(budget.epsilon_after(0), 0.0)
+    self.assertEqual(budget.rounds_left(0), 10)
+    for round_index in range(1, 11):
+      record = budget.record(round_index)
+    self.assertEqual(record['epsilon'], allowed)
+    self.assertEqual(record['neighboring_relation'], 'replace_one')
+    self.assertEqual(record['randomizer']['name'], 'sphere')
+    json.dumps(record, allow_nan=False)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'round 11 would spend epsilon'
+    ) as raised:
+      budget.check(11)
+    self.assertIn('amplified by the protocol', raised.exception.why)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
+      budget.check(31)
+
+
+class StatementTest(parameterized.TestCase):
+
+  @parameterized.parameters(*_PLANS)
+  def test_is_complete_and_reads_back(self, plan):
+    found = plan.statement(
+        delta=_DELTA,
+        declarations=dp_ftrl_statement.Declarations(population=5000),
+    )
+    self.assertEqual(found.kind, statement.PROTOCOL)
+    self.assertEqual(found.epsilon, plan.epsilon(delta=_DELTA))
+    self.assertEqual(found.delta, _DELTA)
+    content = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    self.assertEqual(statement.PrivacyStatement.from_json(content), found)
+    page = found.to_markdown()
+    self.assertIn(f'amplified: {plan.protocol.name}', page)
+    self.assertIn(plan.protocol.trust, page)
+    self.assertNotIn('without amplification.', page)
+    points = found.points
+    self.assertGreater(
+        points['amplification']['epsilon_without'], found.epsilon
+    )
+    self.assertNotEmpty(points['amplification']['assumptions'])
+    self.assertEqual(
+        points['adjacency']['relation'], plan.neighboring_relation.value
+    )
+    for name in statement.REQUIRED_BY_KIND[statement.PROTOCOL]['accounting']:
+      removed = json.loads(json.dumps(found.points))
+      del removed['accounting'][name]
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, name):
+        statement.PrivacyStatement(removed, (), statement.PROTOCOL)
+
+  def test_replace_one_beside_zero_out(self):
+    plan = _plan(participation.RandomAllocation(100), _CENTRAL)
+    guarantee = plan.statement(delta=_DELTA).points['guarantee']
+    self.assertGreater(guarantee['epsilon_replace_one'], guarantee['epsilon'])
+    guarantee = _plan().statement(delta=_DELTA).points['guarantee']
+    self.assertEqual(guarantee['epsilon_replace_one'], guarantee['epsilon'])
+
+  def test_of_a_run_so_far(self):
+    rate = monitoring.RealisedRate(0.11, 0.09, 0.13)
+    found = _plan().statement(
+        delta=_DELTA,
+        observed=monitoring.ObservedCheckIns(
+            10, rounds_counted=9, num_reports=4950, rate=rate, warning='LATE.'
+        ),
+    )
+    self.assertEqual(found.epsilon, _plan().epsilon_after(10, delta=_DELTA))
+    self.assertEqual(found.points['mechanism']['rounds_done'], 10)
+    realised = found.points['implementation']['realised_participation']
+    self.assertIn('4950 reports in 9 rounds, a rate of 0.11', realised)
+    self.assertIn('LATE.', found.warnings)
+    page = found.to_markdown()
+    self.assertIn('10 of 30 planned rounds are done', page)
+    self.assertIn('**LATE.**', page)
+
+  def test_secret_occupancy_is_not_described(self):
+    found = _plan(_FIXED).statement(
+        delta=_DELTA, observed=monitoring.ObservedCheckIns(10, 10)
+    )
+    self.assertIn(
+        'is secret', found.points['implementation']['realised_participation']
+    )
+
+  def test_warnings(self):
+    known = _plan().statement(delta=_DELTA, insecure_seed=True)
+    self.assertStartsWith(known.warnings[0], 'NO PRIVACY')
+    self.assertEqual(known.epsilon, math.inf)
+    self.assertEqual(
+        known.points['guarantee']['epsilon_if_key_were_secret'],
+        _plan().epsilon(delta=_DELTA),
+    )
+    # Beyond what the theorems can help with.
+    weak = _plan(
+        participation.SlidingWindowCheckIn(5, 2), randomizers.Sphere(4.0, 1.0)
+    ).statement(delta=_DELTA)
+    self.assertStartsWith(weak.warnings[0], 'NO AMPLIFICATION')
+    self.assertEqual(weak.points['amplification']['claimed'], 'none')
+    weak = _plan().statement(
+        delta=0.1, declarations=dp_ftrl_statement.Declarations(population=5000)
+    )
+    self.assertStartsWith(weak.warnings[0], 'WEAK: delta')
+
+  def test_schedules_keep_their_form(self):
+    content = {'schema': 'tff_dp.privacy_statement', 'schema_version': 1}
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'sigma_eff|setti'):
+      statement.PrivacyStatement.from_json(
+          content | {'points': {}, 'warnings': []}
+      )
+    with self.assertRaisesRegex(_checks.ArgumentError, "kind='other'"):
+      statement.PrivacyStatement({}, (), 'other')
+
+
+if __name__ == '__main__':
+  absltest.main()

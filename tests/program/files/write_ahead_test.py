@@ -1,0 +1,130 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the write-ahead record."""
+
+import json
+import os
+import pathlib
+import tempfile
+from unittest import mock
+
+from absl.testing import absltest
+
+from tff_dp import _checks
+from tff_dp.program.files import write_ahead
+
+
+class WriteAheadRecordTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    folder = self.enterContext(tempfile.TemporaryDirectory())
+    self.path = pathlib.Path(folder) / 'record.jsonl'
+
+  def _open(self, run_id='run') -> write_ahead.WriteAheadRecord:
+    record = write_ahead.WriteAheadRecord(self.path, run_id=run_id)
+    self.addCleanup(record.close)
+    return record
+
+  def test_rounds_count_once_and_survive(self):
+    record = self._open()
+    self.assertEqual(record.rounds_begun, 0)
+    record.begin(1, ['a', 'b'], spent={'epsilon': 0.5})
+    record.begin(2, [], spent={'epsilon': 0.7})
+    self.assertEqual(record.rounds_begun, 2)
+    # Without closing, as after SIGKILL.
+    again = self._open()
+    self.assertEqual(again.rounds_begun, 2)
+    before = self.path.read_bytes()
+    again.begin(1, ['a', 'b'], spent={})
+    again.begin(2, [], spent={})
+    self.assertEqual(self.path.read_bytes(), before)
+    again.begin(3, ['a'], spent={'epsilon': 0.8})
+    lines = self.path.read_text().splitlines()
+    self.assertEqual(
+        [json.loads(line)['epsilon'] for line in lines], [0.5, 0.7, 0.8]
+    )
+
+  def test_line_is_on_the_disk_before_begin_returns(self):
+    record = self._open()
+    with mock.patch.object(os, 'fsync') as fsync:
+      fsync.side_effect = lambda _: self.assertNotEmpty(self.path.read_bytes())
+      record.begin(1, ['a'], spent={})
+      fsync.assert_called_once()
+
+  def test_another_cohort_is_refused(self):
+    self._open().begin(1, ['a', 'b'], spent={})
+    for cohort in (['a'], ['b', 'a'], []):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'round 1 had begun with another cohort'
+      ):
+        self._open().begin(1, cohort, spent={})
+
+  def test_releases_are_stored_once_and_survive(self):
+    record = self._open()
+    record.release(0)
+    record.begin(1, ['a'], spent={})
+    record.begin(2, ['b'], spent={})
+    record.release(2)
+    before = self.path.read_bytes()
+    again = self._open()
+    self.assertEqual((again.rounds_begun, again.released_through), (2, 2))
+    again.release(1)
+    again.release(2)
+    self.assertEqual(self.path.read_bytes(), before)
+    with self.assertRaisesRegex(ValueError, 'round_index=3'):
+      again.release(3)
+
+  def test_full_disk_leaves_what_can_be_opened_again(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    whole = self.path.read_bytes()
+    with mock.patch.object(record, '_file') as file:
+      file.write.side_effect = lambda line: self.path.open('ab').write(line[:9])
+      with self.assertRaisesRegex(OSError, 'No space left') as raised:
+        record.begin(2, ['a'], spent={})
+    self.assertEqual(raised.exception.filename, str(self.path))
+    self.assertEqual(self._open().rounds_begun, 1)
+    self.assertEqual(self.path.read_bytes(), whole)
+
+  def test_ids_are_not_stored(self):
+    self._open().begin(1, ['somebody@example.org'], spent={})
+    self.assertNotIn(b'somebody', self.path.read_bytes())
+
+  def test_gap_is_refused(self):
+    with self.assertRaisesRegex(ValueError, 'round_index=2'):
+      self._open().begin(2, [], spent={})
+
+  def test_torn_last_line_has_not_begun(self):
+    self._open().begin(1, ['a'], spent={})
+    whole = self.path.read_bytes()
+    for length in range(1, len(whole) + 1):
+      self.path.write_bytes(whole + whole[:-1][:length])
+      record = self._open()
+      self.assertEqual(record.rounds_begun, 1)
+      self.assertEqual(self.path.read_bytes(), whole)
+    record.begin(2, ['b'], spent={})
+    self.assertEqual(self._open().rounds_begun, 2)
+
+  def test_damage_elsewhere_is_refused(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    record.begin(2, ['a'], spent={})
+    lines = self.path.read_bytes().splitlines(keepends=True)
+    release = b'{"released": 1}\n'
+    for damaged in (
+        [lines[1]],
+        [lines[0], lines[0]],
+        [b'x\n', lines[1]],
+        [release],
+        [lines[0], release, release],
+        [lines[0], b'{"released": "all"}\n'],
+        [b'3\n'],
+    ):
+      self.path.write_bytes(b''.join(damaged))
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is damaged'):
+        self._open()
+
+
+if __name__ == '__main__':
+  absltest.main()

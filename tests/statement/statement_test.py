@@ -1,0 +1,308 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for the privacy statement."""
+
+import copy
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp import _checks
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
+from tff_dp.ledger import participation_ledger
+from tff_dp.statement import statement
+
+_OBSERVED = participation_ledger.Observed(
+    num_rounds=5,
+    num_clients=400,
+    min_index_gap=4,
+    max_participations=2,
+    smallest_cohort=99,
+    largest_cohort=100,
+)
+
+
+def _facts(**changed) -> statement.StatementFacts:
+  arguments = dict(
+      mechanism='honaker',
+      mechanism_parameters={'num_rounds': 1600, 'restart_every': None},
+      participation='Each client takes part at most once in 1600 rounds.',
+      min_index_gap=4,
+      max_participations=1,
+      noise_multiplier=1.13,
+      l2_norm_clip=0.5,
+      clients_per_round=100,
+      num_rounds=1600,
+      delta=1e-6,
+      squared_sensitivity=11.0,
+      population=342477,
+  )
+  return statement.StatementFacts(**(arguments | changed))
+
+
+def _build(**changed) -> statement.PrivacyStatement:
+  return statement.build_statement(_facts(**changed))
+
+
+def _epsilon(squared_sensitivity, delta=1e-6) -> float:
+  return gaussian.exact_epsilon(
+      sigma=1.13 / math.sqrt(squared_sensitivity), delta=delta
+  )
+
+
+def _leaves(path, value):
+  """Yields the path of every dict key, all the way down."""
+  if isinstance(value, dict):
+    for key, child in value.items():
+      yield (*path, key)
+      yield from _leaves((*path, key), child)
+
+
+class NumbersTest(parameterized.TestCase):
+
+  def test_plan(self):
+    guarantee = _build().points['guarantee']
+    self.assertEqual(guarantee['epsilon'], _epsilon(11))
+    self.assertEqual(guarantee['epsilon_planned'], _epsilon(11))
+    self.assertEqual(guarantee['epsilon_replace_one'], _epsilon(44))
+    self.assertAlmostEqual(guarantee['epsilon_rdp'], 18.71, delta=0.005)
+    self.assertAlmostEqual(guarantee['zcdp_rho'], 11 / (2 * 1.13**2))
+    self.assertAlmostEqual(guarantee['sigma_eff'], 1.13 / math.sqrt(11))
+    for row in guarantee['curve']:
+      self.assertEqual(row['epsilon'], _epsilon(11, row['delta']))
+    self.assertIn(1e-6, [row['delta'] for row in guarantee['curve']])
+
+  def test_run_shows_what_was_spent_beside_what_was_planned(self):
+    guarantee = _build(
+        observed=_OBSERVED, squared_sensitivity_so_far=3.0
+    ).points['guarantee']
+    self.assertEqual(guarantee['epsilon'], _epsilon(3))
+    self.assertEqual(guarantee['epsilon_planned'], _epsilon(11))
+    self.assertEqual(guarantee['epsilon_replace_one'], _epsilon(12))
+
+  def test_replace_one_as_the_relation_of_the_headline(self):
+    built = _build(neighboring_relation='replace_one')
+    self.assertEqual(built.epsilon, _epsilon(44))
+    self.assertEqual(
+        built.points['guarantee']['epsilon_replace_one'], _epsilon(44)
+    )
+    self.assertEqual(built.points['adjacency']['relation'], 'replace_one')
+    self.assertIn('replace_one adjacency', built.to_markdown())
+
+  def test_no_amplification_is_claimed(self):
+    points = _build().points
+    self.assertEqual(points['amplification']['claimed'], 'none')
+    self.assertEqual(
+        points['amplification']['epsilon_without'],
+        points['guarantee']['epsilon'],
+    )
+    for assumption in points['amplification']['assumptions'].values():
+      self.assertEqual(assumption, 'not assumed')
+
+  def test_both_separations_are_printed(self):
+    unit = _build(min_index_gap=314).points['unit']
+    self.assertEqual(unit['min_index_gap'], 314)
+    self.assertEqual(unit['min_rounds_between'], 313)
+
+  def test_completion_shows_both_sensitivities(self):
+    built = _build(
+        complete_trees=True, squared_sensitivity_without_completion=9.0
+    )
+    accounting = built.points['accounting']
+    self.assertEqual(accounting['squared_sensitivity'], 11.0)
+    self.assertEqual(accounting['squared_sensitivity_without_completion'], 9.0)
+    with self.assertRaisesRegex(
+        ValueError, 'squared_sensitivity_without_completion=None'
+    ):
+      _facts(complete_trees=True)
+
+  def test_printed_epsilon_is_never_below(self):
+    for noise_multiplier in (0.3, 1.13, 2.71, 30.0):
+      built = _build(noise_multiplier=noise_multiplier)
+      printed = built.to_markdown().split('**(')[1].split(',')[0]
+      self.assertGreaterEqual(float(printed), built.epsilon)
+      self.assertLess(float(printed), 1.001 * built.epsilon)
+
+
+class VoidTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      dict(noise_multiplier=0.0), dict(insecure_seed=True)
+  )
+  def test_no_privacy_everywhere(self, **changed):
+    built = _build(
+        observed=_OBSERVED, squared_sensitivity_so_far=3.0, **changed
+    )
+    self.assertEqual(built.epsilon, math.inf)
+    self.assertStartsWith(built.warnings[0], 'NO PRIVACY')
+    guarantee = built.points['guarantee']
+    for name in (
+        'epsilon', 'epsilon_planned', 'epsilon_rdp', 'epsilon_replace_one',
+        'zcdp_rho',
+    ):
+      self.assertEqual(guarantee[name], 'inf', name)
+    for row in guarantee['curve']:
+      self.assertEqual(row['epsilon'], 'inf')
+    self.assertEqual(built.points['amplification']['epsilon_without'], 'inf')
+    page = built.to_markdown()
+    self.assertNotIn('differential privacy**', page)
+    self.assertGreater(page.count('NO PRIVACY'), 5)
+
+  def test_known_seed_tells_what_a_secret_key_would_give(self):
+    guarantee = _build(insecure_seed=True).points['guarantee']
+    self.assertEqual(guarantee['epsilon_if_key_were_secret'], _epsilon(11))
+    self.assertNotIn(
+        'epsilon_if_key_were_secret', _build().points['guarantee']
+    )
+
+  def test_delta_too_large_for_the_population(self):
+    built = _build(population=1000, delta=1e-3)
+    self.assertStartsWith(built.warnings[0], 'WEAK')
+    self.assertIn('NOT below', built.points['guarantee']['delta_reason'])
+    self.assertEmpty(_build(population=999, delta=1e-3).warnings)
+
+
+class CompletenessTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (section, name)
+      for section, names in statement.REQUIRED.items()
+      for name in (None, *names)
+  )
+  def test_each_missing_or_empty_field_is_an_error(self, section, name):
+    content = _build().to_json()
+    where = content['points'] if name is None else content['points'][section]
+    key = section if name is None else name
+    path = section if name is None else f'{section}.{name}'
+    for empty in (None, '', ' ', [], {}, math.nan):
+      where[key] = empty
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, f'about .*{section}'
+      ):
+        statement.PrivacyStatement.from_json(content)
+    del where[key]
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, path):
+      statement.PrivacyStatement.from_json(content)
+
+  def test_there_are_twelve_points(self):
+    self.assertLen(statement.REQUIRED, 12)
+    self.assertEqual(list(_build().points), list(statement.REQUIRED))
+
+  @parameterized.parameters(
+      'not_covered', 'hyperparameters', 'architecture', 'early_stopping',
+      'pretraining', 'public_data', 'preprocessing', 'audit', 'participation',
+  )
+  def test_empty_declaration_is_an_error(self, name):
+    with self.assertRaises(_checks.PrivacyRefusedError):
+      _build(**{name: ''})
+    _build(**{name: 'none'})
+
+  @parameterized.parameters(
+      dict(delta=0.0),
+      dict(delta=1.0),
+      dict(noise_multiplier=-1.0),
+      dict(noise_multiplier=math.nan),
+      dict(l2_norm_clip=0.0),
+      dict(squared_sensitivity=0.0),
+      dict(min_index_gap=0),
+      dict(max_participations=0),
+      dict(num_rounds=0),
+      dict(clients_per_round=0),
+      dict(population=0),
+      dict(neighboring_relation='both'),
+      dict(insecure_seed=None),
+  )
+  def test_wrong_facts(self, **changed):
+    (name,) = changed
+    with self.assertRaisesRegex(ValueError, f'^{name}='):
+      _facts(**changed)
+
+  def test_spent_rounds_need_their_sensitivity(self):
+    with self.assertRaisesRegex(ValueError, 'squared_sensitivity_so_far=None'):
+      _facts(observed=_OBSERVED)
+    before_round_1 = dataclasses.replace(_OBSERVED, num_rounds=0)
+    _facts(observed=before_round_1)
+
+
+class FormsTest(parameterized.TestCase):
+
+  def test_json_round_trip(self):
+    for built in (
+        _build(),
+        _build(noise_multiplier=0.0),
+        _build(observed=_OBSERVED, squared_sensitivity_so_far=3.0),
+    ):
+      text = json.dumps(built.to_json(), allow_nan=False)
+      read = statement.PrivacyStatement.from_json(json.loads(text))
+      self.assertEqual(read, built)
+      self.assertEqual(read.to_markdown(), built.to_markdown())
+
+  def test_unknown_version(self):
+    for changed in ({'schema_version': 2}, {'schema': 'other'}):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'version'):
+        statement.PrivacyStatement.from_json(_build().to_json() | changed)
+
+  def test_statement_is_immutable(self):
+    content = copy.deepcopy(_build().points)
+    built = statement.PrivacyStatement(content)
+    content['guarantee']['epsilon'] = 0.1
+    built.to_json()['points']['guarantee']['epsilon'] = 0.1
+    self.assertEqual(built.epsilon, _epsilon(11))
+
+  def test_markdown_shows_every_value(self):
+    built = _build(observed=_OBSERVED, squared_sensitivity_so_far=3.0)
+    page = built.to_markdown()
+    for number in range(1, 13):
+      self.assertIn(f'\n## {number}. ', page)
+    for path in _leaves((), built.points):
+      value = built.points
+      for key in path:
+        value = value[key]
+      if isinstance(value, str):
+        self.assertIn(value, page)
+    self.assertIn('5 of 1600 planned rounds are done', page)
+    self.assertIn('This is a plan', _build().to_markdown())
+
+  def test_realised_participation(self):
+    points = _build(
+        observed=_OBSERVED, squared_sensitivity_so_far=3.0
+    ).points['implementation']
+    self.assertEqual(
+        points['realised_participation'],
+        '400 clients in 5 rounds, at most 2 times each, index gap at least 4'
+        ' (3 rounds strictly between)',
+    )
+    self.assertEqual(
+        points['realised_cohorts'],
+        '99 to 100 clients selected per round, 100 planned',
+    )
+
+  def test_neighbouring_relation_is_written_out(self):
+    for relation in run_events.NeighboringRelation:
+      built = _build(neighboring_relation=relation)
+      self.assertEqual(
+          built.points['adjacency']['definition'], relation.description
+      )
+
+  def test_needs_no_tensorflow(self):
+    program = (
+        'import sys\n'
+        'from tff_dp.ledger import budget, participation_ledger\n'
+        'from tff_dp.statement import statement\n'
+        "print([m for m in sys.modules if m.startswith('tensorflow')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', program],
+        capture_output=True, text=True, check=True,
+    )
+    self.assertEqual(done.stdout.strip(), '[]')
+
+
+if __name__ == '__main__':
+  absltest.main()

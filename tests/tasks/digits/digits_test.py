@@ -1,0 +1,196 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the digits task: its flags, its plans, and one small real run."""
+
+import dataclasses
+import json
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tasks import __main__ as tasks_main
+from tasks.common import engine
+from tasks.digits import digits
+from tests.cli import command
+from tff_dp import _compat
+
+
+def _main(*argv):
+  return command.run(tasks_main.main, *argv)
+
+
+class FlagsTest(parameterized.TestCase):
+
+  def test_help_teaches_every_setting(self):
+    code, out, _ = _main('train', 'digits', '--help')
+    self.assertEqual(code, 0)
+    for settings in (digits.Settings, engine.EngineSettings):
+      for field in dataclasses.fields(settings):
+        self.assertIn('--' + field.name.replace('_', '-'), out)
+    self.assertIn('examples:', out)
+
+  def test_list_names_the_task(self):
+    listed = _main('list')[1]
+    self.assertIn('train digits', listed)
+    self.assertIn('sweep heart', listed)
+
+  @parameterized.named_parameters(
+      ('task', ('train', 'letters'), 'TASK=letters', 2),
+      (
+          'other_command',
+          ('train', 'heart'),
+          'try: python -m tasks sweep heart\n',
+          2,
+      ),
+      ('rounds', ('train', 'digits', '--total-rounds=0'), '--total-rounds=0', 2),
+      ('buffers', ('train', 'digits', '--buffers=9'), '--buffers=9', 2),
+      (
+          'bands',
+          ('train', 'digits', '--mechanism=banded', '--bands=0'),
+          '--bands=0',
+          2,
+      ),
+      ('command', ('paint',), "'paint'", 2),
+      ('noise', ('train', 'digits', '--epsilon=-1'), '--epsilon=-1.0', 2),
+      ('delta', ('train', 'digits', '--delta=1'), '--delta=1.0', 2),
+      (
+          'cohort',
+          ('train', 'digits', '--clients-per-round=5000'),
+          '--clients-per-round=5000',
+          2,
+      ),
+      (
+          'separation',
+          ('train', 'digits', '--min_index_gap=126'),
+          '--min-index-gap=126 is not allowed: expected at most 125',
+          2,
+      ),
+      ('clip', ('train', 'digits', '--l2-norm-clip=0'), '--l2-norm-clip', 2),
+      ('word', ('train', 'digits', '--total-rounds=ten'), "'ten'", 2),
+      ('flag', ('train', 'digits', '--colour=red'), '--colour=red', 2),
+      ('context', ('train', 'digits', '--context=cloud'), "'cloud'", 2),
+      (
+          'workers',
+          ('train', 'digits', '--max-concurrent-clients=0'),
+          '--max-concurrent-clients=0 is not allowed: expected an integer of',
+          2,
+      ),
+      (
+          'client_device',
+          ('train', 'digits', '--client-devices=CPU:0,GPU:77'),
+          '--client-devices=CPU:0,GPU:77 is not allowed: expected devices that'
+          ' TensorFlow sees here, CPU:0',
+          2,
+      ),
+      (
+          'server_device',
+          ('train', 'digits', '--server_device=processor'),
+          '--server-device=processor is not allowed: expected names such as',
+          2,
+      ),
+      (
+          'native_device',
+          ('train', 'digits', '--context=native', '--client-devices=CPU:0'),
+          '--client-devices=CPU:0 is not allowed: expected nothing with'
+          " --context=native: TFF's worker chooses its device itself. Leave the"
+          ' flag out, or use --context=in_process',
+          2,
+      ),
+  )
+  def test_a_bad_value_is_one_line_and_nothing_is_written(
+      self, argv, named, status
+  ):
+    folder = pathlib.Path(self.create_tempdir()) / 'run'
+    if 'digits' in argv:
+      argv += ('--output-dir', folder)
+    code, out, err = _main(*argv)
+    self.assertEqual(code, status)
+    self.assertEqual(out, '')
+    self.assertStartsWith(err, 'error: ')
+    self.assertIn(named, err)
+    self.assertFalse(folder.exists())
+
+
+class PlansTest(absltest.TestCase):
+
+  def test_rows_share_everything_but_the_noise(self):
+    settings = digits.Settings()
+    plans = digits.build_plans(settings)
+    spent = {
+        name: plan.epsilon(delta=settings.delta) for name, plan in plans.items()
+    }
+    self.assertBetween(
+        spent['dp_ftrl'], 0.9999 * settings.epsilon, settings.epsilon
+    )
+    self.assertBetween(
+        spent['independent'], 0.9999 * settings.epsilon, settings.epsilon
+    )
+    self.assertEqual(spent['non_private'], float('inf'))
+    for plan in plans.values():
+      self.assertEqual(plan.participation, plans['dp_ftrl'].participation)
+      self.assertEqual(plan.l2_norm_clip, settings.l2_norm_clip)
+
+
+class RunTest(absltest.TestCase):
+
+  def test_small_run_compares_and_states(self):
+    folder = pathlib.Path(self.create_tempdir()) / 'run'
+    flags = (
+        'train', 'digits', '--output-dir', folder, '--total-rounds=4',
+        '--clients-per-round=8', '--min-index-gap=2', '--rounds-per-eval=2',
+        '--epsilon=3', '--progress=plain',
+    )
+    code, out, err = _main(*flags)
+    self.assertEqual(code, 0, err)
+    self.assertRegex(err, r'clients on .PU:0, \d+ at a time; server on .PU:0')
+    for row in ('dp_ftrl', 'independent', 'non_private'):
+      self.assertIn(f'| {row} |', out)
+      self.assertTrue(
+          (folder / row / 'release' / 'privacy_statement.md').exists()
+      )
+    self.assertIn('NO PRIVACY', out)
+    content = json.loads((folder / 'comparison.json').read_text())
+    self.assertEqual([row['num_rounds'] for row in content['rows']], [4, 4, 4])
+    self.assertLessEqual(content['rows'][0]['epsilon'], 3)
+    self.assertGreater((folder / 'comparison.png').stat().st_size, 5000)
+    # The same command again finds everything done and says the same.
+    again = _main(*flags)
+    self.assertEqual((again[0], again[1]), (0, out))
+    # Another plan in the same folder is refused, and nothing is overwritten.
+    before = (folder / 'dp_ftrl/release/metrics.csv').read_bytes()
+    code, _, err = _main(*flags, '--l2-norm-clip=0.7')
+    self.assertEqual(code, 2)
+    self.assertIn('--output-dir', err)
+    self.assertIn('l2_norm_clip', err)
+    self.assertEqual(
+        before, (folder / 'dp_ftrl/release/metrics.csv').read_bytes()
+    )
+
+  def test_all_contexts_train_the_same_model(self):
+    settings = {
+        'default': (),
+        'two_workers': ('--client-devices=cpu:0,/cpu:0',),
+    }
+    if _compat.COLUMN.has_worker:
+      settings['native'] = ('--context=native', '--max-concurrent-clients=1')
+    accuracies = {}
+    for name, flags in settings.items():
+      folder = pathlib.Path(self.create_tempdir()) / 'run'
+      code, _, err = _main(
+          'train', 'digits', '--output-dir', folder, '--rows', 'non_private',
+          '--total-rounds=2', '--clients-per-round=4', '--min-index-gap=1',
+          '--rounds-per-eval=2', '--progress=quiet', *flags,
+      )
+      self.assertEqual((code, err), (0, ''), name)
+      content = json.loads((folder / 'comparison.json').read_text())
+      accuracies[name] = content['rows'][0]['test_accuracy']
+    # Of 1,000 held-out digits, rounding may turn one or two.
+    for name, accuracy in accuracies.items():
+      self.assertAlmostEqual(
+          accuracy, accuracies['default'], delta=0.002, msg=name
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()

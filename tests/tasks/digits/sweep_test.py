@@ -1,0 +1,178 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the sweep: what it chooses, what it reports, and that it resumes."""
+
+from concurrent import futures
+import json
+import math
+import pathlib
+import types
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tasks import __main__ as tasks_main
+from tasks.digits import digits
+from tasks.digits import sweep
+from tests.cli import command
+
+
+def _main(*argv):
+  return command.run(tasks_main.main, *argv)
+
+
+def _cell(row, epsilon, *accuracies):
+  return sweep.Cell(
+      row=row,
+      epsilon=epsilon,
+      server_learning_rate=0.1,
+      accuracies=accuracies,
+  )
+
+
+class FlagsTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('epsilon', '--epsilons=-2', '--epsilons=-2.0'),
+      ('rate', '--server-learning-rates=0', '--server-learning-rates=0.0'),
+      ('seeds', '--seeds=0', '--seeds=0'),
+      ('rounds', '--total-rounds=0', '--total-rounds=0'),
+      ('jobs', '--jobs=0', '--jobs=0'),
+      ('row', '--rows=wavelet', "'wavelet'"),
+      ('gap', '--min-index-gap=200', '--min-index-gap=200'),
+      ('task', None, 'TASK=letters'),
+  )
+  def test_a_bad_value_is_one_line_and_nothing_is_written(self, flag, named):
+    folder = pathlib.Path(self.create_tempdir()) / 'sweep'
+    words = ('letters',) if flag is None else (
+        'digits', flag, '--output-dir', folder
+    )
+    code, out, err = _main('sweep', *words)
+    self.assertEqual((code, out), (2, ''))
+    self.assertIn(named, err)
+    self.assertFalse(folder.exists())
+
+
+class TableTest(absltest.TestCase):
+
+  def test_a_line_for_each_row_and_a_column_for_each_epsilon(self):
+    text = sweep.table([
+        _cell('non_private', math.inf, 0.9, 0.9),
+        _cell('blt', 2.0, 0.5, 0.7),
+        _cell('blt', 16.0, 0.8, 0.8),
+    ])
+    self.assertEqual(
+        text.splitlines(),
+        [
+            '| noise | epsilon 2 | epsilon 16 |',
+            '|---|---|---|',
+            '| none (no privacy) | 0.900 ± 0.000 | |',
+            '| blt | 0.600 ± 0.141 | 0.800 ± 0.000 |',
+        ],
+    )
+
+  def test_one_seed_has_no_deviation(self):
+    self.assertTrue(math.isnan(_cell('blt', 2.0, 0.5).deviation))
+    self.assertIn('| blt | 0.500 |', sweep.table([_cell('blt', 2.0, 0.5)]))
+
+
+def _no_process(*unused_args, **unused_kwargs):
+  raise AssertionError('No process is needed for what is done.')
+
+
+class RunTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir()) / 'sweep'
+
+  def _cells(self):
+    return json.loads((self._folder / 'sweep.json').read_text())['cells']
+
+  def test_chooses_a_step_size_for_each_row_and_resumes(self):
+    """With made-up accuracies, in this process."""
+    made = []
+    good = {'blt': 0.05, 'honaker': 1e-6, 'non_private': 0.05}
+
+    def run(settings, *, where, progress):
+      del where
+      self.assertEqual(progress, 'quiet')
+      (row,) = settings.rows
+      made.append((row, settings.server_learning_rate, settings.seed))
+      pathlib.Path(settings.output_dir, row).mkdir(parents=True, exist_ok=True)
+      # On every other seed the step size that is not chosen is the better one.
+      is_good = settings.server_learning_rate == good[row]
+      accuracy = 0.5 + 0.25 * (is_good == (settings.seed == 1000))
+      accuracy += settings.seed / 64
+      return [types.SimpleNamespace(test_accuracy=accuracy)]
+
+    self.enterContext(mock.patch.object(digits, 'run', run))
+    threads = lambda jobs, mp_context: futures.ThreadPoolExecutor(jobs)
+    self.enterContext(
+        mock.patch.object(sweep.futures, 'ProcessPoolExecutor', threads)
+    )
+    flags = [
+        'sweep', 'digits', '--output-dir', self._folder, '--epsilons', '4',
+        '--rows', *good, '--seeds', '2', '--server-learning-rates', '1e-6',
+        '0.05', '--total-rounds=6', '--clients-per-round=16',
+        '--min-index-gap=3', '--jobs=1',
+    ]
+    code, out, err = _main(*flags)
+    self.assertEqual(code, 0, err)
+    self.assertIn('run 12 of 12: non_private seed 1', err)
+    self.assertCountEqual(
+        made,
+        [(row, rate, 1000) for row in good for rate in (1e-6, 0.05)]
+        + [(row, rate, seed) for row, rate in good.items() for seed in (0, 1)],
+    )
+    for cell, (row, rate) in zip(self._cells(), good.items(), strict=True):
+      self.assertEqual(cell['row'], row)
+      self.assertEqual(cell['server_learning_rate'], rate)
+      self.assertEqual(cell['accuracies'], [0.5, 0.515625])
+    self.assertIn('| blt | 0.508 ± 0.011 |', out)
+    code, again, err = _main(*flags)
+    self.assertEqual((code, again), (0, out))
+    self.assertEqual(err.count('(done before)'), 12)
+    self.assertLen(made, 12)
+    # With other settings it is another run.
+    (path,) = self._folder.glob('epsilon_4/*/seed_0/blt/accuracy.json')
+    content = json.loads(path.read_text())
+    content['settings']['clients_per_round'] = 17
+    path.write_text(json.dumps(content))
+    del made[:]
+    _main(*flags)
+    self.assertEqual(made, [('blt', 0.05, 0)])
+
+  def test_a_run_in_a_process_of_its_own(self):
+    flags = (
+        'sweep', 'digits', '--output-dir', self._folder, '--epsilons', '4',
+        '--rows', 'blt', '--seeds', '1', '--server-learning-rates', '0.05',
+        '--total-rounds=6', '--clients-per-round=16', '--min-index-gap=3',
+        '--jobs=1',
+    )
+    code, out, err = _main(*flags)
+    self.assertEqual(code, 0, err)
+    self.assertIn('run 1 of 1: blt epsilon 4', err)
+    (cell,) = self._cells()
+    (path,) = self._folder.rglob('accuracy.json')
+    self.assertEqual(
+        path.relative_to(self._folder).parts,
+        ('epsilon_4', 'rate_0.05', 'seed_0', 'blt', 'accuracy.json'),
+    )
+    accuracy = json.loads(path.read_text())['test_accuracy']
+    self.assertEqual(cell['accuracies'], [accuracy])
+    self.assertIn(f'| blt | {accuracy:.3f} |', out)
+    self.assertGreater((self._folder / 'sweep.png').stat().st_size, 5000)
+    # The run keeps its own statement.
+    self.assertLen(list(self._folder.rglob('privacy_statement.md')), 1)
+    with mock.patch.object(
+        futures.ProcessPoolExecutor, 'submit', _no_process
+    ):
+      code, again, err = _main(*flags)
+    self.assertEqual((code, again), (0, out))
+    self.assertEqual(err.count('(done before)'), 1)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,279 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The law of a sum of t lognormals on a grid, with bounds on every error.
+
+X = exp(g / sigma - 1/(2 sigma^2)) has mean 1, g standard normal. Under Q the t
+terms are independent copies of X; under P one of them is drawn with weight X.
+Each X is replaced by a law on the grid {0, h, 2h, ...} that splits what falls
+between two points among these so that mass and mean stay. That law is larger in
+convex order, and so is the sum.
+
+The law of the sum under Q is a power of a Fourier transform, under P a product
+of two transforms; never the grid value times the result under Q, which would
+multiply the rounding noise of the transform. docs/proofs_check_ins.md, section
+4, derives the bounds on what is wrapped around and rounded.
+
+That noise is a share of the whole mass. For tails there is `lognormal_tails`.
+"""
+
+import math
+
+import numpy as np
+from scipy import fft
+from scipy import special
+
+from tff_dp.accounting.curves import transforms
+
+ROUNDING = transforms.ROUNDING
+
+# The step of the grid: a share of the std of X and of t, or, where only far
+# tails are asked for, of the least threshold. Points are a power of two.
+_STEP_SHARE = 0.01
+_STEP_SHARE_OF_THRESHOLD = 2e-3
+_FEWEST_LOG2_POINTS = 14
+_MOST_LOG2_POINTS = 22
+# From the least S on the grid to the mean, in roots of t Ex[X^2].
+_DEVIATIONS = 13.0
+# What wraps around is kept below this, on either law.
+MOST_WRAPPED = 1e-30
+_WRAP_RATES = (1.0, 3.0, 6.0, 12.0, 18.0, 25.0, 32.0, 40.0)
+_BLOCK = 4096
+
+
+class LognormalSum:
+  """The laws of S on a grid, under Q and P, and bounds on their errors.
+
+  Attributes:
+    q_above, p_above: Q(X > top), P(X > top); such X are not on the grid.
+    q_wrapped, p_wrapped: Bounds on the mass of S outside the grid.
+    q_rounding, p_rounding: Bounds on the L1 error of the laws by the
+      transforms.
+    input_rounding: Bound on the change of Ex_Q[f(S)] by rounding of the law of
+      one X, for f that changes by at most 1 / t per unit of S, up to 1.
+  """
+
+  def __init__(self, step, first, q_sum, p_sum):
+    self._step = step
+    self._first = first
+    self._q = _Sums(q_sum)
+    self._p = _Sums(p_sum)
+
+  @classmethod
+  def of_sum(
+      cls, sigma: float, t: int, top: float, least_threshold: float
+  ) -> 'LognormalSum':
+    """Returns the laws of the sum of t, with X above `top` left out.
+
+    Args:
+      sigma: Noise std.
+      t: Number of steps.
+      top: The largest X on the grid.
+      least_threshold: The least S at which tails will be asked for, or 0.
+    """
+    width, wrapped = 0.0, (1.0, 1.0)
+    while max(wrapped) > MOST_WRAPPED:
+      width, log2_points = grid(sigma, t, top, least_threshold, 1.3 * width)
+      num_points = 1 << log2_points
+      step = width / num_points
+      one, errors = term_law(sigma, step, top)
+      values = step * np.arange(len(one))
+      first = window_start(one, values, t, num_points)
+      wrapped = wrapped_mass(one, values, t, first * step, width)
+
+    q_hat = fft.rfft(one, num_points)
+    p_hat = fft.rfft(values * one, num_points)
+    rounding = transforms.rounding_of(log2_points)
+    size = np.abs(q_hat)
+    size += rounding
+    np.minimum(size, 1 + rounding, out=size)
+    power = transforms.power(q_hat, t - 1)
+    p_sum = np.roll(fft.irfft(p_hat * power, num_points), -first % num_points)
+    q_sum = np.roll(fft.irfft(q_hat * power, num_points), -first % num_points)
+    law = cls(step, first, q_sum, p_sum)
+
+    # The transform of real input is listed by half: the others count twice.
+    np.log(size, out=size)
+    weighted = lambda power: 2 * float(np.sum(np.exp(power * size)))
+    slope = math.sqrt(weighted(2 * (t - 1)))
+    law.q_rounding = rounding * (t * slope + weighted(t))
+    slope_p = slope + (t - 1) * math.sqrt(weighted(2 * (t - 2)))
+    law.p_rounding = rounding * (slope_p + weighted(t - 1))
+    law.input_rounding = float(2 * np.sum(errors)) + 16 * t * ROUNDING
+    law.q_above, law.p_above = above(sigma, top)
+    law.q_wrapped, law.p_wrapped = wrapped
+    return law
+
+  def tails(self, thresholds, *, above: bool):
+    """Returns (Q mass, P mass) of S > threshold, or of S < threshold."""
+    index = np.floor(thresholds / self._step)
+    if above:
+      index = np.clip(index + 1 - self._first, 0, self._q.size)
+      starts = index.astype(np.int64)
+      return self._q.from_(starts), self._p.from_(starts)
+    index = np.where(index * self._step < thresholds, index + 1, index)
+    ends = np.clip(index - self._first, 0, self._q.size).astype(np.int64)
+    return self._q.until(ends), self._p.until(ends)
+
+
+def above(sigma: float, top: float) -> tuple[float, float]:
+  """Returns Q(X > top) and P(X > top). Upper bounds."""
+  # ndtr is good to a few units in the last place.
+  log_top = sigma * math.log(top)
+  q_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top - 0.5 / sigma))
+  p_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top + 0.5 / sigma))
+  return float(q_above), float(p_above)
+
+
+class _Sums:
+  """Sums of a long array from or up to an index, in blocks.
+
+  A running sum over 2^24 entries would be off by up to 2^24 units in the last
+  place; in blocks it is some thousand.
+  """
+
+  def __init__(self, array: np.ndarray):
+    self.size = len(array)
+    self._array = array
+    blocks = array.reshape(-1, _BLOCK).sum(axis=1)
+    self._up_to = np.append(0.0, np.cumsum(blocks))
+    self._from = np.append(np.cumsum(blocks[::-1])[::-1], 0.0)
+
+  def from_(self, starts: np.ndarray) -> np.ndarray:
+    """Returns the sums of array[start:]."""
+    result = np.empty(len(starts))
+    for i, start in enumerate(starts):
+      block = -(-int(start) // _BLOCK)
+      rest = self._array[start : min(block * _BLOCK, self.size)]
+      result[i] = rest.sum() + self._from[block]
+    return result
+
+  def until(self, ends: np.ndarray) -> np.ndarray:
+    """Returns the sums of array[:end]."""
+    result = np.empty(len(ends))
+    for i, end in enumerate(ends):
+      block = int(end) // _BLOCK
+      result[i] = self._up_to[block] + self._array[block * _BLOCK : end].sum()
+    return result
+
+
+def grid(
+    sigma: float,
+    t: int,
+    top: float,
+    least_threshold: float,
+    least_width: float,
+) -> tuple[float, int]:
+  """Returns the width of the grid and log2 of its number of points."""
+  # Moments of X below `top`, under Q: Ex[X^2] = exp(1 / sigma^2) in all.
+  z = sigma * math.log(top) + 0.5 / sigma
+  log_square = sigma**-2 + float(special.log_ndtr(z - 2 / sigma))
+  root = math.exp(0.5 * min(log_square, 1400.0))
+  std = min(root, math.sqrt(math.expm1(min(sigma**-2, 700.0))))
+  # Below the mean sums of non-negative terms have Gaussian tails, of the root
+  # of the second moment; above it they are led by the largest term.
+  width = _DEVIATIONS * math.sqrt(t) * root + 30 * math.sqrt(t) * std + 3 * top
+  # Nothing lies above t times the largest X.
+  width = min(max(width, least_width), (t + 1) * top)
+  step = _STEP_SHARE * min(std, float(t))
+  if least_threshold > 2 * t:
+    step = max(step, _STEP_SHARE_OF_THRESHOLD * least_threshold)
+  log2_points = math.ceil(math.log2(width / step))
+  return width, min(max(log2_points, _FEWEST_LOG2_POINTS), _MOST_LOG2_POINTS)
+
+
+def window_start(one, values, t: int, num_points: int) -> int:
+  """Returns the index of the least S that the grid holds, 0 if it holds all."""
+  if t * (len(one) - 1) < num_points:
+    return 0
+  least = t * float(values @ one)
+  least -= _DEVIATIONS * math.sqrt(t * float(values**2 @ one))
+  return max(0, math.floor(least / values[1]))
+
+
+def term_law(
+    sigma: float, step: float, top: float, bottom: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the law of X on the grid under Q, and bounds on its rounding.
+
+  Of X in (bottom, top] only.
+
+  Upper bound in convex order: what falls between two points goes to these, with
+  mass and mean kept. The rounding is in units of mass times distance: with a
+  distribution function that is wrong by e at a grid point x, or a first moment
+  that is, the law is wrong by a transport of cost 2 x e, or 2 e: twice the sum
+  of the bounds.
+  """
+  num_cells = math.ceil(top / step)
+  edges = step * np.arange(num_cells + 1)
+  edges[-1] = top
+  np.maximum(edges, bottom, out=edges)
+  with np.errstate(divide='ignore'):
+    z = sigma * np.log(edges)
+  z += 0.5 / sigma
+  mass, mass_error = _differences(z, 1 / sigma)
+  first, first_error = _differences(z - 1 / sigma, 1 / sigma)
+  low = step * np.arange(num_cells)
+  up = np.clip((first - low * mass) / step, 0.0, mass)
+  one = np.append(mass - up, 0.0)
+  one[1:] += up
+  # Where no mass is, none is wrong.
+  has_mass = np.append(edges[1:] > bottom, True)
+  return one, np.where(has_mass, first_error + edges * mass_error, 0.0)
+
+
+def _differences(z: np.ndarray, scale: float):
+  """Returns Phi(z[1:]) - Phi(z[:-1]), and bounds on the error of each Phi(z).
+
+  The errors are relative to the smaller of Phi(z) and Phi(-z), from which the
+  differences are made; its logarithm changes by at most |z| + 1 per unit of z.
+  """
+  tail = special.ndtr(-np.abs(z))
+  up = np.where(z > 0, 0.0, tail)
+  upper = np.where(z > 0, tail, 0.0)
+  crossing = (z[1:] > 0) & (z[:-1] <= 0)
+  # Where the cell holds z = 0, one side is the complement of the other.
+  difference = np.where(crossing, 1.0 - upper[1:] - up[:-1], 0.0)
+  difference += np.where(z[1:] <= 0, up[1:] - up[:-1], 0.0)
+  difference += np.where(z[:-1] > 0, upper[:-1] - upper[1:], 0.0)
+  distance = np.where(np.isinf(z), 0.0, np.abs(z))
+  # z is good to 3 u of (|z| + scale), and moves by u / scale with its x.
+  slack = distance + scale + 1 / scale
+  relative = 4 + 3 * (distance + 1) * slack
+  return np.maximum(difference, 0.0), ROUNDING * relative * tail
+
+
+def wrapped_mass(
+    one, values, t: int, start: float, width: float
+) -> tuple[float, float]:
+  """Returns bounds on the mass of S outside [start, start + width): (Q, P).
+
+  Chernoff's bound for the law on the grid: for any rate r,
+  Q(S >= w) <= exp(-r w) Ex[exp(r X)]^t, and under P one of the factors is
+  Ex[X exp(r X)]; with -r for the mass below w.
+  """
+  top = float(values[-1])
+  if t * top < start + width:
+    above = np.zeros(2)
+  else:
+    above = _chernoff(
+        one, values, t, start + width, [rate / top for rate in _WRAP_RATES]
+    )
+  if start == 0:
+    below = np.zeros(2)
+  else:
+    root = math.sqrt(t * float(values**2 @ one))
+    below = _chernoff(one, values, t, start, [-_DEVIATIONS / root])
+  return tuple(above + below)
+
+
+def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
+  """Returns Chernoff's bounds (Q, P) for the best of some rates."""
+  best = np.full(2, math.inf)
+  for rate in rates:
+    tilted = one * np.exp(rate * values)
+    log_one = math.log(float(tilted.sum()))
+    log_weighted = math.log(float((values * tilted).sum()))
+    rest = (t - 1) * log_one - rate * threshold
+    best = np.minimum(best, [rest + log_one, rest + log_weighted])
+  # The logarithms are good to 1e-12: sums of 2^24 positive terms, pairwise.
+  return np.exp(np.minimum(best + 1e-12 * t, 0.0))

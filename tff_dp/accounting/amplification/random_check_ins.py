@@ -1,0 +1,346 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Random check-ins with local randomizers: the theorems, as they hold.
+
+Protocols (Balle, Kairouz, McMahan, Thakkar and Thakurta, arXiv:2007.06605): a
+client draws one slot uniformly, by coins of its own, checks in there, and what
+is used of it has gone through an e0-LDP or (e0, d0)-LDP randomizer at the
+client. Adjacency: replace one client. What is trusted, seen and known is in the
+docstrings of `protocol_events`.
+
+Every function takes the *total* delta and splits it itself, and returns
+
+    min(theorem, local guarantee),
+
+so a result never exceeds e0 where (e0, delta) holds by itself. With d0 > 0 an
+(e0, d0)-LDP randomizer is within total variation delta1 of an 8 e0-LDP one if
+
+    d0 <= (1 - exp(-e0)) delta1
+          / (4 exp(e0) (2 + ln(2/delta1) / ln(1/(1 - exp(-5 e0))))),
+
+and then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 more of delta,
+N the number of randomizers that matter. If that does not fit into delta,
+`NotApplicableError` says why. Notation: a = exp(e0) - 1, L = ln(1/delta).
+
+Two misprints of the paper would be unsafe: d0 for delta1 in that addition, and
+m for the number of clients in theorem 4.1.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.amplification import check_in_utility
+from tff_dp.accounting.amplification import fixed_window
+from tff_dp.accounting.curves import privacy_profiles
+
+# exp of more than this is not a float.
+_LARGEST_EXPONENT = 700.0
+# Tried ways to share delta, as shares that the theorem gets.
+_SHARES = np.concatenate([
+    1 - np.geomspace(1e-6, 0.5, 200),
+    np.geomspace(0.5, 1e-12, 200)[1:],
+])
+
+# One module for who uses the theorems; see there.
+expected_dummies_fixed_window = check_in_utility.expected_dummies_fixed_window
+expected_dummies_sliding_window = (
+    check_in_utility.expected_dummies_sliding_window
+)
+learning_rates_theorem_3_5 = check_in_utility.learning_rates_theorem_3_5
+learning_rates_theorem_4_2 = check_in_utility.learning_rates_theorem_4_2
+numeric_fixed_window_profile = fixed_window.profile
+numeric_fixed_window_pld = fixed_window.pld
+repeated_fixed_window = fixed_window.repeated
+
+
+def theorem_3_2(
+    *,
+    local_epsilon: float,
+    num_slots: int,
+    check_in_probability: float,
+    delta: float,
+    local_delta: float = 0.0,
+) -> float:
+  """Returns epsilon of check-ins with a fixed window, one winner a slot.
+
+  Upper bound (arXiv:2007.06605, theorem 3.2), for any e0 and any m >= 1:
+
+      p0 a sqrt(2 exp(e0) L / m) + p0^2 exp(e0) a^2 / (2 m).
+
+  With d0 > 0, N = m. The number of clients does not matter.
+
+  Args:
+    local_epsilon: e0 of the randomizer.
+    num_slots: m, the window.
+    check_in_probability: p0.
+    delta: Total, in the open interval (0, 1).
+    local_delta: d0.
+
+  Raises:
+    NotApplicableError: If d0 is too large for delta.
+  """
+  _checks.integer_at_least(1, num_slots=num_slots)
+  _checks.in_closed(0.0, 1.0, check_in_probability=check_in_probability)
+  bound = functools.partial(
+      _fixed_window, num_slots, float(check_in_probability)
+  )
+  return _total(bound, num_slots, local_epsilon, local_delta, delta)
+
+
+def theorem_4_1(
+    *,
+    local_epsilon: float,
+    num_slots: int,
+    min_num_clients: int,
+    delta: float,
+    local_delta: float = 0.0,
+) -> float:
+  """Returns epsilon of check-ins of which all are averaged, p0 = 1.
+
+  Upper bound (arXiv:2007.06605, theorem 4.1), with
+  eps1 = sqrt(1/n + 1/m) + sqrt(ln(1/delta2) / n):
+
+      exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L),
+
+  at the best split of delta into two. The counts of a slot may be known, if
+  participants do not collude. With d0 > 0, N = max(n, m): all n clients run the
+  randomizer, not m as the paper prints. A lower bound on n is enough there too,
+  because clients beyond n may be counted as part of the rule that updates the
+  model (docs/proofs_check_ins.md, section 3).
+
+  Args:
+    local_epsilon: e0.
+    num_slots: m.
+    min_num_clients: n, or a lower bound.
+    delta: Total, in the open interval (0, 1).
+    local_delta: d0.
+
+  Raises:
+    NotApplicableError: If d0 is too large for delta.
+  """
+  _checks.integer_at_least(1, num_slots=num_slots)
+  _checks.integer_at_least(1, min_num_clients=min_num_clients)
+  bound = functools.partial(_averaged, num_slots, min_num_clients)
+  count = max(num_slots, min_num_clients)
+  return _total(bound, count, local_epsilon, local_delta, delta)
+
+
+def theorem_4_3(
+    *,
+    local_epsilon: float,
+    window: int,
+    delta: float,
+    local_delta: float = 0.0,
+) -> float:
+  """Returns epsilon of check-ins with a sliding window, one winner a slot.
+
+  Upper bound (arXiv:2007.06605, theorem 4.3): theorem 3.2 with p0 = 1 and m the
+  window, over the whole run.
+
+  Args:
+    local_epsilon: e0.
+    window: m.
+    delta: Total, in the open interval (0, 1).
+    local_delta: d0.
+
+  Raises:
+    NotApplicableError: If d0 is too large for delta.
+  """
+  _checks.integer_at_least(1, window=window)
+  bound = functools.partial(_fixed_window, window, 1.0)
+  return _total(bound, window, local_epsilon, local_delta, delta)
+
+
+def theorem_5_1(
+    *,
+    local_epsilon: float,
+    num_reports: int,
+    delta: float,
+    local_delta: float = 0.0,
+) -> float:
+  """Returns epsilon of n reports, adaptively randomized, in random order.
+
+  Upper bound (arXiv:2007.06605, theorem 5.1); `shuffling` has tighter ones:
+
+      exp(3 e0) a^2 / (2 n) + exp(1.5 e0) a sqrt(2 L / n).
+
+  At n = 1000 and delta = 1e-6 it stops helping at e0 = 0.874. With d0 > 0,
+  N = n.
+
+  Args:
+    local_epsilon: e0.
+    num_reports: n.
+    delta: Total, in the open interval (0, 1).
+    local_delta: d0.
+
+  Raises:
+    NotApplicableError: If d0 is too large for delta.
+  """
+  _checks.integer_at_least(1, num_reports=num_reports)
+  bound = functools.partial(_shuffled, num_reports)
+  return _total(bound, num_reports, local_epsilon, local_delta, delta)
+
+
+def erlingsson_2019(
+    *, local_epsilon: float, num_reports: int, delta: float
+) -> float:
+  """Returns epsilon of n shuffled reports, by the oldest bound, to compare.
+
+  Upper bound (Erlingsson et al., arXiv:1811.12469, theorem 7), with
+  c = 2 exp(2 e0) a: c expm1(c / n) + c sqrt(2 L / n); at most e0.
+
+  Args:
+    local_epsilon: e0, pure.
+    num_reports: n.
+    delta: In the open interval (0, 1).
+  """
+  _checks.integer_at_least(1, num_reports=num_reports)
+
+  def bound(e0, delta):
+    c = 2 * _exp(2 * e0) * _expm1(e0)
+    if c == 0:
+      return 0.0
+    return c * _expm1(c / num_reports) + c * math.sqrt(
+        2 * math.log(1 / delta) / num_reports
+    )
+
+  return _total(bound, num_reports, local_epsilon, 0.0, delta)
+
+
+def thinned_profile(
+    local_profile: privacy_profiles.Profile, *, check_in_probability: float
+) -> privacy_profiles.Profile:
+  """Returns the profile of a fixed window, crediting only who stays away.
+
+  Upper bound: p0 delta_local(ln(1 + (E - 1) / p0)). Any randomizer, also with
+  d0 > 0, one winner a slot. It needs dummy updates: a client that stays away
+  leaves its slot to another report of the same randomizer, never empty. Derived
+  in docs/proofs_check_ins.md, section 1.
+
+  Args:
+    local_profile: Of one report, for replace-one, over all inputs that a client
+      or a dummy may have.
+    check_in_probability: p0.
+  """
+  _checks.in_closed(0.0, 1.0, check_in_probability=check_in_probability)
+  p0 = float(check_in_probability)
+  if p0 == 1:
+    return local_profile
+  if p0 == 0:
+    return lambda epsilons: np.zeros(np.shape(epsilons))
+
+  def profile(epsilons):
+    return p0 * local_profile(privacy_profiles.raised(epsilons, p0))
+
+  return profile
+
+
+def _total(
+    bound, num_randomizers: int, local_epsilon, local_delta, delta
+) -> float:
+  """Returns min(bound, local guarantee) at a total delta.
+
+  `bound(e0, delta)` is the theorem for a pure randomizer.
+  """
+  _checks.non_negative(local_epsilon=local_epsilon)
+  _checks.in_half_open(0.0, 1.0, local_delta=local_delta)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  e0, d0, delta = float(local_epsilon), float(local_delta), float(delta)
+  if d0 == 0:
+    return min(bound(e0, delta), e0)
+  delta1 = smallest_delta1(local_epsilon=e0, local_delta=d0)
+  # At least two delta1 per randomizer, whatever epsilon is.
+  if 2 * num_randomizers * delta1 >= delta:
+    raise privacy_profiles.NotApplicableError(
+        f'local_delta={d0:g} with local_epsilon={e0:g} needs'
+        f' delta1={delta1:.3g}, which costs more than'
+        f' {2 * num_randomizers * delta1:.3g} of delta={delta:g} for'
+        f' {num_randomizers} randomizers'
+    )
+  # The local guarantee holds: d0 is below delta1, and that below delta.
+  best = e0
+  for share in _SHARES:
+    found = bound(8 * e0, share * delta)
+    spent = share * delta + num_randomizers * (_exp(found) + 1) * delta1
+    if spent <= delta:
+      best = min(best, found)
+  return best
+
+
+def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
+  """Returns the least delta1 that the (e0, d0) forms may use.
+
+  Rounded up, by bisection of ln(delta1); the condition is at the top of this
+  module. Infinity, if no delta1 up to 1 satisfies it.
+  """
+  _checks.non_negative(local_epsilon=local_epsilon)
+  _checks.in_open(0.0, 1.0, local_delta=local_delta)
+  e0 = float(local_epsilon)
+  if e0 == 0:
+    # The factor 1 - exp(-e0) leaves nothing.
+    return math.inf
+  # ln(1 / (1 - exp(-5 e0))), which exp(-5 e0) is about for large e0.
+  decay = -math.log1p(-math.exp(-5 * e0))
+  if not decay > 0:
+    return math.inf
+
+  def log_largest_delta(log_delta1):
+    terms = 2 + (math.log(2) - log_delta1) / decay
+    return math.log(-math.expm1(-e0) / 4) - e0 + log_delta1 - math.log(terms)
+
+  log_delta = math.log(local_delta) * (1 - 1e-15) + 1e-15
+  low, high = log_delta, 0.0
+  if log_largest_delta(high) < log_delta:
+    return math.inf
+  for _ in range(100):
+    middle = 0.5 * (low + high)
+    if log_largest_delta(middle) >= log_delta:
+      high = middle
+    else:
+      low = middle
+  return math.exp(high) * (1 + 1e-12)
+
+
+def _fixed_window(num_slots, p0, e0: float, delta: float) -> float:
+  if p0 == 0:
+    return 0.0
+  variance = _exp(e0) * (p0 * _expm1(e0)) ** 2 / num_slots
+  return _advanced(variance, delta)
+
+
+def _shuffled(num_reports, e0: float, delta: float) -> float:
+  return _advanced(_exp(3 * e0) * _expm1(e0) ** 2 / num_reports, delta)
+
+
+def _averaged(num_slots, num_clients, e0: float, delta: float) -> float:
+  """Returns the least over ways to split delta into two."""
+  loss = _exp(2 * e0) * _expm1(e0)
+  if loss == 0:
+    return 0.0
+  best = math.inf
+  for share in _SHARES[::10]:
+    spread = math.sqrt(1 / num_clients + 1 / num_slots)
+    spread += math.sqrt(-math.log((1 - share) * delta) / num_clients)
+    best = min(best, _advanced((loss * spread) ** 2, share * delta))
+  return best
+
+
+def _advanced(sum_of_squares: float, delta: float) -> float:
+  """Returns advanced composition: sum eps_i^2 / 2 + sqrt(2 L sum eps_i^2)."""
+  if sum_of_squares == math.inf:
+    return math.inf
+  return 0.5 * sum_of_squares + math.sqrt(
+      2 * math.log(1 / delta) * sum_of_squares
+  )
+
+
+def _exp(value: float) -> float:
+  # Squares of the result stay floats, or are infinite.
+  return math.exp(value) if value < 0.25 * _LARGEST_EXPONENT else math.inf
+
+
+def _expm1(value: float) -> float:
+  return math.expm1(value) if value < 0.25 * _LARGEST_EXPONENT else math.inf

@@ -1,0 +1,284 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One round of shuffled check-in: every client flips its own coin.
+
+Each of n clients checks in with probability g, independently and afresh each
+round; those that do send one local report, and the adversary sees the multiset
+of reports, hence their number too (arXiv:2206.03151). Adjacency is replace-one:
+one client's data change, its coins do not. One profile bounds both directions.
+
+Rounds compose: the pair of laws behind a profile does not depend on the model
+that was broadcast, so T adaptive rounds are T times one round,
+
+    profile = shuffled_check_in.round_profile(
+        local_epsilon=2.0, num_clients=60_000, check_in_rate=0.1)
+    privacy_profiles.composed_epsilon(profile, 1 / 60_000, count=6_800)
+
+`num_clients` is the number of clients that are sure to flip honest coins and to
+deliver. More of them only help.
+"""
+
+import math
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.amplification import clones
+from tff_dp.accounting.amplification import shuffling
+from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.curves import privacy_profiles
+
+_MOST_COHORT_BLOCKS = 48
+_MOST_SUBSAMPLE_BLOCKS = 400
+# Shares of the target delta that the surcharge for delta0 may take.
+_SURCHARGE_SHARES = (0.4, 0.15, 0.05, 0.01)
+
+
+def round_profile(
+    *,
+    local_epsilon: float,
+    num_clients: int,
+    check_in_rate: float,
+    local_delta: float = 0.0,
+    clone_probability: float | None = None,
+    num_categories: int | None = None,
+) -> privacy_profiles.Profile:
+  """Returns the profile of one round. Derived here: not from a paper.
+
+  Upper bound. Of the others, those that check in and are no clones are given
+  away; their number M ~ Bin(n - 1, g (1 - pc)) does not depend on the target's
+  coin, and among the rest each is a clone with probability
+  r = g pc / (1 - g (1 - pc)). The adversary then compares J ~ Bin(n - 1 - M, r)
+  clones, and the target among them or not (docs/proofs_shuffling.md, section
+  4). It is blind to whether the target takes part, which the per-cohort form is
+  not, and needs one sum per epsilon and block of M.
+
+  Args:
+    local_epsilon: e0.
+    num_clients: n.
+    check_in_rate: g, in (0, 1].
+    local_delta: d0; charged by `shuffling.surcharged`.
+    clone_probability: pc, by default `shuffling.clone_probability`.
+    num_categories: If the randomizer is k-ary randomized response, its k.
+
+  Raises:
+    NotApplicableError: If d0 > 0 comes with a stronger clone rule.
+  """
+  _check(num_clients, check_in_rate)
+  rule = shuffling.clone_rule(
+      local_epsilon, local_delta, clone_probability, num_categories
+  )
+  rate, others = float(check_in_rate), int(num_clients) - 1
+  # Randomized response whose report is of neither type is as good as given
+  # away, once the target's own such reports are conditioned on.
+  revealed = rule.revealed if num_categories is None else 1 - rule.clone
+
+  base = shuffling.mixed_over_revealed(
+      local_epsilon=float(local_epsilon),
+      others=others,
+      revealed=rate * revealed,
+      clone=rate * rule.clone,
+      out_probability=1 - rate,
+      in_probability=rate * rule.relevant,
+  )
+  if not local_delta:
+    return base
+  return shuffling.surcharged(
+      base,
+      local_epsilon=local_epsilon,
+      local_delta=local_delta,
+      expected_others=others * rate,
+      check_in_rate=rate,
+  )
+
+
+def round_profile_by_cohort(
+    *,
+    local_epsilon: float,
+    num_clients: int,
+    check_in_rate: float,
+    local_delta: float = 0.0,
+    clone_probability: float | None = None,
+    num_categories: int | None = None,
+) -> privacy_profiles.Profile:
+  """Returns the profile of one round, by its published ingredients only.
+
+  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), with D_k
+  that of k shuffled reports (arXiv:2012.12803). Given k, which everyone sees,
+  the target is among the k with probability k / n (arXiv:2206.03151, theorem 1,
+  whose proof text has g instead), and k has the same law for both neighbours.
+  Blocks of k are charged the rate of their largest and the crowd of their
+  smallest k, the tails at a rate of 1 or a crowd of 1. Looser than
+  `round_profile`, by little.
+
+  Args:
+    local_epsilon: e0.
+    num_clients: n.
+    check_in_rate: g, in (0, 1].
+    local_delta: d0; charged by `shuffling.surcharged`.
+    clone_probability: pc, by default `shuffling.clone_probability`.
+    num_categories: If the randomizer is k-ary randomized response, its k.
+
+  Raises:
+    NotApplicableError: If d0 > 0 comes with a stronger clone rule.
+  """
+  _check(num_clients, check_in_rate)
+  shuffling.clone_rule(
+      local_epsilon, local_delta, clone_probability, num_categories
+  )
+  num_clients, rate = int(num_clients), float(check_in_rate)
+
+  def crowd(size):
+    return shuffling.round_profile(
+        local_epsilon=local_epsilon,
+        num_reports=size,
+        clone_probability=clone_probability,
+        num_categories=num_categories,
+    )
+
+  cohorts = _cohorts(num_clients, rate, _MOST_COHORT_BLOCKS)
+
+  def base(epsilons):
+    found = np.zeros(np.shape(epsilons))
+    for smallest, share, mass in zip(*cohorts, strict=True):
+      raised = privacy_profiles.raised(epsilons, share)
+      found += mass * (share * crowd(int(smallest))(raised))
+    return found
+
+  if not local_delta:
+    return base
+  return shuffling.surcharged(
+      base,
+      local_epsilon=local_epsilon,
+      local_delta=local_delta,
+      expected_others=(num_clients - 1) * rate,
+      check_in_rate=rate,
+  )
+
+
+def subsampled_profile(
+    local_profile: privacy_profiles.Profile,
+    *,
+    num_clients: int,
+    check_in_rate: float,
+) -> privacy_profiles.Profile:
+  """Returns the profile of one round that hides only who checked in.
+
+  Upper bound, for any randomizer, and without trusting the others' noise:
+  sum_k Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))). Given k, the
+  cohort is a uniform subset, and a cohort without the target is one with
+  another client in its place (arXiv:1807.01647, theorems 2 and 10;
+  docs/proofs_shuffling.md, section 2).
+
+  Args:
+    local_profile: delta_loc, of one report for any two inputs, such as from
+      `local_profiles`. All clients use the same randomizer.
+    num_clients: n.
+    check_in_rate: g, in (0, 1].
+  """
+  _check(num_clients, check_in_rate)
+  _, shares, masses = _cohorts(
+      int(num_clients), float(check_in_rate), _MOST_SUBSAMPLE_BLOCKS
+  )
+
+  def profile(epsilons):
+    raised = privacy_profiles.raised(epsilons, shares[:, np.newaxis])
+    deltas = local_profile(raised.ravel()).reshape(raised.shape)
+    deltas *= shares[:, np.newaxis]
+    deltas *= masses[:, np.newaxis]
+    return deltas.sum(axis=0)
+
+  return profile
+
+
+def gaussian_round_profile(
+    *,
+    noise_multiplier: float,
+    num_clients: int,
+    check_in_rate: float,
+    num_rounds: int,
+    delta: float,
+) -> tuple[privacy_profiles.Profile, tuple[float, float]]:
+  """Returns (profile, (e0, d0)) of one round with Gaussian local noise.
+
+  Upper bound: the minimum of `subsampled_profile` and `round_profile` at an
+  (e0, d0) of the noise's own curve. Every point of the curve is valid, so the
+  search over them is free: it takes the one whose `round_profile` has the least
+  epsilon over the given rounds at delta (docs/proofs_shuffling.md, section 5).
+  Without a useful one, it is `subsampled_profile` alone, and the pair is
+  (0, total variation).
+
+  Args:
+    noise_multiplier: tau / C, the noise's standard deviation over the clip
+      norm (see `local_profiles.gaussian`).
+    num_clients: n.
+    check_in_rate: g, in (0, 1].
+    num_rounds: T, for which the split is optimised; the profile is valid for
+      any.
+    delta: In (0, 1), the same.
+  """
+  _check(num_clients, check_in_rate)
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  local = local_profiles.gaussian(noise_multiplier)
+  subsampled = subsampled_profile(
+      local, num_clients=num_clients, check_in_rate=check_in_rate
+  )
+  others = (num_clients - 1) * check_in_rate
+  best = None
+  for share in _SURCHARGE_SHARES:
+    e0 = _split(local, check_in_rate, others, share * delta / num_rounds)
+    if e0 is None:
+      continue
+    d0 = float(local(np.array([e0]))[0])
+    shuffled = round_profile(
+        local_epsilon=e0,
+        num_clients=num_clients,
+        check_in_rate=check_in_rate,
+        local_delta=d0,
+    )
+    # Ranked without the minimum, whose long tail takes long to compose.
+    found = privacy_profiles.composed_epsilon(shuffled, delta, count=num_rounds)
+    if best is not None and best[0] < found:
+      # Less delta0 costs clones: it gets worse from here on.
+      break
+    if best is None or found < best[0]:
+      best = found, shuffled, (e0, d0)
+  if best is None or best[0] == math.inf:
+    return subsampled, (0.0, float(local(np.zeros(1))[0]))
+  return privacy_profiles.minimum(best[1], subsampled), best[2]
+
+
+def _split(local, rate, others, surcharge: float) -> float | None:
+  """Returns e0 at which the surcharge at epsilon = 0 is about as wished."""
+
+  def excess(epsilons):
+    beta = 1 / (1 + np.exp(epsilons))
+    weight = np.exp(-epsilons) * (1 + beta) * others + beta
+    return np.minimum(2 * rate * weight * local(epsilons), 1.0)
+
+  found = privacy_profiles.epsilon_of(excess, surcharge, largest_epsilon=100.0)
+  return found if 0 < found < math.inf else None
+
+
+def _check(num_clients, check_in_rate) -> None:
+  _checks.integer_at_least(1, num_clients=num_clients)
+  _checks.in_closed(0.0, 1.0, check_in_rate=check_in_rate)
+  _checks.positive(check_in_rate=check_in_rate)
+
+
+def _cohorts(num_clients: int, rate: float, most_blocks: int):
+  """Returns blocks of the number k of clients that check in, k >= 1.
+
+  Of each: its smallest k; its largest, as a share of n; its probability. The
+  first two are the tails.
+  """
+  low, high, below, above = clones.window(num_clients, rate)
+  edges = clones.blocks(max(low, 1), max(high, 1), most_blocks)
+  masses = clones.block_masses(edges, num_clients, rate)
+  if low <= 1:
+    # k = 0 tells nothing.
+    below = 0.0
+  smallest = np.append([1, 1], edges[:-1])
+  largest = np.append([num_clients, max(low - 1, 1)], edges[1:] - 1)
+  return smallest, largest / num_clients, np.append([above, below], masses)

@@ -1,0 +1,356 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pieces of a composition as privacy profiles, and what they cost together.
+
+A part is so many events that share one profile. Adaptively chosen parts compose
+as their privacy-loss distributions do, whatever the profiles were derived from:
+each is dominated by one pair of distributions (arXiv:2106.08567, theorem 10).
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import math
+
+from dp_accounting.pld import privacy_loss_distribution
+import numpy as np
+
+from tff_dp import _compat
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import loss_sums
+from tff_dp.accounting.curves import privacy_profiles
+
+# Sums of probabilities and one convolution leave errors of this size in delta,
+# absolute and relative, for each part; those of many-fold convolutions are
+# bounded by `privacy_profiles.self_convolution_error`.
+PLD_ERROR = 1e-14
+_RELATIVE_ERROR = 1e-12
+# With less of finite loss than this left, delta counts as 1.
+LEAST_HIDDEN = 1e-6
+# A grid of this share of the standard deviation of all losses together adds
+# less than its square over 4 to their variance.
+_GRID_SHARE = 0.05
+_FINEST = 1e-10
+_MOST_POINTS = 1 << 20
+
+# Of each direction, one if they are the same, the law of the loss.
+Laws = tuple[loss_sums.Law, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """A piece of a composition: some events that share one profile.
+
+  Attributes:
+    profile: Of one of them: delta of epsilon, an upper bound.
+    count: How many there are.
+    reverse: The profile of the other direction, if `profile` does not bound
+      both.
+    sigma: If the part is one Gaussian mechanism, its noise over the distance of
+      neighbours: its epsilon is known where no profile reaches.
+  """
+
+  profile: privacy_profiles.Profile
+  count: int = 1
+  reverse: privacy_profiles.Profile | None = None
+  sigma: float | None = None
+
+  @property
+  def directions(self) -> tuple[privacy_profiles.Profile, ...]:
+    """The profiles, one if it bounds both directions."""
+    return (self.profile, self.reverse) if self.reverse else (self.profile,)
+
+  @property
+  def is_vacuous(self) -> bool:
+    """Whether next to nothing is hidden, so that nothing can be composed."""
+    at_zero = max(float(side(np.zeros(1))[0]) for side in self.directions)
+    return at_zero >= 1 or self.least_delta > 1 - LEAST_HIDDEN
+
+  @property
+  def least_delta(self) -> float:
+    """What delta no epsilon takes away, of all events together."""
+    largest = np.array([privacy_profiles.LARGEST_EPSILON])
+    rest = max(float(side(largest)[0]) for side in self.directions)
+    if rest >= 1:
+      return 1.0
+    return -math.expm1(self.count * math.log1p(-rest))
+
+  def terms(self, interval: float) -> list[tuple[Laws, int]]:
+    """Returns the laws of the loss of one event on a grid, with the count."""
+    if not self.count or self.sigma == math.inf:
+      return []
+    return [(_laws(self, interval), self.count)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+  """The privacy loss of some parts together, and its rounding errors.
+
+  Attributes:
+    pld: Pessimistic; None if something hides nothing.
+    error: To be added to every delta.
+    sums: Returns the losses as sums, one for each direction, for deltas of
+      which the error is too large a share.
+  """
+
+  pld: privacy_loss_distribution.PrivacyLossDistribution | None
+  error: float
+  sums: Callable[[], tuple[loss_sums.LossSum, ...]] | None = None
+
+  def epsilon(self, delta: float) -> float:
+    """Returns epsilon at delta. Upper bound."""
+    if self.pld is None:
+      return math.inf
+    if self.sums is not None and not self._is_resolved(delta):
+      return max(direction.epsilon(delta) for direction in self.sums())
+    remaining = delta * (1 - _RELATIVE_ERROR) - self.error
+    if not remaining > 0:
+      return math.inf
+    found = max(0.0, float(self.pld.get_epsilon_for_delta(remaining)))
+    return found * (1 + _RELATIVE_ERROR)
+
+  def delta(self, epsilon: float) -> float:
+    """Returns delta at epsilon. Upper bound."""
+    if self.pld is None:
+      return 1.0
+    found = max(0.0, float(self.pld.get_delta_for_epsilon(float(epsilon))))
+    found = min(1.0, found * (1 + _RELATIVE_ERROR) + self.error)
+    if self.sums is None or self._is_resolved(found):
+      return found
+    epsilons = np.array([epsilon], np.float64)
+    return max(float(side.deltas(epsilons)[0]) for side in self.sums())
+
+  def profiles(self) -> tuple[privacy_profiles.Profile, ...]:
+    """Returns the profile of each direction, one if they are the same."""
+    if self.pld is None:
+      return (lambda epsilons: np.ones(np.shape(epsilons)),)
+    return tuple(
+        functools.partial(self._deltas, index, profile_of(direction))
+        for index, direction in enumerate(_compat.loss_directions(self.pld))
+    )
+
+  def profile(self) -> privacy_profiles.Profile:
+    """Returns the worse of both directions at every epsilon."""
+    profiles = self.profiles()
+    return lambda epsilons: np.maximum.reduce(
+        [profile(epsilons) for profile in profiles]
+    )
+
+  def _deltas(self, index: int, profile, epsilons) -> np.ndarray:
+    found = np.minimum(profile(epsilons) + self.error, 1.0)
+    is_lost = ~self._is_resolved(found)
+    if self.sums is not None and is_lost.any():
+      # Directions that are the same are one sum.
+      sums = self.sums()
+      epsilons = np.asarray(epsilons, np.float64)
+      side = sums[min(index, len(sums) - 1)]
+      found[is_lost] = np.minimum(
+          found[is_lost], side.deltas(epsilons[is_lost])
+      )
+    return found
+
+  def _is_resolved(self, delta):
+    return self.error <= privacy_profiles.ROUNDING_SHARE * delta
+
+
+def loss_sums_of(
+    terms: Sequence[tuple[Laws, int]], interval: float
+) -> tuple[loss_sums.LossSum, ...]:
+  """Returns the sum of losses in each direction.
+
+  Args:
+    terms: Laws, in one direction or in two, with how often they occur.
+    interval: Of their grid.
+  """
+  num_directions = max((len(laws) for laws, _ in terms), default=1)
+  return tuple(
+      loss_sums.LossSum(
+          interval,
+          [(laws[min(index, len(laws) - 1)], count) for laws, count in terms],
+      )
+      for index in range(num_directions)
+  )
+
+
+def alike(part: Part, interval: float) -> Loss:
+  """Returns the loss of one part, whatever it needs of the grid by itself.
+
+  Upper bound.
+
+  Args:
+    part: Not one Gaussian mechanism.
+    interval: Of the grid of losses.
+  """
+  single = privacy_profiles.to_pld(
+      part.profile, reverse=part.reverse, interval=interval
+  )
+  sums = functools.cache(lambda: loss_sums_of(part.terms(interval), interval))
+  return Loss(*self_composed(single, part.count), sums)
+
+
+def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
+  """Returns the loss of all parts. Upper bound.
+
+  Args:
+    parts: In any order.
+    interval: Of the grid of losses; by default `suitable_interval`.
+  """
+  if interval is None:
+    interval = suitable_interval(parts)
+  result = privacy_loss_distribution.identity(interval)
+  error = 0.0
+  for part in parts:
+    if part.count == 0:
+      continue
+    composed, more = _composed(part, interval)
+    result = compose(result, composed)
+    if result is None:
+      return Loss(None, 0.0)
+    error += more
+  sums = functools.cache(
+      lambda: loss_sums_of(
+          [term for part in parts for term in part.terms(interval)], interval
+      )
+  )
+  return Loss(result, error, sums)
+
+
+@functools.lru_cache(maxsize=32)
+def _laws(part: Part, interval: float) -> Laws:
+  return privacy_profiles.laws(
+      part.profile, reverse=part.reverse, interval=interval
+  )
+
+
+def compose(first, second):
+  """Returns the composition of two distributions, None for what is vacuous."""
+  if first is None or second is None:
+    return None
+  hidden = 1.0
+  for part in (first, second):
+    hidden *= 1 - float(part.get_delta_for_epsilon(math.inf))
+  # dp_accounting cannot compose what has next to no finite loss.
+  return first.compose(second) if hidden > LEAST_HIDDEN else None
+
+
+@functools.lru_cache(maxsize=8)
+def _composed(part: Part, interval: float):
+  """Returns (distribution, bound on its error in delta) of a part."""
+  if part.is_vacuous:
+    return None, 0.0
+  if part.sigma is not None:
+    if part.sigma == math.inf:
+      return privacy_loss_distribution.identity(interval), 0.0
+    single = privacy_loss_distribution.from_gaussian_mechanism(
+        part.sigma, value_discretization_interval=interval
+    )
+    return single, PLD_ERROR
+  single = privacy_profiles.to_pld(
+      part.profile,
+      reverse=part.reverse,
+      interval=interval,
+      largest_epsilon=_extent(part)[1],
+  )
+  return self_composed(single, part.count)
+
+
+def self_composed(single, count: int):
+  """Returns (distribution, bound on its error in delta) of `count` releases."""
+  error = PLD_ERROR
+  if count > 1:
+    error += max(
+        privacy_profiles.self_convolution_error(probs, count)
+        for _, probs, _ in _compat.loss_masses(single)
+    )
+    single = single.self_compose(count)
+  return single, error
+
+
+def epsilon(parts: Sequence[Part], delta: float) -> float:
+  """Returns epsilon of all parts at delta. Upper bound."""
+  if not parts:
+    return 0.0
+  if len(parts) == 1:
+    (part,) = parts
+    if part.sigma is not None:
+      return gaussian.exact_epsilon(sigma=part.sigma, delta=delta)
+    if part.count == 1 and part.reverse is None:
+      return privacy_profiles.epsilon_of(part.profile, delta)
+    found = privacy_profiles.composed_epsilon(
+        part.profile, delta, count=part.count, reverse=part.reverse
+    )
+  else:
+    found = together(parts).epsilon(delta)
+  return found if found < math.inf else _basic_epsilon(parts, delta)
+
+
+def _basic_epsilon(parts: Sequence[Part], delta: float) -> float:
+  """Returns the sum of epsilons, each at its share of delta. Upper bound.
+
+  Epsilons and deltas of adaptively chosen releases add up.
+  """
+  share = delta * (1 - 1e-15) / max(1, sum(part.count for part in parts))
+  total = sum(part.count * _single_epsilon(part, share) for part in parts)
+  return total * (1 + _RELATIVE_ERROR)
+
+
+def _single_epsilon(part: Part, delta: float) -> float:
+  if part.sigma is not None:
+    return gaussian.exact_epsilon(sigma=part.sigma, delta=delta)
+  return max(
+      privacy_profiles.epsilon_of(
+          side, delta, largest_epsilon=privacy_profiles.LARGEST_EPSILON
+      )
+      for side in part.directions
+  )
+
+
+def suitable_interval(parts: Sequence[Part]) -> float:
+  """Returns a grid of losses on which all parts compose with little loss.
+
+  Any grid gives an upper bound. The rounding of a part adds `count` times the
+  squared grid over 4 to the variance of the loss, and is kept below a small
+  share of it.
+  """
+  extents = [_extent(part) for part in parts]
+  total = math.sqrt(
+      sum(
+          part.count * scale**2
+          for part, (scale, _) in zip(parts, extents, strict=True)
+      )
+  )
+  most = max((part.count for part in parts), default=1)
+  wished = _GRID_SHARE * total / math.sqrt(max(1, most * len(parts)))
+  # The losses of one event, and of everything together, must fit one array.
+  widest = max((largest for _, largest in extents), default=1.0)
+  return max(wished, _FINEST, 2 * max(widest, 40 * total) / _MOST_POINTS)
+
+
+@functools.lru_cache(maxsize=256)
+def _extent(part: Part) -> tuple[float, float]:
+  """Returns (standard deviation, largest) of the loss of one event, about.
+
+  What is left of delta at the largest becomes infinite loss, whatever it is.
+  """
+  return privacy_profiles.extent(part.profile, reverse=part.reverse)
+
+
+def profile_of(pld) -> privacy_profiles.Profile:
+  """Returns the profile of a distribution, or of one direction of it.
+
+  Upper bound; of a distribution, the worse of both directions.
+  """
+
+  def profile(epsilons):
+    flat = np.ravel(np.asarray(epsilons, np.float64))
+    order = np.argsort(flat, kind='stable')
+    deltas = np.empty(len(flat))
+    deltas[order] = _deltas(pld, flat[order])
+    return deltas.reshape(np.shape(epsilons))
+
+  return profile
+
+
+def _deltas(pld, ascending: np.ndarray) -> np.ndarray:
+  found = np.asarray(pld.get_delta_for_epsilon(list(ascending)), np.float64)
+  return np.clip(found * (1 + _RELATIVE_ERROR) + PLD_ERROR, 0.0, 1.0)

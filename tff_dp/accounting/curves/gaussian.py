@@ -1,0 +1,198 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Epsilon, delta and sigma of one Gaussian mechanism.
+
+`sigma` is always sigma_eff: the standard deviation of the noise over the L2
+sensitivity of everything that is released (`events.effective_sigma`). The
+neighbouring relation is already inside sigma; these functions know nothing of
+it. Every result is an upper bound in floating point too: rounding errors are
+bounded and added, and searches end on the private side.
+"""
+
+from collections.abc import Callable
+import math
+
+import numpy as np
+from scipy import special
+
+from tff_dp import _checks
+
+METHODS = ('exact', 'rdp')
+
+_ROUNDING = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+# A step in log(alpha - 1) of the first grid, and the points of every grid.
+_GRID_STEP = 0.5
+_GRID = np.arange(-32, 33, dtype=np.float64)
+_REFINEMENTS = 6
+# A grid moves by 16 in log(alpha - 1); the range of floats is far smaller.
+_MOST_GRIDS = 1000
+
+
+def exact_delta(*, sigma: float, epsilon: float) -> float:
+  """Returns the smallest delta for which epsilon holds, rounded upward.
+
+  Exact: Phi(1/(2 sigma) - epsilon sigma)
+  - exp(epsilon) Phi(-1/(2 sigma) - epsilon sigma), Balle and Wang,
+  arXiv:1805.06530, theorem 8. Both terms share the factor exp(-x^2 / 2) with
+  x = epsilon sigma - 1/(2 sigma), so no power of e overflows.
+
+  Args:
+    sigma: Noise std over sensitivity; 0 gives 1.
+    epsilon: At least 0, may be infinite.
+  """
+  _check_sigma(sigma)
+  if epsilon != math.inf:
+    _checks.non_negative(epsilon=epsilon)
+  if sigma == 0:
+    return 1.0
+  return _delta_upper(float(sigma), float(epsilon))
+
+
+def exact_epsilon(*, sigma: float, delta: float) -> float:
+  """Returns the smallest epsilon that holds at delta, rounded upward.
+
+  Exact: the solution of `exact_delta(epsilon) = delta`; 0 if delta is that
+  large, infinity if sigma is 0.
+
+  Args:
+    sigma: Noise std over sensitivity.
+    delta: In the open interval (0, 1).
+  """
+  _check_sigma(sigma)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  if sigma == 0:
+    return math.inf
+  sigma, delta = float(sigma), float(delta)
+  return _smallest(lambda epsilon: _delta_upper(sigma, epsilon) <= delta)
+
+
+def rdp_epsilon(*, sigma: float, delta: float) -> float:
+  """Returns the epsilon that Renyi DP gives at delta.
+
+  Upper bound: the minimum over all real orders alpha > 1 of
+  alpha rho + log(1 - 1/alpha) - (log delta + log alpha) / (alpha - 1), with
+  rho = 1 / (2 sigma^2); Canonne, Kamath and Steinke, arXiv:2004.00010,
+  proposition 12. The grid of orders moves until the best is not its last point,
+  so it always brackets the optimum; any order would give a valid bound.
+
+  Args:
+    sigma: Noise std over sensitivity; 0 gives infinity.
+    delta: In the open interval (0, 1).
+  """
+  _check_sigma(sigma)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  rho = zcdp_rho(sigma=sigma)
+  if rho == math.inf:
+    return math.inf
+  # For small delta the optimum is near alpha - 1 = sqrt(log(1/delta) / rho).
+  centre = 0.5 * (math.log(-math.log(delta)) - math.log(max(rho, _TINY)))
+  step = _GRID_STEP
+  refinements = 0
+  best = math.inf
+  for _ in range(_MOST_GRIDS):
+    grid = centre + step * _GRID
+    values = _epsilon_of_order(grid, rho, math.log(delta))
+    index = int(np.argmin(values))
+    centre = float(grid[index])
+    best = min(best, float(values[index]))
+    if 0 < index < len(grid) - 1:
+      step *= 4 / len(grid)
+      refinements += 1
+    if refinements == _REFINEMENTS:
+      break
+  return max(0.0, best)
+
+
+def zcdp_rho(*, sigma: float) -> float:
+  """Returns rho = 1 / (2 sigma^2) of zero-concentrated DP. Exact."""
+  _check_sigma(sigma)
+  squared = float(sigma) * float(sigma)
+  return 0.5 / squared if squared >= _TINY else math.inf
+
+
+def sigma_for(*, epsilon: float, delta: float, method: str = 'exact') -> float:
+  """Returns the smallest sigma whose epsilon at delta is at most epsilon.
+
+  Rounded upward: `exact_epsilon(sigma=result)` or `rdp_epsilon(sigma=result)`
+  does not exceed `epsilon`.
+
+  Args:
+    epsilon: The target, above 0.
+    delta: In the open interval (0, 1).
+    method: 'exact', or 'rdp' for comparison with papers.
+  """
+  _checks.positive(epsilon=epsilon)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.one_of(METHODS, method=method)
+  spend = {'exact': exact_epsilon, 'rdp': rdp_epsilon}[method]
+  return _smallest(lambda sigma: spend(sigma=sigma, delta=delta) <= epsilon)
+
+
+def _check_sigma(sigma) -> None:
+  _checks.non_negative(sigma=sigma)
+
+
+def _delta_upper(sigma: float, epsilon: float) -> float:
+  """Returns `exact_delta` plus a bound on its rounding error."""
+  half = 0.5 / sigma
+  low, high = epsilon * sigma - half, epsilon * sigma + half
+  if not high < math.inf:
+    return 0.0 if epsilon == math.inf else 1.0
+  density = math.exp(-0.5 * low * low)
+  # exp(epsilon) Phi(-high) = density * mills / sqrt(2 pi), as
+  # (high^2 - low^2) / 2 = epsilon.
+  second = 0.5 * density * float(special.erfcx(high * math.sqrt(0.5)))
+  if low > 0:
+    first = 0.5 * density * float(special.erfcx(low * math.sqrt(0.5)))
+  else:
+    first = float(special.ndtr(-low))
+  # The special functions are good to a few units in the last place, the
+  # exponent to low^2 of them; `low` and `high` inherit the rounding of a
+  # difference, and the terms change at most this fast with either.
+  shift = 2 * _ROUNDING * high
+  slack = _ROUNDING * (first + second) * (16 + low * low)
+  slack += shift * (2 * density + abs(low) * second)
+  return min(1.0, max(0.0, first - second) + slack + _TINY)
+
+
+def _epsilon_of_order(grid, rho: float, log_delta: float) -> np.ndarray:
+  """Returns epsilon for the orders 1 + exp(grid), rounding error included."""
+  above_one = np.exp(grid)
+  log_order = np.log1p(above_one)
+  terms = (
+      (1 + above_one) * rho,
+      grid,
+      -log_order,
+      -log_delta / above_one,
+      -log_order / above_one,
+  )
+  return sum(terms) + 8 * _ROUNDING * sum(np.abs(term) for term in terms)
+
+
+def _smallest(is_private: Callable[[float], bool]) -> float:
+  """Returns the smallest float >= 0 for which a monotone predicate is true.
+
+  Where rounding makes the predicate flicker, the result is one of the values
+  for which it is true. Infinity if there is none.
+  """
+  if is_private(0.0):
+    return 0.0
+  low, high = 0.0, 1.0
+  while not is_private(high):
+    low, high = high, 2 * high
+    if high == math.inf:
+      return high
+  if low == 0:
+    while high > _TINY and is_private(0.5 * high):
+      high *= 0.5
+    low = 0.5 * high
+  # Bisection ends when nothing lies between: at most 53 steps in a factor of 2.
+  while True:
+    middle = 0.5 * (low + high)
+    if not low < middle < high:
+      return high
+    if is_private(middle):
+      high = middle
+    else:
+      low = middle

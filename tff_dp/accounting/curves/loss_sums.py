@@ -1,0 +1,397 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of privacy losses, accurate relative to delta however small that is.
+
+A Fourier transform is wrong by about 1e-15 of the *whole* mass, so a delta of
+1e-12 over a thousand releases is lost in it. Here the laws of losses p_i are
+tilted first, for a rate r > 0,
+
+    p_i(l) -> p_i(l) exp(r l) / M_i,   M_i = sum_l p_i(l) exp(r l),
+
+which centres their sum where the losses that matter are. With L its tilted law
+and M the product of the M_i,
+
+    delta(eps) = sum_{l > eps} M exp(-r l) L(l) (1 - exp(eps - l)),
+
+so that what is wrong in L counts M exp(-r eps) times: Chernoff's bound on the
+delta that is asked for, not 1. That bound, times the largest value of
+exp(-r x) (1 - exp(-x)), is the one of Renyi's divergence of order r + 1
+(arXiv:2004.00010, proposition 12), and stands where no transform is possible.
+
+Where losses are rare and large, as with small sampling rates, M is that of the
+largest of them, and Chernoff's bound is far off. So the largest become infinite
+first, as long as they hold next to nothing of delta, and a grid that is made
+for the typical losses becomes as coarse as epsilon allows.
+"""
+
+from collections.abc import Sequence
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import signal
+from scipy import special
+
+from tff_dp.accounting.curves import transforms
+
+_ROUNDING = transforms.ROUNDING
+_RELATIVE_ERROR = 1e-12
+# What the window of a tilted sum leaves out on either side, of 1.
+_LOG_OUTSIDE = 60.0
+_WINDOW_RATES = np.exp2(np.arange(-12.0, 5.0))
+_FEWEST_LOG2_POINTS = 4
+_MOST_LOG2_POINTS = 22
+# Rates that are tried, times the largest loss of all releases together.
+_RATES = np.geomspace(0.1, 1e12, 66)
+_REFINEMENTS = 3
+_REFINED = 9
+# Tilts that `deltas` makes at most, each good for many powers of ten, and the
+# share of a delta that its error may be.
+_MOST_TILTS = 16
+_ERROR_SHARE = 1e-3
+# How far a grid may raise epsilon, as a share of it, and above which share of
+# the one before an epsilon has settled.
+_GRID_SHARE = 1e-4
+_SETTLED = 0.9
+# Of a delta, what large losses may take that are made infinite; less where one
+# tilt serves many deltas.
+_TAIL_SHARE = 3e-4
+_PROFILE_TAIL_SHARE = 1e-8
+# Grids of fewer losses are not made coarser.
+_FEWEST_POINTS = 64
+
+
+class Law(NamedTuple):
+  """The loss of one release on a grid: `probs[i]` at `points[i] * interval`.
+
+  Attributes:
+    points: Integers, shape [n].
+    probs: Above 0, shape [n].
+    infinite: Probability of an infinite loss.
+  """
+
+  points: np.ndarray
+  probs: np.ndarray
+  infinite: float
+
+  @classmethod
+  def of_dense(cls, lower: int, probs, infinite: float) -> 'Law':
+    """Returns the law with `probs[i]` at `lower + i`."""
+    probs = np.asarray(probs, np.float64)
+    (kept,) = np.nonzero(probs > 0)
+    return cls(lower + kept, probs[kept], float(infinite))
+
+
+class LossSum:
+  """The loss of independent releases together. Upper bounds, as the laws are.
+
+  Their relative error is next to nothing; where a delta is below what is
+  infinite in the laws, it is that.
+  """
+
+  def __init__(self, interval: float, laws: Sequence[tuple[Law, int]]):
+    """Makes a sum.
+
+    Args:
+      interval: The grid of all losses.
+      laws: Each with how often it occurs.
+    """
+    self._interval = float(interval)
+    self._laws = [(law, int(count)) for law, count in laws if count > 0]
+    hidden = sum(
+        count * math.log1p(-min(law.infinite, 1.0))
+        if law.infinite < 1
+        else -math.inf
+        for law, count in self._laws
+    )
+    self.infinite = -math.expm1(hidden) * (1 + _RELATIVE_ERROR)
+    # No finite loss of all together is larger.
+    self.largest = self._interval * sum(
+        count * int(law.points[-1]) if len(law.points) else 0
+        for law, count in self._laws
+    )
+
+  def epsilon(self, delta: float) -> float:
+    """Returns epsilon at delta; infinity if that is infinite loss."""
+    rest = delta * (1 - _RELATIVE_ERROR) - self.infinite
+    if not rest > 0:
+      return math.inf if delta < 1 else 0.0
+    cut = self._without_tails(_TAIL_SHARE * rest)
+    return cut._epsilon(delta * (1 - _RELATIVE_ERROR) - cut.infinite)
+
+  def _epsilon(self, rest: float) -> float:
+    """Returns epsilon where the finite losses have a delta of `rest`."""
+    if self.largest <= 0:
+      return 0.0
+    rate, high = self._least(
+        lambda rate: (self._log_renyi(rate) - math.log(rest)) / rate
+    )
+    high = max(0.0, min(high, self.largest))
+    for is_again in (False,) + (True,) * _MOST_TILTS:
+      tilted = self._tilted(rate, _GRID_SHARE * rate * high)
+      if tilted is None:
+        break
+      before, high = high, tilted.epsilon(rest, high)
+      if high == 0:
+        break
+      _, (error,) = tilted.deltas(np.array([high]))
+      is_known = is_again or error <= _ERROR_SHARE * rest
+      if is_known and high > _SETTLED * before:
+        break
+      # Renyi's bound was far off, and so was the rate that is best for it.
+      rate, _ = self._least(lambda rate: self._log_renyi(rate) - rate * high)
+    return high * (1 + _RELATIVE_ERROR)
+
+  def _without_tails(self, most: float) -> 'LossSum':
+    """Returns the sum with large losses as infinite ones. Upper bound.
+
+    Tilting makes much of the largest losses, however unlikely they are.
+
+    Args:
+      most: What may become infinite, of all releases together.
+    """
+    share = most / max(1, sum(count for _, count in self._laws))
+    laws = []
+    for law, count in self._laws:
+      above = np.cumsum(law.probs[::-1])[::-1] * (1 + _RELATIVE_ERROR)
+      kept = int(np.argmax(above <= share)) if above[-1] <= share else None
+      infinite = law.infinite if kept is None else law.infinite + above[kept]
+      laws.append(
+          (Law(law.points[:kept], law.probs[:kept], infinite), count)
+      )
+    return LossSum(self._interval, laws)
+
+  def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+    """Returns deltas at epsilons >= 0; a profile of all releases together."""
+    epsilons = np.asarray(epsilons, np.float64)
+    is_open = epsilons < self.largest
+    found = np.where(is_open, 1.0, self.infinite)
+    for _ in range(_MOST_TILTS):
+      if not is_open.any():
+        break
+      lowest = float(epsilons[is_open].min())
+      cut = self._without_tails(
+          _PROFILE_TAIL_SHARE * self._least_delta(lowest)
+      )
+      rate, _ = cut._least(lambda rate: cut._log_renyi(rate) - rate * lowest)
+      tilted = cut._tilted(rate, _GRID_SHARE * (1 + rate * lowest))
+      if tilted is None:
+        deltas = np.exp(
+            np.minimum(cut._log_renyi(rate) - rate * epsilons, 0.0)
+        )
+        errors = np.where(epsilons == lowest, 0.0, math.inf)
+      else:
+        deltas, errors = tilted.deltas(epsilons)
+        errors += cut.infinite - self.infinite
+      deltas = deltas * (1 + _RELATIVE_ERROR) + cut.infinite
+      found = np.minimum(found, deltas)
+      is_open &= (errors > _ERROR_SHARE * deltas) & (epsilons > lowest)
+    return np.minimum(1.0, found)
+
+  def _least_delta(self, epsilon: float) -> float:
+    """Returns less than delta: that of one release, of finite losses."""
+    least = 0.0
+    for law, _ in self._laws:
+      losses = self._interval * law.points - epsilon
+      shares = -np.expm1(-np.maximum(losses, 0.0))
+      least = max(least, float(law.probs @ shares))
+    return least
+
+  def _tilted(self, rate: float, slack: float) -> '_Tilted | None':
+    """Returns the sum tilted at a rate, on as coarse a grid as is good enough.
+
+    Args:
+      rate: Of the tilt.
+      slack: By how much the grid may raise the logarithm of Renyi's bound.
+    """
+    most = self._log_renyi(rate) + slack
+    coarse = self
+    while max(len(law.points) for law, _ in coarse._laws) > _FEWEST_POINTS:
+      coarser = coarse._coarser()
+      if coarser._log_renyi(rate) > most:
+        break
+      coarse = coarser
+    return _Tilted.of(coarse._laws, coarse._interval, rate)
+
+  def _coarser(self) -> 'LossSum':
+    """Returns the sum on a grid twice as wide. Upper bound.
+
+    An odd point is split between its neighbours such that neither of the two
+    laws of the pair loses mass: connect the dots, arXiv:2207.04380.
+    """
+    up = 1 / (1 + math.exp(-self._interval))
+    laws = []
+    for law, count in self._laws:
+      is_odd = law.points % 2 == 1
+      at = np.concatenate([
+          law.points[~is_odd], law.points[is_odd] - 1, law.points[is_odd] + 1
+      ])
+      odd = law.probs[is_odd]
+      masses = np.concatenate([law.probs[~is_odd], (1 - up) * odd, up * odd])
+      points, where = np.unique(at // 2, return_inverse=True)
+      probs = np.bincount(where, masses) * (1 + _RELATIVE_ERROR)
+      laws.append((Law(points, probs, law.infinite), count))
+    return LossSum(2 * self._interval, laws)
+
+  def _least(self, value_at) -> tuple[float, float]:
+    """Returns (rate, value) of the least of a value, about."""
+    rates = _RATES / self.largest
+    for refined in range(_REFINEMENTS + 1):
+      values = [value_at(rate) for rate in rates]
+      best = int(np.argmin(values))
+      if refined == _REFINEMENTS:
+        break
+      around = rates[max(best - 1, 0)], rates[min(best + 1, len(rates) - 1)]
+      rates = np.append(np.geomspace(*around, _REFINED), rates[best])
+      rates.sort()
+    return float(rates[best]), float(values[best])
+
+  def _log_renyi(self, rate: float) -> float:
+    """Returns ln of Renyi's bound on delta at epsilon = 0. Upper bound."""
+    total = _log_peak(rate)
+    for law, count in self._laws:
+      log_moment, error = _log_moment(law, self._interval, rate)
+      total += count * (log_moment + error)
+    return total
+
+
+class _Tilted:
+  """The law of a sum, tilted at one rate, in a window of the grid."""
+
+  def __init__(self, rate, interval, start, log_moment, law, error):
+    self._rate = rate
+    self._interval = interval
+    self._start = start
+    self._log_moment = log_moment
+    self._error = error
+    self._size = len(law)
+    # sum_{j >= k} L_j exp(-s (j - k) interval), for s = r and r + 1.
+    self._sums = [
+        np.append(_discounted(law, slope * interval), 0.0)
+        for slope in (rate, rate + 1)
+    ]
+    # Terms count for as long as they are not discounted to nothing.
+    terms = min(self._size, 1 + 40 / (rate * interval))
+    self._relative = 4 * _ROUNDING * (terms + 40)
+
+  @classmethod
+  def of(cls, laws, interval: float, rate: float) -> '_Tilted | None':
+    """Returns the sum of laws, or None if it does not fit a transform."""
+    log_moment, slack, tilted = 0.0, 0.0, []
+    for law, count in laws:
+      one, error = _log_moment(law, interval, rate)
+      log_moment += count * one
+      slack += count * error
+      probs = np.exp(np.log(law.probs) + rate * interval * law.points - one)
+      tilted.append((law.points.astype(np.float64), probs, count))
+    start, end = _window(tilted)
+    log2_points = max(
+        _FEWEST_LOG2_POINTS, math.ceil(math.log2(end - start + 1))
+    )
+    if log2_points > _MOST_LOG2_POINTS:
+      return None
+    num_points = 1 << log2_points
+    factors = []
+    for (points, probs, count), (law, _) in zip(tilted, laws, strict=True):
+      # The sum is found modulo the window, whatever is wider than it.
+      dense = np.bincount(
+          (law.points % num_points).astype(np.int64), probs, num_points
+      )
+      factors.append((dense, count))
+    cyclic, error = transforms.convolved(factors)
+    probs = np.maximum(np.roll(cyclic, -(start % num_points)), 0.0)
+    # Outside the window on either side.
+    error += 2 * math.exp(-_LOG_OUTSIDE)
+    return cls(rate, interval, start, log_moment + slack, probs, error)
+
+  def epsilon(self, delta: float, high: float) -> float:
+    """Returns the least epsilon up to `high`, which is one, by this tilt."""
+    is_private = lambda epsilon: (
+        self.deltas(np.array([epsilon]))[0][0] <= delta
+    )
+    if is_private(0.0):
+      return 0.0
+    if not is_private(high):
+      return high
+    low = 0.0
+    while high - low > max(_RELATIVE_ERROR * high, 1e-300):
+      middle = 0.5 * (low + high)
+      low, high = (low, middle) if is_private(middle) else (middle, high)
+    return high
+
+  def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+    """Returns (bounds on delta without infinite losses, errors in them)."""
+    steps = epsilons / self._interval
+    first = np.floor(steps) + 1 - self._start
+    # A loss next to epsilon counts next to nothing.
+    index = np.clip(first, 0, self._size).astype(np.int64)
+    gap = self._interval * np.maximum(self._start + index - steps, 0.0)
+    some, others = (
+        np.exp(-slope * gap) * sums[index]
+        for slope, sums in zip((self._rate, self._rate + 1), self._sums)
+    )
+    relative = self._relative + 4 * _ROUNDING * (self._rate + 1) * epsilons
+    shares = np.maximum(some - others, 0.0) + relative * (some + others)
+    peak = math.exp(_log_peak(self._rate))
+    # Renyi's bound is the whole of the peak.
+    shares = np.minimum(shares + peak * self._error, peak)
+    logs = self._log_moment - self._rate * epsilons
+    slack = 4 * _ROUNDING * (np.abs(logs) + self._rate * epsilons + 4)
+    scale = np.exp(np.minimum(logs + slack, 700.0))
+    return scale * shares, scale * peak * self._error
+
+
+def _log_moment(law: Law, interval: float, rate: float) -> tuple[float, float]:
+  """Returns ln sum p exp(r l), and a bound on its error and on that of terms.
+
+  Upper bound with the error added: of a term that counts, the exponent is off
+  by a few roundings of its size.
+  """
+  exponents = np.log(law.probs) + rate * interval * law.points
+  found = float(special.logsumexp(exponents)) if len(exponents) else -math.inf
+  if found == -math.inf:
+    return found, 0.0
+  counted = exponents > found - 2 * _LOG_OUTSIDE
+  size = float(np.max(np.abs(rate * interval * law.points[counted])))
+  # Next to the exponent, ln p and the logarithm of pairwise sums.
+  size += abs(found) + 2 * _LOG_OUTSIDE + math.log2(len(exponents) + 1)
+  return found, 8 * _ROUNDING * size
+
+
+def _log_peak(rate: float) -> float:
+  """Returns ln max_x exp(-r x) (1 - exp(-x)), x >= 0."""
+  return -rate * math.log1p(1 / rate) - math.log1p(rate)
+
+
+def _discounted(values: np.ndarray, slope: float) -> np.ndarray:
+  """Returns sum_{j >= k} values[j] exp(-slope (j - k)) for every k."""
+  return signal.lfilter([1.0], [1.0, -math.exp(-slope)], values[::-1])[::-1]
+
+
+def _window(tilted) -> tuple[int, int]:
+  """Returns the first and last point of a window that holds next to all.
+
+  Chernoff's bound once more: for h > 0, the probability of a sum above b is at
+  most exp(-h b) prod Ex[exp(h l)], and so below.
+  """
+  low = sum(count * float(points[0]) for points, _, count in tilted)
+  high = sum(count * float(points[-1]) for points, _, count in tilted)
+  variance, in_logs = 0.0, []
+  for points, probs, count in tilted:
+    mean = probs @ points
+    variance += count * float(probs @ (points - mean) ** 2)
+    is_there = probs > 0
+    in_logs.append((points[is_there], np.log(probs[is_there]), count))
+  base = math.sqrt(2 * _LOG_OUTSIDE / max(variance, 1.0))
+  for rate in base * _WINDOW_RATES:
+    for sign in (1.0, -1.0):
+      exponent = sum(
+          count * float(special.logsumexp(sign * rate * points + log_probs))
+          for points, log_probs, count in in_logs
+      )
+      bound = sign * (exponent + _LOG_OUTSIDE) / rate
+      if sign > 0:
+        high = min(high, math.ceil(bound) + 1)
+      else:
+        low = max(low, math.floor(bound) - 1)
+  return int(low), int(high)

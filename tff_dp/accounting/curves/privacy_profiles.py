@@ -1,0 +1,456 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Privacy profiles, delta as a function of epsilon, and their compositions.
+
+A profile is a function from an array of epsilons >= 0 to an array of deltas. It
+is an upper bound, non-increasing, on
+
+    H_E(P || Q) = sum_o max(P(o) - E Q(o), 0),   E = exp(epsilon),
+
+for every pair (P, Q) of output laws of neighbours. Only E >= 1 is asked for;
+the other half of the curve belongs to the pair the other way around,
+
+    H_{1/E}(P || Q) = 1 - 1/E + H_E(Q || P) / E.
+
+Whoever bounds both directions by one profile may build a symmetric privacy-loss
+distribution from it. H is convex in E, whatever its bound is, so the lower
+convex hull of a bound in E bounds it as well: between the points of a grid
+(connect the dots, arXiv:2207.04380) and for a minimum of several bounds.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import math
+
+from dp_accounting.pld import common
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution
+import numpy as np
+from scipy import fft
+
+from tff_dp import _checks
+from tff_dp.accounting.curves import loss_sums
+from tff_dp.accounting.curves import profile_hulls
+
+Profile = Callable[[np.ndarray], np.ndarray]
+
+# exp(epsilon) must stay a float, and so must its square root's products.
+LARGEST_EPSILON = 600.0
+
+_ROUNDING = float(np.finfo(np.float64).eps)
+# Sums of a few rounded products: their relative error, generously.
+_RELATIVE_ERROR = 1e-12
+# Mass that is cut off the loss distribution of one release, as infinite loss:
+# this and a share of the total variation. A tail that is charged at all
+# epsilons would otherwise stretch the grid far beyond the losses that occur.
+_CUT = 1e-22
+_CUT_SHARE = 1e-15
+# The grid of losses, as a share of their standard deviation. Rounding to it
+# adds less than share^2 / 4 to the variance of the loss.
+_GRID_SHARE = 0.05
+_MOST_POINTS = 1 << 20
+_LEAST_INTERVAL = 1e-10
+# What dp_accounting cuts off by default, and charges, in a self-convolution.
+_TAIL = 1e-15
+# Rounding that takes more than this share of a delta is not put up with: the
+# laws are tilted (`loss_sums`).
+ROUNDING_SHARE = 1e-3
+# What the laws of `laws` charge at all epsilons: less than any delta.
+_FAR_CUT = 1e-250
+_SEARCH_POINTS = 33
+
+
+class NotApplicableError(ValueError):
+  """The conditions of a bound do not hold: fall back to no amplification.
+
+  Attributes:
+    reason: Which condition, with the values that break it.
+  """
+
+  def __init__(self, reason: str):
+    super().__init__(reason)
+    self.reason = reason
+
+
+def minimum(*profiles: Profile) -> Profile:
+  """Returns the pointwise minimum. Upper bound if all of them are."""
+  if not profiles:
+    raise ValueError('profiles is empty: expected at least one profile.')
+
+  def profile(epsilons):
+    return np.minimum.reduce([bound(epsilons) for bound in profiles])
+
+  return profile
+
+
+def raised(epsilons: np.ndarray, probability) -> np.ndarray:
+  """Returns ln(1 + (E - 1) / probability), at least epsilon. Broadcasts.
+
+  What amplification by subsampling asks the inner profile for
+  (arXiv:1807.01647, theorem 2). Rounded down: profiles do not increase.
+  """
+  epsilons = np.asarray(epsilons, np.float64)
+  with np.errstate(over='ignore', divide='ignore'):
+    small = np.log1p(np.expm1(np.minimum(epsilons, 30.0)) / probability)
+    # ln(1 + (E - 1) / p) >= epsilon - ln(p) + ln(1 - 1/E); E is large here.
+    large = epsilons - np.log(probability) + np.log1p(-np.exp(-epsilons))
+  found = np.where(epsilons <= 30.0, small, large)
+  return np.maximum(epsilons, found * (1 - 8 * _ROUNDING))
+
+
+def epsilon_of(
+    profile: Profile, delta: float, *, largest_epsilon: float = 500.0
+) -> float:
+  """Returns an epsilon at which the profile is at most delta, for one release.
+
+  Upper bound: the smallest such epsilon, rounded up by less than one part in
+  10^9. Infinity if there is none up to `largest_epsilon`.
+  """
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.in_closed(0.0, LARGEST_EPSILON, largest_epsilon=largest_epsilon)
+  is_private = lambda epsilons: profile(epsilons) <= delta
+  if is_private(np.zeros(1))[0]:
+    return 0.0
+  if not is_private(np.array([largest_epsilon]))[0]:
+    return math.inf
+  low, high = 0.0, float(largest_epsilon)
+  while high - low > 1e-9 * high and high > 1e-300:
+    # Geometric where several powers of ten are possible.
+    if low * 4 < high:
+      start = max(low, high * 1e-6)
+      grid = np.geomspace(start, high, _SEARCH_POINTS)
+      grid = np.concatenate([[low], grid]) if low < start else grid
+    else:
+      grid = np.linspace(low, high, _SEARCH_POINTS)
+    private = is_private(grid)
+    private[-1] = True
+    first = int(np.argmax(private))
+    if first == 0:
+      return low
+    low, high = float(grid[first - 1]), float(grid[first])
+  return high
+
+
+def loss_scale(profile: Profile, *, reverse: Profile | None = None) -> float:
+  """Returns about the standard deviation of one release's privacy loss.
+
+  Heuristic, for choosing a grid: sqrt(2 KL), with the Kullback-Leibler
+  divergence as the integral of delta(eps) + exp(-eps) reverse(eps). Loss that
+  is infinite does not count.
+  """
+  return _scale(*_sketch(profile, reverse))
+
+
+def extent(
+    profile: Profile, *, reverse: Profile | None = None
+) -> tuple[float, float]:
+  """Returns (`loss_scale`, the `largest_epsilon` that `to_pld` takes)."""
+  sketch = _sketch(profile, reverse)
+  return _scale(*sketch), float(sketch[0][-1])
+
+
+def suitable_interval(
+    profile: Profile, *, reverse: Profile | None = None
+) -> float:
+  """Returns the grid of losses that `to_pld` takes."""
+  sketch = _sketch(profile, reverse)
+  return _interval(float(sketch[0][-1]), sketch)
+
+
+def to_pld(
+    profile: Profile,
+    *,
+    reverse: Profile | None = None,
+    largest_epsilon: float | None = None,
+    interval: float | None = None,
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+  """Returns a privacy-loss distribution that dominates the profile.
+
+  Upper bound: the lower convex hull, in exp(epsilon), of the profile at points
+  of the grid (arXiv:2207.04380, algorithm 1, where the points need not be
+  neighbours). The hull is taken over both halves of the curve at once.
+
+  Args:
+    profile: Bounds H_E(P || Q) and, without `reverse`, H_E(Q || P).
+    reverse: Bounds H_E(Q || P), for a pair that is not symmetric.
+    largest_epsilon: What delta is left there becomes infinite loss. By default
+      where next to nothing is left.
+    interval: Of the grid of losses. By default a twentieth of `loss_scale`.
+      Distributions must share it to be composed.
+  """
+  masses = _Masses.of(
+      profile, reverse, largest_epsilon=largest_epsilon, interval=interval
+  )
+  forward = masses.pmf()
+  if reverse is None:
+    return privacy_loss_distribution.PrivacyLossDistribution(forward)
+  return privacy_loss_distribution.PrivacyLossDistribution(
+      forward, masses.reversed().pmf()
+  )
+
+
+def composed_epsilon(
+    profile: Profile,
+    delta: float,
+    *,
+    count: int,
+    reverse: Profile | None = None,
+    interval: float | None = None,
+) -> float:
+  """Returns epsilon of `count` adaptive releases that share one profile.
+
+  Upper bound: `to_pld`, composed by dp_accounting, whose rounding errors are
+  added to delta; composed by `loss_sums` where they are much of it. Infinity if
+  delta is not reached.
+  """
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.integer_at_least(1, count=count)
+  distance = float(profile(np.zeros(1))[0])
+  if distance >= 1.0:
+    return epsilon_of(profile, delta) if count == 1 else math.inf
+  masses = _Masses.of(profile, reverse, interval=interval)
+  directions = [masses] if reverse is None else [masses, masses.reversed()]
+  lost = count * (_CUT + _CUT_SHARE * distance) + (_TAIL if count > 1 else 0.0)
+  most = ROUNDING_SHARE * delta
+  if lost <= most:
+    errors = [self_convolution_error(side.probs, count) for side in directions]
+    if lost + max(errors) <= most:
+      return max(
+          side.composed_epsilon(delta, count, error)
+          for side, error in zip(directions, errors, strict=True)
+      )
+  return max(
+      loss_sums.LossSum(masses.interval, [(law, count)]).epsilon(delta)
+      for law in laws(profile, reverse=reverse, interval=masses.interval)
+  )
+
+
+def laws(
+    profile: Profile, *, reverse: Profile | None = None, interval: float
+) -> tuple[loss_sums.Law, ...]:
+  """Returns the laws of losses that dominate a profile, for `loss_sums`.
+
+  Upper bound, as `to_pld`, without cutting off what is likelier than the least
+  delta. One law, or with `reverse` one for each direction.
+
+  Args:
+    profile: As in `to_pld`.
+    reverse: As in `to_pld`.
+    interval: Of the grid of losses.
+  """
+  epsilons, *_ = _sketch(profile, reverse, cut=_FAR_CUT, share=0.0)
+  masses = _Masses.of(
+      profile,
+      reverse,
+      largest_epsilon=float(epsilons[-1]),
+      interval=interval,
+      most=None,
+  )
+  directions = [masses] if reverse is None else [masses, masses.reversed()]
+  return tuple(side.law() for side in directions)
+
+
+def self_convolution_error(probs: np.ndarray, count: int) -> float:
+  """Returns a bound on what rounding takes off delta in a self-convolution.
+
+  dp_accounting's `self_compose` raises one Fourier transform f of N points to a
+  power t and transforms back. Each transform moves each of its points by at
+  most 4 u log2(N) times the sum of absolute inputs, the power by 8 t u of
+  itself; with Parseval, the sum of absolute errors is at most
+  `4 u log2(N) (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u norm2(|f|^t)`.
+
+  Args:
+    probs: Of the losses of one release, on a grid.
+    count: t.
+  """
+  _checks.integer_at_least(1, count=count)
+  if count == 1:
+    return 0.0
+  probs = np.asarray(probs, np.float64)
+  low, high = common.compute_self_convolve_bounds(probs, count, _TAIL)
+  num_points = fft.next_fast_len(max(high - low + 1, len(probs)), real=True)
+  moduli = np.abs(fft.rfft(probs, num_points))
+  with np.errstate(under='ignore'):
+    powers = moduli ** (count - 1)
+    shifts = count * powers
+    powers *= moduli
+  unit = _ROUNDING / 2
+  depth = 4 * unit * math.log2(max(2, num_points))
+  # rfft returns half of the points.
+  norm = lambda values: math.sqrt(2 * float(values @ values))
+  return (
+      depth * (norm(shifts) + 2 * float(powers.sum()))
+      + 8 * unit * count * norm(powers)
+  )
+
+
+def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
+  """Returns a bound on what rounding takes off delta in one convolution.
+
+  The same for dp_accounting's `compose` of two laws p and q of losses, on N
+  points: `4 u log2(N) (sqrt(N) (norm2(p) + norm2(q)) + N norm2(p) norm2(q))`.
+  """
+  first, second = np.asarray(first), np.asarray(second)
+  num_points = fft.next_fast_len(len(first) + len(second) - 1, real=True)
+  norms = [math.sqrt(float(probs @ probs)) for probs in (first, second)]
+  sums = math.sqrt(num_points) * sum(norms) + num_points * math.prod(norms)
+  return 2 * _ROUNDING * math.log2(max(2, num_points)) * sums
+
+
+@dataclasses.dataclass(frozen=True)
+class _Masses:
+  """A law of losses on a grid: `masses[i]` at `points[i] * interval`."""
+
+  interval: float
+  points: np.ndarray
+  masses: np.ndarray
+  infinite: float
+  # What the second law of the pair has outside the support of the first.
+  infinite_reverse: float
+
+  @classmethod
+  def of(
+      cls,
+      profile,
+      reverse,
+      *,
+      largest_epsilon=None,
+      interval=None,
+      most=2 * _MOST_POINTS,
+  ):
+    """Returns the masses of the convex hull of a profile (see `to_pld`)."""
+    if interval is None or largest_epsilon is None:
+      sketch = _sketch(profile, reverse)
+      if largest_epsilon is None:
+        largest_epsilon = float(sketch[0][-1])
+      if interval is None:
+        interval = _interval(largest_epsilon, sketch)
+    _checks.positive(interval=interval)
+    _checks.positive(largest_epsilon=largest_epsilon)
+    largest_epsilon = min(largest_epsilon, LARGEST_EPSILON)
+    last = max(1, math.ceil(largest_epsilon / interval))
+    last = last if most is None else min(last, most)
+    while last > 1 and last * interval > LARGEST_EPSILON:
+      last -= 1
+    nodes = profile_hulls.nodes(last)
+    forward = _evaluated(profile, nodes * interval)
+    backward = forward
+    if reverse is not None:
+      backward = _evaluated(reverse, nodes * interval)
+      # Both bound the total variation, and no delta is larger than that.
+      distance = min(forward[0], backward[0])
+      forward = np.minimum(forward, distance)
+      backward = np.minimum(backward, distance)
+    vertices, masses = profile_hulls.lower_hull(
+        nodes, interval, forward, backward
+    )
+    return cls(interval, vertices, masses, forward[-1], backward[-1])
+
+  def reversed(self) -> '_Masses':
+    """Returns the law of the pair the other way around."""
+    masses = self.masses * np.exp(-self.points * self.interval)
+    return _Masses(
+        self.interval,
+        -self.points[::-1],
+        masses[::-1].copy(),
+        self.infinite_reverse,
+        self.infinite,
+    )
+
+  @functools.cached_property
+  def probs(self) -> np.ndarray:
+    """The masses of all points from the first on."""
+    probs = np.zeros(self.points[-1] - self.points[0] + 1)
+    probs[self.points - self.points[0]] = self.masses
+    return probs
+
+  def pmf(self) -> pld_pmf.DensePLDPmf:
+    return pld_pmf.DensePLDPmf(
+        self.interval, int(self.points[0]), self.probs, self.infinite, True
+    )
+
+  def law(self) -> loss_sums.Law:
+    kept = self.masses > 0
+    return loss_sums.Law(
+        self.points[kept], self.masses[kept], float(self.infinite)
+    )
+
+  def composed_epsilon(self, delta: float, count: int, error: float) -> float:
+    """Returns epsilon of `count` releases; the error is added to their delta."""
+    remaining = delta * (1 - _RELATIVE_ERROR) - error
+    if not remaining > 0 or self.infinite >= 1:
+      return math.inf
+    pmf = self.pmf()
+    if count > 1:
+      pmf = pmf.self_compose(count)
+    found = float(pmf.get_epsilon_for_delta(remaining))
+    return max(0.0, found) * (1 + _RELATIVE_ERROR)
+
+
+def _interval(largest_epsilon: float, sketch) -> float:
+  """Returns a grid of losses for one release, and many of its kind."""
+  interval = max(
+      _GRID_SHARE * _scale(*sketch),
+      2 * largest_epsilon / _MOST_POINTS,
+      _LEAST_INTERVAL,
+  )
+  # Profiles of bounded losses have a kink there: put it on the grid.
+  steps = max(1, math.ceil(largest_epsilon / interval))
+  return max(largest_epsilon / steps, _LEAST_INTERVAL)
+
+
+def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
+  """Returns deltas in [0, 1], non-increasing, rounded up."""
+  deltas = np.asarray(profile(epsilons), np.float64) * (1 + _RELATIVE_ERROR)
+  if deltas.shape != epsilons.shape or np.isnan(deltas).any():
+    raise ValueError(
+        f'profile={profile!r} is not allowed: expected a function to one number'
+        ' for each epsilon.'
+    )
+  return np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+
+
+def _sketch(
+    profile, reverse, *, cut: float = _CUT, share: float = _CUT_SHARE
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns (epsilons, deltas, reverse deltas) up to where little is left."""
+  epsilons = np.concatenate([[0.0], np.geomspace(1e-9, LARGEST_EPSILON, 60)])
+  deltas = _evaluated(profile, epsilons)
+  others = deltas if reverse is None else _evaluated(reverse, epsilons)
+  cut = cut + share * min(deltas[0], others[0])
+  is_rest = lambda d: d <= d[-1] * (1 + 1e-3) + cut
+  last = int(np.argmax(is_rest(deltas) & is_rest(others)))
+  last = max(last, 1)
+  grid = np.concatenate([
+      epsilons[:last], np.linspace(epsilons[last - 1], epsilons[last], 17)[1:]
+  ])
+  deltas = _evaluated(profile, grid)
+  others = deltas if reverse is None else _evaluated(reverse, grid)
+  # The rest at the end of the fine grid, not at the end of all.
+  enough = np.flatnonzero(is_rest(deltas) & is_rest(others))
+  end = max(int(enough[0]) if len(enough) else len(grid) - 1, 1)
+  if deltas[end] == others[end] == 0 and deltas[end - 1] > 1e-9 * deltas[0]:
+    # The largest loss is finite and likely: find it.
+    grid[end] = max(
+        _last_positive(bound, grid[end - 1], grid[end])
+        for bound in (profile, reverse or profile)
+    )
+  return grid[: end + 1], deltas[: end + 1], others[: end + 1]
+
+
+def _last_positive(profile, low: float, high: float) -> float:
+  """Returns where a profile reaches 0, rounded up."""
+  for _ in range(9):
+    grid = np.linspace(low, high, _SEARCH_POINTS)
+    is_zero = np.asarray(profile(grid)) <= 0
+    is_zero[-1] = True
+    first = max(1, int(np.argmax(is_zero)))
+    low, high = float(grid[first - 1]), float(grid[first])
+  return high
+
+
+def _scale(epsilons, deltas, others) -> float:
+  values = (deltas - deltas[-1]) + np.exp(-epsilons) * (others - others[-1])
+  divergence = float(np.sum((values[1:] + values[:-1]) / 2 * np.diff(epsilons)))
+  return math.sqrt(2 * max(divergence, 0.0))

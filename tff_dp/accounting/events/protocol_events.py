@@ -1,0 +1,270 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Check-ins, shuffling and local randomizers as `DpEvent`s.
+
+Two families, which nest in one way:
+
+    ShuffledCheckInDpEvent(
+        SphereLocalDpEvent(epsilon=2.0),
+        min_num_clients=60_000, check_in_probability=0.1)
+
+* A *local* event is what one client does to its own report before it leaves the
+  device. It is stated for replace-one: whatever the client holds, before and
+  after. Released as it is, to a server that nobody trusts, it costs its own
+  epsilon; nothing else is assumed.
+* A *protocol* event is how reports of many clients reach the adversary. It is
+  stated for replace-one of a client over all that the event covers, except
+  random allocation, which is stated for zero-out. What the adversary sees, and
+  who is trusted, is in each docstring: an event is wrong for a system in which
+  more can be seen.
+
+One event per variant and numbers in all fields: `to_named_tuple` takes strings
+apart. A round trip through the state of a TFF process keeps all digits, because
+the named tuple holds 64-bit numbers. As in dp_accounting, the meaning of an
+event never changes; a new variant is a new class.
+"""
+
+import math
+
+import attr
+import dp_accounting
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.events import event_fields
+
+
+def _local(**options):
+  """Returns the field of a protocol that holds its local randomizer."""
+
+  def validate(protocol, unused_attribute, value):
+    if isinstance(value, LocalRandomizerDpEvent):
+      return
+    name = type(protocol).__name__
+    if not isinstance(value, dp_accounting.DpEvent):
+      raise TypeError(
+          f'event={value!r} is not allowed: expected a local event, such as'
+          ' SphereLocalDpEvent(epsilon=2.0).'
+      )
+    raise _checks.PrivacyRefusedError(
+        f'{name} is not defined for {type(value).__name__}',
+        why='its clients add the noise themselves; with noise at the server'
+        " other clients' data would choose who is heard, or be seen unnoised",
+        way_out='a local event, such as GaussianLocalDpEvent, or, where the'
+        ' server is trusted to add noise to every sum, RandomAllocationDpEvent',
+    )
+
+  return attr.ib(validator=validate, **options)
+
+
+@attr.s(frozen=True)
+class ProtocolDpEvent(dp_accounting.DpEvent):
+  """Base of the events here and in `record_events`; means nothing itself."""
+
+  def to_named_tuple(self):
+    """Converts as usual, with 64-bit numbers, which TensorFlow leaves alone."""
+    result = super().to_named_tuple()
+    wide = {}
+    for field in attr.fields(type(self)):
+      value = getattr(self, field.name)
+      if isinstance(value, int):
+        wide[field.name] = np.int64(value)
+      elif isinstance(value, float):
+        wide[field.name] = np.float64(value)
+    return result._replace(**wide)
+
+
+@attr.s(frozen=True)
+class LocalRandomizerDpEvent(ProtocolDpEvent):
+  """Base of what one client does to one report; see the subclasses."""
+
+
+@attr.s(frozen=True)
+class RecordDpEvent(ProtocolDpEvent):
+  """Base of what is done to one record of a silo; see `record_events`."""
+
+
+@attr.s(frozen=True)
+class LocalDpEvent(LocalRandomizerDpEvent):
+  """One report of any randomizer that is (epsilon, delta)-DP for replace-one.
+
+  The randomizer may be chosen adaptively. Nothing else about it is known, so
+  every bound holds for the worst one.
+  """
+
+  epsilon: float = event_fields.real(_checks.positive)
+  delta: float = event_fields.real(_checks.in_half_open, 0.0, 1.0, default=0.0)
+
+
+@attr.s(frozen=True)
+class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
+  """One of k categories: kept w.p. e^epsilon / (e^epsilon + k - 1).
+
+  Otherwise one of the other k - 1, uniformly. epsilon-DP for replace-one.
+  """
+
+  epsilon: float = event_fields.real(_checks.positive)
+  num_categories: int = event_fields.count(2, default=2)
+
+
+@attr.s(frozen=True)
+class SphereLocalDpEvent(LocalRandomizerDpEvent):
+  """One direction of a clipped vector, with a random sign (LDP-SGD).
+
+  The one-bit randomizer of arXiv:2001.03618, algorithm 3: the vector is rounded
+  at random to the sphere, a uniform direction v is drawn, and the sign of their
+  product is sent with v, kept w.p. e^epsilon / (e^epsilon + 1). epsilon-DP for
+  replace-one, in any dimension.
+  """
+
+  epsilon: float = event_fields.real(_checks.positive)
+
+
+@attr.s(frozen=True)
+class LaplaceLocalDpEvent(LocalRandomizerDpEvent):
+  """A vector clipped to L1 norm C, plus Laplace noise of parameter 2 C/epsilon.
+
+  Independent noise in every coordinate. epsilon-DP for replace-one.
+  """
+
+  epsilon: float = event_fields.real(_checks.positive)
+
+
+@attr.s(frozen=True)
+class GaussianLocalDpEvent(LocalRandomizerDpEvent):
+  """A vector clipped to L2 norm C, plus N(0, (noise_multiplier C)^2 I).
+
+  Two vectors of norm C differ by up to 2 C under replace-one, so this is the
+  Gaussian mechanism with sigma = noise_multiplier / 2: (epsilon, delta)-DP for
+  a curve of pairs, and never with delta 0. To be told apart from
+  `dp_accounting.GaussianDpEvent`, which is noise on a sum, at the server.
+  """
+
+  noise_multiplier: float = event_fields.real(_checks.positive)
+
+
+@attr.s(frozen=True)
+class FixedWindowCheckInDpEvent(ProtocolDpEvent):
+  """Random check-ins with a fixed window, one winner a slot: the whole run.
+
+  A_fix of arXiv:2007.06605 (algorithm 1). Each client takes part with
+  probability `check_in_probability` and then draws one of `num_slots` slots
+  uniformly, by coins of its own. Of those in a slot the server asks one,
+  uniformly chosen, for a report; for an empty slot it makes the report of a
+  zero update itself. The adversary sees all models, hence all reports that
+  were used, in order, and nothing of who checked in, who won and which slots
+  were empty. The number of clients does not matter.
+  """
+
+  event: LocalRandomizerDpEvent = _local()
+  num_slots: int = event_fields.count(1)
+  check_in_probability: float = event_fields.real(
+      _checks.in_closed, 0.0, 1.0, default=1.0
+  )
+
+
+@attr.s(frozen=True)
+class SlidingWindowCheckInDpEvent(ProtocolDpEvent):
+  """Random check-ins with a sliding window, one winner a slot: the whole run.
+
+  A_sldw of arXiv:2007.06605 (section 4.2). Client j draws one of the `window`
+  slots j, ..., j + window - 1, uniformly. The rest as in
+  `FixedWindowCheckInDpEvent`, with the slots before slot `window` not used.
+  """
+
+  event: LocalRandomizerDpEvent = _local()
+  window: int = event_fields.count(1)
+
+
+@attr.s(frozen=True)
+class AveragedCheckInDpEvent(ProtocolDpEvent):
+  """Random check-ins of which all are averaged: the whole run.
+
+  A_avg of arXiv:2007.06605 (algorithm 2). Each of at least `min_num_clients`
+  clients takes part and draws one of `num_slots` slots uniformly. The server
+  averages the reports of a slot; an empty slot leaves the model as it is. The
+  adversary sees all models and the number of reports in every slot, and does
+  not collude with participants.
+  """
+
+  event: LocalRandomizerDpEvent = _local()
+  num_slots: int = event_fields.count(1)
+  min_num_clients: int = event_fields.count(1)
+
+
+@attr.s(frozen=True)
+class ShuffledDpEvent(ProtocolDpEvent):
+  """One report of each of at least `num_messages` clients, in random order.
+
+  Everybody takes part. The adversary sees all reports and does not know whose
+  they are; randomizers may depend on the reports before, if the order of the
+  clients was drawn before the first (arXiv:2012.12803, section 3).
+  """
+
+  event: LocalRandomizerDpEvent = _local()
+  num_messages: int = event_fields.count(1)
+
+
+@attr.s(frozen=True)
+class ShuffledCheckInDpEvent(ProtocolDpEvent):
+  """ONE round of shuffled check-in; T rounds are a `SelfComposedDpEvent`.
+
+  arXiv:2206.03151. Each of at least `min_num_clients` clients, the one whose
+  data may change among them, flips a coin of its own and takes part with
+  probability `check_in_probability`. The adversary sees the multiset of all
+  reports, hence their number, and the coins of nobody. In the next round new
+  coins are flipped, and everything may depend on what was seen.
+  """
+
+  event: LocalRandomizerDpEvent = _local()
+  min_num_clients: int = event_fields.count(1)
+  check_in_probability: float = event_fields.real(_checks.in_closed, 0.0, 1.0)
+
+
+@attr.s(frozen=True)
+class RandomAllocationDpEvent(ProtocolDpEvent):
+  """Check-ins at a server that is trusted to add Gaussian noise: one pass.
+
+  Each client takes part with probability `participation_probability` and then
+  in `num_selected` of `num_steps` steps, drawn uniformly without repetition.
+  Every step, empty ones too, releases the sum of the contributions plus noise
+  as in `event`, a `dp_accounting.GaussianDpEvent`: std over the bound on one
+  contribution's norm. Stated for zero-out, as that event is. The adversary sees
+  every noised sum and not who took part when (arXiv:2502.08202). Epochs with
+  new draws are a `SelfComposedDpEvent`.
+  """
+
+  event: dp_accounting.DpEvent = attr.ib()
+  num_steps: int = event_fields.count(1)
+  num_selected: int = event_fields.count(1, default=1)
+  participation_probability: float = event_fields.real(
+      _checks.in_closed, 0.0, 1.0, default=1.0
+  )
+
+  @event.validator
+  def _check_event(self, unused_attribute, value):
+    if not isinstance(value, dp_accounting.GaussianDpEvent):
+      raise TypeError(
+          f'event={value!r} is not allowed: expected a'
+          ' dp_accounting.GaussianDpEvent, noise on the sum of a step.'
+      )
+    multiplier = value.noise_multiplier
+    if multiplier != math.inf:
+      _checks.non_negative(noise_multiplier=multiplier)
+
+  def __attrs_post_init__(self):
+    _checks.integer_between(1, self.num_steps, num_selected=self.num_selected)
+
+
+# What the adversary sees of the shuffle and check-in protocols is stated for
+# replace-one; a client that is absent would show in the number of reports, a
+# record in that of its silo.
+REPLACE_ONE_TYPES = (
+    LocalRandomizerDpEvent,
+    RecordDpEvent,
+    FixedWindowCheckInDpEvent,
+    SlidingWindowCheckInDpEvent,
+    AveragedCheckInDpEvent,
+    ShuffledDpEvent,
+    ShuffledCheckInDpEvent,
+)

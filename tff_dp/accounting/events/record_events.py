@@ -1,0 +1,197 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What one silo's messages, and opened sums, cost a record, as `DpEvent`s.
+
+All are stated for replace-one of a record: another record is in its place, and
+the number of records, which is public, stays. Two families:
+
+    SelfComposedDpEvent(
+        PoissonRecordDpEvent(noise_multiplier=4.0, sampling_probability=0.1),
+        35)
+
+* A *message* is a noised mean over a batch of one silo, as in `SiloEvent`. The
+  silo adds the noise itself, and nobody else is trusted: this is ISRL-DP
+  (arXiv:2106.09779). `noise_multiplier` is sigma K / C, the standard deviation
+  on the sum over the clip norm; that two vectors of norm C differ by up to 2 C
+  is part of the event. Batches are drawn anew in every message, by coins that
+  stay secret. Several noised means over one batch are one message, see
+  `silo_events.joint_noise_multiplier`.
+* An *opened sum* is a sum of integers over silos with the noise of all of them
+  in it, and nothing else is ever opened: trust in the secure summation, and in
+  the promised silos.
+
+These compose with each other, and with what is stated for replace-one of a
+client, if it is the same person: one record in one silo, and what this person
+does as a client. A person with several records pays more, see
+`IsrlAccountant.user_level_epsilon`.
+
+Numbers and events in all fields, as in `protocol_events`.
+"""
+
+from collections.abc import Sequence
+
+import attr
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting.events import compositions
+from tff_dp.accounting.events import event_fields
+from tff_dp.accounting.events import protocol_events
+
+# arXiv:2102.06387, proposition 14, asks for it.
+_LEAST_STDDEV = 0.5
+
+
+def _share_of(most: float, **argument) -> None:
+  """Raises unless a number is above 0 and at most `most`."""
+  _checks.in_closed(0.0, most, **argument)
+  _checks.positive(**argument)
+
+
+def _wide(**argument) -> None:
+  """Raises unless a standard deviation is at least that of the theorem."""
+  _checks.positive(**argument)
+  ((name, value),) = argument.items()
+  if value < _LEAST_STDDEV:
+    raise _checks.ArgumentError(name, value, 'at least 1/2')
+
+
+@attr.s(frozen=True)
+class MessageDpEvent(protocol_events.RecordDpEvent):
+  """Base of what a silo sends once; see the subclasses."""
+
+
+@attr.s(frozen=True)
+class GaussianRecordDpEvent(MessageDpEvent):
+  """One message over a batch in which the record is sure to be.
+
+  A block of one pass, or all records of the silo. One Gaussian mechanism with
+  sigma = noise_multiplier / 2.
+  """
+
+  noise_multiplier: float = event_fields.real(_checks.positive)
+
+
+@attr.s(frozen=True)
+class PoissonRecordDpEvent(MessageDpEvent):
+  """One message over a batch that every record enters by a coin of its own.
+
+  The divisor K is the expected size, whatever the size; an empty batch sends
+  pure noise.
+  """
+
+  noise_multiplier: float = event_fields.real(_checks.positive)
+  sampling_probability: float = event_fields.real(_share_of, 1.0)
+
+
+@attr.s(frozen=True)
+class FixedSizeRecordDpEvent(MessageDpEvent):
+  """One message over `batch_size` distinct of `num_records` records.
+
+  Every such batch is equally likely. A step of local SGD on one record has the
+  batch size 1.
+  """
+
+  noise_multiplier: float = event_fields.real(_checks.positive)
+  num_records: int = event_fields.count(1)
+  batch_size: int = event_fields.count(1)
+
+  def __attrs_post_init__(self):
+    _checks.integer_between(1, self.num_records, batch_size=self.batch_size)
+
+
+def _events_of_messages(events) -> tuple[dp_accounting.DpEvent, ...]:
+  if isinstance(events, Sequence) and not isinstance(events, (str, bytes)):
+    return tuple(events)
+  return events
+
+
+@attr.s(frozen=True, hash=False)
+class DisjointRecordsDpEvent(protocol_events.RecordDpEvent):
+  """Messages over disjoint parts of the records of one silo.
+
+  Parallel composition: a record is in one part at most, and all messages of
+  other parts have the same law whatever it is. Which part is public. So the
+  cost is that of the part which costs most; which one it is depends on delta.
+
+  Attributes:
+    events: Of each part all messages together: message events, or compositions
+      of such.
+  """
+
+  events: tuple[dp_accounting.DpEvent, ...] = attr.ib(
+      converter=_events_of_messages
+  )
+
+  @events.validator
+  def _check_events(self, unused_attribute, value):
+    allowed = 'one or more compositions of message events'
+    if not isinstance(value, tuple) or not value:
+      raise _checks.ArgumentError('events', value, allowed)
+    for event in value:
+      for leaf, _ in compositions.leaves(event):
+        if not isinstance(leaf, MessageDpEvent):
+          raise _checks.ArgumentError('events', value, allowed)
+
+  def __hash__(self):
+    # What is equal has the same parts; compositions have no hash of their own.
+    return hash((type(self), *(self.parts())))
+
+  def parts(self) -> tuple[tuple[tuple[MessageDpEvent, int], ...], ...]:
+    """Returns of each part its messages, with how often each occurs."""
+    return tuple(
+        tuple(compositions.merged(compositions.leaves(event)))
+        for event in self.events
+    )
+
+
+@attr.s(frozen=True)
+class SumDpEvent(protocol_events.RecordDpEvent):
+  """Base of opened sums of integer vectors.
+
+  Every coordinate of a record of norm at most C is rounded at random to a grid
+  of `grid` steps from -C to C, and the sum over all records has independent
+  noise on each of its `dimension` coordinates (`integers.vector_sum`). A
+  record is a part of the sum once. The adversary sees the sum.
+  """
+
+
+@attr.s(frozen=True)
+class BinomialSumDpEvent(SumDpEvent):
+  """A sum with Binomial(trials, probability) noise of every record in it.
+
+  After arXiv:2106.09805. `num_records` are promised to be in the sum.
+  """
+
+  grid: int = event_fields.count(1)
+  trials: int = event_fields.count(1)
+  num_records: int = event_fields.count(1)
+  dimension: int = event_fields.count(1)
+  probability: float = event_fields.real(_share_of, 0.5, default=0.5)
+
+
+@attr.s(frozen=True)
+class SkellamSumDpEvent(SumDpEvent):
+  """A sum with Skellam noise of `variance`, in squared steps of the grid.
+
+  arXiv:2110.04995. The variance is that of all noise that is promised to be in
+  the sum, for each coordinate.
+  """
+
+  grid: int = event_fields.count(1)
+  variance: float = event_fields.real(_checks.positive)
+  dimension: int = event_fields.count(1)
+
+
+@attr.s(frozen=True)
+class DiscreteGaussianSumDpEvent(SumDpEvent):
+  """A sum with `num_shares` shares of discrete Gaussian noise.
+
+  arXiv:2102.06387. `stddev` is the parameter of one share, in steps of the
+  grid; so many shares are promised to be in the sum.
+  """
+
+  grid: int = event_fields.count(1)
+  stddev: float = event_fields.real(_wide)
+  num_shares: int = event_fields.count(1)
+  dimension: int = event_fields.count(1)

@@ -1,0 +1,321 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Integer noise on integer sums: hockey-stick and Renyi divergences of shifts.
+
+A law of integers is log-concave here (binomial, Skellam, discrete Gaussian).
+Then f(x) / f(x - s)
+falls in x, so the best set against a shift s is a half-line, and H_E grows with
+|s|: one coordinate that moves by at most h costs what a move of h costs.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from scipy import special
+from scipy import stats
+
+from tff_dp import _checks
+from tff_dp.accounting.amplification import clones
+from tff_dp.accounting.curves import privacy_profiles
+
+# Standard deviations that a law is tabulated for; the rest is charged.
+_REACH = 14.0
+_MARGIN = 40
+# Relative error of `ive` for the orders and arguments in use, generously.
+_BESSEL_ERROR = 1e-8
+_MOST_VALUES = 1 << 22
+_ROUNDING = float(np.finfo(np.float64).eps)
+# Orders of Renyi divergences: fractional ones near 1, then ever fewer.
+ORDERS = tuple(1 + np.geomspace(0.05, 2000.0, 36))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerLaw:
+  """A log-concave law of integers, tabulated around its mean.
+
+  Attributes:
+    lower: The first integer of the table.
+    probs: Their probabilities, shape [num_values].
+    outside: Bounds the probability of all other integers.
+    error: Relative error of `probs`.
+    variance: Of the law.
+  """
+
+  lower: int
+  probs: np.ndarray
+  outside: float
+  error: float
+  variance: float
+
+
+@functools.lru_cache(maxsize=64)
+def binomial(trials: int, probability: float) -> IntegerLaw:
+  """Returns the law of Binomial(trials, probability)."""
+  _checks.integer_at_least(1, trials=trials)
+  _checks.in_open(0.0, 1.0, probability=probability)
+  variance = trials * probability * (1 - probability)
+  reach = _REACH * math.sqrt(variance) + _MARGIN
+  low = max(0, math.floor(trials * probability - reach))
+  high = min(trials, math.ceil(trials * probability + reach))
+  _check_size(high - low, 'trials', trials)
+  values = np.arange(low, high + 1)
+  with np.errstate(divide='ignore', under='ignore'):
+    outside = stats.binom.cdf(low - 1, trials, probability)
+    outside = outside + stats.binom.sf(high, trials, probability)
+    probs = stats.binom.pmf(values, trials, probability)
+  error = clones.RELATIVE_ERROR
+  outside = float(outside) * (1 + error)
+  return IntegerLaw(low, probs, outside, error, variance)
+
+
+@functools.lru_cache(maxsize=64)
+def skellam(variance: float) -> IntegerLaw:
+  """Returns the law of a difference of two Poisson variables of mean var/2.
+
+  Exact up to rounding: exp(-v) I_|k|(v). Sums of Skellam are Skellam.
+  """
+  _checks.positive(variance=variance)
+  reach = math.ceil(_REACH * math.sqrt(variance) + _MARGIN)
+  _check_size(2 * reach, 'variance', variance)
+  values = np.arange(-reach, reach + 1)
+  with np.errstate(under='ignore'):
+    probs = special.ive(np.abs(values), float(variance))
+  # Chernoff: P(X > r) <= exp(v (cosh t - 1) - t r), best at sinh t = r / v.
+  best = math.asinh(reach / variance)
+  exponent = variance * (math.cosh(best) - 1) - best * reach
+  outside = 2 * math.exp(min(0.0, exponent))
+  return IntegerLaw(-reach, probs, outside, _BESSEL_ERROR, float(variance))
+
+
+@functools.lru_cache(maxsize=64)
+def discrete_gaussian(stddev: float) -> IntegerLaw:
+  """Returns the law with probabilities in proportion to exp(-x^2 / (2 s^2)).
+
+  Exact up to rounding. Its variance is at most s^2 (arXiv:2004.00010,
+  corollary 9), and sums of it are not of the same kind.
+
+  Args:
+    stddev: s, the parameter.
+  """
+  _checks.positive(stddev=stddev)
+  reach = math.ceil(_REACH * stddev + _MARGIN)
+  _check_size(2 * reach, 'stddev', stddev)
+  values = np.arange(-reach, reach + 1, dtype=np.float64)
+  with np.errstate(under='ignore'):
+    weights = np.exp(-0.5 * (values / stddev) ** 2)
+  probs = weights / weights.sum()
+  # Beyond r the weights fall at least as fast as a geometric sequence.
+  ratio = math.exp(-reach / stddev**2)
+  with np.errstate(under='ignore'):
+    outside = 2 * float(np.exp(-0.5 * (reach / stddev) ** 2))
+  outside *= ratio / (-math.expm1(-reach / stddev**2))
+  variance = float(probs @ values**2)
+  # Squares of up to a few hundred, and their exponentials.
+  error = 1e3 * _ROUNDING * (1 + _REACH**2)
+  return IntegerLaw(-reach, probs, outside, error, variance)
+
+
+def delta(law: IntegerLaw, *, shift: int, epsilon: float) -> float:
+  """Returns H_E of a law against itself moved by `shift`, the worse direction.
+
+  Exact up to rounding, which is added: sum of max(f(x) - E f(x - s), 0), and of
+  max(f(x) - E f(x + s), 0). A move by more than the table is wide costs 1.
+
+  Args:
+    law: f.
+    shift: s, at least 0.
+    epsilon: ln E, at least 0.
+  """
+  _checks.integer_at_least(0, shift=shift)
+  _checks.non_negative(epsilon=epsilon)
+  return float(profile(law, shift=shift)(np.array([epsilon]))[0])
+
+
+def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
+  """Returns the profile of one coordinate that moves by at most `shift`.
+
+  Exact up to rounding, which is added, for both directions; see `delta`.
+  """
+  _checks.integer_at_least(0, shift=shift)
+  sides = [_Side.of(law, shift), _Side.of(_mirrored(law), shift)]
+
+  def both(epsilons):
+    epsilons = np.asarray(epsilons, np.float64)
+    return np.maximum(*(side(epsilons) for side in sides))
+
+  return both
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Side:
+  """sum_x max(f(x) - E f(x - s), 0): over all x up to where the ratio is E."""
+
+  log_ratios: np.ndarray  # ln f(x) - ln f(x - s), falling.
+  heads: np.ndarray  # sum of f up to x, from the left.
+  moved: np.ndarray  # sum of f(. - s) up to x.
+  outside: float
+  error: float
+
+  @classmethod
+  def of(cls, law, shift):
+    # f(x - s) at the same x; unknown, so 0, where the table ends.
+    probs = law.probs
+    moved = np.zeros_like(probs)
+    if shift < len(probs):
+      moved[shift:] = probs[: len(probs) - shift]
+    with np.errstate(divide='ignore', invalid='ignore'):
+      log_ratios = np.log(probs) - np.log(moved)
+    # Underflown on both sides: left of the mean nothing of f(. - s) is left.
+    log_ratios = np.where(np.isnan(log_ratios), math.inf, log_ratios)
+    # Rounding must not break the order that the search needs.
+    log_ratios = np.minimum.accumulate(log_ratios)
+    return cls(
+        log_ratios,
+        np.concatenate([[0.0], np.cumsum(probs)]),
+        np.concatenate([[0.0], np.cumsum(moved)]),
+        law.outside,
+        law.error,
+    )
+
+  def __call__(self, epsilons):
+    # How many ratios are above epsilon.
+    cut = np.searchsorted(-self.log_ratios, -epsilons, side='left')
+    heads = self.heads[cut]
+    log_moved = np.log(np.maximum(self.moved[cut], 1e-320))
+    product = np.where(
+        self.moved[cut] > 0, np.exp(np.minimum(epsilons + log_moved, 0.0)), 0.0
+    )
+    found = np.maximum(heads - product, 0.0)
+    rounding = (self.error + len(self.heads) * _ROUNDING) * (heads + product)
+    return np.minimum(found + rounding + self.outside, 1.0)
+
+
+def renyi_per_square(
+    law: IntegerLaw, *, largest_shift: int, orders: Sequence[float] = ORDERS
+) -> tuple[np.ndarray, float]:
+  """Returns (max over s of D_alpha(f || f moved by s) / s^2, left out).
+
+  Upper bound, for 1 <= s <= largest_shift and both directions, of the Renyi
+  divergence of what is inside a window, in which both laws have mass; the
+  second number bounds the probability of being outside of it, for one
+  coordinate. So a shift vector s costs at most this times ||s||^2.
+
+  Args:
+    law: f, of each coordinate.
+    largest_shift: Bounds every |s_j|.
+    orders: alpha > 1, shape [num_orders].
+  """
+  _checks.integer_at_least(1, largest_shift=largest_shift)
+  alphas = np.asarray(orders, np.float64)
+  if len(law.probs) <= 2 * largest_shift + 2:
+    return np.full(len(alphas), math.inf), 1.0
+  is_symmetric = np.array_equal(law.probs, law.probs[::-1])
+  sides = [law] if is_symmetric else [law, _mirrored(law)]
+  worst = np.zeros(len(alphas))
+  left_out = 0.0
+  for side in sides:
+    with np.errstate(divide='ignore'):
+      logs = np.log(side.probs)
+    for shift in range(1, largest_shift + 1):
+      # x from the first at which both f(x) and f(x - s) are in the table.
+      here, there = logs[shift:], logs[:-shift]
+      usable = (here > -650) & (there > -650)
+      here, there = here[usable], there[usable]
+      left_out = max(
+          left_out,
+          law.outside
+          + float(side.probs[:shift].sum())
+          + float(side.probs[shift:][~usable].sum()),
+      )
+      exponents = here + (alphas[:, None] - 1) * (here - there)
+      moments = special.logsumexp(exponents, axis=1)
+      moments = moments + (2 * alphas - 1) * law.error + 1e-13
+      worst = np.maximum(worst, moments / (alphas - 1) / shift**2)
+  return worst, left_out * (1 + law.error) + 1e-300
+
+
+def rounded_l2_distance(distance: float, *, dimension: int) -> float:
+  """Returns the L2 distance of two vectors after rounding. Upper bound.
+
+  The least of distance + sqrt(d) and sqrt(d) ceil(distance): both are rounded
+  with the same coins (joint convexity), so that no coordinate of their
+  difference changes by 1 or more.
+  """
+  root = math.sqrt(dimension)
+  return min(float(distance) + root, root * math.ceil(distance))
+
+
+def rounded_l1_distance(l2_distance: float, *, dimension: int) -> float:
+  """Returns min(sqrt(d), D) D, of integer vectors of L2 distance D."""
+  return float(l2_distance) * min(math.sqrt(dimension), float(l2_distance))
+
+
+def epsilon_of_renyi(
+    divergences: Sequence[float], *, delta: float, orders: Sequence[float]
+) -> float:
+  """Returns epsilon at delta from Renyi divergences of some orders.
+
+  Upper bound: the least over alpha of D + ln(1 - 1/alpha) -
+  ln(delta alpha) / (alpha - 1) (arXiv:2004.00010, proposition 12).
+  """
+  if not delta > 0:
+    return math.inf
+  alphas = np.asarray(orders, np.float64)
+  terms = (
+      np.asarray(divergences, np.float64),
+      np.log1p(-1 / alphas),
+      -math.log(delta) / (alphas - 1),
+      -np.log(alphas) / (alphas - 1),
+  )
+  slack = 16 * _ROUNDING * sum(np.abs(term) for term in terms)
+  return max(0.0, float(np.min(sum(terms) + slack)))
+
+
+def profile_of_renyi(
+    divergences: Sequence[float],
+    *,
+    orders: Sequence[float],
+    outside: float = 0.0,
+) -> privacy_profiles.Profile:
+  """Returns the profile that Renyi divergences of some orders give.
+
+  Upper bound, `epsilon_of_renyi` solved for delta: the least over alpha of
+  exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
+
+  Args:
+    divergences: Shape [num_orders]; of both directions.
+    orders: alpha > 1.
+    outside: Probability of what the divergences leave out, which is added.
+  """
+  alphas = np.asarray(orders, np.float64)
+  starts = np.asarray(divergences, np.float64) + np.log1p(-1 / alphas)
+
+  def profile(epsilons):  # pylint: disable=redefined-outer-name
+    epsilons = np.asarray(epsilons, np.float64)[..., np.newaxis]
+    exponents = (alphas - 1) * (starts - epsilons) - np.log(alphas)
+    size = (alphas - 1) * (np.abs(starts) + epsilons) + np.log(alphas)
+    exponents = exponents + 16 * _ROUNDING * (1 + size)
+    with np.errstate(under='ignore'):
+      least = np.exp(np.minimum(exponents.min(axis=-1), 0.0))
+    return np.minimum(least + outside, 1.0)
+
+  return profile
+
+
+def _mirrored(law: IntegerLaw) -> IntegerLaw:
+  """Returns the law of -X."""
+  return dataclasses.replace(
+      law,
+      lower=-(law.lower + len(law.probs) - 1),
+      probs=law.probs[::-1].copy(),
+  )
+
+
+def _check_size(num_values: float, name: str, value) -> None:
+  if num_values > _MOST_VALUES:
+    raise _checks.ArgumentError(
+        name, value, f'noise that takes at most {_MOST_VALUES} likely values'
+    )

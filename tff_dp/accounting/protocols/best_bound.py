@@ -1,0 +1,374 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a check-in or shuffle protocol certifies, and by which argument.
+
+    certificate = amplification.amplify(
+        dp_accounting.SelfComposedDpEvent(
+            protocol_events.ShuffledCheckInDpEvent(
+                protocol_events.SphereLocalDpEvent(2.0),
+                min_num_clients=60_000, check_in_probability=0.1),
+            6800),
+        delta=1 / 60_000)
+    certificate.epsilon, certificate.bound, certificate.assumptions
+
+The epsilon is the least of all sound bounds that apply; what no protocol is
+needed for, 'none', is always among them. Formulas that their papers publish and
+that do not hold are in `published`: their values have a type that a certificate
+refuses, and their names are no bounds.
+"""
+
+import dataclasses
+import functools
+import math
+import numbers
+from typing import Any
+
+import dp_accounting
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import composition as parts_lib
+from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.events import compositions
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import protocol_assumptions
+from tff_dp.accounting.protocols import protocol_bounds
+from tff_dp.accounting.protocols import protocol_parts
+
+# The pointwise least of several profiles, composed.
+COMBINED = 'combined'
+BOUNDS = ('best', *protocol_bounds.NAMES)
+
+# Where profiles are compared, to see whether they cross.
+_COMPARED = np.concatenate([[0.0], np.geomspace(1e-6, 30.0, 60)])
+# What is left at the end of a profile by rounding counts as nothing.
+_NOTHING = 1e-13
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+  """One bound, and what it gives.
+
+  Attributes:
+    bound: Its name (see `protocol_bounds`).
+    epsilon: At the certificate's delta; infinity if it gives nothing.
+    source: Paper and theorem, or page of proofs.
+    reason: Why it gives nothing, or nothing less than 'none'.
+  """
+
+  bound: str
+  epsilon: float
+  source: str
+  reason: str = ''
+
+  def __post_init__(self):
+    object.__setattr__(self, 'epsilon', _certified(epsilon=self.epsilon))
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+  """An epsilon with what it rests on. Upper bound.
+
+  Attributes:
+    epsilon: The least of the candidates; infinity if none of them is finite.
+    delta: At which it holds.
+    bound: The candidate that gives it.
+    candidates: All that were looked at, 'none' first.
+    epsilon_no_amplification: What holds if nobody's coins, no crowd and no
+      secrecy of the server are credited.
+    assumptions: What has to be true, one sentence each.
+    neighboring_relation: The relation that it holds for.
+    bound_asked_for: 'best', or the one bound that was asked for.
+    unit: Whose data is protected: a client, a record in a silo, or both.
+  """
+
+  epsilon: float
+  delta: float
+  bound: str
+  candidates: tuple[Candidate, ...]
+  epsilon_no_amplification: float
+  assumptions: tuple[str, ...]
+  neighboring_relation: run_events.NeighboringRelation
+  bound_asked_for: str = 'best'
+  unit: str = 'client'
+
+  def __post_init__(self):
+    for name in ('epsilon', 'epsilon_no_amplification'):
+      value = _certified(**{name: getattr(self, name)})
+      object.__setattr__(self, name, value)
+    _checks.in_open(0.0, 1.0, delta=self.delta)
+    for candidate in self.candidates:
+      if not isinstance(candidate, Candidate):
+        raise TypeError(
+            f'candidates={candidate!r} is not allowed: expected Candidate.'
+        )
+    if self.epsilon > self.epsilon_no_amplification:
+      raise _checks.ArgumentError(
+          'epsilon', self.epsilon, 'at most epsilon_no_amplification'
+      )
+
+  @property
+  def is_vacuous(self) -> bool:
+    """Whether nothing is guaranteed at this delta."""
+    return self.epsilon == math.inf
+
+  @property
+  def is_amplified(self) -> bool:
+    """Whether the protocol helps at all."""
+    return self.epsilon < self.epsilon_no_amplification
+
+  @property
+  def warnings(self) -> tuple[str, ...]:
+    """What a reader of the epsilon must be told, one sentence each."""
+    said = []
+    if self.is_vacuous:
+      said.append(
+          f'The guarantee is vacuous: no epsilon holds at delta {self.delta:g}.'
+      )
+      said += [
+          f'{candidate.bound}: {candidate.reason}'
+          for candidate in self.candidates
+          if candidate.reason and candidate.bound == 'none'
+      ]
+    elif not self.is_amplified:
+      said.append(
+          'No amplification is certified; this is what the noise alone gives.'
+      )
+    asked = self.bound_asked_for
+    if asked not in ('best', self.bound):
+      said += [
+          f'{asked} was asked for; {self.bound} stands instead: {found.reason}.'
+          for found in self.candidates
+          if found.bound == asked
+      ]
+    return tuple(said)
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns everything as JSON types; infinity is 'inf'."""
+    number = rounding.to_json_number
+    return {
+        'epsilon': number(self.epsilon),
+        'delta': self.delta,
+        'epsilon_no_amplification': number(self.epsilon_no_amplification),
+        'unit': self.unit,
+        'neighboring_relation': self.neighboring_relation.value,
+        'bound': self.bound,
+        'is_vacuous': self.is_vacuous,
+        'assumptions': list(self.assumptions),
+        'warnings': list(self.warnings),
+        'candidates': [
+            dataclasses.asdict(candidate)
+            | {'epsilon': number(candidate.epsilon)}
+            for candidate in self.candidates
+        ],
+    }
+
+
+def amplify(
+    event: dp_accounting.DpEvent,
+    *,
+    delta: float,
+    bound: str = 'best',
+    neighboring_relation: run_events.NeighboringRelation | str | None = None,
+    use_derived: bool = True,
+) -> Certificate:
+  """Returns what an event certifies at delta. Upper bound.
+
+  Args:
+    event: A protocol, local or record event, a Gaussian or Laplace event, or
+      a composition of such.
+    delta: In the open interval (0, 1), for everything together.
+    bound: 'best', or one of `protocol_bounds.NAMES`; where that does not apply,
+      or gives more than 'none', 'none' stands.
+    neighboring_relation: By default replace-one if anything is stated for it,
+      else zero-out.
+    use_derived: Whether to use bounds that rest on this project's arguments.
+
+  Raises:
+    PrivacyRefusedError: If the event has parts that no one relation covers.
+  """
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.one_of(BOUNDS, bound=bound)
+  leaves = compositions.leaves(event)
+  relation = protocol_parts.relation_for(leaves, neighboring_relation)
+  return _amplified(
+      tuple(compositions.merged(leaves)),
+      float(delta),
+      bound,
+      relation,
+      bool(use_derived),
+  )
+
+
+@functools.lru_cache(maxsize=64)
+def _amplified(leaves, delta, bound, relation, use_derived) -> Certificate:
+  """Returns the certificate of leaves with counts, each there once."""
+  table = [
+      {
+          found.name: found
+          for found in protocol_bounds.of(
+              leaf, count=count, delta=delta, relation=relation
+          )
+      }
+      for leaf, count in leaves
+  ]
+  search = _Search(table, delta, use_derived)
+  none = search.candidate('none')
+  candidates = [none]
+  if bound == 'best':
+    for name in protocol_bounds.NAMES[1:]:
+      if not any(name in bounds for bounds in table):
+        continue
+      if use_derived and name in protocol_bounds.SLOW_NAMES:
+        candidates.append(search.skipped(name))
+      else:
+        candidates.append(search.candidate(name))
+    is_vacuous = all(found.epsilon == math.inf for found in candidates)
+    if not is_vacuous and search.is_worth_combining():
+      candidates.append(search.combined())
+  elif bound != 'none':
+    candidates.append(search.candidate(bound))
+  candidates = [none] + [
+      dataclasses.replace(found, reason='no less than without amplification')
+      if none.epsilon <= found.epsilon < math.inf
+      else found
+      for found in candidates[1:]
+  ]
+  chosen = min(candidates, key=lambda candidate: candidate.epsilon)
+  return Certificate(
+      epsilon=chosen.epsilon,
+      delta=delta,
+      bound=chosen.bound,
+      candidates=tuple(candidates),
+      epsilon_no_amplification=none.epsilon,
+      assumptions=protocol_assumptions.of(
+          [leaf for leaf, _ in leaves],
+          bound=chosen.bound,
+          derived_sources=search.derived_sources(chosen.bound),
+          relation=relation,
+      ),
+      neighboring_relation=relation,
+      bound_asked_for=bound,
+      unit=protocol_assumptions.unit_of([leaf for leaf, _ in leaves])[0],
+  )
+
+
+class _Search:
+  """The bounds on the leaves of one event, evaluated when they are needed."""
+
+  def __init__(self, table, delta: float, use_derived: bool):
+    self._table = table
+    self._delta = delta
+    self._use_derived = use_derived
+    self._made = {}
+
+  def candidate(self, name: str) -> Candidate:
+    """Returns what one bound gives, where it is not defined with 'none'."""
+    named = [bounds.get(name) for bounds in self._table]
+    source = next((found.source for found in named if found), '')
+    if not any(named) and self._table:
+      return Candidate(
+          name, math.inf, source, 'not a bound on events of this kind'
+      )
+    if not self._use_derived and any(b and b.is_derived for b in named):
+      return Candidate(name, math.inf, source, 'turned off: use_derived=False')
+    try:
+      epsilon, reason = self._epsilon(name, named)
+    except privacy_profiles.NotApplicableError as error:
+      return Candidate(name, math.inf, source, error.reason)
+    return Candidate(name, epsilon, source, reason)
+
+  def skipped(self, name: str) -> Candidate:
+    """Returns the place of a bound that is not worth its time."""
+    source = next(b[name].source for b in self._table if name in b)
+    reason = 'not computed: slow, and hardly ever less; ask for it by name'
+    return Candidate(name, math.inf, source, reason)
+
+  def _epsilon(self, name, named) -> tuple[float, str]:
+    if len(named) == 1 and named[0].epsilon is not None:
+      return max(0.0, float(named[0].epsilon(self._delta))), ''
+    parts = []
+    for index, found in enumerate(named):
+      if found is not None and found.part is None:
+        raise privacy_profiles.NotApplicableError(
+            'a formula for one event, which does not compose with others'
+        )
+      parts.append(self._part(index, name if found else 'none'))
+    epsilon = parts_lib.epsilon(parts, self._delta)
+    reason = ''
+    if epsilon == math.inf:
+      rest = min(1.0, sum(part.least_delta for part in parts))
+      reason = (
+          f'a delta of {rest:.3g} remains at any epsilon up to'
+          f' {privacy_profiles.LARGEST_EPSILON:g}, above delta {self._delta:g}'
+          if rest > self._delta
+          else f'delta {self._delta:g} is not reached'
+      )
+    return epsilon, reason
+
+  def _part(self, index: int, name: str) -> parts_lib.Part:
+    if (index, name) not in self._made:
+      self._made[index, name] = self._table[index][name].part()
+    return self._made[index, name]
+
+  def _usable(self, index: int) -> list[parts_lib.Part]:
+    """Returns the parts of one leaf that were made for candidates."""
+    return [
+        part for (where, _), part in self._made.items() if where == index
+    ]
+
+  def is_worth_combining(self) -> bool:
+    """Whether no single bound is the least everywhere."""
+    names = {name for _, name in self._made if name != 'none'}
+    if len(self._table) > 1:
+      return len(names) > 1
+    if not self._table:
+      return False
+    usable = [part for part in self._usable(0) if part.least_delta < 1]
+    if len(usable) < 2 or len({part.count for part in usable}) > 1:
+      return False
+    sides = {'profile'} | {'reverse' for part in usable if part.reverse}
+    for side in sides:
+      curves = np.stack([
+          (getattr(part, side) or part.profile)(_COMPARED) for part in usable
+      ])
+      least = curves.min(axis=0) + _NOTHING
+      if not (curves <= least * (1 + 1e-6)).all(axis=1).any():
+        return True
+    return False
+
+  def combined(self) -> Candidate:
+    """Returns what the pointwise least profile of each leaf gives."""
+    parts = [
+        protocol_parts.least(self._usable(index))
+        for index in range(len(self._table))
+    ]
+    return Candidate(
+        COMBINED,
+        parts_lib.epsilon(parts, self._delta),
+        'the pointwise least of the others that compose',
+    )
+
+  def derived_sources(self, name: str) -> tuple[str, ...]:
+    """Returns where this project's arguments behind a candidate are written."""
+    if name == COMBINED:
+      used = [self._table[index][made] for index, made in self._made]
+    else:
+      used = [bounds[name] for bounds in self._table if name in bounds]
+    return tuple(
+        dict.fromkeys(bound.source for bound in used if bound.is_derived)
+    )
+
+
+def _certified(**argument) -> float:
+  """Returns an epsilon that may be claimed, else raises."""
+  ((name, value),) = argument.items()
+  if not isinstance(value, numbers.Real) or isinstance(value, bool):
+    raise TypeError(
+        f'{name}={value!r} is not allowed: expected a number that was'
+        ' certified; published formulas certify nothing.'
+    )
+  if not value >= 0:
+    raise _checks.ArgumentError(name, value, 'a number of at least 0')
+  return float(value)

@@ -1,0 +1,273 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The bounds on messages of silos and on opened sums (see `protocol_bounds`).
+
+| bound | of | source |
+|---|---|---|
+| none | messages | *Exact*: as if the record were in every batch |
+| none | opened sums | the noise that is promised (`integer_plans`) |
+| subsampling | Poisson batches | [derived] proposition 1 of the page below |
+| subsampling | batches of fixed size | as convexity |
+| convexity | both | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
+
+docs/isrl_accounting.md proves what is derived, and what follows from the
+papers. 'convexity' is what `conservative` means in `silo_sampling`.
+"""
+
+from collections.abc import Iterator
+import functools
+import itertools
+
+import dp_accounting
+import numpy as np
+
+from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.events import compositions
+from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import record_events
+from tff_dp.accounting.integers import integer_noise
+from tff_dp.accounting.integers import integer_sums
+from tff_dp.accounting.integers import vector_sum
+from tff_dp.accounting.protocols import bounds
+from tff_dp.accounting.protocols import local_reports
+from tff_dp.accounting.silos import silo_events
+
+_PROOFS = 'docs/isrl_accounting.md'
+_CONVEXITY = 'arXiv:1807.01647, theorem 2; arXiv:2106.08567'
+_ALONE = 'a message in whose batch the record is sure to be'
+_MOST_COMBINATIONS = 64
+
+_Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
+
+
+def of(
+    event: protocol_events.RecordDpEvent, count: int
+) -> Iterator[bounds.Bound]:
+  """Yields the bounds on `count` equal events, 'none' first.
+
+  Args:
+    event: A record event of exactly one of the types of `record_events`.
+    count: How many.
+  """
+  kind = type(event)
+  if kind is record_events.DisjointRecordsDpEvent:
+    yield from _of_messages(event.parts(), count)
+  elif isinstance(event, record_events.MessageDpEvent):
+    yield from _of_messages((((event, 1),),), count)
+  else:
+    yield _of_sum(event, count)
+
+
+def uses_of(leaves: compositions.Leaves) -> list[silo_events.Uses] | None:
+  """Returns what a record may have been used for, if that is all there is.
+
+  Each of the uses is all that is released about the records of some part of the
+  silo; Gaussian releases next to the messages are in all of them. `None` if the
+  leaves hold something else, or too many combinations of parts.
+
+  Args:
+    leaves: To be accounted for under replace-one.
+  """
+  options = []
+  for leaf, count in leaves:
+    if isinstance(leaf, dp_accounting.GaussianDpEvent):
+      if not 0 < leaf.noise_multiplier < np.inf:
+        return None
+      # Stated for zero-out: under replace-one it moves by 2 C, as a message.
+      use = ('gaussian', 1.0, float(leaf.noise_multiplier))
+      options.append([((use, count),)])
+    elif type(leaf) is record_events.DisjointRecordsDpEvent and count == 1:
+      options.append([_uses(part) for part in leaf.parts()])
+    elif isinstance(leaf, record_events.MessageDpEvent):
+      options.append([_uses(((leaf, count),))])
+    else:
+      return None
+  if np.prod([len(option) for option in options], dtype=float) > (
+      _MOST_COMBINATIONS
+  ):
+    return None
+  return [
+      _added(itertools.chain.from_iterable(chosen))
+      for chosen in itertools.product(*options)
+  ]
+
+
+def is_gaussian(uses: silo_events.Uses) -> bool:
+  """Whether all of it together is one Gaussian mechanism."""
+  return all(kind == 'gaussian' for (kind, _, _), _ in uses)
+
+
+def _of_messages(
+    alternatives: tuple[_Messages, ...], count: int
+) -> Iterator[bounds.Bound]:
+  """Yields the bounds on `count` times the worst of some compositions."""
+  sampled = [_uses(messages) for messages in alternatives]
+  alone = [
+      _added((('gaussian', 1.0, use[2]), n) for use, n in uses)
+      for uses in sampled
+  ]
+  yield _bound('none', _ALONE, alone, count)
+  kinds = {kind for uses in sampled for (kind, _, _), _ in uses}
+  if kinds == {'gaussian'}:
+    return
+  if 'poisson' in kinds:
+    yield _bound('subsampling', _PROOFS, sampled, count, is_derived=True)
+  else:
+    yield _bound('subsampling', _CONVEXITY, sampled, count)
+  yield _bound('convexity', _CONVEXITY, sampled, count, conservative=True)
+
+
+def _bound(
+    name: str,
+    source: str,
+    alternatives: list[silo_events.Uses],
+    count: int,
+    *,
+    conservative: bool = False,
+    is_derived: bool = False,
+) -> bounds.Bound:
+
+  def epsilon(delta):
+    # By the arithmetic of ledgers, so that both come to the same number.
+    return max(
+        silo_events.epsilon_of(
+            _added((use, n * count) for use, n in uses), delta, conservative
+        )
+        for uses in alternatives
+    )
+
+  return bounds.Bound(
+      name,
+      source,
+      is_derived,
+      part=functools.partial(_worst_part, alternatives, count, conservative),
+      # Several times the worst: each time that may be of other records.
+      epsilon=epsilon if count == 1 or len(alternatives) == 1 else None,
+  )
+
+
+def _worst_part(
+    alternatives, count: int, conservative: bool
+) -> composition.Part:
+  """Returns `count` times the pointwise greatest profile of alternatives.
+
+  Upper bound: whichever record is replaced, its messages are one of these.
+  """
+  if len(alternatives) == 1:
+    ((use, n), *more) = alternatives[0]
+    if not more and use[0] == 'gaussian':
+      return local_reports.one_gaussian(use[2] / 2, n * count)
+    if not more:
+      (part,) = silo_events.parts_of(((use, n * count),), conservative)
+      return part
+  profiles = [_profile(uses, conservative) for uses in alternatives]
+
+  def worst(epsilons):
+    return np.maximum.reduce([profile(epsilons) for profile in profiles])
+
+  return composition.Part(worst, count)
+
+
+def _profile(uses, conservative: bool) -> privacy_profiles.Profile:
+  """Returns the profile of messages together. Upper bound."""
+  found = silo_events.parts_of(uses, conservative)
+  if len(found) == 1 and found[0].count == 1:
+    return found[0].profile
+  return composition.together(found).profile()
+
+
+def _uses(messages: _Messages) -> silo_events.Uses:
+  return _added((_use(event), count) for event, count in messages)
+
+
+def _added(uses) -> silo_events.Uses:
+  """Returns uses with equal ones counted together."""
+  counts = {}
+  for use, count in uses:
+    counts[use] = counts.get(use, 0) + count
+  return tuple(sorted(counts.items()))
+
+
+def _use(event: record_events.MessageDpEvent) -> silo_events.Use:
+  # Exact types: what a subclass from elsewhere means is not known here.
+  kind = type(event)
+  if kind is record_events.GaussianRecordDpEvent:
+    return 'gaussian', 1.0, event.noise_multiplier
+  if kind is record_events.PoissonRecordDpEvent:
+    name, rate = 'poisson', event.sampling_probability
+  elif kind is record_events.FixedSizeRecordDpEvent:
+    name, rate = 'fixed', float(event.batch_size) / event.num_records
+  else:
+    raise _unknown(event)
+  return 'gaussian' if rate == 1 else name, rate, event.noise_multiplier
+
+
+def _of_sum(event, count: int) -> bounds.Bound:
+  """Returns the bound on `count` opened sums, a record in all of them."""
+  kind = type(event)
+  if kind is record_events.BinomialSumDpEvent:
+    found = vector_sum.BinomialSum(
+        event.grid, event.trials, event.num_records, event.probability
+    )
+    epsilon = functools.partial(
+        found.epsilon, dimension=event.dimension, num_rounds=count
+    )
+    part = functools.partial(
+        found.rounds_part, count, dimension=event.dimension
+    )
+    source = 'accounting.integers.vector_sum; after arXiv:2106.09805'
+  elif kind is record_events.SkellamSumDpEvent:
+    noise = dict(
+        variance=event.variance, grid=event.grid, dimension=event.dimension
+    )
+    epsilon = lambda delta: integer_sums.skellam_epsilon(
+        delta=delta, num_rounds=count, **noise
+    )
+    part = functools.partial(_skellam_part, event, count)
+    source = 'arXiv:2110.04995'
+  elif kind is record_events.DiscreteGaussianSumDpEvent:
+    noise = dict(
+        local_stddev=event.stddev,
+        num_shares=event.num_shares,
+        grid=event.grid,
+        dimension=event.dimension,
+    )
+    epsilon = lambda delta: integer_sums.discrete_gaussian_epsilon(
+        delta=delta, num_rounds=count, **noise
+    )
+    part = lambda: _renyi_part(
+        *integer_sums.discrete_gaussian_divergences(**noise), count
+    )
+    source = 'arXiv:2102.06387'
+  else:
+    raise _unknown(event)
+  return bounds.Bound('none', source, part=part, epsilon=epsilon)
+
+
+def _skellam_part(event, count: int) -> composition.Part:
+  if event.dimension == 1:
+    law = integer_noise.skellam(event.variance)
+    return composition.Part(integer_noise.profile(law, shift=event.grid), count)
+  divergences, orders = integer_sums.skellam_divergences(
+      variance=event.variance, grid=event.grid, dimension=event.dimension
+  )
+  return _renyi_part(divergences, orders, count)
+
+
+def _renyi_part(divergences, orders, count: int) -> composition.Part:
+  """Returns adaptively chosen sums as one part. Upper bound.
+
+  Divergences add up whatever is released between the sums: given the outcomes
+  of its dominating pair, that is post-processing.
+  """
+  return composition.Part(
+      integer_noise.profile_of_renyi(count * divergences, orders=orders)
+  )
+
+
+def _unknown(event) -> TypeError:
+  return TypeError(
+      f'event={event!r} is not allowed: expected an event of'
+      ' tff_dp.accounting.record_events.'
+  )

@@ -1,0 +1,253 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Participation patterns: which rounds one client may take part in.
+
+A pattern is a promise about every client, made before the run and enforced by
+the participation ledger. It is all that an accountant needs to know about
+participation. Rounds are 1-based: t = 1..num_rounds.
+
+Two conventions for the separation of two participations differ by one and both
+are printed everywhere: `min_index_gap` is the difference of the round indices
+(1 allows every round), `min_rounds_between` counts the rounds strictly between,
+which is one less.
+
+A noise tree may restart every `restart_every` rounds. Where a promise is made
+per tree, the numbers that hold for the whole run depend on the restarts: ask
+`pattern.limits(restart_every=...)`. The properties of the same names are those
+of a run without restarts.
+"""
+
+import abc
+import dataclasses
+from typing import NamedTuple
+
+from tff_dp import _checks
+
+
+class ParticipationLimits(NamedTuple):
+  """What holds for each client over a whole run.
+
+  Attributes:
+    min_index_gap: Smallest difference of the indices of two rounds in which
+      one client takes part (1 allows every round). Vacuous, and equal to
+      `num_rounds`, if it takes part at most once.
+    max_participations: Largest number of rounds in which one client takes part.
+  """
+
+  min_index_gap: int
+  max_participations: int
+
+  @property
+  def min_rounds_between(self) -> int:
+    """Smallest number of rounds strictly between two participations."""
+    return self.min_index_gap - 1
+
+
+def tree_lengths(
+    num_rounds: int, *, restart_every: int | None = None
+) -> tuple[int, ...]:
+  """Returns the number of rounds of each noise tree, in order.
+
+  A tree ends after `restart_every` rounds; the last one may be shorter. `None`
+  means one tree for the whole run.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.optional_integer_at_least(1, restart_every=restart_every)
+  if restart_every is None or restart_every >= num_rounds:
+    return (num_rounds,)
+  full, rest = divmod(num_rounds, restart_every)
+  return (restart_every,) * full + ((rest,) if rest else ())
+
+
+class ParticipationPattern(abc.ABC):
+  """A promise about the rounds in which one client takes part.
+
+  Subclasses are frozen dataclasses of public facts: equal patterns make the
+  same promise, and `from_json(to_json())` gives an equal pattern.
+  """
+
+  num_rounds: int
+
+  @abc.abstractmethod
+  def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
+    """Returns the numbers that hold for the whole run, tightest possible."""
+
+  @abc.abstractmethod
+  def describe(self) -> str:
+    """Returns the promise as one sentence, starting with `Each client`."""
+
+  @property
+  def min_index_gap(self) -> int:
+    """Smallest difference of round indices, in a run without restarts."""
+    return self.limits().min_index_gap
+
+  @property
+  def min_rounds_between(self) -> int:
+    """`min_index_gap - 1`, in a run without restarts."""
+    return self.limits().min_rounds_between
+
+  @property
+  def max_participations(self) -> int:
+    """Most participations of one client, in a run without restarts."""
+    return self.limits().max_participations
+
+  def truncated(self, num_rounds: int) -> 'ParticipationPattern':
+    """Returns the pattern of the first `num_rounds` rounds of this one."""
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return dataclasses.replace(self, num_rounds=num_rounds)
+
+  def to_json(self) -> dict[str, object]:
+    """Returns a dict of plain types: the fields, and the class as `kind`."""
+    return {'kind': _kind_of(type(self)), **dataclasses.asdict(self)}
+
+  @staticmethod
+  def from_json(content: dict[str, object]) -> 'ParticipationPattern':
+    """Returns the pattern that `to_json` described."""
+    fields = dict(content)
+    kind = fields.pop('kind', None)
+    _checks.one_of(tuple(_KINDS), kind=kind)
+    pattern_class = _KINDS[kind]
+    expected = {field.name for field in dataclasses.fields(pattern_class)}
+    if set(fields) != expected:
+      raise _checks.ArgumentError(
+          'content', content, f'the keys {sorted(expected)} beside kind'
+      )
+    return pattern_class(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class MinSeparationPattern(ParticipationPattern):
+  """At least `min_index_gap` apart, at most `max_participations` times.
+
+  Both hold over the whole run, across restarts of the noise tree.
+
+  Attributes:
+    num_rounds: Rounds of the run.
+    min_index_gap: Smallest difference of the indices of two rounds in which
+      one client takes part; 1 allows every round.
+    max_participations: Most rounds in which one client takes part. `None`, or
+      more than fit, becomes the number that fits.
+  """
+
+  num_rounds: int
+  _: dataclasses.KW_ONLY
+  min_index_gap: int = 1
+  max_participations: int | None = None
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.integer_at_least(1, min_index_gap=self.min_index_gap)
+    _checks.optional_integer_at_least(
+        1, max_participations=self.max_participations
+    )
+    most = self.participations_that_fit
+    if self.max_participations is not None:
+      most = min(most, self.max_participations)
+    object.__setattr__(self, 'max_participations', most)
+
+  @property
+  def participations_that_fit(self) -> int:
+    """ceil(num_rounds / min_index_gap): what the gap alone allows."""
+    return -(-self.num_rounds // self.min_index_gap)
+
+  @property
+  def min_rounds_between(self) -> int:
+    """Rounds strictly between two participations: `min_index_gap - 1`."""
+    return self.min_index_gap - 1
+
+  def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
+    """Returns the fields: they hold across restarts."""
+    _checks.optional_integer_at_least(1, restart_every=restart_every)
+    return ParticipationLimits(self.min_index_gap, self.max_participations)
+
+  def describe(self) -> str:
+    if self.max_participations == 1:
+      return (
+          f'Each client takes part at most once in {self.num_rounds} rounds.'
+      )
+    return (
+        f'Each client takes part at most {self.max_participations} times in'
+        f' {self.num_rounds} rounds, in rounds whose indices differ by at least'
+        f' {self.min_index_gap} ({self.min_rounds_between} rounds strictly'
+        ' between).'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedOrderPattern(ParticipationPattern):
+  """Once per epoch, at the same position in all epochs of one noise tree.
+
+  Clients are split into `rounds_per_epoch` batches. In the round of index r
+  (0-based) *inside the current tree* exactly batch `r % rounds_per_epoch` may
+  take part. Every restart of the tree starts a new epoch and may reshuffle the
+  clients into new batches; nothing else may.
+
+  Attributes:
+    num_rounds: Rounds of the run. The last epoch may be incomplete.
+    rounds_per_epoch: Rounds in which every client comes up once.
+  """
+
+  num_rounds: int
+  _: dataclasses.KW_ONLY
+  rounds_per_epoch: int
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.integer_at_least(1, rounds_per_epoch=self.rounds_per_epoch)
+
+  def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
+    """Returns gap 1 with restarts: last before one, first after it."""
+    lengths = tree_lengths(self.num_rounds, restart_every=restart_every)
+    most = sum(-(-length // self.rounds_per_epoch) for length in lengths)
+    if len(lengths) > 1:
+      gap = 1
+    else:
+      gap = min(self.rounds_per_epoch, self.num_rounds)
+    return ParticipationLimits(gap, most)
+
+  def describe(self) -> str:
+    return (
+        f'Each client takes part at most once in every {self.rounds_per_epoch}'
+        f' of {self.num_rounds} rounds, at the same position in all epochs of'
+        ' one noise tree; only a restart of the tree may reshuffle the order.'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class OncePerTreePattern(ParticipationPattern):
+  """At most once between two restarts of the noise tree.
+
+  Attributes:
+    num_rounds: Rounds of the run.
+  """
+
+  num_rounds: int
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+
+  def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
+    """Returns one participation per tree; gap 1 as soon as there are two."""
+    num_trees = len(tree_lengths(self.num_rounds, restart_every=restart_every))
+    gap = self.num_rounds if num_trees == 1 else 1
+    return ParticipationLimits(gap, num_trees)
+
+  def describe(self) -> str:
+    return (
+        'Each client takes part at most once between two restarts of the noise'
+        f' tree, in {self.num_rounds} rounds.'
+    )
+
+
+_KINDS = {
+    'min-separation': MinSeparationPattern,
+    'fixed-order': FixedOrderPattern,
+    'once-per-tree': OncePerTreePattern,
+}
+
+
+def _kind_of(pattern_class: type[ParticipationPattern]) -> str:
+  for kind, known in _KINDS.items():
+    if known is pattern_class:
+      return kind
+  raise TypeError(f'{pattern_class.__name__} has no JSON form.')

@@ -1,0 +1,341 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Squared sensitivity of Toeplitz mechanisms under a participation pattern.
+
+A mechanism with lower-triangular Toeplitz C, first column c, adds C^-1 z to a
+stream, so it releases a function of C x + z (z standard normal, x the stream).
+A client that takes part in a set S of rounds with vectors u_i, |u_i| <= 1,
+moves C x by sum_i C e_i u_i', whose squared norm is
+
+  sum over i, j in S of G_ij <u_i, u_j>,   G = C' C,
+
+and S2 is the largest such value over allowed sets and vectors. After a restart
+a new copy of C begins: the C of the run is block diagonal, columns of different
+trees are orthogonal, and S2 is a sum over trees of what S does in each.
+
+Four facts make the maximum cheap. Rounds are 0-based and inside one tree of n.
+
+1. One participation in a tree: |C e_i|^2 = sum_{l < n-i} c_l^2 is largest for
+   i = 0, whatever the signs of c.
+2. Disjoint columns: if c has at most as many bands as the index gap, then
+   G_ij = 0 for i != j in S, so signs and directions do not matter and c may be
+   replaced by |c|; by fact 1 earlier is worse.
+3. c non-negative and non-increasing: all G_ij >= 0, so the worst u_i are equal.
+   With d = j - i >= 0, G_ij = sum_{l < n-j} c_{l+d} c_l grows when j or d
+   becomes smaller. The set s, s + b, s + 2b, ... has the smallest j and d for
+   every pair that any set with gap b and first round at least s can have, so it
+   is the worst of its size; it also ends first and thereby blocks the least of
+   the next tree. (For one tree: arXiv:2405.13763, theorem 2.)
+4. Fixed order, c non-negative: the set i, i + B, ... responds like that of
+   i = 0 moved down by i rows and cut off at n, so i = 0 is worst. The
+   coefficients need no order.
+
+Beyond these facts c is replaced by |c| (fixed order) or by its non-increasing
+envelope max_{i >= j} |c_i| (minimum separation). Both make every |G_ij| at
+least as large as before and |<u_i, u_j>| <= 1, hence an *upper bound*;
+`is_exact` tells.
+"""
+
+from collections.abc import Sequence
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.sensitivity import patterns
+
+# Coefficients from a solver or from a series are non-increasing only up to
+# rounding. The envelope is used either way; this decides what is called exact.
+_ROUNDING = 1e-12
+
+
+def squared_sensitivity(
+    coefficients: Sequence[float],
+    pattern: patterns.ParticipationPattern,
+    *,
+    restart_every: int | None = None,
+) -> float:
+  """Returns S2 of a whole run, in squared clip norms.
+
+  For zero-out adjacency. *Exact* where `is_exact` says so, otherwise an *upper
+  bound*.
+
+  Args:
+    coefficients: First column of C; zeros follow if it is shorter than a tree,
+      what lies beyond a tree's length is not used.
+    pattern: Which rounds one client may take part in.
+    restart_every: Rounds per tree; `None` for one tree over the whole run.
+  """
+  column, kind = _prepared(coefficients, pattern, restart_every)
+  lengths = patterns.tree_lengths(
+      pattern.num_rounds, restart_every=restart_every
+  )
+  if not isinstance(pattern, patterns.MinSeparationPattern):
+    return float(
+        sum(_squares(column[:n], kind.gap, kind.most)[-1] for n in lengths)
+    )
+  if len(lengths) == 1:
+    return float(_squares(column, kind.gap, kind.most)[-1])
+  chain = _Chain(column, kind.gap, kind.most)
+  for length in lengths:
+    chain.append(length)
+  return chain.value()
+
+
+def squared_sensitivity_by_round(
+    coefficients: Sequence[float],
+    pattern: patterns.ParticipationPattern,
+    *,
+    restart_every: int | None = None,
+) -> np.ndarray:
+  """Returns S2 of a run that stops after round t, for t = 1..num_rounds.
+
+  Entry t - 1 is `squared_sensitivity` of `pattern.truncated(t)` with the same
+  restarts, exact or an upper bound as that one is. The entries never decrease.
+
+  Args:
+    coefficients: First column of C.
+    pattern: Which rounds one client may take part in.
+    restart_every: Rounds per tree; `None` for one tree over the whole run.
+
+  Returns:
+    A float64 array of shape [num_rounds], in squared clip norms.
+  """
+  column, kind = _prepared(coefficients, pattern, restart_every)
+  by_round = np.concatenate(
+      list(_by_round(column, kind, pattern, restart_every))
+  )
+  if not kind.is_exact:
+    # A shorter first tree has a lower envelope, or none at all.
+    for stop in range(1, len(column) + 1):
+      by_round[stop - 1] = squared_sensitivity(
+          coefficients, pattern.truncated(stop), restart_every=restart_every
+      )
+  return by_round
+
+
+def is_exact(
+    coefficients: Sequence[float],
+    pattern: patterns.ParticipationPattern,
+    *,
+    restart_every: int | None = None,
+) -> bool:
+  """Returns whether some client attains `squared_sensitivity`.
+
+  Attained up to a relative 1e-12 per coefficient, by which a column that counts
+  as non-increasing may deviate from that.
+  """
+  return _prepared(coefficients, pattern, restart_every)[1].is_exact
+
+
+def squared_response(
+    coefficients: Sequence[float],
+    rounds: Sequence[int],
+    *,
+    num_rounds: int,
+    restart_every: int | None = None,
+) -> float:
+  """Returns S2 of a client that takes part in exactly the given rounds.
+
+  *Exact* if all G_ij between these rounds are non-negative, as they are if c
+  is, or if their columns are disjoint. Otherwise the *upper bound* sum |G_ij|.
+
+  Args:
+    coefficients: First column of C.
+    rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
+    num_rounds: Rounds of the run.
+    restart_every: Rounds per tree; `None` for one tree over the whole run.
+  """
+  lengths = patterns.tree_lengths(num_rounds, restart_every=restart_every)
+  column = _first(coefficients, lengths[0])
+  rounds = np.sort(np.asarray(rounds, np.int64)) - 1
+  total = 0.0
+  for tree in np.unique(rounds // lengths[0]):
+    length = lengths[tree]
+    positions = rounds[rounds // lengths[0] == tree] - tree * lengths[0]
+    shifted = np.zeros((len(positions), length))
+    for row, position in zip(shifted, positions):
+      row[position:] = column[: length - position]
+    if np.all(column >= 0):
+      total += float(np.sum(shifted.sum(axis=0) ** 2))
+    else:
+      total += float(np.abs(shifted @ shifted.T).sum())
+  return total
+
+
+class _Kind(NamedTuple):
+  """How the worst case is found.
+
+  Attributes:
+    gap: Smallest difference of indices within a tree.
+    most: Most participations, in a tree or (minimum separation) in the run.
+    is_exact: Whether the prepared column gives S2 itself and not a bound.
+  """
+
+  gap: int
+  most: int
+  is_exact: bool
+
+
+def _prepared(
+    coefficients, pattern, restart_every
+) -> tuple[np.ndarray, _Kind]:
+  """Returns the column to compute with, as long as a tree, and how."""
+  _checks.optional_integer_at_least(1, restart_every=restart_every)
+  if not isinstance(pattern, patterns.ParticipationPattern):
+    raise TypeError(
+        f'pattern={pattern!r} is not allowed: expected a pattern of'
+        ' tff_dp.accounting.patterns.'
+    )
+  length = min(restart_every or pattern.num_rounds, pattern.num_rounds)
+  column = _first(coefficients, length)
+  if not np.all(np.isfinite(column)):
+    raise _checks.ArgumentError(
+        'coefficients', coefficients, 'finite numbers only'
+    )
+  magnitudes = np.abs(column)
+  if isinstance(pattern, patterns.OncePerTreePattern):
+    return magnitudes, _Kind(1, 1, True)
+  if isinstance(pattern, patterns.FixedOrderPattern):
+    gap, most = min(pattern.rounds_per_epoch, length), length
+  elif isinstance(pattern, patterns.MinSeparationPattern):
+    gap = min(pattern.min_index_gap, pattern.num_rounds)
+    most = pattern.max_participations
+    if most == 1:
+      return magnitudes, _Kind(1, 1, True)
+  else:
+    raise TypeError(
+        f'{type(pattern).__name__} has no rule for its squared sensitivity.'
+    )
+  nonzero = np.flatnonzero(column)
+  num_bands = nonzero[-1] + 1 if len(nonzero) else 0
+  if num_bands <= gap:
+    return magnitudes, _Kind(gap, most, True)
+  tolerance = _ROUNDING * magnitudes.max()
+  if isinstance(pattern, patterns.FixedOrderPattern):
+    return magnitudes, _Kind(gap, most, bool(column.min() >= -tolerance))
+  envelope = np.maximum.accumulate(magnitudes[::-1])[::-1]
+  is_monotone = bool((envelope - column).max() <= tolerance)
+  return envelope, _Kind(gap, most, is_monotone)
+
+
+def _by_round(column, kind, pattern, restart_every):
+  """Yields, per tree, S2 of a run that stops after each of its rounds."""
+  lengths = patterns.tree_lengths(
+      pattern.num_rounds, restart_every=restart_every
+  )
+  if isinstance(pattern, patterns.MinSeparationPattern):
+    chain = _Chain(column, kind.gap, kind.most)
+    for length in lengths:
+      yield chain.by_round(length)
+      chain.append(length)
+    return
+  finished = 0.0
+  for length in lengths:
+    in_tree = _squares(column[:length], kind.gap, kind.most)[1:]
+    yield finished + in_tree
+    finished += in_tree[-1]
+
+
+def _first(coefficients, length: int) -> np.ndarray:
+  column = np.asarray(coefficients, np.float64)[:length]
+  return np.pad(column, (0, length - len(column)))
+
+
+def _squares(column: np.ndarray, gap: int, most: int) -> np.ndarray:
+  """Returns the squared response within the first 0..n rows, shape [n + 1].
+
+  Args:
+    column: First column of C for n rounds.
+    gap: Participations are in rounds 0, gap, 2 gap, ...
+    most: ... of which these many at most.
+  """
+  if most == 1:
+    return np.concatenate(([0.0], np.cumsum(column**2)))
+  rows = -(-len(column) // gap)
+  # Entry [r, i] is row r * gap + i, and a later participation moves it down by
+  # one r: a running sum over r takes all of them at once.
+  padded = np.pad(column, (0, rows * gap - len(column))).reshape(rows, gap)
+  response = np.cumsum(padded, axis=0)
+  if most < rows:
+    response[most:] -= response[:-most].copy()
+  squares = response.ravel()[: len(column)] ** 2
+  return np.concatenate(([0.0], np.cumsum(squares)))
+
+
+class _Chain:
+  """Trees in a row, under a gap and a cap that hold across them.
+
+  What the next tree needs to know of the past is how many of its first rounds
+  are still blocked, and how many participations are used up. `best[u, s]` is
+  the largest S2 so far with at most u participations, if at most s rounds of
+  the next tree are blocked. By fact 3 (or 2) a tree with q participations and s
+  blocked rounds has its worst, and soonest ending, set at s, s + b, ..., so
+  trying every q tries enough. Exact for a column of these kinds.
+  """
+
+  def __init__(self, column: np.ndarray, gap: int, most: int):
+    self._column = column
+    self._gap = gap
+    self._best = np.full((most + 1, gap), -np.inf)
+    self._best[:, 0] = 0.0
+    self._gains = functools.lru_cache(maxsize=2)(self._new_gains)
+
+  def value(self) -> float:
+    """Returns S2 of the trees so far."""
+    return float(self._best[-1].max())
+
+  def append(self, length: int) -> None:
+    """Adds a tree."""
+    gap, most = self._gap, len(self._best) - 1
+    updated = np.full_like(self._best, -np.inf)
+    for q, gains in enumerate(self._gains(length)):
+      candidate = self._best[: most + 1 - q, : len(gains)] + gains
+      # Blocked rounds s become s + q b - n, at least 0.
+      spent = length - q * gap
+      done = min(max(spent + 1, 0), len(gains))
+      if done:
+        updated[q:, 0] = np.maximum(
+            updated[q:, 0], candidate[:, :done].max(axis=1)
+        )
+      if done < len(gains):
+        rest = updated[q:, done - spent : len(gains) - spent]
+        np.maximum(rest, candidate[:, done:], out=rest)
+    self._best = updated
+
+  def by_round(self, length: int) -> np.ndarray:
+    """Returns S2 if the run stops in the next tree, after 1..length rounds."""
+    most = len(self._best) - 1
+    result = np.full(length + 1, -np.inf)
+    # What is reachable with more participations left needs no second look.
+    looked_at = np.full(self._gap, -np.inf)
+    for q in reversed(range(min(most, -(-length // self._gap)) + 1)):
+      before = self._best[most - q]
+      useful = np.flatnonzero(before > looked_at)
+      if not len(useful):
+        continue
+      squares = np.zeros(length + 1)
+      if q > 0:
+        squares = _squares(self._column[:length], self._gap, q)
+      for blocked in useful:
+        start = min(blocked, length)
+        candidate = before[blocked] + squares[: length + 1 - start]
+        np.maximum(result[start:], candidate, out=result[start:])
+        result[:start] = np.maximum(result[:start], before[blocked])
+      looked_at = np.maximum(looked_at, before)
+    return result[1:]
+
+  def _new_gains(self, length: int) -> list[np.ndarray]:
+    """Returns for each q the S2 in a tree, by how many rounds are blocked.
+
+    Entry q ends where the q-th participation would be beyond the tree.
+    """
+    column, gap = self._column[:length], self._gap
+    gains = [np.zeros(gap)]
+    fit = min(-(-length // gap), len(self._best) - 1)
+    for q in range(1, fit + 1):
+      fits = min(gap, length - (q - 1) * gap)
+      squares = _squares(column, gap, q)
+      gains.append(squares[length - np.arange(fits)])
+    return gains

@@ -1,0 +1,316 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a silo sends in one round, and what messages cost together."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import dp_accounting
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.curves import composition as parts_lib
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.events import record_events
+from tff_dp.accounting.silos import silo_sampling
+
+# (kind of sampling, rate, noise multiplier): all that a message costs by.
+Use = tuple[str, float, float]
+# Of each kind of message that uses a record, how many there are.
+Uses = tuple[tuple[Use, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SiloEvent:
+  """One message of a silo: a noised K-mean of clipped vectors.
+
+  Attributes:
+    sampling: How its batch was chosen.
+    num_records: n, the records that it was chosen among: all of the silo, or a
+      phase's part of it.
+    l2_norm_clip: C. Of several noised means over one batch, see
+      `joint_noise_multiplier`.
+    sigma: Standard deviation of the noise on the K-mean.
+    scale: What mean and noise were both multiplied with; costs nothing.
+    first_record: Position of the first of these records in the silo's order;
+      with `DisjointBlocks` that of the block, which is K records long.
+  """
+
+  sampling: silo_sampling.Sampling
+  num_records: int
+  l2_norm_clip: float
+  sigma: float
+  scale: float = 1.0
+  first_record: int = 0
+
+  def __post_init__(self):
+    if not isinstance(self.sampling, silo_sampling.Sampling):
+      raise TypeError(
+          f'sampling={self.sampling!r} is not allowed: expected a'
+          ' silo_sampling.Sampling.'
+      )
+    self.sampling.check(num_records=self.num_records)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
+    _checks.non_negative(sigma=self.sigma)
+    _checks.positive(scale=self.scale)
+    _checks.integer_at_least(0, first_record=self.first_record)
+
+  @property
+  def noise_multiplier(self) -> float:
+    """sigma K / C, on the sum over the clip norm, as users see it."""
+    return self.sigma * (float(self.sampling.batch_size) / self.l2_norm_clip)
+
+  @property
+  def is_block(self) -> bool:
+    """Whether no other message may use its records."""
+    return isinstance(self.sampling, silo_sampling.DisjointBlocks)
+
+  @property
+  def end_record(self) -> int:
+    """Position behind the last record that it may have used."""
+    size = self.sampling.batch_size if self.is_block else self.num_records
+    return self.first_record + size
+
+  @property
+  def use(self) -> Use:
+    """What the message costs by; a sure batch is a Gaussian release."""
+    rate = self.sampling.rate(self.num_records)
+    kind = 'gaussian' if rate == 1 else self.sampling.name
+    return kind, rate, self.noise_multiplier
+
+  @property
+  def dp_event(self) -> dp_accounting.DpEvent:
+    """What the message is to a record that may be in its batch."""
+    multiplier = self.noise_multiplier
+    if multiplier == 0:
+      return dp_accounting.NonPrivateDpEvent()
+    if self.sampling.rate(self.num_records) == 1:
+      return record_events.GaussianRecordDpEvent(multiplier)
+    if isinstance(self.sampling, silo_sampling.PoissonSampling):
+      return record_events.PoissonRecordDpEvent(
+          multiplier, self.sampling.rate(self.num_records)
+      )
+    return record_events.FixedSizeRecordDpEvent(
+        multiplier, self.num_records, self.sampling.batch_size
+    )
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types, for `from_json`."""
+    return self.sampling.to_json() | {
+        'num_records': self.num_records,
+        'l2_norm_clip': self.l2_norm_clip,
+        'sigma': self.sigma,
+        'scale': self.scale,
+        'first_record': self.first_record,
+    }
+
+  @classmethod
+  def from_json(cls, described: Mapping[str, Any]) -> 'SiloEvent':
+    """Returns the event that `to_json` described."""
+    fields = {field.name for field in dataclasses.fields(cls)} - {'sampling'}
+    return cls(
+        sampling=silo_sampling.from_json(described),
+        **{name: described[name] for name in fields},
+    )
+
+
+def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
+  """Returns (sum of m^-2)^(-1/2), of several noised sums over one batch.
+
+  Exact for Gaussian noise: the sums, each over its own clip norm and noise, are
+  one vector. Example: the gradient, and a metric clipped to [-B, B] with noise
+  sigma_B on its K-mean, of multiplier sigma_B K / B.
+  """
+  for noise_multiplier in noise_multipliers:
+    _checks.non_negative(noise_multiplier=noise_multiplier)
+  if not noise_multipliers or min(noise_multipliers) == 0:
+    return 0.0 if noise_multipliers else math.inf
+  return 1 / math.sqrt(math.fsum(m**-2 for m in noise_multipliers))
+
+
+def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
+  """Returns what each stretch of records has been used for.
+
+  Args:
+    counts: How often each message was sent.
+  """
+  return {
+      tuple(sorted(uses.items()))
+      for uses in _stretches(counts, lambda event: event.use)
+  }
+
+
+def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
+  """Returns what messages are to the record that pays most.
+
+  Exact: blocks and phases on disjoint records are a `DisjointRecordsDpEvent`,
+  without the stretches of records whose messages are part of those of another.
+
+  Args:
+    counts: How often each message was sent.
+  """
+  stretches = []
+  for messages in _stretches(counts, lambda event: event.dp_event):
+    if any(
+        isinstance(one, dp_accounting.NonPrivateDpEvent) for one in messages
+    ):
+      return dp_accounting.NonPrivateDpEvent()
+    if any(_is_part(messages, other) for other in stretches):
+      continue
+    stretches = [one for one in stretches if not _is_part(one, messages)]
+    stretches.append(messages)
+  if not stretches:
+    return dp_accounting.NoOpDpEvent()
+  found = [_composed(messages) for messages in stretches]
+  if len(found) == 1:
+    return found[0]
+  return record_events.DisjointRecordsDpEvent(tuple(found))
+
+
+def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
+  """Returns, of each stretch of records, how often each key is used."""
+  found = []
+  # What covers a stretch covers the last start before it as well.
+  for edge in sorted({event.first_record for event in counts}):
+    uses = {}
+    for event, count in counts.items():
+      if event.first_record <= edge < event.end_record:
+        uses[key(event)] = uses.get(key(event), 0) + count
+    if uses not in found[-1:]:
+      found.append(uses)
+  return found
+
+
+def _is_part(messages, others) -> bool:
+  """Whether messages cost no more than others, whatever delta is.
+
+  Gaussian messages are one, of sum_e count_e / m_e^2.
+  """
+  totals = []
+  for uses in (messages, others):
+    totals.append(
+        math.fsum(
+            count / event.noise_multiplier**2
+            for event, count in uses.items()
+            if isinstance(event, record_events.GaussianRecordDpEvent)
+        )
+    )
+  return totals[0] <= totals[1] and all(
+      count <= others.get(event, 0)
+      for event, count in messages.items()
+      if not isinstance(event, record_events.GaussianRecordDpEvent)
+  )
+
+
+def _composed(messages) -> dp_accounting.DpEvent:
+  found = [
+      event
+      if count == 1
+      else dp_accounting.SelfComposedDpEvent(event, int(count))
+      for event, count in messages.items()
+  ]
+  return found[0] if len(found) == 1 else dp_accounting.ComposedDpEvent(found)
+
+
+def worst_epsilon(
+    counts: Mapping[SiloEvent, int], delta: float, conservative: bool
+) -> float:
+  """Returns what the messages cost the worst record. Upper bound.
+
+  Args:
+    counts: How often each message was sent.
+    delta: In (0, 1).
+    conservative: As in `silo_sampling`.
+  """
+  return max(
+      (epsilon_of(uses, delta, conservative) for uses in uses_of(counts)),
+      default=0.0,
+  )
+
+
+@functools.lru_cache(maxsize=4096)
+def epsilon_of(uses: Uses, delta: float, conservative: bool) -> float:
+  """Returns epsilon of all messages together, for one record. Upper bound.
+
+  Args:
+    uses: Of each kind of message how many there are.
+    delta: In (0, 1).
+    conservative: As in `silo_sampling`.
+  """
+  if any(multiplier == 0 for (_, _, multiplier), _ in uses):
+    return math.inf
+  if len(uses) == 1 and uses[0][0][0] == 'gaussian':
+    # By the same arithmetic as what calibrated the noise, to the last bit.
+    (((_, _, multiplier), count),) = uses
+    return silo_sampling.gaussian_epsilon(
+        noise_multiplier=multiplier, count=count, delta=delta
+    )
+  return parts_lib.epsilon(parts_of(uses, conservative), delta)
+
+
+@functools.lru_cache(maxsize=4096)
+def delta_of(uses: Uses, epsilon: float) -> float:
+  """Returns delta of all messages together, for one record. Upper bound.
+
+  Args:
+    uses: Of each kind of message how many there are.
+    epsilon: At least 0.
+  """
+  if any(multiplier == 0 for (_, _, multiplier), _ in uses):
+    return 1.0
+  parts = parts_of(uses, False)
+  if len(parts) == 1 and parts[0].sigma is not None:
+    return gaussian.exact_delta(sigma=parts[0].sigma, epsilon=epsilon)
+  if len(parts) == 1 and parts[0].count == 1:
+    return float(parts[0].profile(np.array([epsilon]))[0])
+  return parts_lib.together(parts).delta(epsilon)
+
+
+def parts_of(uses: Uses, conservative: bool) -> list[parts_lib.Part]:
+  """Returns the messages as parts, all Gaussian ones as the one they are.
+
+  Args:
+    uses: Of each kind of message how many there are; all with noise.
+    conservative: As in `silo_sampling`.
+  """
+  inverse_squares = []
+  parts = []
+  for (kind, rate, multiplier), count in uses:
+    if kind == 'gaussian':
+      inverse_squares.append(count / multiplier**2)
+      continue
+    if kind == 'poisson' and not conservative:
+      build = silo_sampling.poisson_profile
+    else:
+      build = silo_sampling.convex_profile
+    parts.append(
+        parts_lib.Part(build(noise_multiplier=multiplier, rate=rate), count)
+    )
+  if inverse_squares:
+    together = 1 / math.sqrt(math.fsum(inverse_squares))
+    profile = local_profiles.gaussian(together)
+    # Next to others as its profile; alone, its epsilon is exact.
+    sigma = None if parts else together / 2
+    parts.append(parts_lib.Part(profile, sigma=sigma))
+  return parts
+
+
+def unsampled_epsilon_of(
+    uses: Uses, delta: float, num_records: int
+) -> float:
+  """Returns epsilon of k records, all in every batch. Upper bound.
+
+  Records that were used at different times, k_e of them in event e, move the
+  messages by sum_e (2 k_e / m_e)^2 <= k^2 max over records of sum_e (2/m_e)^2.
+  """
+  if any(multiplier == 0 for (_, _, multiplier), _ in uses):
+    return math.inf
+  total = math.fsum(
+      count / multiplier**2 for (_, _, multiplier), count in uses
+  )
+  sigma = 1 / math.sqrt(total) / (2 * num_records)
+  return gaussian.exact_epsilon(sigma=sigma, delta=delta)

@@ -1,0 +1,388 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sampling inside a silo: what R noised means over batches cost one record.
+
+In each round a silo sends `(1/K) sum over the batch of clipped gradients`, plus
+Gaussian noise of standard deviation sigma on every coordinate. C is the clip
+norm, K the (expected) batch and n the number of records; n is public.
+Adjacency: one record of the silo is replaced by another one. Everything here is
+in units of C/K: `noise_multiplier` is `sigma K / C`, the standard deviation on
+the sum over the clip norm, and a record adds a vector of norm at most 1.
+
+The pairs are derived in docs/isrl_accounting.md; each bounds H_E (see
+`privacy_profiles`) for all data, all dimensions and both directions, so that
+rounds compose even when they are chosen adaptively.
+"""
+
+import abc
+import dataclasses
+import math
+from typing import Any
+
+from dp_accounting.pld import privacy_loss_distribution
+import numpy as np
+from scipy import special
+
+from tff_dp import _checks
+from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.curves import privacy_profiles
+
+_ROUNDING = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Sampling(abc.ABC):
+  """How a silo chooses the batch of a round. Public facts only."""
+
+  @property
+  @abc.abstractmethod
+  def name(self) -> str:
+    """As on the command line."""
+
+  @property
+  @abc.abstractmethod
+  def batch_size(self) -> float:
+    """K, by which the sum over the batch is always divided."""
+
+  @abc.abstractmethod
+  def num_releases(self, num_rounds: int) -> int:
+    """Returns of how many rounds one record can be a part."""
+
+  @abc.abstractmethod
+  def profile(
+      self,
+      *,
+      num_records: int,
+      noise_multiplier: float,
+      conservative: bool = False,
+  ) -> privacy_profiles.Profile:
+    """Returns the profile of one round in which a record can take part.
+
+    Upper bound for both directions.
+
+    Args:
+      num_records: n.
+      noise_multiplier: sigma K / C.
+      conservative: Take the bound that joint convexity alone gives.
+    """
+
+  @abc.abstractmethod
+  def describe(self) -> str:
+    """Returns a phrase for people."""
+
+  def rate(self, num_records: int) -> float:
+    """Returns the probability that a record is in the batch of its round."""
+    return float(self.batch_size) / num_records
+
+  def check(self, *, num_records: int, num_rounds: int = 1) -> None:
+    """Raises unless a silo of n records can do R rounds."""
+    _checks.integer_at_least(1, num_records=num_records)
+    _checks.integer_at_least(1, num_rounds=num_rounds)
+    if num_records < self.batch_size:
+      raise _checks.ArgumentError(
+          'num_records',
+          num_records,
+          f'at least the batch of {self.batch_size:g} records',
+      )
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns what `from_json` makes an equal object of."""
+    return {'sampling': self.name, 'batch_size': self.batch_size}
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonSampling(Sampling):
+  """Every record enters a round's batch independently, with probability K/n.
+
+  The sum is divided by K, whatever the size; an empty batch sends pure noise.
+
+  Attributes:
+    expected_batch: K, above 0; need not be an integer.
+  """
+
+  expected_batch: float
+
+  def __post_init__(self):
+    _checks.positive(expected_batch=self.expected_batch)
+
+  @property
+  def name(self) -> str:
+    return 'poisson'
+
+  @property
+  def batch_size(self) -> float:
+    return self.expected_batch
+
+  def num_releases(self, num_rounds: int) -> int:
+    return num_rounds
+
+  def profile(self, *, num_records, noise_multiplier, conservative=False):
+    self.check(num_records=num_records)
+    rate = self.rate(num_records)
+    if conservative:
+      return convex_profile(noise_multiplier=noise_multiplier, rate=rate)
+    return poisson_profile(noise_multiplier=noise_multiplier, rate=rate)
+
+  def describe(self) -> str:
+    return f'Poisson sampling, {self.expected_batch:g} records expected a round'
+
+
+@dataclasses.dataclass(frozen=True)
+class _WholeBatches(Sampling):
+  """Batches of exactly K records.
+
+  Attributes:
+    batch: K, an integer.
+  """
+
+  batch: int
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, batch=self.batch)
+
+  @property
+  def batch_size(self) -> float:
+    return self.batch
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize(_WholeBatches):
+  """K distinct records, drawn anew in every round."""
+
+  @property
+  def name(self) -> str:
+    return 'fixed'
+
+  def num_releases(self, num_rounds: int) -> int:
+    return num_rounds
+
+  def profile(self, *, num_records, noise_multiplier, conservative=False):
+    self.check(num_records=num_records)
+    # This pair is already what joint convexity gives.
+    return convex_profile(
+        noise_multiplier=noise_multiplier, rate=self.rate(num_records)
+    )
+
+  def describe(self) -> str:
+    return f'{self.batch} distinct records drawn anew in every round'
+
+
+@dataclasses.dataclass(frozen=True)
+class DisjointBlocks(_WholeBatches):
+  """One pass: round r uses records rK..(r+1)K-1 of an order that stays fixed.
+
+  No record is in two rounds, so a whole pass costs it one Gaussian release,
+  however the queries adapt. No coins, so nothing needs to stay secret.
+  """
+
+  @property
+  def name(self) -> str:
+    return 'one-pass'
+
+  def num_releases(self, num_rounds: int) -> int:
+    return 1
+
+  def rate(self, num_records: int) -> float:
+    return 1.0
+
+  def check(self, *, num_records, num_rounds=1):
+    super().check(num_records=num_records, num_rounds=num_rounds)
+    if num_rounds * self.batch > num_records:
+      raise _checks.ArgumentError(
+          'num_rounds',
+          num_rounds,
+          f'at most {num_records // self.batch}, the disjoint blocks of'
+          f' {self.batch} among {num_records} records',
+      )
+
+  def profile(self, *, num_records, noise_multiplier, conservative=False):
+    self.check(num_records=num_records)
+    return local_profiles.gaussian(noise_multiplier)
+
+  def describe(self) -> str:
+    return f'one pass over disjoint blocks of {self.batch} records'
+
+
+_BY_NAME = {
+    'poisson': PoissonSampling,
+    'fixed': FixedSize,
+    'one-pass': DisjointBlocks,
+}
+NAMES = tuple(_BY_NAME)
+
+
+def build(name: str, batch_size: float) -> Sampling:
+  """Returns the sampling of that name: 'poisson', 'fixed' or 'one-pass'."""
+  _checks.one_of(NAMES, sampling=name)
+  return _BY_NAME[name](batch_size)
+
+
+def from_json(described: dict[str, Any]) -> Sampling:
+  """Returns what `Sampling.to_json` described."""
+  return build(described['sampling'], described['batch_size'])
+
+
+def poisson_profile(
+    *, noise_multiplier: float, rate: float
+) -> privacy_profiles.Profile:
+  """Returns the profile of one Poisson-sampled round.
+
+  Exact, rounded up: H_E of P = (1 - q) N(0, s^2) + q N(1, s^2) and
+  Q = (1 - q) N(0, s^2) + q N(-1, s^2). Their ratio grows in y, so the best set
+  is {y >= c}, with t = exp(c / s^2) solving
+
+      q a t^2 - (1 - q) (E - 1) t - E q a = 0,   a = exp(-1 / (2 s^2)).
+
+  y -> -y swaps P and Q, so one profile serves both directions. The pair is the
+  worst of all (docs/isrl_accounting.md, proposition 1).
+
+  Args:
+    noise_multiplier: s.
+    rate: q, in (0, 1].
+  """
+  _checks.positive(noise_multiplier=noise_multiplier)
+  _check_rate(rate)
+  s, q = float(noise_multiplier), float(rate)
+  with np.errstate(divide='ignore'):
+    log_rest = float(np.log1p(-q)) if q < 1 else -math.inf
+  log_a = -0.5 / s / s
+
+  def profile(epsilons):
+    epsilons = np.asarray(epsilons, np.float64)
+    with np.errstate(divide='ignore'):
+      log_excess = epsilons + np.log(-np.expm1(-epsilons)) + log_rest
+    log_product = math.log(2 * q) + log_a + 0.5 * epsilons
+    root = 0.5 * np.logaddexp(2 * log_excess, 2 * log_product)
+    log_t = np.logaddexp(log_excess, root) - math.log(2 * q) - log_a
+    cut = s * log_t
+    # Any cut gives a lower bound on H_E; near the best one, which is where the
+    # derivative vanishes, rounding of the cut itself is of second order.
+    arguments = [-cut, 1 / s - cut, -1 / s - cut]
+    logs = [log_excess, np.full_like(cut, math.log(q)), epsilons + math.log(q)]
+    terms = [
+        np.exp(log + special.log_ndtr(argument))
+        for log, argument in zip(logs, arguments)
+    ]
+    # Relative errors of the tails: those of their exponents.
+    spread = np.abs(epsilons) + (np.abs(cut) + 1 / s) ** 2
+    slack = 16 * _ROUNDING * sum(terms) * (4 + spread)
+    deltas = np.maximum(terms[1] - terms[0] - terms[2], 0.0) + slack + _TINY
+    return np.minimum(deltas, 1.0)
+
+  return profile
+
+
+def convex_profile(
+    *, noise_multiplier: float, rate: float
+) -> privacy_profiles.Profile:
+  """Returns q H_E'' at E'' = 1 + (E - 1) / q, of the Gaussian at distance 2.
+
+  Upper bound for Poisson and for fixed-size batches, in both directions
+  (docs/isrl_accounting.md, proposition 2; for fixed size also
+  arXiv:2106.08567). It is the profile, E >= 1, of (1 - q) N(0, z^2) +
+  q N(1, z^2) against N(0, z^2) with z = s / 2. Taking that worse direction on
+  both halves of the curve covers rounds that differ in direction, which
+  composing the pair in one direction would not.
+
+  Args:
+    noise_multiplier: s.
+    rate: q, in (0, 1].
+  """
+  _checks.positive(noise_multiplier=noise_multiplier)
+  _check_rate(rate)
+  single = local_profiles.gaussian(noise_multiplier)
+  q = float(rate)
+
+  def profile(epsilons):
+    return q * single(privacy_profiles.raised(epsilons, q))
+
+  return profile
+
+
+def pld(
+    sampling: Sampling,
+    *,
+    num_records: int,
+    num_rounds: int,
+    noise_multiplier: float,
+    conservative: bool = False,
+) -> privacy_loss_distribution.PrivacyLossDistribution:
+  """Returns the privacy-loss distribution of R rounds, for one record.
+
+  Upper bound: losses are rounded up and tails become infinite loss. What
+  rounding errors of the convolution can take off delta is not in it; `epsilon`
+  adds it.
+  """
+  sampling.check(num_records=num_records, num_rounds=num_rounds)
+  single = privacy_profiles.to_pld(
+      sampling.profile(
+          num_records=num_records,
+          noise_multiplier=noise_multiplier,
+          conservative=conservative,
+      )
+  )
+  composed, _ = composition.self_composed(
+      single, sampling.num_releases(num_rounds)
+  )
+  return composed
+
+
+def epsilon(
+    sampling: Sampling,
+    *,
+    num_records: int,
+    num_rounds: int,
+    noise_multiplier: float,
+    delta: float,
+    conservative: bool = False,
+) -> float:
+  """Returns epsilon of R rounds for every record of a silo. Upper bound.
+
+  Args:
+    sampling: How each round's batch is chosen.
+    num_records: n.
+    num_rounds: R.
+    noise_multiplier: sigma K / C; 0 gives infinity.
+    delta: In (0, 1).
+    conservative: As in `Sampling.profile`.
+  """
+  sampling.check(num_records=num_records, num_rounds=num_rounds)
+  _checks.non_negative(noise_multiplier=noise_multiplier)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  count = sampling.num_releases(num_rounds)
+  if noise_multiplier == 0:
+    return math.inf
+  if sampling.rate(num_records) == 1:
+    return gaussian_epsilon(
+        noise_multiplier=noise_multiplier, count=count, delta=delta
+    )
+  profile = sampling.profile(
+      num_records=num_records,
+      noise_multiplier=noise_multiplier,
+      conservative=conservative,
+  )
+  # Like every part of a composition, so that ledgers come to the same number.
+  return composition.epsilon([composition.Part(profile, count)], delta)
+
+
+def gaussian_epsilon(
+    *, noise_multiplier: float, count: int, delta: float
+) -> float:
+  """Returns epsilon of messages in which a record is sure to be.
+
+  Exact: so many Gaussian releases of distance 2 are one of smaller noise.
+
+  Args:
+    noise_multiplier: sigma K / C, above 0.
+    count: How many there are.
+    delta: In (0, 1).
+  """
+  sigma = float(noise_multiplier) / 2 / math.sqrt(count)
+  return gaussian.exact_epsilon(sigma=sigma, delta=delta)
+
+
+def _check_rate(rate) -> None:
+  _checks.in_closed(0.0, 1.0, rate=rate)
+  _checks.positive(rate=rate)

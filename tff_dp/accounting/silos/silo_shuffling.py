@@ -1,0 +1,322 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Silos behind a shuffler: who sent which message is lost.
+
+One message of a silo hides one of its records by its own noise
+(`silo_sampling`); mixed with those of others it may hide it better. A clone of
+a message is another silo's message with the same law, so what counts is how far
+apart the messages of two *whole* data sets can be, 2C and not 2C/K: with noise
+for single records there are hardly any clones, and shuffling helps little
+unless there are many silos or much noise. docs/isrl_accounting.md derives the
+bound (proposition 3).
+
+Adjacency: one record of one silo is replaced. The adversary sees the multiset
+of all messages of a round; all silos that are counted must send, honestly.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from tff_dp import _checks
+from tff_dp.accounting import rounding
+from tff_dp.accounting.amplification import clones
+from tff_dp.accounting.amplification import shuffling
+from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_sampling
+
+# Shares of delta that are tried for what is not pure, all rounds together.
+_SHARES = (0.3, 0.03)
+_POINTS = 65
+# The relative width at which the search for noise ends.
+_TOLERANCE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledEpsilon:
+  """Epsilon of a run with and without trust in the shuffler, at one delta.
+
+  Attributes:
+    epsilon: Against whoever sees only the shuffled messages; at most
+      `isrl_epsilon`.
+    isrl_epsilon: Of the silo's own messages, if the shuffler is not trusted.
+    delta: At which.
+  """
+
+  epsilon: float
+  isrl_epsilon: float
+  delta: float
+
+  @property
+  def is_amplified(self) -> bool:
+    """Whether the shuffler helps at all."""
+    return self.epsilon < self.isrl_epsilon
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types."""
+    return {
+        'epsilon': rounding.to_json_number(self.epsilon),
+        'isrl_epsilon': rounding.to_json_number(self.isrl_epsilon),
+        'delta': self.delta,
+        'is_amplified': self.is_amplified,
+    }
+
+
+def shuffled_epsilon(
+    sampling: silo_sampling.Sampling,
+    *,
+    num_records: int,
+    num_rounds: int,
+    num_silos: int,
+    l2_norm_clip: float,
+    sigma: float,
+    delta: float,
+) -> ShuffledEpsilon:
+  """Returns epsilon of noisy minibatch SGD behind a shuffler. Upper bound.
+
+  Args:
+    sampling: How each silo chooses its batches; K.
+    num_records: n, of every silo.
+    num_rounds: R.
+    num_silos: M, messages that are sure to be shuffled together.
+    l2_norm_clip: C.
+    sigma: Standard deviation of the noise on the K-mean, of every silo.
+    delta: In (0, 1).
+  """
+  _checks.integer_at_least(1, num_silos=num_silos)
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
+  _checks.positive(sigma=sigma)
+  multiplier = sigma * (float(sampling.batch_size) / l2_norm_clip)
+  isrl = silo_sampling.epsilon(
+      sampling,
+      num_records=num_records,
+      num_rounds=num_rounds,
+      noise_multiplier=multiplier,
+      delta=delta,
+  )
+  count = sampling.num_releases(num_rounds)
+  best = isrl
+  for share in _SHARES:
+    # Both deltas are charged once for every clone.
+    single = share * delta / (4 * count * num_silos)
+    found = round_profile(
+        sampling,
+        num_records=num_records,
+        num_silos=num_silos,
+        noise_multiplier=multiplier,
+        record_delta=single,
+        silo_delta=single,
+    )
+    if found is not None:
+      best = min(
+          best, composition.epsilon([composition.Part(found, count)], delta)
+      )
+  return ShuffledEpsilon(epsilon=best, isrl_epsilon=isrl, delta=delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledNoise:
+  """Noise of a silo behind a shuffler, and what it costs.
+
+  Attributes:
+    sigma: Standard deviation of the noise on the K-mean, of every silo.
+    isrl_sigma: What a silo would need for the same budget on its own.
+    requested_epsilon: The budget.
+    spent: Epsilon of `sigma`, with and without trust in the shuffler.
+  """
+
+  sigma: float
+  isrl_sigma: float
+  requested_epsilon: float
+  spent: ShuffledEpsilon
+
+  @property
+  def is_amplified(self) -> bool:
+    """Whether less noise is enough than without a shuffler."""
+    return self.sigma < self.isrl_sigma
+
+  @property
+  def verdict(self) -> str:
+    """What shuffling saves, in words."""
+    if not self.is_amplified:
+      return (
+          'shuffling does not help here: the noise is what every silo needs on'
+          ' its own; more silos, or a smaller epsilon, make more clones'
+      )
+    return (
+        f'with the shuffler {self.sigma / self.isrl_sigma:.3g} of the noise is'
+        ' enough; whoever sees which silo sent a message learns epsilon'
+        f' {rounding.rounded_up(self.spent.isrl_epsilon)}'
+    )
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types."""
+    return {
+        'sigma': self.sigma,
+        'isrl_sigma': self.isrl_sigma,
+        'requested_epsilon': self.requested_epsilon,
+        'is_amplified': self.is_amplified,
+        'spent': self.spent.to_json(),
+        'verdict': self.verdict,
+    }
+
+
+def calibrate_shuffled_noise(
+    sampling: silo_sampling.Sampling,
+    *,
+    num_records: int,
+    num_rounds: int,
+    num_silos: int,
+    l2_norm_clip: float,
+    epsilon: float,
+    delta: float,
+) -> ShuffledNoise:
+  """Returns noise within the budget against who sees the shuffled messages.
+
+  Upper bound: what is returned has been computed to be within the budget. It is
+  least up to a part in 10^3, as far as `shuffled_epsilon` falls with the noise.
+  The published formula for it (arXiv:2106.09779, theorem 5.1) has a constant
+  that is not specified, and is not offered.
+
+  Args:
+    sampling: How each silo chooses its batches; K.
+    num_records: n, of every silo.
+    num_rounds: R.
+    num_silos: M, messages that are sure to be shuffled together.
+    l2_norm_clip: C.
+    epsilon: The budget, above 0.
+    delta: In (0, 1).
+  """
+  settings = dict(
+      num_records=num_records,
+      num_rounds=num_rounds,
+      l2_norm_clip=l2_norm_clip,
+      delta=delta,
+  )
+  alone = silo_calibration.calibrate_noise(
+      sampling, epsilon=epsilon, **settings
+  )
+
+  def spent(sigma):
+    return shuffled_epsilon(
+        sampling, num_silos=num_silos, sigma=sigma, **settings
+    )
+
+  low, high = alone * (1 - _TOLERANCE), alone
+  # Where a little less is not private, clones are too few to help.
+  while spent(low).epsilon <= epsilon:
+    low, high = low / 2, low
+  while high < alone and high - low > _TOLERANCE * high:
+    middle = 0.5 * (low + high)
+    if spent(middle).epsilon <= epsilon:
+      high = middle
+    else:
+      low = middle
+  return ShuffledNoise(
+      sigma=high,
+      isrl_sigma=alone,
+      requested_epsilon=float(epsilon),
+      spent=spent(high),
+  )
+
+
+def round_profile(
+    sampling: silo_sampling.Sampling,
+    *,
+    num_records: int,
+    num_silos: int,
+    noise_multiplier: float,
+    record_delta: float,
+    silo_delta: float,
+) -> privacy_profiles.Profile | None:
+  """Returns the profile of one shuffled round; None if no clones are left.
+
+  Upper bound: clones with probability exp(-e_s), the target's pair with
+  epsilon e_r, and (1 + E) tau for what is not pure, with
+  tau = d_r + (M - 1) exp(-e_s) (d_s + d_r).
+
+  Args:
+    sampling: How batches are chosen.
+    num_records: n.
+    num_silos: M.
+    noise_multiplier: sigma K / C.
+    record_delta: d_r, at which one message has e_r for one record.
+    silo_delta: d_s, at which one message has e_s for the whole silo.
+  """
+  own = sampling.profile(
+      num_records=num_records, noise_multiplier=noise_multiplier
+  )
+  record_epsilon = privacy_profiles.epsilon_of(own, record_delta)
+  silo_epsilon = _silo_epsilon(
+      sampling, num_records, noise_multiplier, silo_delta
+  )
+  # The shuffling of `clones` is for epsilons whose powers are floats, and
+  # nothing is left to gain long before that.
+  if silo_epsilon > math.log(num_silos) + 1 or num_silos == 1:
+    return None
+  clone_probability = math.exp(-max(silo_epsilon, record_epsilon))
+  pure = shuffling.round_profile(
+      local_epsilon=record_epsilon,
+      num_reports=num_silos,
+      clone_probability=clone_probability,
+  )
+  tau = record_delta + (num_silos - 1) * clone_probability * (
+      silo_delta + record_delta
+  )
+  tau *= 1 + 1e-12
+
+  def total(epsilons):
+    return pure(epsilons) + (1 + np.exp(epsilons)) * tau
+
+  @functools.cache
+  def least() -> float:
+    grid = np.linspace(0.0, record_epsilon, _POINTS)
+    return float(grid[np.argmin(total(grid))])
+
+  def profile(epsilons):
+    epsilons = np.asarray(epsilons, np.float64)
+    # What holds at a smaller epsilon holds at a larger one.
+    return np.minimum(total(np.minimum(epsilons, least())), own(epsilons))
+
+  return profile
+
+
+def _silo_epsilon(sampling, num_records, noise_multiplier, delta) -> float:
+  """Returns epsilon of one message when all records of a silo may change.
+
+  Upper bound: the sums of two batches of at most B records differ by 2 B C.
+  With Poisson sampling B is a quantile, and what is above it is added.
+  """
+  batch = float(sampling.batch_size)
+  remaining = delta
+  largest = batch
+  if isinstance(sampling, silo_sampling.PoissonSampling):
+    rate = sampling.rate(num_records)
+    # Not `isf`: it gives up at small probabilities. Both batches may exceed it.
+    largest = _quantile(num_records, rate, delta / 8)
+    with np.errstate(divide='ignore', under='ignore'):
+      tail = float(stats.binom.sf(largest, num_records, rate))
+    remaining -= 2 * tail * (1 + clones.RELATIVE_ERROR)
+  profile = local_profiles.gaussian(noise_multiplier / largest)
+  return privacy_profiles.epsilon_of(profile, remaining)
+
+
+def _quantile(trials: int, rate: float, tail: float) -> int:
+  """Returns a number of successes that is exceeded with less than `tail`."""
+  low, high = 0, trials
+  while low < high:
+    middle = (low + high) // 2
+    with np.errstate(divide='ignore', under='ignore'):
+      exceeded = float(stats.binom.sf(middle, trials, rate))
+    if exceeded * (1 + clones.RELATIVE_ERROR) < tail:
+      high = middle
+    else:
+      low = middle + 1
+  return max(1, high)

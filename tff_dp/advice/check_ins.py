@@ -1,0 +1,425 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Check-ins: clients that decide themselves when to report."""
+
+from collections.abc import Callable
+import dataclasses
+import math
+from typing import Any, NamedTuple, Optional
+
+from tff_dp import _checks
+from tff_dp import participation
+from tff_dp.accounting import calibration
+from tff_dp.accounting.amplification import check_in_utility
+from tff_dp.accounting.events import run_events
+from tff_dp.advice import offers
+from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as check_in_plan
+
+# How many check in for every slot with one winner: 5 % of the slots stay empty.
+_CHECK_INS_PER_SLOT = 3
+# Longer ones take minutes to account for.
+_LONGEST_WINDOW = 10**6
+_SPHERE = 'sphere'
+_RANDOMIZERS = {
+    _SPHERE: lambda epsilon: randomizers.Sphere(epsilon, 1.0),
+    'local-gaussian': lambda noise: randomizers.Gaussian(noise, 1.0),
+}
+# Where to begin to look, where amplification helps.
+_AMPLIFIED_LOCAL_EPSILON = 6.0
+_AMPLIFIED_NOISE = 0.6
+# The sphere's report has hardly less noise beyond.
+_MOST_LOCAL_EPSILON = 10.0
+# A search ends where noise is so close to the least, or epsilon to the budget.
+_CLOSE = 0.01
+_MOST_TRIALS = 60
+# In the logarithm of the noise. Far below the least noise epsilon takes long.
+_LONGEST_MOVE = math.log(4.0)
+
+
+def random_allocation(setting: offers.Setting) -> offers.Offer:
+  """Returns clients that draw their own slots, with noise at the server."""
+  passes, slots = setting.num_passes, _slots(setting)
+  protocol = participation.RandomAllocation(
+      slots, check_in_probability=_rate(setting, slots)
+  )
+  return _check_ins(
+      setting,
+      'random-allocation',
+      protocol,
+      {'': lambda noise: participation.CentralGaussian(noise, 1.0)},
+      passes=passes,
+      reports=passes,
+      share=1 / setting.reports_per_round,
+      command=(
+          'random-allocation', '--population', setting.population,
+          '--slots', slots, '--rounds', passes * slots,
+          '--check-in-probability', protocol.check_in_probability,
+      ),
+      process='tff_dp.learning.build_allocation_sgd',
+  )
+
+
+def fixed_window(setting: offers.Setting) -> offers.Offer:
+  """Returns check-ins of which one wins each slot; as many slots as reports."""
+  passes = setting.num_passes
+  slots = _slots(setting) * setting.reports_per_round
+  protocol = participation.FixedWindowCheckIn(
+      slots,
+      check_in_probability=min(
+          1.0,
+          offers.shortened(_CHECK_INS_PER_SLOT * slots / setting.population),
+      ),
+      slots_per_update=setting.reports_per_round,
+  )
+  empty = check_in_utility.expected_dummies_fixed_window(
+      setting.population,
+      num_slots=slots,
+      check_in_probability=protocol.check_in_probability,
+  )
+  return _winners(
+      setting,
+      'fixed-window',
+      protocol,
+      empty / slots,
+      passes=passes,
+      command=(
+          'random-check-in', '--protocol', 'fixed-window',
+          '--population', setting.population,
+          '--slots', slots, '--rounds', passes * slots,
+          '--check-in-probability', protocol.check_in_probability,
+      ),
+  )
+
+
+def sliding_window(setting: offers.Setting) -> offers.Offer:
+  """Returns check-ins of clients that wake one after the other."""
+  updates = setting.rounds * setting.reports_per_round
+  window = setting.population - updates + 1
+  if window < 1:
+    raise offers.DoesNotFitError(
+        f'needs a client of its own for each of {updates} reports, of'
+        f' {setting.population}'
+    )
+  window = min(window, _LONGEST_WINDOW)
+  steps = updates + window - 1
+  protocol = participation.SlidingWindowCheckIn(steps, window)
+  # As if no more clients than steps came; the others make it less.
+  empty = check_in_utility.expected_dummies_sliding_window(steps, window=window)
+  return _winners(
+      setting,
+      'sliding-window',
+      protocol,
+      empty / updates,
+      passes=1,
+      command=(
+          'random-check-in', '--protocol', 'sliding-window',
+          '--population', setting.population, '--slots', window,
+      ),
+  )
+
+
+def _winners(setting, system, protocol, empty: float, **fields) -> offers.Offer:
+  """Returns check-ins with one winner a slot, a share of them dummies."""
+  return _check_ins(
+      setting,
+      system,
+      protocol,
+      _RANDOMIZERS,
+      reports=fields['passes'],
+      # The updates of those who came, scaled by the share of empty slots.
+      share=1 / (math.sqrt(setting.reports_per_round) * (1 - empty)),
+      notes=(
+          f'{100 * empty:.3g} % of the reports are expected to be dummies; the'
+          ' error is that of the updates scaled up for them.',
+      ),
+      process='tff_dp.learning.build_check_in_sgd',
+      **fields,
+  )
+
+
+def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
+  """Returns a coin of each client in each round, behind a shuffler."""
+  protocol = participation.ShuffledCheckIn(
+      setting.rounds, _rate(setting, 1), setting.population
+  )
+  return _check_ins(
+      setting,
+      'shuffled-check-in',
+      protocol,
+      _RANDOMIZERS,
+      # The others take seconds, and are hardly ever less.
+      bounds={_SPHERE: 'strong_clones', 'local-gaussian': 'subsampling'},
+      passes=1,
+      reports=setting.rounds,
+      share=1 / math.sqrt(setting.reports_per_round),
+      command=(
+          'shuffled-check-in', '--population', setting.population,
+          '--check-in-rate', protocol.check_in_rate, '--rounds', setting.rounds,
+      ),
+      process='tff_dp.learning.build_shuffled_check_in_sgd',
+  )
+
+
+def local_reports(setting: offers.Setting) -> offers.Offer:
+  """Returns averaged check-ins without any claim of amplification."""
+  passes, slots = setting.num_passes, setting.rounds_per_pass
+  protocol = participation.AveragedCheckIn(slots, setting.population)
+  return _check_ins(
+      setting,
+      'local-reports',
+      protocol,
+      _RANDOMIZERS,
+      bounds=dict.fromkeys(_RANDOMIZERS, 'none'),
+      passes=passes,
+      reports=passes,
+      share=1 / math.sqrt(setting.reports_per_round),
+      trust='nobody: every report is private by itself',
+      command=(
+          'random-check-in', '--protocol', 'averaged',
+          '--population', setting.population, '--slots', slots,
+          '--rounds', passes * slots,
+      ),
+      process='tff_dp.learning.build_check_in_sgd',
+  )
+
+
+def _check_ins(
+    setting: offers.Setting,
+    system: str,
+    protocol: participation.CheckInProtocol,
+    kinds: dict[str, Callable[[float], Any]],
+    *,
+    passes: int,
+    reports: int,
+    share: float,
+    command: tuple[Any, ...],
+    bounds: Optional[dict[str, str]] = None,
+    **fields,
+) -> offers.Offer:
+  """Returns a check-in protocol with the best of some kinds of noise.
+
+  Args:
+    setting: What is known.
+    system: Its name.
+    protocol: Who takes part.
+    kinds: Makes the noise of its parameter, by name.
+    passes: Of the protocol.
+    reports: Most reports of one client, without which no amplification is
+      accounted.
+    share: What the standard deviation of the noise of one report, or of the
+      server, is multiplied by to give that on the mean of a round.
+    command: Words of the command that states the epsilon, but for the noise.
+    bounds: The bound for each kind of noise, 'best' by default.
+    **fields: Of the offer.
+  """
+  found = []
+  for kind, make in kinds.items():
+    plan = check_in_plan.ProtocolPlan(
+        protocol,
+        make(1.0),
+        num_passes=passes,
+        bound=(bounds or {}).get(kind, 'best'),
+    )
+    known = min((each.stddev for each in found), default=math.inf)
+    found.append(_with_least_noise(setting, plan, kind, make, reports, known))
+  best = min(found, key=lambda each: each.stddev)
+  plan, kind, value = best.plan, best.kind, best.value
+  relation = _relation(setting, plan)
+  certificate = plan.certificate(
+      delta=setting.delta, neighboring_relation=relation
+  )
+  words = ('--noise-multiplier', value)
+  if kind == _SPHERE:
+    words = ('--local-epsilon', value, '--randomizer', 'sphere')
+  if plan.bound != 'best':
+    words += ('--bound', plan.bound)
+  if not plan.is_local:
+    words += ('--neighboring-relation', relation)
+  if plan.is_local:
+    fields['bytes_up'] = plan.randomizer.wire_bytes(setting.parameters)
+    library = 'mechanisms.randomizers'
+    extra = f'delta={setting.delta!r}'
+  else:
+    library, extra = 'participation', offers.arguments(setting)
+  options = f', num_passes={passes}' if passes > 1 else ''
+  if plan.bound != 'best':
+    options += f', bound={plan.bound!r}'
+  planned = '' if plan.num_rounds == setting.rounds else (
+      f'; {passes} pass{"es" * (passes > 1)} of {protocol.num_rounds} steps'
+  )
+  return offers.offer(
+      setting,
+      share * best.stddev,
+      system=system,
+      variant=kind or 'noise at the server',
+      neighboring_relation=relation.value,
+      noise={words[0].strip('-').replace('-', '_'): value},
+      epsilon=certificate.epsilon,
+      epsilon_no_amplification=certificate.epsilon_no_amplification,
+      participation=f'{protocol.participation}{planned}',
+      assumptions=(*certificate.assumptions, *protocol.assumptions),
+      command=offers.account(*command, *words, '--delta', setting.delta),
+      python=f"""\
+import tff_dp
+protocol = tff_dp.participation.{protocol!r}
+noise = tff_dp.{library}.{plan.randomizer!r}
+plan = tff_dp.ProtocolPlan(protocol, noise{options})
+print(plan.epsilon({extra}))""",
+      **{'trust': protocol.trust} | fields,
+  )
+
+
+class _Noised(NamedTuple):
+  """A plan with the least noise of a kind.
+
+  Attributes:
+    stddev: Per weight, of a report or of the server.
+    kind: Of noise, as in `_RANDOMIZERS`.
+    value: Its parameter.
+    plan: With it.
+  """
+
+  stddev: float
+  kind: str
+  value: float
+  plan: check_in_plan.ProtocolPlan
+
+
+def _relation(setting, plan) -> run_events.NeighboringRelation:
+  """Returns the relation of a plan; local reports have only one."""
+  if plan.is_local:
+    return plan.neighboring_relation
+  return run_events.NeighboringRelation(setting.neighboring_relation)
+
+
+def _with_least_noise(
+    setting, base, kind: str, make, reports: int, known: float
+) -> _Noised:
+  """Returns a plan with the least noise of a kind.
+
+  Infinite noise stands for more than that of another kind.
+
+  Args:
+    setting: What is known.
+    base: The plan with any noise of the kind.
+    kind: The kind.
+    make: Makes the noise of its parameter.
+    reports: Most reports of one client.
+    known: The least noise of other kinds.
+  """
+  relation = _relation(setting, base)
+
+  def plan_of(value):
+    return dataclasses.replace(base, randomizer=make(value))
+
+  def epsilon_at(value):
+    return plan_of(value).epsilon(
+        delta=setting.delta, neighboring_relation=relation
+    )
+
+  if kind == _SPHERE:
+    # Epsilons of reports add up; with amplification they may be larger.
+    start = setting.epsilon / reports
+    if base.bound != 'none':
+      start = max(start, _AMPLIFIED_LOCAL_EPSILON)
+
+    def stddev_of(value):
+      variance = make(value).variance(setting.parameters)
+      return math.sqrt(variance / setting.parameters)
+
+    value = _least_noise(
+        epsilon_at,
+        start=min(start, _MOST_LOCAL_EPSILON),
+        target=setting.epsilon,
+        stddev_of=stddev_of,
+        most=_MOST_LOCAL_EPSILON,
+    )
+    return _Noised(stddev_of(value), kind, value, plan_of(value))
+  if known < math.inf and epsilon_at(known) > setting.epsilon:
+    return _Noised(math.inf, kind, math.inf, base)
+  start = calibration.noise_multiplier(
+      epsilon=setting.epsilon,
+      delta=setting.delta,
+      squared_sensitivity=reports,
+      neighboring_relation=relation,
+  )
+  if base.bound != 'none':
+    start = min(start, _AMPLIFIED_NOISE)
+  value = _least_noise(epsilon_at, start=start, target=setting.epsilon)
+  return _Noised(value, kind, value, plan_of(value))
+
+
+def _least_noise(
+    epsilon_at: Callable[[float], float],
+    *,
+    start: float,
+    target: float,
+    stddev_of: Optional[Callable[[float], float]] = None,
+    most: float = math.inf,
+) -> float:
+  """Returns a parameter of four digits whose epsilon is within the target.
+
+  What is returned has been computed to be within. Where epsilon falls with the
+  noise, either nothing within has one percent less noise, or epsilon is within
+  one percent of the target.
+
+  Args:
+    epsilon_at: Epsilon of a parameter.
+    start: Where to begin.
+    target: The budget.
+    stddev_of: The noise of a parameter that is a local epsilon; `None` if the
+      parameter is the noise.
+    most: The largest local epsilon that is tried.
+  """
+  sign = 1.0 if stddev_of is None else -1.0
+  level, value = sign * math.log(start), None
+  noise_of = stddev_of or float
+  least = noise_of(most) if most < math.inf else 0.0
+  # Where the least noise is, and all trials: levels are logarithms of the
+  # parameter that grow with the noise, the other number is that of epsilon over
+  # the target.
+  low, high, trials = -math.inf, math.inf, []
+  for _ in range(_MOST_TRIALS):
+    tried = min(most, offers.shortened(math.exp(sign * level), 4))
+    ratio = epsilon_at(tried) / target
+    trials.append((level, math.log(min(max(ratio, 0.01), 100.0))))
+    if ratio <= 1:
+      value, high = tried, level
+    else:
+      low, least = level, noise_of(tried)
+    if value is not None and (
+        noise_of(value) <= (1 + _CLOSE) * least or 1 - _CLOSE < ratio <= 1
+    ):
+      return value
+    level = _next_level(trials, low, high)
+  if value is None:
+    raise _checks.ArgumentError('epsilon', target, 'a budget that can be met')
+  return value
+
+
+def _next_level(trials: list[tuple[float, float]], low, high) -> float:
+  """Returns where to try next: along the secant, else halfway, or further."""
+  level, excess = trials[-1]
+  slope = -1.5
+  if len(trials) > 1:
+    before, other = trials[-2]
+    slope = min((excess - other) / (level - before), -0.2)
+  move = -(excess + 0.5 * _CLOSE) / slope
+  move = math.copysign(min(max(abs(move), 0.5 * _CLOSE), _LONGEST_MOVE), excess)
+  if low < level + move < high and len(trials) % 4:
+    return level + move
+  if high - low < math.inf:
+    return 0.5 * (low + high)
+  return level + math.copysign(_LONGEST_MOVE, excess)
+
+
+def _slots(setting: offers.Setting) -> int:
+  """Returns rounds of a pass, so that whole passes are hardly more rounds."""
+  return -(-setting.rounds // setting.num_passes)
+
+
+def _rate(setting: offers.Setting, slots: int) -> float:
+  """Returns the probability of taking part for so many reports in a round."""
+  share = slots * setting.reports_per_round / setting.population
+  return min(1.0, offers.shortened(share))

@@ -1,0 +1,374 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`tff-dp advise`: which systems fit a setting, and what each would cost."""
+
+import argparse
+import dataclasses
+import json
+import shlex
+import sys
+import textwrap
+from typing import Any, Optional
+
+from tff_dp import _checks
+from tff_dp import advice
+from tff_dp.accounting import rounding
+from tff_dp.accounting.events import run_events
+from tff_dp.cli import errors
+
+_KIND = 'advice'
+_SCHEMA_VERSION = 1
+_WIDTH = 88
+_ERROR = (
+    'error: standard deviation of the noise on the mean update of a round, per'
+    ' weight, in clip norms; norm: that of the noise on all weights. Noise that'
+    ' is correlated over rounds counts as the independent noise that leaves the'
+    ' same root mean square error on the running sum of all rounds. Sampling'
+    ' and clipping are not counted.'
+)
+_SAME = {
+    'client': (
+        'All have the same clients, reports, rounds and budget. Noise at the'
+        ' server is accounted under {relation}, local reports under'
+        ' replace_one{implies}.'
+    ),
+    'record': (
+        'All have the same silos, records, rounds and budget; one record is'
+        ' replaced.'
+    ),
+}
+_EXAMPLES = """
+examples:
+  phones whose owners trust the server:
+    tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
+        --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
+  the same phones, a shuffler, and how far an update of norm 0.5 stands out:
+    tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
+        --parameters 10000 --epsilon 8 --delta 1e-6 --trust shuffler \\
+        --update-norm 0.5
+  20 hospitals with 1000 records each, of which 15 answer in a round:
+    tff-dp advise --population 20 --reports-per-round 15 --rounds 30 \\
+        --parameters 100 --epsilon 1 --trust nobody --silo-records 1000
+  what to do for another system than the best, as JSON:
+    tff-dp advise --population 60000 --reports-per-round 100 --rounds 200 \\
+        --parameters 10000 --epsilon 2 --trust server \\
+        --for random-allocation --format json
+"""
+
+
+def add_parser(subparsers) -> None:
+  """Adds the command to `argparse` subparsers."""
+  parser = subparsers.add_parser(
+      'advise',
+      description=(
+          'Prints every system that fits: the noise that it needs for the\n'
+          'budget, the error that is left, traffic and memory, what it\n'
+          'assumes, the best first; and how to go on with one of them.'
+      ),
+      epilog='\n'.join([
+          'systems:',
+          *(
+              f'  {name:<18} {system.summary}'
+              for name, system in advice.SYSTEMS.items()
+          ),
+          _EXAMPLES,
+      ]),
+  )
+  for name, kind, text in (
+      ('population', int, 'clients, or silos, that there are; where a guarantee'
+       ' rests on a crowd, those who are sure to deliver'),
+      ('reports_per_round', int, 'that the server wants in a round'),
+      ('rounds', int, 'rounds of the whole run'),
+      ('parameters', int, 'weights of the model, all together'),
+      ('epsilon', float, 'the budget of the whole run'),
+  ):
+    parser.add_argument(
+        errors.flag(name), type=kind, required=True, help=text
+    )
+  parser.add_argument(
+      '--delta',
+      type=float,
+      help='in (0, 1), below 1/population (default: population^-1.1; for silos'
+      ' records^-2)',
+  )
+  parser.add_argument(
+      '--trust',
+      choices=advice.TRUST,
+      required=True,
+      help='whom clients or silos trust; more trust includes less. shuffler: a'
+      ' shuffler, or for silos a secure sum',
+  )
+  parser.add_argument(
+      '--silo-records',
+      type=int,
+      metavar='N',
+      help='records of each silo: the unit is then a record, not a client',
+  )
+  parser.add_argument(
+      '--update-norm',
+      type=float,
+      help='also print signal to noise, for a mean update of that norm, in clip'
+      ' norms',
+  )
+  parser.add_argument(
+      '--max-participations',
+      type=int,
+      metavar='K',
+      help='most rounds of one client, where a server chooses, or of one silo'
+      ' (default: as many as the gap allows)',
+  )
+  parser.add_argument(
+      '--min-index-gap',
+      type=int,
+      metavar='B',
+      help='least difference of the indices of two rounds of one client, where'
+      ' a server chooses (default: population / reports per round, which needs'
+      ' all clients to be there)',
+  )
+  parser.add_argument(
+      '--neighboring-relation',
+      choices=advice.RELATIONS,
+      help='under which epsilon of a client shall hold at least (default:'
+      f' {advice.RELATIONS[0]}); local reports are always accounted under'
+      ' replace_one',
+  )
+  parser.add_argument(
+      '--for',
+      dest='system',
+      choices=tuple(advice.SYSTEMS),
+      metavar='SYSTEM',
+      help='how to go on with another system than the best',
+  )
+  parser.add_argument('--format', choices=('text', 'json'), default='text')
+  parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+  """Compares the systems, and prints what there is to say."""
+  update_norm = arguments.update_norm
+  if update_norm is not None:
+    _checks.positive(update_norm=update_norm)
+    _checks.in_closed(0, 1, update_norm=update_norm)
+  with errors.named_as_flags({
+      'clients_per_round': 'reports_per_round',
+      'num_clients': 'population',
+      'num_records': 'silo_records',
+  }):
+    setting = advice.Setting(**{
+        field.name: getattr(arguments, field.name)
+        for field in dataclasses.fields(advice.Setting)
+    })
+  found = advice.advise(setting, progress=_progress())
+  chosen = _chosen(found, arguments.system)
+  if arguments.format == 'json':
+    result = _json(found, chosen, update_norm)
+    print(json.dumps(result, indent=2, allow_nan=False))
+  else:
+    print('\n'.join(_lines(found, chosen, update_norm)))
+  return errors.DONE
+
+
+def _progress():
+  """Returns what says on a terminal which system is looked at."""
+  if not sys.stderr.isatty():
+    return None
+  return lambda name: print(f'calibrating {name} ...', file=sys.stderr)
+
+
+def _chosen(found: advice.Advice, system: Optional[str]) -> advice.Offer:
+  """Returns the offer to go on with."""
+  if system is None:
+    return found.offers[0]
+  for offer in found.offers:
+    if offer.system == system:
+      return offer
+  (reason,) = [
+      each.reason for each in found.refusals if each.system == system
+  ]
+  fitting = ', '.join(offer.system for offer in found.offers)
+  raise _checks.ArgumentError('for', system, f'one of {fitting}; {reason}')
+
+
+def _json(
+    found: advice.Advice, chosen: advice.Offer, update_norm: Optional[float]
+) -> dict[str, Any]:
+  """Returns everything as JSON types."""
+  offers = []
+  for offer in found.offers:
+    described = offer.to_json()
+    if update_norm is not None:
+      described['signal_to_noise'] = offer.signal_to_noise(update_norm)
+    offers.append(described)
+  return {
+      'kind': _KIND,
+      'schema_version': _SCHEMA_VERSION,
+      'epsilon': found.setting.epsilon,
+      'delta': found.setting.delta,
+      'setting': dataclasses.asdict(found.setting),
+      'update_norm': update_norm,
+      'error_is': _ERROR,
+      'compared': _compared(found.setting),
+      'warnings': list(found.warnings),
+      'systems': offers,
+      'not_offered': [dataclasses.asdict(each) for each in found.refusals],
+      'next': chosen.system,
+  }
+
+
+def _compared(setting: advice.Setting) -> str:
+  """Returns on what footing the systems are compared."""
+  if setting.is_of_silos:
+    return _SAME['record']
+  relation = setting.neighboring_relation
+  implies = ', which implies it' if relation != 'replace_one' else ' anyway'
+  return _SAME['client'].format(relation=relation, implies=implies)
+
+
+def _lines(
+    found: advice.Advice, chosen: advice.Offer, update_norm: Optional[float]
+) -> list[str]:
+  setting = found.setting
+  who = 'silos' if setting.is_of_silos else 'clients'
+  records = (
+      f' of {setting.silo_records} records' if setting.is_of_silos else ''
+  )
+  lines = [
+      f'epsilon {setting.epsilon:g} at delta {setting.delta:g};'
+      f' {advice.TRUSTED[setting.trust]}',
+      f'{setting.population} {who}{records}, {setting.reports_per_round}'
+      f' reports in each of {setting.rounds} rounds, {setting.parameters}'
+      ' weights',
+      *(f'WARNING: {warning}' for warning in found.warnings),
+      '',
+      *_table(found, setting, update_norm),
+      '',
+      *_wrapped(_ERROR),
+      *_wrapped(_compared(setting)),
+      *_wrapped(
+          'alone: epsilon without amplification, and without the noise of'
+          ' others. up, down: of a report, and of what a client gets in a round'
+          ' in which it takes part. memory: models, and state of the noise, at'
+          ' the server.'
+      ),
+  ]
+  if update_norm is not None:
+    lines += _wrapped(
+        f'snr: norm {update_norm:g} of a mean update over that of its noise.'
+    )
+  if found.refusals:
+    lines += ['', 'Does not fit:']
+  for reason in dict.fromkeys(each.reason for each in found.refusals):
+    names = ', '.join(
+        each.system for each in found.refusals if each.reason == reason
+    )
+    lines += _wrapped(f'- {names}: {reason}', '  ', '    ')
+  for offer in found.offers:
+    lines += ['', *_about(offer)]
+  return lines + ['', *_next(chosen)]
+
+
+def _table(found, setting, update_norm) -> list[str]:
+  rows = [['', 'system', 'noise', 'error', 'norm', 'epsilon', 'alone', 'up',
+           'down', 'memory']]
+  if update_norm is not None:
+    rows[0].insert(5, 'snr')
+  for position, offer in enumerate(found.offers, start=1):
+    row = [
+        f'{position}',
+        offer.system,
+        offer.variant,
+        f'{offer.error:.4g}',
+        f'{offer.error_l2:.4g}',
+        rounding.rounded_up(offer.epsilon),
+        rounding.rounded_up(offer.epsilon_no_amplification),
+        _size(offer.bytes_up),
+        _size(offer.bytes_down),
+        _size(offer.model_copies * 4 * setting.parameters)
+        + f' ({offer.model_copies})',
+    ]
+    if update_norm is not None:
+      row.insert(5, f'{offer.signal_to_noise(update_norm):.3g}')
+    rows.append(row)
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return [
+      '  '.join(
+          cell.ljust(width) if position < 3 else cell.rjust(width)
+          for position, (cell, width) in enumerate(zip(row, widths))
+      ).rstrip()
+      for row in rows
+  ]
+
+
+def _about(offer: advice.Offer) -> list[str]:
+  """Returns what an offer rests on."""
+  if offer.unit == 'client':
+    relation = run_events.NeighboringRelation(offer.neighboring_relation)
+    neighbours = relation.description
+  else:
+    neighbours = 'one record of one silo is replaced'
+  noise = ', '.join(
+      f'{name.replace("_", " ")} {value:.8g}'
+      for name, value in offer.noise.items()
+  )
+  lines = _wrapped(
+      f'{offer.system}: {advice.SYSTEMS[offer.system].summary}'
+  )
+  for name, text in (
+      ('trusted', offer.trust),
+      ('unit', offer.unit),
+      ('neighbours', neighbours),
+      ('noise', f'{offer.variant}: {noise}'),
+      ('clients' if offer.unit == 'client' else 'silos', offer.participation),
+  ):
+    lines += _wrapped(text, f'  {name:<12}', ' ' * 14)
+  for sentence in offer.notes:
+    lines += _wrapped(sentence, '  note        ', ' ' * 14)
+  lines.append('  holds if')
+  for sentence in offer.assumptions:
+    if sentence.startswith('The unit is '):
+      continue  # Said above.
+    lines += _wrapped(sentence, '  - ', '    ')
+  return lines
+
+
+def _next(offer: advice.Offer) -> list[str]:
+  """Returns how to go on with an offer."""
+  lines = [f'To go on with {offer.system}:', '']
+  if offer.command:
+    lines += [f'  {line}' for line in _command(offer.command)] + ['']
+  lines += [f'  {line}' for line in offer.python.splitlines()]
+  return lines + ['', f'and then {offer.process}.']
+
+
+def _command(words: tuple[str, ...]) -> list[str]:
+  """Returns a command in lines that a shell takes as one."""
+  # A flag and its value stay in one line.
+  text = shlex.join(words).replace(' ', '\0').replace('\0--', ' --')
+  lines = textwrap.wrap(
+      text,
+      _WIDTH - 4,
+      subsequent_indent='    ',
+      break_long_words=False,
+      break_on_hyphens=False,
+  )
+  lines = [line.replace('\0', ' ') for line in lines]
+  return [f'{line} \\' for line in lines[:-1]] + lines[-1:]
+
+
+def _wrapped(text: str, first: str = '', rest: str = '') -> list[str]:
+  return textwrap.wrap(
+      text,
+      _WIDTH,
+      initial_indent=first,
+      subsequent_indent=rest or ' ' * len(first),
+      break_on_hyphens=False,
+  )
+
+
+def _size(count: float) -> str:
+  """Returns a number of bytes in three digits."""
+  for unit in ('B', 'kB', 'MB', 'GB'):
+    if count < 999.5:
+      break
+    count /= 1000
+  return f'{count:.3g} {unit}'

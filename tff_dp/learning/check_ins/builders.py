@@ -1,0 +1,297 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Check-in SGD: learning processes in which clients decide when to take part.
+
+Who takes part in a step is decided by the clients' own coins, in the data
+source; a process trains the clients that it is handed. Four protocols of
+arXiv:2007.06605 and arXiv:2206.03151, with noise added at the clients:
+
+*   random check-ins with a fixed window (A_fix) and a sliding one (A_sldw): one
+    report per slot, of a winner or a dummy;
+*   averaged random check-ins (A_avg) and shuffled check-in: all reports of a
+    step, and no step of the model where there are none.
+
+Where the server is trusted to add the noise, see `allocation`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.aggregators import client_randomizers
+from tff_dp.aggregators import local_randomizers
+from tff_dp.learning import averaging as averaging_lib
+from tff_dp.learning import constraints
+from tff_dp.learning import local_training
+from tff_dp.learning import process as process_lib
+from tff_dp.learning.check_ins import check_in_finalizers
+from tff_dp.learning.check_ins import check_in_work
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import check_ins
+from tff_dp.participation import shuffled_check_in
+
+LearningRate = Union[float, Sequence[float]]
+
+
+def build_check_in_sgd(
+    model_fn: local_training.ModelFn,
+    plan: Any,
+    *,
+    server_learning_rate: LearningRate,
+    client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    constraint: Optional[constraints.Constraint] = None,
+    averaging: Optional[averaging_lib.Average] = None,
+    allow_unprotected_metrics: bool = False,
+) -> process_lib.PrivateLearningProcess:
+  """Returns SGD under random check-ins with a local randomizer.
+
+  With the reports r_j of the clients in the slots of update i,
+
+      theta_{i+1} = theta_i - eta_i / b * (sum over the b slots of r_j)
+
+  for a fixed or sliding window (b is 1 for the latter), and the mean of all
+  reports of slot i for averaged check-ins; where a slot of these is empty,
+  model, momentum and averages stay as they are.
+
+  A client's data is `client_data(examples, key)`. The dummy of an empty slot of
+  a fixed or sliding window is a client with an empty dataset: its update is
+  zero, it is randomized like any other, and nothing tells the two apart. A step
+  is one slot, and needs exactly one client; in the warm-up of a sliding window
+  nobody is asked, and a report would not be used.
+
+  Args:
+    model_fn: As for `tff.learning.algorithms.build_unweighted_fed_avg`.
+    plan: A `ProtocolPlan` of `FixedWindowCheckIn`, `AveragedCheckIn` or
+      `SlidingWindowCheckIn` with a local randomizer.
+    server_learning_rate: eta, or eta_i of every update of the model, such as
+      those of theorem 3.5 or 4.2 of arXiv:2007.06605
+      (`accounting.amplification.check_in_utility.learning_rates_theorem_3_5`).
+    client_optimizer: Local optimizer. `None` for SGD with learning rate 1, so
+      that a client with one batch sends the gradient of its mean loss.
+    momentum: Server momentum in [0, 1).
+    nesterov: Whether the momentum looks ahead.
+    constraint: Set in which the model has to stay, such as the ball of the
+      theorems; the initial model is projected into it.
+    averaging: Average of the models to keep beside the last one.
+    allow_unprotected_metrics: Whether clients report their training metrics,
+      which then appear under `not_covered`: they are computed from data without
+      noise, and the privacy statement does not cover them. In a protocol where
+      the server is not trusted they void it.
+
+  Raises:
+    ArgumentError: If a value is outside its range.
+    PrivacyRefusedError: For noise at the server.
+  """
+  protocol = protocol_of(
+      plan,
+      check_ins.FixedWindowCheckIn,
+      check_ins.AveragedCheckIn,
+      check_ins.SlidingWindowCheckIn,
+  )
+  num_updates = count_updates(plan)
+  if isinstance(protocol, check_ins.AveragedCheckIn):
+    rule = check_in_finalizers.Arrivals(num_updates)
+  elif isinstance(protocol, check_ins.SlidingWindowCheckIn):
+    rule = check_in_finalizers.Winners(
+        num_updates, num_warm_up=protocol.window - 1
+    )
+  else:
+    rule = check_in_finalizers.Winners(
+        num_updates, slots_per_update=protocol.slots_per_update
+    )
+  return _build(
+      model_fn,
+      plan,
+      rule=rule,
+      server_learning_rate=server_learning_rate,
+      client_optimizer=client_optimizer,
+      momentum=momentum,
+      nesterov=nesterov,
+      constraint=constraint,
+      averaging=averaging,
+      allow_unprotected_metrics=allow_unprotected_metrics,
+  )
+
+
+def build_shuffled_check_in_sgd(
+    model_fn: local_training.ModelFn,
+    plan: Any,
+    *,
+    server_learning_rate: LearningRate,
+    divisor: Optional[float] = None,
+    client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    constraint: Optional[constraints.Constraint] = None,
+    averaging: Optional[averaging_lib.Average] = None,
+    allow_unprotected_metrics: bool = False,
+) -> process_lib.PrivateLearningProcess:
+  """Returns SGD under shuffled check-in with a local randomizer.
+
+  With the k_t reports r_j of round t, shuffled,
+
+      theta_{t+1} = theta_t - eta_t / divisor * (sum over the reports of r_j)
+
+  where the divisor is k_t, which the adversary sees anyway, or a public
+  constant, such as the expected number of reports. Without a report model,
+  momentum and averages stay as they are.
+
+  Args:
+    model_fn: As for `build_check_in_sgd`, like all other arguments.
+    plan: A `ProtocolPlan` of `ShuffledCheckIn` with a local randomizer.
+    server_learning_rate: See `build_check_in_sgd`.
+    divisor: A public constant, `None` for the number of reports.
+    client_optimizer: See `build_check_in_sgd`.
+    momentum: See `build_check_in_sgd`.
+    nesterov: See `build_check_in_sgd`.
+    constraint: See `build_check_in_sgd`.
+    averaging: See `build_check_in_sgd`.
+    allow_unprotected_metrics: See `build_check_in_sgd`.
+  """
+  protocol_of(plan, shuffled_check_in.ShuffledCheckIn)
+  return _build(
+      model_fn,
+      plan,
+      rule=check_in_finalizers.Arrivals(
+          count_updates(plan),
+          local_randomizers.ARRIVED if divisor is None else divisor,
+      ),
+      server_learning_rate=server_learning_rate,
+      client_optimizer=client_optimizer,
+      momentum=momentum,
+      nesterov=nesterov,
+      constraint=constraint,
+      averaging=averaging,
+      allow_unprotected_metrics=allow_unprotected_metrics,
+  )
+
+
+def protocol_of(plan, *allowed):
+  """Returns the plan's protocol if it is one of the allowed classes."""
+  protocol = getattr(plan, 'protocol', None)
+  if not isinstance(protocol, allowed):
+    names = ' or '.join(cls.__name__ for cls in allowed)
+    raise _checks.ArgumentError(
+        'plan', plan, f'a ProtocolPlan with a protocol of class {names}'
+    )
+  return protocol
+
+
+def _check_local(plan) -> None:
+  if isinstance(plan.randomizer, randomizers.LocalRandomizer):
+    client_randomizers.check_vector_randomizer(plan.randomizer)
+    return
+  raise _checks.PrivacyRefusedError(
+      f'{type(plan.protocol).__name__} with noise at the server is not covered',
+      why='which client is heard, or how many, depends on the other clients, so'
+      ' noise on the result alone hides no client',
+      way_out='a local randomizer, such as randomizers.Gaussian, or'
+      ' RandomAllocation, which adds up all reports of a slot',
+  )
+
+
+def build_training(
+    model_fn, client_optimizer, allow_unprotected_metrics
+) -> tff.learning.templates.ClientWorkProcess:
+  """Returns local training, whose metrics stay at the clients by default."""
+  if client_optimizer is None:
+    client_optimizer = tff.learning.optimizers.build_sgdm(1.0)
+  metrics_aggregator = local_training.without_metrics
+  if allow_unprotected_metrics:
+    metrics_aggregator = tff.learning.metrics.sum_then_finalize
+  return local_training.build_client_work(
+      model_fn, client_optimizer, metrics_aggregator=metrics_aggregator
+  )
+
+
+def _build(
+    model_fn,
+    plan,
+    *,
+    rule,
+    server_learning_rate,
+    client_optimizer,
+    momentum,
+    nesterov,
+    constraint,
+    averaging,
+    allow_unprotected_metrics,
+) -> process_lib.PrivateLearningProcess:
+  """Returns the process with noise at the clients."""
+  _check_local(plan)
+  optimizer = check_in_finalizers.build_optimizer(
+      server_learning_rate,
+      momentum=momentum,
+      nesterov=nesterov,
+      num_updates=rule.num_updates,
+  )
+  initial_weights = local_training.build_initial_weights(model_fn, constraint)
+  weights_type = initial_weights.type_signature.result
+  client_work = check_in_work.build_check_in_client_work(
+      build_training(
+          model_fn, client_optimizer, allow_unprotected_metrics
+      ),
+      num_steps=plan.num_rounds,
+      allow_unprotected_metrics=allow_unprotected_metrics,
+  )
+  finalizer = check_in_finalizers.build_check_in_finalizer(
+      rule,
+      optimizer,
+      weights_type,
+      constraint=constraint,
+      average=averaging,
+  )
+  return compose(
+      plan,
+      initial_weights=initial_weights,
+      client_work=client_work,
+      aggregator=tff.aggregators.as_weighted_aggregator(
+          _Keyed(plan.randomizer, weights_type.trainable, rule.divisor)
+      ),
+      finalizer=finalizer,
+      averaging=averaging,
+  )
+
+
+def compose(
+    plan, *, initial_weights, client_work, aggregator, finalizer, averaging
+) -> process_lib.PrivateLearningProcess:
+  """Returns the process; `aggregator` is a weighted factory."""
+  process = tff.learning.templates.compose_learning_process(
+      initial_weights,
+      tff.learning.templates.build_broadcast_process(
+          initial_weights.type_signature.result
+      ),
+      client_work,
+      aggregator.create(
+          client_work.next.type_signature.result.result.member.update,
+          tff.TensorType(np.float32),
+      ),
+      finalizer,
+  )
+  return process_lib.PrivateLearningProcess(process, plan, averaging=averaging)
+
+
+def count_updates(plan) -> int:
+  """Returns how often the model is updated in a run of all steps, at most."""
+  passes = plan.num_rounds // plan.protocol.num_rounds
+  return passes * plan.protocol.num_updates
+
+
+class _Keyed(tff.aggregators.UnweightedAggregationFactory):
+  """Lets `as_weighted_aggregator` wrap `create_keyed`."""
+
+  def __init__(self, randomizer, trainable_type, mean_over):
+    self._factory = local_randomizers.LocalRandomizerFactory(
+        randomizer, mean_over=mean_over
+    )
+    self._trainable_type = trainable_type
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    del value_type  # `next` checks that the clients' values fit.
+    return self._factory.create_keyed(self._trainable_type)

@@ -1,0 +1,299 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of check-in SGD: when reports become a step of the model.
+
+The finalizer gets the sum of the reports of one step of the protocol, and their
+number; everything in it was randomized at the clients. Two rules:
+
+*   `Winners`: every slot has exactly one report, of its winner or a dummy. The
+    sum of `slots_per_update` of them, divided by that number, is one update.
+*   `Arrivals`: all reports of a step, divided by their number or by a constant,
+    are one update. No report, no update: neither the model nor the optimizer,
+    nor an average of the models, moves.
+
+A step takes part in the protocol whether or not it updates the model.
+"""
+
+import collections
+from collections.abc import Sequence
+import dataclasses
+from typing import Literal, Optional, Union
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.aggregators import local_randomizers
+from tff_dp.learning import averaging as averaging_lib
+from tff_dp.learning import constraints
+from tff_dp.learning import finalizers
+from tff_dp.learning import optimizers
+
+
+@dataclasses.dataclass(frozen=True)
+class Winners:
+  """One report per step, and one update per `slots_per_update` steps.
+
+  Any other number of reports is an error: without one, the adversary would see
+  which slot was empty, and of two only one is covered.
+
+  Attributes:
+    num_updates: Updates of the model in the whole run.
+    slots_per_update: b.
+    num_warm_up: First steps, whose reports are not used, if there are any.
+  """
+
+  num_updates: int
+  slots_per_update: int = 1
+  num_warm_up: int = 0
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_updates=self.num_updates)
+    _checks.integer_at_least(1, slots_per_update=self.slots_per_update)
+    _checks.integer_at_least(0, num_warm_up=self.num_warm_up)
+
+  @property
+  def divisor(self) -> float:
+    """What the sum of the reports of an update is divided by."""
+    return float(self.slots_per_update)
+
+  def decide(self, state, num_reports):
+    """Returns (which reports count, whether the model is updated)."""
+    is_warm_up = state['num_steps'] < self.num_warm_up
+    has_winner = tf.debugging.Assert(
+        tf.logical_or(is_warm_up, tf.equal(num_reports, 1)),
+        [
+            'a step needs exactly one client, the winner of the slot or, if'
+            ' nobody checked in, a dummy: a client with an empty dataset, whose'
+            ' noise hides the gap; found',
+            num_reports,
+        ],
+    )
+    with tf.control_dependencies([has_winner]):
+      counted = tf.where(is_warm_up, 0, num_reports)
+    return counted, tf.equal(
+        state['num_collected'] + counted, self.slots_per_update
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrivals:
+  """All reports of a step, and one update unless there are none.
+
+  Attributes:
+    num_updates: Updates of the model in the whole run, at most.
+    divisor: 'arrived' for the mean, or a public constant.
+  """
+
+  num_updates: int
+  divisor: Union[Literal['arrived'], float] = local_randomizers.ARRIVED
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_updates=self.num_updates)
+    if self.divisor != local_randomizers.ARRIVED:
+      _checks.positive(divisor=self.divisor)
+
+  def decide(self, state, num_reports):
+    """Returns (which reports count, whether the model is updated)."""
+    del state
+    return tf.identity(num_reports), num_reports > 0
+
+
+def build_optimizer(
+    learning_rate: Union[float, Sequence[float]],
+    *,
+    momentum: float,
+    nesterov: bool,
+    num_updates: int,
+) -> tff.learning.optimizers.Optimizer:
+  """Returns the server's optimizer, see `optimizers.build_momentum`.
+
+  Args:
+    learning_rate: One number, or one for each update of the run.
+    momentum: In [0, 1).
+    nesterov: Whether the momentum looks ahead.
+    num_updates: Updates of the run.
+  """
+  if np.ndim(learning_rate) == 0:
+    _checks.positive(server_learning_rate=learning_rate)
+    return optimizers.build_momentum(
+        learning_rate=float(learning_rate),
+        momentum=momentum,
+        nesterov=nesterov,
+    )
+  rates = np.asarray(learning_rate, np.float64)
+  if rates.shape != (num_updates,) or not np.all(
+      (rates > 0) & np.isfinite(rates)
+  ):
+    raise _checks.ArgumentError(
+        'server_learning_rate',
+        f'array of shape {rates.shape}',
+        f'a number, or {num_updates} finite numbers above 0, one for each'
+        ' update of the model',
+    )
+  return optimizers.build_momentum(
+      learning_rate=1.0,
+      momentum=momentum,
+      nesterov=nesterov,
+      cooldown=_Rates(rates),
+      num_rounds=num_updates,
+  )
+
+
+def build_check_in_finalizer(
+    rule: Union[Winners, Arrivals],
+    optimizer: tff.learning.optimizers.Optimizer,
+    model_weights_type: tff.StructWithPythonType,
+    *,
+    constraint: Optional[constraints.Constraint] = None,
+    average: Optional[averaging_lib.Average] = None,
+) -> tff.learning.templates.FinalizerProcess:
+  """Returns the finalizer of `OrderedDict(total, num_reports)`.
+
+  `state`: `OrderedDict(optimizer, collected, num_collected, num_steps,
+  num_updates)`, and `averaging` with an average. `collected` is the sum of the
+  reports of slots that wait for their update.
+
+  `measurements`: `num_updates`, updates so far.
+
+  Args:
+    rule: When reports become an update.
+    optimizer: What an update does to the trainable weights.
+    model_weights_type: Type of a `tff.learning.models.ModelWeights` whose
+      trainable weights are float32.
+    constraint: Where the model has to stay; it is projected after an update.
+    average: Which models are averaged. The model before each update counts
+      once, however many steps it took.
+  """
+  trainable_type = model_weights_type.trainable
+  update_type = tff.to_type(
+      collections.OrderedDict(total=trainable_type, num_reports=np.int32)
+  )
+  shares = None
+  if average is not None:
+    if not isinstance(average, averaging_lib.Average):
+      raise _checks.ArgumentError(
+          'averaging', average, 'an Average, such as UniformAverage(), or None'
+      )
+    shares = np.asarray(average.shares(rule.num_updates), np.float32)
+
+  def zeros():
+    return tf.nest.map_structure(
+        lambda spec: tf.zeros(spec.shape, spec.dtype),
+        tff.types.type_to_tf_tensor_specs(trainable_type),
+    )
+
+  @tff.tensorflow.computation
+  def initialize():
+    specs = tff.types.type_to_tf_tensor_specs(trainable_type)
+    state = collections.OrderedDict(
+        optimizer=optimizer.initialize(tuple(tf.nest.flatten(specs))),
+        collected=zeros(),
+        num_collected=tf.constant(0),
+        num_steps=tf.constant(0, tf.int64),
+        num_updates=tf.constant(0, tf.int64),
+    )
+    if shares is not None:
+      state['averaging'] = collections.OrderedDict(
+          mean=zeros(), round=tf.constant(0, tf.int64)
+      )
+    return state
+
+  def step(state, trainable, gradient):
+    """Returns (state, weights) after one update of the model."""
+    optimizer_state, new_weights = optimizer.next(
+        state['optimizer'],
+        tuple(tf.nest.flatten(trainable)),
+        tuple(tf.nest.flatten(gradient)),
+    )
+    new_weights = tf.nest.pack_sequence_as(trainable, new_weights)
+    if constraint is not None:
+      new_weights = finalizers.unflatten(
+          constraint.project(finalizers.flatten(new_weights)), like=trainable
+      )
+    new_state = collections.OrderedDict(
+        state,
+        optimizer=optimizer_state,
+        collected=zeros(),
+        num_collected=tf.constant(0),
+        num_updates=state['num_updates'] + 1,
+    )
+    if shares is not None:
+      averaged = state['averaging']['round']
+      share = tf.constant(shares)[tf.minimum(averaged, len(shares) - 1)]
+      new_state['averaging'] = collections.OrderedDict(
+          mean=tf.nest.map_structure(
+              lambda mean, weight: (1.0 - share) * mean + share * weight,
+              state['averaging']['mean'],
+              trainable,
+          ),
+          round=averaged + 1,
+      )
+    return new_state, new_weights
+
+  @tff.tensorflow.computation(
+      initialize.type_signature.result, trainable_type, update_type
+  )
+  @tf.function(autograph=False)
+  def apply(state, trainable, update):
+    counted, is_update = rule.decide(state, update['num_reports'])
+    collected = tf.nest.map_structure(
+        lambda so_far, total: tf.where(counted > 0, so_far + total, so_far),
+        state['collected'],
+        update['total'],
+    )
+    waiting = collections.OrderedDict(
+        state,
+        collected=collected,
+        num_collected=state['num_collected'] + counted,
+        num_steps=state['num_steps'] + 1,
+    )
+    divisor = tf.cast(waiting['num_collected'], tf.float32)
+    if rule.divisor != local_randomizers.ARRIVED:
+      divisor = tf.constant(rule.divisor, tf.float32)
+    new_state, new_weights = tf.cond(
+        is_update,
+        lambda: step(
+            waiting,
+            trainable,
+            tf.nest.map_structure(lambda total: total / divisor, collected),
+        ),
+        lambda: (waiting, tf.nest.map_structure(tf.identity, trainable)),
+    )
+    measurements = collections.OrderedDict(
+        num_updates=new_state['num_updates']
+    )
+    return new_state, new_weights, measurements
+
+  state_type = initialize.type_signature.result
+
+  @tff.tensorflow.computation(state_type)
+  def get_hparams(state):
+    return optimizer.get_hparams(state['optimizer'])
+
+  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
+  def set_hparams(state, hparams):
+    return collections.OrderedDict(
+        state, optimizer=optimizer.set_hparams(state['optimizer'], hparams)
+    )
+
+  return finalizers.from_computations(
+      initialize,
+      apply,
+      model_weights_type=model_weights_type,
+      update_type=update_type,
+      get_hparams_fn=get_hparams,
+      set_hparams_fn=set_hparams,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rates:
+  """A schedule that is given as an array, like a `workloads.Cooldown`."""
+
+  rates: np.ndarray
+
+  def factors(self, num_rounds: int) -> np.ndarray:
+    del num_rounds
+    return self.rates

@@ -1,0 +1,196 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""FTRL: dual averaging on the noised prefix sum, with L1 and constraint sets.
+
+Where the server cannot simply add up updates (an L1 term, a constraint set) it
+needs the prefix sum itself. With theta_0 the anchor, u_t the sum of the
+server's steps since the anchor and eta the learning rate, round t solves
+
+    argmin over C of  <u_t, theta> + tau_t l1 |theta|_1
+                      + |theta - theta_0|^2 / (2 eta)
+
+A residual x_t goes through the same steps as in `optimizers`, and so does the 1
+that stands for the L1 term of a round, which gives tau_t:
+
+    m_t = momentum m_{t-1} + x_t          mu_t = momentum mu_{t-1} + 1
+    u_t = u_{t-1} + f_t d_t               tau_t = tau_{t-1} + f_t delta_t
+
+with d_t = m_t, or momentum m_t + x_t for Nesterov (delta_t likewise), and f_t
+the cooldown. So f_t weighs the whole loss of round t, its L1 term included;
+shrinking eta instead would pull the model back to the anchor. Without cooldown
+u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, since
+m_t = v_t - v_{t-1}.
+
+A restart takes the current model as the anchor and begins u and tau anew. m and
+mu are kept; in terms of v that is `v_t = momentum v_{t-1} + c + s_t` with
+`c = momentum (v_R - v_{R-1})`. So without L1 and constraints this equals
+momentum SGD on the residuals for ever (`tests/learning/ftrl_test.py`); with
+them, anchoring anew is not the same as going on with dual averaging.
+
+u_t is added up from the residuals that the aggregator releases, so no un-noised
+sum exists anywhere, and everything here is post-processing of released values.
+
+Sources: Kairouz et al., arXiv:2103.00039, section 3.2 (momentum: appendix); L1
+with a zero anchor: McMahan, AISTATS 2011. The general anchor, and momentum and
+cooldown with L1, are our own derivations: the objective above is separable, so
+its minimiser is a soft threshold of theta_0 - eta u_t. Exact up to rounding.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple, Optional
+
+import tensorflow as tf
+
+from tff_dp import _checks
+from tff_dp.learning import constraints
+from tff_dp.learning import optimizers
+from tff_dp.mechanisms import workloads
+
+
+@dataclasses.dataclass(frozen=True)
+class Ftrl:
+  """Public description of the update.
+
+  Attributes:
+    learning_rate: eta, the only name for 1 / lambda in this library.
+    momentum: gamma in [0, 1).
+    nesterov: Whether to look ahead by one momentum step.
+    l1: Weight of |theta|_1 per round. Exact zeros survive.
+    constraint: The set C; with L1, one whose projection after the threshold is
+      the exact minimiser (`constraints` says which).
+    restart_every: Rounds after which the current model becomes the anchor and
+      the prefix sum starts anew, together with the tree of the aggregator.
+    cooldown: How the last rounds weigh less.
+    num_rounds: Horizon of the run; needed by the cooldown alone.
+  """
+
+  learning_rate: float
+  momentum: float = 0.0
+  nesterov: bool = False
+  l1: float = 0.0
+  constraint: constraints.Constraint = constraints.Unconstrained()
+  restart_every: Optional[int] = None
+  cooldown: Optional[workloads.Cooldown] = None
+  num_rounds: Optional[int] = None
+
+  def __post_init__(self):
+    _checks.positive(learning_rate=self.learning_rate)
+    _checks.in_half_open(0.0, 1.0, momentum=self.momentum)
+    _checks.non_negative(l1=self.l1)
+    _checks.optional_integer_at_least(1, restart_every=self.restart_every)
+    _checks.optional_integer_at_least(1, num_rounds=self.num_rounds)
+    if self.nesterov and not self.momentum > 0:
+      raise _checks.ArgumentError(
+          'momentum', self.momentum, 'a number above 0 with nesterov=True'
+      )
+    if self.cooldown is not None and self.num_rounds is None:
+      raise _checks.ArgumentError(
+          'num_rounds', None, 'the horizon of the run with a cooldown'
+      )
+    if not isinstance(self.constraint, constraints.Constraint):
+      raise _checks.ArgumentError(
+          'constraint',
+          self.constraint,
+          'a Constraint (Projection(function) makes one)',
+      )
+    if self.l1 > 0 and not self.constraint.allows_l1:
+      raise _checks.ArgumentError(
+          'constraint',
+          self.constraint,
+          'a set in which thresholding and projecting is exact (box, centred'
+          ' ball, non-negative orthant, or one of your own that declares'
+          ' allows_l1) with l1 above 0',
+      )
+
+
+class State(NamedTuple):
+  """What the update remembers; vectors have shape [num_params].
+
+  Attributes:
+    anchor: theta_0 of the current tree.
+    dual: u_t, noised.
+    velocity: m_t; an empty tuple without momentum, where it is the residual.
+    l1_dual: tau_t, the number of L1 terms that u_t carries, scalar.
+    l1_velocity: mu_t, scalar.
+    round: Rounds done in the whole run, scalar int64.
+  """
+
+  anchor: Any
+  dual: Any
+  velocity: Any
+  l1_dual: Any
+  l1_velocity: Any
+  round: Any
+
+
+def initialize(spec: Ftrl, zeros) -> State:
+  """Returns the state before round 1; `zeros` has shape [num_params]."""
+  zero = tf.constant(0.0, zeros.dtype)
+  return State(
+      anchor=zeros,  # Replaced by the model when round 1 begins.
+      dual=zeros,
+      velocity=zeros if spec.momentum > 0 else (),
+      l1_dual=zero,
+      l1_velocity=zero,
+      round=tf.constant(0, tf.int64),
+  )
+
+
+def next_weights(spec: Ftrl, state: State, weights, residual):
+  """Returns (new weights, new state) of one round.
+
+  Args:
+    spec: The update.
+    state: What the previous round returned.
+    weights: The model before the round, shape [num_params].
+    residual: What the aggregator released in this round, as a gradient.
+  """
+  state = _begin_tree(spec, state, weights)
+  step, velocity = _step(spec, state.velocity, residual)
+  l1_step, l1_velocity = _step(
+      spec, state.l1_velocity, tf.ones_like(state.l1_velocity)
+  )
+  if spec.cooldown is not None:
+    factor = optimizers.cooldown_factor(
+        spec.cooldown, spec.num_rounds, state.round, weights.dtype
+    )
+    step, l1_step = factor * step, factor * l1_step
+  dual, l1_dual = state.dual + step, state.l1_dual + l1_step
+  point = state.anchor - spec.learning_rate * dual
+  if spec.l1 > 0:
+    threshold = spec.learning_rate * l1_dual * spec.l1
+    point = tf.sign(point) * tf.nn.relu(tf.abs(point) - threshold)
+  return spec.constraint.project(point), State(
+      anchor=state.anchor,
+      dual=dual,
+      velocity=velocity if spec.momentum > 0 else (),
+      l1_dual=l1_dual,
+      l1_velocity=l1_velocity,
+      round=state.round + 1,
+  )
+
+
+def _step(spec: Ftrl, velocity, residual):
+  """Returns (the round's step before eta and cooldown, the new velocity)."""
+  if not spec.momentum > 0:
+    return residual, residual
+  velocity = spec.momentum * velocity + residual
+  if spec.nesterov:
+    return spec.momentum * velocity + residual, velocity
+  return velocity, velocity
+
+
+def _begin_tree(spec: Ftrl, state: State, weights) -> State:
+  """Returns the state with which the round begins: re-anchored if due."""
+  starts_tree = tf.equal(state.round, 0)
+  if spec.restart_every is not None:
+    starts_tree = tf.equal(state.round % spec.restart_every, 0)
+  return tf.cond(
+      starts_tree,
+      lambda: state._replace(
+          anchor=weights,
+          dual=tf.zeros_like(state.dual),
+          l1_dual=tf.zeros_like(state.l1_dual),
+      ),
+      lambda: state,
+  )

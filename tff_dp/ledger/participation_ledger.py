@@ -1,0 +1,431 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The participation ledger: who took part when, and who still may.
+
+The accountant assumes a participation pattern. The ledger makes it true: it
+answers who is eligible before a cohort is chosen, and refuses a cohort that
+breaks the pattern before its data is read. A client counts as a participant as
+soon as it is selected, whether or not it reports: that errs on the private
+side.
+
+Clients are known by a salted hash only. Even so the ledger is sensitive: it
+belongs to the checkpoint, and is never released.
+"""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+import hashlib
+import json
+import os
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.sensitivity import participation_rules
+from tff_dp.accounting.sensitivity import patterns
+
+_MAGIC = b'tff_dp participation ledger, version 2\n'
+# 128 bits. Two clients whose hashes collide share one entry, so both are
+# limited as if they were one: privacy does not suffer.
+_KEY_BYTES = 16
+_CHECKSUM_BYTES = 32
+_NEVER_SEEN = -1
+# Who took part in which round is part of every checkpoint, 4 bytes each. Above
+# 16 MiB only last rounds and counts are kept, which is all that rules need.
+_MAX_RECORDED = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+  """What really happened, counted at selection. Informational.
+
+  The guarantee rests on the limits that were enforced, not on these.
+
+  Attributes:
+    num_rounds: Committed rounds.
+    num_clients: Clients that took part at least once.
+    min_index_gap: Smallest difference of the indices of two rounds of one
+      client; `None` if no client took part twice.
+    max_participations: Most participations of one client.
+    smallest_cohort: Clients in the smallest committed cohort, 0 before round 1.
+    largest_cohort: Clients in the largest committed cohort.
+  """
+
+  num_rounds: int
+  num_clients: int
+  min_index_gap: int | None
+  max_participations: int
+  smallest_cohort: int
+  largest_cohort: int
+
+  @property
+  def min_rounds_between(self) -> int | None:
+    """Fewest rounds strictly between two rounds of one client."""
+    return None if self.min_index_gap is None else self.min_index_gap - 1
+
+
+class ParticipationLedger:
+  """Enforces a participation pattern, round by round.
+
+  Rounds are committed in order, 1, 2, 3, ...; a round without clients is
+  committed with an empty cohort, so that the ledger and the noise mechanism
+  cannot disagree about the index of a round.
+  """
+
+  def __init__(
+      self,
+      pattern: patterns.ParticipationPattern,
+      *,
+      restart_every: int | None = None,
+      run_id: str | None = None,
+      salt: bytes | None = None,
+  ):
+    """Makes the empty ledger of a run.
+
+    Args:
+      pattern: What the accountant assumes about every client.
+      restart_every: Rounds per noise tree, `None` for one tree. Must be that of
+        the mechanism.
+      run_id: Names the run; a saved ledger cannot be loaded into another one.
+        `None` draws a fresh one.
+      salt: Secret bytes mixed into the hash of client ids. `None` draws fresh
+        ones; give it only in tests.
+    """
+    _checks.optional_integer_at_least(1, restart_every=restart_every)
+    self._pattern = pattern
+    self._restart_every = restart_every
+    self._rules = participation_rules.rules_of(pattern, restart_every)
+    self._run_id = os.urandom(16).hex() if run_id is None else str(run_id)
+    self._salt = os.urandom(16) if salt is None else bytes(salt)
+    self._num_rounds = 0
+    self._min_index_gap = None
+    self._smallest_cohort = 0
+    self._largest_cohort = 0
+    # Entry i belongs to the i-th key; the arrays have room to grow.
+    self._index_of_key: dict[bytes, int] = {}
+    self._last_round = np.zeros(0, np.int32)
+    self._count = np.zeros(0, np.int32)
+    # The entries of each round's cohort, `None` above `_MAX_RECORDED` in total.
+    self._cohorts: list[np.ndarray] | None = []
+    # Hashing 100,000 ids a round would dominate: remember, in memory only.
+    self._index_of_id: dict[bytes, int] = {}
+
+  @property
+  def pattern(self) -> patterns.ParticipationPattern:
+    """What is enforced."""
+    return self._pattern
+
+  @property
+  def restart_every(self) -> int | None:
+    """Rounds per noise tree, `None` for one tree."""
+    return self._restart_every
+
+  @property
+  def run_id(self) -> str:
+    """The run this ledger belongs to."""
+    return self._run_id
+
+  @property
+  def num_rounds(self) -> int:
+    """Committed rounds; the next round has this index plus 1."""
+    return self._num_rounds
+
+  def eligible(self, client_ids: Iterable[str], round_index: int) -> list:
+    """Returns the clients that may take part in the round, in the given order.
+
+    Args:
+      client_ids: Ids as `str` or `bytes`; 'a' and b'a' are the same client.
+      round_index: 1-based, after all committed rounds.
+    """
+    self._check_round(round_index)
+    client_ids = list(client_ids)
+    last_round, count = self._history(self._look_up(client_ids))
+    is_eligible = np.ones(len(client_ids), bool)
+    for rule in self._rules:
+      is_eligible &= ~rule.breaks(round_index, last_round, count)
+    return [client_ids[i] for i in np.flatnonzero(is_eligible)]
+
+  def num_participations(self, client_ids: Iterable[str]) -> list[int]:
+    """Returns in how many committed rounds each client took part."""
+    _, count = self._history(self._look_up(list(client_ids)))
+    return count.tolist()
+
+  def commit(self, client_ids: Iterable[str], round_index: int) -> None:
+    """Counts the cohort of a round, or refuses it and changes nothing.
+
+    Args:
+      client_ids: The selected clients; may be empty.
+      round_index: 1-based, the one after the last committed round.
+
+    Raises:
+      PrivacyRefusedError: If the cohort breaks the pattern.
+    """
+    self._check_round(round_index)
+    if round_index != self._num_rounds + 1:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} cannot be committed after round'
+          f' {self._num_rounds}',
+          why='rounds are counted without gaps, as the noise mechanism does',
+          way_out='commit a round without clients with an empty cohort',
+      )
+    client_ids = list(client_ids)
+    indices = self._look_up(client_ids)
+    self._check_duplicates(client_ids, indices, round_index)
+    last_round, count = self._history(indices)
+    for rule in self._rules:
+      num_breaking = int(rule.breaks(round_index, last_round, count).sum())
+      if num_breaking:
+        raise _checks.PrivacyRefusedError(
+            f'round {round_index}: {num_breaking} of {len(client_ids)} selected'
+            f' clients {rule.problem}',
+            why=rule.why,
+            way_out='choose the cohort among ledger.eligible(client_ids,'
+            f' {round_index})',
+        )
+    self._count_cohort(client_ids, indices, last_round, round_index)
+
+  def rounds_by_client(self) -> list[np.ndarray]:
+    """Returns the committed rounds of every client, one array per client.
+
+    Rounds are in order and count from 1; which client is which is not said.
+    As sensitive as the ledger itself. See `tff_dp.ledger.measured`.
+
+    Raises:
+      PrivacyRefusedError: If there were too many participations to keep.
+    """
+    if self._cohorts is None:
+      raise _checks.PrivacyRefusedError(
+          'the ledger does not know who took part in which round',
+          why=f'of more than {_MAX_RECORDED} participations it keeps counts'
+          ' only',
+          way_out='account for the pattern that the ledger has enforced',
+      )
+    sizes = [len(cohort) for cohort in self._cohorts]
+    clients = np.concatenate([np.zeros(0, np.int32), *self._cohorts])
+    rounds = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    order = np.argsort(clients, kind='stable')
+    ends = np.cumsum(self._count[: len(self._index_of_key)])
+    return np.split(rounds[order], ends[:-1]) if len(ends) else []
+
+  def observed(self) -> Observed:
+    """Returns what the committed rounds realised."""
+    num_clients = len(self._index_of_key)
+    return Observed(
+        num_rounds=self._num_rounds,
+        num_clients=num_clients,
+        min_index_gap=self._min_index_gap,
+        max_participations=int(self._count[:num_clients].max(initial=0)),
+        smallest_cohort=self._smallest_cohort,
+        largest_cohort=self._largest_cohort,
+    )
+
+  def to_bytes(self) -> bytes:
+    """Returns the ledger as bytes: equal ledgers give equal bytes."""
+    num_clients = len(self._index_of_key)
+    header = {
+        'run_id': self._run_id,
+        'pattern': self._pattern.to_json(),
+        'restart_every': self._restart_every,
+        'salt': self._salt.hex(),
+        'num_rounds': self._num_rounds,
+        'num_clients': num_clients,
+        'min_index_gap': self._min_index_gap,
+        'smallest_cohort': self._smallest_cohort,
+        'largest_cohort': self._largest_cohort,
+        'has_cohorts': self._cohorts is not None,
+    }
+    cohorts = self._cohorts or []
+    sizes = np.array([len(cohort) for cohort in cohorts], '<i4')
+    body = b''.join((
+        json.dumps(header, sort_keys=True).encode(),
+        b'\n',
+        b''.join(self._index_of_key),
+        self._last_round[:num_clients].astype('<i4').tobytes(),
+        self._count[:num_clients].astype('<i4').tobytes(),
+        sizes.tobytes(),
+        *(cohort.astype('<i4').tobytes() for cohort in cohorts),
+    ))
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+  @classmethod
+  def from_bytes(
+      cls,
+      data: bytes,
+      *,
+      pattern: patterns.ParticipationPattern,
+      restart_every: int | None,
+      run_id: str,
+  ) -> 'ParticipationLedger':
+    """Returns the ledger that `to_bytes` saved.
+
+    Args:
+      data: What `to_bytes` returned.
+      pattern: The pattern of the run that goes on.
+      restart_every: Its rounds per noise tree.
+      run_id: Its name.
+
+    Raises:
+      PrivacyRefusedError: If the bytes are damaged, or of another run or plan.
+    """
+    start = len(_MAGIC) + _CHECKSUM_BYTES
+    body = data[start:]
+    checksum = data[len(_MAGIC) : start]
+    if (
+        not data.startswith(_MAGIC)
+        or hashlib.sha256(body).digest() != checksum
+    ):
+      raise _checks.PrivacyRefusedError(
+          'the participation ledger is damaged or of an unknown version',
+          why='without the participations so far, the next rounds cannot be'
+          ' checked against the plan',
+          way_out='restore the checkpoint from a copy, or start a new run',
+      )
+    header_line, _, content = body.partition(b'\n')
+    header = json.loads(header_line)
+    expected = {
+        'run_id': run_id,
+        'pattern': pattern.to_json(),
+        'restart_every': restart_every,
+    }
+    for name, value in expected.items():
+      if header[name] != value:
+        raise _checks.PrivacyRefusedError(
+            f'the participation ledger has {name}={header[name]!r}, but the run'
+            f' has {name}={value!r}',
+            why='a ledger counts the participations of one run of one plan',
+            way_out='resume with the plan of the checkpoint, or start a new'
+            ' run',
+        )
+    ledger = cls(
+        pattern,
+        restart_every=restart_every,
+        run_id=run_id,
+        salt=bytes.fromhex(header['salt']),
+    )
+    ledger._load(header, content)
+    return ledger
+
+  def restored(self, data: bytes) -> 'ParticipationLedger':
+    """Returns the saved ledger, which must be of the same run and plan."""
+    return self.from_bytes(
+        data,
+        pattern=self._pattern,
+        restart_every=self._restart_every,
+        run_id=self._run_id,
+    )
+
+  def _load(self, header: dict[str, object], content: bytes) -> None:
+    num_clients = header['num_clients']
+    keys = content[: num_clients * _KEY_BYTES]
+    counts = np.frombuffer(content[len(keys) :], '<i4').astype(np.int32)
+    counts, cohorts = np.split(counts, [2 * num_clients])
+    self._index_of_key = {
+        keys[i * _KEY_BYTES : (i + 1) * _KEY_BYTES]: i
+        for i in range(num_clients)
+    }
+    self._last_round = counts[:num_clients].copy()
+    self._count = counts[num_clients:].copy()
+    self._num_rounds = header['num_rounds']
+    self._min_index_gap = header['min_index_gap']
+    self._smallest_cohort = header['smallest_cohort']
+    self._largest_cohort = header['largest_cohort']
+    self._cohorts = None
+    if header['has_cohorts']:
+      sizes, clients = np.split(cohorts, [self._num_rounds])
+      self._cohorts = np.split(clients, np.cumsum(sizes))[:-1]
+
+  def _check_round(self, round_index: int) -> None:
+    _checks.integer_at_least(1, round_index=round_index)
+    if round_index <= self._num_rounds:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} was already committed, of {self._num_rounds}',
+          why='a round takes place once; going back behind a release would'
+          ' reuse its noise',
+          way_out=f'go on with round {self._num_rounds + 1}',
+      )
+    if round_index > self._pattern.num_rounds:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} is beyond the plan of'
+          f' {self._pattern.num_rounds} rounds',
+          why='the noise was chosen for the planned number of rounds',
+          way_out='plan the run with more rounds from the start',
+      )
+
+  def _check_duplicates(
+      self, client_ids: Sequence, indices: np.ndarray, round_index: int
+  ) -> None:
+    known = indices[indices != _NEVER_SEEN]
+    new = {
+        self._key(_checks.client_key(client_ids[i]))
+        for i in np.flatnonzero(indices == _NEVER_SEEN)
+    }
+    num_distinct = len(np.unique(known)) + len(new)
+    if num_distinct != len(client_ids):
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index}: {len(client_ids)} selected clients are only'
+          f' {num_distinct} different ones',
+          why='a client that counts twice in a round moves the sum by two clip'
+          ' norms',
+          way_out='choose the cohort without replacement',
+      )
+
+  def _count_cohort(
+      self,
+      client_ids: Sequence,
+      indices: np.ndarray,
+      last_round: np.ndarray,
+      round_index: int,
+  ) -> None:
+    for i in np.flatnonzero(indices == _NEVER_SEEN):
+      encoded = _checks.client_key(client_ids[i])
+      indices[i] = len(self._index_of_key)
+      self._index_of_key[self._key(encoded)] = int(indices[i])
+      self._index_of_id[encoded] = int(indices[i])
+    missing = len(self._index_of_key) - len(self._count)
+    if missing > 0:
+      growth = max(missing, len(self._count), 1024)
+      self._last_round = np.pad(self._last_round, (0, growth))
+      self._count = np.pad(self._count, (0, growth))
+    gaps = round_index - last_round[last_round > 0]
+    if gaps.size:
+      smallest = int(gaps.min())
+      if self._min_index_gap is None or smallest < self._min_index_gap:
+        self._min_index_gap = smallest
+    self._last_round[indices] = round_index
+    self._count[indices] += 1
+    if self._cohorts is not None:
+      self._cohorts.append(indices.astype(np.int32))
+      if self._count.sum(dtype=np.int64) > _MAX_RECORDED:
+        self._cohorts = None
+    size = len(client_ids)
+    is_first = self._num_rounds == 0
+    self._smallest_cohort = (
+        size if is_first else min(size, self._smallest_cohort)
+    )
+    self._largest_cohort = max(size, self._largest_cohort)
+    self._num_rounds = int(round_index)
+
+  def _look_up(self, client_ids: Sequence) -> np.ndarray:
+    """Returns the entry of each client, `_NEVER_SEEN` where there is none."""
+    indices = np.empty(len(client_ids), np.int64)
+    cache = self._index_of_id
+    for i, client_id in enumerate(client_ids):
+      encoded = _checks.client_key(client_id)
+      index = cache.get(encoded)
+      if index is None:
+        index = self._index_of_key.get(self._key(encoded), _NEVER_SEEN)
+        cache[encoded] = index
+      indices[i] = index
+    return indices
+
+  def _history(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (last rounds, counts); both 0 for clients never seen."""
+    last_round = np.zeros(len(indices), np.int64)
+    count = np.zeros(len(indices), np.int64)
+    is_known = indices != _NEVER_SEEN
+    last_round[is_known] = self._last_round[indices[is_known]]
+    count[is_known] = self._count[indices[is_known]]
+    return last_round, count
+
+  def _key(self, encoded: bytes) -> bytes:
+    return hashlib.sha256(self._salt + encoded).digest()[:_KEY_BYTES]

@@ -1,0 +1,174 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Banded-inverse noise: a moving sum of the last few draws.
+
+C^-1 has p bands, d_0 = 1, ..., d_{p-1}, so the noise is a finite filter,
+
+    x_t = z_t + d_1 z_{t-1} + ... + d_{p-1} z_{t-p+1},
+
+and needs no state at all: past draws come back from their keys. C itself is
+dense. With the first coefficients of sqrt(1 - x) this is BISR
+(arXiv:2505.12128).
+"""
+
+import dataclasses
+from typing import Any, Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms.matrix import toeplitz_algebra
+from tff_dp.mechanisms.matrix import toeplitz_mechanism
+
+
+@dataclasses.dataclass(frozen=True)
+class BandedInverse(toeplitz_mechanism.ToeplitzMechanism):
+  """Public description of banded-inverse noise.
+
+  The sensitivity comes from the coefficients of C, which the inverse of the
+  series gives; it is exact if they never increase, as with the square root.
+
+  Attributes:
+    num_rounds: Horizon T. The aggregator refuses round T + 1.
+    inverse_coefficients: d_0 = 1, ..., d_{p-1}, rounded to float32.
+    stores_draws: Whether the last p - 1 draws are kept: then a round draws
+      once, otherwise p times and keeps nothing. The noise is the same.
+    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+  """
+
+  num_rounds: int
+  inverse_coefficients: tuple[float, ...]
+  stores_draws: bool = False
+  restart_every: Optional[int] = None
+  # Completion is about the nodes of tree noise.
+  complete_trees: bool = dataclasses.field(default=False, init=False)
+
+  def __post_init__(self):
+    self._check()
+    _checks.one_of((False, True), stores_draws=self.stores_draws)
+    coefficients = parameters.rounded(
+        inverse_coefficients=self.inverse_coefficients
+    )
+    parameters.check_leading_one(inverse_coefficients=coefficients)
+    object.__setattr__(self, 'inverse_coefficients', coefficients)
+    self._check_growth(inverse_coefficients=coefficients)
+
+  @classmethod
+  def square_root(
+      cls,
+      num_rounds: int,
+      num_bands: int,
+      *,
+      stores_draws: bool = False,
+      restart_every: Optional[int] = None,
+  ) -> 'BandedInverse':
+    """Returns the first bands of the inverse square root of the prefix sum."""
+    _checks.integer_at_least(1, num_bands=num_bands)
+    coefficients = toeplitz_algebra.inverse_square_root_coefficients(num_bands)
+    return cls(
+        num_rounds,
+        tuple(coefficients.tolist()),
+        stores_draws=stores_draws,
+        restart_every=restart_every,
+    )
+
+  @classmethod
+  def optimized(
+      cls,
+      participation: Any,
+      num_bands: int,
+      *,
+      error: str = 'max',
+      workload=None,
+      stores_draws: bool = False,
+      restart_every: Optional[int] = None,
+  ) -> 'BandedInverse':
+    """Returns bands with small error for a participation.
+
+    *Heuristic*: S2 of what comes back is computed like any other's.
+
+    Args:
+      participation: A schedule or a participation pattern.
+      num_bands: Draws that a round combines.
+      error: Minimises sqrt(S2 * max_t Var) for 'max', of the mean for 'mean'.
+      workload: What the server makes of the sums; the prefix sum by default.
+      stores_draws: Whether the last draws are kept.
+      restart_every: Rounds per tree, or `None` for one tree.
+    """
+    # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
+    from tff_dp.mechanisms.matrix import toeplitz_optimization
+
+    pattern = parameters.pattern_of(participation)
+    coefficients = toeplitz_optimization.optimize_banded_inverse(
+        pattern,
+        num_bands=num_bands,
+        error=error,
+        workload=workload,
+        restart_every=restart_every,
+    )
+    return cls(
+        pattern.num_rounds,
+        coefficients,
+        stores_draws=stores_draws,
+        restart_every=restart_every,
+    )
+
+  @property
+  def name(self) -> str:
+    return 'banded-inverse'
+
+  @property
+  def num_bands(self) -> int:
+    """Bands p of C^-1, or the rounds of a tree if these are fewer."""
+    return min(len(self.inverse_coefficients), self.rounds_per_tree)
+
+  @property
+  def rounds_remembered(self) -> int:
+    """The last p - 1 rounds, whose draws the next ones still combine."""
+    return self.num_bands - 1
+
+  @property
+  def redraws(self) -> bool:
+    return not self.stores_draws and self.num_bands > 1
+
+  @property
+  def draws_per_round(self) -> float:
+    """1 if past draws are kept, else p; less where a tree begins."""
+    if self.stores_draws:
+      return 1.0
+    rounds = np.arange(1, self.rounds_per_tree + 1)
+    return float(np.mean(np.minimum(rounds, self.num_bands)))
+
+  def column(self, n: int) -> np.ndarray:
+    return toeplitz_algebra.inverse(self.inverse_coefficients, n)
+
+  def inverse_column(self, n: int) -> np.ndarray:
+    return toeplitz_algebra.first(self.inverse_coefficients, n)
+
+  def initialize(self, zeros):
+    return (zeros,) * (self.num_bands - 1) if self.stores_draws else ()
+
+  def next_noise(self, buffers, round_in_tree, operations):
+    coefficients = self.inverse_coefficients[: self.num_bands]
+    drawn = operations.draw(0, round_in_tree - 1)
+    if self.stores_draws:
+      noise = operations.combine(coefficients, (drawn, *buffers))
+      # A shift by one is a matter of names; no vector is moved.
+      return noise, (drawn, *buffers)[: len(buffers)]
+    noise = drawn
+    for lag, coefficient in enumerate(coefficients[1:], 1):
+      noise = _with_earlier_draw(
+          noise, coefficient, lag, round_in_tree, operations
+      )
+    return noise, buffers
+
+
+def _with_earlier_draw(noise, coefficient, lag, round_in_tree, operations):
+  """Adds the draw of `lag` rounds ago, if the tree is that old."""
+
+  def add():
+    earlier = operations.draw(0, round_in_tree - 1 - lag)
+    return operations.combine((1.0, coefficient), (noise, earlier))
+
+  return operations.cond(round_in_tree > lag, add, lambda: noise)

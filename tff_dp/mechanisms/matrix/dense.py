@@ -1,0 +1,181 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dense noise: any lower-triangular C, for short runs.
+
+From C x = z follows, row by row,
+
+    x_t = (z_t - sum_{j < t} C[t, j] x_j) / C[t, t].
+
+That keeps the noise of all rounds so far and looks up a row of coefficients in
+every round, so the horizon is limited. In return, rounds need not be treated
+alike, and the matrix can be optimal for a fixed order of participation
+(arXiv:2202.08312, arXiv:2211.06530).
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any, Optional
+
+import numpy as np
+from scipy import linalg
+
+from tff_dp import _checks
+from tff_dp.accounting.sensitivity import matrix_sensitivity
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms import mechanism
+from tff_dp.mechanisms.matrix import parameters
+
+_MAX_ROUNDS = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense(mechanism.Mechanism):
+  """Public description of dense lower-triangular noise.
+
+  Attributes:
+    num_rounds: Horizon T, at most 256. The aggregator refuses round T + 1.
+    matrix: C as rows, rounded to float32: square, zeros above the diagonal,
+      positive on it. A shorter run uses its first rows and columns.
+  """
+
+  num_rounds: int
+  matrix: tuple[tuple[float, ...], ...]
+  # A restart would need no dense matrix: use one Dense per tree's rounds.
+  restart_every: Optional[int] = dataclasses.field(default=None, init=False)
+  complete_trees: bool = dataclasses.field(default=False, init=False)
+
+  def __post_init__(self):
+    self._check()
+    _checks.integer_between(1, _MAX_ROUNDS, num_rounds=self.num_rounds)
+    try:
+      rows = [parameters.rounded(matrix=row) for row in self.matrix]
+    except TypeError as error:
+      raise _checks.ArgumentError(
+          'matrix', self.matrix, 'a list of rows of numbers'
+      ) from error
+    size = len(rows)
+    if size < self.num_rounds or any(len(row) != size for row in rows):
+      raise _checks.ArgumentError(
+          'matrix',
+          f'{size} rows of {sorted({len(row) for row in rows})} numbers',
+          f'a square matrix of at least {self.num_rounds} rounds',
+      )
+    for t, row in enumerate(rows):
+      if not row[t] > 0 or any(row[t + 1 :]):
+        raise _checks.ArgumentError(
+            f'matrix[{t}]',
+            row,
+            'a positive number on the diagonal and zeros behind it',
+        )
+    object.__setattr__(self, 'matrix', tuple(rows))
+    with np.errstate(over='ignore', invalid='ignore'):
+      largest = np.abs(self._inverse()).max()
+    if not largest <= np.finfo(np.float32).max:
+      raise _checks.ArgumentError(
+          'matrix', self.matrix, 'a matrix whose inverse is finite in float32'
+      )
+
+  @classmethod
+  def optimized(cls, participation: Any, *, error: str = 'max') -> 'Dense':
+    """Returns a matrix with small error for a participation.
+
+    *Heuristic*: S2 of what comes back is computed like any other's.
+
+    Args:
+      participation: A schedule or a participation pattern.
+      error: Minimises sqrt(S2 * max_t Var) for 'max', of the mean for 'mean'.
+    """
+    # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
+    from tff_dp.mechanisms.matrix import dense_optimization
+
+    pattern = parameters.pattern_of(participation)
+    _checks.integer_between(1, _MAX_ROUNDS, num_rounds=pattern.num_rounds)
+    matrix = dense_optimization.optimize(pattern, error=error)
+    return cls(pattern.num_rounds, matrix)
+
+  @property
+  def name(self) -> str:
+    return 'dense'
+
+  def squared_sensitivity(
+      self, pattern: patterns.ParticipationPattern
+  ) -> float:
+    return matrix_sensitivity.squared_sensitivity(
+        self._array(), pattern.truncated(self.num_rounds)
+    )
+
+  def squared_sensitivity_by_round(
+      self, pattern: patterns.ParticipationPattern
+  ) -> np.ndarray:
+    return matrix_sensitivity.squared_sensitivity_by_round(
+        self._array(), pattern.truncated(self.num_rounds)
+    )
+
+  def sensitivity_is_exact(
+      self, pattern: patterns.ParticipationPattern
+  ) -> bool:
+    return matrix_sensitivity.is_exact(
+        self._array(), pattern.truncated(self.num_rounds)
+    )
+
+  @property
+  def response_is_exact(self) -> bool:
+    matrix = self._array()
+    return bool(np.all(matrix.T @ matrix >= 0))
+
+  def squared_response(self, rounds: Sequence[int]) -> float:
+    """Returns S2 of a client that takes part in exactly these rounds.
+
+    *Exact* if inner products of the columns are non-negative, else an *upper
+    bound*.
+
+    Args:
+      rounds: Distinct rounds in 1..num_rounds.
+    """
+    return matrix_sensitivity.squared_response(
+        self._array(),
+        parameters.checked_rounds(rounds, num_rounds=self.num_rounds),
+    )
+
+  @property
+  def draws_per_round(self) -> float:
+    return 1.0
+
+  def initialize(self, zeros):
+    return (zeros,) * (self.num_rounds - 1)
+
+  def next_noise(self, buffers, round_in_tree, operations):
+    diagonal, *coefficients = operations.take(
+        self._table(), round_in_tree - 1
+    )
+    drawn = operations.draw(0, round_in_tree - 1)
+    total = operations.combine((1.0, *coefficients), (drawn, *buffers))
+    noise = total / diagonal
+    # A shift by one is a matter of names; no vector is moved.
+    return noise, (noise, *buffers)[: len(buffers)]
+
+  def round_variances(self) -> np.ndarray:
+    return np.sum(self._inverse() ** 2, axis=1)
+
+  def prefix_variances(self) -> np.ndarray:
+    return np.sum(np.cumsum(self._inverse(), axis=0) ** 2, axis=1)
+
+  def _array(self) -> np.ndarray:
+    return np.array(self.matrix)[: self.num_rounds, : self.num_rounds]
+
+  def _inverse(self) -> np.ndarray:
+    return linalg.solve_triangular(
+        self._array(), np.eye(self.num_rounds), lower=True
+    )
+
+  def _table(self) -> np.ndarray:
+    """Returns a row per round: C[t, t], -C[t, t-1], ..., -C[t, 1], 0, ...
+
+    In the order of the buffers, which are newest first.
+    """
+    matrix = self._array()
+    table = np.zeros_like(matrix)
+    for t, row in enumerate(matrix):
+      table[t, 0] = row[t]
+      table[t, 1 : t + 1] = -row[:t][::-1]
+    return table

@@ -1,0 +1,116 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Shuffled check-in: every client flips a fresh coin in every round.
+
+Liew, Hasegawa, Takahashi, arXiv:2206.03151. The reports pass a shuffler, so the
+aggregator sees their multiset, hence their number, and not whose they are.
+"""
+
+import dataclasses
+from typing import Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting.events import protocol_events
+from tff_dp.participation import protocol as protocol_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledCheckIn(protocol_lib.CheckInProtocol):
+  """A client takes part in a round w.p. p, independently of everything.
+
+  Adjacency is replace-one: with add or remove the number of reports would show
+  who is there.
+
+  Attributes:
+    num_rounds: T.
+    check_in_rate: p in [0, 1], the probability of heads.
+    min_num_clients: Clients that are sure to flip honest coins and to deliver,
+      even in a mass outage: the crowd that the guarantee counts on.
+    dropout_rate: p' in [0, 1): the share of those who flipped heads whose
+      report does not come in time, whoever they are and whatever they hold.
+    assume_independent_dropout: Whether the guarantee may count on that share.
+      It then uses the rate p (1 - p'); without it p, which independent dropout
+      can only improve. The statement names the assumption.
+  """
+
+  num_rounds: int
+  check_in_rate: float
+  min_num_clients: int
+  dropout_rate: float = 0.0
+  assume_independent_dropout: bool = False
+
+  has_one_winner = False
+  occupancy_is_secret = False
+  needs_population = True
+  may_repeat = False
+  trust = (
+      'the shuffler and the channels to it; the server that aggregates is not'
+      ' trusted; clients draw their own coins and noise'
+  )
+  adversary = (
+      'every report in random order, hence the number of reports, and all'
+      ' models'
+  )
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.in_closed(0, 1, check_in_rate=self.check_in_rate)
+    _checks.integer_at_least(1, min_num_clients=self.min_num_clients)
+    _checks.in_half_open(0, 1, dropout_rate=self.dropout_rate)
+    _checks.one_of(
+        (False, True),
+        assume_independent_dropout=self.assume_independent_dropout,
+    )
+
+  @property
+  def certified_rate(self) -> float:
+    """The rate g of the guarantee, rounded up."""
+    if self.credited_dropout:
+      return protocol_lib.product(self.check_in_rate, 1 - self.credited_dropout)
+    return self.check_in_rate
+
+  @property
+  def credited_dropout(self) -> float:
+    """The share of the reports whose loss the guarantee counts on."""
+    return self.dropout_rate if self.assume_independent_dropout else 0.0
+
+  @property
+  def expected_rate(self) -> float:
+    """The share of the clients that is expected to arrive in a round."""
+    return self.check_in_rate * (1 - self.dropout_rate)
+
+  @property
+  def max_reports(self) -> int:
+    return self.num_rounds
+
+  @property
+  def participation(self) -> str:
+    return (
+        'in every round a client reports with probability'
+        f' {self.check_in_rate:g}, by a fresh coin of its own'
+    )
+
+  @property
+  def assumptions(self) -> tuple[str, ...]:
+    if not self.credited_dropout:
+      return ()
+    return (
+        f'A share of {self.credited_dropout:g} of the reports is lost independently'
+        ' of who sends them and of their data: the guarantee uses the rate'
+        f' {self.certified_rate:g} instead of {self.check_in_rate:g}.',
+    )
+
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> dp_accounting.SelfComposedDpEvent:
+    """See base class. Rounds are independent, so a prefix is fewer of them."""
+    return dp_accounting.SelfComposedDpEvent(
+        protocol_events.ShuffledCheckInDpEvent(
+            event,
+            min_num_clients=self.min_num_clients,
+            check_in_probability=self.certified_rate,
+        ),
+        self._stopped_after(num_rounds),
+    )

@@ -1,0 +1,60 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A hint where the noise leaves next to nothing to learn, from public numbers.
+
+Heuristic: nothing here is part of a guarantee, nor spends any of it.
+"""
+
+import math
+
+from tff_dp import _checks
+
+# On the digits of `python -m tasks sweep digits`, held-out accuracy is 0.33 at a
+# ratio of 1.3, 0.68 at 2.4, 0.76 at 3.8 and 0.86 at 6.8.
+_LEAST_RATIO = 2.0
+
+
+def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
+  """Returns |sum of all updates| / |its noise|, if every client pulled alike.
+
+  All updates have the whole clip norm and the same direction then, so this is
+  an upper bound on what a run can have, and real runs have much less. Infinite
+  without noise.
+
+  Args:
+    plan: A `PrivacyPlan`.
+    num_params: Weights of the model.
+    num_rounds: After which the sum is looked at, at most those of the plan.
+  """
+  _checks.integer_at_least(1, num_params=num_params)
+  _checks.integer_between(1, plan.num_rounds, num_rounds=num_rounds)
+  variance = plan.mechanism.run_prefix_variances()[num_rounds - 1]
+  noise = plan.noise_multiplier * math.sqrt(variance * num_params)
+  updates = plan.clients_per_round * num_rounds
+  return updates / noise if noise > 0 else math.inf
+
+
+def too_noisy(plan, *, num_params: int, num_rounds: int) -> str | None:
+  """Returns a hint if the run can hardly learn, else None.
+
+  Args:
+    plan: Of the run; nothing is said of those that have no cohort size, or
+      whose clients add the noise.
+    num_params: Weights of the model.
+    num_rounds: Rounds that the run will have.
+  """
+  if getattr(plan, 'clients_per_round', None) is None or plan.mechanism is None:
+    return None
+  ratio = signal_to_noise(plan, num_params=num_params, num_rounds=num_rounds)
+  if ratio >= _LEAST_RATIO:
+    return None
+  cohort = math.ceil(plan.clients_per_round * _LEAST_RATIO / ratio)
+  return (
+      'hint: this noise leaves little to learn. Even if all'
+      f' {plan.clients_per_round} clients of all {num_rounds} rounds pulled the'
+      f' same way, their sum would be {ratio:.2g} times as long as its noise'
+      f' (noise multiplier {plan.noise_multiplier:.4g}, {num_params:,} weights);'
+      f' from {_LEAST_RATIO:g} on models begin to learn. At this noise that'
+      f' takes about {cohort} clients per round; more rounds, fewer weights or a'
+      ' larger epsilon help as well.'
+  )

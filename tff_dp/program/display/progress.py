@@ -1,0 +1,292 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Progress: a bar on a terminal or in a notebook, plain lines elsewhere.
+
+Only metrics that are covered by the guarantee, or public, are shown.
+"""
+
+from collections.abc import Mapping
+import math
+import os
+import sys
+import time
+from typing import TextIO
+
+from tff_dp import _checks
+from tff_dp.accounting import rounding
+
+MODES = ('auto', 'bar', 'plain', 'quiet')
+_SECONDS_BETWEEN_LINES = 60.0
+_SECONDS_BEFORE_REBUILD_SHOWS = 3.0
+_SNR = 'snr'
+_SIGNAL_TO_NOISE = f'aggregator/{_SNR}'
+# Where a terminal or a notebook does not say how wide it is.
+_COLUMNS = 80
+_LEAST_BAR = 6
+
+
+class Progress:
+  """Shows how far a run is, what it has spent, and how long it will take.
+
+  The number of rounds to come ends at the budget if that comes first.
+  """
+
+  def __init__(
+      self,
+      mode: str,
+      *,
+      delta: float,
+      epsilon_budget: float | None,
+      rounds_done: int,
+      rounds_planned: int,
+      stream: TextIO | None = None,
+      clock=time.monotonic,
+  ):
+    """Initializes the display.
+
+    Args:
+      mode: 'bar', 'plain' (`key=value` lines: the first and last round and one
+        per minute), 'quiet' or 'auto': a bar on a terminal or in a notebook,
+        else plain.
+      delta: What epsilon is stated at.
+      epsilon_budget: `None` for no budget.
+      rounds_done: Rounds of an earlier process of this run.
+      rounds_planned: Rounds at the end of this one.
+      stream: `None` for stderr, in a notebook for the cell's own output.
+      clock: Seconds, for tests.
+    """
+    _checks.one_of(MODES, progress=mode)
+    in_notebook = stream is None and _is_notebook()
+    if stream is None:
+      # Notebooks paint red what comes on stderr.
+      stream = sys.stdout if in_notebook else sys.stderr
+    if mode == 'auto':
+      mode = 'bar' if in_notebook or stream.isatty() else 'plain'
+    self._mode = mode
+    self._stream = stream
+    self._clock = clock
+    self._delta = delta
+    self._epsilon_budget = epsilon_budget
+    self._rounds_planned = rounds_planned
+    self._first_round = rounds_done + 1
+    self._last_line = -math.inf
+    self._start = clock()
+    self._latest: dict[str, float] = {}
+    self._seconds_of_rounds = []
+    self._bar = None
+    if mode == 'bar':
+      line = _NotebookLine() if in_notebook else stream
+      self._bar = _make_bar(line, rounds_done, rounds_planned)
+
+  def say(self, message: str) -> None:
+    """Prints a line, above the bar if there is one."""
+    if self._mode == 'quiet':
+      return
+    if self._bar is not None:
+      self._bar.write(message, file=self._stream)
+    else:
+      print(message, file=self._stream, flush=True)
+
+  def round_done(
+      self,
+      round_index: int,
+      *,
+      seconds: float,
+      epsilon: float,
+  ) -> None:
+    """Reports a round.
+
+    Args:
+      round_index: 1-based.
+      seconds: How long it took.
+      epsilon: What is spent now.
+    """
+    # The first round compiles; it would spoil the estimate.
+    if len(self._seconds_of_rounds) == 1:
+      self._seconds_of_rounds = []
+    self._seconds_of_rounds = [*self._seconds_of_rounds[-49:], seconds]
+    if self._bar is not None:
+      self._bar.postfix = self._fitting(epsilon)
+      self._bar.update(1)
+      return
+    is_due = self._clock() - self._last_line >= _SECONDS_BETWEEN_LINES
+    is_edge = round_index in (self._first_round, self._rounds_planned)
+    if self._mode == 'plain' and (is_due or is_edge):
+      self._last_line = self._clock()
+      rate = self._seconds_per_round()
+      eta = rate * (self._rounds_planned - round_index)
+      self.say(
+          f'round={round_index}/{self._rounds_planned}'
+          f' {self._text(epsilon)} seconds_per_round={rate:.3g}'
+          f' eta_seconds={eta:.0f}'
+      )
+
+  def released(self, metrics: Mapping[str, float], shown: list[str]) -> None:
+    """Takes note of released metrics, for the rounds to come.
+
+    Args:
+      metrics: Covered metrics of a round.
+      shown: Which of them to show, beside the signal-to-noise ratio.
+    """
+    for name in (_SIGNAL_TO_NOISE, *shown):
+      if name in metrics:
+        self._latest[name.rpartition('/')[2]] = metrics[name]
+
+  def close(self) -> None:
+    """Ends the bar. May be called twice."""
+    if self._bar is not None:
+      self._bar.close()
+
+  def _seconds_per_round(self) -> float:
+    return sum(self._seconds_of_rounds) / len(self._seconds_of_rounds)
+
+  def _text(self, epsilon: float) -> str:
+    """Returns what a plain line says of privacy and quality."""
+    parts = ['epsilon=inf(NO_PRIVACY)']
+    if epsilon < math.inf:
+      parts = [f'epsilon={self._spent(epsilon)}', f'delta={self._delta:g}']
+    names = self._known(epsilon)
+    parts += [f'{name}={_shown(name, self._latest[name])}' for name in names]
+    return ' '.join(parts)
+
+  def _fitting(self, epsilon: float) -> str:
+    """Returns as much of it as fits into the bar, what matters most first."""
+    parts = ['NO PRIVACY']
+    if epsilon < math.inf:
+      parts = [f'epsilon {self._spent(epsilon)}']
+    # Delta is in the line above the bar, and the ratio of a round says less
+    # than the quality.
+    names = sorted(self._known(epsilon), key=lambda name: name == _SNR)
+    parts += [f'{name} {_shown(name, self._latest[name])}' for name in names]
+    parts += [f'{self._seconds_per_round():.3g} s/round']
+    total = self._rounds_planned
+    rest = f'100%|| {total}/{total} [0:00:00<0:00:00, ]'
+    room = (_width(self._stream) or _COLUMNS) - len(rest) - _LEAST_BAR
+    fitting = ''
+    for part in parts:
+      longer = f'{fitting}, {part}' if fitting else part
+      if len(longer) <= room:
+        fitting = longer
+    return fitting
+
+  def _known(self, epsilon: float) -> list[str]:
+    # Without noise there is nothing to compare a signal with.
+    return [n for n in self._latest if n != _SNR or epsilon < math.inf]
+
+  def _spent(self, epsilon: float) -> str:
+    budget = ''
+    if self._epsilon_budget is not None:
+      budget = f'/{self._epsilon_budget:g}'
+    return f'{rounding.rounded_up(epsilon)}{budget}'
+
+
+class RebuildProgress:
+  """Shows how far the noise of earlier rounds has been drawn again.
+
+  What takes a few seconds shows nothing.
+  """
+
+  def __init__(
+      self, mode: str, *, stream: TextIO | None = None, clock=time.monotonic
+  ):
+    """Initializes the display; the arguments are those of `Progress`."""
+    stream = sys.stderr if stream is None else stream
+    if mode == 'auto':
+      mode = 'bar' if stream.isatty() else 'plain'
+    self._mode = mode
+    self._stream = stream
+    self._clock = clock
+    self._start = clock()
+    self._last_line = -math.inf
+    self._has_shown = False
+
+  def report(self, done: int, total: int) -> None:
+    """Takes note that `done` of `total` rounds are there."""
+    elapsed = self._clock() - self._start
+    if self._mode == 'quiet' or elapsed < _SECONDS_BEFORE_REBUILD_SHOWS:
+      return
+    is_bar = self._mode == 'bar'
+    if not is_bar and self._clock() - self._last_line < _SECONDS_BETWEEN_LINES:
+      return
+    self._last_line = self._clock()
+    eta = elapsed / done * (total - done)
+    text = f'rebuilding_noise={done}/{total} eta_seconds={eta:.0f}'
+    if is_bar:
+      text = f'\rrebuilding the noise: round {done}/{total}, {eta:.0f} s left '
+    print(text, end='' if is_bar else None, file=self._stream, flush=True)
+    self._has_shown = True
+
+  def close(self) -> None:
+    """Ends the line. May be called twice."""
+    if self._has_shown and self._mode == 'bar':
+      print(file=self._stream, flush=True)
+    self._has_shown = False
+
+
+def _shown(name: str, value: float) -> str:
+  """Returns a metric's value as text."""
+  if name == _SNR and value == 0:
+    # The released sum was no longer than its noise alone would be.
+    return '<noise'
+  return f'{value:.4g}'
+
+
+class _NotebookLine:
+  """A line in the output of a cell, which every `write` replaces.
+
+  It needs no widgets, and what a saved notebook keeps of it is its last state.
+  """
+
+  encoding = 'utf-8'  # tqdm asks whether it may draw blocks.
+
+  def __init__(self):
+    from IPython import display  # pylint: disable=g-import-not-at-top
+
+    self._handle = display.display(
+        {'text/plain': ''}, raw=True, display_id=True
+    )
+
+  def write(self, text: str) -> None:
+    if line := text.strip():
+      self._handle.update({'text/plain': line}, raw=True)
+
+  def flush(self) -> None:
+    pass
+
+
+def _is_notebook() -> bool:
+  """Whether this is the kernel of a notebook, be it Jupyter or Colab."""
+  ipython = sys.modules.get('IPython')
+  return ipython is not None and hasattr(ipython.get_ipython(), 'kernel')
+
+
+def _make_bar(
+    stream: TextIO | _NotebookLine, rounds_done: int, rounds_planned: int
+):
+  import tqdm  # pylint: disable=g-import-not-at-top
+
+  # Only the colour is at stake: tqdm writes none unless it is told to.
+  is_plain = isinstance(stream, _NotebookLine) or 'NO_COLOR' in os.environ
+  size = {'dynamic_ncols': True}
+  if not _width(stream):
+    # Some terminals, such as those of CI services, say that they have no size.
+    size = {'ncols': _COLUMNS, 'nrows': 24}
+  return tqdm.tqdm(
+      total=rounds_planned,
+      initial=rounds_done,
+      file=stream,
+      **size,
+      colour=None if is_plain else 'green',
+      # Keeps the moving average of a run that has just begun honest.
+      smoothing=0.1,
+      bar_format='{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}'
+      ' [{elapsed}<{remaining}{postfix}]',
+  )
+
+
+def _width(stream: TextIO) -> int | None:
+  """Returns what the terminal says of its width, `None` if it says nothing."""
+  try:
+    return os.get_terminal_size(stream.fileno()).columns
+  except (AttributeError, OSError, ValueError):
+    return None

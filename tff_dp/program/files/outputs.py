@@ -1,0 +1,111 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Files of a run that are written whole: model, statement, configuration."""
+
+import datetime
+import io
+import os
+import platform
+
+import numpy as np
+import tensorflow_federated as tff
+import tree
+
+from tff_dp import _compat
+from tff_dp.program.files import run_directory
+
+
+def write_model(path: os.PathLike, model_weights: object) -> None:
+  """Writes model weights as an `.npz` file, equal bytes for equal weights.
+
+  Args:
+    path: The file.
+    model_weights: Any structure of arrays. An entry is named by its path, for
+      example `trainable/0`.
+  """
+  arrays = {
+      '/'.join(map(str, path)): np.asarray(value)
+      for path, value in tree.flatten_with_path(model_weights)
+  }
+  content = io.BytesIO()
+  np.savez(content, **arrays)
+  run_directory.write_atomically(path, content.getvalue())
+
+
+def read_model(path: os.PathLike, *, like: object) -> object:
+  """Returns the model weights that `write_model` wrote.
+
+  Args:
+    path: The file.
+    like: A structure of the same shape, whose leaves are replaced.
+  """
+  with np.load(path, allow_pickle=False) as arrays:
+    return tree.map_structure_with_path(
+        lambda path, _: arrays['/'.join(map(str, path))], like
+    )
+
+
+def num_params(model_weights: object) -> int:
+  """Returns how many numbers a model has that are trained."""
+  trained = getattr(model_weights, 'trainable', model_weights)
+  return sum(np.size(value) for value in tree.flatten(trained))
+
+
+def averaged_weights(process: object, state: object) -> object | None:
+  """Returns the average of the models, `None` if the process keeps none.
+
+  It is made of models that clients were sent, so it is covered as they are.
+
+  Args:
+    process: A `PrivateLearningProcess`, or one that knows no averages.
+    state: Its state.
+  """
+  if getattr(process, 'averaging', None) is None:
+    return None
+  return process.get_averaged_model_weights(state)
+
+
+def write_environment(path: os.PathLike) -> None:
+  """Writes versions, processors, devices and time; no names, no paths."""
+  run_directory.write_json(
+      path,
+      {
+          'written_at': datetime.datetime.now(datetime.timezone.utc).isoformat(
+              timespec='seconds'
+          ),
+          'python': platform.python_version(),
+          'platform': platform.platform(),
+          'tensorflow_federated': tff.__version__,
+          'num_cores': len(os.sched_getaffinity(0)),
+          'execution': _describe_context(),
+          'packages': {
+              finding.name: finding.found
+              for finding in _compat.check_environment()
+          },
+      },
+  )
+
+
+def write_statement(release: os.PathLike, statement) -> None:
+  """Writes a `PrivacyStatement` as JSON, and the Markdown rendered from it."""
+  path = os.path.join(release, 'privacy_statement')
+  run_directory.write_json(path + '.json', statement.to_json())
+  run_directory.write_atomically(path + '.md', statement.to_markdown())
+
+
+def _describe_context() -> dict[str, object]:
+  """Returns the kind of the current TFF context, and where it computes."""
+  context = tff.framework.get_context_stack().current
+  found = {'context': type(context).__name__}
+  # TFF's own contexts do not tell.
+  for name in ('client_devices', 'server_device', 'num_workers'):
+    if hasattr(context, name):
+      found[name] = getattr(context, name)
+  return found
+
+
+def resident_megabytes() -> float:
+  """Returns the resident memory of this process, in MB of 10**6 bytes."""
+  with open('/proc/self/statm', encoding='ascii') as file:
+    pages = int(file.read().split()[1])
+  return pages * os.sysconf('SC_PAGE_SIZE') / 1e6

@@ -1,0 +1,148 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The write-ahead record: what is about to happen, on the disk before it does.
+
+A round counts as spent from the moment its line is stored, whatever happens to
+the process afterwards. Repeating a begun round after a crash is free, since the
+checkpoint gives it the same noise key; but only for the same cohort: the same
+noise on other data would reveal their difference. So each line holds a hash of
+the cohort, and another cohort is refused.
+
+What has been released cannot be made again, not even from the same cohort: its
+data may have changed. So a line says how far a run is about to release, and a
+run whose checkpoint is from before that does not go on.
+"""
+
+from collections.abc import Mapping, Sequence
+import errno
+import hashlib
+import json
+import os
+import pathlib
+
+from tff_dp import _checks
+from tff_dp.program.files import run_directory
+
+_RELEASED = 'released'
+
+
+class WriteAheadRecord:
+  """An append-only file: a JSON line per round that begins, and per release.
+
+  Attributes:
+    rounds_begun: Number of rounds whose line is stored.
+    released_through: The last round whose results may have been released; 0 if
+      there is none.
+  """
+
+  def __init__(self, path: os.PathLike, *, run_id: str):
+    """Opens the record of a run, or makes it.
+
+    Args:
+      path: The file.
+      run_id: Mixed into the hashes.
+
+    Raises:
+      PrivacyRefusedError: If the file is damaged.
+    """
+    self._path = pathlib.Path(path)
+    self._run_id = run_id
+    self._cohorts = []
+    self.released_through = 0
+    content = self._path.read_bytes() if self._path.exists() else b''
+    # A line that has no end was being written when the process was killed: its
+    # round had not begun.
+    complete = content[: content.rfind(b'\n') + 1]
+    for number, line in enumerate(complete.splitlines(), start=1):
+      if not self._is_taken(line):
+        raise _checks.PrivacyRefusedError(
+            f'line {number} of the write-ahead record {self._path} is damaged',
+            why='it counts the rounds that have spent privacy',
+            way_out='restore the file from a copy, or start a new run',
+        )
+    is_new = not self._path.exists()
+    self._file = open(self._path, 'ab', buffering=0)
+    if is_new:
+      run_directory.flush(self._path.parent)
+    if len(complete) < len(content):
+      self._file.truncate(len(complete))
+
+  @property
+  def rounds_begun(self) -> int:
+    return len(self._cohorts)
+
+  def begin(
+      self,
+      round_index: int,
+      cohort: Sequence[str | bytes],
+      *,
+      spent: Mapping[str, object],
+  ) -> None:
+    """Returns once the round is on the disk, or was there already.
+
+    Args:
+      round_index: 1-based; at most one more than `rounds_begun`.
+      cohort: Ids of the selected clients, in the order in which they train.
+      spent: What `BudgetLedger.record` returned for the round.
+
+    Raises:
+      PrivacyRefusedError: If the round had begun with another cohort.
+    """
+    _checks.integer_between(
+        1, self.rounds_begun + 1, round_index=round_index
+    )
+    digest = self._digest(round_index, cohort)
+    if round_index <= self.rounds_begun:
+      if digest != self._cohorts[round_index - 1]:
+        raise _checks.PrivacyRefusedError(
+            f'round {round_index} had begun with another cohort',
+            why='its noise is fixed, and the same noise on the data of other'
+            ' clients reveals the difference between them',
+            way_out='resume with the clients and the schedule the run began'
+            ' with, or start a new run',
+        )
+      return
+    self._append({**spent, 'round': int(round_index), 'cohort': digest})
+    self._cohorts.append(digest)
+
+  def release(self, round_index: int) -> None:
+    """Returns once it is on the disk that a round may have been released.
+
+    Args:
+      round_index: The last of the rounds that are about to be; the checkpoint
+        after it is on the disk. 0, or one that is recorded, changes nothing.
+    """
+    _checks.integer_between(0, self.rounds_begun, round_index=round_index)
+    if round_index > self.released_through:
+      self._append({_RELEASED: int(round_index)})
+      self.released_through = int(round_index)
+
+  def close(self) -> None:
+    self._file.close()
+
+  def _is_taken(self, line: bytes) -> bool:
+    """Counts a stored line in, unless it cannot come after those before."""
+    try:
+      entry = json.loads(line)
+      if _RELEASED in entry:
+        is_next = self.released_through < entry[_RELEASED] <= self.rounds_begun
+        self.released_through = entry[_RELEASED]
+      else:
+        is_next = entry['round'] == self.rounds_begun + 1
+        self._cohorts.append(entry['cohort'])
+      return is_next
+    except (ValueError, KeyError, TypeError):
+      return False
+
+  def _append(self, entry: Mapping[str, object]) -> None:
+    line = json.dumps(entry).encode() + b'\n'
+    with run_directory.naming(self._path):
+      # A part of the line, as on a full disk, counts as none.
+      if self._file.write(line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+      os.fsync(self._file.fileno())
+
+  def _digest(self, round_index: int, cohort: Sequence[str | bytes]) -> str:
+    ids = [i.decode('latin-1') if isinstance(i, bytes) else i for i in cohort]
+    content = json.dumps([self._run_id, int(round_index), ids])
+    return hashlib.sha256(content.encode()).hexdigest()

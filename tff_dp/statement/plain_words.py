@@ -1,0 +1,103 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One paragraph about a guarantee for readers who do not know epsilon.
+
+It says how often a guess about one client can be right. If (epsilon, delta)
+holds between two neighbouring data sets, both ways, then whoever sees a release
+and guesses which of the two was used, at even odds, is right with probability
+at most
+
+    (exp(epsilon) + delta) / (1 + exp(epsilon)).
+
+Upper bound, attained by the worst pair of distributions: with P and Q the
+chances of the guess "the first" under either, P <= e^eps Q + delta and
+1 - Q <= e^eps (1 - P) + delta, so that P + (1 - Q), twice the probability, is
+largest where both are equalities (Kairouz et al., arXiv:1311.0776, theorem 2.1).
+"""
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+from tff_dp.accounting import rounding
+
+# From here on the bound excludes next to nothing.
+_CLOSE_TO_CERTAINTY = 0.99
+# What a client might have done instead, by the neighbouring relation.
+_INSTEAD = {
+    'zero_out': 'nothing at all',
+    'replace_one': 'something else entirely',
+}
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+  """Returns the largest probability of a right guess at even odds.
+
+  Args:
+    epsilon: At least 0; may be infinite.
+    delta: In [0, 1].
+  """
+  # Without exp(epsilon), which overflows.
+  share = math.exp(-epsilon)
+  return min(1.0, (1.0 + delta * share) / (1.0 + share))
+
+
+def paragraph(content: Mapping[str, Any]) -> str:
+  """Returns what a privacy statement says, in a few plain sentences.
+
+  Args:
+    content: What `PrivacyStatement.to_json` returned.
+  """
+  points = content['points']
+  unit, guarantee = points['unit']['unit'], points['guarantee']
+  if is_void(content):
+    return (
+        f'In plain words: this run protects no {unit}. Treat what it releases'
+        ' as if the data themselves had been released.'
+    )
+  epsilon = rounding.from_json_number(guarantee['epsilon'])
+  chance = best_guess(epsilon, guarantee['delta'])
+  relation = points['adjacency']['relation']
+  instead = _INSTEAD.get(relation, f'its neighbour in the sense of {relation}')
+  sentences = [
+      'In plain words: somebody sees all that this run shows to those whom it'
+      f' does not trust, and guesses whether one particular {unit} contributed'
+      f' what it did or {instead}. If both are equally likely beforehand, the'
+      f' guess is right in at most {_percent(chance)} of all cases; 50 % is a'
+      ' coin flip.'
+  ]
+  if chance > _CLOSE_TO_CERTAINTY:
+    sentences.append(
+        'That is close to certainty: so large an epsilon promises little.'
+    )
+  sentences.append(
+      f'It counts all contributions of a {unit} to the whole run, and holds'
+      " even if everybody else's data are known."
+  )
+  if points['amplification']['claimed'] != 'none':
+    without = rounding.from_json_number(
+        points['amplification']['epsilon_without']
+    )
+    sentences.append(
+        'Without the amplification of point 8 it would be at most'
+        f' {_percent(best_guess(without, guarantee["delta"]))}.'
+    )
+  sentences += [
+      'Trusted, so that nothing here protects from them:'
+      f' {points["setting"]["trusted"]}.',
+      f'What is true of many {unit}s can still be learned: that is what the'
+      ' model is for.',
+  ]
+  return ' '.join(sentences)
+
+
+def is_void(content: Mapping[str, Any]) -> bool:
+  """Returns whether a statement guarantees nothing."""
+  return content['points']['guarantee']['epsilon'] == 'inf' or any(
+      warning.startswith('NO PRIVACY') for warning in content['warnings']
+  )
+
+
+def _percent(chance: float) -> str:
+  """Returns the chance in percent, never below it."""
+  return f'{math.ceil(1e4 * chance) / 100:.2f} %'
