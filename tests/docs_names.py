@@ -48,6 +48,17 @@ class Banks:
     return _batches(1000)
 
 
+class Phones:
+  """100 clients with examples of three features."""
+
+  client_ids = [f'phone {i}' for i in range(100)]
+
+  def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
+    num_records = 3 + int(client_id.removeprefix('phone ')) % 5
+    (batch,) = _batches(num_records, 3)
+    return tf.data.Dataset.from_tensor_slices(batch).batch(num_records)
+
+
 def of(page: str) -> dict[str, Any]:
   """Returns the names that the blocks of a page may use without a definition.
 
@@ -74,6 +85,7 @@ def of(page: str) -> dict[str, Any]:
       ),
       'docs/draw_and_discard.md': dict(
           arriving=[{f'phone {i}': _batches(4, 3)} for i in range(2)],
+          phones=Phones(),
       ),
       'docs/dp_ftrl.md': dict(rounds=range(1, 3)),
       'docs/isrl.md': dict(
@@ -82,7 +94,10 @@ def of(page: str) -> dict[str, Any]:
           banks={f'bank {i}': _batches(1000) for i in range(25)},
       ),
       'docs/training.md': dict(
-          banks=Banks(), plan=plan, process=small_model.build_process(plan)
+          banks=Banks(),
+          phones=Phones(),
+          plan=plan,
+          process=small_model.build_process(plan),
       ),
   }
   return names | own.get(page, {})

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
   from tff_dp import program
   from tff_dp.plans.check_ins import ProtocolPlan
   from tff_dp.plans.dp_ftrl import PrivacyPlan
+  from tff_dp.plans.draw_and_discard import DrawAndDiscardPlan
   from tff_dp.plans.non_private import NonPrivatePlan
   from tff_dp.plans.silos import SiloPlan
 
@@ -53,6 +54,7 @@ _LAZY_MODULES = (
 )
 # Name here -> module that defines it.
 _LAZY_NAMES = {
+    'DrawAndDiscardPlan': 'tff_dp.plans.draw_and_discard',
     'NonPrivatePlan': 'tff_dp.plans.non_private',
     'PrivacyPlan': 'tff_dp.plans.dp_ftrl',
     'PrivacyRefusedError': 'tff_dp._checks',

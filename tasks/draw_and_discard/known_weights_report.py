@@ -7,6 +7,7 @@ import math
 import pathlib
 
 import numpy as np
+import tff_dp
 
 from tasks.draw_and_discard import known_weights_model as model
 from tff_dp import _axes
@@ -143,10 +144,14 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
 
 def _guarantee(settings) -> statement.DdmlGuarantee:
   return draw_and_discard.guarantee(
-      settings.step,
-      num_params=model.NUM_WEIGHTS,
-      num_instances=settings.instances,
-      participations=1,
+      tff_dp.DrawAndDiscardPlan(
+          step=settings.step,
+          num_params=model.NUM_WEIGHTS,
+          num_instances=settings.instances,
+          max_participations=1,
+          num_rounds=settings.updates,
+      ),
+      is_capped=False,
   )
 
 

@@ -7,6 +7,7 @@ import math
 from typing import Any, Optional
 
 import numpy as np
+import tff_dp
 
 from tasks.draw_and_discard import softmax_pools
 from tasks.mnist import mnist_data
@@ -189,11 +190,15 @@ def run_row(settings, row: Row, data: mnist_data.Mnist) -> dict[str, Any]:
       _, accuracy = _evaluate(pool, test_x, test_y)
       points.append([stop * row.batch * y.shape[1], loss, accuracy])
   guarantee = draw_and_discard.guarantee(
-      simulator.step,
-      num_params=simulator.num_params,
-      num_instances=row.num_instances,
-      participations=settings.passes,
-      strategy=row.strategy,
+      tff_dp.DrawAndDiscardPlan(
+          step=simulator.step,
+          num_params=simulator.num_params,
+          num_instances=row.num_instances,
+          max_participations=settings.passes,
+          num_rounds=settings.passes,
+          strategy=row.strategy,
+          server_batch=row.batch if row.strategy == 'server_batch' else None,
+      )
   )
   return {
       'accuracy': points[-1][2],

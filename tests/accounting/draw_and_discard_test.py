@@ -9,6 +9,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
 import numpy as np
+import tff_dp
 
 from tff_dp.accounting import accountants
 from tff_dp.accounting import draw_and_discard
@@ -16,6 +17,7 @@ from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import client_steps
+from tff_dp.mechanisms.instances import spam_filters
 
 
 def _step(**fields):
@@ -24,20 +26,28 @@ def _step(**fields):
   )
 
 
-def _guarantee(step, **arguments):
+def _guarantee(step, *, participations=1, **arguments):
+  cap = arguments.pop('max_participations', max(1, participations))
+  about = {
+      name: arguments.pop(name)
+      for name in ('delta', 'later_updates')
+      if name in arguments
+  }
+  plan = tff_dp.DrawAndDiscardPlan(
+      step=step,
+      max_participations=cap,
+      num_rounds=cap,
+      **dict(num_params=33, num_instances=20) | arguments,
+  )
   return draw_and_discard.guarantee(
-      step,
-      **{
-          'num_params': 33,
-          'num_instances': 20,
-          'participations': 1,
-          'later_updates': (1,),
-          **arguments,
-      },
+      plan,
+      participations=participations,
+      **dict(later_updates=(1,)) | about,
   )
 
 
 _PER_WEIGHT = _step(privacy_unit='coordinate')
+_FILTER = spam_filters.SpamFilter(threshold=4.0, min_spread=0.1)
 _GAUSSIAN = _step(clip='l2', mechanism='gaussian', epsilon=2.0, delta=1e-6)
 
 
@@ -96,7 +106,7 @@ class TotalTest(parameterized.TestCase):
   def test_the_server_changes_nothing(self):
     totals = {
         _guarantee(
-            _step(), num_instances=k, strategy=strategy, concurrency=m
+            _step(), num_instances=k, strategy=strategy, clients_per_round=m
         ).total
         for k, strategy, m in (
             (1, 'draw_and_discard', 1),
@@ -122,16 +132,9 @@ class TotalTest(parameterized.TestCase):
 
 class VoidTest(parameterized.TestCase):
 
-  @parameterized.parameters(
-      (_step(mechanism=None, epsilon=None), {}, statement.NO_NOISE),
-      (
-          _step(),
-          {'has_unnoised_metrics': True},
-          statement.UNNOISED_METRICS,
-      ),
-  )
-  def test_no_privacy(self, step, arguments, why):
-    found = _guarantee(step, **arguments)
+  def test_no_privacy(self):
+    why = statement.NO_NOISE
+    found = _guarantee(_step(mechanism=None, epsilon=None))
     self.assertEqual(found.void, why)
     self.assertEqual(found.total, (math.inf, 1))
     self.assertEqual(found.to_text().splitlines()[0], why)
@@ -164,7 +167,7 @@ class DiagnosticsTest(parameterized.TestCase):
     self.assertGreater(drawn.epsilon, 0.99 * 3.47)
 
   @parameterized.parameters(
-      {'has_spam_filter': True}, {'strategy': 'average_random'}
+      {'spam_filter': _FILTER}, {'strategy': 'average_random'}
   )
   def test_coins_must_not_depend_on_data(self, **arguments):
     found = _guarantee(_step(), **arguments)
@@ -218,7 +221,7 @@ class ReportTest(parameterized.TestCase):
       ({'num_instances': 0}, 'num_instances=0'),
       ({'participations': -1}, 'participations=-1'),
       ({'delta': 0.0}, 'delta=0.0'),
-      ({'participations': 3, 'max_participations': 2}, 'max_participations=2'),
+      ({'participations': 3, 'max_participations': 2}, 'from 0 to 2'),
       ({'later_updates': (0,)}, 'later_updates=0'),
   )
   def test_arguments(self, arguments, message):

@@ -2,13 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for `tff-dp account draw-and-discard`."""
 
+import json
+import pathlib
+
 from absl.testing import absltest
 from absl.testing import parameterized
+import tff_dp
 
 from tests.cli import command
 from tff_dp.accounting import draw_and_discard as accounting
 from tff_dp.cli import draw_and_discard
 from tff_dp.cli import errors
+from tff_dp.cli import main
 from tff_dp.mechanisms import client_steps
 
 _MODEL = ('--parameters=33', '--instances=20', '--later-updates=1')
@@ -59,9 +64,12 @@ class AccountTest(parameterized.TestCase):
         learning_rate=0.01, clip='l2', clip_norm=0.5, mechanism='gaussian',
         epsilon=2.0, delta=1e-6,
     )
+    plan = tff_dp.DrawAndDiscardPlan(
+        step=step, num_params=33, num_instances=20, max_participations=6,
+        num_rounds=6, clients_per_round=3,
+    )
     expected = accounting.guarantee(
-        step, num_params=33, num_instances=20, participations=5, delta=1e-6,
-        concurrency=3, max_participations=6, later_updates=(1,),
+        plan, participations=5, delta=1e-6, later_updates=(1,)
     )
     self.assertEqual(found['total_epsilon'], expected.total_epsilon)
     self.assertEqual(found['noise_scale'], step.noise_scale(33))
@@ -105,6 +113,68 @@ class AccountTest(parameterized.TestCase):
     code, _, err = _run(*_MODEL, '--max-participations=9', *flags)
     self.assertEqual(code, errors.USAGE)
     self.assertIn(name, err)
+
+
+class EventsTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.path = pathlib.Path(self.create_tempdir().full_path) / 'events.json'
+
+  def _write(self, mechanism='gaussian', **options):
+    noise = {}
+    if mechanism is not None:
+      noise = dict(clip='l2', epsilon=2.0, delta=1e-6)
+    plan = tff_dp.DrawAndDiscardPlan(
+        step=client_steps.ClientStep(
+            learning_rate=0.01, mechanism=mechanism, **noise
+        ),
+        num_params=33,
+        num_instances=20,
+        max_participations=3,
+        num_rounds=50,
+        clients_per_round=2,
+    )
+    content = plan.events_json(delta=1e-6, **options)
+    self.path.write_text(json.dumps(content))
+    return plan, content
+
+  @parameterized.parameters((None, 3), (2, 2))
+  def test_recomputes_epsilon_of_a_run(self, num_rounds, participations):
+    plan, _ = self._write(num_rounds=num_rounds)
+    for words, delta in (((), 1e-6), (('--delta', 1e-8), 1e-8)):
+      argv = ('account', '--events', self.path, *words)
+      found = command.run_json(main.main, *argv)
+      self.assertEqual(
+          found['epsilon'], plan.epsilon(delta=delta, num_rounds=num_rounds)
+      )
+      self.assertEqual(found['guarantee']['total_epsilon'], found['epsilon'])
+      self.assertEqual(found['participations'], participations)
+      self.assertEqual(found['plan'], plan.describe())
+      self.assertEmpty(found['warnings'])
+      code, out, _ = command.run(main.main, *argv)
+      self.assertEqual(code, errors.DONE)
+      self.assertIn(f'over {participations} participations', out)
+
+  def test_without_noise(self):
+    self._write(mechanism=None)
+    argv = ('account', '--events', self.path)
+    found = command.run_json(main.main, *argv)
+    self.assertEqual(found['epsilon'], 'inf')
+    self.assertStartsWith(found['warnings'][0], 'NO PRIVACY')
+    self.assertStartsWith(command.run(main.main, *argv)[1], 'no privacy')
+
+  @parameterized.parameters(
+      ('participations', 1), ('neighboring_relation', 'zero_out')
+  )
+  def test_file_that_states_less_than_its_plan_is_refused(self, name, value):
+    _, content = self._write()
+    where = content if name in content else content['events'][0]
+    where[name] = value
+    self.path.write_text(json.dumps(content))
+    code, _, err = command.run(main.main, 'account', '--events', self.path)
+    self.assertEqual(code, errors.REFUSED)
+    self.assertIn(f'{name}={value}', err)
 
 
 if __name__ == '__main__':

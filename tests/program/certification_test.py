@@ -617,7 +617,7 @@ class ProtocolPlansTest(parameterized.TestCase):
       certification.certify(_fed_avg(aggregator), plan)
 
 
-# They charge silos or clients one by one.
+# They charge silos one by one.
 _WITH_LEDGERS = {
     'secure_sums': lambda: silos.build_shuffled_one_pass_accelerated_mb_sgd(
         quadratic.model(),
@@ -628,14 +628,6 @@ _WITH_LEDGERS = {
         delta=1e-3,
         min_silos=2,
         gamma=2.0,
-    ),
-    'draw_and_discard': lambda: learning.build_draw_and_discard(
-        learning.build_generalized_linear_model('logistic', num_features=2),
-        num_instances=3,
-        learning_rate=0.5,
-        epsilon=2.0,
-        privacy_unit='coordinate',
-        max_participations=4,
     ),
 }
 

@@ -96,6 +96,42 @@ class IntrinsicsTest(parameterized.TestCase):
     self.assertStartsWith(found['total'].pop(), 'federated_')
     self.assertEmpty(found['known'])
 
+  @parameterized.parameters(False, True)
+  def test_what_clients_ask_for(self, is_coin):
+    key_type = tff.TensorType(np.int32, [1])
+
+    @tff.tensorflow.computation(key_type)
+    @tf.function(autograph=False)
+    def draw(key):
+      drawn = key // 2
+      return release_marks.mark_coin(drawn) if is_coin else drawn
+
+    @tff.tensorflow.computation
+    def last():
+      return 3
+
+    @tff.tensorflow.computation(_NUMBER, np.int32)
+    def take(value, index):
+      return value + tf.cast(index, tf.float32)
+
+    @tff.federated_computation(
+        tff.FederatedType(key_type, tff.CLIENTS), _SERVER
+    )
+    def computation(keys, known):
+      slices = tff.federated_select(
+          tff.federated_map(draw, keys),
+          tff.federated_eval(last, tff.SERVER),
+          known,
+          take,
+      )
+      return tff.federated_map(_sum_of_sequence, slices)
+
+    flow = data_flow.follow(computation)
+    self.assertLen(flow.asked, 0 if is_coin else 1)
+    self.assertEmpty(flow.sent)
+    # What a client is given is its own all the same.
+    self.assertEqual([len(traces) for traces in flow.leaves.values()], [1])
+
   def test_aggregate_with_functions(self):
     @tff.tensorflow.computation
     def zero():

@@ -16,6 +16,7 @@ import threading
 import traceback
 from unittest import mock
 
+from tests.program import instance_run
 from tests.program import protocol_run
 from tests.program import real_run
 from tests.program import silo_run
@@ -25,13 +26,19 @@ from tff_dp.program.files import write_ahead
 
 REAL = 'real'
 SILOS = 'silos'
-PROTOCOLS = (protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED)
-NAMES = (REAL, *PROTOCOLS, SILOS)
+_HELD = (
+    protocol_run.FIXED_WINDOW,
+    protocol_run.SHUFFLED,
+    instance_run.INSTANCES,
+    SILOS,
+)
+NAMES = (REAL, *_HELD)
 # The round in which each ends.
 KILLED_IN = {
     REAL: 8,
     protocol_run.FIXED_WINDOW: 5,
     protocol_run.SHUFFLED: 5,
+    instance_run.INSTANCES: 8,
     SILOS: 5,
 }
 # Into that round: shorter than one, so that it is in the midst of it.
@@ -44,6 +51,8 @@ def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
     return real_run.run(root)
   if name == SILOS:
     return silo_run.run(root)
+  if name == instance_run.INSTANCES:
+    return instance_run.run(root)
   return protocol_run.run(root, name)
 
 
@@ -90,7 +99,7 @@ def _hold(name: str, root: pathlib.Path) -> None:
 
 
 def main(parent: pathlib.Path) -> None:
-  for name in (*PROTOCOLS, SILOS):
+  for name in _HELD:
     _hold(name, parent / name)
   kill = threading.Timer(
       _SECONDS_IN_ROUND, os.kill, (os.getpid(), signal.SIGKILL)

@@ -15,6 +15,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import tensorflow as tf
 
+from tests.program import instance_run
 from tests.program import killed_runs
 from tests.program import kills
 from tests.program import protocol_run
@@ -35,6 +36,8 @@ def _build_process(name: str):
     return real_run.build_process()
   if name == killed_runs.SILOS:
     return silo_run.build_process()
+  if name == instance_run.INSTANCES:
+    return instance_run.build_process(instance_run.build_plan())
   return protocol_run.build_process(protocol_run.build_plan(name))
 
 
@@ -43,6 +46,8 @@ def _num_rounds(name: str) -> int:
     return real_run.NUM_ROUNDS
   if name == killed_runs.SILOS:
     return silo_run.NUM_ROUNDS
+  if name == instance_run.INSTANCES:
+    return instance_run.NUM_ROUNDS
   return protocol_run.build_plan(name).num_rounds
 
 

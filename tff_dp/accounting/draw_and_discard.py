@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What draw and discard guarantees a client, and what it does not.
 
-    step = client_steps.ClientStep(learning_rate=0.001, epsilon=3.47,
-                                   privacy_unit='coordinate')
-    found = guarantee(step, num_params=33, num_instances=20, participations=5)
+    found = guarantee(plan, participations=5)
     print(found.to_text())
 
 The guarantee is that of the client's own noise: whoever reads the channel sees
@@ -19,6 +17,7 @@ client's guarantee.
 """
 
 from collections.abc import Sequence
+import functools
 import math
 from typing import Optional
 
@@ -40,18 +39,11 @@ _DIAGNOSTIC_DELTA = 1e-6
 
 
 def guarantee(
-    step,
+    plan,
     *,
-    num_params: int,
-    num_instances: int,
-    participations: int,
+    participations: Optional[int] = None,
     delta: Optional[float] = None,
-    concurrency: int = 1,
-    max_participations: Optional[int] = None,
-    strategy: str = 'draw_and_discard',
-    has_spam_filter: bool = False,
-    has_unnoised_metrics: bool = False,
-    server_learns_draw: bool = True,
+    is_capped: bool = True,
     later_updates: Sequence[int] = _LATER_UPDATES,
 ) -> statement.DdmlGuarantee:
   """Returns what so many participations of one client cost it.
@@ -62,52 +54,39 @@ def guarantee(
   exact.
 
   Args:
-    step: The `mechanisms.client_steps.ClientStep` that the clients run.
-    num_params: p, all weights together.
-    num_instances: k.
-    participations: Of one client: the largest number that occurred.
+    plan: A `tff_dp.DrawAndDiscardPlan`.
+    participations: Of one client: the largest number that occurred, `None` for
+      the cap of the plan.
     delta: Of all participations together, in (0, 1); None for pure epsilon, or
       for the delta of a Gaussian step.
-    concurrency: m.
-    max_participations: The cap, at least `participations`, None without one.
-    strategy: Of the server.
-    has_spam_filter: Whether the server refuses some models.
-    has_unnoised_metrics: Whether anything un-noised leaves the clients.
-    server_learns_draw: Whether the server may see the keys of the clients.
+    is_capped: Whether the plan's cap is enforced.
     later_updates: For the diagnostic of later observers.
   """
-  _checks.integer_at_least(1, num_params=num_params)
-  _checks.integer_at_least(1, num_instances=num_instances)
-  _checks.integer_at_least(0, participations=participations)
-  _checks.integer_at_least(1, concurrency=concurrency)
+  cap = plan.max_participations
+  if participations is None:
+    participations = cap
+  _checks.integer_between(0, cap, participations=participations)
   if delta is not None:
     _checks.delta(delta=delta)
-  if max_participations is not None:
-    _checks.integer_at_least(
-        max(1, participations), max_participations=max_participations
-    )
+  step, num_params = plan.step, plan.num_params
   if delta is None:
     delta = step.delta
-  void = None
-  if not step.is_private:
-    void = statement.NO_NOISE
-  elif has_unnoised_metrics:
-    void = statement.UNNOISED_METRICS
+  void = None if step.is_private else statement.NO_NOISE
   pure = step.model_epsilon(num_params)
   if void is None:
     one = _epsilon_and_delta(step, num_params, 1, pure, delta)
     total = _epsilon_and_delta(step, num_params, participations, pure, delta)
-    diagnostics = _diagnostics(
+    about_others = diagnostics(
         step,
-        num_params,
-        num_instances,
-        _DIAGNOSTIC_DELTA if delta is None else delta,
-        strategy=strategy,
-        has_spam_filter=has_spam_filter,
+        num_params=num_params,
+        num_instances=plan.num_instances,
+        delta=_DIAGNOSTIC_DELTA if delta is None else delta,
+        strategy=plan.strategy,
+        has_spam_filter=plan.spam_filter is not None,
         later_updates=later_updates,
     )
   else:
-    one, total, diagnostics = (math.inf, 1.0), (math.inf, 1.0), ()
+    one, total, about_others = (math.inf, 1.0), (math.inf, 1.0), ()
   return statement.DdmlGuarantee(
       model_epsilon=one[0],
       delta=one[1],
@@ -118,78 +97,44 @@ def guarantee(
       else math.inf,
       coordinate_epsilon=step.coordinate_epsilon(num_params),
       participations=int(participations),
-      max_participations=max_participations,
-      num_params=int(num_params),
-      num_instances=int(num_instances),
-      concurrency=int(concurrency),
-      strategy=strategy,
+      max_participations=cap if is_capped else None,
+      num_params=num_params,
+      num_instances=plan.num_instances,
+      concurrency=plan.clients_per_round,
+      strategy=plan.strategy,
       noise_scale=step.noise_scale(num_params),
       step=step.describe(),
       void=void,
-      server_learns_draw=server_learns_draw,
-      non_dp_diagnostics=diagnostics,
+      non_dp_diagnostics=about_others,
   )
 
 
-def event(step, *, num_params: int, participations: int):
-  """Returns the event of so many participations, stated for replace-one."""
-  one = step.event(num_params)
-  if participations == 0:
-    return dp_accounting.NoOpDpEvent()
-  return dp_accounting.SelfComposedDpEvent(one, int(participations))
-
-
-def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
-  """Returns epsilon of an `event` at delta. Upper bound; Gaussian noise: exact.
-
-  What `accountants.epsilon` gives for method 'pld' and replace-one, but one
-  Gaussian or Laplace step needs no search for amplification.
-
-  Args:
-    what: Of `event`, or a composition of such.
-    delta: In (0, 1).
-  """
-  leaves = compositions.merged(compositions.leaves(what))
-  return composition.epsilon(
-      [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
-  )
-
-
-def _epsilon_and_delta(
-    step, num_params, participations, pure: float, delta: Optional[float]
-) -> tuple[float, float]:
-  """Returns (epsilon, delta) of so many participations."""
-  if participations == 0:
-    return 0.0, 0.0
-  pure_total = _times_epsilon(pure, participations)
-  if delta is None:
-    return pure_total, 0.0
-  is_calibrated = step.privacy_unit == 'model' and step.delta == delta
-  if participations == 1 and is_calibrated:
-    return float(step.epsilon), float(delta)
-  numeric = epsilon_of(
-      event(step, num_params=num_params, participations=participations), delta
-  )
-  if pure_total <= numeric:
-    return pure_total, 0.0
-  return numeric, float(delta)
-
-
-def _times_epsilon(pure: float, participations: int) -> float:
-  return 0.0 if participations == 0 else pure * participations
-
-
-def _diagnostics(
+def diagnostics(
     step,
+    *,
     num_params: int,
     num_instances: int,
     delta: float,
-    *,
-    strategy: str,
-    has_spam_filter: bool,
-    later_updates: Sequence[int],
+    strategy: str = 'draw_and_discard',
+    has_spam_filter: bool = False,
+    later_updates: Sequence[int] = _LATER_UPDATES,
 ) -> tuple[statement.Diagnostic, ...]:
-  """Returns the numbers about observers II and III, for one participation."""
+  """Returns numbers about observers II and III, for one participation.
+
+  Heuristic: none of them is a guarantee, and each says why. A step without
+  noise has none.
+
+  Args:
+    step: The `mechanisms.client_steps.ClientStep` that the clients run.
+    num_params: p, all weights together.
+    num_instances: k.
+    delta: At which they are stated.
+    strategy: Of the server.
+    has_spam_filter: Whether the server refuses some models.
+    later_updates: After how many more updates somebody looks.
+  """
+  if not step.is_private:
+    return ()
   found = []
   one_weight = step.coordinate_epsilon(num_params)
   is_laplace = step.mechanism == 'laplace'
@@ -242,6 +187,75 @@ def _diagnostics(
         )
     )
   return tuple(found)
+
+
+def event(step, *, num_params: int, participations: int):
+  """Returns the event of so many participations, stated for replace-one."""
+  one = step.event(num_params)
+  if participations == 0:
+    return dp_accounting.NoOpDpEvent()
+  return dp_accounting.SelfComposedDpEvent(one, int(participations))
+
+
+# Asked for every round of a run, and different for few participations.
+@functools.lru_cache(maxsize=1024)
+def epsilon(
+    step, *, num_params: int, participations: int, delta: float
+) -> float:
+  """Returns epsilon of so many reports of one client, for replace-one.
+
+  As the total of `guarantee` at that delta; infinite without noise.
+
+  Args:
+    step: The `mechanisms.client_steps.ClientStep` that the clients run.
+    num_params: p, all weights together.
+    participations: Of one client.
+    delta: Of all participations together, in (0, 1).
+  """
+  if not step.is_private and participations:
+    return math.inf
+  pure = step.model_epsilon(num_params)
+  return _epsilon_and_delta(step, num_params, participations, pure, delta)[0]
+
+
+def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
+  """Returns epsilon of an `event` at delta. Upper bound; Gaussian noise: exact.
+
+  What `accountants.epsilon` gives for method 'pld' and replace-one, but one
+  Gaussian or Laplace step needs no search for amplification.
+
+  Args:
+    what: Of `event`, or a composition of such.
+    delta: In (0, 1).
+  """
+  leaves = compositions.merged(compositions.leaves(what))
+  return composition.epsilon(
+      [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
+  )
+
+
+def _epsilon_and_delta(
+    step, num_params, participations, pure: float, delta: Optional[float]
+) -> tuple[float, float]:
+  """Returns (epsilon, delta) of so many participations."""
+  if participations == 0:
+    return 0.0, 0.0
+  pure_total = _times_epsilon(pure, participations)
+  if delta is None:
+    return pure_total, 0.0
+  is_calibrated = step.privacy_unit == 'model' and step.delta == delta
+  if participations == 1 and is_calibrated:
+    return float(step.epsilon), float(delta)
+  numeric = epsilon_of(
+      event(step, num_params=num_params, participations=participations), delta
+  )
+  if pure_total <= numeric:
+    return pure_total, 0.0
+  return numeric, float(delta)
+
+
+def _times_epsilon(pure: float, participations: int) -> float:
+  return 0.0 if participations == 0 else pure * participations
 
 
 def _one_later_draw(

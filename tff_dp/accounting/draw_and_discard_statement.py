@@ -33,9 +33,6 @@ ASSUMPTIONS = (
     'Floating-point noise is not exactly Laplace or Gaussian (Mironov, 2012).',
 )
 NO_NOISE = 'no privacy: the clients add no noise'
-UNNOISED_METRICS = (
-    'no privacy: clients report metrics that are not noised beside the model'
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +83,6 @@ class DdmlGuarantee:
     noise_scale: Laplace's b or the Gaussian's standard deviation, on weights.
     step: The client's step, as JSON types.
     void: Why there is no guarantee at all, None if there is one.
-    server_learns_draw: Whether the server may see which instance was drawn.
     assumptions: Sentences on which the guarantee rests.
     non_dp_diagnostics: Numbers that are no guarantee.
   """
@@ -106,7 +102,6 @@ class DdmlGuarantee:
   noise_scale: float
   step: dict[str, Any]
   void: Optional[str]
-  server_learns_draw: bool
   assumptions: tuple[str, ...] = ASSUMPTIONS
   non_dp_diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -169,12 +164,7 @@ class DdmlGuarantee:
             if cap is None
             else f'{_times(cap)} of one client'
         ),
-        'draw        '
-        + (
-            'the server may see which instance a client drew'
-            if self.server_learns_draw
-            else 'the server does not see which instance a client drew'
-        ),
+        'draw        the server may see which instance a client drew',
         'assumed',
     ]
     lines += [f'- {sentence}' for sentence in self.assumptions]

@@ -19,6 +19,7 @@ from tff_dp.advice import offers
 from tff_dp.ledger import silo_sums
 from tff_dp.mechanisms import catalogue
 from tff_dp.plans import dp_ftrl as dp_ftrl_plan
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 # Of equal errors the first one stands.
 _MECHANISMS = ('independent', 'tree', 'honaker', 'banded', 'blt')
@@ -137,17 +138,19 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
     one *= 1 - 1e-5
   one = offers.shortened(one)
   found = draw_and_discard_lib.guarantee(
-      mechanisms.ClientStep(
-          learning_rate=_LEARNING_RATE,
-          clip='l2',
-          mechanism='gaussian',
-          epsilon=one,
-          delta=setting.delta,
+      draw_and_discard_plan.DrawAndDiscardPlan(
+          step=mechanisms.ClientStep(
+              learning_rate=_LEARNING_RATE,
+              clip='l2',
+              mechanism='gaussian',
+              epsilon=one,
+              delta=setting.delta,
+          ),
+          num_params=setting.parameters,
+          num_instances=_INSTANCES,
+          max_participations=reports,
+          num_rounds=reports,
       ),
-      num_params=setting.parameters,
-      num_instances=_INSTANCES,
-      participations=reports,
-      max_participations=reports,
       delta=setting.delta,
   )
   per_report = found.noise_scale / _LEARNING_RATE
@@ -181,12 +184,13 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
           '--delta', setting.delta,
       ),
       python=f"""\
-from tff_dp import mechanisms
-from tff_dp.accounting import draw_and_discard
-step = mechanisms.ClientStep(learning_rate={_LEARNING_RATE}, clip='l2',
+import tff_dp
+step = tff_dp.mechanisms.ClientStep(learning_rate={_LEARNING_RATE}, clip='l2',
     mechanism='gaussian', epsilon={one!r}, delta={setting.delta!r})
-print(draw_and_discard.guarantee(step, num_params={setting.parameters},
-    num_instances={_INSTANCES}, participations={reports}).total_epsilon)""",
+plan = tff_dp.DrawAndDiscardPlan(step=step, num_params={setting.parameters},
+    num_instances={_INSTANCES}, max_participations={reports},
+    num_rounds={reports})
+print(plan.epsilon(delta={setting.delta!r}))""",
   )
 
 

@@ -20,6 +20,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 PREFIX = 'tff_dp_release_'
+_COIN = f'{PREFIX}coin'
 _NAME = re.compile(
     rf'(?:^|/){PREFIX}([0-9a-f]{{16}})_(at_clients|divided_by_([0-9]+))'
 )
@@ -71,3 +72,19 @@ class Release:
     """Returns the tensor, marked as one that has the noise."""
     place = 'at_clients' if self.at_clients else f'divided_by_{self.divisor}'
     return tf.identity(noised, name=f'{PREFIX}{self.fingerprint}_{place}')
+
+
+def mark_coin(drawn: tf.Tensor) -> tf.Tensor:
+  """Returns what follows from a key of the client and public values, marked.
+
+  Of the client's data it says nothing, so it may leave the client.
+
+  Args:
+    drawn: Of a key that serves for nothing else.
+  """
+  return tf.identity(drawn, name=_COIN)
+
+
+def is_coin(node_name: str) -> bool:
+  """Returns whether a node is what `mark_coin` returned."""
+  return node_name.rpartition('/')[2].startswith(_COIN)

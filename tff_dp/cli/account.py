@@ -14,6 +14,7 @@ from tff_dp.cli import isrl
 from tff_dp.cli import protocol_runs
 from tff_dp.cli import protocols
 from tff_dp.cli import silo_runs
+from tff_dp.plans import silos as silo_plan
 
 _EXAMPLES = """examples:
   StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
@@ -113,8 +114,11 @@ def run_events(arguments: argparse.Namespace) -> int:
   if isinstance(described, event_files.ProtocolRun):
     protocol_runs.show(described, delta=delta, output_format=arguments.format)
     return errors.DONE
-  if isinstance(described, event_files.SiloRun):
-    silo_runs.show(described, delta=delta, output_format=arguments.format)
+  if isinstance(described, event_files.PlanRun):
+    show = draw_and_discard.show_run
+    if isinstance(described.plan, silo_plan.SiloPlan):
+      show = silo_runs.show
+    show(described, delta=delta, output_format=arguments.format)
     return errors.DONE
   result = guarantee.of_run(
       described.mechanism,

@@ -7,8 +7,11 @@ import json
 
 from tff_dp import _checks
 from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting import rounding
 from tff_dp.cli import errors
+from tff_dp.cli import event_files
 from tff_dp.mechanisms import client_steps
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 HELP = 'noised models of one client that a server writes over its instances'
 DESCRIPTION = (
@@ -28,6 +31,7 @@ EXAMPLES = """examples:
 _FLAGS = {
     'num_params': 'parameters',
     'num_instances': 'instances',
+    'clients_per_round': 'concurrency',
 }
 
 
@@ -155,14 +159,22 @@ def run_account(arguments: argparse.Namespace) -> int:
         delta=arguments.delta if is_gaussian else None,
         privacy_unit='model' if per_weight is None else 'coordinate',
     )
-    found = draw_and_discard.guarantee(
-        step,
+    is_capped = arguments.max_participations is not None
+    # A participation is at most one in a round.
+    cap = arguments.max_participations if is_capped else max(1, participations)
+    plan = draw_and_discard_plan.DrawAndDiscardPlan(
+        step=step,
         num_params=arguments.parameters,
         num_instances=arguments.instances,
+        max_participations=cap,
+        num_rounds=cap,
+        clients_per_round=arguments.concurrency,
+    )
+    found = draw_and_discard.guarantee(
+        plan,
         participations=participations,
         delta=arguments.delta,
-        concurrency=arguments.concurrency,
-        max_participations=arguments.max_participations,
+        is_capped=is_capped,
         later_updates=arguments.later_updates,
     )
   if arguments.format == 'json':
@@ -170,3 +182,41 @@ def run_account(arguments: argparse.Namespace) -> int:
   else:
     print(found.to_text())
   return errors.DONE
+
+
+def show_run(
+    run: event_files.PlanRun, *, delta: float, output_format: str
+) -> None:
+  """Prints what a run costs, recomputed from its plan.
+
+  Args:
+    run: What an events file describes.
+    delta: In (0, 1).
+    output_format: 'text' or 'json'.
+  """
+  _checks.delta(delta=delta)
+  plan = run.plan
+  found = draw_and_discard.guarantee(
+      plan,
+      participations=plan.participations_after(run.num_rounds),
+      delta=delta,
+  )
+  if output_format != 'json':
+    print(found.to_text())
+    return
+  epsilon = plan.epsilon(delta=delta, num_rounds=run.num_rounds)
+  result = {
+      'epsilon': rounding.to_json_number(epsilon),
+      'delta': delta,
+      'epsilon_no_amplification': rounding.to_json_number(epsilon),
+      'unit': plan.unit,
+      'neighboring_relation': plan.neighboring_relation.value,
+      'trust': plan.trust,
+      'assumptions': list(found.assumptions),
+      'warnings': list(plan.statement(delta=delta).warnings),
+      'rounds': run.num_rounds,
+      'participations': found.participations,
+      'plan': plan.describe(),
+      'guarantee': found.to_json(),
+  }
+  print(json.dumps(result, indent=2, allow_nan=False))

@@ -20,6 +20,8 @@ from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
+from tff_dp.plans import draw_and_discard_statement
 from tff_dp.plans import silos as silo_plan
 
 _SCHEMA = 'tff_dp.events'
@@ -71,8 +73,8 @@ class ProtocolRun:
 
 
 @dataclasses.dataclass(frozen=True)
-class SiloRun:
-  """The run of silos that a file describes.
+class PlanRun:
+  """The run of silos, or of draw and discard, that a file describes.
 
   Attributes:
     plan: What was promised.
@@ -80,12 +82,12 @@ class SiloRun:
     delta: The delta that the run states its epsilon at.
   """
 
-  plan: silo_plan.SiloPlan
+  plan: silo_plan.SiloPlan | draw_and_discard_plan.DrawAndDiscardPlan
   num_rounds: int
   delta: float
 
 
-def read(path: str) -> Run | ProtocolRun | SiloRun:
+def read(path: str) -> Run | ProtocolRun | PlanRun:
   """Returns the run of a file that the `events_json` of a plan wrote.
 
   Raises:
@@ -118,12 +120,14 @@ def _unit(content: dict[str, Any]) -> str:
   return silo_plan.SiloPlan.unit if is_of_silos else 'client'
 
 
-def _run(content: dict[str, Any]) -> Run | ProtocolRun | SiloRun:
+def _run(content: dict[str, Any]) -> Run | ProtocolRun | PlanRun:
   plan = content['plan']
   if content['events'][0]['type'] == 'silos':
     return _silo_run(content)
   if content['events'][0]['type'] == 'protocol':
     return _protocol_run(content)
+  if content['events'][0]['type'] == draw_and_discard_statement.EVENT:
+    return _draw_and_discard_run(content)
   mechanism = catalogue.from_description(plan['mechanism'])
   schedule = _made(_SCHEDULES, plan['participation'])
   clipping = None
@@ -179,7 +183,7 @@ def _protocol_run(content: dict[str, Any]) -> ProtocolRun:
   return ProtocolRun(plan=plan, num_rounds=rounds, delta=content['delta'])
 
 
-def _silo_run(content: dict[str, Any]) -> SiloRun:
+def _silo_run(content: dict[str, Any]) -> PlanRun:
   plan = silo_plan.SiloPlan.from_description(content['plan'])
   (event,) = content['events']
   rounds = event['rounds']
@@ -192,7 +196,22 @@ def _silo_run(content: dict[str, Any]) -> SiloRun:
   _check_stated(
       content, 'neighboring_relation', plan.neighboring_relation.value
   )
-  return SiloRun(plan=plan, num_rounds=rounds, delta=content['delta'])
+  return PlanRun(plan=plan, num_rounds=rounds, delta=content['delta'])
+
+
+def _draw_and_discard_run(content: dict[str, Any]) -> PlanRun:
+  plan = draw_and_discard_plan.DrawAndDiscardPlan.from_description(
+      content['plan']
+  )
+  (event,) = content['events']
+  rounds = event['rounds']
+  _check_stated(event, 'participations', plan.participations_after(rounds))
+  _check_stated(
+      content, 'neighboring_relation', plan.neighboring_relation.value
+  )
+  return PlanRun(
+      plan=plan, num_rounds=rounds, delta=content['delta']
+  )
 
 
 def _check_stated(event: dict[str, Any], name: str, planned) -> None:

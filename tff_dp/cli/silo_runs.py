@@ -11,7 +11,7 @@ from tff_dp.cli import event_files
 
 
 def result_of(
-    run: event_files.SiloRun, *, delta: float
+    run: event_files.PlanRun, *, delta: float
 ) -> dict[str, Any]:
   """Returns epsilon of a run, of the worst silo and of each, as JSON types.
 
@@ -45,7 +45,7 @@ def result_of(
 
 
 def show(
-    run: event_files.SiloRun, *, delta: float, output_format: str
+    run: event_files.PlanRun, *, delta: float, output_format: str
 ) -> None:
   """Prints `result_of`.
 

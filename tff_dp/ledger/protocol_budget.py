@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The budget of a run in which clients decide whether to take part."""
+"""The budget of a run whose epsilon a plan computes, round by round."""
 
 from collections.abc import Callable
 import math
@@ -11,13 +11,15 @@ from tff_dp.ledger import round_budget
 
 
 class ProtocolBudget(round_budget.RoundBudget):
-  """Refuses the round beyond the budget of a check-in protocol.
+  """Refuses the round beyond the budget of a plan with local noise.
 
   Args of the constructor beside those of `RoundBudget`:
     epsilon_after: Maps rounds in 1..T to an upper bound on epsilon of a run
       that stops there, at `delta`. Called when needed, and remembered.
     num_rounds: T.
     noise: What a record says of the noise, plain types.
+    basis: What every epsilon rests on, as the end of a sentence.
+    way_out: How all rounds would fit the budget, as a sentence.
   """
 
   def __init__(
@@ -29,6 +31,11 @@ class ProtocolBudget(round_budget.RoundBudget):
       epsilon: float | None = None,
       neighboring_relation: run_events.NeighboringRelation,
       noise: dict[str, object],
+      basis: str = 'amplified by the protocol, as the statement says',
+      way_out: str = (
+          'More noise, fewer rounds, or more clients to hide among'
+          ' (more slots, a lower check-in rate) cost less.'
+      ),
   ):
     super().__init__(
         delta=delta,
@@ -39,6 +46,8 @@ class ProtocolBudget(round_budget.RoundBudget):
     self._of_round = epsilon_after
     self._num_rounds = num_rounds
     self._noise_facts = dict(noise)
+    self._basis = basis
+    self._sentence = way_out
     self._known: dict[int, float] = {}
 
   @property
@@ -49,7 +58,7 @@ class ProtocolBudget(round_budget.RoundBudget):
   @property
   def basis(self) -> str:
     """See base class."""
-    return 'amplified by the protocol, as the statement says'
+    return self._basis
 
   def epsilon_after(self, round_index: int) -> float:
     """See base class."""
@@ -66,7 +75,4 @@ class ProtocolBudget(round_budget.RoundBudget):
     return dict(self._noise_facts)
 
   def _way_out(self) -> str:
-    return (
-        'More noise, fewer rounds, or more clients to hide among'
-        ' (more slots, a lower check-in rate) cost less.'
-    )
+    return self._sentence

@@ -66,6 +66,7 @@ class ClientStep:
   privacy_unit: str = 'model'
 
   def __post_init__(self):
+    _checks.take_python_numbers(self)
     _checks.positive(learning_rate=self.learning_rate)
     _checks.one_of(CLIPS, clip=self.clip)
     _checks.clip_norm(clip_norm=self.clip_norm)

@@ -22,8 +22,10 @@ import tree
 from tff_dp import _checks
 from tff_dp.aggregators import client_randomizers
 from tff_dp.aggregators import release_marks
+from tff_dp.learning.draw_and_discard import client as draw_and_discard_client
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 from tff_dp.plans import non_private
 from tff_dp.plans import silos as silo_plan
 from tff_dp.program import data_flow
@@ -31,6 +33,7 @@ from tff_dp.program import data_flow
 Plan = (
     plan_lib.PrivacyPlan
     | protocol_plan.ProtocolPlan
+    | draw_and_discard_plan.DrawAndDiscardPlan
     | non_private.NonPrivatePlan
     | silo_plan.SiloPlan
 )
@@ -162,16 +165,20 @@ def certify(process: Any, plan: Plan) -> Certificate:
   )
   if release.at_clients:
     _check_metrics(not_covered)
-    # Of check-ins nothing is in the state.
-    kept = release if _is_of_silos(plan) else None
-    return Certificate(plan, kept, not_covered)
+    _check_asked(flow)
+    if _is_draw_and_discard(plan):
+      _check_repeats(process)
+    elif not _is_of_silos(plan):
+      # Of check-ins nothing is in the state.
+      return Certificate(plan, None, not_covered)
   return Certificate(plan, release, not_covered)
 
 
 def _check_is_runnable(process) -> None:
-  if all(
-      hasattr(process, name) for name in ('next_round', 'open_ledger')
-  ) and not isinstance(getattr(process, 'plan', None), Plan):
+  has_own_books = hasattr(process, 'next_round') and hasattr(
+      process, 'open_ledger'
+  )
+  if has_own_books and not isinstance(getattr(process, 'plan', None), Plan):
     kind = type(process).__name__
     raise _checks.PrivacyRefusedError(
         f'program.train cannot run a process of class {kind} yet',
@@ -207,6 +214,13 @@ def _check_built_from(process, plan) -> None:
           way_out='learning.build_check_in_sgd(model, plan, ...) or'
           ' learning.build_shuffled_check_in_sgd(model, plan, ...)',
       )
+    if _is_draw_and_discard(plan):
+      raise _checks.PrivacyRefusedError(
+          'the process was not built from the plan of draw and discard',
+          why='what a client does to an instance, and what becomes of its'
+          ' report, is part of the plan',
+          way_out=plan.built_by,
+      )
   elif built_from.fingerprint != plan.fingerprint:
     raise _other_plan(
         f'the process was built from the plan {built_from.fingerprint}, and is'
@@ -222,11 +236,8 @@ def _check_release(flow, plan) -> release_marks.Release:
     raise _checks.PrivacyRefusedError(
         'the process adds no noise of a plan' + (named and f': {named}'),
         why='the epsilon of the plan is that of its own noise',
-        way_out=getattr(plan, 'built_by', None)
-        or 'build it with model_aggregator=plan.aggregator(), in'
-        ' tff.aggregators.as_weighted_aggregator(...) where the builder asks'
-        ' for a weighted one, or with a builder of tff_dp.learning; to train'
-        ' without privacy, hand train a tff_dp.NonPrivatePlan',
+        way_out=f'{_way_to_noise(plan)}; to train without privacy, hand train a'
+        ' tff_dp.NonPrivatePlan',
     )
   for found in flow.releases:
     if found.at_clients != expected.at_clients or (
@@ -250,6 +261,20 @@ def _check_release(flow, plan) -> release_marks.Release:
         ' tff.aggregators.concat_factory keeps it whole',
     )
   return flow.releases[0]
+
+
+def _way_to_noise(plan) -> str:
+  """Returns how a process with the noise of the plan is built."""
+  if _is_draw_and_discard(plan):
+    return (
+        "plan with a ClientStep(mechanism='laplace', ...) or 'gaussian', then"
+        f' {plan.built_by}'
+    )
+  return getattr(plan, 'built_by', None) or (
+      'build it with model_aggregator=plan.aggregator(), in'
+      ' tff.aggregators.as_weighted_aggregator(...) where the builder asks for'
+      ' a weighted one, or with a builder of tff_dp.learning'
+  )
 
 
 def _check_state(flow, plan) -> None:
@@ -288,12 +313,38 @@ def _check_metrics(not_covered) -> None:
     )
 
 
+def _check_asked(flow) -> None:
+  """Raises if what clients ask for tells the server about their data."""
+  if flow.asked:
+    raise _checks.PrivacyRefusedError(
+        'which part of the model a client asks for may follow from its data',
+        why='the server may see it, and the guarantee of the plan holds against'
+        ' the server',
+        way_out='build the process with a builder of tff_dp.learning, whose'
+        ' clients draw what they ask for from a key of their own',
+    )
+
+
+def _check_repeats(process) -> None:
+  """Raises if a round that is repeated has other reports than before."""
+  data = process.next.type_signature.parameter[1].member
+  if draw_and_discard_client.KEY not in dir(data):
+    raise _checks.PrivacyRefusedError(
+        'clients of the process bring no key of their own',
+        why='a round that is repeated, after a kill, would then be one more'
+        ' report of its clients, and the plan counts one',
+        way_out=draw_and_discard_plan.DrawAndDiscardPlan.built_by,
+    )
+
+
 def _release_of(plan) -> release_marks.Release:
   """Returns the release of a plan; of a check-in plan with any divisor."""
   if isinstance(plan, plan_lib.PrivacyPlan):
     return plan.aggregator().release
   if _is_of_silos(plan):
     return release_marks.Release.of(plan.release_facts)
+  if _is_draw_and_discard(plan):
+    return draw_and_discard_client.release_of(plan)
   if _is_local(plan):
     return client_randomizers.release_of(plan.randomizer)
   return plan.aggregator(clients_per_round=1).release
@@ -349,6 +400,10 @@ def _is_local(plan) -> bool:
 
 def _is_of_silos(plan) -> bool:
   return isinstance(plan, silo_plan.SiloPlan)
+
+
+def _is_draw_and_discard(plan) -> bool:
+  return isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan)
 
 
 def _is_adaptive(plan) -> bool:

@@ -4,21 +4,30 @@
 
 `ScheduledCohorts`: the server chooses, and the participation ledger enforces
 the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
-server takes who came. `silo_cohorts`: all that are there. Each keeps what a resumed run needs, as bytes for the
-checkpoint, and gives the same cohorts again for a round that is repeated.
+server takes who came. `InstanceCohorts`: as the first, for draw and discard.
+`silo_cohorts` has all silos that are there. Each keeps what a resumed run needs,
+as bytes for the checkpoint, and gives the same cohorts again for a round that is
+repeated.
 """
 
 import abc
 from collections.abc import Callable, Mapping
 import dataclasses
+import hashlib
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import learning
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import coins
 from tff_dp.participation import monitoring
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 from tff_dp.plans import non_private
 from tff_dp.program import check_in_source
+
+_DIGEST_BYTES = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +99,11 @@ class ScheduledCohorts(Cohorts):
 
   def __init__(
       self,
-      plan: plan_lib.PrivacyPlan | non_private.NonPrivatePlan,
+      plan: (
+          plan_lib.PrivacyPlan
+          | draw_and_discard_plan.DrawAndDiscardPlan
+          | non_private.NonPrivatePlan
+      ),
       clients,
       *,
       seed: int,
@@ -135,17 +148,58 @@ class ScheduledCohorts(Cohorts):
     self._ledger.commit(cohort, round_index)
     return Selection(
         ids=cohort,
-        read=lambda: [
-            self._clients.create_tf_dataset_for_client(client)
-            for client in cohort
-        ],
+        read=lambda: [self._data_of(client) for client in cohort],
         released={'cohort_assumed': self._plan.clients_per_round},
         not_covered={'cohort_realised': len(cohort)},
     )
 
+  def _data_of(self, client_id) -> Any:
+    """Returns what a client brings."""
+    return self._clients.create_tf_dataset_for_client(client_id)
+
   def observed(self, rounds_begun: int) -> Any:
     return dataclasses.replace(
         self._ledger.observed(), num_rounds=rounds_begun
+    )
+
+
+class InstanceCohorts(ScheduledCohorts):
+  """Cohorts of draw and discard, whose clients bring keys.
+
+  Who takes part in a round is drawn by lot among those who did so least often,
+  and nobody beyond the cap of the plan: the participation ledger refuses it.
+  That is public. Draws and noise of a client follow from a secret key of its
+  own; here the keys of all of them follow from one root key, which is kept
+  beside the ledger, so that a round that is repeated has the same reports.
+  """
+
+  _root_key: bytes
+
+  def begin(self, run_id: str) -> None:
+    super().begin(run_id)
+    self._root_key = coins.random_root_key()
+
+  def restore(self, data: bytes) -> None:
+    digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+      raise _checks.PrivacyRefusedError(
+          'the saved participations are damaged',
+          why='who has taken part, and with which noise, cannot be known',
+          way_out='restore the checkpoint from a copy, or start a new run',
+      )
+    self._root_key = content[: coins.KEY_BYTES]
+    super().restore(content[coins.KEY_BYTES :])
+
+  def to_bytes(self) -> bytes:
+    content = self._root_key + super().to_bytes()
+    return hashlib.sha256(content).digest() + content
+
+  def _data_of(self, client_id) -> Any:
+    secret = coins.subkey(
+        self._root_key, 'client', _checks.client_key(client_id)
+    )
+    return learning.client_data(
+        super()._data_of(client_id), randomizers.noise_key(secret)
     )
 
 

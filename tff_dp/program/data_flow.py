@@ -63,11 +63,14 @@ class Flow:
   Attributes:
     leaves: The traces in each leaf of the result.
     sent: The aggregates in what clients are sent.
+    asked: What is in the keys that clients ask the server for: plain
+      `federated_select` may show them to it.
     releases: What has added noise, once for each time.
   """
 
   leaves: Mapping[Path, Traces]
   sent: Traces
+  asked: Traces
   releases: tuple[release_marks.Release, ...]
 
 
@@ -89,6 +92,7 @@ def follow(
   return Flow(
       dict(_leaves(result, block.type_signature.result)),
       tracer.sent,
+      tracer.asked,
       tuple(tracer.releases),
   )
 
@@ -147,7 +151,7 @@ class _Tracer(interpreter.Interpreter):
   """Evaluates building blocks; a value without structure is its traces."""
 
   def __init__(self, presence: Traces):
-    self.releases, self.sent = [], _NONE
+    self.releases, self.sent, self.asked = [], _NONE, _NONE
     # What it tells about a client that it holds anything at all.
     self._presence = presence
     self._num_aggregations = 0
@@ -234,6 +238,8 @@ class _Tracer(interpreter.Interpreter):
       return self._apply_at(report, total, on_clients=False)
     if uri == 'federated_sum':
       return _each(self._aggregated(intrinsic), argument)
+    if uri in ('federated_select', 'federated_secure_select'):
+      self.asked |= _all_in(argument[0])
     # The others, by what goes in and where it comes out.
     into, out_of = _placements(signature.result), _placements(
         signature.parameter
@@ -350,6 +356,8 @@ class _Graph:
     if release is not None:
       self.releases.add(release)
       traces = _released(release, traces)
+    elif release_marks.is_coin(node.name):
+      traces -= _OWN
     return [traces]
 
 

@@ -5,6 +5,7 @@
 from tff_dp import _checks
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 from tff_dp.plans import non_private
 from tff_dp.plans import silos as silo_plan
 from tff_dp.program import check_in_source
@@ -16,6 +17,7 @@ def build(
     plan: (
         plan_lib.PrivacyPlan
         | protocol_plan.ProtocolPlan
+        | draw_and_discard_plan.DrawAndDiscardPlan
         | non_private.NonPrivatePlan
         | silo_plan.SiloPlan
     ),
@@ -49,6 +51,8 @@ def build(
       raise _checks.ArgumentError(
           'clients', clients, 'client data: the schedule of the plan chooses'
       )
+    if isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan):
+      return cohorts.InstanceCohorts(plan, clients, seed=schedule_seed)
     if not isinstance(plan, silo_plan.SiloPlan):
       return cohorts.ScheduledCohorts(plan, clients, seed=schedule_seed)
   if schedule_seed:

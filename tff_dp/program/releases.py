@@ -41,6 +41,12 @@ _COVERED_BY_AGGREGATOR = frozenset(
         'round',
         'snr',
         'tree_id',
+        # Of draw and discard: computed from reports, which have their noise.
+        'max_distance',
+        'num_not_finite',
+        'num_spam',
+        'num_stored',
+        'spread',
     }
 )
 

@@ -67,9 +67,10 @@ def train(
       in a round, or is refused: see `certification.certify`. The builders of
       `tff_dp.learning` make such processes, and most of TFF's with
       `plan.aggregator()`.
-    plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, or a
-      `ProtocolPlan`, whose clients decide themselves; of silos the process's
-      `SiloPlan`, perhaps with absences; for any process, without privacy, a
+    plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, a
+      `ProtocolPlan`, whose clients decide themselves, or a
+      `DrawAndDiscardPlan`; of silos the process's `SiloPlan`, perhaps with
+      absences; for any process, without privacy, a
       `NonPrivatePlan`.
     clients: The population; only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. With a `ProtocolPlan`
@@ -123,8 +124,8 @@ def train(
   _checks.one_of(progress_lib.MODES, progress=progress)
   _checks.instance_of(
       certification.Plan,
-      'a tff_dp.PrivacyPlan, ProtocolPlan, SiloPlan or NonPrivatePlan; draw'
-      ' and discard and secure sums are not run by train, but by next_round'
+      'a tff_dp.PrivacyPlan, ProtocolPlan, SiloPlan, DrawAndDiscardPlan or'
+      ' NonPrivatePlan; secure sums are not run by train, but by next_round'
       ' and open_ledger of their processes',
       plan=plan,
   )

@@ -67,6 +67,7 @@ _ALWAYS = {
 }
 # And what else, by who decides who takes part.
 SCHEDULE, PROTOCOL, SILOS = 'schedule', 'protocol', 'silos'
+DRAW_AND_DISCARD = 'draw_and_discard'
 _BY_KIND = {
     SCHEDULE: {
         'unit': ('min_index_gap', 'min_rounds_between'),
@@ -83,6 +84,11 @@ _BY_KIND = {
         'mechanism': ('noise_multiplier', 'l2_norm_clip'),
         'accounting': ('discretisation',),
         'guarantee': ('worst_silo', 'silos', 'per_person'),
+        'implementation': ('coins',),
+    },
+    DRAW_AND_DISCARD: {
+        'mechanism': ('client_step', 'noise_scale', 'num_params', 'server'),
+        'guarantee': ('epsilon_of_one_report', 'epsilon_pure'),
         'implementation': ('coins',),
     },
 }
@@ -105,7 +111,7 @@ class PrivacyStatement:
       kept.
     warnings: Sentences that come before everything else.
     kind: Who decides who takes part: the server by a 'schedule', clients by a
-      'protocol', or 'silos'.
+      'protocol', or 'silos'; or 'draw_and_discard'.
   """
 
   points: Mapping[str, Mapping[str, Any]]

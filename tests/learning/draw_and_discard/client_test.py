@@ -11,6 +11,7 @@ from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import DrawAndDiscardPlan
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp.learning.draw_and_discard import client as client_lib
@@ -49,9 +50,28 @@ def _build_linear(num_params):
 
 
 def _client(num_params, step, **changes):
-  return client_lib.build(
-      models.FlatModel(_build_linear(num_params)), step, num_models=2, **changes
+  plan = DrawAndDiscardPlan(
+      step=step,
+      num_params=num_params,
+      num_instances=2,
+      max_participations=1,
+      num_rounds=1,
   )
+  return client_lib.build(
+      models.FlatModel(_build_linear(num_params)), plan, **changes
+  )
+
+
+def _key(client, data):
+  """Returns what a client's coin and noise follow from."""
+  has_data = client.key.type_signature.parameter is not None
+  return client.key(data) if has_data else client.key()
+
+
+def _report(client, instances, data, round_index):
+  """Returns (report, sums) of a client, as a round computes them."""
+  moved, sums = client.move(instances, data)
+  return client.report(moved, _key(client, data), round_index), sums
 
 
 def _batches(*rows_of_batches):
@@ -93,7 +113,7 @@ class ClipTest(parameterized.TestCase):
         _batches(corner), _batches(-corner), [],
         _batches(np.zeros([0, size])),
     ]
-    reports = [client.report([instance], d, 0)[0] for d in data]
+    reports = [_report(client, [instance], d, 0)[0] for d in data]
     wanted = 2 * 0.5 * 0.7
     distances = [_norm(a - b, clip) for a in reports for b in reports]
     self.assertLess(max(distances), wanted + 1e-6)
@@ -105,8 +125,8 @@ class ClipTest(parameterized.TestCase):
     step = _step(clip='l2', clip_norm=1.0, mechanism=None, epsilon=None)
     client = _client(2, step)
     rows = np.float32([[3, 0], [0, 4], [-3, 0.5]])
-    report, sums = client.report(
-        [np.float32([1, 2])], _batches(rows[:1], rows[1:]), 0
+    report, sums = _report(
+        client, [np.float32([1, 2])], _batches(rows[:1], rows[1:]), 0
     )
     mean = rows.mean(axis=0)
     np.testing.assert_allclose(
@@ -118,7 +138,7 @@ class ClipTest(parameterized.TestCase):
     client = _client(2, _step())
     for instances in ([], [np.zeros(2, np.float32)] * 2):
       with self.assertRaisesRegex(Exception, 'exactly one instance'):
-        client.report(instances, [], 0)
+        _report(client, instances, [], 0)
 
 
 class NoiseTest(parameterized.TestCase):
@@ -137,7 +157,7 @@ class NoiseTest(parameterized.TestCase):
         delta=1e-5 if mechanism == 'gaussian' else None,
     )
     client = _client(size, step)
-    report, _ = client.report([np.zeros(size, np.float32)], [], 0)
+    report, _ = _report(client, [np.zeros(size, np.float32)], [], 0)
     law = stats.laplace if mechanism == 'laplace' else stats.norm
     scale = step.noise_scale(size)
     self.assertGreater(
@@ -161,7 +181,7 @@ class NoiseTest(parameterized.TestCase):
     )
     client = _client(size, step)
     noise = np.array([
-        client.report([np.zeros(size, np.float32)], [], 0)[0]
+        _report(client, [np.zeros(size, np.float32)], [], 0)[0]
         for _ in range(num_reports)
     ]) / step.noise_scale(size)
     for of_weight in noise.T:
@@ -179,7 +199,7 @@ class NoiseTest(parameterized.TestCase):
     client = _client(500, _step())
     data = _batches(np.zeros([1, 500]))
     reports = [
-        client.report([np.zeros(500, np.float32)], data, r)[0]
+        _report(client, [np.zeros(500, np.float32)], data, r)[0]
         for r in (0, 0, 1)
     ]
     for i, j in ((0, 1), (0, 2), (1, 2)):
@@ -195,7 +215,7 @@ class NoiseTest(parameterized.TestCase):
           _batches(np.full([1, 200], value)), np.int64([key, 5])
       )
       noiseless = at - 0.5 * np.clip(value, -1, 1)
-      return client.report([at], data, round_index)[0] - noiseless
+      return _report(client, [at], data, round_index)[0] - noiseless
 
     first = report(1, 0.25, 0)
     np.testing.assert_array_equal(first, report(1, 0.25, 0))
@@ -209,10 +229,15 @@ class NoiseTest(parameterized.TestCase):
   def test_draws_with_a_key_repeat_and_vary_with_the_round(self):
     client = _client(2, _step(), client_keys=True)
     data = learning.client_data([], np.int64([8, 5]))
-    draws = [int(client.draw(data, r)[0]) for r in range(30)]
+
+    def draw(round_index):
+      (drawn,), told = client.draw(_key(client, data), round_index)
+      self.assertEmpty(told)
+      return int(drawn)
+
+    draws = [draw(r) for r in range(30)]
     self.assertEqual(set(draws), {0, 1})
-    again = [int(client.draw(data, r)[0]) for r in range(3)]
-    self.assertEqual(draws[:3], again)
+    self.assertEqual(draws[:3], [draw(r) for r in range(3)])
 
 
 if __name__ == '__main__':

@@ -27,8 +27,8 @@ from tff_dp.learning import linear_models
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.learning.draw_and_discard import pool as pool_lib
-from tff_dp.learning.draw_and_discard import strategies
 from tff_dp.mechanisms import client_steps
+from tff_dp.mechanisms.instances import strategies
 
 _FALSE_ALARM = 1e-6
 _NUM_RUNS, _NUM_ROUNDS, _NUM_CLIENTS, _K = 4000, 3, 2, 3

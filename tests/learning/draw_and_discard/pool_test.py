@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from tff_dp import streams
 from tff_dp.learning.draw_and_discard import pool as pool_lib
-from tff_dp.learning.draw_and_discard import strategies
 from tff_dp.mechanisms.instances import instance_pools
 from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.mechanisms.instances import strategies
 
 _FALSE_ALARM = 1e-6
 

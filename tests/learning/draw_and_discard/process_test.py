@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the federated process."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -14,11 +15,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import DrawAndDiscardPlan
 from tff_dp import execution
 from tff_dp.learning import draw_and_discard
 from tff_dp.learning import linear_models
-from tff_dp.learning.draw_and_discard import strategies
-from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.mechanisms import ClientStep
+from tff_dp.mechanisms.instances import strategies
 
 _FALSE_ALARM = 1e-6
 _SIZE = 3  # Two features and the bias.
@@ -35,18 +37,31 @@ def _model():
   )
 
 
+_STEP_FIELDS = {field.name for field in dataclasses.fields(ClientStep)}
+_PLAN_FIELDS = {field.name for field in dataclasses.fields(DrawAndDiscardPlan)}
+
+
 def _build(**changes):
+  """Builds a process from fields of step and plan, and arguments."""
+  given = dict(
+      learning_rate=0.5,
+      epsilon=2.0,
+      privacy_unit='coordinate',
+      num_params=_SIZE,
+      num_instances=3,
+      max_participations=4,
+      num_rounds=100,
+      server_seed=7,
+  ) | changes
+
+  def take(names):
+    return {name: given.pop(name) for name in names & set(given)}
+
+  step = ClientStep(**take(_STEP_FIELDS))
   return draw_and_discard.build_draw_and_discard(
-      changes.pop('model', None) or _model(),
-      **dict(
-          num_instances=3,
-          learning_rate=0.5,
-          epsilon=2.0,
-          privacy_unit='coordinate',
-          max_participations=4,
-          server_seed=7,
-      )
-      | changes,
+      given.pop('model', None) or _model(),
+      DrawAndDiscardPlan(step=step, **take(_PLAN_FIELDS)),
+      **given,
   )
 
 
@@ -93,41 +108,18 @@ class TypesTest(absltest.TestCase):
 class ArgumentsTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      (dict(num_instances=0), 'num_instances=0'),
-      (dict(max_participations=0), 'max_participations=0'),
-      (dict(expected_concurrency=0), 'expected_concurrency=0'),
+      (dict(num_params=4), 'plan.num_params=4.*of the model, 3'),
       (dict(initial_variance='other'), 'initial_variance='),
       (dict(predict='other'), 'predict='),
-      (dict(learning_rate=0.0), 'learning_rate=0'),
-      (dict(clip='l3'), "clip='l3'"),
-      (dict(epsilon=None), 'epsilon=None'),
-      (dict(strategy='server_batch', server_batch=3), 'num_instances=3'),
-      (dict(server_batch=3), 'server_batch=3'),
       (dict(server_seed=-1), 'server_seed=-1'),
   )
   def test_bad_values_name_themselves(self, changes, message):
     with self.assertRaisesRegex(ValueError, message):
       _build(**changes)
 
-  def test_spam_filter_needs_a_spread_that_means_something(self):
-    given = spam_filters.SpamFilter(threshold=4.0, min_spread=0.1)
-    other = spam_filters.SpamFilter(
-        threshold=4.0, min_spread=0.1, facts={'num_params': 33}
-    )
-    for changes, message in (
-        (dict(spam_filter=given, strategy='same'), 'not stationary'),
-        (dict(spam_filter=given, num_instances=2), 'below 3'),
-        (
-            dict(
-                spam_filter=given, mechanism=None, epsilon=None,
-                privacy_unit='model',
-            ),
-            'goes to zero',
-        ),
-        (dict(spam_filter=other), "not for {'num_params': 33}"),
-    ):
-      with self.assertRaisesRegex(ValueError, message):
-        _build(**changes)
+  def test_something_else_than_a_plan(self):
+    with self.assertRaisesRegex(ValueError, 'plan=None.*DrawAndDiscardPlan'):
+      draw_and_discard.build_draw_and_discard(_model(), None)
 
   def test_models_that_cannot_be_one_vector_are_refused(self):
     def with_statistics():
@@ -199,7 +191,7 @@ class RoundsTest(parameterized.TestCase):
 
   def test_released_noise_through_the_process(self):
     # One instance: every round adds exactly one draw to it.
-    process = _build(num_instances=1, expected_concurrency=1)
+    process = _build(num_instances=1)
     state = process.initialize()
     np.testing.assert_array_equal(state.instances, np.zeros([1, _SIZE]))
     noise = []
@@ -209,7 +201,7 @@ class RoundsTest(parameterized.TestCase):
       x = np.float32([0.5, 0.5, 1.0])
       mean = 1 / (1 + np.exp(-before[0] @ x))
       noise.append(state.instances[0] - before[0] + 0.5 * (mean - 1) * x)
-    scale = process.step.noise_scale(_SIZE)
+    scale = process.plan.step.noise_scale(_SIZE)
     self.assertAlmostEqual(scale, 2 * 0.5 / 2.0)
     pvalue = stats.kstest(
         np.ravel(noise), stats.laplace(scale=scale).cdf
@@ -237,14 +229,12 @@ class RoundsTest(parameterized.TestCase):
     output = process.next(state, [_client(7.0), _client(np.nan)])
     np.testing.assert_array_equal(output.state.instances, state.instances)
 
-  def test_metrics_that_are_not_protected_void_the_guarantee(self):
+  def test_metrics_that_are_not_protected_are_under_their_name(self):
     process = _build(allow_unprotected_metrics=True)
     output = process.next(process.initialize(), [_client(), _client(7.0, 3)])
     train = output.metrics['client_work']['not_covered']['train']
     self.assertEqual(train['num_examples'], 5)
     self.assertEqual(train['num_refused'], 3)
-    self.assertIsNotNone(process.guarantee(1).void)
-    self.assertEqual(process.guarantee(1).total_epsilon, np.inf)
 
   @parameterized.parameters(*strategies.NAMES)
   def test_every_strategy_writes_what_its_clients_returned(self, name):
@@ -256,7 +246,7 @@ class RoundsTest(parameterized.TestCase):
         server_batch=2 if has_batches else None,
     )
     rows = np.float32([[2, 0, 0], [0, -1, 0], [0, 0, 1]])
-    rows = rows[: process.strategy.num_models]
+    rows = rows[: process.plan.server.num_models]
     x = np.float32([[0.5, 0.25, 1], [0, 1, 1], [1, 0.5, 1]])
     y = np.float32([1, 0, 1])
     clients = [[(x[c : c + 1, :-1], y[c : c + 1])] for c in range(3)]
@@ -370,35 +360,19 @@ class WeightsTest(parameterized.TestCase):
     self.assertEqual(process.predict(state, data[0][0]).shape, (2, 1))
 
 
-class GuaranteeTest(parameterized.TestCase):
+class PlanTest(parameterized.TestCase):
 
-  def test_headline_is_of_the_whole_model_over_all_participations(self):
-    process = _private()
-    guarantee = process.guarantee()
-    self.assertAlmostEqual(guarantee.model_epsilon, 2.0 * _SIZE, places=6)
-    self.assertAlmostEqual(guarantee.total_epsilon, 4 * 2.0 * _SIZE, places=6)
-    self.assertAlmostEqual(guarantee.coordinate_epsilon, 2.0)
-    self.assertIsNone(guarantee.void)
-    self.assertAlmostEqual(
-        process.guarantee(1).total_epsilon, 2.0 * _SIZE, places=6
+  def test_process_and_state_carry_the_plan(self):
+    process, other = _private(), _build(max_participations=5)
+    self.assertEqual(process.plan.num_params, _SIZE)
+    state = process.initialize()
+    number = int(process.plan.fingerprint, 16)
+    self.assertEqual(int(state.release_id) % 2**64, number)
+    self.assertNotEqual(
+        int(other.initialize().release_id), int(state.release_id)
     )
-    with self.assertRaisesRegex(ValueError, 'participations=5'):
-      process.guarantee(5)
-
-  def test_no_server_strategy_changes_it(self):
-    for changes in (
-        dict(strategy='accept_1_over_k', num_instances=50),
-        dict(strategy='same', num_instances=50),
-    ):
-      self.assertEqual(
-          _build(**changes).guarantee().total_epsilon,
-          _private().guarantee().total_epsilon,
-      )
-
-  def test_without_noise_there_is_none(self):
-    guarantee = _plain().guarantee()
-    self.assertEqual(guarantee.total_epsilon, np.inf)
-    self.assertIsNotNone(guarantee.void)
+    after = process.next(state, [_client()]).state
+    self.assertEqual(int(after.release_id), int(state.release_id))
 
   def test_ledger_refuses_beyond_the_cap_and_charges_nobody_then(self):
     process = _private()

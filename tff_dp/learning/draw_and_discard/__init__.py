@@ -7,4 +7,4 @@ from tff_dp.learning.draw_and_discard.participations import ParticipationLedger
 from tff_dp.learning.draw_and_discard.pool import Pool
 from tff_dp.learning.draw_and_discard.process import build_draw_and_discard
 from tff_dp.learning.draw_and_discard.process import DrawAndDiscardProcess
-from tff_dp.learning.draw_and_discard.strategies import NAMES as STRATEGIES
+from tff_dp.mechanisms.instances.strategies import NAMES as STRATEGIES

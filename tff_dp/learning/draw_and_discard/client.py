@@ -6,6 +6,10 @@
     G = clip( gradient of the mean loss over all its examples )
     report = B - learning_rate * G + noise,   independent in every weight
 
+Reading the data, and adding the noise to what follows from them, are two
+computations. The second one is pure, and marks the report as one that has the
+noise of its plan, so that a process shows what it sends (`release_marks`).
+
 The unit is the client's whole data set, so the *mean* gradient is clipped, and
 a client with more examples moves the model no further. A gradient that is not
 finite counts as zero. A client without examples sends B + noise.
@@ -27,8 +31,10 @@ import tensorflow_federated as tff
 
 from tff_dp import _failures
 from tff_dp import streams
+from tff_dp.aggregators import release_marks
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.mechanisms import client_steps
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 EXAMPLES, KEY = 'examples', 'key'
 # Purposes of the keys that follow from a client's secret.
@@ -56,33 +62,45 @@ class ClientComputations(NamedTuple):
 
   Attributes:
     data_type: Type of what the client brings.
-    draw: () or, with `client_keys`, (data, round) -> the number of an instance,
-      int32 of shape [1].
-    report: (sequence of one instance, data, round) -> (report, `Sums`).
+    key: () or, with `client_keys`, (data) -> the secret that coin and noise
+      follow from, int64 of shape [2]. It never leaves the client.
+    draw: (key, round) -> (the number of an instance, int32 of shape [1]; what
+      the server is told of it, of shape [1], or [0] where it does not ask).
+    move: (sequence of one instance, data) -> (instance after the step, float64
+      of shape [p], `Sums`), without noise.
+    report: (what `move` returned, key, round) -> the report.
   """
 
   data_type: tff.Type
+  key: tff.Computation
   draw: tff.Computation
+  move: tff.Computation
   report: tff.Computation
+
+
+def release_of(
+    plan: draw_and_discard_plan.DrawAndDiscardPlan,
+) -> release_marks.Release:
+  """Returns what a report is marked with; its fingerprint is the plan's."""
+  return release_marks.Release.of(plan.describe())
 
 
 def build(
     model: models.FlatModel,
-    step: client_steps.ClientStep,
+    plan: draw_and_discard_plan.DrawAndDiscardPlan,
     *,
-    num_models: int,
     client_keys: bool = False,
 ) -> ClientComputations:
   """Returns what a client computes.
 
   Args:
-    model: The model.
-    step: Clip and noise.
-    num_models: Instances that the server has: k, or 1 for some strategies.
+    model: The model, with the weights of the plan.
+    plan: Clip, noise, and how many models the server has.
     client_keys: See the module. The data of a client is then what
       `learning.client_data(examples, key)` returns, else its examples.
   """
-  size = model.num_params
+  step, size = plan.step, model.num_params
+  num_models = plan.server.num_models
   examples_type = tff.SequenceType(
       tff.types.tensorflow_to_type(model.input_spec)
   )
@@ -93,42 +111,42 @@ def build(
         KEY: tff.SequenceType(tff.TensorType(np.int64, [2])),
     })
   slice_type = tff.SequenceType(tff.TensorType(np.float32, [size]))
-  round_type = tff.TensorType(np.int64)
+  key_type, round_type = tff.TensorType(np.int64, [2]), tff.TensorType(np.int64)
   noise_domain = f'{_NOISE}|{step!r}|{size}'
-
-  def secret(data, domain: str, round_index, digest=None) -> tf.Tensor:
-    """Returns a key for one purpose of this client in this round."""
-    if not client_keys:
-      return streams.domain_key(streams.random_root_key(), domain)
-    key = streams.domain_key(_single(data[KEY], 2, tf.int64), domain)
-    key = streams.fold_in(key, round_index)
-    return key if digest is None else streams.fold_in(key, digest)
-
-  def uniform(key) -> tf.Tensor:
-    return tf.random.stateless_uniform(
-        [1], key, maxval=num_models, dtype=tf.int32, alg=streams.ALGORITHM
-    )
 
   if client_keys:
 
-    @tff.tensorflow.computation(data_type, round_type)
+    @tff.tensorflow.computation(data_type)
     @tf.function
-    def draw(data, round_index):
-      return uniform(secret(data, _DRAW, round_index))
+    def key(data):
+      return _single(data[KEY], 2, tf.int64)
 
   else:
 
     @tff.tensorflow.computation
     @tf.function(autograph=False)
-    def draw():
-      return uniform(secret(None, _DRAW, None))
+    def key():
+      return streams.random_root_key()
 
-  @tff.tensorflow.computation(slice_type, data_type, round_type)
-  def report(instances, data, round_index):
+  @tff.tensorflow.computation(key_type, round_type)
+  @tf.function(autograph=False)
+  def draw(key, round_index):
+    drawn = tf.random.stateless_uniform(
+        [1],
+        streams.fold_in(streams.domain_key(key, _DRAW), round_index),
+        maxval=num_models,
+        dtype=tf.int32,
+        alg=streams.ALGORITHM,
+    )
+    drawn = release_marks.mark_coin(drawn)
+    return drawn, drawn[: int(plan.server.needs_drawn)]
+
+  @tff.tensorflow.computation(slice_type, data_type)
+  def move(instances, data):
     gradient = model.build_gradient()
 
     @tf.function
-    def run(instances, data, round_index):
+    def run(instances, data):
       instance = _single(instances, size, tf.float32)
       total = tf.zeros([size], tf.float64)
       loss = tf.constant(0.0)
@@ -146,14 +164,23 @@ def build(
       moved = tf.cast(instance, tf.float64) - step.learning_rate * clip(
           total / count, step
       )
-      if step.is_private:
-        key = secret(data, noise_domain, round_index, streams.digest(moved))
-        moved += draw_noise(step, size, key)
-      return tf.cast(moved, tf.float32), Sums(loss, num_examples, num_refused)
+      return moved, Sums(loss, num_examples, num_refused)
 
-    return run(instances, data, round_index)
+    return run(instances, data)
 
-  return ClientComputations(data_type, draw, report)
+  @tff.tensorflow.computation(
+      tff.TensorType(np.float64, [size]), key_type, round_type
+  )
+  @tf.function(autograph=False)
+  def report(moved, key, round_index):
+    if not step.is_private:
+      return tf.cast(moved, tf.float32)
+    key = streams.fold_in(streams.domain_key(key, noise_domain), round_index)
+    key = streams.fold_in(key, streams.digest(moved))
+    noised = moved + draw_noise(step, size, key)
+    return release_of(plan).mark(tf.cast(noised, tf.float32))
+
+  return ClientComputations(data_type, key, draw, move, report)
 
 
 def clip(gradient: tf.Tensor, step: client_steps.ClientStep) -> tf.Tensor:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The federated computations of Draw and Discard.
 
-1. Every client draws the number of an instance, by itself.
+1. Every client draws the number of an instance, by itself, from its key.
 2. `tff.federated_select` gives it that instance and no other.
-3. It returns the instance, moved and noised (`client`).
+3. It moves the instance, adds its noise and returns it (`client`).
 4. The reports are collected in one array; their order means nothing.
 5. The server shuffles and writes them (`pool`).
 
@@ -26,7 +26,7 @@ from tff_dp.learning import finalizers
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.learning.draw_and_discard import pool as pool_lib
-from tff_dp.mechanisms import client_steps
+from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 MEAN_WEIGHTS, MEAN_PREDICTIONS = PREDICTIONS = (
     'mean_weights',
@@ -36,7 +36,7 @@ MEAN_WEIGHTS, MEAN_PREDICTIONS = PREDICTIONS = (
 
 def build_process(
     model: models.FlatModel,
-    step: client_steps.ClientStep,
+    plan: draw_and_discard_plan.DrawAndDiscardPlan,
     rules: pool_lib.Rules,
     *,
     client_keys: bool,
@@ -47,7 +47,7 @@ def build_process(
 
   Args:
     model: The model.
-    step: What a client does.
+    plan: What a client does.
     rules: What the server does.
     client_keys: As for `build_draw_and_discard`, like the rest.
     server_seed: Of the server's coins.
@@ -56,9 +56,7 @@ def build_process(
   size = model.num_params
   num_models = rules.strategy.num_models
   needs_drawn = rules.strategy.needs_drawn
-  client = client_lib.build(
-      model, step, num_models=num_models, client_keys=client_keys
-  )
+  client = client_lib.build(model, plan, client_keys=client_keys)
   weights_type = model.initial_weights.type_signature.result
 
   @tff.tensorflow.computation(weights_type)
@@ -132,13 +130,8 @@ def build_process(
     counts.update(pool_lib.measure(new_state))
     return new_state, counts
 
-  @tff.tensorflow.computation(tff.TensorType(np.int32, [1]))
-  @tf.function(autograph=False)
-  def drawn_to_send(key):
-    return key if needs_drawn else tf.zeros([0], tf.int32)
-
   @tff.tensorflow.computation(
-      client.report.type_signature.result[1]
+      client.move.type_signature.result[1]
   )
   @tf.function(autograph=False)
   def unprotected(sums):
@@ -163,22 +156,20 @@ def build_process(
   def next_fn(state, data):
     round_index = tff.federated_broadcast(state.round)
     if client_keys:
-      keys = tff.federated_map(client.draw, (data, round_index))
+      keys = tff.federated_map(client.key, data)
     else:
-      keys = tff.federated_eval(client.draw, tff.CLIENTS)
+      keys = tff.federated_eval(client.key, tff.CLIENTS)
+    drawn, told = tff.federated_map(client.draw, (keys, round_index))
     instances = tff.federated_select(
-        keys,
+        drawn,
         tff.federated_eval(last_key, tff.SERVER),
         state.instances,
         take,
     )
-    reports, sums = tff.federated_map(
-        client.report, (instances, data, round_index)
-    )
+    moved, sums = tff.federated_map(client.move, (instances, data))
+    reports = tff.federated_map(client.report, (moved, keys, round_index))
     collected = tff.federated_aggregate(
-        tff.federated_zip(
-            (reports, tff.federated_map(drawn_to_send, keys))
-        ),
+        tff.federated_zip((reports, told)),
         nothing(),
         collect,
         merge,

@@ -23,8 +23,8 @@ import numpy as np
 import tensorflow as tf
 
 from tff_dp import streams
-from tff_dp.learning.draw_and_discard import strategies
 from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.mechanisms.instances import strategies
 
 # Purposes of the keys, and of the children of a round's key.
 _SPREAD, _COINS = 'draw and discard spread', 'draw and discard coins'
@@ -42,6 +42,7 @@ class Pool(NamedTuple):
     key: Root of the server's coins, int64 of shape [2].
     round: Rounds that are done, int64.
     num_sets: How often weights were set, int64.
+    release_id: Fingerprint of the plan whose noise is in the reports, int64.
   """
 
   instances: Any
@@ -50,6 +51,7 @@ class Pool(NamedTuple):
   key: Any
   round: Any
   num_sets: Any
+  release_id: Any
 
 
 class Rules(NamedTuple):
@@ -59,11 +61,13 @@ class Rules(NamedTuple):
     strategy: What is done with a report.
     initial_variance: Of every weight over fresh instances.
     spam_filter: Or `None`.
+    release_id: Fingerprint of the plan, for the state.
   """
 
   strategy: strategies.Strategy
   initial_variance: float
   spam_filter: Optional[spam_filters.SpamFilter] = None
+  release_id: int = 0
 
 
 def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
@@ -77,6 +81,7 @@ def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
       key=key,
       round=zero,
       num_sets=zero,
+      release_id=tf.constant(rules.release_id, tf.int64),
   )
   return _spread_out(rules, empty, weights)
 

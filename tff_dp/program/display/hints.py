@@ -38,11 +38,12 @@ def too_noisy(plan, *, num_params: int, num_rounds: int) -> str | None:
   """Returns a hint if the run can hardly learn, else None.
 
   Args:
-    plan: Of the run; of plans without a cohort size nothing is said.
+    plan: Of the run; nothing is said of those that have no cohort size, or
+      whose clients add the noise.
     num_params: Weights of the model.
     num_rounds: Rounds that the run will have.
   """
-  if getattr(plan, 'clients_per_round', None) is None:
+  if getattr(plan, 'clients_per_round', None) is None or plan.mechanism is None:
     return None
   ratio = signal_to_noise(plan, num_params=num_params, num_rounds=num_rounds)
   if ratio >= _LEAST_RATIO:

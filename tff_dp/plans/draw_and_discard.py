@@ -1,0 +1,360 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a run of draw and discard: noise of clients, pool of the server.
+
+As `PrivacyPlan` and `ProtocolPlan` do, it holds who takes part, what noise is
+added and how both are accounted, so that they cannot drift apart:
+
+    plan = tff_dp.DrawAndDiscardPlan(
+        step=tff_dp.mechanisms.ClientStep(
+            learning_rate=0.01, clip='l2', mechanism='gaussian', epsilon=2.0,
+            delta=1e-6),
+        num_params=4, num_instances=20, max_participations=3, num_rounds=1000,
+    ).calibrated(epsilon=4.0, delta=1e-6)
+
+Making one, calibrating it and reading its epsilon needs no TensorFlow.
+"""
+
+import dataclasses
+import functools
+from typing import Any, Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting.events import run_events
+from tff_dp.ledger import participation_ledger as ledger
+from tff_dp.ledger import protocol_budget
+from tff_dp.mechanisms import client_steps
+from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.mechanisms.instances import strategies as instance_strategies
+from tff_dp.participation import sampling
+from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import dp_ftrl_statement as plan_statement
+from tff_dp.plans import draw_and_discard_statement
+from tff_dp.statement import statement as statement_lib
+
+# Of the epsilon of one report that `calibrated` finds, relative.
+_TOLERANCE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DrawAndDiscardPlan:
+  """Step of a client, its participations, and the pool of one run.
+
+  The unit of privacy is the client: all its reports over the whole run, each of
+  them computed from its whole data set, which any other may replace. Nobody is
+  trusted. What the server does with the reports changes no epsilon.
+
+  Attributes:
+    step: What a client does, with its clip and its noise.
+    num_params: p, all weights of the model, bias included.
+    num_instances: k; for `accept_1_over_k` the inverse of the probability.
+    max_participations: Most rounds of one client.
+    num_rounds: T.
+    clients_per_round: m, clients in flight at once. The spread at the start of
+      the instances and the spam filter depend on it.
+    strategy: What the server does with a report: one of
+      `mechanisms.instance_strategies.NAMES`.
+    server_batch: Reports in a batch of the strategy 'server_batch'.
+    spam_filter: Refuses reports that are far from the instances; `None` for
+      none. It was calibrated for k, m, p and the law of the noise.
+  """
+
+  step: client_steps.ClientStep
+  num_params: int
+  num_instances: int
+  max_participations: int
+  num_rounds: int
+  clients_per_round: int = 1
+  strategy: str = instance_strategies.DRAW_AND_DISCARD
+  server_batch: Optional[int] = None
+  spam_filter: Optional[spam_filters.SpamFilter] = None
+
+  # One vocabulary for all plans. Clients add the noise, so there is neither a
+  # mechanism of the server nor a clip norm of its own.
+  unit = 'client'
+  neighboring_relation = run_events.NeighboringRelation.REPLACE_ONE
+  trust = 'nobody but the own device, which clips and adds the noise'
+  mechanism = None
+  # What builds a process of such a plan.
+  built_by = 'learning.build_draw_and_discard(model, plan, client_keys=True)'
+
+  def __post_init__(self):
+    _checks.take_python_numbers(self)
+    _checks.instance_of(
+        client_steps.ClientStep,
+        'a step, such as tff_dp.mechanisms.ClientStep(learning_rate=0.01,'
+        " clip='l1', epsilon=1.0)",
+        step=self.step,
+    )
+    for name in (
+        'num_params', 'max_participations', 'num_rounds', 'clients_per_round'
+    ):
+      _checks.integer_at_least(1, **{name: getattr(self, name)})
+    self.server  # pylint: disable=pointless-statement
+    _check_spam_filter(self)
+
+  @functools.cached_property
+  def server(self) -> instance_strategies.Strategy:
+    """What the server does, with its numbers."""
+    return instance_strategies.Strategy(
+        self.strategy, self.num_instances, self.server_batch
+    )
+
+  @property
+  def participation(self) -> sampling.UniformSampling:
+    """How `program.train` chooses who comes: who came least often, by lot."""
+    return sampling.UniformSampling(self.num_rounds, self.max_participations)
+
+  @property
+  def noise_multiplier(self) -> Optional[float]:
+    """Std of Gaussian noise over the L2 radius of the step; 0 without noise.
+
+    `None` for Laplace noise.
+    """
+    if not self.step.is_private:
+      return 0.0
+    if self.step.mechanism != 'gaussian':
+      return None
+    radius = self.step.l2_sensitivity(self.num_params) / 2
+    return self.step.noise_scale(self.num_params) / radius
+
+  def participations_after(self, num_rounds: Optional[int] = None) -> int:
+    """Returns how often a client may have taken part, at most.
+
+    Args:
+      num_rounds: Rounds that have begun, `None` for all; a client takes part at
+        most once in a round.
+    """
+    if num_rounds is None:
+      num_rounds = self.num_rounds
+    _checks.integer_between(0, self.num_rounds, num_rounds=num_rounds)
+    return min(num_rounds, self.max_participations)
+
+  def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
+    """Returns the plan with the least noise that meets (epsilon, delta).
+
+    On the private side: the returned plan's epsilon is at most `epsilon`. What
+    the step says of its epsilon (and of its delta, for Gaussian noise) is
+    replaced; up to a share of 1e-6, a larger one would not do.
+
+    Args:
+      epsilon: Of all participations of a client.
+      delta: Of all participations of a client.
+
+    Raises:
+      ArgumentError: If there is a spam filter, which is of one noise only.
+      PrivacyRefusedError: If clients add no noise.
+    """
+    _checks.positive(epsilon=epsilon)
+    _checks.delta(delta=delta)
+    if self.spam_filter is not None:
+      raise _checks.ArgumentError(
+          'spam_filter',
+          self.spam_filter,
+          'None before the noise is known: calibrate the plan, then a filter'
+          ' for its step, and dataclasses.replace(plan, spam_filter=...)',
+      )
+    if not self.step.is_private:
+      raise _checks.PrivacyRefusedError(
+          'the clients of the plan add no noise',
+          why='without any there is nothing to calibrate',
+          way_out="a ClientStep with mechanism='laplace' or 'gaussian'",
+      )
+
+    def with_step(one: float) -> 'DrawAndDiscardPlan':
+      changes = {'epsilon': one}
+      if self.step.mechanism == 'gaussian':
+        changes['delta'] = float(delta)
+      step = dataclasses.replace(self.step, **changes)
+      return dataclasses.replace(self, step=step)
+
+    def is_private(one: float) -> bool:
+      return with_step(one).epsilon(delta=delta) <= epsilon
+
+    # A weight, or a report, never costs more than all of them.
+    low = high = float(epsilon)
+    while not is_private(low):
+      low, high = low / 2, low
+    while high - low > _TOLERANCE * low:
+      middle = 0.5 * (low + high)
+      if is_private(middle):
+        low = middle
+      else:
+        high = middle
+    return with_step(low)
+
+  def epsilon(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      participations: Optional[int] = None,
+  ) -> float:
+    """Returns epsilon of all reports of one client. Upper bound.
+
+    Args:
+      delta: In (0, 1).
+      num_rounds: Rounds after which the run stops, `None` for all.
+      participations: Of the client, `None` for the most that there can be.
+    """
+    _checks.delta(delta=delta)
+    return draw_and_discard.epsilon(
+        self.step,
+        num_params=self.num_params,
+        participations=self._participations(num_rounds, participations),
+        delta=float(delta),
+    )
+
+  def event(
+      self,
+      *,
+      num_rounds: Optional[int] = None,
+      participations: Optional[int] = None,
+  ) -> dp_accounting.DpEvent:
+    """Returns the event of all reports of one client, for replace-one.
+
+    `accounting.draw_and_discard.epsilon_of` accounts for it, and for
+    compositions with others. Args: see `epsilon`.
+    """
+    return draw_and_discard.event(
+        self.step,
+        num_params=self.num_params,
+        participations=self._participations(num_rounds, participations),
+    )
+
+  def describe(self) -> dict[str, Any]:
+    """Returns all public facts of the plan as plain JSON types."""
+    described = {
+        field.name: getattr(self, field.name)
+        for field in dataclasses.fields(self)
+    }
+    described['step'] = self.step.describe()
+    if self.spam_filter is not None:
+      described['spam_filter'] = self.spam_filter.describe()
+    return {'system': 'draw_and_discard', **described}
+
+  @classmethod
+  def from_description(
+      cls, description: dict[str, Any]
+  ) -> 'DrawAndDiscardPlan':
+    """Returns the plan whose `describe()` this is."""
+    fields = dict(description)
+    _checks.one_of(('draw_and_discard',), system=fields.pop('system'))
+    fields['step'] = client_steps.ClientStep(**fields['step'])
+    if fields['spam_filter'] is not None:
+      fields['spam_filter'] = spam_filters.SpamFilter(**fields['spam_filter'])
+    return cls(**fields)
+
+  @property
+  def fingerprint(self) -> str:
+    """A hash of `describe()`: equal for equal plans, whatever the process."""
+    return plan_lib.fingerprint(self.describe())
+
+  def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
+    """Returns an empty ledger that refuses whoever came too often."""
+    return ledger.ParticipationLedger(
+        self.participation.pattern, run_id=run_id
+    )
+
+  def budget_ledger(
+      self, *, epsilon: Optional[float], delta: float
+  ) -> protocol_budget.ProtocolBudget:
+    """Returns an empty ledger that refuses the round beyond the budget."""
+    return protocol_budget.ProtocolBudget(
+        lambda rounds: self.epsilon(delta=delta, num_rounds=rounds),
+        num_rounds=self.num_rounds,
+        delta=delta,
+        epsilon=epsilon,
+        neighboring_relation=self.neighboring_relation,
+        noise={'step': self.step.describe()},
+        basis='local, without amplification',
+        way_out=(
+            'More noise, or a smaller max_participations, costs less; rounds'
+            ' beyond max_participations cost nothing.'
+        ),
+    )
+
+  def statement(
+      self,
+      *,
+      delta: float,
+      observed: Optional[ledger.Observed] = None,
+      insecure_seed: bool = False,
+      declarations: Optional[plan_statement.Declarations] = None,
+  ) -> statement_lib.PrivacyStatement:
+    """Returns the privacy statement of the plan, or of a run so far.
+
+    Args:
+      delta: In (0, 1).
+      observed: What the participation ledger saw, `None` before round 1.
+      insecure_seed: Whether the clients' noise follows from a known seed.
+      declarations: What the plan cannot know, such as how it was tuned.
+    """
+    _checks.delta(delta=delta)
+    return draw_and_discard_statement.build(
+        self,
+        delta=delta,
+        observed=observed,
+        insecure_seed=insecure_seed,
+        declarations=declarations or plan_statement.Declarations(),
+    )
+
+  def events_json(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> dict[str, Any]:
+    """Returns what `tff-dp account --events` recomputes epsilon from.
+
+    Args:
+      delta: The delta that the run states its epsilon at.
+      num_rounds: Rounds after which the run stopped, `None` for all.
+    """
+    _checks.delta(delta=delta)
+    rounds = self.num_rounds if num_rounds is None else num_rounds
+    return draw_and_discard_statement.events_json(
+        self, delta=delta, num_rounds=rounds
+    )
+
+  def _participations(
+      self, num_rounds: Optional[int], participations: Optional[int]
+  ) -> int:
+    most = self.participations_after(num_rounds)
+    if participations is None:
+      return most
+    _checks.integer_between(0, most, participations=participations)
+    return int(participations)
+
+
+def _check_spam_filter(plan: DrawAndDiscardPlan) -> None:
+  """Raises if the filter would compare with a spread that means nothing."""
+  spam_filter = plan.spam_filter
+  if spam_filter is None:
+    return
+  here = {
+      'num_params': plan.num_params,
+      'num_instances': plan.num_instances,
+      'concurrency': plan.clients_per_round,
+      'mechanism': plan.step.mechanism,
+  }
+  # A filter that somebody wrote by hand has no facts.
+  others = {
+      name: spam_filter.facts[name]
+      for name, value in here.items()
+      if spam_filter.facts.get(name, value) != value
+  }
+  if not plan.step.is_private:
+    why = 'None without client noise: the spread then goes to zero'
+  elif plan.strategy != instance_strategies.DRAW_AND_DISCARD:
+    why = (
+        f"None unless strategy='{instance_strategies.DRAW_AND_DISCARD}': the"
+        ' spread of the others is not stationary'
+    )
+  elif plan.num_instances < spam_filters.LEAST_INSTANCES:
+    why = f'None for num_instances below {spam_filters.LEAST_INSTANCES}'
+  elif others:
+    why = f'one that was calibrated for {here}, and not for {others}'
+  else:
+    return
+  raise _checks.ArgumentError('spam_filter', spam_filter, why)
