@@ -30,6 +30,7 @@ from tff_dp.participation import sampling
 from tff_dp.program import certification
 from tff_dp.program import cohorts
 from tff_dp.program import data_flow
+from tff_dp.program import population
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import write_ahead
 
@@ -199,7 +200,7 @@ class TrainTest(kills.RunsTestCase):
 class CohortsTest(absltest.TestCase):
 
   def _cohorts(self, plan=None):
-    found = cohorts.build(
+    found = population.build(
         plan or instance_run.build_plan(),
         instance_run.Clients(),
         schedule_seed=0,
@@ -350,7 +351,7 @@ class CertificationTest(parameterized.TestCase):
     # Where the draw is in no state, the server still sees what was asked for.
     process = _build()
     flow = dataclasses.replace(data_flow.follow(process.next), asked=asked)
-    with mock.patch.object(data_flow, 'follow', lambda _: flow):
+    with mock.patch.object(data_flow, 'follow', lambda _, **options: flow):
       self._check_refused(process, process.plan, 'follow from its data')
 
   def test_report_that_bypasses_the_noise(self):

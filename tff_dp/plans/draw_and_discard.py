@@ -56,7 +56,7 @@ class DrawAndDiscardPlan:
     clients_per_round: m, clients in flight at once. The spread at the start of
       the instances and the spam filter depend on it.
     strategy: What the server does with a report: one of
-      `mechanisms.instance_strategies.NAMES`.
+      `mechanisms.instances.strategies.NAMES`.
     server_batch: Reports in a batch of the strategy 'server_batch'.
     spam_filter: Refuses reports that are far from the instances; `None` for
       none. It was calibrated for k, m, p and the law of the noise.
