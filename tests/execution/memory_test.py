@@ -13,8 +13,9 @@ import numpy as np
 _ROOT = pathlib.Path(__file__).parents[2]
 _NUM_ROUNDS = 200
 _NUM_WARM_UP = 50
-# Of the model, for each round.
-_MAX_SLOPE = 0.1
+# Models a round. The heap goes on to settle for some 700 rounds, by up to 0.15
+# models a round over the first 200; what leaks a client's model has 1 or more.
+_MAX_SLOPE = 0.4
 
 _measured = None
 
@@ -39,9 +40,11 @@ def setUpModule():
 class MemoryTest(absltest.TestCase):
 
   def test_memory_is_flat(self):
-    self.assertLen(_measured['resident'], _NUM_ROUNDS)
-    steady = np.array(_measured['resident'][_NUM_WARM_UP:])
-    slope, _ = np.polyfit(np.arange(len(steady)), steady, 1)
+    resident = np.array(_measured['resident'])
+    rounds = np.arange(len(resident)) * _measured['rounds_per_reading']
+    self.assertEqual(rounds[-1] + _measured['rounds_per_reading'], _NUM_ROUNDS)
+    steady = rounds >= _NUM_WARM_UP
+    slope, _ = np.polyfit(rounds[steady], resident[steady], 1)
     self.assertLess(slope, _MAX_SLOPE * _measured['model_bytes'])
 
   def test_nothing_is_traced_anew(self):
