@@ -19,9 +19,9 @@ import time
 import numpy as np
 
 # Before TensorFlow, whose start-up messages it silences.
+from tasks.draw_and_discard import simulator as simulator_lib
 from tff_dp import _checks
 from tff_dp import streams
-from tff_dp.learning import draw_and_discard_simulation
 from tff_dp.mechanisms import client_steps
 
 # pylint: disable=g-bad-import-order
@@ -34,7 +34,7 @@ class _Simulator:
   """The simulator of the library, examples included."""
 
   def __init__(self, step, num_instances, features, labels):
-    self._simulator = draw_and_discard_simulation.Simulator(
+    self._simulator = simulator_lib.Simulator(
         'logistic',
         step,
         num_features=features.shape[1],

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The floor of `benchmarks.round_time`: a round without any framework."""
+"""The floors of `benchmarks.round_time`: a round without any framework."""
 
 import concurrent.futures
 
@@ -108,3 +108,54 @@ class Floor:
 
   def close(self) -> None:
     self._pool.shutdown()
+
+
+class Batched:
+  """Federated averaging of `round_tasks.Dense`, all clients at the same time.
+
+  The clients are the first dimension of every tensor, weights included, so a
+  layer is one `einsum` for the whole cohort.
+  """
+
+  def __init__(self, task: round_tasks.Task):
+    shape = (task.num_clients, -1, task.batch_size)
+    inputs, labels = (np.stack(column) for column in zip(*task.clients()))
+    inputs = tf.constant(inputs.reshape(*shape, inputs.shape[-1]))
+    labels = tf.constant(labels.reshape(*shape))
+    self._server = [tf.Variable(weight) for weight in task.initial_weights()]
+
+    def loss(weights, index):
+      hidden = inputs[:, index]
+      for kernel, bias in zip(weights[::2], weights[1::2]):
+        if kernel is not weights[0]:
+          hidden = tf.nn.relu(hidden)
+        hidden = tf.einsum('cbi,cio->cbo', hidden, kernel) + bias[:, None]
+      # Clients do not touch each other, so this is a mean for each of them.
+      return tf.reduce_sum(
+          tf.nn.sparse_softmax_cross_entropy_with_logits(
+              labels[:, index], hidden
+          )
+      ) / task.batch_size
+
+    @tf.function(autograph=False)
+    def train():
+      weights = [
+          tf.repeat(weight[None], task.num_clients, axis=0)
+          for weight in self._server
+      ]
+      for index in range(labels.shape[1]):
+        gradients = tf.gradients(loss(weights, index), weights)
+        weights = [
+            weight - task.learning_rate * gradient
+            for weight, gradient in zip(weights, gradients)
+        ]
+      for start, weight in zip(self._server, weights):
+        start.assign_add(tf.reduce_mean(weight - start, axis=0))
+
+    self.run_round = train
+
+  def weights(self) -> list[np.ndarray]:
+    return [weight.numpy() for weight in self._server]
+
+  def close(self) -> None:
+    """Nothing is open."""

@@ -119,6 +119,31 @@ class _Lstm(nn.Module):
   to_keras = from_keras  # Transposing is its own inverse.
 
 
+class _Dense(nn.Module):
+  """As `_Cnn`."""
+
+  def __init__(self, sizes):
+    super().__init__()
+    widths = [sizes['features'], *sizes['hidden'], sizes['classes']]
+    self.layers = nn.ModuleList(map(nn.Linear, widths, widths[1:]))
+
+  def loss(self, inputs, labels):
+    for layer in self.layers[:-1]:
+      inputs = functional.relu(layer(inputs))
+    return functional.cross_entropy(self.layers[-1](inputs), labels)
+
+  def metrics(self, inputs, labels):
+    raise NotImplementedError('pfl asks for it, but nothing is evaluated here')
+
+  def inputs(self, array):
+    return array
+
+  def from_keras(self, arrays):
+    return [array.T for array in arrays]
+
+  to_keras = from_keras
+
+
 class _KnownNoise:
   """Stands in for an accountant, since the noise is given."""
 
@@ -144,7 +169,7 @@ class _Simulation:
   """Federated averaging in pfl's own words."""
 
   def __init__(self, config, arrays):
-    build = {'cnn': _Cnn, 'lstm': _Lstm}[config['model']]
+    build = {'cnn': _Cnn, 'lstm': _Lstm, 'dense': _Dense}[config['model']]
     self._network = build(config['sizes'])
     self._trained = [
         value for value in self._network.parameters() if value.requires_grad

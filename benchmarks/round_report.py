@@ -75,11 +75,17 @@ def table(name: str, result: dict[str, object]) -> str:
           _number(row['median_seconds'], 3),
           _number(row['over_floor']),
           _number(row['over_own_mean']),
+          _number(1e3 * row['median_cpu_seconds'] / result['clients']),
+          _number(row['cpu_over_floor']),
+          _number(row['cpu_over_batched']),
           f'{row["difference"]:.0e}',
       )
       for row in result['rows']
   ]
-  header = ('row', 'first s', 'round s', '/ floor', '/ own mean', 'difference')
+  header = (
+      'row', 'first s', 'round s', '/ floor', '/ own mean',
+      'CPU ms a client', '/ floor', '/ batched', 'difference',
+  )  # pyformat: disable
   lines = ['', title, '', _markdown(header, cells), '']
   for row, reason in result['absent'].items():
     lines.append(f'absent: {row}, {reason}')

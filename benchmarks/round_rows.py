@@ -4,6 +4,8 @@
 
 import contextlib
 import dataclasses
+import os
+import pathlib
 import statistics
 import sys
 import time
@@ -39,6 +41,7 @@ class Row:
     first_seconds: The first round, with everything that is done only once.
     difference: Norm of its update less the floor's, over the latter's norm.
     seconds: Of the timed rounds.
+    cpu_seconds: What they took of the processor, in all processes.
   """
 
   name: str
@@ -47,10 +50,36 @@ class Row:
   first_seconds: float = 0.0
   difference: float = 0.0
   seconds: list[float] = dataclasses.field(default_factory=list)
+  cpu_seconds: list[float] = dataclasses.field(default_factory=list)
 
   @property
   def engine(self) -> str:
     return self.name.partition('/')[0]
+
+
+def _cpu_seconds() -> float:
+  """Returns the CPU time so far of this process and of those below it.
+
+  TFF's runtime is a child, and so is pfl-research. Their part is counted in
+  hundredths of a second.
+  """
+  ticks, waiting = 0, [os.getpid()]
+  while waiting:
+    pid = waiting.pop()
+    # A process may end at any time.
+    with contextlib.suppress(OSError):
+      if pid != os.getpid():
+        # After the name, which is in brackets: user and system time.
+        fields = _read(f'/proc/{pid}/stat').rpartition(')')[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+      for task in os.listdir(f'/proc/{pid}/task'):
+        children = _read(f'/proc/{pid}/task/{task}/children')
+        waiting.extend(map(int, children.split()))
+  return time.process_time() + ticks / os.sysconf('SC_CLK_TCK')
+
+
+def _read(path: str) -> str:
+  return pathlib.Path(path).read_text()
 
 
 def _norm(arrays) -> float:
@@ -128,11 +157,16 @@ def make_rows(
   names.append('floor')
   if is_wanted('floor_2_threads'):
     add('floor_2_threads', round_floor.Floor(task, 2))
+  if is_wanted('batched'):
+    if isinstance(task.model, round_tasks.Dense):
+      add('batched', round_floor.Batched(task))
+    else:
+      absent['batched'] = 'written for dense networks only'
   native = None
   for engine in round_tff.engines(workers):
     aggregations = [
         aggregation
-        for aggregation in round_tff.AGGREGATIONS
+        for aggregation in engine.aggregations
         if is_wanted(f'{engine.name}/{aggregation}')
     ]
     if not aggregations:
@@ -223,18 +257,20 @@ def measure(rows: list[Row], num_rounds: int, say=lambda text: None) -> None:
   for done in range(num_rounds):
     shift = done % len(rows)
     for row in rows[shift:] + rows[:shift]:
-      start = time.perf_counter()
+      start, cpu = time.perf_counter(), _cpu_seconds()
       row.runner.run_round()
       row.seconds.append(time.perf_counter() - start)
+      row.cpu_seconds.append(_cpu_seconds() - cpu)
     left = (time.perf_counter() - begin) / (done + 1) * (num_rounds - done - 1)
     say(f'repetition {done + 1} of {num_rounds}, {left:.0f} s left')
 
 
 def summary(rows: list[Row]) -> list[dict[str, object]]:
   """Returns the medians of every row; ratios are taken within repetitions."""
-  seconds = {row.name: row.seconds for row in rows}
+  wall = {row.name: row.seconds for row in rows}
+  cpu = {row.name: row.cpu_seconds for row in rows}
 
-  def ratio(name, other):
+  def ratio(name, other, seconds=wall):
     if other not in seconds:
       return None
     return statistics.median(
@@ -246,11 +282,15 @@ def summary(rows: list[Row]) -> list[dict[str, object]]:
           'row': row.name,
           'first_seconds': row.first_seconds,
           'median_seconds': statistics.median(row.seconds),
+          'median_cpu_seconds': statistics.median(row.cpu_seconds),
           'over_floor': ratio(row.name, 'floor'),
+          'cpu_over_floor': ratio(row.name, 'floor', cpu),
+          'cpu_over_batched': ratio(row.name, 'batched', cpu),
           'over_own_mean': ratio(row.name, f'{row.engine}/mean'),
           'over_in_process': ratio(row.name, 'in_process/mean'),
           'difference': row.difference,
           'seconds': row.seconds,
+          'cpu_seconds': row.cpu_seconds,
       }
       for row in rows
   ]

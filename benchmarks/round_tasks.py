@@ -87,6 +87,36 @@ class Lstm:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dense:
+  """Fully connected layers; without hidden ones, multinomial regression.
+
+  With the default sizes it has the 7,850 parameters of softmax on MNIST.
+  """
+
+  features: int = 784
+  hidden: tuple[int, ...] = ()
+  classes: int = 10
+
+  def keras_model(self) -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential([
+        layers.InputLayer((self.features,)),
+        *(layers.Dense(size, activation='relu') for size in self.hidden),
+        layers.Dense(self.classes),
+    ])
+
+  def examples(self, random, num_examples: int):
+    x = random.random((num_examples, self.features), np.float32)
+    return x, random.integers(self.classes, size=num_examples, dtype=np.int32)
+
+  def element_spec(self):
+    return (
+        tf.TensorSpec([None, self.features], tf.float32),
+        tf.TensorSpec([None], tf.int32),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
   """A model, and what one round trains it on.
 
@@ -98,7 +128,7 @@ class Task:
     learning_rate: Of the clients; the server adds the mean update as it is.
   """
 
-  model: Cnn | Lstm
+  model: Cnn | Lstm | Dense
   num_clients: int
   num_examples: int
   batch_size: int
@@ -127,15 +157,30 @@ class Task:
     ]
 
 
+_SMALL = {
+    'softmax': Dense(),
+    'mlp': Dense(hidden=(64,)),
+    'logistic': Dense(features=100, classes=2),
+}
 TASKS = {
+    # Small clients: model_clients x batches of 10 examples.
+    **{
+        f'{name}_{num_clients}x{num_batches}': Task(
+            model, num_clients, 10 * num_batches, 10, 0.01
+        )
+        for name, model in _SMALL.items()
+        for num_clients in (100, 1000, 5000)
+        for num_batches in (1, 2, 4)
+    },
     'cnn_10': Task(Cnn(), 10, 100, 20, 0.05),
     'cnn_50': Task(Cnn(), 50, 100, 20, 0.05),
     'lstm_10': Task(Lstm(), 10, 64, 16, 1.0),
     # For tests of the benchmark itself; their times say nothing.
     'tiny_cnn': Task(Cnn(12, (2, 3), 8, 5), 2, 8, 4, 0.1),
     'tiny_lstm': Task(Lstm(20, 4, 6, 5), 2, 8, 4, 0.5),
+    'tiny_mlp': Task(Dense(12, (6,), 5), 3, 8, 4, 0.1),
 }
-DEFAULT_TASKS = ('cnn_10', 'cnn_50', 'lstm_10')
+DEFAULT_TASKS = ('softmax_100x2', 'cnn_10', 'cnn_50', 'lstm_10')
 
 
 def loss_fn():

@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from benchmarks import round_tasks
 from tff_dp import execution
+from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.plans import dp_ftrl as plan_lib
@@ -44,6 +45,12 @@ class Engine:
   loop: str
   max_concurrent_clients: Optional[int] = None
 
+  @property
+  def aggregations(self) -> tuple[str, ...]:
+    # This package's builder chooses the loop itself.
+    is_own_choice = self.loop == 'DATASET_ITERATOR'
+    return AGGREGATIONS if is_own_choice else AGGREGATIONS[:-1]
+
   def create_context(self):
     """Returns a new context, or None if this version has no such kind."""
     if self.kind == 'native':
@@ -67,12 +74,13 @@ def engines(workers=(None,)) -> list[Engine]:
       for number in workers
   ]
   return in_process + [
+      Engine('in_process_default', 'in_process', 'DATASET_REDUCE'),
       Engine('native_iterator', 'native', 'DATASET_ITERATOR'),
       Engine('native_default', 'native', 'DATASET_REDUCE'),
   ]
 
 
-AGGREGATIONS = ('mean', 'tree', 'dp_aggregator')
+AGGREGATIONS = ('mean', 'tree', 'dp_aggregator', 'dp_ftrl')
 
 
 def clip_of(aggregation: str) -> float:
@@ -80,6 +88,7 @@ def clip_of(aggregation: str) -> float:
   return {
       'mean': math.inf,
       'tree': FIXED_CLIP,
+      'dp_ftrl': FIXED_CLIP,
       'dp_aggregator': _ADAPTIVE_CLIP,
   }[aggregation]
 
@@ -89,19 +98,39 @@ def _aggregator(aggregation: str, num_clients: int):
     return None
   if aggregation == 'dp_aggregator':
     return tff.learning.dp_aggregator(NOISE_MULTIPLIER, num_clients)
-  return plan_lib.PrivacyPlan(
+  return _plan(num_clients).aggregator()
+
+
+def _plan(num_clients: int) -> plan_lib.DpFtrlPlan:
+  return plan_lib.DpFtrlPlan(
       mechanism=mechanisms.HonakerTree(_HORIZON),
       participation=participation.MinSeparation(_HORIZON, min_index_gap=64),
       l2_norm_clip=FIXED_CLIP,
       clients_per_round=num_clients,
       noise_multiplier=NOISE_MULTIPLIER,
-  ).aggregator()
+  )
 
 
 def build_process(
     task: round_tasks.Task, aggregation: str, loop: str
 ) -> tff.learning.templates.LearningProcess:
-  """Returns unweighted federated averaging as a user of TFF would build it."""
+  """Returns unweighted federated averaging as a user would build it.
+
+  `dp_ftrl` is what this package's builder makes of a functional model; it takes
+  the plan of `tree` and the same loop whatever is asked for.
+  """
+  optimizer = tff.learning.optimizers.build_sgdm(task.learning_rate)
+  if aggregation == 'dp_ftrl':
+    return learning.build_dp_ftrl(
+        tff.learning.models.functional_model_from_keras(
+            task.model.keras_model(),
+            loss_fn=round_tasks.loss_fn(),
+            input_spec=task.model.element_spec(),
+        ),
+        _plan(task.num_clients),
+        client_optimizer=optimizer,
+        server_learning_rate=1.0,
+    )
 
   def model_fn():
     return tff.learning.models.from_keras_model(
@@ -112,9 +141,7 @@ def build_process(
 
   return tff.learning.algorithms.build_unweighted_fed_avg(
       model_fn,
-      client_optimizer_fn=tff.learning.optimizers.build_sgdm(
-          task.learning_rate
-      ),
+      client_optimizer_fn=optimizer,
       server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
       model_aggregator=_aggregator(aggregation, task.num_clients),
       loop_implementation=tff.learning.LoopImplementation[loop],

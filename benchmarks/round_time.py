@@ -17,14 +17,22 @@ of a row's time to the floor's in the same repetition.
 Rows:
   floor            a `tf.function` that trains over arrays and adds up in place,
                    one client at a time; `floor_2_threads`, two at a time
-  in_process       tff_dp's context
-  native_iterator  TFF's runtime, with LoopImplementation.DATASET_ITERATOR
+  batched          all clients at once: one `einsum` for a layer of the cohort
+                   (dense networks only)
+  in_process       tff_dp's context, with LoopImplementation.DATASET_ITERATOR;
+                   `in_process_default`, with the loop that TFF takes by default
+  native_iterator  TFF's runtime, with the same loop
   native_default   TFF's runtime, with the loop that TFF takes by default
   pfl              pfl-research's simulated backend, in a process of its own
 
 After the slash: `mean`; `tree`, the Honaker tree of DP-FTRL; `dp_aggregator`,
-TFF's adaptive clipping and independent noise. pfl's nearest to these two are
+TFF's adaptive clipping and independent noise; `dp_ftrl`, `build_dp_ftrl` with
+the plan of `tree` and a functional model. pfl's nearest to the first two are
 `banded_matrix` and `gaussian`.
+
+Models of small clients are called after their network, the number of clients
+and the batches of 10 examples of each, as softmax_1000x2. CPU time is that of
+all threads and of child processes.
 """
 
 import argparse

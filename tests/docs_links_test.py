@@ -69,7 +69,7 @@ class DocsLinksTest(parameterized.TestCase):
     output = self._folder()
     self.assertEmpty(build_docs.build(output))
     for page, anchor in (
-        ('tff_dp', 'PrivacyPlan.calibrated'),
+        ('tff_dp', 'DpFtrlPlan.calibrated'),
         ('tff_dp/accounting', 'amplify'),
         ('tff_dp/learning', 'build_dp_ftrl'),
         ('tff_dp/learning/silos', 'build_noisy_mb_sgd'),

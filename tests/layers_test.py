@@ -225,11 +225,11 @@ class LazyPackageTest(absltest.TestCase):
     loaded, names = result.stdout.splitlines()
     self.assertEqual(
         loaded,
-        "['tff_dp', 'tff_dp._columns', 'tff_dp._compat', 'tff_dp._quiet',"
-        " 'tff_dp._shim', 'tff_dp._version']",
+        "['tff_dp', 'tff_dp._checks', 'tff_dp._columns', 'tff_dp._compat',"
+        " 'tff_dp._quiet', 'tff_dp._shim', 'tff_dp._version', 'tff_dp.plans']",
     )
     self.assertContainsSubset(
-        {'PrivacyPlan', 'accounting', 'learning', '__version__'}, names.split()
+        {'DpFtrlPlan', 'accounting', 'learning', '__version__'}, names.split()
     )
     self.assertIn("no attribute 'no_such_part'", result.stderr)
 

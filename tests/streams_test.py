@@ -97,6 +97,47 @@ class StreamsTest(absltest.TestCase):
     self.assertLen({word for child in children for word in child}, 6)
 
 
+class DrawsTest(parameterized.TestCase):
+  """Draws are those of `tf.random.stateless_*`, in fewer operations."""
+
+  @parameterized.product(shape=([], [3], [2, 5], 'tensor'), seed=(0, 1))
+  def test_same_numbers_as_tensorflow_s_own(self, shape, seed):
+    key = streams.fold_in(streams.insecure_root_key(seed), -(2**63) + 5)
+    if shape == 'tensor':
+      shape = tf.shape(tf.zeros([4, 1]))
+    own = dict(shape=shape, seed=key, alg=streams.ALGORITHM)
+    for drawn, expected in (
+        (
+            streams.bits(shape, key),
+            tf.random.stateless_uniform(
+                **own, minval=None, maxval=None, dtype=tf.int64
+            ),
+        ),
+        (streams.normals(shape, key), tf.random.stateless_normal(**own)),
+        (
+            streams.normals(shape, key, tf.float64),
+            tf.random.stateless_normal(**own, dtype=tf.float64),
+        ),
+        (streams.uniforms(shape, key), tf.random.stateless_uniform(**own)),
+        (
+            streams.uniforms(shape, key, tf.float64),
+            tf.random.stateless_uniform(**own, dtype=tf.float64),
+        ),
+        (
+            streams.integers(shape, key, below=7, dtype=tf.int32),
+            tf.random.stateless_uniform(**own, maxval=7, dtype=tf.int32),
+        ),
+        (
+            streams.integers(shape, key, below=tf.constant(2**40 + 3)),
+            tf.random.stateless_uniform(
+                **own, maxval=tf.constant(2**40 + 3), dtype=tf.int64
+            ),
+        ),
+    ):
+      self.assertEqual(drawn.dtype, expected.dtype)
+      np.testing.assert_array_equal(drawn, expected, strict=True)
+
+
 class OperationsTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 2, 7, 8, 9, 15, 16, 40)

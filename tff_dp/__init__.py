@@ -21,6 +21,7 @@ if sys.version_info < (3, 11):
 
 # pylint: disable=g-import-not-at-top,g-importing-member
 from tff_dp import _compat
+from tff_dp import plans
 from tff_dp._version import __version__
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
   from tff_dp import mechanisms
   from tff_dp import participation
   from tff_dp import program
-  from tff_dp.plans.check_ins import ProtocolPlan
-  from tff_dp.plans.dp_ftrl import PrivacyPlan
+  from tff_dp.plans.check_ins import CheckInPlan
+  from tff_dp.plans.dp_ftrl import DpFtrlPlan
   from tff_dp.plans.draw_and_discard import DrawAndDiscardPlan
   from tff_dp.plans.non_private import NonPrivatePlan
+  from tff_dp.plans.secure_sums import SecureSumPlan
   from tff_dp.plans.silos import SiloPlan
 
 # Before TensorFlow and TFF are loaded.
@@ -52,14 +54,10 @@ _LAZY_MODULES = (
     'participation',
     'program',
 )
-# Name here -> module that defines it.
+# What is to be had here beside them, and the module that has it.
 _LAZY_NAMES = {
-    'DrawAndDiscardPlan': 'tff_dp.plans.draw_and_discard',
-    'NonPrivatePlan': 'tff_dp.plans.non_private',
-    'PrivacyPlan': 'tff_dp.plans.dp_ftrl',
     'PrivacyRefusedError': 'tff_dp._checks',
-    'ProtocolPlan': 'tff_dp.plans.check_ins',
-    'SiloPlan': 'tff_dp.plans.silos',
+    **{name: f'tff_dp.plans.{home}' for name, home in plans.HOMES.items()},
 }
 
 __all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)

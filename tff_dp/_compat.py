@@ -159,6 +159,36 @@ def parts_of_dataset(dataset) -> tuple[list, list]:
   # pylint: enable=protected-access
 
 
+def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
+  """Returns the columns that a dataset cuts its elements from, eager tensors.
+
+  With them, the number of rows of an element, or None if an element is one row;
+  None instead of both for what is not plainly `Dataset.from_tensor_slices`, or
+  that and `batch`. Checked against TensorFlow 2.14.1 and 2.21.0.
+
+  Args:
+    dataset: A `tf.data.Dataset`.
+  """
+  # pylint: disable=protected-access
+  batch_size, drop_remainder = None, False
+  while True:
+    name = type(dataset).__name__
+    if name == '_TensorSliceDataset':
+      break
+    if name == '_BatchDataset' and batch_size is None:
+      batch_size = int(dataset._batch_size)
+      drop_remainder = bool(dataset._drop_remainder)
+    elif name not in ('_OptionsDataset', '_PrefetchDataset'):
+      return None
+    (dataset,) = dataset._inputs()
+  columns = list(dataset._tensors)
+  # pylint: enable=protected-access
+  if drop_remainder:
+    num_rows = len(columns[0]) // batch_size * batch_size
+    columns = [column[:num_rows] for column in columns]
+  return columns, batch_size
+
+
 def unordered_datasets(dataset) -> Iterator[str]:
   """Yields what a dataset consists of that may give it another order each time.
 

@@ -31,7 +31,7 @@ def quiet_start_up() -> None:
   process (its errors still arrive as exceptions): three of those at start-up
   are logged as errors and are harmless. A TF_CPP_MIN_LOG_LEVEL that the user
   has set wins, and TFF_DP_DEBUG=1 leaves everything as it is. Off is, too, its
-  line about every SavedModel, of which a checkpoint is one: notebooks print it
+  line about every SavedModel, such as those of tff.program: notebooks print it
   twice.
   """
   if is_debug():

@@ -192,8 +192,8 @@ class _PlaceholderLoader(importlib.abc.Loader):
       operator.attrgetter(attribute)(needed)
 
 
-class _QuietLoader(importlib.abc.Loader):
-  """Loads TensorFlow inside a context manager, whoever imports it."""
+class _LoaderInside(importlib.abc.Loader):
+  """Loads a module inside of a context manager, whoever imports it."""
 
   def __init__(self, around, real):
     self._around = around
@@ -205,24 +205,6 @@ class _QuietLoader(importlib.abc.Loader):
   def exec_module(self, module):
     with self._around():
       _execute(self._real, module)
-
-
-class _WatchingLoader(importlib.abc.Loader):
-  """Loads one of `OWNERS`, and meanwhile lets the finder serve."""
-
-  def __init__(self, finder: '_Finder', real):
-    self._finder = finder
-    self._real = real
-
-  def create_module(self, spec):
-    return self._real.create_module(spec)
-
-  def exec_module(self, module):
-    self._finder.enter()
-    try:
-      _execute(self._real, module)
-    finally:
-      self._finder.leave()
 
 
 def _execute(loader, module) -> None:
@@ -240,7 +222,10 @@ class _Finder(importlib.abc.MetaPathFinder):
 
   def __init__(self, around_tensorflow):
     self.served = []
-    self._around_tensorflow = around_tensorflow
+    self._around = {
+        **dict.fromkeys(OWNERS, self._importing),
+        'tensorflow': around_tensorflow,
+    }
     self._classes = {}
     self._depth = 0
     self._lock = threading.Lock()
@@ -249,29 +234,27 @@ class _Finder(importlib.abc.MetaPathFinder):
   def is_importing(self) -> bool:
     return self._depth > 0
 
-  def enter(self) -> None:
+  @contextlib.contextmanager
+  def _importing(self):
+    """Serves inside; the outermost takes back what was served."""
     with self._lock:
       self._depth += 1
-
-  def leave(self) -> None:
-    with self._lock:
-      self._depth -= 1
-      if self._depth:
-        return
-    for name in self.served:
-      if isinstance(sys.modules.get(name), _PlaceholderModule):
-        del sys.modules[name]
+    try:
+      yield
+    finally:
+      with self._lock:
+        self._depth -= 1
+        is_last = not self._depth
+      if is_last:
+        for name in self.served:
+          if isinstance(sys.modules.get(name), _PlaceholderModule):
+            del sys.modules[name]
 
   def find_spec(self, fullname, path=None, target=None):
-    if fullname in OWNERS:
+    if fullname in self._around:
       spec = self._real_spec(fullname, path, target)
       if spec is not None and spec.loader is not None:
-        spec.loader = _WatchingLoader(self, spec.loader)
-      return spec
-    if fullname == 'tensorflow':
-      spec = self._real_spec(fullname, path, target)
-      if spec is not None and spec.loader is not None:
-        spec.loader = _QuietLoader(self._around_tensorflow, spec.loader)
+        spec.loader = _LoaderInside(self._around[fullname], spec.loader)
       return spec
     entry = _entry_of(fullname) if self.is_importing else None
     if entry is None:

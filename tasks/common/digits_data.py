@@ -43,7 +43,16 @@ _REINSTALL = (
 
 
 class DataFileError(RuntimeError):
-  """The packaged digits are missing or are not the ones we know."""
+  """A data file is missing or is not the one we know.
+
+  Attributes:
+    why: What was found, or nothing.
+    way_out: What to do, or nothing.
+  """
+
+  def __init__(self, what: str, *, why: str = '', way_out: str = ''):
+    super().__init__(what)
+    self.why, self.way_out = why, way_out
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,15 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the runs of one task side by side: a table, JSON and a plot."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import json
 import math
 import pathlib
+from typing import Optional
 
 from tff_dp import _axes
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
+from tff_dp.plans import dp_ftrl
+
+# Rows in which clients draw their own rounds.
+CHECK_INS = ('allocation', 'cyclic')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +26,10 @@ class Row:
     name: Of the row.
     mechanism: Noise mechanism, 'none' where the noise multiplier is 0.
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
-    epsilon: What the finished rounds cost at delta, exact conversion.
-    epsilon_rdp: The same by RDP, for comparison with papers.
+    epsilon: What the finished rounds cost at delta: of `CHECK_INS` an upper
+      bound, of the other rows exact.
+    epsilon_rdp: The same by RDP, for comparison with papers; `None` for
+      `CHECK_INS`.
     delta: In (0, 1).
     num_rounds: Rounds done.
     accuracy_by_round: (round, held-out accuracy) of every evaluation.
@@ -32,7 +39,7 @@ class Row:
   mechanism: str
   noise_multiplier: float
   epsilon: float
-  epsilon_rdp: float
+  epsilon_rdp: Optional[float]
   delta: float
   num_rounds: int
   accuracy_by_round: tuple[tuple[int, float], ...]
@@ -40,15 +47,19 @@ class Row:
   @classmethod
   def of(cls, name, plan, result, *, delta: float) -> 'Row':
     """Returns the row of a `tff_dp.program.TrainResult`."""
-    sigma = plan.sigma(num_rounds=result.rounds_done)
+    epsilon, epsilon_rdp = result.epsilon, None
+    if isinstance(plan, dp_ftrl.DpFtrlPlan):
+      sigma = plan.sigma(num_rounds=result.rounds_done)
+      epsilon_rdp = gaussian.rdp_epsilon(sigma=sigma, delta=delta)
     if result.statement.warnings:
-      sigma = 0.0  # What voids the statement voids its numbers.
+      # What voids the statement voids its numbers.
+      epsilon = epsilon_rdp = math.inf
     return cls(
         name=name,
         mechanism=plan.mechanism.name if plan.noise_multiplier else 'none',
         noise_multiplier=plan.noise_multiplier,
-        epsilon=gaussian.exact_epsilon(sigma=sigma, delta=delta),
-        epsilon_rdp=gaussian.rdp_epsilon(sigma=sigma, delta=delta),
+        epsilon=epsilon,
+        epsilon_rdp=epsilon_rdp,
         delta=delta,
         num_rounds=result.rounds_done,
         accuracy_by_round=tuple(
@@ -80,12 +91,24 @@ def table(rows: Sequence[Row]) -> str:
   return '\n'.join(lines)
 
 
+def amplification(names: Iterable[str]) -> str:
+  """Returns what the epsilons of these rows count beside the noise."""
+  names = set(names)
+  amplified = [name for name in CHECK_INS if name in names]
+  if not amplified:
+    return 'without amplification'
+  return (
+      f'without amplification, but for {" and ".join(amplified)}, whose clients'
+      ' keep secret when they came'
+  )
+
+
 def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
   """Writes `comparison.md`, `comparison.json` and `comparison.png`."""
   (output_dir / 'comparison.md').write_text(
       table(rows)
       + f'\n\nEpsilon is for one client\'s whole contribution replaced by zeros,'
-      f' delta {rows[0].delta:g}, without amplification.\n'
+      f' delta {rows[0].delta:g}, {amplification(row.name for row in rows)}.\n'
   )
   content = [
       {
@@ -128,5 +151,7 @@ def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:
   figure.savefig(path, dpi=120)
 
 
-def _epsilon(value: float) -> str:
+def _epsilon(value: Optional[float]) -> str:
+  if value is None:
+    return 'none'
   return 'NO PRIVACY' if math.isinf(value) else rounding.rounded_up(value)

@@ -10,7 +10,12 @@ Runs on the same clients, model and cohorts, all but the last with the same
 * `non_private`: no noise, same clipping.
 
 The name of any other mechanism is a row, too; `python -m tasks sweep digits` puts
-all of them side by side.
+all of them side by side. In two more rows clients draw their own rounds, as often
+as in the others:
+
+* `allocation`: independent noise, one round drawn in each window of the run;
+* `cyclic`: the same in the client's residue class of rounds, with banded noise,
+  at the stride of least error, see docs/cyclic_allocation.md.
 
 Defaults were chosen on the held-out digits, so the accuracies are a demonstration
 of the mechanisms and not an estimate of what tuning on other data would find. The
@@ -22,6 +27,7 @@ last example shows.
 import argparse
 import collections
 import dataclasses
+import functools
 import pathlib
 import sys
 
@@ -32,8 +38,11 @@ from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
+from tff_dp.plans import base
+from tff_dp.plans import check_ins
+from tff_dp.plans import cyclic_allocation
 from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import dp_ftrl_statement
+from tff_dp.statement import declarations as declarations_lib
 
 EXAMPLES = """examples:
   python -m tasks train digits
@@ -42,6 +51,8 @@ EXAMPLES = """examples:
       --output-dir runs/digits_tree
   python -m tasks train digits --rows blt banded honaker tree \\
       --output-dir runs/digits_mechanisms
+  python -m tasks train digits --rows allocation banded cyclic --epsilon 1 \\
+      --output-dir runs/digits_check_ins
   python -m tasks train digits --total-rounds 62 --clients-per-round 64 \\
       --min-index-gap 31 --server-learning-rate 0.08 \\
       --output-dir runs/digits_large_cohorts
@@ -55,6 +66,8 @@ _SERVER_LEARNING_RATES = {
     'banded': 0.1,
     'banded-inverse': 0.03,
     'blt': 0.03,
+    'allocation': 0.01,
+    'cyclic': 0.03,
     'non_private': 0.2,
 }
 # What flags are called where an argument of the library has another name.
@@ -63,7 +76,11 @@ NON_PRIVATE = 'non_private'
 _DP_FTRL = 'dp_ftrl'
 _BANDED = {'banded', 'banded-inverse'}
 NOISES = tuple(_SERVER_LEARNING_RATES)
-_MECHANISMS = tuple(name for name in NOISES if name != NON_PRIVATE)
+_MECHANISMS = tuple(
+    name
+    for name in NOISES
+    if name != NON_PRIVATE and name not in comparison.CHECK_INS
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,13 +172,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
+def build_plans(settings: Settings) -> dict[str, base.Plan]:
   """Returns the plan of each row; validates every number on the way."""
   with errors.named_as_flags(_FLAGS):
     return _build_plans(settings)
 
 
-def _build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
+def _build_plans(settings: Settings) -> dict[str, base.Plan]:
   _checks.in_open(0, 1, delta=settings.delta)
   _checks.positive(epsilon=settings.epsilon)
   _checks.positive(client_learning_rate=settings.client_learning_rate)
@@ -186,8 +203,21 @@ def _build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
       )
   plans = collections.OrderedDict()
   for row in settings.rows:
+    if row in comparison.CHECK_INS:
+      reports = settings.clients_per_round * settings.total_rounds
+      num_windows = schedule.pattern.max_participations
+      plans[row] = _check_in_plan(
+          row,
+          settings.total_rounds,
+          num_windows,
+          epsilon=settings.epsilon,
+          delta=settings.delta,
+          l2_norm_clip=settings.l2_norm_clip,
+          check_in_probability=reports / (settings.num_clients * num_windows),
+      )
+      continue
     name = mechanism_name(row, settings)
-    plan = plan_lib.PrivacyPlan(
+    plan = plan_lib.DpFtrlPlan(
         mechanism=mechanisms.build(
             name,
             schedule,
@@ -203,6 +233,24 @@ def _build_plans(settings: Settings) -> dict[str, plan_lib.PrivacyPlan]:
       plan = plan.calibrated(epsilon=settings.epsilon, delta=settings.delta)
     plans[row] = plan
   return plans
+
+
+@functools.cache
+def _check_in_plan(
+    row: str, num_rounds: int, num_windows: int, **options
+) -> check_ins.CheckInPlan:
+  """Returns the plan of a row in which clients draw their own rounds."""
+  if row == 'cyclic':
+    # What `mechanisms.build` minimises for the other rows, too.
+    found = cyclic_allocation.best(
+        num_rounds, num_windows, error='max', **options
+    )
+    return found[0].plan
+  plan = cyclic_allocation.candidate(
+      num_rounds, num_windows, 1, **options
+  ).plan
+  # One band: independent noise, under a name that says so.
+  return dataclasses.replace(plan, mechanism=None)
 
 
 def mechanism_name(row: str, settings: Settings) -> str:
@@ -296,7 +344,15 @@ def run(
   for number, (name, plan) in enumerate(plans.items(), 1):
     if progress != 'quiet':
       print(f'run {number} of {len(plans)}: {name}', file=sys.stderr)
-    process = learning.build_dp_ftrl(
+    is_check_in = name in comparison.CHECK_INS
+    if is_check_in:
+      build = functools.partial(
+          learning.build_allocation_sgd,
+          clients_per_slot=settings.clients_per_round,
+      )
+    else:
+      build = learning.build_dp_ftrl
+    process = build(
         model_fn,
         plan,
         client_optimizer=tff.learning.optimizers.build_sgdm(
@@ -310,7 +366,6 @@ def run(
     )
     result = program.train(
         process,
-        plan,
         clients,
         output_dir=pathlib.Path(settings.output_dir) / name,
         delta=settings.delta,
@@ -318,9 +373,10 @@ def run(
         evaluate_fn=build_evaluation(),
         rounds_per_eval=settings.rounds_per_eval,
         checkpoint_kind=settings.checkpoint_kind,
-        schedule_seed=settings.seed,
+        # Who checks in follows from secret coins.
+        schedule_seed=0 if is_check_in else settings.seed,
         config=_config(settings),
-        declarations=dp_ftrl_statement.Declarations(
+        declarations=declarations_lib.Declarations(
             population=settings.num_clients,
             population_origin='public: the digits are a public data set',
             delta_reason='below 1 / population, the population being public',
@@ -347,7 +403,7 @@ def main(
   print(comparison.table(rows))
   print(
       '\nEpsilon is for all digits of one client replaced by zeros (zero-out), at'
-      f' delta {settings.delta:g}, without amplification.'
+      f' delta {settings.delta:g}, {comparison.amplification(settings.rows)}.'
   )
   for row in rows:
     print(f'{output_dir / row.name / "release" / "privacy_statement.md"}')

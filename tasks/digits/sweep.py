@@ -28,6 +28,7 @@ from typing import Optional
 from tasks.common import engine
 from tasks.common import flags
 from tasks.common import sweep_progress
+from tasks.digits import comparison
 from tasks.digits import digits
 from tff_dp import _checks
 from tff_dp import _start
@@ -35,6 +36,8 @@ from tff_dp import _start
 EXAMPLES = """examples:
   python -m tasks sweep digits
   python -m tasks sweep digits --epsilons 4 --rows honaker blt --seeds 3
+  python -m tasks sweep digits --rows allocation banded cyclic --epsilons 1 2 4 \\
+      --output-dir runs/digits_check_ins
   python -m tasks sweep digits --server-learning-rates 0.03 --jobs 1 \\
       --output-dir runs/one_rate
 """
@@ -136,7 +139,8 @@ def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
   print(
       '\nHeld-out accuracy, mean and standard deviation of'
       f' {flags.counted(settings.seeds, "seed")}. Epsilon is for all\ndigits of one client replaced by zeros'
-      f' (zero-out), delta {digits.Settings().delta:g}, without amplification.'
+      f' (zero-out), delta {digits.Settings().delta:g},'
+      f' {comparison.amplification(settings.rows)}.'
   )
   print(output_dir / 'sweep.png')
   return 0

@@ -12,7 +12,6 @@ import tff_dp
 from tasks.draw_and_discard import known_weights_model as model
 from tff_dp import _axes
 from tff_dp.accounting import draw_and_discard
-from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting import rounding
 
 
@@ -66,15 +65,16 @@ def report(settings, result: Result) -> str:
       f'{name} {value:.1%}' for name, value in result.quality.items()
   )
   lines += ['', f'On fresh examples: {quality}.']
-  found = _guarantee(settings)
-  lines += [
-      '',
-      found.void
-      if found.void is not None
-      else f'Epsilon of one participation: {_up(found.model_epsilon)} for the'
-      f" client's data; one weight: {_up(found.coordinate_epsilon)}"
-      f' ({statement.FEATURE_LEVEL}).',
-  ]
+  if settings.step.is_private:
+    epsilons = {name: _up(one) for name, one in _epsilons(settings).items()}
+    lines += [
+        '',
+        f'Epsilon of one participation: {epsilons["model_epsilon"]} for the'
+        f" client's data; one weight: {epsilons['coordinate_epsilon']}"
+        f' ({draw_and_discard.FEATURE_LEVEL}).',
+    ]
+  else:
+    lines += ['', 'No privacy: the clients add no noise.']
   return '\n'.join(lines)
 
 
@@ -91,7 +91,10 @@ def to_json(settings, result: Result) -> dict[str, object]:
       'expected_fluctuation': result.expected[1],
       'errors': [list(point) for point in result.errors],
       'quality': result.quality,
-      'guarantee': _guarantee(settings).to_json(),
+      'guarantee': {
+          name: rounding.to_json_number(epsilon)
+          for name, epsilon in _epsilons(settings).items()
+      },
   }
 
 
@@ -142,17 +145,19 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
   figure.savefig(path, dpi=120)
 
 
-def _guarantee(settings) -> statement.DdmlGuarantee:
-  return draw_and_discard.guarantee(
-      tff_dp.DrawAndDiscardPlan(
-          step=settings.step,
-          num_params=model.NUM_WEIGHTS,
-          num_instances=settings.instances,
-          max_participations=1,
-          num_rounds=settings.updates,
-      ),
-      is_capped=False,
+def _epsilons(settings) -> dict[str, float]:
+  """Returns epsilon of one participation, of the model and of one weight."""
+  plan = tff_dp.DrawAndDiscardPlan(
+      step=settings.step,
+      num_params=model.NUM_WEIGHTS,
+      num_instances=settings.instances,
+      max_participations=1,
+      num_rounds=settings.updates,
   )
+  return {
+      'model_epsilon': draw_and_discard.guarantee(plan).model_epsilon,
+      'coordinate_epsilon': plan.step.coordinate_epsilon(plan.num_params),
+  }
 
 
 def _noise(settings) -> str:

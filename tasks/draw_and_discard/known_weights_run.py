@@ -7,8 +7,8 @@ import functools
 import numpy as np
 
 from tasks.draw_and_discard import known_weights_model as model
+from tasks.draw_and_discard import simulator as simulator_lib
 from tff_dp import streams
-from tff_dp.learning import draw_and_discard_simulation
 from tff_dp.mechanisms import client_steps
 
 # pylint: disable=g-bad-import-order
@@ -55,7 +55,7 @@ class Simulation:
 @functools.lru_cache(maxsize=8)
 def _compiled(step: client_steps.ClientStep, num_instances: int):
   """Returns (simulator, block), compiled once for all seeds."""
-  simulator = draw_and_discard_simulation.Simulator(
+  simulator = simulator_lib.Simulator(
       'logistic',
       step,
       num_features=model.NUM_WEIGHTS,

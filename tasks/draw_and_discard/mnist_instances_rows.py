@@ -137,8 +137,8 @@ def run_row(settings, row: Row, data: mnist_data.Mnist) -> dict[str, Any]:
   """
   # A wrong flag is reported before TensorFlow is loaded.
   # pylint: disable=g-import-not-at-top
+  from tasks.draw_and_discard import simulator as simulation
   from tff_dp import streams
-  from tff_dp.learning import draw_and_discard_simulation as simulation
   x, y = _clients(data.train, settings.images_per_client)
   test_x, test_y = (part[:, 0] for part in _clients(data.test, 1))
   simulator = simulation.Simulator(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools of softmax regressions, played in NumPy: thousands of weights.
 
-`tff_dp.learning.draw_and_discard_simulation` compiles its loop, which pays for
+`simulator` compiles its loop, which pays for
 small models. With the 7,850 weights of MNIST a step is two small products of
 matrices, and a plain loop over them takes a fraction of the time. Coins, noise
 and first instances are still those of the simulator: given these an update is
@@ -22,7 +22,7 @@ class Player:
     """Takes what to play; nothing is compiled yet.
 
     Args:
-      simulator: A `draw_and_discard_simulation.Simulator` of softmax regression
+      simulator: A `simulator.Simulator` of softmax regression
         with a box clip: with one client at a time, or of 'server_batch' without
         noise.
     """

@@ -31,8 +31,8 @@ from tasks.common import sweep_progress
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms.instances import instance_lineages
-from tff_dp.mechanisms.instances import instance_pools
 from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.mechanisms.instances import strategies
 
 EXAMPLES = """examples:
   python -m tasks sweep spam_screen
@@ -204,7 +204,7 @@ def _refused(
   )
   scale = settings.step.noise_scale(num_params)
   spread = math.sqrt(
-      instance_pools.stationary_variance(
+      strategies.stationary_variance(
           settings.instances,
           noise_variance=settings.step.noise_variance(num_params),
       )

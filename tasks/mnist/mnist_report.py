@@ -252,7 +252,10 @@ def _noise(row: mnist_rows.Row) -> str:
     return f'local Gaussian, {noise.noise_multiplier:.3g} C'
   if not noise.noise_multiplier:
     return 'none'
-  return f'central Gaussian, {noise.noise_multiplier:.3g} C'
+  text = f'central Gaussian, {noise.noise_multiplier:.3g} C'
+  if noise.mechanism is not None:
+    text += f', {noise.mechanism.num_bands} bands'
+  return text
 
 
 def _epsilon(value: float) -> str:

@@ -13,9 +13,11 @@ Four groups (sizes are those of all 60,000 training images):
   arXiv:2007.06605 with the sphere randomizer and ten million clients; and
   `uniform_local`, as many reports by shuffled check-in. All at the same epsilon,
   for replace-one: epsilon0 is calibrated.
-* `allocation`: check-ins at a server that is trusted to add noise; and `uniform`,
-  Poisson sampling at the same rate. Both at the same epsilon, for zero-out: the
-  noise multiplier is calibrated.
+* `allocation`: check-ins at a server that is trusted to add noise; `uniform`,
+  Poisson sampling at the same rate; `banded`, correlated noise and clients that
+  come once in as many updates as a pass has; and `cyclic`, between `allocation`
+  and `banded`, at the stride of least error. All at the same epsilon, for
+  zero-out: the noise multiplier is calibrated.
 
 Of ten million clients each holds one of the images, drawn with replacement.
 """
@@ -39,6 +41,7 @@ from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import cyclic_allocation as strides
 
 NON_PRIVATE = 'non_private'
 # Row -> server learning rate, chosen for all 60,000 images on held-out digits.
@@ -53,6 +56,8 @@ _LEARNING_RATES = {
     'uniform_local': 2.0,
     'allocation': 6.0,
     'uniform': 6.0,
+    'banded': 6.0,
+    'cyclic': 6.0,
 }
 NAMES = tuple(_LEARNING_RATES)
 # Updates of each row at scale 1.
@@ -88,7 +93,7 @@ class Row:
 
   name: str
   num_clients: int
-  plan: Optional[protocol_plan.ProtocolPlan]
+  plan: Optional[protocol_plan.CheckInPlan]
   protocol: protocol_lib.CheckInProtocol
   noise: simulation.Noise
   server: simulation.Server
@@ -148,6 +153,8 @@ def build(
     return builder.federated(2.0, sizes.num_clients)
   if name in ('allocation', 'uniform'):
     return builder.central()
+  if name in ('banded', 'cyclic'):
+    return builder.correlated()
   return builder.random_check_ins()
 
 
@@ -226,7 +233,7 @@ class _Builder:
     noise = randomizers.Sphere(sizes.local_epsilon, sizes.l2_norm_clip)
     return self._row(
         sizes.num_clients,
-        protocol_plan.ProtocolPlan(protocol, noise),
+        protocol_plan.CheckInPlan(protocol, noise),
         noise=noise,
         num_updates=num_rounds,
         reports_per_update=reports,
@@ -242,7 +249,7 @@ class _Builder:
     )
     return self._row(
         num_clients,
-        protocol_plan.ProtocolPlan(
+        protocol_plan.CheckInPlan(
             shuffled_check_in.ShuffledCheckIn(num_rounds, rate, num_clients), noise
         ),
         noise=noise,
@@ -280,7 +287,7 @@ class _Builder:
       protocol = shuffled_check_in.ShuffledCheckIn(num_updates, rate, n)
       fields = {}
       reports = rate * n
-    plan_of = lambda local_epsilon: protocol_plan.ProtocolPlan(
+    plan_of = lambda local_epsilon: protocol_plan.CheckInPlan(
         protocol, randomizers.Sphere(local_epsilon, sizes.l2_norm_clip)
     )
     delta = self._delta(n)
@@ -316,7 +323,7 @@ class _Builder:
 
     def plan_of(multiplier):
       noise = protocol_plan.CentralGaussian(multiplier, sizes.l2_norm_clip)
-      return protocol_plan.ProtocolPlan(protocol, noise, num_passes=num_passes)
+      return protocol_plan.CheckInPlan(protocol, noise, num_passes=num_passes)
 
     def event_of(multiplier):
       return dp_accounting.SelfComposedDpEvent(
@@ -351,6 +358,40 @@ class _Builder:
         num_updates=num_updates,
         reports_per_update=n / slots,
         event=None if is_allocation else event_of(multiplier),
+        is_calibrated=True,
+    )
+
+  def correlated(self) -> Row:
+    """Returns a row whose clients have a residue class of the updates.
+
+    With the longest stride, of `banded`, a class has a slot for each pass, and
+    the plan is one of DP-FTRL whose cohorts are drawn by the clients.
+    """
+    sizes = self._sizes
+    n = sizes.num_clients
+    num_passes = sizes.scaled(_PASSES)
+    num_updates = num_passes * mnist_sizes.SLOTS_PER_PASS
+    options = dict(
+        epsilon=sizes.epsilon,
+        delta=self._delta(n),
+        l2_norm_clip=sizes.l2_norm_clip,
+    )
+    stride = mnist_sizes.SLOTS_PER_PASS
+    if self._name == 'cyclic':
+      stride = self._calibrations.find(
+          json.dumps([num_updates, num_passes, options, 'stride']),
+          lambda: strides.best(num_updates, num_passes, **options)[0].stride,
+      )
+    plan = strides.candidate(num_updates, num_passes, stride, **options).plan
+    reports = n / mnist_sizes.SLOTS_PER_PASS
+    return self._row(
+        n,
+        plan,
+        noise=simulation.ServerNoise(
+            plan.noise_multiplier, sizes.l2_norm_clip, reports, plan.mechanism
+        ),
+        num_updates=num_updates,
+        reports_per_update=reports,
         is_calibrated=True,
     )
 

@@ -29,7 +29,7 @@ from tff_dp import _checks
 from tff_dp.participation import coins
 from tff_dp.participation import monitoring
 from tff_dp.participation import samplers
-from tff_dp.plans import dp_ftrl_statement
+from tff_dp.statement import declarations as declarations_lib
 
 _FORMAT = 1
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -371,7 +371,7 @@ class Run:
             num_rounds=plan.num_rounds, **observed
         ),
         insecure_seed=self._insecure_seed is not None,
-        declarations=dp_ftrl_statement.Declarations(
+        declarations=declarations_lib.Declarations(
             population=row.num_clients,
             population_origin='public: a simulated population over public data',
             hyperparameters=(

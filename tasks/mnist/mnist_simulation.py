@@ -5,7 +5,8 @@
 Does what the TFF processes of `tff_dp.learning.check_ins` do, without a graph
 for each client: gradients of a batch of clients at once, and the sum of all reports of
 an update drawn from its exact law, see `sphere_sums`; a sum of k Gaussian draws is
-one draw times sqrt(k). Without noise the models are the same up to rounding, with
+one draw times sqrt(k), and correlated noise is what the mechanism itself makes of
+a draw for each update. Without noise the models are the same up to rounding, with
 noise they have the same law.
 
 It is a simulation: whoever runs it sees all data, and the coins and the noise of
@@ -18,17 +19,19 @@ from concurrent import futures
 import dataclasses
 import math
 import os
-from typing import NamedTuple, Union
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
 from tasks.common import digits_data
 from tasks.mnist import mnist_gradients
 from tasks.mnist import mnist_model
+from tasks.mnist import noise_stream
 from tasks.mnist import sphere_sums
 from tff_dp import _checks
 from tff_dp.aggregators import clipping
 from tff_dp.mechanisms import randomizers
+from tff_dp.mechanisms.matrix import banded
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import samplers
@@ -47,11 +50,13 @@ class ServerNoise:
       over the clip norm; 0 for no noise at all.
     l2_norm_clip: Bound on a client's gradient.
     clients_per_update: The constant that the sum is divided by.
+    mechanism: Correlates the noise of all updates; `None` if it is independent.
   """
 
   noise_multiplier: float
   l2_norm_clip: float
   clients_per_update: float
+  mechanism: Optional[banded.Banded] = None
 
   def __post_init__(self):
     _checks.non_negative(noise_multiplier=self.noise_multiplier)
@@ -208,6 +213,10 @@ class Reports:
     self._batch_size = batch_size
     self._shapes = architecture.shapes
     self._num_params = architecture.num_params
+    mechanism = getattr(noise, 'mechanism', None)
+    self._stream = mechanism and noise_stream.NoiseStream(
+        mechanism, architecture.num_params
+    )
     num_threads = num_threads or len(os.sched_getaffinity(0))
     self._threads = futures.ThreadPoolExecutor(num_threads)
 
@@ -239,6 +248,8 @@ class Reports:
     if isinstance(self._noise, ServerNoise):
       num_draws = 1
     stddev = self._noise.noise_multiplier * clip * np.sqrt(num_draws)
+    if self._stream is not None:
+      return total + stddev * self._stream.at(key, number)
     return total + stddev * rng.standard_normal(self._num_params)
 
   def logits(self, weights: np.ndarray, images: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from tasks.silos import silo_preprocessing
 from tff_dp import _checks
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.ledger import silo_accountant
+from tff_dp.ledger import silo_budget
 
 NOISY_MB_SGD = 'noisy_mb_sgd'
 ISRL_LOCAL_SGD = 'isrl_local_sgd'
@@ -41,7 +41,7 @@ _SMOOTHNESS = {
     silo_models.SQUARED: 1.0,
     silo_models.SOFTMAX: 0.5,
 }
-Silos = Mapping[str, silo_accountant.SiloBudget]
+Silos = Mapping[str, silo_budget.SiloBudget]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Algorithm:
     has_weights = sizes.weighting == BY_RECORDS
     total = sum(num_records.values())
     return {
-        name: silo_accountant.SiloBudget(
+        name: silo_budget.SiloBudget(
             count,
             epsilon=None if epsilon == math.inf else epsilon * factor,
             weight=count / total if has_weights else None,
@@ -210,7 +210,7 @@ class Algorithm:
   def build(
       self, problem: Problem, silos: Silos, sizes: Sizes, *, scale: float
   ):
-    """Returns an `IsrlProcess` that is compiled once for all epsilons.
+    """Returns a `SiloProcess` that is compiled once for all epsilons.
 
     Its noise is a stand-in, which `with_terms` replaces: the constants of silos
     travel with their data and are not part of the graph.
@@ -294,13 +294,8 @@ class Algorithm:
       silos: Name -> budget.
       terms: What `terms` returned for them.
     """
-    from tff_dp.learning import silos as silos_lib  # pylint: disable=g-import-not-at-top
-
-    return silos_lib.IsrlProcess(
-        process,
-        plan=dataclasses.replace(process.plan, silos=silos, terms=terms),
-        # The process has the algorithm's own way to its result already.
-        result=None,
+    return process.with_plan(
+        dataclasses.replace(process.plan, silos=silos, terms=terms)
     )
 
   @property

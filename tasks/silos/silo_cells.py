@@ -3,8 +3,10 @@
 """Cells of the silos' tasks: one algorithm, epsilon, step and seed each.
 
 A cell is a run of the real TFF process: in each round some silos are reachable,
-`next_round` charges the ledger and then computes, and the ledger says at the
-end what each silo spent. A cell that is finished is kept in a file.
+`next_round` charges the ledger of the plan and then computes, and the plan says
+at the end what each silo spent. Thousands of cells, of a few milliseconds a
+round, are no runs of `program.train`, which has files to write. A cell that is
+finished is kept in a file.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,8 +39,8 @@ class Cell:
     seed: Of held-out records and reachable silos.
     test_error: On held-out records; see `silo_models.error`.
     train_error: On the training records of all silos.
-    silos: Name -> facts of the silo: the budget, what the ledger says was
-      spent, delta, rounds, records. Empty without privacy.
+    silos: Name -> facts of the silo: the budget, what was spent, delta,
+      messages, records. Empty without privacy.
   """
 
   algorithm: str
@@ -175,7 +177,7 @@ def train(
   """Runs a process to its end and returns (weights, facts of the silos).
 
   Args:
-    process: An `IsrlProcess`.
+    process: A `SiloProcess`.
     split: The silos' records.
     seed: Of which silos are reachable.
     silos_per_round: How many are; `None` for all of them.
@@ -189,25 +191,36 @@ def train(
   }
   reachable = min(silos_per_round or len(names), len(names))
   rng = np.random.default_rng([seed, _REACHABLE])
-  ledger = process.open_ledger() if is_private else None
+  chosen = [
+      {names[i] for i in rng.choice(len(names), reachable, replace=False)}
+      for _ in range(process.plan.num_rounds)
+  ]
+  plan = process.plan.with_availability(lambda r, name: name in chosen[r - 1])
+  # Of every silo its own budget; the delta is not that of a budget of the run.
+  ledger = plan.ledger(delta=min(s.delta for s in plan.silos.values()))
   state, last = process.initialize(), []
-  for _ in range(process.plan.num_rounds):
-    chosen = sorted(rng.choice(len(names), reachable, replace=False))
-    available = {names[index]: examples[names[index]] for index in chosen}
-    if ledger is None:
+  for round_index in range(1, plan.num_rounds + 1):
+    available = {name: examples[name] for name in plan.present(round_index)}
+    if is_private:
+      state = process.next_round(state, available, ledger=ledger).state
+    else:
       # Nothing here is private, so there is nothing to charge.
       data = [process.client_data(*item) for item in available.items()]
       state = process.next(state, data).state
-    else:
-      state = process.next_round(state, available, ledger=ledger).state
     if averages_models:
       last = [*last, _matrix(process, state)][-_LAST_MODELS:]
   weights = np.mean(last, axis=0) if last else _matrix(process, state)
   facts = {}
-  if ledger is not None and any(map(ledger.num_rounds, names)):
+  if is_private:
     facts = {
-        name: dataclasses.asdict(silo)
-        for name, silo in process.guarantee(ledger).silos.items()
+        name: {
+            'epsilon': row['epsilon'],
+            'delta': row['delta'],
+            'num_records': row['records'],
+            'num_rounds': row['messages'],
+            'requested_epsilon': row['budget'],
+        }
+        for name, row in plan.by_silo().items()
     }
   return weights, facts
 

@@ -4,7 +4,7 @@
 
 Every cell, an algorithm at an epsilon with a seed, is a run of the real TFF
 process: in each round some silos are reachable, `next_round` charges the ledger
-and then computes, and the ledger says at the end what each silo spent. A seed
+and then computes, and the plan says at the end what each silo spent. A seed
 chooses the held-out records and the silos of every round; noise and sampling
 are from the operating system and never repeat.
 

@@ -10,6 +10,7 @@ from absl.testing import parameterized
 import dp_accounting
 from dp_accounting import pld
 import numpy as np
+import pytest
 from scipy import integrate
 from scipy import special
 from scipy import stats
@@ -140,7 +141,7 @@ class AgreementTest(parameterized.TestCase):
   @parameterized.product(name=sorted(mechanisms.BY_NAME))
   def test_three_accountants_of_every_mechanism(self, name):
     schedule = participation.MinSeparation(24, min_index_gap=8)
-    plan = plan_lib.PrivacyPlan(
+    plan = plan_lib.DpFtrlPlan(
         mechanism=mechanisms.build(name, schedule),
         participation=schedule,
         l2_norm_clip=1.0,
@@ -177,6 +178,7 @@ class CompositionTest(parameterized.TestCase):
       parameter=(0.7, 4.0),
       epsilon=(0.05, 0.5, 2.0),
   )
+  @pytest.mark.long_grid
   def test_laplace_brackets_the_integral(self, sigma, parameter, epsilon):
     event = _Composed([_Gaussian(sigma), _Laplace(parameter)])
     brute = _brute_delta(
@@ -210,6 +212,7 @@ class CompositionTest(parameterized.TestCase):
       sampled_sigma=(0.6, 2.0),
       epsilon=(0.05, 1.0),
   )
+  @pytest.mark.long_grid
   def test_sampled_evaluation_brackets_the_integral(
       self, sigma, probability, sampled_sigma, epsilon
   ):
@@ -302,7 +305,7 @@ class RelationTest(parameterized.TestCase):
 
   @parameterized.parameters('exact', 'pld', 'rdp')
   def test_replacing_moves_by_two_norms_once(self, method):
-    plan = plan_lib.PrivacyPlan(
+    plan = plan_lib.DpFtrlPlan(
         mechanism=mechanisms.HonakerTree(24),
         participation=participation.MinSeparation(24, min_index_gap=8),
         l2_norm_clip=1.0,
@@ -360,7 +363,7 @@ class RelationTest(parameterized.TestCase):
 class PlanCompositionTest(parameterized.TestCase):
 
   def _plan(self):
-    return plan_lib.PrivacyPlan(
+    return plan_lib.DpFtrlPlan(
         mechanism=mechanisms.HonakerTree(24),
         participation=participation.MinSeparation(24, min_index_gap=8),
         l2_norm_clip=1.0,

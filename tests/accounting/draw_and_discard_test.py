@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for the guarantee of draw and discard."""
 
-import json
 import math
 
 from absl.testing import absltest
@@ -13,7 +12,6 @@ import tff_dp
 
 from tff_dp.accounting import accountants
 from tff_dp.accounting import draw_and_discard
-from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import client_steps
@@ -26,23 +24,27 @@ def _step(**fields):
   )
 
 
-def _guarantee(step, *, participations=1, **arguments):
-  cap = arguments.pop('max_participations', max(1, participations))
-  about = {
-      name: arguments.pop(name)
-      for name in ('delta', 'later_updates')
-      if name in arguments
-  }
-  plan = tff_dp.DrawAndDiscardPlan(
+def _plan(step, *, participations=1, **fields):
+  cap = fields.pop('max_participations', max(1, participations))
+  return tff_dp.DrawAndDiscardPlan(
       step=step,
       max_participations=cap,
       num_rounds=cap,
-      **dict(num_params=33, num_instances=20) | arguments,
+      **dict(num_params=33, num_instances=20) | fields,
   )
+
+
+def _guarantee(step, *, participations=1, delta=None, **fields):
   return draw_and_discard.guarantee(
-      plan,
+      _plan(step, participations=participations, **fields),
       participations=participations,
-      **dict(later_updates=(1,)) | about,
+      delta=delta,
+  )
+
+
+def _diagnostics(step, *, delta=1e-6, later_updates=(1,), **fields):
+  return draw_and_discard.diagnostics(
+      _plan(step, **fields), delta=delta, later_updates=later_updates
   )
 
 
@@ -57,8 +59,8 @@ class TotalTest(parameterized.TestCase):
     found = _guarantee(_PER_WEIGHT)
     self.assertAlmostEqual(found.model_epsilon, 33 * 3.47)
     self.assertEqual(found.delta, 0)
-    self.assertEqual(found.coordinate_epsilon, 3.47)
-    self.assertEqual(found.total, (found.model_epsilon, 0))
+    self.assertEqual(found.total_epsilon, found.model_epsilon)
+    self.assertEqual(found.total_delta, 0)
 
   @parameterized.parameters(0, 1, 5)
   def test_pure_epsilon_adds_up(self, participations):
@@ -92,7 +94,7 @@ class TotalTest(parameterized.TestCase):
 
   def test_gaussian(self):
     one = _guarantee(_GAUSSIAN)
-    self.assertEqual(one.total, (2.0, 1e-6))
+    self.assertEqual((one.total_epsilon, one.total_delta), (2.0, 1e-6))
     self.assertEqual(one.pure_total_epsilon, math.inf)
     five = _guarantee(_GAUSSIAN, participations=5)
     expected = accountants.epsilon(
@@ -107,7 +109,7 @@ class TotalTest(parameterized.TestCase):
     totals = {
         _guarantee(
             _step(), num_instances=k, strategy=strategy, clients_per_round=m
-        ).total
+        )
         for k, strategy, m in (
             (1, 'draw_and_discard', 1),
             (100, 'draw_and_discard', 7),
@@ -133,13 +135,10 @@ class TotalTest(parameterized.TestCase):
 class VoidTest(parameterized.TestCase):
 
   def test_no_privacy(self):
-    why = statement.NO_NOISE
-    found = _guarantee(_step(mechanism=None, epsilon=None))
-    self.assertEqual(found.void, why)
-    self.assertEqual(found.total, (math.inf, 1))
-    self.assertEqual(found.to_text().splitlines()[0], why)
-    self.assertEmpty(found.non_dp_diagnostics)
-    self.assertEqual(found.to_json()['total_epsilon'], 'inf')
+    step = _step(mechanism=None, epsilon=None)
+    infinite = math.inf, 1.0
+    self.assertEqual(_guarantee(step), (*infinite, *infinite, math.inf))
+    self.assertEmpty(_diagnostics(step))
 
 
 class DiagnosticsTest(parameterized.TestCase):
@@ -148,10 +147,11 @@ class DiagnosticsTest(parameterized.TestCase):
     # By brute force on three outcomes: the observer sees something unrelated
     # with probability 1 - 1/k, else a report with the Laplace profile.
     k, delta = 4, 0.05
-    found = _guarantee(_step(epsilon=1.0, clip='l1'), num_instances=k,
-                       delta=delta)
+    found = _diagnostics(
+        _step(epsilon=1.0, clip='l1'), num_instances=k, delta=delta
+    )
     (drawn,) = [
-        d for d in found.non_dp_diagnostics if d.name.startswith('who draws')
+        d for d in found if d.name.startswith('who draws')
     ]
     profile = local_profiles.laplace(1.0)
     self.assertAlmostEqual(
@@ -160,9 +160,9 @@ class DiagnosticsTest(parameterized.TestCase):
     self.assertLess(drawn.epsilon, 1.0)
 
   def test_the_chance_does_not_multiply_epsilon(self):
-    found = _guarantee(_step(clip='l1'), num_instances=100, delta=1e-9)
+    found = _diagnostics(_step(clip='l1'), num_instances=100, delta=1e-9)
     (drawn,) = [
-        d for d in found.non_dp_diagnostics if d.name.startswith('who draws')
+        d for d in found if d.name.startswith('who draws')
     ]
     self.assertGreater(drawn.epsilon, 0.99 * 3.47)
 
@@ -170,51 +170,18 @@ class DiagnosticsTest(parameterized.TestCase):
       {'spam_filter': _FILTER}, {'strategy': 'average_random'}
   )
   def test_coins_must_not_depend_on_data(self, **arguments):
-    found = _guarantee(_step(), **arguments)
-    names = [d.name for d in found.non_dp_diagnostics]
+    found = _diagnostics(_step(), **arguments)
+    names = [d.name for d in found]
     self.assertFalse(any(name.startswith('who draws') for name in names))
 
   def test_every_one_says_why_not(self):
-    found = _guarantee(_PER_WEIGHT, later_updates=(1, 50))
-    self.assertLen(found.non_dp_diagnostics, 4)
-    for diagnostic in found.non_dp_diagnostics:
+    found = _diagnostics(_PER_WEIGHT, later_updates=(1, 50))
+    self.assertLen(found, 4)
+    for diagnostic in found:
       self.assertNotEmpty(diagnostic.why_not)
-    later = found.non_dp_diagnostics[-1]
+    later = found[-1]
     self.assertEqual(later.facts['num_updates'], 50)
     self.assertLess(later.facts['published'], later.facts['corrected'])
-
-
-class ReportTest(parameterized.TestCase):
-
-  @parameterized.parameters(_PER_WEIGHT, _step(), _GAUSSIAN)
-  def test_total_first_and_diagnostics_last(self, step):
-    found = _guarantee(step, participations=3, max_participations=4)
-    lines = found.to_text().splitlines()
-    self.assertStartsWith(lines[0], 'epsilon ')
-    self.assertIn('3 participations', lines[0])
-    start = lines.index('non_dp_diagnostics (none of them is a guarantee)')
-    above = '\n'.join(lines[:start])
-    self.assertIn("feature-level; not a guarantee for the client's data", above)
-    self.assertNotIn('expected loss', above)
-    self.assertIn('4 participations of one client', above)
-    for fact in ('0.001', step.clip, step.mechanism, '20 instances'):
-      self.assertIn(fact, above)
-    self.assertLen(lines[start + 1 :], len(found.non_dp_diagnostics))
-
-  def test_json(self):
-    found = _guarantee(_GAUSSIAN, participations=2)
-    content = json.loads(str(found))
-    self.assertEqual(content['adjacency'], 'replace_one_client')
-    self.assertEqual(content['total_epsilon'], found.total_epsilon)
-    self.assertEqual(content['pure_total_epsilon'], 'inf')
-    self.assertEqual(content['step'], _GAUSSIAN.describe())
-    self.assertLen(
-        content['non_dp_diagnostics'], len(found.non_dp_diagnostics)
-    )
-
-  def test_printed_numbers_are_rounded_up(self):
-    text = _guarantee(_PER_WEIGHT).to_text()
-    self.assertIn('epsilon 114.6,', text.splitlines()[0])
 
   @parameterized.parameters(
       ({'num_params': 0}, 'num_params=0'),
@@ -222,11 +189,14 @@ class ReportTest(parameterized.TestCase):
       ({'participations': -1}, 'participations=-1'),
       ({'delta': 0.0}, 'delta=0.0'),
       ({'participations': 3, 'max_participations': 2}, 'from 0 to 2'),
-      ({'later_updates': (0,)}, 'later_updates=0'),
   )
   def test_arguments(self, arguments, message):
     with self.assertRaisesRegex(ValueError, message):
       _guarantee(_step(), **arguments)
+
+  def test_later_updates_are_positive(self):
+    with self.assertRaisesRegex(ValueError, 'later_updates=0'):
+      _diagnostics(_step(), later_updates=(0,))
 
 
 if __name__ == '__main__':

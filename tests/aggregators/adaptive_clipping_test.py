@@ -429,7 +429,7 @@ class ContractTest(parameterized.TestCase):
       self.assertAlmostEqual(np.std(output.result) / stddev, 1.0, delta=0.03)
 
   def test_the_plan_builds_it(self):
-    plan = plan_lib.PrivacyPlan(
+    plan = plan_lib.DpFtrlPlan(
         mechanism=mechanisms.HonakerTree(12, restart_every=4),
         participation=participation.MinSeparation(12, min_index_gap=4),
         l2_norm_clip=0.5,

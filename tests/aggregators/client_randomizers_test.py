@@ -253,8 +253,8 @@ class AdditiveTest(parameterized.TestCase):
   def test_laplace_reaches_far_into_both_tails(self, bits, sign):
     # From 24 bits no noise would be beyond 17 b.
     with absltest.mock.patch.object(
-        client_randomizers,
-        '_uniform_int64',
+        streams,
+        'bits',
         lambda shape, key: tf.fill(shape, tf.constant(bits, tf.int64)),
     ):
       noise = _report(_LAPLACE, [0.0])[0]

@@ -30,7 +30,11 @@ _LAPLACE = randomizers.Laplace(2.0, 0.5)
 _ALL = (_GAUSSIAN, _SPHERE, _LAPLACE)
 _FALSE_ALARM = 1e-6
 # The deterministic generator that makes a direction out of a public seed.
-_STATELESS = {'StatelessRandomNormalV2', 'StatelessRandomUniformFullIntV2'}
+_STATELESS = {
+    'StatelessRandomGetKeyCounter',
+    'StatelessRandomNormalV2',
+    'StatelessRandomUniformFullIntV2',
+}
 
 
 def setUpModule():

@@ -31,25 +31,33 @@ class SameResultTest(parameterized.TestCase):
     super().setUp()
     self._stack = self.enter_context(contextlib.ExitStack())
 
-  @parameterized.parameters('tiny_cnn', 'tiny_lstm')
-  def test_in_process_rows_compute_what_the_floor_computes(self, name):
+  @parameterized.parameters(
+      ('tiny_cnn', round_tff.AGGREGATIONS),
+      # The other model, which trains alike whatever becomes of its updates.
+      ('tiny_lstm', ('tree',)),
+      ('tiny_mlp', ('dp_ftrl',), 'batched'),
+  )
+  def test_in_process_rows_compute_what_the_floor_computes(
+      self, name, aggregations, floor='floor_2_threads'
+  ):
     if not hasattr(execution, 'create_sync_in_process_context'):
       self.skipTest('no in-process context here')
     task = round_tasks.TASKS[name]
+    names = [f'in_process/{aggregation}' for aggregation in aggregations]
     rows, absent = round_rows.make_rows(
-        task, self._stack, wanted=['floor_2_threads', 'in_process']
+        task, self._stack, wanted=[floor, *names]
     )
     self.assertEmpty(absent)
     self.assertEqual(
         [row.name for row in rows],
-        ['floor', 'floor_2_threads']
-        + [f'in_process/{name}' for name in round_tff.AGGREGATIONS],
+        ['floor', floor, *names],
     )
     round_rows.warm_up(task, rows)
     round_rows.measure(rows, 2)
     for row in rows:
       self.assertLess(row.difference, 1e-4, row.name)
       self.assertLen(row.seconds, 2)
+      self.assertLen(row.cpu_seconds, 2)
 
   @parameterized.parameters(
       # A step size 2 % off; without the last batch; without the last client.
@@ -119,6 +127,8 @@ class RowsTest(absltest.TestCase):
         round_rows.Row('in_process/mean', None, seconds=[1.1, 9.9, 1.2]),
         round_rows.Row('in_process/tree', None, seconds=[1.1, 9.9, 1.8]),
     ]
+    for row in rows:
+      row.cpu_seconds = row.seconds
     floor, mean, tree = round_rows.summary(rows)
     self.assertEqual(floor['over_floor'], 1.0)
     self.assertAlmostEqual(mean['over_floor'], 1.1)

@@ -25,3 +25,12 @@ def run_json(main: Callable[[list[str]], int], *argv):
   if code:
     raise AssertionError(err)
   return json.loads(out)
+
+
+def run_flat(main: Callable[[list[str]], int], *argv):
+  """Returns what `run_json` does, with the details beside the headline."""
+  result = run_json(main, *argv)
+  details = result.pop('details', {})
+  if set(result) & set(details):
+    raise AssertionError(f'{set(result) & set(details)} is in both')
+  return result | details

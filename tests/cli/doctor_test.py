@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the environment check."""
 
-import argparse
 import contextlib
 import io
 import json
@@ -17,6 +16,7 @@ from tff_dp import _columns
 from tff_dp import _compat
 from tff_dp.cli import doctor
 from tff_dp.cli import doctor_probe
+from tff_dp.cli import main
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _CARDS = {
@@ -46,9 +46,7 @@ _FINE = {
 
 
 def _run(*arguments: str) -> tuple[int, str]:
-  parser = argparse.ArgumentParser()
-  doctor.add_parser(parser.add_subparsers())
-  args = parser.parse_args(['doctor', *arguments])
+  args = main.parse(['doctor', *arguments])
   output = io.StringIO()
   with contextlib.redirect_stdout(output):
     status = args.run(args)

@@ -21,10 +21,11 @@ from tests.cli import command as cli
 from tff_dp.cli import main
 
 _FILE = pathlib.Path(__file__).with_name('goldens.json')
-# The last bits belong to the libraries and the processor. Mechanisms that are
+# The last digits belong to the libraries and the processor: the transforms of
+# composition came out 1.4e-8 apart on two of them. Mechanisms that are
 # optimised numerically end where SciPy's optimiser ends: on two processors the
 # sensitivities of Toeplitz noise for 128 rounds were 5e-4 apart.
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-7
 _OPTIMISED = ('blt', 'banded', 'banded-inverse', 'toeplitz', 'dense')
 _OPTIMISED_TOLERANCE = 2e-3
 
@@ -46,7 +47,11 @@ def _numbers(value, path=()) -> dict[str, float]:
 
 
 def _run(command: str) -> dict[str, float]:
-  return _numbers(cli.run_json(main.main, *command.split()))
+  printed = cli.run_json(main.main, *command.split())
+  # The plan is what went in, and thousands of coefficients; its own tests make
+  # it anew from what it says.
+  printed.pop('plan', None)
+  return _numbers(printed)
 
 
 def _differences(command, expected, actual) -> list[str]:
@@ -82,7 +87,8 @@ def _write() -> None:
   goldens = _load()
   for command, old in goldens.items():
     goldens[command] = _run(command)
-    for difference in _differences(command, old, goldens[command]) if old else ():
+    found = _differences(command, old, goldens[command]) if old else ()
+    for difference in found:
       print(f'tff-dp {command}\n  {difference}')
   _FILE.write_text(json.dumps(goldens, indent=1) + '\n')
 

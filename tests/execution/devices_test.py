@@ -19,15 +19,28 @@ from tff_dp.execution import devices
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PREFIX = '/job:localhost/replica:0/task:0/device:'
-# Virtual devices can be made only before the runtime starts, so a new process
-# tests the real ones.
-_VIRTUAL = """
-import json
+# Virtual devices can be made, and numbers of threads chosen, only before the
+# runtime starts, so a new process tests the real ones. It loads TensorFlow once,
+# which takes seconds; copies of it do first what a user may have done.
+_CHILD = """
+import json, os, sys
+import tff_dp
 import tensorflow as tf
+
+for preparation in sys.argv[1:]:
+  if not (copy := os.fork()):
+    exec(preparation)
+    from tff_dp import execution
+    print(tf.config.threading.get_inter_op_parallelism_threads())
+    sys.exit()
+  if status := os.waitpid(copy, 0)[1]:
+    sys.exit(status)
+
 from tff_dp.execution import devices
-card = tf.config.list_physical_devices('CPU')[0]
+# Raises once the runtime is up, which loading the module must leave alone.
 tf.config.set_logical_device_configuration(
-    card, [tf.config.LogicalDeviceConfiguration()] * 3
+    tf.config.list_physical_devices('CPU')[0],
+    [tf.config.LogicalDeviceConfiguration()] * 3,
 )
 second = tf.config.list_logical_devices()[1]
 chosen = devices.resolve(
@@ -40,6 +53,7 @@ try:
 except ValueError as caught:
   error = str(caught)
 print(json.dumps({
+    'threads': tf.config.threading.get_inter_op_parallelism_threads(),
     'clients': chosen.clients,
     'server': chosen.server,
     'placed': placed,
@@ -47,30 +61,6 @@ print(json.dumps({
     'described': devices.describe(),
 }))
 """
-_UNTOUCHED = """
-from tff_dp.execution import devices
-import tensorflow as tf
-card = tf.config.list_physical_devices('CPU')[0]
-# Raises once the runtime is up.
-tf.config.set_logical_device_configuration(
-    card, [tf.config.LogicalDeviceConfiguration()] * 2
-)
-print(len(tf.config.list_logical_devices()))
-"""
-
-
-def _run_child(code: str) -> str:
-  result = subprocess.run(
-      [sys.executable, '-c', code],
-      stdin=subprocess.DEVNULL,
-      capture_output=True,
-      text=True,
-      cwd=_ROOT,
-      check=False,
-  )
-  if result.returncode:
-    raise AssertionError(result.stderr)
-  return result.stdout.splitlines()[-1]
 
 
 @contextlib.contextmanager
@@ -217,8 +207,27 @@ class NamesTest(parameterized.TestCase):
 
 class RealDevicesTest(absltest.TestCase):
 
-  def test_virtual_devices(self):
-    found = json.loads(_run_child(_VIRTUAL))
+  def test_virtual_devices_and_numbers_of_threads(self):
+    preparations = {
+        'tf.config.threading.set_inter_op_parallelism_threads(3)': '3',
+        "os.environ['TF_NUM_INTEROP_THREADS'] = '5'": '0',
+        # Too late: the runtime is up.
+        'tf.zeros([])': '0',
+    }
+    result = subprocess.run(
+        [sys.executable, '-W', 'ignore:.*fork', '-c', _CHILD, *preparations],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+    )
+    self.assertEqual(result.returncode, 0, result.stderr)
+    *numbers, last = result.stdout.splitlines()[-1 - len(preparations) :]
+    self.assertEqual(numbers, list(preparations.values()))
+    found = json.loads(last)
+    # Twice as many as cores, unless somebody has chosen.
+    self.assertEqual(found['threads'], 2 * len(os.sched_getaffinity(0)))
     second, third = _PREFIX + 'CPU:1', _PREFIX + 'CPU:2'
     self.assertEqual(found['clients'], [second, third, second])
     self.assertEqual(found['server'], second)
@@ -228,9 +237,6 @@ class RealDevicesTest(absltest.TestCase):
         [d for d in found['described']['devices'] if d['type'] == 'CPU'],
         [{'name': f'CPU:{i}', 'type': 'CPU'} for i in range(3)],
     )
-
-  def test_loading_the_module_leaves_the_runtime_alone(self):
-    self.assertEqual(_run_child(_UNTOUCHED), '2')
 
 
 class MemoryGrowthTest(parameterized.TestCase):
@@ -283,35 +289,6 @@ class MemoryGrowthTest(parameterized.TestCase):
   @parameterized.parameters(RuntimeError('is up'), ValueError('is split'))
   def test_a_runtime_that_is_up_is_no_error(self, error):
     self.assertEmpty(self._grown(growths=[None], error=error))
-
-
-class ThreadsTest(absltest.TestCase):
-
-  def _threads(self, preparation: str = 'pass', **environment: str) -> int:
-    """Returns how many operations may run at a time in a new process."""
-    code = (
-        f'import tff_dp, tensorflow as tf; {preparation};'
-        ' from tff_dp import execution;'
-        ' print(tf.config.threading.get_inter_op_parallelism_threads())'
-    )
-    return int(
-        subprocess.run(
-            [sys.executable, '-c', code],
-            capture_output=True,
-            check=True,
-            text=True,
-            cwd=_ROOT,
-            env={**os.environ, **environment},
-        ).stdout.split()[-1]
-    )
-
-  def test_twice_as_many_as_cores_unless_somebody_has_chosen(self):
-    choose = 'tf.config.threading.set_inter_op_parallelism_threads(3)'
-    self.assertEqual(self._threads(), 2 * len(os.sched_getaffinity(0)))
-    self.assertEqual(self._threads(choose), 3)
-    self.assertEqual(self._threads(TF_NUM_INTEROP_THREADS='5'), 0)
-    # Too late: the runtime is up.
-    self.assertEqual(self._threads('tf.zeros([])'), 0)
 
 
 class AdviceTest(parameterized.TestCase):

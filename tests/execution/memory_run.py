@@ -3,6 +3,7 @@
 """Measures 200 unlike rounds: `python -m tests.execution.memory_run`."""
 
 import collections
+import ctypes
 import gc
 import json
 import os
@@ -18,6 +19,7 @@ from tests.execution.conformance import at_server
 from tff_dp import execution
 
 _NUM_ROUNDS = 200
+_ROUNDS_PER_READING = 5
 _MODEL_BYTES = 4 * 100_000
 
 
@@ -96,12 +98,15 @@ def _dataset(rng: np.random.Generator) -> tf.data.Dataset:
 
 
 def _resident_bytes() -> int:
+  """Returns what is held, once all that was freed is given back."""
+  gc.collect()
+  ctypes.CDLL(None).malloc_trim(0)
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   return int(pages) * os.sysconf('SC_PAGE_SIZE')
 
 
 def _measure_rounds() -> tuple[list[int], list[int]]:
-  """Returns resident bytes and functions that are held after each round."""
+  """Returns resident bytes (every few rounds) and functions held (each)."""
   computation = _build_round()
   rng = np.random.default_rng(1)
   model = np.zeros(_MODEL_BYTES // 4, np.float32)
@@ -115,9 +120,8 @@ def _measure_rounds() -> tuple[list[int], list[int]]:
       chosen = rng.permutation(len(datasets))[: rng.integers(1, 3)]
       clients += [datasets[index] for index in chosen]
       model, _, _ = computation(model, clients)
-      if not round_num % 10:
-        gc.collect()
-      resident.append(_resident_bytes())
+      if not round_num % _ROUNDS_PER_READING:
+        resident.append(_resident_bytes())
       traces.append(context.num_traces)
   return resident, traces
 
@@ -146,6 +150,7 @@ def main() -> None:
       json.dumps(
           dict(
               model_bytes=_MODEL_BYTES,
+              rounds_per_reading=_ROUNDS_PER_READING,
               resident=resident,
               traces=traces,
               held=_held_computations(),

@@ -18,10 +18,23 @@ from tff_dp import _compat
 from tff_dp.execution import native
 
 _ROOT = pathlib.Path(__file__).parents[2]
+# Loads TFF once, which takes seconds, and ends in every way, as copies of itself.
 # Started from a thread that ends at once, which must not end the worker.
 _CHILD = """
-import sys, threading, time
+import os, sys, threading, time
 from tff_dp.execution import native
+copies = {}
+for how in sys.argv[1:]:
+  copy = os.fork()
+  if not copy:
+    break
+  copies[copy] = how
+else:
+  for _ in copies:
+    copy, status = os.wait()
+    code = os.waitstatus_to_exitcode(status)
+    print('ended', copies[copy], code, flush=True)
+  sys.exit()
 workers = []
 def start():
   workers.append(native.NativeWorker())
@@ -29,8 +42,7 @@ thread = threading.Thread(target=start)
 thread.start()
 thread.join()
 workers[0].wait_until_ready()
-print(workers[0].pid, flush=True)
-how = sys.argv[1]
+print(how, os.getpid(), workers[0].pid, flush=True)
 if how == 'exception':
   raise RuntimeError('on purpose')
 if how == 'kill':
@@ -136,28 +148,33 @@ class NativeWorkerTest(parameterized.TestCase):
     self.assertIn('parent process is gone', result.stderr)
 
   def test_ends_with_its_parent_however_that_ends(self):
-    children = {}
-    for how in ('exit', 'exception', 'kill'):
-      # The worker would keep these pipes open, if it had inherited them.
-      children[how] = subprocess.Popen(
-          [sys.executable, '-c', _CHILD, how],
-          stdout=subprocess.PIPE,
-          stderr=subprocess.PIPE,
-          text=True,
-          cwd=_ROOT,
-      )
-    codes = {}
-    for how, child in children.items():
-      with self.subTest(how):
-        pid = int(child.stdout.readline())
-        if how == 'kill':
-          self.assertTrue(_is_alive(pid))
-          child.kill()
-        # Returns when every holder of the pipes has closed them.
-        _, errors = child.communicate(timeout=60)
-        codes[how] = child.returncode
-        self.assertTrue(_ends(pid), f'the worker of "{how}" lives on')
-        self.assertEqual('on purpose' in errors, how == 'exception')
+    hows = ('exit', 'exception', 'kill')
+    # The workers would keep these pipes open, if they had inherited them.
+    child = subprocess.Popen(
+        [sys.executable, '-c', _CHILD, *hows],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+    )
+    self.addCleanup(child.kill)
+    workers, codes = {}, {}
+    while len(codes) < len(hows):
+      line = child.stdout.readline()
+      self.assertNotEmpty(line)
+      first, second, number = line.split()
+      if first == 'ended':
+        codes[second] = int(number)
+        continue
+      workers[first] = int(number)
+      if first == 'kill':
+        self.assertTrue(_is_alive(workers['kill']))
+        os.kill(int(second), signal.SIGKILL)
+    # Returns when every holder of the pipes has closed them.
+    _, errors = child.communicate(timeout=60)
+    for how in hows:
+      self.assertTrue(_ends(workers[how]), f'the worker of "{how}" lives on')
+    self.assertEqual(errors.count('RuntimeError: on purpose'), 1)
     self.assertEqual(
         codes, {'exit': 0, 'exception': 1, 'kill': -signal.SIGKILL}
     )

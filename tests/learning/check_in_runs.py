@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.learning import small_model
 from tff_dp import learning
+from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import check_ins as protocol_plan
@@ -20,7 +21,7 @@ SPHERE = randomizers.Sphere(2.0, CLIP)
 
 
 def plan(protocol, randomizer=QUIET, **arguments):
-  return protocol_plan.ProtocolPlan(protocol, randomizer, **arguments)
+  return protocol_plan.CheckInPlan(protocol, randomizer, **arguments)
 
 
 def fixed(num_slots=6, *, slots_per_update=1, randomizer=QUIET):
@@ -60,14 +61,35 @@ def allocation(num_slots=6, noise_multiplier=2.0):
   )
 
 
-def build(made, *, model_fn=None, **changes):
-  """Returns the process of a plan."""
-  builder = {
-      'ShuffledCheckIn': learning.build_shuffled_check_in_sgd,
-      'RandomAllocation': functools.partial(
-          learning.build_allocation_sgd, clients_per_slot=4, insecure_seed=3
-      ),
-  }.get(made.protocol.name, learning.build_check_in_sgd)
+def cyclic(num_rounds=6, noise_multiplier=2.0, stride=2, bands=2):
+  return plan(
+      participation.CyclicAllocation(num_rounds, 1, stride),
+      protocol_plan.CentralGaussian(noise_multiplier, CLIP),
+      mechanism=mechanisms.Banded.square_root(num_rounds, bands),
+  )
+
+
+def build(made, **changes):
+  """Returns the process of a plan: only one of those that are built alike.
+
+  Building one takes a second or two, and its first round as long again.
+  """
+  try:
+    hash(tuple(changes.values()))
+  except TypeError:  # Lists of rates, for example.
+    return _build.__wrapped__(made, **changes)
+  return _build(made, **changes)
+
+
+@functools.cache
+def _build(made, *, model_fn=None, **changes):
+  builder = learning.build_check_in_sgd
+  if made.protocol.noise_is_central:
+    builder = functools.partial(
+        learning.build_allocation_sgd, clients_per_slot=4, insecure_seed=3
+    )
+  elif made.protocol.name == 'ShuffledCheckIn':
+    builder = learning.build_shuffled_check_in_sgd
   arguments = dict(server_learning_rate=0.5)
   return builder(model_fn or small_model.build(), made, **(arguments | changes))
 

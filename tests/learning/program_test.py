@@ -27,7 +27,7 @@ class LeastSquaresTest(absltest.TestCase):
     participation = tff_dp.participation.MinSeparation(
         num_rounds, min_index_gap=3, max_participations=2
     )
-    plan = tff_dp.PrivacyPlan(
+    plan = tff_dp.DpFtrlPlan(
         mechanism=mechanisms.Blt.optimized(participation, num_buffers=2),
         participation=participation,
         l2_norm_clip=learning.moments_norm_bound(_BOUND),
@@ -57,7 +57,6 @@ class LeastSquaresTest(absltest.TestCase):
               averaging=learning.UniformAverage(),
               insecure_seed=4,
           ),
-          plan,
           Clients(),
           output_dir=root,
           delta=1e-5,
@@ -108,7 +107,6 @@ class AveragingTest(absltest.TestCase):
           small_model.build_process(
               plan, averaging=learning.UniformAverage(), momentum=0.5
           ),
-          plan,
           Clients(),
           output_dir=root,
           delta=1e-5,

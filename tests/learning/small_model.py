@@ -49,14 +49,14 @@ def client(seed: int, num_examples: int = 4) -> tf.data.Dataset:
   return tf.data.Dataset.from_tensor_slices(examples).batch(2)
 
 
-def build_plan(mechanism, **changes) -> tff_dp.PrivacyPlan:
+def build_plan(mechanism, **changes) -> tff_dp.DpFtrlPlan:
   arguments = dict(
       participation=tff_dp.participation.UniformSampling(mechanism.num_rounds),
       l2_norm_clip=0.5,
       clients_per_round=2,
       noise_multiplier=1.0,
   )
-  return tff_dp.PrivacyPlan(mechanism=mechanism, **(arguments | changes))
+  return tff_dp.DpFtrlPlan(mechanism=mechanism, **(arguments | changes))
 
 
 def build_process(plan, **changes):

@@ -177,7 +177,7 @@ class GuaranteeTest(parameterized.TestCase):
     pattern = patterns.MinSeparationPattern(5)
     with self.assertRaisesRegex(ValueError, 'restart_every=0'):
       participation_ledger.ParticipationLedger(pattern, restart_every=0)
-    with self.assertRaisesRegex(TypeError, 'participation pattern, found str'):
+    with self.assertRaisesRegex(TypeError, 'expected a pattern'):
       participation_ledger.ParticipationLedger('min-separation')
     book = participation_ledger.ParticipationLedger(pattern)
     with self.assertRaisesRegex(ValueError, 'round_index=0'):
@@ -313,13 +313,13 @@ class SavedLedgerTest(parameterized.TestCase):
         run_id='run 7',
     )
     data = self._book().to_bytes()
-    participation_ledger.ParticipationLedger.from_bytes(data, **arguments)
+    participation_ledger.ParticipationLedger(**arguments).restored(data)
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, list(changed)[0] + '='
     ):
-      participation_ledger.ParticipationLedger.from_bytes(
-          data, **(arguments | changed)
-      )
+      participation_ledger.ParticipationLedger(
+          **(arguments | changed)
+      ).restored(data)
 
   def test_damage_is_refused(self):
     book = self._book()

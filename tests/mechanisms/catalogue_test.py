@@ -98,7 +98,7 @@ class BuildTest(parameterized.TestCase):
 class DescriptionTest(parameterized.TestCase):
 
   def _described(self, mechanism):
-    described = plan_lib.PrivacyPlan(
+    described = plan_lib.DpFtrlPlan(
         mechanism=mechanism,
         participation=participation.MinSeparation(
             mechanism.num_rounds, min_index_gap=10, max_participations=3

@@ -96,13 +96,6 @@ class NoiseTest(parameterized.TestCase):
     # The instances start apart as for epsilon 1 per weight.
     self.assertAlmostEqual(step.spread_variance(33), 8 * 0.05**2)
 
-  @parameterized.parameters(0.1, 1e-30, 3.0, 0.0005763688760806917)
-  def test_float32_is_not_below(self, value):
-    found = client_steps.float32_at_least(value)
-    self.assertIsInstance(found, np.float32)
-    self.assertGreaterEqual(float(found), value)
-    self.assertLess(float(np.nextafter(found, np.float32(0))), value)
-
 
 class EventTest(parameterized.TestCase):
 

@@ -154,11 +154,8 @@ class StagesTest(parameterized.TestCase):
   @parameterized.product(
       variance=(0.0, 0.1, 5.0),
       total=(1, 10, 200, 1000),
-      published=(False, True),
   )
-  def test_rounds_add_up_and_whole_stages_halve_the_gap(
-      self, variance, total, published
-  ):
+  def test_rounds_add_up_and_whole_stages_halve_the_gap(self, variance, total):
     gap, smoothness, mu = 3.0, 1.0, 0.1
     stages = minibatch_schedules.multi_stage_schedule(
         total,
@@ -166,7 +163,6 @@ class StagesTest(parameterized.TestCase):
         variance=variance,
         smoothness=smoothness,
         strong_convexity=mu,
-        published=published,
     )
     self.assertEqual(sum(stage.num_rounds for stage in stages), total)
     for stage in stages[:-1]:
@@ -195,21 +191,6 @@ class StagesTest(parameterized.TestCase):
         first.gamma, math.sqrt(0.25 * 3 * 128 * 129 * 257 / (24 * 2))
     )
 
-  def test_published_stages_by_hand(self):
-    (first, *_) = minibatch_schedules.multi_stage_schedule(
-        5000,
-        initial_gap=2.0,
-        variance=3.0,
-        smoothness=1.0,
-        strong_convexity=0.25,
-        published=True,
-    )
-    # 128 * 3 / (3 * 0.25 * 2 / 4) = 1024.
-    self.assertEqual(first.num_rounds, 1024)
-    self.assertAlmostEqual(
-        first.gamma, math.sqrt(0.25 * 3 * 1024 * 1025 * 1026 / (3 * 2))
-    )
-
 
 class ArgumentsTest(parameterized.TestCase):
 
@@ -227,6 +208,26 @@ class ArgumentsTest(parameterized.TestCase):
       minibatch_schedules.choose_rounds(
           arguments.pop('num_records'), **arguments
       )
+
+
+class SmoothingTest(absltest.TestCase):
+
+  def test_smoothing(self):
+    arguments = dict(num_params=10, lipschitz=3.0, delta=1e-5, num_available=4)
+    choose = minibatch_schedules.choose_smoothing
+    self.assertAlmostEqual(
+        choose(100, epsilon=1e6, diameter=2.0, **arguments), 2 * 10 * 1.5
+    )
+    self.assertAlmostEqual(
+        choose(100, epsilon=0.5, diameter=2.0, **arguments),
+        2 * 1.5 * 50 / math.sqrt(10 * math.log(1e5)),
+    )
+    self.assertAlmostEqual(
+        choose(100, epsilon=0.5, strong_convexity=0.2, **arguments),
+        0.2 * 4 * min(100, 2500 / (10 * math.log(1e5))),
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'diameter=None'):
+      choose(100, epsilon=0.5, **arguments)
 
 
 if __name__ == '__main__':

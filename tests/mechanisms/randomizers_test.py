@@ -207,11 +207,23 @@ class FactsTest(parameterized.TestCase):
       randomizers.Sphere(2.0, 0.5),
       randomizers.Laplace(2.0, 0.5),
       randomizers.RandomizedResponse(2.0, 5),
+      randomizers.Declared(2.0, 1e-9),
   )
   def test_descriptions_survive_json(self, spec):
     text = json.dumps(spec.describe())
     self.assertEqual(randomizers.from_description(json.loads(text)), spec)
     self.assertLen(dataclasses.fields(spec), 2)
+
+  def test_declared_randomizer_is_its_epsilon_and_delta(self):
+    self.assertEqual(
+        randomizers.Declared(2.0, 1e-9).event,
+        protocol_events.LocalDpEvent(2.0, 1e-9),
+    )
+    for ask in ('variance', 'wire_bytes'):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'declared'):
+        getattr(randomizers.Declared(2.0), ask)(3)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'local_delta=1.0'):
+      randomizers.Declared(2.0, 1.0)
 
   def test_unknown_name_is_refused(self):
     with self.assertRaisesRegex(_checks.ArgumentError, "name='privunit'"):

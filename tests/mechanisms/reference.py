@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Dense reference for tree noise, straight from the definitions.
+"""Dense references for noise, straight from the definitions.
 
 Written without the recursions of `tff_dp.mechanisms`: every prefix is a linear
 combination of independent nodes, and the combination is spelled out.
@@ -9,6 +9,9 @@ combination of independent nodes, and the combination is spelled out.
 import collections
 
 import numpy as np
+
+from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 # (tree, level, index) -> coefficient of that node's unit draw.
 Combination = collections.Counter
@@ -58,3 +61,19 @@ def residual_covariance(mechanism) -> np.ndarray:
   matrix = np.array([[c[node] for node in nodes] for c in prefixes])
   residuals = np.diff(matrix, axis=0)
   return residuals @ residuals.T
+
+
+def workload_variances(
+    workload: workloads.Workload, inverse_coefficients, num_rounds: int
+) -> np.ndarray:
+  """Returns the variance of [A C^-1 z]_t, t = 1..n: squared norms of rows.
+
+  Args:
+    workload: A.
+    inverse_coefficients: First column of the Toeplitz matrix C^-1.
+    num_rounds: n.
+  """
+  rows = workload.matrix(num_rounds) @ toeplitz_algebra.matrix(
+      inverse_coefficients, num_rounds
+  )
+  return np.sum(rows**2, axis=1)

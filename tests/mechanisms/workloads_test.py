@@ -79,33 +79,9 @@ class WorkloadTest(parameterized.TestCase):
     else:
       self.assertIsNone(column)
 
-  @parameterized.product(
-      momentum=(0.0, 0.9),
-      nesterov=(False, True),
-      cooldown=(None, _COOLDOWN),
-      num_given=(1, 3, 300),
-  )
-  def test_variances_are_row_norms(
-      self, momentum, nesterov, cooldown, num_given
-  ):
-    num_rounds = 300  # More than one block of columns.
-    workload = workloads.Workload(momentum, nesterov, cooldown)
-    inverse = np.random.default_rng(2).normal(size=num_given)
-    rows = workload.matrix(num_rounds) @ toeplitz_algebra.matrix(
-        inverse, num_rounds
-    )
-    np.testing.assert_allclose(
-        workload.variances(inverse, num_rounds),
-        np.sum(rows**2, axis=1),
-        rtol=1e-9,
-    )
-
   def test_default_is_the_prefix_sum(self):
     np.testing.assert_array_equal(
         workloads.Workload().matrix(4), np.tril(np.ones((4, 4)))
-    )
-    np.testing.assert_allclose(
-        workloads.Workload().variances([1.0, -0.5], 3), [1.0, 1.25, 1.5]
     )
 
   @parameterized.parameters(

@@ -20,6 +20,7 @@ _ALL = (
     participation.AveragedCheckIn(6, 100),
     participation.RandomAllocation(6, 2, 0.5),
     participation.ShuffledCheckIn(6, 0.1, 100, 0.25, True),
+    participation.ShuffledReports(6, 100),
 )
 
 
@@ -41,6 +42,8 @@ class ProtocolTest(parameterized.TestCase):
       (participation.AveragedCheckIn, (5, 0), 'min_num_clients=0'),
       (participation.RandomAllocation, (5, 6), 'num_selected=6 .* to 5'),
       (participation.RandomAllocation, (5, 1, 2), 'check_in_probability=2'),
+      (participation.ShuffledReports, (0, 5), 'num_rounds=0'),
+      (participation.ShuffledReports, (5, 0), 'min_num_clients=0'),
       (participation.ShuffledCheckIn, (0, 0.1, 5), 'num_rounds=0'),
       (participation.ShuffledCheckIn, (5, 1.5, 5), 'check_in_rate=1.5'),
       (participation.ShuffledCheckIn, (5, 0.1, 0), 'min_num_clients=0'),
@@ -84,11 +87,12 @@ class ProtocolTest(parameterized.TestCase):
             'AveragedCheckIn': (6, 6, 1, False, False, True),
             'RandomAllocation': (6, 6, 2, False, True, False),
             'ShuffledCheckIn': (6, 6, 6, False, False, True),
+            'ShuffledReports': (6, 6, 6, False, False, True),
         },
     )
 
   def test_events_of_a_pass(self):
-    fixed, sliding, averaged, allocation, shuffled = _ALL
+    fixed, sliding, averaged, allocation, shuffled, everybody = _ALL
     self.assertEqual(
         fixed.dp_event(_LOCAL),
         protocol_events.FixedWindowCheckInDpEvent(_LOCAL, 6, 0.5),
@@ -111,6 +115,11 @@ class ProtocolTest(parameterized.TestCase):
     self.assertEqual(event.event.min_num_clients, 100)
     self.assertAlmostEqual(event.event.check_in_probability, 0.075)
     self.assertGreaterEqual(event.event.check_in_probability, 0.075)
+    event = everybody.dp_event(_LOCAL)
+    self.assertEqual(event.count, 6)
+    self.assertEqual(
+        event.event, protocol_events.ShuffledDpEvent(_LOCAL, 100)
+    )
 
   def test_minibatches_change_no_event(self):
     self.assertEqual(
@@ -119,7 +128,7 @@ class ProtocolTest(parameterized.TestCase):
     )
 
   def test_events_of_a_prefix(self):
-    fixed, sliding, averaged, allocation, shuffled = _ALL
+    fixed, sliding, averaged, allocation, shuffled, everybody = _ALL
     event = fixed.dp_event(_LOCAL, num_rounds=4)
     self.assertEqual(event.num_slots, 4)
     # Rounded up: 0.5 * 4 / 6 of the clients are in the first four slots.
@@ -137,7 +146,8 @@ class ProtocolTest(parameterized.TestCase):
       self.assertEqual(
           protocol.dp_event(inner, num_rounds=1), protocol.dp_event(inner)
       )
-    self.assertEqual(shuffled.dp_event(_LOCAL, num_rounds=2).count, 2)
+    for protocol in (shuffled, everybody):
+      self.assertEqual(protocol.dp_event(_LOCAL, num_rounds=2).count, 2)
     for protocol in _ALL:
       with self.assertRaisesRegex(ValueError, 'num_rounds=7'):
         protocol.dp_event(_LOCAL, num_rounds=7)

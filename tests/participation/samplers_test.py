@@ -51,6 +51,17 @@ def _choices(protocol, client):
       yield taken, math.prod(rate if head else 1 - rate for head in heads)
     return
   probability = getattr(protocol, 'check_in_probability', 1.0)
+  if isinstance(protocol, participation.CyclicAllocation):
+    for residue in range(protocol.stride):
+      windows = []
+      for window in range(protocol.num_windows):
+        steps = protocol.steps(residue, window)
+        one = [((step,), probability / len(steps)) for step in steps]
+        windows.append(one + [((), 1 - probability)])
+      for chosen in itertools.product(*windows):
+        chance = math.prod(each for _, each in chosen) / protocol.stride
+        yield sum((taken for taken, _ in chosen), ()), chance
+    return
   if probability < 1:
     yield (), 1 - probability
   if isinstance(protocol, participation.SlidingWindowCheckIn):
@@ -131,6 +142,9 @@ class LawTest(parameterized.TestCase):
           (participation.AveragedCheckIn(2, 3), 3),
           (participation.RandomAllocation(3, 1, 0.6), 3),
           (participation.RandomAllocation(4, 2, 0.6), 2),
+          (participation.CyclicAllocation(5, 2, 1, 0.6), 2),
+          (participation.CyclicAllocation(7, 1, 2), 2),
+          (participation.CyclicAllocation(8, 2, 2), 1),
           (participation.ShuffledCheckIn(2, 0.3, 1), 3),
       ),
       kind=samplers.KINDS,
@@ -166,6 +180,7 @@ class LawTest(parameterized.TestCase):
           participation.SlidingWindowCheckIn(40, 8),
           participation.AveragedCheckIn(40, 10),
           participation.RandomAllocation(40, 2),
+          participation.CyclicAllocation(40, 2, 4),
       ),
       kind=samplers.KINDS,
   )
@@ -410,6 +425,36 @@ class SamplerTest(parameterized.TestCase):
       )
       self.assertCountEqual(clients.tolist(), range(60))
 
+  @parameterized.product(
+      kind=samplers.KINDS, rounds=(48, 51), probability=(1.0, 0.7)
+  )
+  def test_cyclic_allocation_keeps_class_window_and_gap(
+      self, kind, rounds, probability
+  ):
+    protocol = participation.CyclicAllocation(rounds, 3, 4, probability)
+    sampler = _build(protocol, kind, num_clients=50)
+    taken = collections.defaultdict(list)
+    for step in range(1, rounds + 1):
+      for client in sampler.cohort(0, step).clients.tolist():
+        taken[client].append(step)
+    for steps in taken.values():
+      self.assertLen({(step - 1) % 4 for step in steps}, 1)
+      windows = [
+          next(
+              w for w in range(3)
+              if step in protocol.steps((step - 1) % 4, w)
+          )
+          for step in steps
+      ]
+      self.assertEqual(sorted(set(windows)), windows)
+      self.assertTrue(all(np.diff(steps) >= 4))
+    came = sum(len(steps) for steps in taken.values())
+    wanted = 50 * probability * protocol.expected_check_ins(rounds)
+    self.assertLess(abs(came - wanted), 5 * math.sqrt(150 * 0.25))
+    if probability == 1.0:
+      self.assertLen(taken, 50)
+      self.assertEqual({len(steps) for steps in taken.values()}, {3})
+
   @parameterized.parameters(
       ({'kind': 'quick'}, "sampler='quick'"),
       ({'num_clients': 0}, 'num_clients=0'),
@@ -425,6 +470,35 @@ class SamplerTest(parameterized.TestCase):
     )
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       samplers.build(**(arguments | bad))
+
+  @parameterized.parameters(
+      participation.RandomAllocation(12, 3),
+      participation.CyclicAllocation(12, 2, 2),
+      participation.CyclicAllocation(17, 2, 3),
+  )
+  def test_expected_check_ins(self, protocol):
+    num_clients = 4000
+    sampler = _build(protocol, samplers.FAST, num_clients=num_clients)
+    came = np.cumsum([
+        sampler.cohort(0, step).num_checked_in
+        for step in range(1, protocol.num_rounds + 1)
+    ])
+    for step, count in enumerate(came.tolist(), 1):
+      wanted = num_clients * protocol.expected_check_ins(step)
+      self.assertLess(abs(count - wanted), 6 * math.sqrt(num_clients))
+    self.assertEqual(came[-1], num_clients * protocol.max_reports)
+    self.assertAlmostEqual(
+        protocol.expected_check_ins(protocol.num_rounds), protocol.max_reports
+    )
+
+  def test_reports_of_everybody_are_not_drawn(self):
+    # The literal sampler would give each client one of the rounds: too small
+    # a crowd for what is accounted.
+    for kind in samplers.KINDS:
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'check_in_rate=1.0'
+      ):
+        _build(participation.ShuffledReports(3, 20), kind, num_clients=20)
 
   def test_bad_time_is_named(self):
     sampler = _build(

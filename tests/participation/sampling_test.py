@@ -68,6 +68,19 @@ class ScheduleTest(parameterized.TestCase):
     self.assertEqual(cohorts[12:18], cohorts[18:])
     self.assertNotEqual(cohorts[:6], cohorts[12:18])
 
+  def test_once_per_tree_begins_anew_after_a_restart(self):
+    schedule = sampling.OncePerTree(12)
+    self.assertEqual(
+        sampling.from_description({'name': 'OncePerTree', 'num_rounds': 12}),
+        schedule,
+    )
+    # 24 clients fill the 6 rounds of a tree, and no round more.
+    cohorts = _run(schedule, 4, restart_every=6)
+    for tree in (cohorts[:6], cohorts[6:]):
+      self.assertCountEqual(sum(tree, []), _CLIENTS)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 7 has 0'):
+      _run(schedule, 4, restart_every=7)
+
   def test_selection_is_a_function_of_the_seed(self):
     schedule = sampling.MinSeparation(10, min_index_gap=2)
     self.assertEqual(_run(schedule, 4, seed=1), _run(schedule, 4, seed=1))

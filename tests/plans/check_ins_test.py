@@ -10,7 +10,6 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
-import numpy as np
 
 import tff_dp
 from tff_dp import _checks
@@ -18,11 +17,10 @@ from tff_dp import participation
 from tff_dp.accounting.amplification import noised_counts
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
-from tff_dp.ledger import protocol_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import monitoring
 from tff_dp.plans import check_ins as protocol_plan
-from tff_dp.plans import dp_ftrl_statement
+from tff_dp.statement import declarations
 from tff_dp.statement import statement
 
 _DELTA = 1e-5
@@ -33,7 +31,7 @@ _SHUFFLED = participation.ShuffledCheckIn(30, 0.1, 5000)
 
 
 def _plan(protocol=_SHUFFLED, randomizer=_SPHERE, **options):
-  return tff_dp.ProtocolPlan(protocol, randomizer, **options)
+  return tff_dp.CheckInPlan(protocol, randomizer, **options)
 
 
 _PLANS = (
@@ -69,7 +67,7 @@ class PlanTest(parameterized.TestCase):
           'occupancy_noise_stddev=0.0',
       ),
       (dict(bound='published'), "bound='published'"),
-      (dict(use_derived='no'), "use_derived='no'"),
+      (dict(published_proofs='no'), "published_proofs='no'"),
   )
   def test_bad_argument_is_named(self, changes, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
@@ -89,10 +87,10 @@ class PlanTest(parameterized.TestCase):
   @parameterized.parameters(*_PLANS)
   def test_description_makes_the_plan_again(self, plan):
     text = json.dumps(plan.describe())
-    made = protocol_plan.ProtocolPlan.from_description(json.loads(text))
+    made = protocol_plan.CheckInPlan.from_description(json.loads(text))
     self.assertEqual(made, plan)
     self.assertEqual(made.fingerprint, plan.fingerprint)
-    for field, value in (('use_derived', False), ('bound', 'none')):
+    for field, value in (('published_proofs', True), ('bound', 'none')):
       other = dataclasses.replace(plan, **{field: value})
       self.assertNotEqual(other.fingerprint, plan.fingerprint)
 
@@ -202,7 +200,9 @@ class PlanTest(parameterized.TestCase):
       # Never larger with more allowed.
       self.assertLessEqual(
           certificate.epsilon,
-          dataclasses.replace(plan, use_derived=False).epsilon(delta=_DELTA),
+          dataclasses.replace(plan, published_proofs=True).epsilon(
+              delta=_DELTA
+          ),
       )
 
   @parameterized.parameters(*_PLANS)
@@ -261,7 +261,7 @@ class NoisedCountsTest(absltest.TestCase):
     self.assertGreater(expected.epsilon, self.plain.epsilon(delta=_DELTA))
     certificate = self.plan.certificate(delta=_DELTA)
     self.assertEqual(certificate.delta, expected.protocol_delta)
-    budget = self.plan.budget_ledger(epsilon=None, delta=_DELTA)
+    budget = self.plan.ledger(epsilon=None, delta=_DELTA)
     self.assertEqual(budget.epsilon_after(800), expected.epsilon)
     self.assertEqual(
         self.plan.statement(delta=_DELTA).epsilon, expected.epsilon
@@ -282,31 +282,10 @@ class NoisedCountsTest(absltest.TestCase):
 
 class BudgetTest(parameterized.TestCase):
 
-  @parameterized.parameters(
-      (lambda t: 0.05 * math.sqrt(t) + 1e-3 * t, 10),
-      (lambda t: 0.02 * math.sqrt(-(-t // 16) * 16), 14),
-      (lambda t: 5 + 1e-3 * t, 20),
-  )
-  def test_rounds_left_asks_for_few_epsilons(self, of, most):
-    for budget in np.geomspace(of(1) * 0.99, of(1000) * 1.01, 20):
-      asked = []
-      book = protocol_budget.ProtocolBudget(
-          lambda t: asked.append(t) or of(t),  # pylint: disable=cell-var-from-loop
-          num_rounds=1000,
-          delta=_DELTA,
-          epsilon=budget,
-          neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE,
-          noise={},
-      )
-      allowed = sum(of(t) <= budget for t in range(1, 1001))
-      for t in range(1001):
-        self.assertEqual(book.rounds_left(t), max(0, allowed - t))
-      self.assertLessEqual(len(asked), most)
-
   def test_refuses_the_round_beyond(self):
     plan = _plan()
     allowed = plan.epsilon_after(10, delta=_DELTA)
-    budget = plan.budget_ledger(epsilon=allowed, delta=_DELTA)
+    budget = plan.ledger(epsilon=allowed, delta=_DELTA)
     self.assertEqual(budget.num_rounds, 30)
     self.assertEqual(budget.epsilon_after(0), 0.0)
     self.assertEqual(budget.rounds_left(0), 10)
@@ -314,7 +293,7 @@ class BudgetTest(parameterized.TestCase):
       record = budget.record(round_index)
     self.assertEqual(record['epsilon'], allowed)
     self.assertEqual(record['neighboring_relation'], 'replace_one')
-    self.assertEqual(record['randomizer']['name'], 'sphere')
+    self.assertEqual(record['rounds_accounted'], 10)
     json.dumps(record, allow_nan=False)
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'round 11 would spend epsilon'
@@ -331,9 +310,9 @@ class StatementTest(parameterized.TestCase):
   def test_is_complete_and_reads_back(self, plan):
     found = plan.statement(
         delta=_DELTA,
-        declarations=dp_ftrl_statement.Declarations(population=5000),
+        declarations=declarations.Declarations(population=5000),
     )
-    self.assertEqual(found.kind, statement.PROTOCOL)
+    self.assertEqual(found.kind, 'check_ins')
     self.assertEqual(found.epsilon, plan.epsilon(delta=_DELTA))
     self.assertEqual(found.delta, _DELTA)
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
@@ -350,11 +329,11 @@ class StatementTest(parameterized.TestCase):
     self.assertEqual(
         points['adjacency']['relation'], plan.neighboring_relation.value
     )
-    for name in statement.REQUIRED_BY_KIND[statement.PROTOCOL]['accounting']:
+    for name in statement.REQUIRED_BY_KIND['check_ins']['accounting']:
       removed = json.loads(json.dumps(found.points))
       del removed['accounting'][name]
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, name):
-        statement.PrivacyStatement(removed, (), statement.PROTOCOL)
+        statement.PrivacyStatement(found.headline, removed)
 
   def test_replace_one_beside_zero_out(self):
     plan = _plan(participation.RandomAllocation(100), _CENTRAL)
@@ -380,6 +359,13 @@ class StatementTest(parameterized.TestCase):
     self.assertIn('10 of 30 planned rounds are done', page)
     self.assertIn('**LATE.**', page)
 
+  def test_noise_of_the_server_is_described(self):
+    central = _plan(participation.RandomAllocation(100), _CENTRAL)
+    section = central.statement(delta=_DELTA).points['mechanism']
+    self.assertEqual(section['server_noise']['name'], 'independent')
+    section = _plan().statement(delta=_DELTA).points['mechanism']
+    self.assertNotIn('server_noise', section)
+
   def test_secret_occupancy_is_not_described(self):
     found = _plan(_FIXED).statement(
         delta=_DELTA, observed=monitoring.ObservedCheckIns(10, 10)
@@ -392,6 +378,8 @@ class StatementTest(parameterized.TestCase):
     known = _plan().statement(delta=_DELTA, insecure_seed=True)
     self.assertStartsWith(known.warnings[0], 'NO PRIVACY')
     self.assertEqual(known.epsilon, math.inf)
+    # Who reports what without noise has no guarantee of a single report.
+    self.assertEqual(known.points['amplification']['epsilon_without'], 'inf')
     self.assertEqual(
         known.points['guarantee']['epsilon_if_key_were_secret'],
         _plan().epsilon(delta=_DELTA),
@@ -403,18 +391,16 @@ class StatementTest(parameterized.TestCase):
     self.assertStartsWith(weak.warnings[0], 'NO AMPLIFICATION')
     self.assertEqual(weak.points['amplification']['claimed'], 'none')
     weak = _plan().statement(
-        delta=0.1, declarations=dp_ftrl_statement.Declarations(population=5000)
+        delta=0.1, declarations=declarations.Declarations(population=5000)
     )
     self.assertStartsWith(weak.warnings[0], 'WEAK: delta')
 
-  def test_schedules_keep_their_form(self):
-    content = {'schema': 'tff_dp.privacy_statement', 'schema_version': 1}
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'sigma_eff|setti'):
-      statement.PrivacyStatement.from_json(
-          content | {'points': {}, 'warnings': []}
-      )
+  def test_kind_must_be_known(self):
+    headline = _plan().statement(delta=_DELTA).headline
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'setti'):
+      statement.PrivacyStatement(headline, {})
     with self.assertRaisesRegex(_checks.ArgumentError, "kind='other'"):
-      statement.PrivacyStatement({}, (), 'other')
+      statement.PrivacyStatement(headline | {'kind': 'other'}, {})
 
 
 if __name__ == '__main__':

@@ -34,10 +34,10 @@ class NonPrivatePlanTest(parameterized.TestCase):
     self.assertIn('NO PRIVACY is guaranteed', statement.to_markdown())
 
   def test_every_round_costs_infinity(self):
-    ledger = self.plan.budget_ledger(epsilon=None, delta=1e-5)
+    ledger = self.plan.ledger(epsilon=None, delta=1e-5)
     self.assertEqual(ledger.epsilon_after(1), math.inf)
     with self.assertRaises(_checks.PrivacyRefusedError):
-      self.plan.budget_ledger(epsilon=1e6, delta=1e-5).check(1)
+      self.plan.ledger(epsilon=1e6, delta=1e-5).check(1)
 
   def test_participation_is_recorded_as_usual(self):
     ledger = self.plan.participation_ledger('run')
@@ -54,7 +54,7 @@ class NonPrivatePlanTest(parameterized.TestCase):
       self.assertEqual(events['events'][0]['rounds'], rounds or 20)
 
   def test_is_no_plan_of_noise_that_is_zero(self):
-    noiseless = plan_lib.PrivacyPlan(
+    noiseless = plan_lib.DpFtrlPlan(
         independent.Independent(20),
         _SCHEDULE,
         l2_norm_clip=1.0,

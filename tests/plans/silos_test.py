@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the plan of silos that protect every record themselves."""
 
+import collections
 import dataclasses
 import json
 import math
@@ -14,11 +15,12 @@ import numpy as np
 import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import accountants
+from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
-from tff_dp.ledger import silo_accountant
-from tff_dp.plans import silos as silo_plan
+from tff_dp.ledger import silo_budget
 from tff_dp.statement import statement
+from tff_dp.statement import builder
 
 _DELTA = 1e-4
 _RECORDS = {'north': 40, 'south': 60}
@@ -38,7 +40,7 @@ def _terms(num_records, phases, sigma, **changes):
 def _plan(sampling=_POISSON, num_rounds=6, sigma=0.5, epsilon=None, **options):
   return tff_dp.SiloPlan(
       {
-          name: silo_accountant.SiloBudget(count, epsilon, _DELTA)
+          name: silo_budget.SiloBudget(count, epsilon, _DELTA)
           for name, count in _RECORDS.items()
       },
       {
@@ -65,7 +67,7 @@ _PLANS = {
     'local': _plan(
         silo_sampling.FixedSize(1), num_rounds=12, releases_per_round=2
     ),
-    'conservative': _plan(conservative=True),
+    'published_proofs': _plan(published_proofs=True),
 }
 
 
@@ -74,14 +76,16 @@ def _is_there(round_index, name):
   return round_index != 3 and (name != 'north' or round_index not in (1, 4))
 
 
-def _charged(plan, num_rounds):
-  """Returns the ledger of a run, charged as the program does."""
-  ledger = plan.open_ledger()
+def _sent(plan, silo, num_rounds):
+  """Returns what a silo sends in a run, message by message."""
+  counts = collections.Counter()
   for r in range(1, num_rounds + 1):
-    names = [name for name in plan.silos if _is_there(r, name)]
-    if names:
-      plan.charge(ledger, names, trained=r - 1 - (r > 3))
-  return ledger
+    if _is_there(r, silo):
+      # Nobody trains in round 3.
+      first = (r - 1 - (r > 3)) * plan.releases_per_round
+      for message in range(first, first + plan.releases_per_round):
+        counts[plan.terms[silo].event(message)] += 1
+  return counts
 
 
 class PlanTest(parameterized.TestCase):
@@ -104,7 +108,7 @@ class PlanTest(parameterized.TestCase):
         _plan(sigma=0.6),
         _plan(epsilon=2.0),
         _plan(num_rounds=7),
-        _plan(conservative=True),
+        _plan(published_proofs=True),
         _plan(voids=('said so',)),
     ):
       self.assertNotEqual(other.fingerprint, plan.fingerprint)
@@ -155,7 +159,7 @@ class PlanTest(parameterized.TestCase):
   def test_more_noise_than_is_added_cannot_be_accounted(self):
     phase = silo_terms.Phase(_POISSON, 0, 40, 6, 0.5, 0.51)
     terms = silo_terms.SiloTerms(40, 1.0, (phase,))
-    budgets = {'north': silo_accountant.SiloBudget(40, None, _DELTA)}
+    budgets = {'north': silo_budget.SiloBudget(40, None, _DELTA)}
     with self.assertRaisesRegex(_checks.ArgumentError, 'at most 0.5'):
       tff_dp.SiloPlan(budgets, {'north': terms})
     # A metric in [0, 3] takes half: (1/s)^2 + (3/(2 s'))^2 = (1/0.5)^2.
@@ -166,28 +170,31 @@ class PlanTest(parameterized.TestCase):
     shared = dict(metric_stddevs=((1.5 * stddev,),))
     terms = silo_terms.SiloTerms(40, 1.0, (phase,), **shared)
     plan = tff_dp.SiloPlan(budgets, {'north': terms}, metric_bounds=(3.0,))
-    self.assertEqual(plan.epsilon(), _plan().epsilon(silo='north'))
+    self.assertEqual(plan.epsilon(), _plan().epsilon(member='north'))
     with self.assertRaisesRegex(_checks.ArgumentError, 'accounted_stddev=0.5'):
       tff_dp.SiloPlan(budgets, {'north': terms}, metric_bounds=(3.01,))
     with self.assertRaisesRegex(_checks.ArgumentError, 'metric_stddevs='):
       tff_dp.SiloPlan(budgets, {'north': terms})
 
   @parameterized.parameters(*_PLANS)
-  def test_epsilon_is_that_of_the_ledger_and_of_the_event(self, name):
+  def test_epsilon_is_that_of_all_messages_and_of_the_event(self, name):
     plan = _PLANS[name].with_availability(_is_there)
     for rounds in (1, 2, 3, 6):
-      ledger = _charged(plan, rounds)
       for silo in plan.silos:
         with self.subTest(f'{silo} after {rounds}'):
-          epsilon = plan.epsilon(silo=silo, num_rounds=rounds)
+          epsilon = plan.epsilon(num_rounds=rounds, member=silo)
+          sent = _sent(plan, silo, rounds)
           self.assertEqual(
-              plan.messages(silo, num_rounds=rounds).size,
-              ledger.num_rounds(silo),
+              plan.messages(silo, num_rounds=rounds).size, sum(sent.values())
           )
-          self.assertAlmostEqual(epsilon, ledger.epsilon(silo), places=12)
-          event = plan.event(silo=silo, num_rounds=rounds)
-          self.assertEqual(event, ledger.dp_event(silo))
-          if not plan.conservative:
+          self.assertAlmostEqual(
+              epsilon,
+              silo_events.worst_epsilon(sent, _DELTA, plan.published_proofs),
+              places=12,
+          )
+          event = plan.event(num_rounds=rounds, member=silo)
+          self.assertEqual(event, silo_events.dp_event_of(sent))
+          if not plan.published_proofs:
             self.assertAlmostEqual(
                 epsilon,
                 accountants.epsilon(
@@ -198,7 +205,7 @@ class PlanTest(parameterized.TestCase):
                 ),
                 places=12,
             )
-    self.assertEqual(plan.epsilon(silo='north', num_rounds=1), 0.0)
+    self.assertEqual(plan.epsilon(member='north', num_rounds=1), 0.0)
 
   def test_absent_silos_pay_nothing_and_use_no_block(self):
     plan = _PLANS['blocks'].with_availability(_is_there)
@@ -209,9 +216,9 @@ class PlanTest(parameterized.TestCase):
     self.assertEqual(plan.messages('north').tolist(), [1, 3, 4])
     self.assertEqual(plan.messages('south').tolist(), [0, 1, 2, 3, 4])
     nobody = plan.with_availability(lambda r, name: name == 'south')
-    self.assertEqual(nobody.epsilon(silo='north'), 0.0)
+    self.assertEqual(nobody.epsilon(member='north'), 0.0)
     self.assertIsInstance(
-        nobody.event(silo='north'), dp_accounting.NoOpDpEvent
+        nobody.event(member='north'), dp_accounting.NoOpDpEvent
     )
 
   def test_epsilon_of_a_long_run_is_never_below_that_of_its_rounds(self):
@@ -220,14 +227,16 @@ class PlanTest(parameterized.TestCase):
     before = 0.0
     for rounds in (1, 4, 5, 6, 64, 299, 300):
       exact = terms.epsilon(_DELTA, num_messages=(rounds,))
-      found = plan.epsilon(silo='north', num_rounds=rounds)
-      self.assertBetween(found, max(exact, before), plan.epsilon(silo='north'))
+      found = plan.epsilon(member='north', num_rounds=rounds)
+      self.assertBetween(
+          found, max(exact, before), plan.epsilon(member='north')
+      )
       before = found
     self.assertEqual(found, exact)
 
   def test_worst_silo_and_other_deltas(self):
     plan = _plan()
-    by_silo = {name: plan.epsilon(silo=name) for name in plan.silos}
+    by_silo = {name: plan.epsilon(member=name) for name in plan.silos}
     self.assertGreater(by_silo['north'], by_silo['south'])
     self.assertEqual(plan.epsilon(), by_silo['north'])
     self.assertGreater(plan.epsilon(delta=1e-6), plan.epsilon())
@@ -244,18 +253,18 @@ class BudgetTest(absltest.TestCase):
 
   def test_round_beyond_a_silos_own_budget_is_refused_by_name(self):
     plan = _plan(num_rounds=20)
-    allowed = plan.epsilon(silo='south', num_rounds=11)
+    allowed = plan.epsilon(member='south', num_rounds=11)
     plan = dataclasses.replace(
         plan,
         silos=dict(plan.silos) | {
-            'south': silo_accountant.SiloBudget(60, allowed, _DELTA)
+            'south': silo_budget.SiloBudget(60, allowed, _DELTA)
         },
     )
-    budget = plan.budget_ledger(epsilon=None, delta=_DELTA)
+    budget = plan.ledger(epsilon=None, delta=_DELTA)
     self.assertEqual(budget.rounds_left(0), 11)
     self.assertEqual(budget.rounds_left(7), 4)
     self.assertEqual(
-        budget.epsilon_after(11), plan.epsilon(silo='north', num_rounds=11)
+        budget.epsilon_after(11), plan.epsilon(member='north', num_rounds=11)
     )
     budget.check(11)
     with self.assertRaisesRegex(
@@ -263,15 +272,18 @@ class BudgetTest(absltest.TestCase):
         'round 12 would take silo south to epsilon .* above its budget',
     ):
       budget.check(12)
-    # The ledger of the silos comes to the same.
-    ledger = plan.open_ledger()
-    for r in range(11):
-      plan.charge(ledger, plan.silos, trained=r)
+    for r in range(1, 12):
+      budget.record(r)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'take silo south'):
-      plan.charge(ledger, plan.silos, trained=11)
+      budget.record(12)
+    # Without it the others go on, and it has paid for 11 rounds.
+    budget.record(12, members=['north'])
+    self.assertEqual(
+        budget.plan.epsilon(num_rounds=12, member='south'), allowed
+    )
     # Where it is absent it pays nothing, and the others go on.
     late = plan.with_availability(lambda r, name: name == 'north' or r <= 11)
-    budget = late.budget_ledger(epsilon=None, delta=_DELTA)
+    budget = late.ledger(epsilon=None, delta=_DELTA)
     self.assertEqual(budget.rounds_left(0), 20)
     entry = budget.record(1)
     self.assertEqual(entry['unit'], 'record')
@@ -280,24 +292,124 @@ class BudgetTest(absltest.TestCase):
   def test_budget_of_the_run_is_for_every_silo(self):
     plan = _plan(num_rounds=20)
     allowed = plan.epsilon(delta=1e-5, num_rounds=7)
-    budget = plan.budget_ledger(epsilon=allowed, delta=1e-5)
+    budget = plan.ledger(epsilon=allowed, delta=1e-5)
     self.assertEqual(budget.rounds_left(0), 7)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 8 would'):
       budget.check(8)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
       budget.check(21)
 
-  def test_no_round_more_than_planned_is_charged(self):
-    plan = _plan()
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'all num_rounds'):
-      plan.charge(plan.open_ledger(), ['north'], trained=6)
+  def test_silos_pay_for_the_rounds_in_which_they_were(self):
+    plan = _plan().with_availability(lambda r, name: (r, name) != (2, 'north'))
+    ledger = plan.ledger(delta=_DELTA)
+    entries = [
+        ledger.record(1, members=['south']),
+        ledger.record(2, members=['north', 'south']),
+        ledger.record(3),
+        ledger.record(4, members=[]),
+    ]
+    self.assertEqual(ledger.plan.absences, {'north': (1, 4), 'south': (4,)})
+    self.assertEqual(
+        entries[2]['epsilon'],
+        plan.terms['north'].epsilon(_DELTA, num_messages=(2,)),
+    )
+    self.assertEqual(plan.absences, {'north': (2,)})
+    # From what was stored, the same again.
+    again = plan.ledger(delta=_DELTA)
+    for entry in json.loads(json.dumps(entries)):
+      again.record(entry['round'], members=entry.get('silos'))
+    self.assertEqual(again.plan, ledger.plan)
+    with self.assertRaisesRegex(_checks.ArgumentError, "silo='east'"):
+      ledger.record(5, members=['east'])
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'cannot follow'):
+      ledger.record(2)
+    self.assertEqual(ledger.rounds_recorded, 4)
+
+  def test_refused_round_leaves_everybody_uncharged(self):
+    plan = _plan(num_rounds=20).with_availability(
+        lambda r, name: name == 'north'
+    )
+    allowed = plan.epsilon(member='north', num_rounds=3)
+    plan = dataclasses.replace(
+        plan,
+        silos=dict(plan.silos) | {
+            'north': silo_budget.SiloBudget(40, allowed, _DELTA)
+        },
+    )
+    ledger = plan.ledger(delta=_DELTA)
+    for r in (1, 2, 3):
+      ledger.record(r)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'silo north'):
+      ledger.record(4, members=['north', 'south'])
+    self.assertEqual(ledger.rounds_recorded, 3)
+    self.assertEqual(ledger.plan, plan)
+    ledger.record(4, members=['south'])
+    self.assertEqual(ledger.plan.epsilon(member='north', num_rounds=4), allowed)
+
+
+class CalibrationTest(parameterized.TestCase):
+
+  @parameterized.parameters(*_PLANS)
+  def test_every_silo_is_within_the_budget_and_close_to_it(self, name):
+    plan = _PLANS[name].with_availability(_is_there)
+    for epsilon, delta in ((0.7, 1e-5), (6.0, 1e-3)):
+      found = plan.calibrated(epsilon=epsilon, delta=delta)
+      for silo in plan.silos:
+        self.assertBetween(
+            found.epsilon(delta=delta, member=silo), 0.999 * epsilon, epsilon
+        )
+      # Each by its own numbers, and nothing else has changed.
+      if name != 'blocks':  # Of as many records in both.
+        self.assertNotEqual(
+            found.terms['north'].phases[0].sigma,
+            found.terms['south'].phases[0].sigma,
+        )
+      self.assertEqual(found.release_facts, plan.release_facts)
+      self.assertEqual(found.absences, plan.absences)
+
+  def test_every_phase_has_the_whole_budget(self):
+    plan = _PLANS['phases'].calibrated(epsilon=2.0, delta=_DELTA)
+    for terms in plan.terms.values():
+      for counts in ((2, 0), (0, 4)):
+        self.assertBetween(
+            terms.epsilon(_DELTA, num_messages=counts), 1.999, 2.0
+        )
+
+  def test_metrics_keep_their_share(self):
+    # A metric in [0, 3] has half of it.
+    stddev = 0.5 * 2**0.5
+    phase = silo_terms.Phase(_POISSON, 0, 40, 6, stddev, 0.5)
+    terms = silo_terms.SiloTerms(
+        40, 1.0, (phase,), metric_stddevs=((1.5 * stddev,),)
+    )
+    plan = tff_dp.SiloPlan(
+        {'north': silo_budget.SiloBudget(40, None, _DELTA)},
+        {'north': terms},
+        metric_bounds=(3.0,),
+    ).calibrated(epsilon=2.0, delta=_DELTA)
+    self.assertBetween(plan.epsilon(delta=_DELTA), 1.999, 2.0)
+    (found,) = plan.terms['north'].phases
+    self.assertAlmostEqual(found.noise_stddev, found.sigma * 2**0.5)
+    self.assertAlmostEqual(
+        plan.terms['north'].metric_stddevs[0][0], 1.5 * found.noise_stddev
+    )
+
+  def test_budget_of_a_silo_is_kept(self):
+    plan = _plan(epsilon=1.0).calibrated(epsilon=50.0, delta=_DELTA)
+    for silo in plan.silos:
+      self.assertBetween(plan.epsilon(member=silo), 0.999, 1.0)
+
+  def test_without_noise_there_is_nothing_to_scale(self):
+    for plan in (_plan(sigma=0.0), _plan(voids=('a reason',))):
+      with self.assertRaises(_checks.PrivacyRefusedError):
+        plan.calibrated(epsilon=1.0, delta=_DELTA)
 
 
 class StatementTest(absltest.TestCase):
 
   def test_lines_of_silos_are_at_their_own_delta(self):
     plan = _plan(epsilon=9.0).with_availability(_is_there)
-    observed = silo_plan.ObservedSilos(1)
+    observed = builder.RoundsDone(1)
     made = plan.statement(delta=1e-6, observed=observed)
     guarantee = made.points['guarantee']
     self.assertEqual(made.epsilon, plan.epsilon(delta=1e-6, num_rounds=1))
@@ -310,7 +422,7 @@ class StatementTest(absltest.TestCase):
         [(row['silo'], row['epsilon'], row['delta'], row['messages'])
          for row in guarantee['silos']],
         [('north', 0.0, _DELTA, 0),
-         ('south', plan.epsilon(silo='south', num_rounds=1), _DELTA, 1)],
+         ('south', plan.epsilon(member='south', num_rounds=1), _DELTA, 1)],
     )
     self.assertEmpty(made.warnings)
     self.assertEqual(
@@ -318,7 +430,7 @@ class StatementTest(absltest.TestCase):
         'of 1 rounds: north in 0, south in 1',
     )
     content = json.loads(json.dumps(made.to_json()))
-    self.assertEqual(content['kind'], statement.SILOS)
+    self.assertEqual(content['kind'], 'silos')
     self.assertEqual(statement.PrivacyStatement.from_json(content), made)
     page = made.to_markdown()
     self.assertIn('each record, replace_one adjacency, amplified', page)
@@ -330,10 +442,20 @@ class StatementTest(absltest.TestCase):
 
   def test_person_with_records_in_all_silos_pays_their_sum(self):
     plan = _plan()
-    total = sum(plan.epsilon(silo=name) for name in plan.silos)
+    total = sum(plan.epsilon(member=name) for name in plan.silos)
     said = plan.statement(delta=_DELTA).points['guarantee']['per_person']
     self.assertIn(f'epsilon {total:.3f}'[:-1], said)
     self.assertIn('at delta 0.0002', said)
+    epsilon, delta = plan.per_person({'north': 3, 'south': 0})
+    one = plan.epsilon(member='north')
+    self.assertAlmostEqual(epsilon, 3 * one)
+    self.assertAlmostEqual(
+        delta, min(1.0, 3 * math.exp(2 * one) * _DELTA)
+    )
+    with self.assertRaises(_checks.ArgumentError):
+      plan.per_person({'other': 1})
+    with self.assertRaises(_checks.ArgumentError):
+      plan.per_person({'north': 41})
 
   def test_what_is_void_says_so(self):
     for plan in (_plan(voids=('a reason',)), _plan(sigma=0.0)):
@@ -341,7 +463,7 @@ class StatementTest(absltest.TestCase):
       self.assertEqual(made.epsilon, math.inf)
       self.assertRegex(made.warnings[0], '^NO PRIVACY')
       self.assertIsInstance(
-          plan.event(silo='north'), dp_accounting.NonPrivateDpEvent
+          plan.event(member='north'), dp_accounting.NonPrivateDpEvent
       )
     made = _plan().statement(delta=_DELTA, insecure_seed=True)
     self.assertEqual(made.epsilon, math.inf)

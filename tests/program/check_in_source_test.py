@@ -371,7 +371,7 @@ class ResumeTest(parameterized.TestCase):
 class CohortsTest(parameterized.TestCase):
 
   def _plan(self, protocol=_PROTOCOLS[0], **options):
-    return protocol_plan.ProtocolPlan(
+    return protocol_plan.CheckInPlan(
         protocol, randomizers.Sphere(1.0, 0.5), **options
     )
 

@@ -58,10 +58,9 @@ def evaluate(weights) -> dict[str, float]:
 
 
 def run(output_dir, process=None, **kwargs) -> program.TrainResult:
-  """Trains in the caller's context, under the plan of the process."""
+  """Trains in the caller's context."""
   process = process or _process()
   arguments = dict(
-      plan=process.plan,
       clients=Clients(),
       delta=1e-5,
       evaluate_fn=evaluate,

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Goes on with four real runs, and ends them all by one SIGKILL, in a round.
+"""Goes on with some real runs, and ends them all by one SIGKILL, in a round.
 
 `python -m tests.program.killed_runs DIR` does so with the runs of the folder,
 of which each was killed before. One process for all, because starting one, with
@@ -19,6 +19,7 @@ from unittest import mock
 from tests.program import instance_run
 from tests.program import protocol_run
 from tests.program import real_run
+from tests.program import secure_sum_run
 from tests.program import silo_run
 from tff_dp import execution
 from tff_dp.program import run as run_lib
@@ -29,8 +30,10 @@ SILOS = 'silos'
 _HELD = (
     protocol_run.FIXED_WINDOW,
     protocol_run.SHUFFLED,
+    protocol_run.CYCLIC,
     instance_run.INSTANCES,
     SILOS,
+    secure_sum_run.SUMS,
 )
 NAMES = (REAL, *_HELD)
 # The round in which each ends.
@@ -38,8 +41,10 @@ KILLED_IN = {
     REAL: 8,
     protocol_run.FIXED_WINDOW: 5,
     protocol_run.SHUFFLED: 5,
+    protocol_run.CYCLIC: 5,
     instance_run.INSTANCES: 8,
     SILOS: 5,
+    secure_sum_run.SUMS: 5,
 }
 # Into that round: shorter than one, so that it is in the midst of it.
 _SECONDS_IN_ROUND = 0.02
@@ -51,6 +56,8 @@ def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
     return real_run.run(root)
   if name == SILOS:
     return silo_run.run(root)
+  if name == secure_sum_run.SUMS:
+    return secure_sum_run.run(root)
   if name == instance_run.INSTANCES:
     return instance_run.run(root)
   return protocol_run.run(root, name)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A small real run of a protocol with local noise, for tests that kill it."""
+"""A small real run of a check-in protocol, for tests that kill it."""
 
 import functools
 
@@ -15,6 +15,7 @@ from tests.learning import small_model
 
 NUM_CLIENTS = 30
 FIXED_WINDOW, SHUFFLED = 'fixed-window', 'shuffled'
+CYCLIC = 'cyclic'
 
 
 class Clients:
@@ -24,14 +25,21 @@ class Clients:
     return small_model.client(int(client_id.removeprefix('client ')))
 
 
-def build_plan(kind: str) -> tff_dp.ProtocolPlan:
+def build_plan(kind: str) -> tff_dp.CheckInPlan:
   if kind == SHUFFLED:
-    return tff_dp.ProtocolPlan(
+    return tff_dp.CheckInPlan(
         tff_dp.participation.ShuffledCheckIn(8, 0.15, NUM_CLIENTS),
         randomizers.Sphere(1.0, 0.5),
     )
+  if kind == CYCLIC:
+    # Noise that is made of earlier rounds' noise.
+    return tff_dp.CheckInPlan(
+        tff_dp.participation.CyclicAllocation(12, 2, 3),
+        tff_dp.participation.CentralGaussian(4.0, 0.5),
+        mechanism=tff_dp.mechanisms.Banded.square_root(12, 3),
+    )
   # Minibatches, two passes, and noised counts: all that has a state.
-  return tff_dp.ProtocolPlan(
+  return tff_dp.CheckInPlan(
       tff_dp.participation.FixedWindowCheckIn(8, 0.4, slots_per_update=4),
       randomizers.Gaussian(4.0, 0.5),
       num_passes=2,
@@ -42,13 +50,16 @@ def build_plan(kind: str) -> tff_dp.ProtocolPlan:
 # Tracing takes longer than the run.
 @functools.cache
 def build_process(
-    plan: tff_dp.ProtocolPlan,
+    plan: tff_dp.CheckInPlan,
 ) -> tff.learning.templates.LearningProcess:
-  build = (
-      tff_dp.learning.build_check_in_sgd
-      if plan.protocol.has_one_winner
-      else tff_dp.learning.build_shuffled_check_in_sgd
-  )
+  if not plan.is_local:
+    build = functools.partial(
+        tff_dp.learning.build_allocation_sgd, clients_per_slot=5
+    )
+  elif plan.protocol.has_one_winner:
+    build = tff_dp.learning.build_check_in_sgd
+  else:
+    build = tff_dp.learning.build_shuffled_check_in_sgd
   return build(
       small_model.build(), plan, server_learning_rate=0.1, momentum=0.9
   )
@@ -73,7 +84,6 @@ def run(output_dir, kind: str, **kwargs) -> program.TrainResult:
   )
   return program.train(
       build_process(plan),
-      plan,
       source,
       output_dir=output_dir,
       **arguments | kwargs,

@@ -14,15 +14,16 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
+from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.program import check_in_source
-from tff_dp.program import event_loop
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
@@ -33,24 +34,29 @@ from tff_dp.program.files import write_ahead
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)
 _PLANS = {
-    'fixed': protocol_plan.ProtocolPlan(
+    'fixed': protocol_plan.CheckInPlan(
         participation.FixedWindowCheckIn(5, 0.3),
         _SPHERE,
         num_passes=2,
         occupancy_noise_stddev=50.0,
     ),
-    'sliding': protocol_plan.ProtocolPlan(
+    'sliding': protocol_plan.CheckInPlan(
         participation.SlidingWindowCheckIn(10, 4), _SPHERE
     ),
-    'averaged': protocol_plan.ProtocolPlan(
+    'averaged': protocol_plan.CheckInPlan(
         participation.AveragedCheckIn(10, 12), _SPHERE
     ),
-    'shuffled': protocol_plan.ProtocolPlan(
+    'shuffled': protocol_plan.CheckInPlan(
         participation.ShuffledCheckIn(10, 0.2, 12), _SPHERE
     ),
-    'allocation': protocol_plan.ProtocolPlan(
+    'allocation': protocol_plan.CheckInPlan(
         participation.RandomAllocation(10),
         protocol_plan.CentralGaussian(2.0, 0.5),
+    ),
+    'cyclic': protocol_plan.CheckInPlan(
+        participation.CyclicAllocation(10, 2, 2),
+        protocol_plan.CentralGaussian(2.0, 0.5),
+        mechanism=mechanisms.Banded.square_root(10, 2),
     ),
 }
 
@@ -112,9 +118,8 @@ def _train(output_dir, plan, process=None, **kwargs) -> run_lib.TrainResult:
 
 
 def _ledger(root, process, num_rounds) -> bytes:
-  with event_loop.PrivateEventLoop() as loop:
-    store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
-    return store.load(num_rounds, like=process.initialize()).ledger
+  store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints')
+  return store.load(num_rounds, like=process.initialize()).ledger
 
 
 class TrainTest(parameterized.TestCase):
@@ -161,7 +166,7 @@ class TrainTest(parameterized.TestCase):
     }
     self.assertEqual(columns, usual | more.get(name, set()))
 
-  @parameterized.parameters('fixed', 'sliding', 'allocation')
+  @parameterized.parameters('fixed', 'sliding', 'allocation', 'cyclic')
   def test_secret_occupancy_is_nowhere_but_in_the_checkpoint(self, name):
     # Of a million names none can occur by chance.
     class Clients(_Clients):
@@ -249,7 +254,7 @@ class TrainTest(parameterized.TestCase):
     self.assertFalse(self.root.exists())
 
   def test_too_few_clients_for_the_crowd(self):
-    plan = protocol_plan.ProtocolPlan(
+    plan = protocol_plan.CheckInPlan(
         participation.ShuffledCheckIn(10, 0.2, 13), _SPHERE
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'min_num_clients=13'):
@@ -272,7 +277,7 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(result.statement.epsilon, np.inf)
 
   def test_rate_in_doubt_is_said_in_the_statement(self):
-    plan = protocol_plan.ProtocolPlan(
+    plan = protocol_plan.CheckInPlan(
         participation.ShuffledCheckIn(12, 0.9, 12), _SPHERE, bound='none'
     )
     source = check_in_source.CheckInDataSource.for_plan(
@@ -304,11 +309,11 @@ class TrainTest(parameterized.TestCase):
     process.next.on_round = kill
     with self.assertRaises(kills.Killed):
       _train(self.root, _PLANS['averaged'], process)
-    ids_of = check_in_source.CheckInDataSource.ids_of
+    ids_of = check_in_source.CheckInIterator.ids_of
     with mock.patch.object(
-        check_in_source.CheckInDataSource,
+        check_in_source.CheckInIterator,
         'ids_of',
-        lambda source, step: [*ids_of(source, step), 'another'],
+        lambda iterator, step: [*ids_of(iterator, step), 'another'],
     ):
       with self.assertRaisesRegex(
           _checks.PrivacyRefusedError, 'another cohort'
@@ -356,6 +361,7 @@ class KilledAnywhereTest(kills.RunsTestCase):
       ),
       is_after=(False, True),
   )
+  @pytest.mark.long_grid
   def test_resumed_equals_uninterrupted(self, name, place, is_after):
     owner, method, number = place
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'

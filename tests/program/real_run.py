@@ -14,8 +14,8 @@ NUM_ROUNDS = 12
 _NUM_CLIENTS = 24
 
 
-def build_plan() -> tff_dp.PrivacyPlan:
-  return tff_dp.PrivacyPlan(
+def build_plan() -> tff_dp.DpFtrlPlan:
+  return tff_dp.DpFtrlPlan(
       mechanism=tff_dp.mechanisms.HonakerTree(NUM_ROUNDS, restart_every=8),
       participation=tff_dp.participation.MinSeparation(
           NUM_ROUNDS, min_index_gap=4
@@ -93,7 +93,6 @@ def run(output_dir, **kwargs) -> program.TrainResult:
   )
   return program.train(
       build_process(),
-      build_plan(),
       _CLIENTS,
       output_dir=output_dir,
       **arguments | kwargs,

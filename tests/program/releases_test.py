@@ -11,7 +11,6 @@ from absl.testing import absltest
 import numpy as np
 import tensorflow as tf
 
-from tff_dp.program import event_loop
 from tff_dp.program import releases
 from tff_dp.program.files import run_directory
 
@@ -100,19 +99,19 @@ class ReleasesTest(absltest.TestCase):
     self.metrics = self.directory.release / 'metrics.csv'
     self.secret = self.directory.secret / 'metrics.not_covered.csv'
     self.tensorboard = self.directory.release / 'tensorboard'
-    self.loop = self.enterContext(event_loop.PrivateEventLoop())
 
   def _release(self, rows) -> tuple[bytes, bytes]:
-    released = releases.Releases(self.directory, self.loop, [])
+    released = releases.Releases(self.directory, [])
     for row in rows:
       released.release(row)
+    released.close()
     return self.metrics.read_bytes(), self.secret.read_bytes()
 
   def test_rewritten_from_history_equals_released_one_by_one(self):
     rows = _rows()
     for length in range(len(rows) + 1):
       expected = self._release(rows[:length])
-      releases.Releases(self.directory, self.loop, rows[:length])
+      releases.Releases(self.directory, rows[:length])
       self.assertEqual(
           (self.metrics.read_bytes(), self.secret.read_bytes()), expected
       )
@@ -122,7 +121,7 @@ class ReleasesTest(absltest.TestCase):
     expected = self._release(rows)
     # Rows 3 and 4 are there but not in the checkpoint, and the last is torn.
     self.metrics.write_bytes(expected[0][:-3])
-    resumed = releases.Releases(self.directory, self.loop, rows[:2])
+    resumed = releases.Releases(self.directory, rows[:2])
     for row in rows[2:]:
       resumed.release(row)
     self.assertEqual(
@@ -132,10 +131,10 @@ class ReleasesTest(absltest.TestCase):
   def test_tensorboard_has_each_round_once_and_nothing_uncovered(self):
     rows = _rows()
     self._release(rows[:3])
-    resumed = releases.Releases(self.directory, self.loop, rows[:2])
+    resumed = releases.Releases(self.directory, rows[:2])
     for row in rows[2:]:
       resumed.release(row)
-    del resumed  # Flushes.
+    resumed.close()
     found = _scalars(self.tensorboard)
     expected = [
         (name, row['round']) for row in rows for name in row['released']

@@ -20,9 +20,9 @@ from tests.program import killed_runs
 from tests.program import kills
 from tests.program import protocol_run
 from tests.program import real_run
+from tests.program import secure_sum_run
 from tests.program import silo_run
 from tff_dp import execution
-from tff_dp.program import event_loop
 from tff_dp.program import run as run_lib
 from tff_dp.program.files import checkpoints
 
@@ -36,6 +36,8 @@ def _build_process(name: str):
     return real_run.build_process()
   if name == killed_runs.SILOS:
     return silo_run.build_process()
+  if name == secure_sum_run.SUMS:
+    return secure_sum_run.build_process()
   if name == instance_run.INSTANCES:
     return instance_run.build_process(instance_run.build_plan())
   return protocol_run.build_process(protocol_run.build_plan(name))
@@ -44,7 +46,7 @@ def _build_process(name: str):
 def _num_rounds(name: str) -> int:
   if name == killed_runs.REAL:
     return real_run.NUM_ROUNDS
-  if name == killed_runs.SILOS:
+  if name in (killed_runs.SILOS, secure_sum_run.SUMS):
     return silo_run.NUM_ROUNDS
   if name == instance_run.INSTANCES:
     return instance_run.NUM_ROUNDS
@@ -60,9 +62,8 @@ def _begun(root: pathlib.Path) -> list[dict[str, object]]:
 def _last_checkpoint(root: pathlib.Path, name: str) -> tuple[bytes, bytes]:
   """Returns the process state and the ledger of a finished run."""
   like = _build_process(name).initialize()
-  with event_loop.PrivateEventLoop() as loop:
-    store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
-    checkpoint = store.load(_num_rounds(name), like=like)
+  store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints')
+  checkpoint = store.load(_num_rounds(name), like=like)
   return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
 
 

@@ -15,7 +15,7 @@ from tff_dp.statement import plain_words
 
 
 def _result(**changes) -> run.TrainResult:
-  plan = tff_dp.PrivacyPlan(
+  plan = tff_dp.DpFtrlPlan(
       mechanism=tff_dp.mechanisms.HonakerTree(10),
       participation=tff_dp.participation.MinSeparation(10, min_index_gap=5),
       l2_norm_clip=1.0,
@@ -69,10 +69,9 @@ class TrainResultTest(absltest.TestCase):
 
   def test_void_guarantee_has_no_epsilon(self):
     content = _result().statement
-    points = content.to_json()['points']
-    points['guarantee']['epsilon'] = 'inf'
+    headline = content.headline | {'epsilon': 'inf'}
     result = _result(
-        statement=dataclasses.replace(content, points=points)
+        statement=dataclasses.replace(content, headline=headline)
     )
     self.assertStartsWith(repr(result), '<TrainResult: NO PRIVACY at delta')
     self.assertNotIn('coin flip', result._repr_markdown_())

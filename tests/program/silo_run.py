@@ -8,7 +8,7 @@ import numpy as np
 from tff_dp import program
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
-from tff_dp.ledger import silo_accountant
+from tff_dp.ledger import silo_budget
 from tff_dp.plans import silos as silo_plan
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 
@@ -21,7 +21,7 @@ SIZE = 5
 # North misses the round in which the run is killed, and nobody comes to 6.
 ABSENT = {'north': (2, 5, 6), 'south': (6,), 'west': (6, 7)}
 BUDGETS = {
-    name: silo_accountant.SiloBudget(count, 2.0, DELTA)
+    name: silo_budget.SiloBudget(count, 2.0, DELTA)
     for name, count in RECORDS.items()
 }
 
@@ -29,10 +29,12 @@ BUDGETS = {
 class Clients:
   """The silos, whose datasets are made anew."""
 
-  client_ids = list(RECORDS)
+  def __init__(self, records=None):
+    self._records = records or RECORDS
+    self.client_ids = list(self._records)
 
   def create_tf_dataset_for_client(self, name: str) -> tf.data.Dataset:
-    count = RECORDS[name]
+    count = self._records[name]
     rows = np.random.default_rng(count).standard_normal([count, SIZE])
     return tf.data.Dataset.from_tensor_slices(
         (rows.astype(np.float32), np.zeros(count, np.float32))
@@ -45,7 +47,7 @@ def arguments(**changes):
 
 # Tracing takes longer than the run.
 @functools.cache
-def build_process(noise_stddev=None) -> silos.IsrlProcess:
+def build_process(noise_stddev=None) -> silos.SiloProcess:
   return silos.build_noisy_mb_sgd(
       toy.build_model(SIZE, curvature=np.ones(SIZE)),
       num_rounds=NUM_ROUNDS,
@@ -80,9 +82,10 @@ def run(output_dir, process=None, **kwargs) -> program.TrainResult:
       progress='quiet',
   )
   options |= kwargs
+  if 'plan' not in options:
+    options['plan'] = absent_plan(process)
   return program.train(
       process,
-      options.pop('plan', None) or absent_plan(process),
       options.pop('clients', None) or Clients(),
       output_dir=output_dir,
       **options,

@@ -1,9 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `program.train` with silos, some of which are absent."""
+"""Tests of `program.train` with silos, alone or in sums; some are absent."""
 
 import csv
 import dataclasses
+import functools
 import json
 import pathlib
 import tempfile
@@ -17,23 +18,27 @@ import tensorflow_federated as tff
 from tests.learning import small_model
 from tests.learning.silos import toy
 from tests.program import kills
+from tests.program import secure_sum_run
 from tests.program import silo_run
 import tff_dp
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
-from tff_dp.cli import event_files
+from tff_dp.cli import main
+from tff_dp.cli import runs
 from tff_dp.learning import silos
-from tff_dp.ledger import silo_accountant
+from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.mechanisms import randomizers
 from tff_dp.program import certification
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
-from tff_dp.program import event_loop
 from tff_dp.program import run as run_lib
-from tff_dp.program.files import checkpoints
 
 _NUM_ROUNDS = silo_run.NUM_ROUNDS
+_KINDS = (('silos', silo_run), ('secure_sums', secure_sum_run))
 
 
 def setUpModule():
@@ -77,18 +82,114 @@ _BUILDERS = {
 }
 
 
-def _ledger(root, process) -> silo_accountant.IsrlAccountant:
-  """Returns the ledger in the latest checkpoint of a run."""
-  with event_loop.PrivateEventLoop() as loop:
-    store = checkpoints.CheckpointStore(root / 'secret' / 'checkpoints', loop)
-    checkpoint = store.load(store.latest_round(), like=process.initialize())
-  return silo_accountant.IsrlAccountant.from_json(
-      json.loads(checkpoint.ledger)['ledger']
-  )
+def _begun(root: pathlib.Path) -> list[dict[str, object]]:
+  record = root / 'secret' / 'write_ahead.jsonl'
+  entries = map(json.loads, record.read_text().splitlines())
+  return [entry for entry in entries if 'cohort' in entry]
 
 
 def _rows(path: pathlib.Path) -> list[dict[str, str]]:
   return list(csv.DictReader(path.read_text().splitlines()))
+
+
+class KilledTest(kills.RunsTestCase):
+  """One run of each kind, which was killed in round 5 and went on."""
+
+  @classmethod
+  @functools.cache
+  def _run(cls, kind):
+    """Returns (folder, result, models of each round, record at the kill)."""
+    root, sent = cls.parent / kind.__name__, []
+    process = kind.build_process()
+    run_next = process.next
+    certificate = certification.certify(process, kind.absent_plan(process))
+
+    def note(state, data):
+      output = run_next(state, data)
+      weights = toy.flat(output.state.global_model_weights)
+      sent.append((int(state.client_work['round']), weights))
+      if len(sent) == 5:
+        raise kills.Killed
+      return output
+
+    with mock.patch.object(
+        tff.learning.templates.LearningProcess,
+        'next',
+        mock.Mock(side_effect=note, type_signature=run_next.type_signature),
+    ), mock.patch.object(
+        certification, 'certify', lambda process, plan: certificate
+    ):
+      try:
+        kind.run(root)
+      except kills.Killed:
+        pass
+      record = _begun(root)
+      return root, kind.run(root), sent, record
+
+  @parameterized.named_parameters(*_KINDS)
+  def test_rounds_are_repeated_to_the_last_bit_and_charged_once(self, kind):
+    root, _, sent, before = self._run(kind)
+    self.assertLen(before, 5)
+    # Rounds 4 and 5 were repeated, and sent the very same.
+    self.assertEqual([r for r, _ in sent[:7]], [0, 1, 2, 3, 4, 3, 4])
+    for first, again in ((3, 5), (4, 6)):
+      np.testing.assert_array_equal(sent[first][1], sent[again][1])
+    self.assertEqual(
+        [entry['round'] for entry in _begun(root)],
+        list(range(1, _NUM_ROUNDS + 1)),
+    )
+
+  @parameterized.named_parameters(
+      (*_KINDS[0], [3, 2, 3, 3, 2, 0, 2, 3],
+       'of 8 rounds: north in 5, south in 7, west in 6'),
+      (*_KINDS[1], [3, 2, 3, 3, 2, 2, 2, 3],
+       'of 8 rounds: north in 6, south in 7, west in 7'),
+  )
+  def test_absent_silos_are_not_asked_and_delay_nobody(self, kind, num, said):
+    root, result, _, _ = self._run(kind)
+    plan = kind.absent_plan(kind.build_process())
+    self.assertEqual(result.rounds_done, _NUM_ROUNDS)
+    self.assertEqual(result.epsilon, plan.epsilon(delta=kind.DELTA))
+    self.assertEqual(result.statement.epsilon, result.epsilon)
+    self.assertEqual([row['silos'] for row in result.metrics], num)
+    points = result.statement.points['implementation']
+    self.assertEqual(points['realised_participation'], said)
+    run = runs.read(root / 'release' / 'events.json')
+    self.assertEqual(run.plan, plan)
+    self.assertEqual(
+        run.plan.epsilon(delta=run.delta, num_rounds=run.num_rounds),
+        result.epsilon,
+    )
+
+  def test_absent_silos_pay_nothing_and_what_is_released_is_noised(self):
+    root, result, _, _ = self._run(silo_run)
+    plan = silo_run.absent_plan(silo_run.build_process())
+    for name, rounds in silo_run.ABSENT.items():
+      self.assertLen(plan.messages(name), _NUM_ROUNDS - len(rounds))
+      # Less than it would pay for all rounds, which is what it allows.
+      self.assertLess(plan.epsilon(member=name), 1.99)
+    # What is noised or public is released, and there is nothing else.
+    self.assertContainsSubset(
+        {'client_work/private/loss', 'aggregator/num_silos', 'epsilon'},
+        result.metrics[0],
+    )
+    secret = _rows(root / 'secret' / 'metrics.not_covered.csv')
+    self.assertEqual(
+        set(secret[0]),
+        {'round', 'round_seconds.not_covered', 'rss_mb.not_covered'},
+    )
+
+  def test_records_are_in_one_sum(self):
+    root, result, _, _ = self._run(secure_sum_run)
+    self.assertBetween(result.epsilon, 1.9, 2.0)
+    self.assertEqual(
+        {row['epsilon'] for row in result.metrics}, {result.epsilon}
+    )
+    path = str(root / 'release' / 'events.json')
+    with mock.patch('builtins.print') as printed:
+      code = main.main(['account', '--events', path, '--format', 'json'])
+    self.assertEqual(code, 0)
+    self.assertIn(f'"epsilon": {result.epsilon}', printed.call_args.args[0])
 
 
 class TrainTest(kills.RunsTestCase):
@@ -98,43 +199,25 @@ class TrainTest(kills.RunsTestCase):
     self.root = pathlib.Path(
         self.enterContext(tempfile.TemporaryDirectory())
     ) / 'run'
+    self.cohorts = []
+    select = cohorts_lib.SiloCohorts.select
 
-  def test_absent_silos_pay_nothing_and_delay_nobody(self):
-    process = silo_run.build_process()
-    plan = silo_run.absent_plan(process)
-    result = silo_run.run(self.root)
-    self.assertEqual(result.rounds_done, _NUM_ROUNDS)
-    ledger = _ledger(self.root, process)
-    for name, rounds in silo_run.ABSENT.items():
-      self.assertEqual(ledger.num_rounds(name), _NUM_ROUNDS - len(rounds))
-      self.assertAlmostEqual(
-          ledger.epsilon(name), plan.epsilon(silo=name), places=12
-      )
-      # Less than it would pay for all rounds, which is what it allows.
-      self.assertLess(plan.epsilon(silo=name), 1.99)
-    self.assertEqual(result.epsilon, plan.epsilon(delta=silo_run.DELTA))
-    self.assertEqual(result.statement.epsilon, result.epsilon)
-    self.assertEqual(
-        [row['silos'] for row in result.metrics], [3, 2, 3, 3, 2, 0, 2, 3]
+    def note(cohorts, round_index):
+      selection = select(cohorts, round_index)
+      self.cohorts.append(selection.ids)
+      return selection
+
+    self.enterContext(
+        mock.patch.object(cohorts_lib.SiloCohorts, 'select', note)
     )
-    # What is noised or public is released, and there is nothing else.
-    self.assertContainsSubset(
-        {'client_work/private/loss', 'aggregator/num_silos', 'epsilon'},
-        result.metrics[0],
-    )
-    secret = _rows(self.root / 'secret' / 'metrics.not_covered.csv')
-    self.assertEqual(
-        set(secret[0]),
-        {'round', 'round_seconds.not_covered', 'rss_mb.not_covered'},
-    )
-    said = result.statement.points['implementation']['realised_participation']
-    self.assertEqual(said, 'of 8 rounds: north in 5, south in 7, west in 6')
-    run = event_files.read(self.root / 'release' / 'events.json')
-    self.assertEqual(run.plan, plan)
-    self.assertEqual(
-        run.plan.epsilon(delta=run.delta, num_rounds=run.num_rounds),
-        result.epsilon,
-    )
+
+  def test_budget_of_secure_sums(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
+      secure_sum_run.run(self.root, epsilon_budget=1.0)
+    self.assertFalse(self.root.exists())
+    result = secure_sum_run.run(self.root, epsilon_budget=2.0, total_rounds=3)
+    self.assertEqual((result.rounds_done, result.stop_reason),
+                     (3, run_lib.COMPLETED))
 
   @parameterized.parameters(*_BUILDERS)
   def test_every_builder_runs_and_charges_what_the_plan_says(self, name):
@@ -144,10 +227,11 @@ class TrainTest(kills.RunsTestCase):
     )
     result = silo_run.run(self.root, process, plan=plan)
     self.assertEqual(result.rounds_done, plan.num_rounds)
-    ledger = _ledger(self.root, process)
     for silo in plan.silos:
-      self.assertEqual(ledger.num_rounds(silo), plan.messages(silo).size)
-      self.assertEqual(ledger.dp_event(silo), plan.event(silo=silo))
+      rounds = sum(silo in cohort for cohort in self.cohorts)
+      self.assertLen(
+          plan.messages(silo), rounds * plan.releases_per_round
+      )
 
   def test_stops_before_the_budget_of_a_silo_is_exceeded(self):
     # The noise is for 8 rounds, which are too many for the south now.
@@ -169,47 +253,11 @@ class TrainTest(kills.RunsTestCase):
     self.assertEqual(result.stop_reason, run_lib.BUDGET)
     self.assertRegex(result.message, 'would take silo south to epsilon')
     self.assertBetween(result.rounds_done, 4, 6)
-    ledger = _ledger(self.root, process)
-    self.assertLessEqual(ledger.epsilon('south'), 1.7)
-    self.assertEqual(ledger.num_rounds('south'), result.rounds_done)
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'silo south'):
-      process.plan.charge(ledger, ['south'], trained=result.rounds_done)
-
-  def test_round_that_was_charged_before_a_kill_is_not_charged_twice(self):
-    process = silo_run.build_process()
-    sent = []
-    run_next = process.next
-    certificate = certification.certify(
-        process, silo_run.absent_plan(process)
-    )
-
-    def note(state, data):
-      output = run_next(state, data)
-      weights = toy.flat(output.state.global_model_weights)
-      sent.append((int(state.client_work['round']), weights))
-      if len(sent) == 5:
-        raise kills.Killed
-      return output
-
-    with mock.patch.object(
-        tff.learning.templates.LearningProcess,
-        'next',
-        mock.Mock(side_effect=note, type_signature=run_next.type_signature),
-    ), mock.patch.object(
-        certification, 'certify', lambda process, plan: certificate
-    ):
-      with self.assertRaises(kills.Killed):
-        silo_run.run(self.root)
-      before = (self.root / 'secret' / 'write_ahead.jsonl').read_text()
-      self.assertLen([l for l in before.splitlines() if 'cohort' in l], 5)
-      silo_run.run(self.root)
-    # Rounds 4 and 5 were repeated, and sent the very same.
-    self.assertEqual([r for r, _ in sent[:7]], [0, 1, 2, 3, 4, 3, 4])
-    for first, again in ((3, 5), (4, 6)):
-      np.testing.assert_array_equal(sent[first][1], sent[again][1])
-    ledger = _ledger(self.root, process)
-    for name, rounds in silo_run.ABSENT.items():
-      self.assertEqual(ledger.num_rounds(name), _NUM_ROUNDS - len(rounds))
+    rounds = result.rounds_done
+    spent = lambda r: process.plan.epsilon(num_rounds=r, member='south')
+    self.assertLessEqual(spent(rounds), 1.7)
+    self.assertGreater(spent(rounds + 1), 1.7)
+    self.assertLen(self.cohorts, rounds)
 
   def test_silo_that_fails_is_named_and_the_round_repeated_once_mended(self):
     process = silo_run.build_process()
@@ -230,15 +278,109 @@ class TrainTest(kills.RunsTestCase):
       silo_run.run(self.root, plan=plan, clients=Torn())
     result = silo_run.run(self.root, plan=plan)
     self.assertEqual(result.rounds_done, _NUM_ROUNDS)
-    ledger = _ledger(self.root, process)
     self.assertEqual(
-        [ledger.num_rounds(name) for name in plan.silos], [8, 5, 8]
+        [sum(name in c for c in self.cohorts) for name in plan.silos],
+        # Round 4 was begun twice.
+        [9, 6, 9],
     )
 
   def test_other_absences_are_another_run(self):
     silo_run.run(self.root, total_rounds=1)
     with self.assertRaisesRegex(_checks.ArgumentError, 'absences'):
       silo_run.run(self.root, plan=silo_run.build_process().plan)
+
+
+class KeyTest(parameterized.TestCase):
+  """What the sum of a round follows from."""
+
+  def _opened(self, process, rows, keys, state=None):
+    """Returns the model after a round; it moves by the opened sum."""
+    data = []
+    for name, key in zip(secure_sum_run.RECORDS, keys):
+      examples = (rows[name], np.zeros(len(rows[name]), np.float32))
+      data.append(
+          terms_lib.silo_data(process.plan.terms[name], [examples], key)
+      )
+    state = process.initialize() if state is None else state
+    return toy.flat(
+        process.get_model_weights(process.next(state, data).state)
+    )
+
+  def _rows(self):
+    return {
+        name: np.zeros([count, secure_sum_run.SIZE], np.float32)
+        for name, count in secure_sum_run.RECORDS.items()
+    }
+
+  def test_same_key_and_data_repeat_and_nothing_else_does(self):
+    process = secure_sum_run.build_process()
+    rows = self._rows()
+    keys = [
+        randomizers.noise_key(bytes([index]) * 16) for index in range(3)
+    ]
+    first = self._opened(process, rows, keys)
+    np.testing.assert_array_equal(first, self._opened(process, rows, keys))
+    # Of a step far below the noise, in one record of block 0.
+    other = self._rows()
+    other['south'][1, 0] = 1e-6
+    changed = self._opened(process, other, keys)
+    # Not in the one coordinate alone: all noise of the silo is another.
+    self.assertGreater(np.min(np.abs(changed - first)), 0)
+    # A record of another block is not looked at in this round.
+    other = self._rows()
+    other['south'][5, 0] = 1e-6
+    np.testing.assert_array_equal(first, self._opened(process, other, keys))
+    # Another model has other noise, too.
+    moved = process.set_model_weights(
+        process.initialize(),
+        tff.learning.models.ModelWeights(
+            [
+                np.full([secure_sum_run.SIZE - 1, 1], 1e-6, np.float32),
+                np.full([1], 1e-6, np.float32),
+            ],
+            [],
+        ),
+    )
+    again = self._opened(process, rows, keys, moved)
+    self.assertGreater(np.min(np.abs(again - first)), 1e-4)
+
+  def test_without_a_key_nothing_repeats(self):
+    process = secure_sum_run.build_process()
+    found = [
+        self._opened(process, self._rows(), [None] * 3) for _ in range(2)
+    ]
+    self.assertGreater(np.min(np.abs(found[0] - found[1])), 0)
+
+  def test_silos_with_other_keys_have_other_noise(self):
+    process = secure_sum_run.build_process()
+    sums = process.plan.sums
+    # Were the noise of all three the same, it would add up to nine times the
+    # variance of one, instead of three times.
+    rows_type = tff.TensorType(np.float32, [sums.records_per_silo, 4000])
+    factory = integer_sum.IntegerVectorSumFactory(
+        sums, l2_norm_clip=1.0, max_silos=3
+    )
+    aggregation = factory.create(tff.to_type({
+        integer_sum.ROWS: rows_type,
+        integer_sum.KEY: tff.TensorType(np.int64, [2]),
+    }))
+    value = lambda index: {
+        integer_sum.ROWS: np.zeros(rows_type.shape, np.float32),
+        integer_sum.KEY: np.array([7, index], np.int64),
+    }
+    mean = lambda *indices: np.asarray(
+        aggregation.next(
+            aggregation.initialize(), [value(i) for i in indices]
+        ).result,
+        np.float64,
+    )
+    variance = np.mean(mean(0, 1, 2) ** 2)
+    expected = sums.noise_variance(1.0, num_silos=3)
+    # Noise and nothing else: zero is on the grid.
+    self.assertBetween(variance, 0.85 * expected, 1.15 * expected)
+    same = np.mean(mean(5, 5, 5) ** 2)
+    self.assertGreater(same, 2 * expected)
+    np.testing.assert_array_equal(mean(0, 1), mean(0, 1))
 
 
 class RefusalTest(parameterized.TestCase):
@@ -271,7 +413,7 @@ class RefusalTest(parameterized.TestCase):
     fed_avg = tff.learning.algorithms.build_unweighted_fed_avg(
         small_model.build(), tff.learning.optimizers.build_sgdm(0.1)
     )
-    self._refused(fed_avg, plan, 'not built from a plan of silos\n(.*\n)*.*sil')
+    self._refused(fed_avg, plan, "not built from a plan.*'silos'\n(.*\n)*.*sil")
     fed_avg.plan = plan
     self._refused(fed_avg, plan, 'adds no noise of a plan(.*\n)*.*silos.build_')
 
@@ -346,6 +488,47 @@ class RefusalTest(parameterized.TestCase):
   def test_seed_of_a_schedule(self):
     process = silo_run.build_process()
     self._refused(process, process.plan, 'schedule_seed=1', schedule_seed=1)
+
+  def test_sums_with_more_noise_or_of_another_kind(self):
+    process = secure_sum_run.build_process()
+    other = process.plan.calibrated(epsilon=1.0, delta=1e-6)
+    self._refused(process, other, 'was built from the plan')
+    self._refused(process, silo_run.build_process().plan, 'was built from')
+    with self.assertRaisesRegex(_checks.ArgumentError, 'which is in the proce'):
+      process.with_plan(other)
+
+  def test_sums_whose_graph_has_other_noise(self):
+    process = secure_sum_run.build_process(epsilon=20.0)
+    plan = secure_sum_run.build_process().plan
+    with mock.patch.object(process, 'plan', plan):
+      self._refused(process, plan, 'adds other noise')
+
+  def test_sums_whose_noise_is_not_marked(self):
+    with mock.patch.object(
+        release_marks.Release, 'mark', lambda self, noised: noised
+    ):
+      process = secure_sum_run.build_process(gamma=5.0)
+    self._refused(process, process.plan, 'adds no noise of a plan')
+
+  def test_sum_that_is_not_secure(self):
+    # Then the server may see each message, with the share of noise in it.
+    with mock.patch.object(
+        tff,
+        'federated_secure_sum_bitwidth',
+        lambda value, bits: tff.federated_sum(value),
+    ):
+      process = secure_sum_run.build_process(gamma=6.0)
+    self._refused(
+        process, process.plan, 'without the noise of the plan.*federated_sum'
+    )
+
+  def test_fewer_silos_than_promised(self):
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'below the promised 2'
+    ):
+      secure_sum_run.build_process().plan.with_availability(
+          lambda r, name: r != 3 or name == 'north'
+      )
 
 
 if __name__ == '__main__':

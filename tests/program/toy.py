@@ -87,8 +87,8 @@ class Clients:
 
 def build_plan(
     num_rounds: int = 10, noise_multiplier: float = 5.0
-) -> tff_dp.PrivacyPlan:
-  return tff_dp.PrivacyPlan(
+) -> tff_dp.DpFtrlPlan:
+  return tff_dp.DpFtrlPlan(
       mechanism=independent.Independent(num_rounds),
       participation=sampling.MinSeparation(num_rounds, min_index_gap=2),
       l2_norm_clip=1.0,
@@ -103,7 +103,7 @@ def train(process, plan, clients, **arguments) -> run.TrainResult:
   with mock.patch.object(
       certification, 'certify', lambda process, plan: certificate
   ):
-    return training.train(process, plan, clients, **arguments)
+    return training.train(process, clients, plan=plan, **arguments)
 
 
 def evaluate(weights: dict[str, np.ndarray]) -> dict[str, float]:

@@ -47,9 +47,9 @@ class BestGuessTest(parameterized.TestCase):
     self.assertEqual(plain_words.best_guess(1e6, 1e-5), 1.0)
 
 
-def _plan(noise_multiplier=5.0) -> tff_dp.PrivacyPlan:
+def _plan(noise_multiplier=5.0) -> tff_dp.DpFtrlPlan:
   schedule = participation.MinSeparation(100, min_index_gap=50)
-  return tff_dp.PrivacyPlan(
+  return tff_dp.DpFtrlPlan(
       mechanism=tff_dp.mechanisms.HonakerTree(100),
       participation=schedule,
       l2_norm_clip=1.0,
@@ -86,7 +86,7 @@ class ParagraphTest(parameterized.TestCase):
     self.assertNotIn('certainty', said)
 
   def test_check_ins_with_local_noise(self):
-    plan = tff_dp.ProtocolPlan(
+    plan = tff_dp.CheckInPlan(
         participation.FixedWindowCheckIn(400, 0.2),
         randomizers.Sphere(1.0, 0.5),
     )

@@ -13,9 +13,13 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
+from tff_dp import mechanisms
+from tff_dp import participation
+from tff_dp import plans
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.events import run_events
 from tff_dp.ledger import participation_ledger
+from tff_dp.statement import builder
+from tff_dp.statement import declarations
 from tff_dp.statement import statement
 
 _OBSERVED = participation_ledger.Observed(
@@ -28,26 +32,38 @@ _OBSERVED = participation_ledger.Observed(
 )
 
 
-def _facts(**changed) -> statement.StatementFacts:
-  arguments = dict(
-      mechanism='honaker',
-      mechanism_parameters={'num_rounds': 1600, 'restart_every': None},
-      participation='Each client takes part at most once in 1600 rounds.',
-      min_index_gap=4,
-      max_participations=1,
-      noise_multiplier=1.13,
-      l2_norm_clip=0.5,
-      clients_per_round=100,
-      num_rounds=1600,
-      delta=1e-6,
-      squared_sensitivity=11.0,
-      population=342477,
+_REQUIRED = statement.REQUIRED_BY_KIND['dp_ftrl']
+# S2 is 11 for the plan, and 3 after the first five rounds.
+_ARGUMENTS = dict(
+    mechanism=mechanisms.HonakerTree(1600),
+    l2_norm_clip=0.5,
+    clients_per_round=100,
+    noise_multiplier=1.13,
+)
+
+
+def _build(
+    *,
+    min_index_gap=1600,
+    delta=1e-6,
+    observed=None,
+    insecure_seed=False,
+    **changed,
+) -> statement.PrivacyStatement:
+  plan = plans.DpFtrlPlan(
+      participation=participation.MinSeparation(
+          1600, min_index_gap=min_index_gap
+      ),
+      **{name: changed.pop(name, _ARGUMENTS[name]) for name in _ARGUMENTS},
   )
-  return statement.StatementFacts(**(arguments | changed))
-
-
-def _build(**changed) -> statement.PrivacyStatement:
-  return statement.build_statement(_facts(**changed))
+  return plan.statement(
+      delta=delta,
+      observed=observed,
+      insecure_seed=insecure_seed,
+      declarations=declarations.Declarations(
+          **dict(population=342477) | changed
+      ),
+  )
 
 
 def _epsilon(squared_sensitivity, delta=1e-6) -> float:
@@ -79,21 +95,10 @@ class NumbersTest(parameterized.TestCase):
     self.assertIn(1e-6, [row['delta'] for row in guarantee['curve']])
 
   def test_run_shows_what_was_spent_beside_what_was_planned(self):
-    guarantee = _build(
-        observed=_OBSERVED, squared_sensitivity_so_far=3.0
-    ).points['guarantee']
+    guarantee = _build(observed=_OBSERVED).points['guarantee']
     self.assertEqual(guarantee['epsilon'], _epsilon(3))
     self.assertEqual(guarantee['epsilon_planned'], _epsilon(11))
     self.assertEqual(guarantee['epsilon_replace_one'], _epsilon(12))
-
-  def test_replace_one_as_the_relation_of_the_headline(self):
-    built = _build(neighboring_relation='replace_one')
-    self.assertEqual(built.epsilon, _epsilon(44))
-    self.assertEqual(
-        built.points['guarantee']['epsilon_replace_one'], _epsilon(44)
-    )
-    self.assertEqual(built.points['adjacency']['relation'], 'replace_one')
-    self.assertIn('replace_one adjacency', built.to_markdown())
 
   def test_no_amplification_is_claimed(self):
     points = _build().points
@@ -111,16 +116,17 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(unit['min_rounds_between'], 313)
 
   def test_completion_shows_both_sensitivities(self):
-    built = _build(
-        complete_trees=True, squared_sensitivity_without_completion=9.0
+    options = dict(restart_every=100)
+    completed = mechanisms.Tree(1600, complete_trees=True, **options)
+    accounting = _build(mechanism=completed).points['accounting']
+    # A tree of 100 rounds has 8 levels at its end; one of 128 has them always.
+    self.assertEqual(accounting['squared_sensitivity'], 8.0)
+    self.assertEqual(accounting['squared_sensitivity_without_completion'], 7.0)
+    plain = mechanisms.Tree(1600, **options)
+    self.assertNotIn(
+        'squared_sensitivity_without_completion',
+        _build(mechanism=plain).points['accounting'],
     )
-    accounting = built.points['accounting']
-    self.assertEqual(accounting['squared_sensitivity'], 11.0)
-    self.assertEqual(accounting['squared_sensitivity_without_completion'], 9.0)
-    with self.assertRaisesRegex(
-        ValueError, 'squared_sensitivity_without_completion=None'
-    ):
-      _facts(complete_trees=True)
 
   def test_printed_epsilon_is_never_below(self):
     for noise_multiplier in (0.3, 1.13, 2.71, 30.0):
@@ -136,9 +142,7 @@ class VoidTest(parameterized.TestCase):
       dict(noise_multiplier=0.0), dict(insecure_seed=True)
   )
   def test_no_privacy_everywhere(self, **changed):
-    built = _build(
-        observed=_OBSERVED, squared_sensitivity_so_far=3.0, **changed
-    )
+    built = _build(observed=_OBSERVED, **changed)
     self.assertEqual(built.epsilon, math.inf)
     self.assertStartsWith(built.warnings[0], 'NO PRIVACY')
     guarantee = built.points['guarantee']
@@ -172,7 +176,7 @@ class CompletenessTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (section, name)
-      for section, names in statement.REQUIRED.items()
+      for section, names in _REQUIRED.items()
       for name in (None, *names)
   )
   def test_each_missing_or_empty_field_is_an_error(self, section, name):
@@ -191,16 +195,17 @@ class CompletenessTest(parameterized.TestCase):
       statement.PrivacyStatement.from_json(content)
 
   def test_there_are_twelve_points(self):
-    self.assertLen(statement.REQUIRED, 12)
-    self.assertEqual(list(_build().points), list(statement.REQUIRED))
+    self.assertLen(_REQUIRED, 12)
+    self.assertEqual(list(_build().points), list(_REQUIRED))
 
   @parameterized.parameters(
       'not_covered', 'hyperparameters', 'architecture', 'early_stopping',
-      'pretraining', 'public_data', 'preprocessing', 'audit', 'participation',
+      'pretraining', 'public_data', 'preprocessing', 'audit', 'delta_reason',
   )
   def test_empty_declaration_is_an_error(self, name):
-    with self.assertRaises(_checks.PrivacyRefusedError):
-      _build(**{name: ''})
+    for empty in ('', ' ', None):
+      with self.assertRaisesRegex(_checks.ArgumentError, f'^{name}='):
+        _build(**{name: empty})
     _build(**{name: 'none'})
 
   @parameterized.parameters(
@@ -209,25 +214,43 @@ class CompletenessTest(parameterized.TestCase):
       dict(noise_multiplier=-1.0),
       dict(noise_multiplier=math.nan),
       dict(l2_norm_clip=0.0),
-      dict(squared_sensitivity=0.0),
       dict(min_index_gap=0),
-      dict(max_participations=0),
-      dict(num_rounds=0),
       dict(clients_per_round=0),
       dict(population=0),
-      dict(neighboring_relation='both'),
       dict(insecure_seed=None),
   )
   def test_wrong_facts(self, **changed):
     (name,) = changed
     with self.assertRaisesRegex(ValueError, f'^{name}='):
-      _facts(**changed)
+      _build(**changed)
 
-  def test_spent_rounds_need_their_sensitivity(self):
-    with self.assertRaisesRegex(ValueError, 'squared_sensitivity_so_far=None'):
-      _facts(observed=_OBSERVED)
+  def test_headline_is_complete(self):
+    content = _build().to_json()
+    for name in ('delta', 'trust', 'assumptions', 'warnings', 'plan'):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, name):
+        statement.PrivacyStatement.from_json(
+            {key: content[key] for key in content if key != name}
+        )
+
+  def test_plan_that_says_nothing_of_its_own_has_no_statement(self):
+
+    class Silent(plans.DpFtrlPlan):
+
+      def _points(self, about):
+        return {}
+
+    plan = Silent(
+        participation=participation.MinSeparation(1600, min_index_gap=1600),
+        **_ARGUMENTS,
+    )
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'setting.model.*implementation.dropouts'
+    ):
+      plan.statement(delta=1e-6)
+
+  def test_nothing_is_spent_before_round_1(self):
     before_round_1 = dataclasses.replace(_OBSERVED, num_rounds=0)
-    _facts(observed=before_round_1)
+    self.assertEqual(_build(observed=before_round_1), _build())
 
 
 class FormsTest(parameterized.TestCase):
@@ -236,7 +259,8 @@ class FormsTest(parameterized.TestCase):
     for built in (
         _build(),
         _build(noise_multiplier=0.0),
-        _build(observed=_OBSERVED, squared_sensitivity_so_far=3.0),
+        _build(observed=_OBSERVED),
+        _build(mechanism=mechanisms.Blt(1600, weights=(0.3,), decays=(0.9,))),
     ):
       text = json.dumps(built.to_json(), allow_nan=False)
       read = statement.PrivacyStatement.from_json(json.loads(text))
@@ -244,19 +268,22 @@ class FormsTest(parameterized.TestCase):
       self.assertEqual(read.to_markdown(), built.to_markdown())
 
   def test_unknown_version(self):
-    for changed in ({'schema_version': 2}, {'schema': 'other'}):
+    for changed in ({'schema_version': 1}, {'schema': 'other'}):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'version'):
         statement.PrivacyStatement.from_json(_build().to_json() | changed)
 
   def test_statement_is_immutable(self):
-    content = copy.deepcopy(_build().points)
-    built = statement.PrivacyStatement(content)
-    content['guarantee']['epsilon'] = 0.1
-    built.to_json()['points']['guarantee']['epsilon'] = 0.1
-    self.assertEqual(built.epsilon, _epsilon(11))
+    points = copy.deepcopy(_build().points)
+    headline = copy.deepcopy(_build().headline)
+    built = statement.PrivacyStatement(headline, points)
+    headline['plan']['kind'] = points['setting']['model'] = 'trust me'
+    content = built.to_json()
+    content['points']['guarantee']['epsilon'] = 0.1
+    content['warnings'].append('none')
+    self.assertEqual(built, _build())
 
   def test_markdown_shows_every_value(self):
-    built = _build(observed=_OBSERVED, squared_sensitivity_so_far=3.0)
+    built = _build(observed=_OBSERVED)
     page = built.to_markdown()
     for number in range(1, 13):
       self.assertIn(f'\n## {number}. ', page)
@@ -270,9 +297,7 @@ class FormsTest(parameterized.TestCase):
     self.assertIn('This is a plan', _build().to_markdown())
 
   def test_realised_participation(self):
-    points = _build(
-        observed=_OBSERVED, squared_sensitivity_so_far=3.0
-    ).points['implementation']
+    points = _build(observed=_OBSERVED).points['implementation']
     self.assertEqual(
         points['realised_participation'],
         '400 clients in 5 rounds, at most 2 times each, index gap at least 4'
@@ -284,17 +309,51 @@ class FormsTest(parameterized.TestCase):
     )
 
   def test_neighbouring_relation_is_written_out(self):
-    for relation in run_events.NeighboringRelation:
-      built = _build(neighboring_relation=relation)
-      self.assertEqual(
-          built.points['adjacency']['definition'], relation.description
+    check_ins = plans.CheckInPlan(
+        participation.FixedWindowCheckIn(400, 0.2),
+        mechanisms.randomizers.Sphere(1.0, 0.5),
+    ).statement(delta=1e-6)
+    for built, relation in ((_build(), 'zero_out'), (check_ins, 'replace_one')):
+      self.assertEqual(built.headline['neighboring_relation'], relation)
+      adjacency = built.points['adjacency']
+      self.assertEqual(adjacency['relation'], relation)
+      self.assertStartsWith(
+          adjacency['definition'], relation.replace('_', '-')
       )
+      self.assertIn(f'{relation} adjacency', built.to_markdown())
+
+  def test_sentences_are_read_from_lines(self):
+    said = builder.sentences(
+        """
+release.covered: {what}: models,
+    and {{metrics}}
+release.not_covered: none
+
+release.not_covered: all
+    others
+""",
+        what='two things: {or} more',
+    )
+    self.assertEqual(said, {
+        'release.covered': 'two things: {or} more: models, and {metrics}',
+        'release.not_covered': 'all others',
+    })
+
+  def test_many_numbers_are_only_counted(self):
+    readable = builder.readable({
+        'coefficients': (1.0,) * 100,
+        'weights': (0.25, 0.5),
+        'restart_every': None,
+    })
+    self.assertEqual(readable['coefficients'], '100 numbers: 1, 1, 1, 1, ...')
+    self.assertEqual(readable['weights'], '0.25, 0.5')
+    self.assertEqual(readable['restart_every'], 'none')
 
   def test_needs_no_tensorflow(self):
     program = (
         'import sys\n'
         'from tff_dp.ledger import budget, participation_ledger\n'
-        'from tff_dp.statement import statement\n'
+        'from tff_dp.statement import builder, statement\n'
         "print([m for m in sys.modules if m.startswith('tensorflow')])\n"
     )
     done = subprocess.run(

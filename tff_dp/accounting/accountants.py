@@ -39,7 +39,7 @@ Check-ins, shuffles and random allocations (`protocol_events`) are accounted for
 by 'pld', through `protocol_accountant`; `amplification` says by which argument.
 So are messages of silos and opened sums (`record_events`), under replace-one,
 to the same number as by the ledger of a silo; messages without sampling also by
-'exact'. What `conservative` gives there is `amplify(bound='convexity')`.
+'exact'. What `published_proofs` gives there is `amplify(bound='convexity')`.
 """
 
 from collections.abc import Callable
@@ -52,10 +52,8 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.events import compositions
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import protocol_accountant
-from tff_dp.accounting.protocols import protocol_costs
 
 METHODS = ('exact', 'pld', 'rdp')
 
@@ -106,17 +104,16 @@ def epsilon(
   _checks.in_open(0.0, 1.0, delta=delta)
   if protocol_accountant.has_protocol_events(event):
     _checks.one_of(METHODS, method=method)
-    return protocol_costs.epsilon(
+    return protocol_accountant.epsilon(
         event, delta=delta, method=method, asked=neighboring_relation
     )
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return math.inf
-  if not parts.others:
-    if parts.sigma == math.inf:
-      return 0.0
-    if method == 'exact':
-      return gaussian.exact_epsilon(sigma=parts.sigma, delta=delta)
+  if parts.is_empty:
+    return 0.0
+  if method == 'exact':
+    return gaussian.exact_epsilon(sigma=parts.sigma, delta=delta)
   if method == 'pld':
     accountant = _pld_accountant(parts)
     remaining = float(delta) * (1 - _PLD_RELATIVE_ERROR) - _pld_error(parts)
@@ -152,17 +149,16 @@ def delta(
   _checks.non_negative(epsilon=epsilon)
   if protocol_accountant.has_protocol_events(event):
     _checks.one_of(METHODS, method=method)
-    return protocol_costs.delta(
+    return protocol_accountant.delta(
         event, epsilon=epsilon, method=method, asked=neighboring_relation
     )
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return 1.0
-  if not parts.others:
-    if parts.sigma == math.inf:
-      return 0.0
-    if method == 'exact':
-      return gaussian.exact_delta(sigma=parts.sigma, epsilon=epsilon)
+  if parts.is_empty:
+    return 0.0
+  if method == 'exact':
+    return gaussian.exact_delta(sigma=parts.sigma, epsilon=epsilon)
   if method == 'pld':
     found = float(_pld_accountant(parts).get_delta(float(epsilon)))
     found = max(0.0, found) * (1 + _PLD_RELATIVE_ERROR)
@@ -185,10 +181,15 @@ class _Parts:
     relation: Under which dp_accounting is asked about these.
   """
 
-  def __init__(self, sigma: float, others: compositions.Leaves, relation):
+  def __init__(self, sigma: float, others: run_events.Leaves, relation):
     self.sigma = sigma
     self.others = others
     self.relation = relation
+
+  @property
+  def is_empty(self) -> bool:
+    """Whether nothing is released."""
+    return self.sigma == math.inf and not self.others
 
   def compose_into(self, accountant) -> None:
     """Composes everything into one accountant of dp_accounting."""
@@ -202,7 +203,7 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
   _checks.one_of(METHODS, method=method)
   relation = run_events.NeighboringRelation(neighboring_relation)
   gaussians, others = [], []
-  for leaf, count in compositions.leaves(event):
+  for leaf, count in run_events.leaves(event):
     if isinstance(leaf, dp_accounting.NonPrivateDpEvent):
       gaussians.append((0.0, 1))
     elif isinstance(leaf, dp_accounting.GaussianDpEvent):
@@ -217,7 +218,7 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
       others.append((leaf, count))
   if others and method == 'exact':
     raise _checks.PrivacyRefusedError(
-        f'no exact epsilon is known for {compositions.kinds(others)}',
+        f'no exact epsilon is known for {run_events.kinds(others)}',
         why='only a composition of Gaussian mechanisms is one Gaussian'
         ' mechanism, whose conversion is exact',
         way_out="method='pld', an upper bound that is usually tight, or"
@@ -254,7 +255,7 @@ def _combined(gaussians: list[tuple[float, int]]) -> float:
 
 
 def _relation(
-    relation, others: compositions.Leaves
+    relation, others: run_events.Leaves
 ) -> dp_accounting.NeighboringRelation:
   """Returns the relation to ask dp_accounting about (see the module)."""
   nr = dp_accounting.NeighboringRelation
@@ -266,7 +267,7 @@ def _relation(
 def _is_sum(leaf) -> bool:
   """Whether a leaf is a noised sum, Poisson-sampled or not."""
   if isinstance(leaf, dp_accounting.PoissonSampledDpEvent):
-    return all(_is_sum(part) for part, _ in compositions.leaves(leaf.event))
+    return all(_is_sum(part) for part, _ in run_events.leaves(leaf.event))
   return isinstance(
       leaf, (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
   )
@@ -278,7 +279,7 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
       leaf, dp_accounting.LaplaceDpEvent
   ):
     raise _checks.PrivacyRefusedError(
-        f'{compositions.kinds([(leaf, 1)])} is not accounted for under'
+        f'{run_events.kinds([(leaf, 1)])} is not accounted for under'
         f' {relation} adjacency',
         why='replacing a contribution that may or may not be sampled changes'
         ' the distribution otherwise than zeroing it does',
@@ -290,7 +291,7 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
     other = {'pld': 'rdp', 'rdp': 'pld'}[method]
     raise _checks.PrivacyRefusedError(
         f"dp_accounting's accountant for method={method!r} does not know"
-        f' {compositions.kinds([(leaf, 1)])} under {relation} adjacency',
+        f' {run_events.kinds([(leaf, 1)])} under {relation} adjacency',
         why='nothing is known about its distribution',
         way_out=f'method={other!r}, or an event that bounds it, such as the'
         ' GaussianDpEvent of a tree, nm / sqrt(S2)',

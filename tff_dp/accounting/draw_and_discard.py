@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What draw and discard guarantees a client, and what it does not.
 
-    found = guarantee(plan, participations=5)
-    print(found.to_text())
+    guarantee(plan, participations=5).total_epsilon
 
 The guarantee is that of the client's own noise: whoever reads the channel sees
 the model that was sent and the one that came back. Unit: one client's whole
@@ -12,30 +11,88 @@ release; they compose. What the server does with the models, how many instances
 it keeps and which one it overwrites, changes none of that.
 
 Weaker observers have been given smaller numbers (arXiv:1807.04369, section 4).
-Those are in `non_dp_diagnostics`, each with the sentence why it is none of the
-client's guarantee.
+Those are `diagnostics`, each with the sentence why it is none of the client's
+guarantee.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import math
-from typing import Optional
+from typing import Any, NamedTuple, Optional
 
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import draw_and_discard_statement as statement
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition
-from tff_dp.accounting.events import compositions
-from tff_dp.accounting.protocols import local_reports
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.published import later_snapshots
 
+FEATURE_LEVEL = "feature-level; not a guarantee for the client's data"
+ASSUMPTIONS = (
+    "Neighbours: one client's whole local data set is replaced by any other;"
+    ' that the client takes part, when and how often, is public.',
+    'Covered: the models sent to and returned by the client, whoever reads'
+    ' them, the server included; the rest of the run follows from them.',
+    'The clip and the noise are applied on the device, to the whole model, with'
+    ' randomness that nobody outside can seed, replay or learn.',
+    'Nothing else leaves the device: no metrics without noise, no refusals that'
+    ' depend on the data.',
+    'Other runs and tuning on the same clients are participations too: they add'
+    ' up unless they were counted here.',
+    'Floating-point noise is not exactly Laplace or Gaussian (Mironov, 2012).',
+)
 # Under these strategies the model that a later client draws descends from one
 # given update with probability at most 1/k.
 _MIXING_STRATEGIES = ('draw_and_discard', 'same', 'accept_1_over_k')
 _LATER_UPDATES = (1, 100, 10_000)
-_DIAGNOSTIC_DELTA = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+  """A number about a weaker observer, which is no guarantee.
+
+  Attributes:
+    name: Of the number.
+    epsilon: Its value.
+    delta: At which it holds, None if the number knows of none.
+    unit: 'model' or 'coordinate': what epsilon is about.
+    why_not: Why it is no guarantee of the client's data.
+    facts: What else the number depends on.
+  """
+
+  name: str
+  epsilon: float
+  unit: str
+  why_not: str
+  delta: Optional[float] = None
+  facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types."""
+    described = dataclasses.asdict(self)
+    described['epsilon'] = rounding.to_json_number(self.epsilon)
+    return described
+
+
+class Guarantee(NamedTuple):
+  """What the reports of one client cost it; infinite without noise.
+
+  Attributes:
+    model_epsilon: Of one participation, at `delta`, for the whole model.
+    delta: Of one participation; 0 for pure epsilon.
+    total_epsilon: Of all participations of a client. The headline.
+    total_delta: Of all participations.
+    pure_total_epsilon: Without any delta; infinite for Gaussian noise.
+  """
+
+  model_epsilon: float
+  delta: float
+  total_epsilon: float
+  total_delta: float
+  pure_total_epsilon: float
 
 
 def guarantee(
@@ -43,9 +100,7 @@ def guarantee(
     *,
     participations: Optional[int] = None,
     delta: Optional[float] = None,
-    is_capped: bool = True,
-    later_updates: Sequence[int] = _LATER_UPDATES,
-) -> statement.DdmlGuarantee:
+) -> Guarantee:
   """Returns what so many participations of one client cost it.
 
   Upper bound. Laplace noise without a delta: pure epsilon, which adds up. With
@@ -59,80 +114,44 @@ def guarantee(
       the cap of the plan.
     delta: Of all participations together, in (0, 1); None for pure epsilon, or
       for the delta of a Gaussian step.
-    is_capped: Whether the plan's cap is enforced.
-    later_updates: For the diagnostic of later observers.
   """
-  cap = plan.max_participations
+  cap, step, num_params = plan.max_participations, plan.step, plan.num_params
   if participations is None:
     participations = cap
   _checks.integer_between(0, cap, participations=participations)
   if delta is not None:
     _checks.delta(delta=delta)
-  step, num_params = plan.step, plan.num_params
-  if delta is None:
-    delta = step.delta
-  void = None if step.is_private else statement.NO_NOISE
-  pure = step.model_epsilon(num_params)
-  if void is None:
-    one = _epsilon_and_delta(step, num_params, 1, pure, delta)
-    total = _epsilon_and_delta(step, num_params, participations, pure, delta)
-    about_others = diagnostics(
-        step,
-        num_params=num_params,
-        num_instances=plan.num_instances,
-        delta=_DIAGNOSTIC_DELTA if delta is None else delta,
-        strategy=plan.strategy,
-        has_spam_filter=plan.spam_filter is not None,
-        later_updates=later_updates,
-    )
   else:
-    one, total, about_others = (math.inf, 1.0), (math.inf, 1.0), ()
-  return statement.DdmlGuarantee(
-      model_epsilon=one[0],
-      delta=one[1],
-      total_epsilon=total[0],
-      total_delta=total[1],
-      pure_total_epsilon=_times_epsilon(pure, participations)
-      if void is None
-      else math.inf,
-      coordinate_epsilon=step.coordinate_epsilon(num_params),
-      participations=int(participations),
-      max_participations=cap if is_capped else None,
-      num_params=num_params,
-      num_instances=plan.num_instances,
-      concurrency=plan.clients_per_round,
-      strategy=plan.strategy,
-      noise_scale=step.noise_scale(num_params),
-      step=step.describe(),
-      void=void,
-      non_dp_diagnostics=about_others,
+    delta = step.delta
+  if not step.is_private:
+    return Guarantee(math.inf, 1.0, math.inf, 1.0, math.inf)
+  pure = step.model_epsilon(num_params)
+  return Guarantee(
+      *_epsilon_and_delta(step, num_params, 1, pure, delta),
+      *_epsilon_and_delta(step, num_params, participations, pure, delta),
+      _times_epsilon(pure, participations),
   )
 
 
 def diagnostics(
-    step,
+    plan,
     *,
-    num_params: int,
-    num_instances: int,
     delta: float,
-    strategy: str = 'draw_and_discard',
-    has_spam_filter: bool = False,
     later_updates: Sequence[int] = _LATER_UPDATES,
-) -> tuple[statement.Diagnostic, ...]:
+) -> tuple[Diagnostic, ...]:
   """Returns numbers about observers II and III, for one participation.
 
   Heuristic: none of them is a guarantee, and each says why. A step without
   noise has none.
 
   Args:
-    step: The `mechanisms.client_steps.ClientStep` that the clients run.
-    num_params: p, all weights together.
-    num_instances: k.
+    plan: A `tff_dp.DrawAndDiscardPlan`.
     delta: At which they are stated.
-    strategy: Of the server.
-    has_spam_filter: Whether the server refuses some models.
     later_updates: After how many more updates somebody looks.
   """
+  step, num_params, num_instances = (
+      plan.step, plan.num_params, plan.num_instances
+  )
   if not step.is_private:
     return ()
   found = []
@@ -140,7 +159,7 @@ def diagnostics(
   is_laplace = step.mechanism == 'laplace'
   if is_laplace:
     found.append(
-        statement.Diagnostic(
+        Diagnostic(
             name='"expected loss" against who sees all instances',
             epsilon=later_snapshots.published_expected_loss(
                 local_epsilon=one_weight, num_instances=num_instances
@@ -153,10 +172,8 @@ def diagnostics(
             facts={'num_instances': int(num_instances)},
         )
     )
-  if strategy in _MIXING_STRATEGIES and not has_spam_filter:
-    found.append(
-        _one_later_draw(step, num_params, num_instances, delta)
-    )
+  if plan.strategy in _MIXING_STRATEGIES and plan.spam_filter is None:
+    found.append(_one_later_draw(step, num_params, num_instances, delta))
   distance = step.coordinate_sensitivity() / step.noise_scale(num_params)
   for num_updates in later_updates:
     _checks.integer_at_least(1, later_updates=num_updates)
@@ -170,7 +187,7 @@ def diagnostics(
             corrected=corrected,
         )
     found.append(
-        statement.Diagnostic(
+        Diagnostic(
             name=f'who sees one instance {num_updates} updates later',
             epsilon=later_snapshots.later_epsilon(
                 mechanism=step.mechanism,
@@ -228,10 +245,15 @@ def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
     what: Of `event`, or a composition of such.
     delta: In (0, 1).
   """
-  leaves = compositions.merged(compositions.leaves(what))
+  leaves = run_events.merged(run_events.leaves(what))
   return composition.epsilon(
-      [local_reports.report(leaf).part(count) for leaf, count in leaves], delta
+      [bounds.report(leaf).part(count) for leaf, count in leaves], delta
   )
+
+
+def times(count: int) -> str:
+  """Returns the count with its noun."""
+  return '1 participation' if count == 1 else f'{count} participations'
 
 
 def _epsilon_and_delta(
@@ -258,9 +280,7 @@ def _times_epsilon(pure: float, participations: int) -> float:
   return 0.0 if participations == 0 else pure * participations
 
 
-def _one_later_draw(
-    step, num_params, num_instances, delta
-) -> statement.Diagnostic:
+def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
   """Returns what one later client that draws one instance learns.
 
   Upper bound, for the whole model. Given the coins of the server, the instance
@@ -275,7 +295,7 @@ def _one_later_draw(
     epsilon, _ = _epsilon_and_delta(
         step, num_params, 1, step.model_epsilon(num_params), inner
     )
-  return statement.Diagnostic(
+  return Diagnostic(
       name='who draws one instance, once, later',
       epsilon=epsilon,
       delta=delta,

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 from tff_dp.advice import check_ins
+from tff_dp.advice import cyclic_allocation
 from tff_dp.advice import systems
 from tff_dp.advice.offers import Advice
 from tff_dp.advice.offers import DoesNotFitError
@@ -63,6 +64,11 @@ SYSTEMS = {
         'server',
         'clients draw their own rounds, and a server adds noise to every sum',
         check_ins.random_allocation,
+    ),
+    'cyclic-allocation': System(
+        'server',
+        'as random-allocation, in strides, with noise that cancels over rounds',
+        cyclic_allocation.cyclic_allocation,
     ),
     'fixed-window': System(
         'server',

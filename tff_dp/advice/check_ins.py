@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Optional
 from tff_dp import _checks
 from tff_dp import participation
 from tff_dp.accounting import calibration
-from tff_dp.accounting.amplification import check_in_utility
+from tff_dp.accounting.amplification import random_check_ins
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.advice import offers
 from tff_dp.mechanisms import randomizers
@@ -30,18 +31,16 @@ _AMPLIFIED_LOCAL_EPSILON = 6.0
 _AMPLIFIED_NOISE = 0.6
 # The sphere's report has hardly less noise beyond.
 _MOST_LOCAL_EPSILON = 10.0
-# A search ends where noise is so close to the least, or epsilon to the budget.
+# How close the noise is to the least, in shares of it: a trial takes seconds.
 _CLOSE = 0.01
-_MOST_TRIALS = 60
-# In the logarithm of the noise. Far below the least noise epsilon takes long.
-_LONGEST_MOVE = math.log(4.0)
+_MOST_NOISE = 1e9
 
 
 def random_allocation(setting: offers.Setting) -> offers.Offer:
   """Returns clients that draw their own slots, with noise at the server."""
   passes, slots = setting.num_passes, _slots(setting)
   protocol = participation.RandomAllocation(
-      slots, check_in_probability=_rate(setting, slots)
+      slots, check_in_probability=offers.rate(setting, slots)
   )
   return _check_ins(
       setting,
@@ -72,7 +71,7 @@ def fixed_window(setting: offers.Setting) -> offers.Offer:
       ),
       slots_per_update=setting.reports_per_round,
   )
-  empty = check_in_utility.expected_dummies_fixed_window(
+  empty = random_check_ins.expected_dummies_fixed_window(
       setting.population,
       num_slots=slots,
       check_in_probability=protocol.check_in_probability,
@@ -105,7 +104,7 @@ def sliding_window(setting: offers.Setting) -> offers.Offer:
   steps = updates + window - 1
   protocol = participation.SlidingWindowCheckIn(steps, window)
   # As if no more clients than steps came; the others make it less.
-  empty = check_in_utility.expected_dummies_sliding_window(steps, window=window)
+  empty = random_check_ins.expected_dummies_sliding_window(steps, window=window)
   return _winners(
       setting,
       'sliding-window',
@@ -141,7 +140,7 @@ def _winners(setting, system, protocol, empty: float, **fields) -> offers.Offer:
 def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
   """Returns a coin of each client in each round, behind a shuffler."""
   protocol = participation.ShuffledCheckIn(
-      setting.rounds, _rate(setting, 1), setting.population
+      setting.rounds, offers.rate(setting, 1), setting.population
   )
   return _check_ins(
       setting,
@@ -215,7 +214,7 @@ def _check_ins(
   """
   found = []
   for kind, make in kinds.items():
-    plan = check_in_plan.ProtocolPlan(
+    plan = check_in_plan.CheckInPlan(
         protocol,
         make(1.0),
         num_passes=passes,
@@ -264,7 +263,7 @@ def _check_ins(
 import tff_dp
 protocol = tff_dp.participation.{protocol!r}
 noise = tff_dp.{library}.{plan.randomizer!r}
-plan = tff_dp.ProtocolPlan(protocol, noise{options})
+plan = tff_dp.CheckInPlan(protocol, noise{options})
 print(plan.epsilon({extra}))""",
       **{'trust': protocol.trust} | fields,
   )
@@ -283,7 +282,7 @@ class _Noised(NamedTuple):
   stddev: float
   kind: str
   value: float
-  plan: check_in_plan.ProtocolPlan
+  plan: check_in_plan.CheckInPlan
 
 
 def _relation(setting, plan) -> run_events.NeighboringRelation:
@@ -314,6 +313,8 @@ def _with_least_noise(
     return dataclasses.replace(base, randomizer=make(value))
 
   def epsilon_at(value):
+    if kind == _SPHERE and value > _MOST_LOCAL_EPSILON:
+      return math.inf
     return plan_of(value).epsilon(
         delta=setting.delta, neighboring_relation=relation
     )
@@ -323,19 +324,15 @@ def _with_least_noise(
     start = setting.epsilon / reports
     if base.bound != 'none':
       start = max(start, _AMPLIFIED_LOCAL_EPSILON)
-
-    def stddev_of(value):
-      variance = make(value).variance(setting.parameters)
-      return math.sqrt(variance / setting.parameters)
-
     value = _least_noise(
         epsilon_at,
-        start=min(start, _MOST_LOCAL_EPSILON),
+        lambda noise: offers.shortened(1 / noise, 4),
+        start=1 / min(start, _MOST_LOCAL_EPSILON),
         target=setting.epsilon,
-        stddev_of=stddev_of,
-        most=_MOST_LOCAL_EPSILON,
     )
-    return _Noised(stddev_of(value), kind, value, plan_of(value))
+    plan = plan_of(value)
+    variance = plan.randomizer.variance(setting.parameters)
+    return _Noised(math.sqrt(variance / setting.parameters), kind, value, plan)
   if known < math.inf and epsilon_at(known) > setting.epsilon:
     return _Noised(math.inf, kind, math.inf, base)
   start = calibration.noise_multiplier(
@@ -346,80 +343,44 @@ def _with_least_noise(
   )
   if base.bound != 'none':
     start = min(start, _AMPLIFIED_NOISE)
-  value = _least_noise(epsilon_at, start=start, target=setting.epsilon)
+  value = _least_noise(
+      epsilon_at,
+      lambda noise: offers.shortened(noise, 4),
+      start=start,
+      target=setting.epsilon,
+  )
   return _Noised(value, kind, value, plan_of(value))
 
 
 def _least_noise(
     epsilon_at: Callable[[float], float],
+    parameter_of: Callable[[float], float],
     *,
     start: float,
     target: float,
-    stddev_of: Optional[Callable[[float], float]] = None,
-    most: float = math.inf,
 ) -> float:
-  """Returns a parameter of four digits whose epsilon is within the target.
+  """Returns a parameter whose epsilon is within the target.
 
-  What is returned has been computed to be within. Where epsilon falls with the
-  noise, either nothing within has one percent less noise, or epsilon is within
-  one percent of the target.
+  What is returned has been computed to be within.
 
   Args:
     epsilon_at: Epsilon of a parameter.
-    start: Where to begin.
+    parameter_of: That of some noise, in as few digits as people can copy.
+    start: The noise to begin with.
     target: The budget.
-    stddev_of: The noise of a parameter that is a local epsilon; `None` if the
-      parameter is the noise.
-    most: The largest local epsilon that is tried.
   """
-  sign = 1.0 if stddev_of is None else -1.0
-  level, value = sign * math.log(start), None
-  noise_of = stddev_of or float
-  least = noise_of(most) if most < math.inf else 0.0
-  # Where the least noise is, and all trials: levels are logarithms of the
-  # parameter that grow with the noise, the other number is that of epsilon over
-  # the target.
-  low, high, trials = -math.inf, math.inf, []
-  for _ in range(_MOST_TRIALS):
-    tried = min(most, offers.shortened(math.exp(sign * level), 4))
-    ratio = epsilon_at(tried) / target
-    trials.append((level, math.log(min(max(ratio, 0.01), 100.0))))
-    if ratio <= 1:
-      value, high = tried, level
-    else:
-      low, least = level, noise_of(tried)
-    if value is not None and (
-        noise_of(value) <= (1 + _CLOSE) * least or 1 - _CLOSE < ratio <= 1
-    ):
-      return value
-    level = _next_level(trials, low, high)
-  if value is None:
+  noise = search.least_within(
+      target,
+      lambda noise: epsilon_at(parameter_of(noise)),
+      start,
+      most=_MOST_NOISE,
+      tolerance=_CLOSE,
+  )
+  if noise == math.inf:
     raise _checks.ArgumentError('epsilon', target, 'a budget that can be met')
-  return value
-
-
-def _next_level(trials: list[tuple[float, float]], low, high) -> float:
-  """Returns where to try next: along the secant, else halfway, or further."""
-  level, excess = trials[-1]
-  slope = -1.5
-  if len(trials) > 1:
-    before, other = trials[-2]
-    slope = min((excess - other) / (level - before), -0.2)
-  move = -(excess + 0.5 * _CLOSE) / slope
-  move = math.copysign(min(max(abs(move), 0.5 * _CLOSE), _LONGEST_MOVE), excess)
-  if low < level + move < high and len(trials) % 4:
-    return level + move
-  if high - low < math.inf:
-    return 0.5 * (low + high)
-  return level + math.copysign(_LONGEST_MOVE, excess)
+  return parameter_of(noise)
 
 
 def _slots(setting: offers.Setting) -> int:
   """Returns rounds of a pass, so that whole passes are hardly more rounds."""
   return -(-setting.rounds // setting.num_passes)
-
-
-def _rate(setting: offers.Setting, slots: int) -> float:
-  """Returns the probability of taking part for so many reports in a round."""
-  share = slots * setting.reports_per_round / setting.population
-  return min(1.0, offers.shortened(share))

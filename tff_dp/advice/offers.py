@@ -11,7 +11,7 @@ from tff_dp import _checks
 from tff_dp import participation
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
-from tff_dp.ledger import silo_accountant
+from tff_dp.ledger import silo_budget
 
 # Who is trusted with more is trusted with less.
 TRUST = ('nobody', 'shuffler', 'server')
@@ -81,7 +81,7 @@ class Setting:
             'nothing with silo_records: one record is replaced',
         )
       # Refuses a delta that would give a record away.
-      budget = silo_accountant.SiloBudget(self.silo_records, None, self.delta)
+      budget = silo_budget.SiloBudget(self.silo_records, None, self.delta)
       object.__setattr__(self, 'delta', budget.delta)
     else:
       relation = self.neighboring_relation or RELATIONS[0]
@@ -259,6 +259,17 @@ def offer(setting: Setting, error: float, **fields) -> Offer:
 def shortened(value: float, digits: int = 6) -> float:
   """Returns the value with so few digits that people can copy it."""
   return float(f'{value:.{digits}g}')
+
+
+def rate(setting: Setting, slots: float) -> float:
+  """Returns the probability of taking part for so many reports in a round.
+
+  Args:
+    setting: What is known.
+    slots: Rounds from one draw of a client to its next one.
+  """
+  share = slots * setting.reports_per_round / setting.population
+  return min(1.0, shortened(share))
 
 
 def account(*words) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 from tff_dp import mechanisms
-from tff_dp.accounting import draw_and_discard as draw_and_discard_lib
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
@@ -16,7 +15,6 @@ from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.advice import offers
-from tff_dp.ledger import silo_sums
 from tff_dp.mechanisms import catalogue
 from tff_dp.plans import dp_ftrl as dp_ftrl_plan
 from tff_dp.plans import draw_and_discard as draw_and_discard_plan
@@ -40,7 +38,7 @@ def dp_ftrl(setting: offers.Setting) -> offers.Offer:
   row = mechanisms.best(
       setting.rounds, schedule, error='mean', names=_MECHANISMS
   ).chosen
-  plan = dp_ftrl_plan.PrivacyPlan(
+  plan = dp_ftrl_plan.DpFtrlPlan(
       row.mechanism,
       schedule,
       l2_norm_clip=1.0,
@@ -111,7 +109,7 @@ import tff_dp
 participation = tff_dp.participation.MinSeparation({setting.rounds},
     min_index_gap={schedule.min_index_gap}, max_participations={participations})
 mechanism = tff_dp.mechanisms.build({row.name!r}, participation{options})
-plan = tff_dp.PrivacyPlan(mechanism, participation, l2_norm_clip=1.0,
+plan = tff_dp.DpFtrlPlan(mechanism, participation, l2_norm_clip=1.0,
     clients_per_round={setting.reports_per_round}, noise_multiplier={noise!r})
 print(plan.epsilon({offers.arguments(setting)}))""",
   )
@@ -137,23 +135,21 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
   if offers.shortened(one) > one:
     one *= 1 - 1e-5
   one = offers.shortened(one)
-  found = draw_and_discard_lib.guarantee(
-      draw_and_discard_plan.DrawAndDiscardPlan(
-          step=mechanisms.ClientStep(
-              learning_rate=_LEARNING_RATE,
-              clip='l2',
-              mechanism='gaussian',
-              epsilon=one,
-              delta=setting.delta,
-          ),
-          num_params=setting.parameters,
-          num_instances=_INSTANCES,
-          max_participations=reports,
-          num_rounds=reports,
+  plan = draw_and_discard_plan.DrawAndDiscardPlan(
+      step=mechanisms.ClientStep(
+          learning_rate=_LEARNING_RATE,
+          clip='l2',
+          mechanism='gaussian',
+          epsilon=one,
+          delta=setting.delta,
       ),
-      delta=setting.delta,
+      num_params=setting.parameters,
+      num_instances=_INSTANCES,
+      max_participations=reports,
+      num_rounds=reports,
   )
-  per_report = found.noise_scale / _LEARNING_RATE
+  per_report = plan.step.noise_scale(plan.num_params) / _LEARNING_RATE
+  epsilon = plan.epsilon(delta=setting.delta)
   return offers.offer(
       setting,
       per_report * math.sqrt(_INSTANCES / setting.reports_per_round),
@@ -162,8 +158,8 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
       trust='nobody: every model that is sent is private by itself',
       neighboring_relation=run_events.NeighboringRelation.REPLACE_ONE.value,
       noise={'epsilon_of_one_participation': one},
-      epsilon=found.total_epsilon,
-      epsilon_no_amplification=found.total_epsilon,
+      epsilon=epsilon,
+      epsilon_no_amplification=epsilon,
       model_copies=_INSTANCES,
       participation=(
           f'each client takes part at most {reports} times, one client at a'
@@ -175,7 +171,7 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
           ' error. The error is a heuristic, as if steps did not depend on the'
           ' model.',
       ),
-      assumptions=found.assumptions,
+      assumptions=plan.assumptions(delta=setting.delta),
       process='tff_dp.learning.draw_and_discard.build_draw_and_discard',
       command=offers.account(
           'draw-and-discard', '--parameters', setting.parameters,
@@ -300,9 +296,9 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
       notes=(
           f'{plan.bits(silos)} bits a weight, before what the secure sum adds.',
       ),
-      assumptions=silo_sums.ASSUMPTIONS,
+      assumptions=silo_guarantee.SUM_ASSUMPTIONS,
       process=(
-          'tff_dp.learning.silos.build_shuffled_one_pass_accelerated_mb_sgd'
+          'tff_dp.learning.silos.build_secure_sum_sgd'
       ),
       command=(),
       python=f"""\

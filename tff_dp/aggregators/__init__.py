@@ -8,7 +8,6 @@ _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp.aggregators.adaptive_clipping import AdaptiveClippingFactory
-from tff_dp.aggregators.binomial_sum import BinomialVectorSumFactory
 from tff_dp.aggregators.correlated_noise import CorrelatedNoiseFactory
 from tff_dp.aggregators.integer_sum import IntegerVectorSumFactory
 from tff_dp.aggregators.local_randomizers import LocalRandomizerFactory

@@ -73,6 +73,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
       initial_l2_norm_clip: float,
       clients_per_round: int,
       insecure_seed: Optional[int] = None,
+      plan: Any = None,
   ):
     """Initializes the factory.
 
@@ -85,6 +86,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
       clients_per_round: The expected number of clients, the divisor.
       insecure_seed: For tests only: replaces the secret key by one that anybody
         who knows the seed can compute.
+      plan: See `CorrelatedNoiseFactory`.
 
     Raises:
       ArgumentError: If a value is outside its range.
@@ -97,6 +99,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
         l2_norm_clip=initial_l2_norm_clip,
         clients_per_round=clients_per_round,
         insecure_seed=insecure_seed,
+        plan=plan,
     )
     self._adaptive_clipping = adaptive_clipping
     self._rounds_per_clip_norm = adaptive_clipping_lib.rounds_per_clip_norm(

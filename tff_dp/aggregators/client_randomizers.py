@@ -109,11 +109,7 @@ class _Gaussian(_Additive):
     return clipping.clip(update, self.randomizer.l2_norm_clip)[0]
 
   def draw_report(self, clipped, key):
-    noise = tf.random.stateless_normal(
-        [self.num_params],
-        streams.fold_in(key, _NOISE),
-        alg=streams.ALGORITHM,
-    )
+    noise = streams.normals([self.num_params], streams.fold_in(key, _NOISE))
     return clipped + self.randomizer.stddev * noise
 
 
@@ -128,16 +124,9 @@ class _Laplace(_Additive):
     return _clip_l1(update, self.randomizer.l1_norm_clip)
 
   def draw_report(self, clipped, key):
-    bits = _uniform_int64([self.num_params], streams.fold_in(key, _NOISE))
-    # One bit for the sign, and 63 in the logarithm: with the 23 of a float32
-    # uniform no noise would be beyond 16 b, and seeing more of it than the
-    # other input allows would tell the two apart.
-    magnitude = tf.cast(
-        tf.bitwise.bitwise_and(bits, tf.constant(2**63 - 1, tf.int64)),
-        tf.float64,
+    noise = streams.laplace(
+        [self.num_params], streams.fold_in(key, _NOISE)
     )
-    exponential = -tf.math.log((magnitude + 0.5) * 2.0**-63)
-    noise = tf.where(bits < 0, -exponential, exponential)
     return clipped + tf.cast(self.randomizer.scale * noise, tf.float32)
 
 
@@ -159,15 +148,13 @@ class _Sphere(ClientRandomizer):
     # as a positive product, and the fair coin of its rounding does the rest.
     product = tf.reduce_sum(clipped * direction)
     keeps_direction = (
-        tf.random.stateless_uniform(
-            [], streams.fold_in(key, _ROUNDING), alg=streams.ALGORITHM
-        )
+        streams.uniforms([], streams.fold_in(key, _ROUNDING))
         < 0.5 + 0.5 * norm / self.randomizer.l2_norm_clip
     )
     # The only line that the guarantee rests on: whatever was computed above,
     # the sign is flipped by a coin of its own.
     is_flipped = _is_below(
-        _uniform_int64([], streams.fold_in(key, _COIN)),
+        streams.bits([], streams.fold_in(key, _COIN)),
         self.randomizer.flip_threshold,
     )
     is_positive = tf.not_equal(
@@ -186,9 +173,7 @@ class _Sphere(ClientRandomizer):
     return direction * tf.math.divide_no_nan(length, tf.norm(direction))
 
   def _normals(self, seed):
-    return tf.random.stateless_normal(
-        [self.num_params], seed, alg=streams.ALGORITHM
-    )
+    return streams.normals([self.num_params], seed)
 
 
 _BY_TYPE = {
@@ -252,7 +237,7 @@ def randomize_category(
   )
   stand_in, other = (
       tf.math.floormod(
-          _uniform_int64([], streams.fold_in(key, part)),
+          streams.bits([], streams.fold_in(key, part)),
           tf.constant(modulus, tf.int64),
       )
       for part, modulus in (
@@ -262,23 +247,11 @@ def randomize_category(
   is_valid = tf.logical_and(category >= 0, category < num_categories)
   category = tf.where(is_valid, category, stand_in)
   is_changed = _is_below(
-      _uniform_int64([], streams.fold_in(key, _COIN)),
+      streams.bits([], streams.fold_in(key, _COIN)),
       randomizer.change_threshold,
   )
   other += tf.cast(other >= category, tf.int64)
   return release_of(randomizer).mark(tf.where(is_changed, other, category))
-
-
-def _uniform_int64(shape, key) -> tf.Tensor:
-  """Returns integers that are uniform over all 64-bit values."""
-  return tf.random.stateless_uniform(
-      shape,
-      key,
-      minval=None,
-      maxval=None,
-      dtype=tf.int64,
-      alg=streams.ALGORITHM,
-  )
 
 
 def _is_below(bits: tf.Tensor, threshold: int) -> tf.Tensor:

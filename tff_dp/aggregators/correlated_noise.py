@@ -73,6 +73,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       l2_norm_clip: float,
       clients_per_round: int,
       insecure_seed: Optional[int] = None,
+      plan: Any = None,
   ):
     """Initializes the factory.
 
@@ -84,6 +85,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
       clients_per_round: The expected number of clients, the divisor.
       insecure_seed: For tests only: replaces the secret key by one that anybody
         who knows the seed can compute.
+      plan: Whose `aggregator()` it is, so that `program.train` finds the plan
+        of a process; it changes nothing else.
 
     Raises:
       ArgumentError: If a value is outside its range.
@@ -98,12 +101,16 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     self._insecure_seed = insecure_seed
     if insecure_seed is not None:
       _checks.integer_at_least(0, insecure_seed=insecure_seed)
+    self._plan = None
+    if plan is not None:
+      release_marks.remember(plan)
+      self._plan = plan.fingerprint
 
   @functools.cached_property
   def release(self) -> release_marks.Release:
     """What the factory adds, as its graphs are marked with it."""
     return release_marks.Release.of(
-        self._facts(), divisor=self._clients_per_round
+        self._facts(), divisor=self._clients_per_round, plan=self._plan
     )
 
   def _facts(self) -> dict[str, Any]:

@@ -14,8 +14,11 @@ Only the sum of the messages over all silos is opened:
 
 The law of Z is that of a `SumPlan` (`accounting.integers.integer_plans`):
 binomial, Skellam or discrete Gaussian. All are drawn from a table of 62-bit
-probabilities (`accounting.integers.integer_tables`), with a key from the kernel
-of the machine that runs the silo. Messages are bounded, so no sum ever wraps.
+probabilities (`accounting.integers.integer_noise`). Coins and noise follow
+from the key of the round that a silo brings with its records, and from the
+records: what is repeated repeats its message, anything else has noise of its
+own. Without a key they come from the kernel of the machine that runs the silo,
+each time. Messages are bounded, so no sum ever wraps.
 
 TFF's own `tff.learning.ddp_secure_aggregator` is not used: in the
 tensorflow-privacy release that TFF 0.87 needs, its Skellam noise is seeded with
@@ -24,21 +27,30 @@ million values, and two silos can share.
 """
 
 import collections
+from collections.abc import Mapping
+from typing import Any
 
-import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import streams
+from tff_dp.accounting.integers import integer_noise
 from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.integers import integer_tables
 from tff_dp.aggregators import clipping
+from tff_dp.aggregators import release_marks
 
 # What `tff.federated_secure_sum_bitwidth` allows, and int64 holds.
 MOST_BITS = 62
+# Parts of a value that has a key.
+ROWS, KEY = 'rows', 'key'
 _ROUNDING, _NOISE = 'integer rounding', 'integer noise'
+
+
+def release_of(facts: Mapping[str, Any]) -> release_marks.Release:
+  """Returns the release of `SumPlan.release_facts`."""
+  return release_marks.Release.of(facts, in_sum=True)
 
 
 class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -47,7 +59,9 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       next: mean over silos and records of clip(x), plus noise of variance
             `plan.noise_variance`, plus that of rounding, <= (C / h)^2 / (M K)
 
-  A value is a silo's records, float32 of shape [records, num_params]. Each is
+  A value is a silo's records, float32 of shape [records, num_params], or an
+  `OrderedDict(rows, key)` of them and a secret key of the silo and round, int64
+  of shape [2], that serves for nothing else; it stays there. Each record is
   clipped to the norm C (a record that is not finite counts as zero), which
   bounds its coordinates. Encoding and noise happen in the silo, the server gets
   the secure sum of integers. What protects a record is the noise of *all* silos
@@ -92,58 +106,47 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
           f' {plan.bits(max_silos)}',
       )
 
-  def variance(self, num_silos: int) -> float:
-    """Returns the variance of the noise on a coordinate of the mean. Exact.
-
-    Without that of the rounding, at most (C / h)^2 / m for m records.
-
-    Args:
-      num_silos: In the sum.
-    """
-    return self.plan.noise_variance(self._l2_norm, num_silos=num_silos)
-
-  def dp_event(
-      self, num_params: int, *, num_rounds: int = 1
-  ) -> dp_accounting.DpEvent:
-    """Returns the `DpEvent` of the sums in which a record is.
-
-    Stated for replace-one of a record (`accounting.events.record_events`), with
-    the noise of the silos that are promised.
-
-    Args:
-      num_params: Length of a record's vector.
-      num_rounds: Sums of which one record is a part; 1 for one pass.
-    """
-    _checks.integer_at_least(1, num_rounds=num_rounds)
-    event = self.plan.dp_event(dimension=num_params)
-    if num_rounds == 1:
-      return event
-    return dp_accounting.SelfComposedDpEvent(event, int(num_rounds))
-
   @property
   def _step(self) -> float:
     return 2.0 * self._l2_norm / self.plan.grid
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
     records = self.plan.records_per_silo
+    has_key = isinstance(value_type, tff.StructWithPythonType) and (
+        tff.structure.name_list(value_type) == [ROWS, KEY]
+    )
+    rows_type = value_type[ROWS] if has_key else value_type
     if (
-        not isinstance(value_type, tff.TensorType)
-        or value_type.dtype != np.float32
-        or len(value_type.shape) != 2
-        or value_type.shape[0] != records
+        not isinstance(rows_type, tff.TensorType)
+        or rows_type.dtype != np.float32
+        or len(rows_type.shape) != 2
+        or rows_type.shape[0] != records
+        or (has_key and value_type[KEY] != tff.TensorType(np.int64, [2]))
     ):
       raise _checks.ArgumentError(
           'value_type',
           str(value_type),
-          f'float32[{records},num_params], the records of a silo',
+          f'float32[{records},num_params], the records of a silo, or'
+          f' <{ROWS}=that,{KEY}=int64[2]>',
       )
     table = self.plan.share_table()
-    sum_type = tff.TensorType(np.int64, [value_type.shape[1]])
+    sum_type = tff.TensorType(np.int64, [rows_type.shape[1]])
+    release = release_of(
+        self.plan.release_facts(
+            l2_norm_clip=self._l2_norm, dimension=rows_type.shape[1]
+        )
+    )
 
     @tff.tensorflow.computation(value_type)
     @tf.function(autograph=False)
-    def encode(rows):
-      key = streams.random_root_key()
+    def encode(value):
+      if has_key:
+        rows = value[ROWS]
+        # Other records have other noise: the same would cancel in a difference.
+        digest = streams.digest(tf.reshape(rows, [-1]))
+        key = streams.fold_in(value[KEY], digest)
+      else:
+        rows, key = value, streams.random_root_key()
       rounded = encoded_sum(
           rows,
           streams.domain_key(key, _ROUNDING),
@@ -154,6 +157,12 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
           table, streams.domain_key(key, _NOISE), size=sum_type.shape[0]
       )
       return rounded + noise - table.lower
+
+    # A computation of its own: graphs that read a file are not looked into.
+    @tff.tensorflow.computation(sum_type)
+    @tf.function(autograph=False)
+    def marked(message):
+      return release.mark(message)
 
     @tff.tensorflow.computation(sum_type, tff.TensorType(np.int32))
     @tf.function(autograph=False)
@@ -182,7 +191,7 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
     )
     def next_fn(state, value):
       total = tff.federated_secure_sum_bitwidth(
-          tff.federated_map(encode, value), bits
+          tff.federated_map(marked, tff.federated_map(encode, value)), bits
       )
       num_silos = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       return tff.templates.MeasuredProcessOutput(
@@ -205,15 +214,13 @@ def encoded_sum(
     l2_norm_clip: C.
     grid: h.
   """
-  clipped = _clip_rows(rows, l2_norm_clip)
+  clipped = clipping.clip_rows(rows, l2_norm_clip)
   step = 2.0 * l2_norm_clip / grid
   position = (tf.cast(clipped, tf.float64) + l2_norm_clip) / step
   # A coordinate of C itself may be rounded beyond the grid.
   position = tf.clip_by_value(position, 0.0, float(grid))
   floor = tf.floor(position)
-  uniform = tf.random.stateless_uniform(
-      tf.shape(rows), key, dtype=tf.float64, alg=streams.ALGORITHM
-  )
+  uniform = streams.uniforms(tf.shape(rows), key, tf.float64)
   rounded = tf.cast(floor, tf.int64) + tf.cast(
       uniform < position - floor, tf.int64
   )
@@ -221,7 +228,7 @@ def encoded_sum(
 
 
 def draw(
-    table: integer_tables.Table, key: tf.Tensor, *, size: int
+    table: integer_noise.Table, key: tf.Tensor, *, size: int
 ) -> tf.Tensor:
   """Returns independent draws from a table, int64 of shape [size].
 
@@ -230,16 +237,9 @@ def draw(
     key: Secret, int64 of shape [2]; must serve for nothing else.
     size: How many.
   """
-  bits = tf.random.stateless_uniform(
-      [size],
-      key,
-      minval=None,
-      maxval=None,
-      dtype=tf.int64,
-      alg=streams.ALGORITHM,
-  )
   uniform = tf.bitwise.bitwise_and(
-      bits, tf.constant((1 << integer_tables.BITS) - 1, tf.int64)
+      streams.bits([size], key),
+      tf.constant((1 << integer_noise.BITS) - 1, tf.int64),
   )
   # The number of cumulative weights that are at most u.
   index = tf.searchsorted(
@@ -249,12 +249,3 @@ def draw(
       out_type=tf.int64,
   )
   return index + table.lower
-
-
-def _clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
-  """Returns every row as `clipping.clip` leaves it."""
-  bound = l2_norm_clip * (1.0 - clipping.NORM_MARGIN)
-  norms = tf.sqrt(tf.reduce_sum(tf.square(rows), axis=1, keepdims=True))
-  scales = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
-  # Chosen and not multiplied: infinity times zero is NaN.
-  return tf.where(tf.math.is_finite(norms), rows * scales, tf.zeros_like(rows))

@@ -56,24 +56,22 @@ examples:
 """
 
 
-def add_parser(subparsers) -> None:
-  """Adds the command to `argparse` subparsers."""
-  parser = subparsers.add_parser(
-      'advise',
-      description=(
-          'Prints every system that fits: the noise that it needs for the\n'
-          'budget, the error that is left, traffic and memory, what it\n'
-          'assumes, the best first; and how to go on with one of them.'
-      ),
-      epilog='\n'.join([
-          'systems:',
-          *(
-              f'  {name:<18} {system.summary}'
-              for name, system in advice.SYSTEMS.items()
-          ),
-          _EXAMPLES,
-      ]),
+def add_arguments(parser: errors.Parser) -> None:
+  """Adds the flags of the command."""
+  add = parser.add
+  parser.description = (
+      'Prints every system that fits: the noise that it needs for the\n'
+      'budget, the error that is left, traffic and memory, what it\n'
+      'assumes, the best first; and how to go on with one of them.'
   )
+  parser.epilog = '\n'.join([
+      'systems:',
+      *(
+          f'  {name:<18} {system.summary}'
+          for name, system in advice.SYSTEMS.items()
+      ),
+      _EXAMPLES,
+  ])
   for name, kind, text in (
       ('population', int, 'clients, or silos, that there are; where a guarantee'
        ' rests on a crowd, those who are sure to deliver'),
@@ -85,46 +83,21 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         errors.flag(name), type=kind, required=True, help=text
     )
-  parser.add_argument(
-      '--delta',
-      type=float,
-      help='in (0, 1), below 1/population (default: population^-1.1; for silos'
-      ' records^-2)',
-  )
-  parser.add_argument(
-      '--trust',
-      choices=advice.TRUST,
-      required=True,
-      help='whom clients or silos trust; more trust includes less. shuffler: a'
-      ' shuffler, or for silos a secure sum',
-  )
-  parser.add_argument(
-      '--silo-records',
-      type=int,
-      metavar='N',
-      help='records of each silo: the unit is then a record, not a client',
-  )
-  parser.add_argument(
-      '--update-norm',
-      type=float,
-      help='also print signal to noise, for a mean update of that norm, in clip'
-      ' norms',
-  )
-  parser.add_argument(
-      '--max-participations',
-      type=int,
-      metavar='K',
-      help='most rounds of one client, where a server chooses, or of one silo'
-      ' (default: as many as the gap allows)',
-  )
-  parser.add_argument(
-      '--min-index-gap',
-      type=int,
-      metavar='B',
-      help='least difference of the indices of two rounds of one client, where'
-      ' a server chooses (default: population / reports per round, which needs'
-      ' all clients to be there)',
-  )
+  add('--delta', float, help='in (0, 1), below 1/population (default:'
+      ' population^-1.1; for silos records^-2)')
+  add('--trust', choices=advice.TRUST, required=True, help='whom clients or'
+      ' silos trust; more trust includes less. shuffler: a shuffler, or for'
+      ' silos a secure sum')
+  add('--silo-records', int, metavar='N', help='records of each silo: the unit'
+      ' is then a record, not a client')
+  add('--update-norm', float, help='also print signal to noise, for a mean'
+      ' update of that norm, in clip norms')
+  add('--max-participations', int, metavar='K', help='most rounds of one'
+      ' client, where a server chooses, or of one silo (default: as many as the'
+      ' gap allows)')
+  add('--min-index-gap', int, metavar='B', help='least difference of the'
+      ' indices of two rounds of one client, where a server chooses (default:'
+      ' population / reports per round, which needs all clients to be there)')
   parser.add_argument(
       '--neighboring-relation',
       choices=advice.RELATIONS,
@@ -132,14 +105,9 @@ def add_parser(subparsers) -> None:
       f' {advice.RELATIONS[0]}); local reports are always accounted under'
       ' replace_one',
   )
-  parser.add_argument(
-      '--for',
-      dest='system',
-      choices=tuple(advice.SYSTEMS),
-      metavar='SYSTEM',
-      help='how to go on with another system than the best',
-  )
-  parser.add_argument('--format', choices=('text', 'json'), default='text')
+  add('--for', dest='system', choices=tuple(advice.SYSTEMS), metavar='SYSTEM',
+      help='how to go on with another system than the best')
+  add('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run)
 
 

@@ -3,19 +3,21 @@
 """`tff-dp compare`: which mechanism adds how much noise at equal privacy."""
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
 from typing import Any, Optional
 
 from tff_dp import _checks
+from tff_dp.accounting import calibration
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.cli import compare_plot
-from tff_dp.cli import dp_ftrl
 from tff_dp.cli import errors
-from tff_dp.cli import plot_files
+from tff_dp.cli import plots
+from tff_dp.cli.flags import dp_ftrl
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import choice
+from tff_dp.plans import cyclic_allocation
 
 # Work that takes longer says what it is at.
 _QUIET_SECONDS = 1.0
@@ -26,33 +28,40 @@ Standard deviation of the noise on the sum of all rounds so far, at equal
 privacy: each mechanism draws as much noise as it needs for sigma 1 (the noise
 of a run as one Gaussian mechanism). In clip norms; it grows with sigma. max
 error: in the worst round; rmse: root mean square over rounds."""
+_AT_BUDGET = """\
+Standard deviation of the noise on the sum of all rounds so far, in clip norms,
+with the least noise for epsilon {epsilon:g} at delta {delta:g}. max error: in
+the worst round; rmse: root mean square over rounds. In the rows of allocation
+clients draw their rounds in secret, which amplifies; the others claim nothing
+of the kind."""
+# Of the rows of clients that draw their own rounds.
+_ALLOCATION, _CYCLIC = 'random-allocation', 'cyclic-allocation'
 _EXAMPLES = """examples:
   six passes over StackOverflow, 342 rounds each, cf. arXiv:2211.06530:
     tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
   the best that keeps at most 4 vectors of the model's size, as a picture too:
     tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6 \\
         --max-state-copies 4 --plot errors.png
+  at a budget, next to clients that draw their own rounds:
+    tff-dp compare --rounds 250 --max-participations 2 --min-index-gap 24 \\
+        --epsilon 2 --delta 1e-6
   two of them, each client once, for a program:
     tff-dp compare --rounds 500 --max-participations 1 \\
         --mechanisms honaker blt --buffers 2 --format json
 """
 
 
-def add_parser(subparsers) -> None:
-  """Adds the command to `argparse` subparsers."""
-  parser = subparsers.add_parser(
-      'compare',
-      description=(
-          'Prints the error of every mechanism at equal privacy, with what it\n'
-          'costs: vectors of the model\'s size in the state ("copies"), and\n'
-          'normal vectors drawn per round. Matrix mechanisms are optimised\n'
-          'for the rounds and clients that the flags describe.'
-      ),
-      epilog=_EXAMPLES,
+def add_arguments(parser: errors.Parser) -> None:
+  """Adds the flags of the command."""
+  add = parser.add
+  parser.description = (
+      'Prints the error of every mechanism at equal privacy, with what it\n'
+      'costs: vectors of the model\'s size in the state ("copies"), and\n'
+      'normal vectors drawn per round. Matrix mechanisms are optimised\n'
+      'for the rounds and clients that the flags describe.'
   )
-  parser.add_argument(
-      '--rounds', type=int, required=True, help='rounds of the whole run'
-  )
+  parser.epilog = _EXAMPLES
+  add('--rounds', int, required=True, help='rounds of the whole run')
   parser.add_argument(
       '--mechanisms',
       nargs='+',
@@ -62,17 +71,14 @@ def add_parser(subparsers) -> None:
   )
   dp_ftrl.add_option_arguments(parser)
   dp_ftrl.add_participation_arguments(parser)
-  parser.add_argument(
-      '--max-state-copies',
-      type=int,
-      metavar='N',
-      help='mark the best that keeps no more than N vectors of the model\'s'
-      ' size; considers other numbers of bands and buffers as well',
-  )
-  parser.add_argument(
-      '--plot', metavar='FILE', help='draw error against round, as a PNG'
-  )
-  parser.add_argument('--format', choices=('text', 'json'), default='text')
+  add('--max-state-copies', int, metavar='N', help="mark the best that keeps no"
+      " more than N vectors of the model's size; considers other numbers of"
+      " bands and buffers as well")
+  add('--epsilon', float, help='with --delta: errors at this budget, with rows'
+      ' for clients that draw their own rounds')
+  add('--delta', float, help='in (0, 1), with --epsilon')
+  add('--plot', metavar='FILE', help='draw error against round, as a PNG')
+  add('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run)
 
 
@@ -84,8 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
   if arguments.max_state_copies is not None:
     _checks.integer_at_least(0, max_state_copies=arguments.max_state_copies)
   if arguments.plot is not None:
-    plot_files.check(arguments.plot)
-  pattern = dp_ftrl.pattern_of(arguments, arguments.rounds)
+    plots.check(arguments.plot)
+  for name, other in (('epsilon', 'delta'), ('delta', 'epsilon')):
+    if getattr(arguments, name) is None and getattr(arguments, other):
+      raise _checks.ArgumentError(name, None, f'a number with --{other}')
+  pattern = dp_ftrl.schedule_of(arguments, arguments.rounds).pattern
   options = dp_ftrl.options_of(arguments)
   kind = options.setdefault('error', 'max')
   chosen = None
@@ -102,8 +111,19 @@ def run(arguments: argparse.Namespace) -> int:
       )
       rows, chosen = best.rows, best.chosen
   reference = _reference(rows, pattern, options)
+  if arguments.epsilon is not None:
+    sigma = calibration.noise_multiplier(
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        squared_sensitivity=1.0,
+    )
+    reference, *rows = (_scaled(row, sigma) for row in (reference, *rows))
+    if chosen is not None:
+      (chosen,) = (row for row in rows if row.mechanism == chosen.mechanism)
+    rows += _allocations(arguments, pattern, kind)
+    rows.sort(key=lambda row: row.error(kind))
   if arguments.plot is not None:
-    compare_plot.write(arguments.plot, rows)
+    plots.write_errors(arguments.plot, rows)
   if arguments.format == 'json':
     result = _json(arguments, pattern, rows, chosen, kind, reference)
     print(json.dumps(result, indent=2, allow_nan=False))
@@ -132,6 +152,45 @@ def _reference(rows, pattern, options) -> choice.Row:
   return row
 
 
+def _scaled(row: choice.Row, sigma: float) -> choice.Row:
+  """Returns the row at other noise."""
+  return dataclasses.replace(
+      row, rmse=sigma * row.rmse, max_error=sigma * row.max_error
+  )
+
+
+def _allocations(arguments, pattern, kind: str) -> list[choice.Row]:
+  """Returns independent and banded noise where clients draw their rounds."""
+  tried = cyclic_allocation.best(
+      arguments.rounds,
+      pattern.max_participations,
+      epsilon=arguments.epsilon,
+      delta=arguments.delta,
+      error=kind,
+  )
+  (plain,) = (each for each in tried if each.stride == 1)
+  found = {_ALLOCATION: plain, _CYCLIC: tried[0]}
+  return [
+      choice.Row(
+          name,
+          each.plan.mechanism,
+          rmse=each.rmse,
+          max_error=each.max_error,
+          squared_sensitivity=each.plan.mechanism.squared_sensitivity(
+              patterns.MinSeparationPattern(
+                  arguments.rounds,
+                  min_index_gap=each.stride,
+                  max_participations=pattern.max_participations,
+              )
+          ),
+          sensitivity_is_exact=True,
+          state_copies=each.stride - 1,
+          draws_per_round=1.0,
+      )
+      for name, each in found.items()
+  ]
+
+
 def _json(
     arguments: argparse.Namespace,
     pattern: patterns.ParticipationPattern,
@@ -155,6 +214,9 @@ def _json(
     }
 
   limits = pattern.limits(restart_every=arguments.restart_every)
+  at = 'sigma 1'
+  if arguments.epsilon is not None:
+    at = f'epsilon {arguments.epsilon:g}, delta {arguments.delta:g}'
   return {
       'mechanisms': [described(row) for row in rows if row.mechanism],
       'not_available': [
@@ -171,7 +233,7 @@ def _json(
       'min_rounds_between': limits.min_rounds_between,
       'optimised_for': kind,
       'errors_are': 'standard deviations of the noise on prefix sums in clip'
-      ' norms, at sigma 1',
+      f' norms, at {at}',
       'max_state_copies': arguments.max_state_copies,
       'best': None if chosen is None else described(chosen),
   }
@@ -179,8 +241,11 @@ def _json(
 
 def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
   shown = [row for row in rows if row.mechanism]
+  explanation = _EXPLANATION
+  if arguments.epsilon is not None:
+    explanation = _AT_BUDGET.format(**vars(arguments))
   lines = [
-      _EXPLANATION,
+      explanation,
       '',
       pattern.describe(),
       f'Matrix mechanisms are optimised for the {_kind_name(kind)}, by which'

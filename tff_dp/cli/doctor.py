@@ -38,20 +38,14 @@ _FAILURES = {
 _EXAMPLE = 'example:\n  tff-dp doctor --format json\n'
 
 
-def add_parser(subparsers) -> None:
-  """Adds the command to `argparse` subparsers."""
-  parser = subparsers.add_parser(
-      'doctor',
-      help='check this machine, and say how to fix it',
-      description=(
-          'Shows which versions are installed, whether TensorFlow Federated'
-          ' loads and computes, on which devices, and the recipe if it does'
-          f' not. Ends with status {errors.ENVIRONMENT} if training cannot work'
-          ' here.'
-      ),
-      epilog=_EXAMPLE,
-      formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_arguments(parser: errors.Parser) -> None:
+  """Adds the flags of the command."""
+  parser.description = (
+      'Shows which versions are installed, whether TensorFlow Federated loads'
+      ' and computes, on which devices, and the recipe if it does not. Ends'
+      f' with status {errors.ENVIRONMENT} if training cannot work here.'
   )
+  parser.epilog = _EXAMPLE
   parser.add_argument(
       '--format',
       choices=('text', 'json'),

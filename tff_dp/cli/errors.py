@@ -30,11 +30,45 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Parser(argparse.ArgumentParser):
-  """An `ArgumentParser` with our errors and without abbreviated flags."""
+  """An `ArgumentParser` with our errors and without abbreviated flags.
 
-  def __init__(self, **options):
+  One that has a `fill` gets its flags from it, once it is to parse any.
+  """
+
+  def __init__(
+      self,
+      *,
+      fill: Callable[[argparse.ArgumentParser], None] | None = None,
+      **options,
+  ):
     options.setdefault('formatter_class', argparse.RawDescriptionHelpFormatter)
     super().__init__(allow_abbrev=False, **options)
+    self._fill = fill
+
+  def add(self, flag: str, kind: type | None = None, *, to=None, **options):
+    """Adds a flag of a type, to a group of the parser if there is one."""
+    if kind is not None:
+      options['type'] = kind
+    (to or self).add_argument(flag, **options)
+
+  def add_relation(self):
+    """Adds `--neighboring-relation`."""
+    # `doctor` needs no accounting. pylint: disable-next=g-import-not-at-top
+    from tff_dp.accounting.events import run_events
+
+    self.add_argument(
+        '--neighboring-relation',
+        choices=[each.value for each in run_events.NeighboringRelation],
+        default='zero_out',
+        help='how two neighbouring data sets differ (default: zero_out)',
+    )
+
+  def parse_known_args(self, args=None, namespace=None):
+    """See base class."""
+    fill, self._fill = self._fill, None
+    if fill is not None:
+      fill(self)
+    return super().parse_known_args(args, namespace)
 
   def error(self, message: str):
     """Prints the message and exits with status 2."""

@@ -4,21 +4,41 @@
 
 import argparse
 from collections.abc import Sequence
+import functools
 import importlib
 import sys
 
 from tff_dp.cli import errors
 
-# Each is a module of this package with `add_parser(subparsers)`, which sets
-# `run`, a function of the parsed arguments that returns the exit code. Only the
-# module that is asked for is loaded: `doctor` must answer where the others
+# Module of this package and a function there, which adds flags to a parser and
+# sets `run`, a function of the parsed arguments that returns the exit code. Only
+# the module that is asked for is loaded: `doctor` must answer where the others
 # cannot even be imported.
 _COMMANDS = {
-    'account': 'epsilon of a run, from its parameters or its events.json',
-    'advise': 'which systems fit a setting, and what each would cost',
-    'calibrate': 'the noise, or the rounds, that a privacy budget allows',
-    'compare': 'the error of every mechanism at equal privacy',
-    'doctor': 'check this machine, and say how to fix it',
+    'account': (
+        'runs.add_account',
+        'epsilon of a run, from its parameters or its events.json',
+    ),
+    'advise': (
+        'advise.add_arguments',
+        'which systems fit a setting, and what each would cost',
+    ),
+    'calibrate': (
+        'runs.add_calibrate',
+        'the noise, or the rounds, that a privacy budget allows',
+    ),
+    'compare': (
+        'compare.add_arguments',
+        'the error of every mechanism at equal privacy',
+    ),
+    'doctor': (
+        'doctor.add_arguments',
+        'check this machine, and say how to fix it',
+    ),
+    'statement': (
+        'runs.add_statement',
+        'the privacy statement of a plan, in twelve points',
+    ),
 }
 _EXAMPLES = """examples:
   tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
@@ -27,6 +47,8 @@ _EXAMPLES = """examples:
       --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
   tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
       --max-participations 1 --epsilon 8 --delta 1e-6
+  tff-dp statement isrl --records 1238 --rounds 35 --batch-size 100 \\
+      --noise-multiplier 4.2
   tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
   tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
       --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
@@ -44,13 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
 
 
-def _command(words: list[str]) -> int:
-  arguments = _build_parser(words).parse_args(words)
-  return arguments.run(arguments)
-
-
-def _build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-  """Returns a parser that knows all commands, and the flags of the first."""
+def parse(words: Sequence[str]) -> argparse.Namespace:
+  """Returns the flags of a command, with what is to `run` it."""
   parser = errors.Parser(
       prog='tff-dp',
       description='Differentially private federated learning: its accounting.',
@@ -59,13 +76,20 @@ def _build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
   commands = parser.add_subparsers(
       dest='command', required=True, metavar='COMMAND'
   )
-  wanted = next((word for word in words if not word.startswith('-')), None)
-  for name, summary in _COMMANDS.items():
-    if name == wanted:
-      importlib.import_module(f'tff_dp.cli.{name}').add_parser(commands)
-    else:
-      commands.add_parser(name, help=summary)
-  return parser
+  for name, (where, summary) in _COMMANDS.items():
+    fill = functools.partial(_fill, where)
+    commands.add_parser(name, help=summary, fill=fill)
+  return parser.parse_args(words)
+
+
+def _command(words: list[str]) -> int:
+  arguments = parse(words)
+  return arguments.run(arguments)
+
+
+def _fill(where: str, parser: argparse.ArgumentParser) -> None:
+  module, function = where.split('.')
+  getattr(importlib.import_module(f'tff_dp.cli.{module}'), function)(parser)
 
 
 if __name__ == '__main__':

@@ -43,6 +43,11 @@ class ClientList:
     )
 
 
+  def leaves(self, client: int) -> list | None:
+    """Returns a client's value for a chunk; see `values.leaves_from_python`."""
+    return values.leaves_from_python(self.members[client], self.type_spec)
+
+
 @dataclasses.dataclass(frozen=True)
 class Shared:
   """The same value for every client.
@@ -57,6 +62,10 @@ class Shared:
     """Returns the flat value of a client; see `values.fresh`."""
     del client
     return self.value
+
+  def leaves(self, client: int) -> None:
+    """Returns None: it may hold a dataset, of which each client has its own."""
+    del client
 
 
 @dataclasses.dataclass(frozen=True)

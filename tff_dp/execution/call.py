@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of a program over the clients of a call."""
 
+from collections.abc import Callable
 import concurrent.futures
+import logging
 import re
 import threading
 
@@ -11,6 +13,8 @@ import tensorflow_federated as tff
 
 from tff_dp import _compat
 from tff_dp.execution import arguments
+from tff_dp.execution import chunks
+from tff_dp.execution import datasets
 from tff_dp.execution import errors
 from tff_dp.execution import program as program_lib
 from tff_dp.execution import values
@@ -19,6 +23,10 @@ _cancellation = _compat.private_tensorflow('cancellation')
 _type_conversions = _compat.private_tff('type_conversions')
 
 Struct = tff.structure.Struct
+_log = logging.getLogger(__name__)
+# The paths of clients.
+_IN_CHUNKS, _ONE_BY_ONE = 'in_chunks', 'one_by_one'
+PATHS = (_IN_CHUNKS, _ONE_BY_ONE)
 # How long an interrupted call waits for kernels that do not look whether they
 # have been cancelled.
 _CANCELLATION_SECONDS = 0.5
@@ -78,6 +86,8 @@ class Call:
       *,
       num_clients: int,
       executor: concurrent.futures.Executor,
+      max_clients_per_call: int,
+      count: Callable[[str, int], None],
   ):
     """Prepares the call.
 
@@ -87,12 +97,16 @@ class Call:
       result_type: Type of the result, with Python containers.
       num_clients: Number of clients.
       executor: Has a thread for every worker.
+      max_clients_per_call: How many clients make a chunk, at most.
+      count: Told how many clients took which path, from any thread.
     """
     self._program = program
     self._given = given
     self._result_type = result_type
     self._num_clients = num_clients
     self._executor = executor
+    self._max_clients_per_call = max_clients_per_call
+    self._count = count
     self._is_cancelled = False
     self._lock = threading.Lock()
     # TensorFlow's handles on what runs at the moment.
@@ -173,18 +187,12 @@ class Call:
     one_pass = self._program.schedule.passes[number - 1]
     zeros = self._flat([node.inputs[1] for node in one_pass.accumulations])
     num_workers = min(len(self._program.worker_devices), self._num_clients)
-    functions = [
-        self._program.client_pass(number, worker)
-        for worker in range(num_workers)
-    ]
     for node in one_pass.kept:
       self._kept[node] = [None] * self._num_clients
     failures = _Failures(self._num_clients)
     partial = self._wait([
-        self._executor.submit(
-            self._work, one_pass, function, worker, zeros, failures
-        )
-        for worker, function in enumerate(functions)
+        self._executor.submit(self._work, number, worker, zeros, failures)
+        for worker in range(num_workers)
     ])
     failures.raise_first()
     total = partial[0] if partial else zeros
@@ -199,16 +207,97 @@ class Call:
         self._single,
     )
 
-  def _work(self, one_pass, function, worker: int, zeros, failures):
+  def _work(self, number: int, worker: int, zeros, failures):
     """Does one worker's share of a pass; returns its flat accumulators."""
+    one_pass = self._program.schedule.passes[number - 1]
     device = self._program.worker_devices[worker]
     num_workers = len(self._program.worker_devices)
     server_inputs = [
         _moved(tensor, device) for tensor in self._flat(one_pass.server_inputs)
     ]
     accumulators = zeros
+    share = range(worker, self._num_clients, num_workers)
+    for clients, leaves in self._chunks(one_pass, share):
+      if self._is_cancelled or failures.is_beyond(clients[0]):
+        break
+      done = None
+      if leaves is not None:
+        done = self._work_on_chunk(
+            number, worker, leaves, server_inputs, accumulators
+        )
+      if done is None:
+        done = self._work_one_by_one(
+            number, worker, clients, server_inputs, accumulators, failures
+        )
+      else:
+        self._count(_IN_CHUNKS, len(clients))
+      accumulators = done
+    return accumulators
+
+  def _chunks(self, one_pass, share):
+    """Yields lists of clients, with what they have if they go together."""
+    clients, leaves, form, size = [], [], None, 0
+    for client in share:
+      own = self._leaves(one_pass, client)
+      own_form = None if own is None else chunks.form(own)
+      own_size = 0 if own_form is None else chunks.num_bytes(own)
+      if clients and (
+          own_form is None
+          or own_form != form
+          or len(clients) == self._max_clients_per_call
+          or size + own_size > chunks.MAX_BYTES
+      ):
+        yield clients, leaves if form is not None else None
+        clients, leaves, size = [], [], 0
+      clients.append(client)
+      leaves.append(own)
+      form, size = own_form, size + own_size
+    if clients:
+      yield clients, leaves if form is not None else None
+
+  def _leaves(self, one_pass, client: int) -> list | None:
+    """Returns what a client has, or None if it must have a call of its own."""
+    if self._max_clients_per_call == 1:
+      return None
+    found = []
+    for node in one_pass.client_inputs:
+      given = self._given.clients.get(node)
+      leaves = None if given is None else given.leaves(client)
+      if leaves is None:
+        return None
+      found += leaves
+    return found
+
+  def _work_on_chunk(self, number, worker, leaves, server_inputs, accumulators):
+    """Returns the accumulators after a chunk, or None if nothing was done."""
+    batched = [
+        leaf.batch_size is not None
+        for leaf in leaves[0]
+        if isinstance(leaf, datasets.Table)
+    ]
+    function = self._program.chunk_pass(
+        number, worker, is_batched=batched[0] if batched else None
+    )
+    if function is None:
+      return None
+    try:
+      return self._execute(
+          function, [*server_inputs, *chunks.join(leaves), *accumulators]
+      )
+    except Exception as error:  # pylint: disable=broad-except
+      # Nothing has changed. One by one, it is known who has failed.
+      _log.debug('A chunk of clients is done again one by one: %s', type(error))
+      return None
+
+  def _work_one_by_one(
+      self, number, worker, clients, server_inputs, accumulators, failures
+  ):
+    """Returns the accumulators after some clients, or after the last good."""
+    one_pass = self._program.schedule.passes[number - 1]
+    function = self._program.client_pass(number, worker)
     skeletons = function.results[len(one_pass.accumulations) :]
-    for client in range(worker, self._num_clients, num_workers):
+    size = len(accumulators)
+    for client in clients:
       if self._is_cancelled or failures.is_beyond(client):
         break
       try:
@@ -223,9 +312,10 @@ class Call:
       except Exception as error:  # pylint: disable=broad-except
         failures.add(client, error)
         break
-      accumulators = outputs[: len(zeros)]
+      self._count(_ONE_BY_ONE, 1)
+      accumulators = outputs[:size]
       kept = {}
-      self._unpack(one_pass.kept, skeletons, outputs[len(zeros) :], kept)
+      self._unpack(one_pass.kept, skeletons, outputs[size:], kept)
       for node, tensors in kept.items():
         self._kept[node][client] = tensors
     return accumulators

@@ -246,16 +246,10 @@ def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
 def set_async_in_process_context(
     **arguments,
 ) -> in_process.AsyncInProcessContext:
-  """Makes a new asynchronous in-process context TFF's default for this thread.
-
-  A default that an earlier call made in this thread is closed, and this one is
-  closed when the thread ends. Other threads keep theirs.
+  """The same with a new asynchronous in-process context.
 
   Args:
     **arguments: As `create_async_in_process_context` takes them.
-
-  Raises:
-    ArgumentError: A bad value, or a device that does not exist.
   """
   return _set_default(in_process.create_async_in_process_context(**arguments))
 

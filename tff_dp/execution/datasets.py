@@ -81,6 +81,32 @@ class Recipe:
       return tf.raw_ops.DatasetFromGraph(graph_def=self.graph)
 
 
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A sequence in memory, as the rows that its elements are cut from.
+
+  Attributes:
+    columns: The components of an element, eager tensors of shape [rows, ...].
+    batch_size: How many rows an element has, the last one perhaps fewer; None
+      if every element is one row, without the dimension.
+  """
+
+  columns: tuple[tf.Tensor, ...]
+  batch_size: int | None
+
+  @property
+  def num_rows(self) -> int:
+    return self.columns[0].shape[0]
+
+
+def table_of(dataset: tf.data.Dataset) -> Table | None:
+  """Returns the table of a dataset that plainly is one, else None."""
+  found = _compat.slices_of_dataset(dataset)
+  if found is None or any(c.dtype == tf.variant for c in found[0]):
+    return None
+  return Table(tuple(found[0]), found[1])
+
+
 def as_argument(
     dataset: tf.data.Dataset, *, where: str
 ) -> tf.data.Dataset | Recipe:

@@ -46,6 +46,31 @@ def all_nodes(graph_def: tf.compat.v1.GraphDef) -> Iterator:
     yield from function.node_def
 
 
+def function_attributes(node) -> Iterator:
+  """Yields the places in a node's attributes that name a function."""
+  for attribute in node.attr.values():
+    if attribute.HasField('func'):
+      yield attribute.func
+    for function in attribute.list.func:
+      yield function
+
+
+def called(nodes: Iterable, functions: dict) -> Iterator[str]:
+  """Yields the names of those of `functions` that nodes call."""
+  for node in nodes:
+    if node.op in functions:
+      yield node.op
+    for place in function_attributes(node):
+      if place.name in functions:
+        yield place.name
+
+
+def is_seeded(node) -> bool:
+  """Returns whether a node is a random operation with state and a seed."""
+  seeds = [node.attr[name].i for name in ('seed', 'seed2') if name in node.attr]
+  return any(seeds)
+
+
 def refuse_python(nodes: Iterable, where: str) -> None:
   """Refuses operations that call a Python function.
 

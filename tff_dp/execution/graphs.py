@@ -10,7 +10,8 @@ function, which is called again and again, from several threads. So
 *   what does not lead to an output is dropped, as a session would;
 *   everything else waits for the initialiser, so that a call starts afresh;
 *   variables get names of their own, and lookup tables live for one call;
-*   functions are named by their content, because a process knows them all.
+*   functions are named by their content, because a process knows them all;
+*   loops over datasets are made plain, see `loops`.
 """
 
 import collections
@@ -25,6 +26,7 @@ import tensorflow_federated as tff
 from tff_dp.execution import datasets
 from tff_dp.execution import errors
 from tff_dp.execution import graph_defs
+from tff_dp.execution import loops
 from tff_dp.execution import values
 
 # Datasets whose function is the body of a loop.
@@ -84,35 +86,17 @@ def _drop_ties(graph_def, parameters: Iterable[str]) -> None:
     node.attr.pop('_class', None)
 
 
-def _function_attributes(node):
-  """Yields the places in a node's attributes that name a function."""
-  for attribute in node.attr.values():
-    if attribute.HasField('func'):
-      yield attribute.func
-    for function in attribute.list.func:
-      yield function
-
-
-def _called(nodes: Iterable, functions: dict) -> Iterator[str]:
-  for node in nodes:
-    if node.op in functions:
-      yield node.op
-    for place in _function_attributes(node):
-      if place.name in functions:
-        yield place.name
-
-
 def _keep_called_functions(graph_def) -> None:
   """Drops the functions that nothing calls; Keras leaves hundreds behind."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   gradients = {g.function_name: g for g in graph_def.library.gradient}
-  found, waiting = set(), list(_called(graph_def.node, functions))
+  found, waiting = set(), list(graph_defs.called(graph_def.node, functions))
   while waiting:
     name = waiting.pop()
     if name in found:
       continue
     found.add(name)
-    waiting.extend(_called(functions[name].node_def, functions))
+    waiting.extend(graph_defs.called(functions[name].node_def, functions))
     if name in gradients:
       waiting.append(gradients[name].gradient_func)
     for attribute in functions[name].attr.values():
@@ -148,7 +132,7 @@ def _place_loops(graph_def, device: str) -> None:
       if 'Dataset' in node.op or 'Iterator' in node.op:
         continue
       node.device = node.device or device
-      waiting.extend(_called([node], functions))
+      waiting.extend(graph_defs.called([node], functions))
 
 
 def _rename_functions(graph_def, suffix: str) -> None:
@@ -169,7 +153,7 @@ def _rename_functions(graph_def, suffix: str) -> None:
     gradient.gradient_func = names[gradient.gradient_func]
   for node in all_nodes:
     node.op = names.get(node.op, node.op)
-    for place in _function_attributes(node):
+    for place in graph_defs.function_attributes(node):
       place.name = names.get(place.name, place.name)
 
 
@@ -179,12 +163,6 @@ def _wait_for_initializer(graph_def, initializer: str) -> None:
   for node in graph_def.node:
     if node.name not in earlier and node.op not in _NEEDS_NO_INITIALIZER:
       node.input.append(f'^{initializer}')
-
-
-def _is_seeded(node) -> bool:
-  """Returns whether a node is a random operation with state and a seed."""
-  seeds = [node.attr[name].i for name in ('seed', 'seed2') if name in node.attr]
-  return any(seeds)
 
 
 class TensorFlowGraph:
@@ -226,22 +204,19 @@ class TensorFlowGraph:
         self._graph_def,
         f'a TensorFlow computation of type {block.type_signature}',
     )
+    loops.fuse_scans(self._graph_def)
     if source.initialize_op:
       _wait_for_initializer(self._graph_def, _node_of(source.initialize_op))
-    digest = hashlib.sha256(
-        self._graph_def.SerializeToString(deterministic=True)
-    ).hexdigest()
-    # Enough to tell any two computations of a process apart.
-    self._digest = digest[:20]
     self.seeded_operations = [
-        node.name for node in graph_defs.all_nodes(self._graph_def) if _is_seeded(node)
+        node.name
+        for node in graph_defs.all_nodes(self._graph_def)
+        if graph_defs.is_seeded(node)
     ]
-    self._has_loops = any(
-        node.op in _LOOPS for node in graph_defs.all_nodes(self._graph_def)
-    )
     self.has_variables = any(
-        node.op == 'VarHandleOp' for node in graph_defs.all_nodes(self._graph_def)
+        n.op == 'VarHandleOp' for n in graph_defs.all_nodes(self._graph_def)
     )
+    # By the parameters that come as rows, and whether rows make batches.
+    self._layouts = {}
 
   def _prune(self, ends: list[str]) -> None:
     nodes = {node.name: node for node in self._graph_def.node}
@@ -251,12 +226,40 @@ class TensorFlowGraph:
         node for name, node in nodes.items() if name in kept
     )
 
-  def _named(self, scope: str, device: str) -> tuple[tf.compat.v1.GraphDef, list[Variable]]:
+  def _layout(self, argument) -> tuple[tf.compat.v1.GraphDef, str]:
+    """Returns the graph for what is given as rows, and its digest."""
+    found = values.rows_in(argument) if argument is not None else {}
+    rows = {self._parameters[index]: item for index, item in found.items()}
+    batched = {item.is_batched for item in rows.values()}
+    key = tuple(rows), *batched
+    if key not in self._layouts:
+      if not rows:
+        graph_def = loops.with_plain_loops(self._graph_def)
+      elif len(batched) > 1:
+        raise loops.NotPlainError('some rows make batches and some do not')
+      else:
+        graph_def = loops.with_rows(
+            self._graph_def,
+            [*map(_node_of, rows)],
+            self._results,
+            is_batched=batched.pop(),
+        )
+      _keep_called_functions(graph_def)
+      digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True))
+      # Enough to tell any two computations of a process apart.
+      self._layouts[key] = graph_def, digest.hexdigest()[:20]
+    return self._layouts[key]
+
+  def _named(
+      self, argument, scope: str, device: str
+  ) -> tuple[tf.compat.v1.GraphDef, list[Variable]]:
     """Returns the graph with its names made unique, and its variables."""
+    original, digest = self._layout(argument)
     graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(self._graph_def)
-    suffix = f'{self._digest}_{scope}' if self.has_variables else self._digest
-    if self._has_loops and not device.endswith(datasets.DATASET_DEVICE):
+    graph_def.CopyFrom(original)
+    suffix = f'{digest}_{scope}' if self.has_variables else digest
+    has_loops = any(n.op in _LOOPS for n in graph_defs.all_nodes(graph_def))
+    if has_loops and not device.endswith(datasets.DATASET_DEVICE):
       _place_loops(graph_def, device)
       suffix += '_' + re.sub(r'\W', '_', device)
     _rename_functions(graph_def, suffix)
@@ -279,14 +282,18 @@ class TensorFlowGraph:
     """Adds the computation to the current graph.
 
     Args:
-      argument: The symbolic value of its parameter, or None.
+      argument: The symbolic value of its parameter, or None. Sequences in it
+        may be `values.Rows`.
       scope: Goes into the names of its variables. Functions that may run at the
         same time need different ones.
 
     Returns:
       The symbolic result, and the variables, as `Variable`s.
+
+    Raises:
+      NotPlainError: It cannot work on rows.
     """
-    graph_def, variables = self._named(scope, device)
+    graph_def, variables = self._named(argument, scope, device)
     inputs = {}
     if argument is not None:
       tensors = [_of_this_graph(item) for item in values.flatten(argument)]

@@ -23,6 +23,9 @@ from tff_dp.execution import devices
 from tff_dp.execution import errors
 from tff_dp.execution import program
 
+# A call costs as much as a very small client.
+_MAX_CLIENTS_PER_CALL = 64
+
 
 class _Engine:
   """Compiled computations, and the threads that run them."""
@@ -34,7 +37,9 @@ class _Engine:
       server_tf_device,
       max_concurrent_clients: int | None,
       default_num_clients: int,
+      max_clients_per_call: int,
   ):
+    _checks.integer_at_least(1, max_clients_per_call=max_clients_per_call)
     _checks.optional_integer_at_least(
         1, max_concurrent_clients=max_concurrent_clients
     )
@@ -50,6 +55,8 @@ class _Engine:
         for worker in range(num_workers)
     )
     self._default_num_clients = default_num_clients
+    self._max_clients_per_call = max_clients_per_call
+    self._clients_by_path = dict.fromkeys(call.PATHS, 0)
     self._executor = concurrent.futures.ThreadPoolExecutor(
         max_workers=num_workers, thread_name_prefix='tff_dp_worker'
     )
@@ -64,6 +71,15 @@ class _Engine:
     with self._lock:
       # A copy, because a collection may forget a program meanwhile.
       return sum(item.num_traces for item in list(self._programs.values()))
+
+  @property
+  def num_clients_by_path(self) -> dict[str, int]:
+    with self._lock:
+      return dict(self._clients_by_path)
+
+  def _count(self, path: str, num_clients: int) -> None:
+    with self._lock:
+      self._clients_by_path[path] += num_clients
 
   def _program(self, computation) -> program.Program:
     key = id(computation)
@@ -104,6 +120,8 @@ class _Engine:
         type_spec.result,
         num_clients=num_clients,
         executor=self._executor,
+        max_clients_per_call=self._max_clients_per_call,
+        count=self._count,
     )
 
   def close(self) -> None:
@@ -164,6 +182,15 @@ class _InProcessContext:
   def num_traces(self) -> int:
     """How many graphs were traced for the computations that are alive."""
     return self._engine.num_traces
+
+  @property
+  def num_clients_by_path(self) -> dict[str, int]:
+    """How many clients worked `in_chunks` and `one_by_one`, since the start.
+
+    A client counts once for each pass over the clients. Why a computation's
+    clients come one by one is in the debug log of `tff_dp.execution`.
+    """
+    return self._engine.num_clients_by_path
 
   def close(self) -> None:
     """Ends the threads; may be called again. The context is of no use after."""
@@ -232,6 +259,7 @@ def create_sync_in_process_context(
     server_tf_device=None,
     max_concurrent_clients: int | None = None,
     default_num_clients: int = 0,
+    max_clients_per_call: int = _MAX_CLIENTS_PER_CALL,
 ) -> InProcessContext:
   """Returns a synchronous context that runs inside this process.
 
@@ -249,6 +277,9 @@ def create_sync_in_process_context(
       it and on the threads within an operation, not on the cores beyond that.
     default_num_clients: Number of clients of a computation whose arguments do
       not tell.
+    max_clients_per_call: How many clients a worker trains in one call of
+      TensorFlow, one after the other, if their data is in memory. With 1, each
+      has a call of its own, as those have whose data is a pipeline.
 
   Raises:
     ArgumentError: A bad value, or a device that does not exist.
@@ -258,6 +289,7 @@ def create_sync_in_process_context(
       server_tf_device=server_tf_device,
       max_concurrent_clients=max_concurrent_clients,
       default_num_clients=default_num_clients,
+      max_clients_per_call=max_clients_per_call,
   )
 
 
@@ -267,23 +299,18 @@ def create_async_in_process_context(
     server_tf_device=None,
     max_concurrent_clients: int | None = None,
     default_num_clients: int = 0,
+    max_clients_per_call: int = _MAX_CLIENTS_PER_CALL,
 ) -> AsyncInProcessContext:
   """Returns an asynchronous context, for programs that `await` computations.
 
   `tff.program.NativeFederatedContext` and `tff.learning.programs` want one.
 
-  Args:
-    client_tf_devices: See `create_sync_in_process_context`.
-    server_tf_device: See `create_sync_in_process_context`.
-    max_concurrent_clients: See `create_sync_in_process_context`.
-    default_num_clients: See `create_sync_in_process_context`.
-
-  Raises:
-    ArgumentError: A bad value, or a device that does not exist.
+  Its arguments are those of `create_sync_in_process_context`.
   """
   return AsyncInProcessContext(
       client_tf_devices=client_tf_devices,
       server_tf_device=server_tf_device,
       max_concurrent_clients=max_concurrent_clients,
       default_num_clients=default_num_clients,
+      max_clients_per_call=max_clients_per_call,
   )

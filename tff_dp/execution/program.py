@@ -7,20 +7,27 @@ needed; `call` runs them.
 """
 
 import itertools
+import logging
 import threading
 import warnings
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp.execution import chunks
 from tff_dp.execution import errors
 from tff_dp.execution import graphs
+from tff_dp.execution import interpreter
+from tff_dp.execution import loops
 from tff_dp.execution import schedule as schedule_lib
 from tff_dp.execution import tracing
 from tff_dp.execution import values
 
 Struct = tff.structure.Struct
 _program_numbers = itertools.count()
+_log = logging.getLogger(__name__)
+# What is known to work in a loop over clients.
+_IN_CHUNKS = (schedule_lib.Call, schedule_lib.Pick, interpreter.Literal)
 
 
 def _lower(computation: tff.Computation) -> schedule_lib.Schedule:
@@ -45,6 +52,34 @@ def _warn_of_seeds(operations: list[str]) -> None:
         errors.SeededClientOpWarning,
         stacklevel=2,
     )
+
+
+def _client_work(one_pass, interpreting, known, accumulators) -> list:
+  """Returns the accumulators after what a pass does for one client.
+
+  Args:
+    one_pass: The pass.
+    interpreting: The graph.
+    known: Pairs of nodes and values, of the server and of the client.
+    accumulators: The values before.
+  """
+  for node, value in known:
+    interpreting.set(node, value)
+  for node in one_pass.nodes:
+    interpreting.compute(node)
+  results = []
+  for node, accumulator in zip(one_pass.accumulations, accumulators):
+    value, _, accumulate, _ = node.inputs
+    pair = [(None, accumulator), (None, interpreting.value(value))]
+    results.append(
+        interpreting.apply(interpreting.value(accumulate), Struct(pair))
+    )
+  return results
+
+
+def _cut(items: list, *places: int) -> list[list]:
+  starts, ends = [0, *places], [*places, len(items)]
+  return [items[start:end] for start, end in zip(starts, ends)]
 
 
 class Program:
@@ -91,20 +126,24 @@ class Program:
 
   def release(self) -> None:
     """Frees the graphs, and what their variables hold on the devices."""
-    for function in set(self._functions.values()):
+    for function in set(self._functions.values()) - {None}:
       function.release()
 
   def _trace(self, key: str, body, inputs, device) -> tracing.TracedFunction:
     """Traces a function of the values of `inputs`, and remembers it."""
-    self.num_traces += 1
-    self._functions[key] = tracing.TracedFunction(
+    return self._trace_specs(key, body, self._specs(inputs), device)
+
+  def _trace_specs(self, key, body, specs, device) -> tracing.TracedFunction:
+    function = tracing.TracedFunction(
         body,
-        self._specs(inputs),
+        specs,
         cache=self._cache,
         scope=f'{self._number}_{key}',
         device=device,
     )
-    return self._functions[key]
+    self.num_traces += 1
+    self._functions[key] = function
+    return function
 
   def _specs(self, nodes) -> list[tf.TensorSpec]:
     return [
@@ -162,35 +201,103 @@ class Program:
 
     def body(interpreting, tensors):
       unpacked = self._unpack(inputs, tensors)
-      for node, value in zip(known, unpacked):
-        interpreting.set(node, value)
-      for node in one_pass.nodes:
-        interpreting.compute(node)
-      results = []
-      for node, accumulator in zip(
-          one_pass.accumulations, unpacked[len(known) :]
-      ):
-        value, _, accumulate, _ = node.inputs
-        pair = [(None, accumulator), (None, interpreting.value(value))]
-        results.append(
-            interpreting.apply(interpreting.value(accumulate), Struct(pair))
-        )
+      results = _client_work(
+          one_pass, interpreting, zip(known, unpacked), unpacked[len(known) :]
+      )
       return results + [interpreting.value(node) for node in one_pass.kept]
 
+    def trace(key, device):
+      function = self._trace(key, body, inputs, device)
+      kept = function.results[len(one_pass.accumulations) :]
+      self._skeletons.update(zip(one_pass.kept, kept))
+      return function
+
+    return self._of_worker(f'p{number}', worker, trace)
+
+  def _of_worker(self, name: str, worker: int, trace):
+    """Returns a worker's function for client work, traced if there is none."""
     device = self.worker_devices[worker]
     with self._lock:
-      key = f'p{number}w{worker}'
+      key = f'{name}w{worker}'
       if key not in self._functions:
         # Without variables, one graph serves all workers of a device.
-        like = f'p{number}w{self.worker_devices.index(device)}'
+        like = f'{name}w{self.worker_devices.index(device)}'
         function = self._functions.get(like)
         if function is None or function.has_variables:
-          function = self._trace(key, body, inputs, device)
-          kept = function.results[len(one_pass.accumulations) :]
-          self._skeletons.update(zip(one_pass.kept, kept))
-          _warn_of_seeds(function.seeded_operations)
+          function = trace(key, device)
+          if function is not None:
+            _warn_of_seeds(function.seeded_operations)
         self._functions[key] = function
       return self._functions[key]
+
+  def chunk_pass(
+      self, number: int, worker: int, *, is_batched: bool | None
+  ) -> tracing.TracedFunction | None:
+    """Returns the function that does a pass for a chunk of clients.
+
+    It maps (server inputs, a chunk, accumulators) to accumulators.
+
+    Args:
+      number: Of the pass.
+      worker: Whose function it is.
+      is_batched: See `chunks.specs`.
+
+    Returns:
+      None if clients have to come one by one: because something is kept of each,
+      or because what becomes of their sequences is not understood.
+    """
+    one_pass = self._schedule.passes[number - 1]
+    server_specs = self._specs(one_pass.server_inputs)
+    accumulator_specs = self._specs(one_pass.accumulations)
+    if (
+        one_pass.kept
+        or any(spec.dtype == tf.variant for spec in accumulator_specs)
+        or not all(isinstance(n.operation, _IN_CHUNKS) for n in one_pass.nodes)
+    ):
+      return None
+    skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
+
+    def body(interpreting, tensors):
+      server, (num_clients, *chunk), accumulators = _cut(
+          tensors, len(server_specs), len(tensors) - len(accumulator_specs)
+      )
+
+      def work(index, *accumulators):
+        known = self._unpack(one_pass.server_inputs, server) + chunks.client(
+            skeletons, chunk, index, is_batched=is_batched
+        )
+        results = _client_work(
+            one_pass,
+            interpreting,
+            zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
+            self._unpack(one_pass.accumulations, list(accumulators)),
+        )
+        return index + 1, *itertools.chain(*map(values.flatten, results))
+
+      _, *results = tf.while_loop(
+          lambda index, *_: index < num_clients,
+          work,
+          [tf.constant(0), *accumulators],
+          shape_invariants=[
+              tf.TensorShape([]), *(spec.shape for spec in accumulator_specs)
+          ],
+          # They share variables.
+          parallel_iterations=1,
+      )
+      return self._unpack(one_pass.accumulations, results)
+
+    def trace(key, device):
+      try:
+        specs = chunks.specs(skeletons, is_batched=is_batched)
+        return self._trace_specs(
+            key, body, [*server_specs, *specs, *accumulator_specs], device
+        )
+      # TensorFlow's own are about shapes that a loop cannot have.
+      except (loops.NotPlainError, TypeError, ValueError) as error:
+        _log.debug('Clients come one by one: %s', error)
+        return None
+
+    return self._of_worker(f'p{number}c{is_batched}', worker, trace)
 
   def merge(self, number: int) -> tracing.TracedFunction:
     """Returns the function that joins the accumulators of two workers."""

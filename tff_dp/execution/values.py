@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import dataclasses
 import functools
 import itertools
+import threading
 import weakref
 
 import numpy as np
@@ -42,6 +43,33 @@ class Sequence:
   element_spec: object
 
 
+@dataclasses.dataclass(frozen=True)
+class Rows:
+  """A sequence inside a graph that is no dataset; see `loops.pack`.
+
+  Attributes:
+    variant: The tensor that stands for it.
+    is_batched: Whether its elements are batches of rows, or the rows.
+  """
+
+  variant: tf.Tensor
+  is_batched: bool
+
+
+def rows_in(value) -> dict[int, Rows]:
+  """Returns the `Rows` in a value by their places in its flat list."""
+  found, index, waiting = {}, 0, [value]
+  while waiting:
+    part = waiting.pop()
+    if isinstance(part, Struct):
+      waiting.extend(reversed(list(part)))
+      continue
+    if isinstance(part, Rows):
+      found[index] = part
+    index += 1
+  return found
+
+
 def flatten(value) -> list:
   """Returns the tensors that `value` consists of, depth first.
 
@@ -52,7 +80,7 @@ def flatten(value) -> list:
   if isinstance(value, tf.data.Dataset):
     with tf.device(datasets.DATASET_DEVICE):
       return [tf.data.experimental.to_variant(value)]
-  return [value]
+  return [value.variant if isinstance(value, Rows) else value]
 
 
 def fresh(flat: list) -> list[tf.Tensor]:
@@ -171,6 +199,88 @@ def from_python(value, type_spec: tff.Type, *, where: str):
   raise TypeError(
       f'{where}: a value of type {type_spec} cannot be an argument.'
   )
+
+
+def leaves_from_python(value, type_spec: tff.Type) -> list | None:
+  """Returns a client's tensors and tables, depth first, for a chunk of clients.
+
+  None if it has a sequence that is no table, or is not of that type: then
+  `from_python` knows what to do.
+
+  Args:
+    value: As for `from_python`.
+    type_spec: Its TFF type, without placement.
+  """
+  try:
+    with tf.device(datasets.DATASET_DEVICE):
+      return _leaves(value, type_spec)
+  except (TypeError, ValueError):
+    return None
+
+
+def _leaves(value, type_spec) -> list | None:
+  if isinstance(type_spec, tff.StructType):
+    found = []
+    for part, inner in zip(parts(value, type_spec, where=''), type_spec):
+      leaves = _leaves(part, inner)
+      if leaves is None:
+        return None
+      found += leaves
+    return found
+  if isinstance(type_spec, tff.TensorType):
+    return [_tensor_from_python(value, type_spec, '')]
+  if isinstance(value, tf.data.Dataset):
+    table = datasets.table_of(value)
+    if not _is_assignable(value.element_spec, type_spec.element):
+      return None
+  else:
+    table = _table_of_elements(value, type_spec.element)
+  return None if table is None else [table]
+
+
+_last_assignable = threading.local()
+
+
+def _is_assignable(element_spec, type_spec: tff.Type) -> bool:
+  """Returns whether elements have a type; quickly, if the last ones had it."""
+  pair = element_spec, type_spec
+  last = getattr(_last_assignable, 'pair', (None, None))
+  # Types are compared by what they hold, which takes its time.
+  if last[1] is not type_spec or last[0] != element_spec:
+    found = tff.types.tensorflow_to_type(element_spec)
+    if not type_spec.is_assignable_from(found):
+      return False
+    _last_assignable.pair = pair
+  return True
+
+
+def _table_of_elements(value, type_spec: tff.Type) -> datasets.Table | None:
+  """Returns the table of a list of elements, or None if they make none."""
+  if not isinstance(value, (list, tuple)):
+    return None
+  specs = tf.nest.flatten(_type_conversions.type_to_tf_structure(type_spec))
+  if not specs or not all(isinstance(spec, tf.TensorSpec) for spec in specs):
+    return None
+  is_batched = all(spec.shape.rank and spec.shape[0] is None for spec in specs)
+  rows = [
+      tf.nest.flatten(
+          to_element(_element_from_python(element, type_spec, ''), type_spec)
+      )
+      for element in value
+  ]
+  if not rows:
+    shapes = [spec.shape[1:] if is_batched else spec.shape for spec in specs]
+    columns = (tf.zeros([0, *s], p.dtype) for s, p in zip(shapes, specs))
+    return datasets.Table(tuple(columns), 1 if is_batched else None)
+  if not is_batched:
+    return datasets.Table(tuple(map(tf.stack, zip(*rows))), None)
+  sizes = [{part.shape[0] for part in row} for row in rows]
+  (size, *others) = [n for (n,) in sizes]  # All parts of a batch have as many.
+  *full, last = [size, *others]
+  if any(n != size for n in full) or not 0 < last <= size:
+    return None
+  columns = tuple(tf.concat(column, 0) for column in zip(*rows))
+  return datasets.Table(columns, size)
 
 
 def _mismatch(where: str, type_spec, found: str) -> TypeError:

@@ -12,7 +12,7 @@ from tff_dp.learning.averaging import Average
 from tff_dp.learning.averaging import ExponentialAverage
 from tff_dp.learning.averaging import SuffixAverage
 from tff_dp.learning.averaging import UniformAverage
-from tff_dp.learning.check_ins.allocation import build_allocation_sgd
+from tff_dp.learning.check_ins.builders import build_allocation_sgd
 from tff_dp.learning.check_ins.builders import build_check_in_sgd
 from tff_dp.learning.check_ins.builders import build_shuffled_check_in_sgd
 from tff_dp.learning.check_ins.check_in_work import client_data
@@ -29,5 +29,4 @@ from tff_dp.learning.draw_and_discard import build_draw_and_discard
 from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.linear_models import GeneralizedLinearModel
 from tff_dp.learning.optimizers import build_momentum
-from tff_dp.learning.optimizers import build_nesterov
 from tff_dp.learning.process import PrivateLearningProcess

@@ -25,6 +25,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp.learning import finalizers
 
 
 class Average(abc.ABC):
@@ -107,39 +108,18 @@ def build_averaging_finalizer(
     average: Which models count how much.
     num_rounds: Horizon of the run.
   """
-  if not isinstance(average, Average):
-    raise _checks.ArgumentError(
-        'averaging',
-        average,
-        'UniformAverage(), SuffixAverage(share), ExponentialAverage(decay), an'
-        ' Average of your own, or None',
-    )
   _, weights_type, update_type = finalizer.next.type_signature.parameter
   trainable_type = weights_type.member.trainable
-  shares = np.asarray(average.shares(num_rounds), np.float32)
+  shares = shares_of(average, num_rounds)
 
   @tff.tensorflow.computation
   def initialize():
-    zeros = tf.nest.map_structure(
-        lambda spec: tf.zeros(spec.shape, spec.dtype),
-        tff.types.type_to_tf_tensor_specs(trainable_type),
-    )
-    return collections.OrderedDict(mean=zeros, round=tf.constant(0, tf.int64))
+    return no_models(trainable_type)
 
   @tff.tensorflow.computation(initialize.type_signature.result, trainable_type)
   @tf.function(autograph=False)
   def add(state, trainable):
-    # Beyond the horizon it is the aggregator that refuses, and says why.
-    share = tf.constant(shares)[tf.minimum(state['round'], num_rounds - 1)]
-
-    def mean(old, new):
-      weight = tf.cast(share, new.dtype)
-      return (1 - weight) * old + weight * new
-
-    return collections.OrderedDict(
-        mean=tf.nest.map_structure(mean, state['mean'], trainable),
-        round=state['round'] + 1,
-    )
+    return with_model(state, trainable, shares)
 
   @tff.federated_computation
   def init_fn():
@@ -164,21 +144,58 @@ def build_averaging_finalizer(
         tff.federated_zip(new_state), output.result, output.measurements
     )
 
-  state_type = init_fn.type_signature.result.member
-
-  @tff.tensorflow.computation(state_type)
-  def get_hparams(state):
-    return finalizer.get_hparams(state['finalizer'])
-
-  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
-  def set_hparams(state, hparams):
-    return collections.OrderedDict(
-        finalizer=finalizer.set_hparams(state['finalizer'], hparams),
-        averaging=state['averaging'],
-    )
-
   return tff.learning.templates.FinalizerProcess(
-      init_fn, next_fn, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
+      init_fn,
+      next_fn,
+      **finalizers.hparams_of(
+          finalizer, init_fn.type_signature.result.member, 'finalizer'
+      ),
+  )
+
+
+def shares_of(average: Average, num_rounds: int) -> np.ndarray:
+  """Returns the shares of all rounds, float32; raises unless it is an average.
+
+  Args:
+    average: Which models count how much.
+    num_rounds: Horizon of the run.
+  """
+  _checks.instance_of(
+      Average,
+      'UniformAverage(), SuffixAverage(share), ExponentialAverage(decay), an'
+      ' Average of your own, or None',
+      averaging=average,
+  )
+  return np.asarray(average.shares(num_rounds), np.float32)
+
+
+def no_models(trainable_type: tff.Type) -> collections.OrderedDict:
+  """Returns the average before round 1, as tensors: zeros."""
+  zeros = tf.nest.map_structure(
+      lambda spec: tf.zeros(spec.shape, spec.dtype),
+      tff.types.type_to_tf_tensor_specs(trainable_type),
+  )
+  return collections.OrderedDict(mean=zeros, round=tf.constant(0, tf.int64))
+
+
+def with_model(state, trainable, shares) -> collections.OrderedDict:
+  """Returns the average with one more model in it.
+
+  Args:
+    state: Of the average.
+    trainable: Weights of the model.
+    shares: Of `shares_of`.
+  """
+  # Beyond the horizon it is the aggregator that refuses, and says why.
+  share = tf.constant(shares)[tf.minimum(state['round'], len(shares) - 1)]
+
+  def mean(old, new):
+    weight = tf.cast(share, new.dtype)
+    return (1 - weight) * old + weight * new
+
+  return collections.OrderedDict(
+      mean=tf.nest.map_structure(mean, state['mean'], trainable),
+      round=state['round'] + 1,
   )
 
 

@@ -4,6 +4,7 @@
 
 import collections
 import math
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -22,14 +23,12 @@ def build_ftrl_finalizer(
       trainable weights are float32. Non-trainable weights stay as they are.
   """
   trainable_type = model_weights_type.trainable
-  num_params = sum(
-      math.prod(tensor.shape) for tensor in tff.structure.flatten(trainable_type)
-  )
+  size = num_params(trainable_type)
 
   @tff.tensorflow.computation
   @tf.function(autograph=False)
   def initialize():
-    return ftrl.initialize(spec, tf.zeros([num_params], tf.float32))
+    return ftrl.initialize(spec, tf.zeros([size], tf.float32))
 
   state_type = initialize.type_signature.result
 
@@ -94,6 +93,34 @@ def from_computations(
     )
 
   return tff.learning.templates.FinalizerProcess(init_fn, next_fn, **hparams)
+
+
+def hparams_of(inner, state_type: tff.Type, name: str) -> dict[str, Any]:
+  """Returns the hyperparameter functions of a state that holds an inner one.
+
+  Args:
+    inner: Has `get_hparams` and `set_hparams`.
+    state_type: Type of the state, an `OrderedDict`.
+    name: Of the inner state in it.
+  """
+
+  @tff.tensorflow.computation(state_type)
+  def get_hparams(state):
+    return inner.get_hparams(state[name])
+
+  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
+  def set_hparams(state, hparams):
+    return collections.OrderedDict(
+        state, **{name: inner.set_hparams(state[name], hparams)}
+    )
+
+  return dict(get_hparams_fn=get_hparams, set_hparams_fn=set_hparams)
+
+
+def num_params(trainable_type: tff.Type) -> int:
+  """Returns the length of the vector of all weights of a type."""
+  tensors = tff.structure.flatten(trainable_type)
+  return sum(math.prod(tensor.shape) for tensor in tensors)
 
 
 def flatten(weights):

@@ -17,27 +17,6 @@ _VELOCITY = 'velocity'
 _ROUND = 'round'
 
 
-def build_nesterov(
-    *, learning_rate: float, momentum: float
-) -> tff.learning.optimizers.Optimizer:
-  """Returns SGD with Nesterov momentum, as `tf.keras.optimizers.SGD` defines it.
-
-  ```
-  v = momentum * v + g
-  w = w - learning_rate * (momentum * v + g)
-  ```
-
-  TFF has momentum SGD (`build_sgdm`), but not this variant.
-
-  Args:
-    learning_rate: Above 0.
-    momentum: Strictly between 0 and 1.
-  """
-  return build_momentum(
-      learning_rate=learning_rate, momentum=momentum, nesterov=True
-  )
-
-
 def build_momentum(
     *,
     learning_rate: float,

@@ -29,7 +29,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
   def __init__(
       self,
       process: tff.learning.templates.LearningProcess,
-      plan: plan_lib.PrivacyPlan,
+      plan: plan_lib.DpFtrlPlan,
       *,
       workload: Optional[workloads.Workload] = None,
       averaging: Optional[averaging_lib.Average] = None,
@@ -74,15 +74,15 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
 def check_plan(plan) -> None:
   """Raises unless the server of the plan chooses clients and adds noise."""
   _checks.instance_of(
-      plan_lib.PrivacyPlan,
-      'a tff_dp.PrivacyPlan; for a ProtocolPlan there are build_check_in_sgd,'
+      plan_lib.DpFtrlPlan,
+      'a tff_dp.DpFtrlPlan; for a CheckInPlan there are build_check_in_sgd,'
       ' build_shuffled_check_in_sgd and build_allocation_sgd',
       plan=plan,
   )
 
 
 def compose(
-    plan: plan_lib.PrivacyPlan,
+    plan: plan_lib.DpFtrlPlan,
     *,
     initial_weights: tff.Computation,
     client_work: tff.learning.templates.ClientWorkProcess,
@@ -106,21 +106,58 @@ def compose(
     finalizer = averaging_lib.build_averaging_finalizer(
         finalizer, averaging, num_rounds=plan.num_rounds
     )
+  return assemble(
+      plan,
+      plan.aggregator(insecure_seed=insecure_seed),
+      initial_weights=initial_weights,
+      client_work=client_work,
+      finalizer=finalizer,
+      workload=workload,
+      averaging=averaging,
+  )
+
+
+def assemble(
+    plan,
+    aggregator: tff.aggregators.UnweightedAggregationFactory,
+    *,
+    initial_weights: tff.Computation,
+    client_work: tff.learning.templates.ClientWorkProcess,
+    finalizer: tff.learning.templates.FinalizerProcess,
+    **facts,
+) -> PrivateLearningProcess:
+  """Returns the process of four parts.
+
+  Args:
+    plan: What the aggregator was built from.
+    aggregator: Of what `client_work` sends.
+    initial_weights: As for `compose`.
+    client_work: As for `compose`.
+    finalizer: Keeps the average itself, if there is one.
+    **facts: `workload` and `averaging`, as for `PrivateLearningProcess`.
+  """
+  process = of_parts(aggregator, initial_weights, client_work, finalizer)
+  return PrivateLearningProcess(process, plan, **facts)
+
+
+def of_parts(
+    aggregator: tff.aggregators.UnweightedAggregationFactory,
+    initial_weights: tff.Computation,
+    client_work: tff.learning.templates.ClientWorkProcess,
+    finalizer: tff.learning.templates.FinalizerProcess,
+) -> tff.learning.templates.LearningProcess:
+  """Returns what runs, without any books. Args: see `assemble`."""
   update_type = client_work.next.type_signature.result.result.member.update
-  aggregator = tff.aggregators.as_weighted_aggregator(
-      plan.aggregator(insecure_seed=insecure_seed)
-  ).create(update_type, tff.TensorType(np.float32))
-  process = tff.learning.templates.compose_learning_process(
+  return tff.learning.templates.compose_learning_process(
       initial_weights,
       tff.learning.templates.build_broadcast_process(
           initial_weights.type_signature.result
       ),
       client_work,
-      aggregator,
+      tff.aggregators.as_weighted_aggregator(aggregator).create(
+          update_type, tff.TensorType(np.float32)
+      ),
       finalizer,
-  )
-  return PrivateLearningProcess(
-      process, plan, workload=workload, averaging=averaging
   )
 
 

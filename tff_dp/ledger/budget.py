@@ -1,98 +1,59 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The budget ledger: what was spent, and the round that would be too much.
+"""The budget of a run, round by round: what was spent, what would be too much.
 
-`round_budget` says how it is used; here epsilon follows from a squared
-sensitivity for every round after which a run may stop.
+Before the clients of round t are selected, `check(t)` compares the epsilon of a
+run that stops after round t with the budget. There is no tolerance. The answer
+depends on public facts only, so stopping by it reveals nothing about the data.
+
+`record(t)` marks the round as spent. The caller stores the returned record
+durably *before* the round's result is released: a crash in between then counts
+as spent, which errs on the private side. Doing a recorded round again is free
+as long as it uses the same clients and the same noise keys, because the same
+value is released; anything else would be a new round.
 """
 
-from collections.abc import Mapping, Sequence
+import bisect
+import functools
 import math
-
-import numpy as np
+from typing import Any
 
 from tff_dp import _checks
-from tff_dp.accounting import calibration
 from tff_dp.accounting import rounding
-from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.events import run_events
-from tff_dp.ledger import round_budget
-
-_FORMAT = 'tff_dp.budget'
-_VERSION = 1
-_ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 
 
-class BudgetLedger(round_budget.RoundBudget):
-  """The budget of a run whose clients are chosen by the server.
+class BudgetLedger:
+  """Counts recorded rounds, and refuses the one beyond the budget of a plan.
 
-  Every epsilon is an upper bound for one client's whole participation, under
-  `neighboring_relation`, by the exact Gaussian conversion, without
-  amplification. With correlated noise the run counts as stopped after t.
+  Every epsilon is the plan's, an upper bound for the whole participation of
+  what it protects.
+
+  Attributes:
+    plan: Whose rounds are charged.
+    rounds_recorded: How many rounds count as spent.
   """
 
-  def __init__(
-      self,
-      *,
-      squared_sensitivity_by_round: Sequence[float] | np.ndarray,
-      noise_multiplier: float,
-      delta: float,
-      epsilon: float | None = None,
-      neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
-  ):
+  def __init__(self, plan: Any, *, delta: float, epsilon: float | None = None):
     """Makes the empty ledger of a run.
 
     Args:
-      squared_sensitivity_by_round: S2 of a run that stops after 1..T rounds, in
-        squared clip norms for zero-out, shape [T], never decreasing.
-      noise_multiplier: Std of one node's noise on the SUM, over the clip norm.
+      plan: A `plans.base.Plan`.
       delta: In the open interval (0, 1).
       epsilon: The budget, `None` for no limit.
-      neighboring_relation: The relation under which the budget holds.
     """
-    super().__init__(
-        delta=delta,
-        epsilon=epsilon,
-        neighboring_relation=neighboring_relation,
-    )
-    _checks.non_negative(noise_multiplier=noise_multiplier)
-    by_round = np.asarray(squared_sensitivity_by_round, np.float64)
-    is_valid = by_round.ndim == 1 and by_round.size > 0
-    # Written so that NaN fails.
-    if (
-        not is_valid
-        or not np.all((by_round > 0) & (by_round < math.inf))
-        or not np.all(np.diff(by_round) >= 0)
-    ):
-      raise _checks.ArgumentError(
-          'squared_sensitivity_by_round',
-          squared_sensitivity_by_round,
-          'at least one positive number, none below its predecessor',
-      )
-    self._by_round = tuple(by_round.tolist())
-    self._noise_multiplier = float(noise_multiplier)
-    # Few values differ: with one participation, one per level of the tree.
-    self._epsilon_of: dict[float, float] = {}
+    _checks.delta(delta=delta)
+    if epsilon is not None:
+      _checks.positive(epsilon=epsilon)
+    self.plan = plan
+    self.rounds_recorded = 0
+    self._delta = float(delta)
+    self._epsilon = None if epsilon is None else float(epsilon)
+    self._known: dict[int, float] = {}
 
   @property
   def num_rounds(self) -> int:
     """Planned rounds T."""
-    return len(self._by_round)
-
-  @property
-  def basis(self) -> str:
-    """See base class."""
-    return 'no amplification'
-
-  @property
-  def noise_multiplier(self) -> float:
-    """Std of one node's noise on the SUM, over the clip norm."""
-    return self._noise_multiplier
-
-  def squared_sensitivity_after(self, round_index: int) -> float:
-    """Returns S2 for zero-out if the run stops after a round, 0 for round 0."""
-    _checks.integer_between(0, self.num_rounds, round_index=round_index)
-    return self._by_round[round_index - 1] if round_index else 0.0
+    return self.plan.num_rounds
 
   def epsilon_after(self, round_index: int) -> float:
     """Returns what a run that stops after a round has spent.
@@ -102,84 +63,89 @@ class BudgetLedger(round_budget.RoundBudget):
     Args:
       round_index: 1-based, or 0 for a run that never began.
     """
-    squared_sensitivity = self.squared_sensitivity_after(round_index)
-    if squared_sensitivity == 0:
+    _checks.integer_between(0, self.num_rounds, round_index=round_index)
+    if round_index == 0:
       return 0.0
-    if squared_sensitivity not in self._epsilon_of:
-      self._epsilon_of[squared_sensitivity] = gaussian.exact_epsilon(
-          sigma=run_events.effective_sigma(
-              noise_multiplier=self._noise_multiplier,
-              squared_sensitivity=squared_sensitivity,
-              neighboring_relation=self._relation,
-          ),
-          delta=self._delta,
-      )
-    return self._epsilon_of[squared_sensitivity]
+    if round_index not in self._known:
+      epsilon = float(self.plan.epsilon_after(round_index, delta=self._delta))
+      # Written so that NaN fails.
+      self._known[round_index] = epsilon if epsilon >= 0 else math.inf
+    return self._known[round_index]
 
-  def to_json(self) -> dict[str, object]:
-    """Returns the ledger as a dict of plain types."""
-    return {'format': _FORMAT, 'version': _VERSION, **self._facts()} | {
-        'rounds_recorded': self._rounds_recorded
-    }
+  def rounds_left(self, round_index: int) -> int:
+    """Returns how many rounds after `round_index` plan and budget allow."""
+    _checks.integer_between(0, self.num_rounds, round_index=round_index)
+    return max(0, self._rounds_allowed - round_index)
 
-  @classmethod
-  def from_json(cls, content: Mapping[str, object]) -> 'BudgetLedger':
-    """Returns the ledger that `to_json` described."""
-    fields = dict(content)
-    is_known = (
-        fields.pop('format', None) == _FORMAT
-        and fields.pop('version', None) == _VERSION
+  @functools.cached_property
+  def _rounds_allowed(self) -> int:
+    """How many rounds plan and budget allow from the first one on."""
+    # Mostly all of the plan fits.
+    if self._is_allowed(self.num_rounds):
+      return self.num_rounds
+    return bisect.bisect_left(
+        range(1, self.num_rounds),
+        True,
+        key=lambda round_index: not self._is_allowed(round_index),
     )
-    if not is_known:
+
+  def check(self, round_index: int) -> None:
+    """Raises `PrivacyRefusedError` if the round would break plan or budget."""
+    _checks.integer_at_least(1, round_index=round_index)
+    if round_index > self.num_rounds:
       raise _checks.PrivacyRefusedError(
-          'the budget ledger is of an unknown format or version',
-          why='what was spent so far cannot be read',
-          way_out='resume with the version of tff_dp that wrote it',
+          f'round {round_index} is beyond the plan of {self.num_rounds} rounds',
+          why='the noise was chosen for the planned number of rounds',
+          way_out='plan the run with more rounds from the start',
       )
-    rounds_recorded = fields.pop('rounds_recorded')
-    ledger = cls(**fields)
-    _checks.integer_between(
-        0, ledger.num_rounds, rounds_recorded=rounds_recorded
+    if self._is_allowed(round_index):
+      return
+    spent = self.epsilon_after(round_index)
+    way_out = self.plan.way_out(epsilon=self._epsilon, delta=self._delta)
+    raise _checks.PrivacyRefusedError(
+        f'round {round_index} would spend epsilon'
+        f' {rounding.rounded_up(spent)} > {self._epsilon} (delta'
+        f' {self._delta:g}); {round_index - 1} of {self.num_rounds} rounds'
+        f' done. {way_out}',
+        why='the epsilon of all released models together must stay within the'
+        f' budget ({self.plan.neighboring_relation.value} adjacency,'
+        f' {self.plan.basis})',
+        way_out=way_out,
     )
-    ledger._rounds_recorded = rounds_recorded
-    return ledger
 
-  def restored(self, content: Mapping[str, object]) -> 'BudgetLedger':
-    """Returns the saved ledger, which must be of a run with the same facts."""
-    saved = self.from_json(content)
-    for name, value in self._facts().items():
-      if saved._facts()[name] != value:
-        raise _checks.PrivacyRefusedError(
-            f'the budget ledger was saved with another {name}',
-            why='noise, rounds and budget of a run are fixed before it begins',
-            way_out='resume with the plan of the checkpoint, or start a new'
-            ' run',
-        )
-    return saved
+  def record(self, round_index: int) -> dict[str, object]:
+    """Counts a round as spent and returns what to store before its release.
 
-  def _facts(self) -> dict[str, object]:
+    Args:
+      round_index: The round after the last recorded one; or that one again,
+        with the same clients and noise keys, after a crash.
+
+    Returns:
+      The round and what the run has spent if it stops there, as plain types.
+
+    Raises:
+      PrivacyRefusedError: If the round breaks the budget or the order.
+    """
+    self.check(round_index)
+    if round_index not in (self.rounds_recorded, self.rounds_recorded + 1):
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} cannot follow the {self.rounds_recorded}'
+          ' recorded rounds',
+          why='rounds are spent in order, and going back behind a release'
+          ' would spend again',
+          way_out=f'go on with round {self.rounds_recorded + 1}',
+      )
+    self.rounds_recorded = int(round_index)
     return {
-        'squared_sensitivity_by_round': list(self._by_round),
-        'noise_multiplier': self._noise_multiplier,
+        'round': self.rounds_recorded,
+        'epsilon': rounding.to_json_number(self.epsilon_after(round_index)),
         'delta': self._delta,
-        'epsilon': self._epsilon,
-        'neighboring_relation': self._relation.value,
+        'neighboring_relation': self.plan.neighboring_relation.value,
+        'unit': self.plan.unit,
+        **self.plan.spent(self.rounds_recorded),
     }
 
-  def _noise(self, round_index: int) -> dict[str, object]:
-    return {
-        'noise_multiplier': self._noise_multiplier,
-        'squared_sensitivity': self.squared_sensitivity_after(round_index),
-    }
-
-  def _way_out(self) -> str:
-    needed = calibration.noise_multiplier(
-        epsilon=self._epsilon,
-        delta=self._delta,
-        squared_sensitivity=self._by_round[-1],
-        neighboring_relation=self._relation,
-    )
-    return (
-        f'All {self.num_rounds} fit with'
-        f' --noise-multiplier={rounding.rounded_up(needed)}.'
-    )
+  def _is_allowed(self, round_index: int) -> bool:
+    if self._epsilon is None:
+      return True
+    return self.epsilon_after(round_index) <= self._epsilon

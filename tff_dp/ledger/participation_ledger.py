@@ -21,7 +21,6 @@ import os
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.sensitivity import participation_rules
 from tff_dp.accounting.sensitivity import patterns
 
 _MAGIC = b'tff_dp participation ledger, version 2\n'
@@ -57,6 +56,23 @@ class Observed:
   max_participations: int
   smallest_cohort: int
   largest_cohort: int
+
+  # What the limits did not allow was refused, so there is nothing to warn of.
+  warning = None
+
+  @property
+  def sentence(self) -> str:
+    """What a privacy statement says of it."""
+    text = (
+        f'{self.num_clients} clients in {self.num_rounds} rounds, at most'
+        f' {self.max_participations} times each'
+    )
+    if self.min_index_gap is None:
+      return text + ', none twice'
+    return text + (
+        f', index gap at least {self.min_index_gap}'
+        f' ({self.min_rounds_between} rounds strictly between)'
+    )
 
   @property
   def min_rounds_between(self) -> int | None:
@@ -94,7 +110,7 @@ class ParticipationLedger:
     _checks.optional_integer_at_least(1, restart_every=restart_every)
     self._pattern = pattern
     self._restart_every = restart_every
-    self._rules = participation_rules.rules_of(pattern, restart_every)
+    self._rules = patterns.rules_of(pattern, restart_every)
     self._run_id = os.urandom(16).hex() if run_id is None else str(run_id)
     self._salt = os.urandom(16) if salt is None else bytes(salt)
     self._num_rounds = 0
@@ -109,21 +125,6 @@ class ParticipationLedger:
     self._cohorts: list[np.ndarray] | None = []
     # Hashing 100,000 ids a round would dominate: remember, in memory only.
     self._index_of_id: dict[bytes, int] = {}
-
-  @property
-  def pattern(self) -> patterns.ParticipationPattern:
-    """What is enforced."""
-    return self._pattern
-
-  @property
-  def restart_every(self) -> int | None:
-    """Rounds per noise tree, `None` for one tree."""
-    return self._restart_every
-
-  @property
-  def run_id(self) -> str:
-    """The run this ledger belongs to."""
-    return self._run_id
 
   @property
   def num_rounds(self) -> int:
@@ -247,22 +248,8 @@ class ParticipationLedger:
     ))
     return _MAGIC + hashlib.sha256(body).digest() + body
 
-  @classmethod
-  def from_bytes(
-      cls,
-      data: bytes,
-      *,
-      pattern: patterns.ParticipationPattern,
-      restart_every: int | None,
-      run_id: str,
-  ) -> 'ParticipationLedger':
-    """Returns the ledger that `to_bytes` saved.
-
-    Args:
-      data: What `to_bytes` returned.
-      pattern: The pattern of the run that goes on.
-      restart_every: Its rounds per noise tree.
-      run_id: Its name.
+  def restored(self, data: bytes) -> 'ParticipationLedger':
+    """Returns the ledger that `to_bytes` saved, of the same run and plan.
 
     Raises:
       PrivacyRefusedError: If the bytes are damaged, or of another run or plan.
@@ -283,9 +270,9 @@ class ParticipationLedger:
     header_line, _, content = body.partition(b'\n')
     header = json.loads(header_line)
     expected = {
-        'run_id': run_id,
-        'pattern': pattern.to_json(),
-        'restart_every': restart_every,
+        'run_id': self._run_id,
+        'pattern': self._pattern.to_json(),
+        'restart_every': self._restart_every,
     }
     for name, value in expected.items():
       if header[name] != value:
@@ -296,23 +283,14 @@ class ParticipationLedger:
             way_out='resume with the plan of the checkpoint, or start a new'
             ' run',
         )
-    ledger = cls(
-        pattern,
-        restart_every=restart_every,
-        run_id=run_id,
+    ledger = type(self)(
+        self._pattern,
+        restart_every=self._restart_every,
+        run_id=self._run_id,
         salt=bytes.fromhex(header['salt']),
     )
     ledger._load(header, content)
     return ledger
-
-  def restored(self, data: bytes) -> 'ParticipationLedger':
-    """Returns the saved ledger, which must be of the same run and plan."""
-    return self.from_bytes(
-        data,
-        pattern=self._pattern,
-        restart_every=self._restart_every,
-        run_id=self._run_id,
-    )
 
   def _load(self, header: dict[str, object], content: bytes) -> None:
     num_clients = header['num_clients']

@@ -15,7 +15,6 @@ from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import dense
-from tff_dp.mechanisms.matrix import parameters
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
@@ -55,7 +54,7 @@ def default_bands(
 ) -> int:
   """Returns how many bands `build` gives to 'banded' or 'banded-inverse'."""
   setting = toeplitz_objective.tree_setting(
-      parameters.pattern_of(participation), restart_every=restart_every
+      mechanism_lib.pattern_of(participation), restart_every=restart_every
   )
   if name == 'banded-inverse':
     return min(_DEFAULT_INVERSE_BANDS, setting.num_rounds)
@@ -92,7 +91,7 @@ def build(
     complete_trees: For 'tree' and 'honaker': complete each finished tree.
   """
   _checks.one_of(tuple(BY_NAME), name=name)
-  pattern = parameters.pattern_of(participation)
+  pattern = mechanism_lib.pattern_of(participation)
   options = dict(
       num_bands=num_bands,
       num_buffers=num_buffers,
@@ -148,7 +147,7 @@ def summary(mechanism: mechanism_lib.Mechanism) -> dict[str, Any]:
 
 
 def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
-  """Returns the mechanism that `PrivacyPlan.describe()['mechanism']` is about.
+  """Returns the mechanism that `DpFtrlPlan.describe()['mechanism']` is about.
 
   Args:
     described: The name and all fields, possibly as JSON gave them back.

@@ -27,7 +27,6 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import dense_optimization
-from tff_dp.mechanisms.matrix import parameters
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
 _MOST_BUFFERS = 8
@@ -153,7 +152,7 @@ def compare(
     complete_trees: Whether finished trees are completed.
     progress: Is told the name of a mechanism before the work begins.
   """
-  pattern = parameters.pattern_of(participation)
+  pattern = mechanism_lib.pattern_of(participation)
   _checks.one_of(toeplitz_objective.ERRORS, error=error)
   if names is None:
     names = tuple(catalogue.BY_NAME)
@@ -216,7 +215,7 @@ def best(
     complete_trees: Whether finished trees are completed.
     progress: Is told the name of a mechanism before the work begins.
   """
-  pattern = parameters.pattern_of(participation)
+  pattern = mechanism_lib.pattern_of(participation)
   if rounds != pattern.num_rounds:
     raise _checks.ArgumentError(
         'rounds', rounds, f'those of the participation, {pattern.num_rounds}'

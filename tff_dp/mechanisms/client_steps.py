@@ -29,7 +29,6 @@ import math
 from typing import Any, Optional
 
 import dp_accounting
-import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
@@ -116,13 +115,16 @@ class ClientStep:
     _checks.integer_at_least(1, num_params=num_params)
     if self.mechanism is None:
       return 0.0
-    per_model = self.privacy_unit == 'model'
-    if self.mechanism == 'laplace':
-      factor = self._l1_factor(num_params) if per_model else 1.0
-      return self.coordinate_sensitivity() * factor / float(self.epsilon)
-    factor = self._l2_factor(num_params) if per_model else 1.0
-    sigma = _gaussian_sigma(float(self.epsilon), float(self.delta))
-    return self.coordinate_sensitivity() * factor * sigma
+    is_laplace = self.mechanism == 'laplace'
+    if self.privacy_unit == 'coordinate':
+      distance = self.coordinate_sensitivity()
+    elif is_laplace:
+      distance = self.l1_sensitivity(num_params)
+    else:
+      distance = self.l2_sensitivity(num_params)
+    if is_laplace:
+      return distance / float(self.epsilon)
+    return distance * _gaussian_sigma(float(self.epsilon), float(self.delta))
 
   def noise_variance(self, num_params: int) -> float:
     """Returns the variance of the noise of one weight: 2 b^2, sigma^2 or 0."""
@@ -217,17 +219,6 @@ class ClientStep:
   def _l2_factor(self, num_params: int) -> float:
     _checks.integer_at_least(1, num_params=num_params)
     return math.sqrt(num_params) if self.clip == 'box' else 1.0
-
-
-def float32_at_least(value: float) -> np.float32:
-  """Returns the smallest float32 that is not below `value`.
-
-  For the scale of noise, which rounding to float32 may not make smaller.
-  """
-  rounded = np.float32(value)
-  if float(rounded) < value:
-    rounded = np.nextafter(rounded, np.float32(math.inf))
-  return rounded
 
 
 @functools.lru_cache(maxsize=64)

@@ -14,7 +14,6 @@ import numpy as np
 
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism
-from tff_dp.mechanisms.matrix import parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +29,10 @@ class Independent(mechanism.Mechanism):
   restart_every: Optional[int] = dataclasses.field(default=None, init=False)
   complete_trees: bool = dataclasses.field(default=False, init=False)
 
+  name = 'independent'
+
   def __post_init__(self):
     self._check()
-
-  @property
-  def name(self) -> str:
-    return 'independent'
 
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
     """Returns S2: the most rounds one client can take part in. Exact."""
@@ -51,7 +48,7 @@ class Independent(mechanism.Mechanism):
 
   def squared_response(self, rounds: Sequence[int]) -> float:
     return float(
-        len(parameters.checked_rounds(rounds, num_rounds=self.num_rounds))
+        len(mechanism.checked_rounds(rounds, num_rounds=self.num_rounds))
     )
 
   @property

@@ -8,10 +8,14 @@ on data or on the model's size is an argument. The same `next_noise` serves
 NumPy arrays in a test and tensors in a TensorFlow graph, because what differs
 is handed in as `Operations`: how a draw is made, how a branch is taken, and how
 vectors are combined.
+
+The run computes in float32, so parameters are `rounded` to float32 where a
+mechanism is described. Sensitivities and variances are then those of the noise
+that is really added, not of numbers close to its parameters.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 from typing import Any, NamedTuple, Optional, Protocol
 
@@ -48,49 +52,24 @@ def round_of_draw(level: int, index):
   return (index + 1) * 2**level
 
 
-class Cond(Protocol):
-  """Returns `then()` or `otherwise()`: `tf.cond`, or a Python `if`."""
-
-  def __call__(
-      self, predicate, then: Callable[[], Any], otherwise: Callable[[], Any]
-  ) -> Any:
-    ...
-
-
-class Combine(Protocol):
-  """Returns the linear combination sum of c_i v_i, in the order given."""
-
-  def __call__(
-      self, coefficients: Sequence[Any], vectors: Sequence[Vector]
-  ) -> Vector:
-    ...
-
-
-class Take(Protocol):
-  """Returns the numbers in one row of a constant table.
-
-  The table is a NumPy array of numbers that float32 holds exactly; `index`
-  counts from 0 and may be a tensor.
-  """
-
-  def __call__(self, table: np.ndarray, index) -> Sequence[Any]:
-    ...
-
-
 class Operations(NamedTuple):
   """What differs between NumPy arrays and tensors.
 
   Attributes:
     draw: Standard normals of one node of the current tree.
-    cond: How to branch on the round.
-    combine: How to combine vectors with coefficients (numbers or scalars).
-    take: How to look up the coefficients of a round.
+    cond: From (predicate, then, otherwise) to `then()` or `otherwise()`:
+      `tf.cond`, or a Python `if`.
+    combine: From (coefficients, vectors) to the linear combination sum of
+      c_i v_i, in the order given; coefficients are numbers or scalars.
+    take: From (table, index) to the numbers in one row of a constant table, a
+      NumPy array of numbers that float32 holds exactly; `index` counts from 0
+      and may be a tensor.
   """
 
   draw: Draw
-  cond: Cond
-  combine: Combine
-  take: Take
+  cond: Callable[[Any, Callable[[], Any], Callable[[], Any]], Any]
+  combine: Callable[[Sequence[Any], Sequence[Vector]], Vector]
+  take: Callable[[np.ndarray, Any], Sequence[Any]]
 
 
 def numpy_operations(draw: Draw) -> Operations:
@@ -289,3 +268,68 @@ class Mechanism(abc.ABC):
           True,
           'restart_every to be given, because the last tree is never completed',
       )
+
+
+def pattern_of(participation: Any) -> patterns.ParticipationPattern:
+  """Returns the pattern of a schedule; a pattern is its own.
+
+  Args:
+    participation: A `participation.Schedule` or a `ParticipationPattern`.
+  """
+  pattern = getattr(participation, 'pattern', participation)
+  if not isinstance(pattern, patterns.ParticipationPattern):
+    raise TypeError(
+        f'participation={participation!r} is not allowed: expected a schedule'
+        ' of tff_dp.participation or a pattern of tff_dp.accounting.'
+    )
+  return pattern
+
+
+def rounded(**argument: Sequence[float]) -> tuple[float, ...]:
+  """Returns the numbers as floats that float32 holds; they must be finite."""
+  ((name, values),) = argument.items()
+  try:
+    numbers = np.asarray(tuple(values), np.float64)
+  except (TypeError, ValueError) as error:
+    raise _checks.ArgumentError(name, values, 'a list of numbers') from error
+  with np.errstate(over='ignore'):
+    as_run = numbers.astype(np.float32)
+  if numbers.ndim != 1 or not len(numbers) or not np.all(np.isfinite(as_run)):
+    raise _checks.ArgumentError(
+        name, values, 'one or more numbers that are finite in float32'
+    )
+  return tuple(as_run.astype(np.float64).tolist())
+
+
+def rounded_down(**argument: Sequence[float]) -> tuple[float, ...]:
+  """Like `rounded`, but never away from 0: sums stay below their bound."""
+  ((_, values),) = argument.items()
+  result = rounded(**argument)
+  return tuple(
+      float(np.nextafter(np.float32(after), np.float32(0)))
+      if abs(after) > abs(before)
+      else after
+      for before, after in zip(values, result, strict=True)
+  )
+
+
+def check_leading_one(**argument: Sequence[float]) -> None:
+  """Raises unless the first coefficient is 1."""
+  ((name, values),) = argument.items()
+  if values[0] != 1.0:
+    raise _checks.ArgumentError(
+        f'{name}[0]',
+        values[0],
+        '1, so that the noise multiplier is the standard deviation of a'
+        " round's own draw",
+    )
+
+
+def checked_rounds(rounds: Iterable[int], *, num_rounds: int) -> list[int]:
+  """Returns distinct rounds in 1..num_rounds, in order."""
+  rounds = list(rounds)
+  for round_index in rounds:
+    _checks.integer_between(1, num_rounds, rounds=round_index)
+  if len(set(rounds)) != len(rounds):
+    raise _checks.ArgumentError('rounds', rounds, 'each round once')
+  return sorted(int(round_index) for round_index in rounds)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds, steps and stages of noisy minibatch SGD over silos.
+"""Rounds, steps, stages and smoothing of noisy minibatch SGD over silos.
 
 All numbers here follow from public constants, never from data. Sources: LR23 is
 Lowy and Razaviyayn, arXiv:2106.09779; AC-SA is the accelerated method of
@@ -76,14 +76,12 @@ def accelerated_coefficients(
   )
 
 
-def accelerated_bound(
-    num_rounds: int, *, gamma: float, diameter: float, variance: float
-) -> float:
+def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
   """Returns a bound on E F(w_ag) - F* after one stage of AC-SA.
 
   Upper bound: 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F
   and gamma >= 2 beta; from Ghadimi and Lan (2012), theorem 1, without a
-  nonsmooth part.
+  nonsmooth part. Of numbers, or of arrays with one for each R.
 
   Args:
     num_rounds: R.
@@ -91,19 +89,14 @@ def accelerated_bound(
     diameter: D.
     variance: V^2.
   """
-  _checks.integer_at_least(1, num_rounds=num_rounds)
-  _checks.positive(gamma=gamma)
-  _checks.non_negative(diameter=diameter)
-  _checks.non_negative(variance=variance)
-  return float(_bound(num_rounds, gamma, diameter, variance))
+  bias = 2.0 * gamma * diameter**2 / (num_rounds * (num_rounds + 1.0))
+  return bias + variance * (2.0 * num_rounds + 1.0) / (6.0 * gamma)
 
 
-def best_gamma(
-    num_rounds: int, *, smoothness: float, diameter: float, variance: float
-) -> float:
+def best_gamma(num_rounds, *, smoothness: float, diameter: float, variance):
   """Returns the gamma >= 2 beta with the smallest `accelerated_bound`. Exact.
 
-  max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}.
+  max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}, of numbers or arrays.
 
   Args:
     num_rounds: R.
@@ -111,11 +104,10 @@ def best_gamma(
     diameter: D, above 0.
     variance: V^2.
   """
-  _checks.integer_at_least(1, num_rounds=num_rounds)
-  _checks.positive(smoothness=smoothness)
-  _checks.positive(diameter=diameter)
-  _checks.non_negative(variance=variance)
-  return float(_best_gamma(num_rounds, smoothness, diameter, variance))
+  product = num_rounds * (num_rounds + 1.0) * (2.0 * num_rounds + 1.0)
+  return np.maximum(
+      2.0 * smoothness, np.sqrt(variance * product / 12.0) / diameter
+  )
 
 
 def round_variance(
@@ -218,8 +210,9 @@ def choose_rounds(
       example_variance=example_variance,
       silo_variance=silo_variance,
   )
-  gamma = _best_gamma(rounds.astype(float), smoothness, diameter, variance)
-  bound = _bound(rounds.astype(float), gamma, diameter, variance)
+  run = dict(diameter=diameter, variance=variance)
+  gamma = best_gamma(rounds.astype(float), smoothness=smoothness, **run)
+  bound = accelerated_bound(rounds.astype(float), gamma=gamma, **run)
   best = int(np.argmin(bound))
   return Rounds(
       num_rounds=int(rounds[best]),
@@ -228,6 +221,50 @@ def choose_rounds(
       noise_stddev=float(noise / batch[best]),
       bound=float(bound[best]),
   )
+
+
+def choose_smoothing(
+    num_records: int,
+    *,
+    num_params: int,
+    lipschitz: float,
+    epsilon: float,
+    delta: float,
+    num_available: int,
+    diameter: float | None = None,
+    strong_convexity: float = 0.0,
+) -> float:
+  """Returns b of the Moreau envelope for a loss that is not smooth. Heuristic.
+
+      convex           sqrt(M) (L/D) min{sqrt(n), eps n / sqrt(d ln(1/delta))}
+      strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
+
+  the values at which the bias of the envelope, at most L^2 / (2 b), is of the
+  order of the optimal risk (LR23), up to constants and logarithms.
+
+  Args:
+    num_records: n.
+    num_params: d.
+    lipschitz: L.
+    epsilon: Of the whole transcript of a silo.
+    delta: Of the same.
+    num_available: M.
+    diameter: D; needed unless `strong_convexity` is above 0.
+    strong_convexity: mu.
+  """
+  _checks.integer_at_least(1, num_records=num_records)
+  _checks.integer_at_least(1, num_params=num_params)
+  _checks.integer_at_least(1, num_available=num_available)
+  _checks.positive(lipschitz=lipschitz)
+  _checks.positive(epsilon=epsilon)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.non_negative(strong_convexity=strong_convexity)
+  private = (epsilon * num_records) ** 2 / (num_params * math.log(1.0 / delta))
+  effective = min(float(num_records), private)
+  if strong_convexity > 0:
+    return strong_convexity * num_available * effective
+  _checks.positive(diameter=diameter)
+  return math.sqrt(num_available * effective) * lipschitz / diameter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +291,6 @@ def multi_stage_schedule(
     variance: float,
     smoothness: float,
     strong_convexity: float,
-    published: bool = False,
 ) -> tuple[Stage, ...]:
   """Returns the stages of multi-stage AC-SA, which halve the gap one by one.
 
@@ -276,9 +312,6 @@ def multi_stage_schedule(
     variance: V^2.
     smoothness: beta.
     strong_convexity: mu, above 0.
-    published: Whether to take the larger R_k and gamma_k of LR23, appendix E.1:
-      128 V^2 / (3 mu Delta_0 2^-(k+1)) in the former,
-      mu V^2 R_k (R_k+1) (R_k+2) / (3 Delta_{k-1}) in the latter.
   """
   _checks.integer_at_least(1, total_rounds=total_rounds)
   _checks.positive(initial_gap=initial_gap)
@@ -294,30 +327,13 @@ def multi_stage_schedule(
   stages, left, gap = [], total_rounds, float(initial_gap)
   least = 4.0 * math.sqrt(2.0 * smoothness / strong_convexity)
   while left > 0:
-    # 2^-(k+1) Delta_0 is a quarter of Delta_{k-1}.
-    per_gap = 512.0 / 3.0 if published else 64.0 / 3.0
-    wanted = max(least, per_gap * variance / (strong_convexity * gap))
+    wanted = max(least, 64.0 / 3.0 * variance / (strong_convexity * gap))
     # Beyond the rounds that are left, the exact number does not matter.
     num_rounds = left if wanted >= left else min(left, math.ceil(wanted))
     product = float(num_rounds * (num_rounds + 1))
-    if published:
-      product *= (num_rounds + 2) / 3.0
-    else:
-      product *= (2 * num_rounds + 1) / 24.0
+    product *= (2 * num_rounds + 1) / 24.0
     gamma = math.sqrt(strong_convexity * variance * product / gap)
     stages.append(Stage(num_rounds, max(2.0 * smoothness, gamma)))
     left -= num_rounds
     gap /= 2.0
   return tuple(stages)
-
-
-def _bound(num_rounds, gamma, diameter, variance):
-  bias = 2.0 * gamma * diameter**2 / (num_rounds * (num_rounds + 1.0))
-  return bias + variance * (2.0 * num_rounds + 1.0) / (6.0 * gamma)
-
-
-def _best_gamma(num_rounds, smoothness, diameter, variance):
-  product = num_rounds * (num_rounds + 1.0) * (2.0 * num_rounds + 1.0)
-  return np.maximum(
-      2.0 * smoothness, np.sqrt(variance * product / 12.0) / diameter
-  )

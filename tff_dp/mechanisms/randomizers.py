@@ -43,11 +43,12 @@ class LocalRandomizer(abc.ABC):
   """The contract of a local randomizer.
 
   Attributes:
-    local_epsilon: epsilon0 of one report at delta0 = 0; infinite if there is
-      none.
+    local_epsilon: epsilon0 of one report at delta0; infinite if there is none.
+    local_delta: delta0.
   """
 
   local_epsilon: float
+  local_delta: float = 0.0
 
   @property
   @abc.abstractmethod
@@ -94,13 +95,11 @@ class Gaussian(LocalRandomizer):
   noise_multiplier: float
   l2_norm_clip: float
 
+  name = 'local-gaussian'
+
   def __post_init__(self):
     _checks.positive(noise_multiplier=self.noise_multiplier)
     _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
-
-  @property
-  def name(self) -> str:
-    return 'local-gaussian'
 
   @property
   def stddev(self) -> float:
@@ -150,13 +149,11 @@ class Sphere(LocalRandomizer):
   local_epsilon: float
   l2_norm_clip: float
 
+  name = 'sphere'
+
   def __post_init__(self):
     _check_epsilon(self.local_epsilon)
     _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
-
-  @property
-  def name(self) -> str:
-    return 'sphere'
 
   @property
   def event(self) -> protocol_events.SphereLocalDpEvent:
@@ -219,13 +216,11 @@ class Laplace(LocalRandomizer):
   local_epsilon: float
   l1_norm_clip: float
 
+  name = 'local-laplace'
+
   def __post_init__(self):
     _check_epsilon(self.local_epsilon)
     _checks.clip_norm(l1_norm_clip=self.l1_norm_clip)
-
-  @property
-  def name(self) -> str:
-    return 'local-laplace'
 
   @property
   def scale(self) -> float:
@@ -263,13 +258,11 @@ class RandomizedResponse(LocalRandomizer):
   local_epsilon: float
   num_categories: int = 2
 
+  name = 'randomized-response'
+
   def __post_init__(self):
     _check_epsilon(self.local_epsilon)
     _checks.integer_at_least(2, num_categories=self.num_categories)
-
-  @property
-  def name(self) -> str:
-    return 'randomized-response'
 
   @property
   def event(self) -> protocol_events.RandomizedResponseLocalDpEvent:
@@ -331,7 +324,50 @@ class RandomizedResponse(LocalRandomizer):
       )
 
 
+@dataclasses.dataclass(frozen=True)
+class Declared(LocalRandomizer):
+  """Some randomizer of which nothing is known but its (epsilon0, delta0).
+
+  For plans that account for somebody else's reports: nothing here runs it.
+
+  Attributes:
+    local_epsilon: epsilon0, above 0.
+    local_delta: delta0, in [0, 1).
+  """
+
+  local_epsilon: float
+  local_delta: float = 0.0
+
+  def __post_init__(self):
+    _check_epsilon(self.local_epsilon)
+    _checks.in_half_open(0, 1, local_delta=self.local_delta)
+
+  @property
+  def name(self) -> str:
+    return 'any'
+
+  @property
+  def event(self) -> protocol_events.LocalDpEvent:
+    return protocol_events.LocalDpEvent(self.local_epsilon, self.local_delta)
+
+  def variance(self, num_params: int) -> float:
+    """Refuses: nobody said."""
+    raise self._unknown('variance')
+
+  def wire_bytes(self, num_params: int) -> int:
+    """Refuses: nobody said."""
+    raise self._unknown('size')
+
+  def _unknown(self, what: str) -> _checks.PrivacyRefusedError:
+    return _checks.PrivacyRefusedError(
+        f'a declared randomizer has no {what}',
+        why='nothing is known of it but its epsilon and delta',
+        way_out='a concrete one, such as randomizers.Sphere',
+    )
+
+
 BY_NAME = {
+    'any': Declared,
     'local-gaussian': Gaussian,
     'sphere': Sphere,
     'local-laplace': Laplace,

@@ -34,7 +34,6 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.accounting.sensitivity import tree_sensitivity
 from tff_dp.mechanisms import mechanism
-from tff_dp.mechanisms.matrix import parameters
 
 
 class _TreeMechanism(mechanism.Mechanism):
@@ -69,7 +68,7 @@ class _TreeMechanism(mechanism.Mechanism):
 
   def squared_response(self, rounds: Sequence[int]) -> float:
     """Returns the sum over nodes of the squared count of rounds below them."""
-    rounds = parameters.checked_rounds(rounds, num_rounds=self.num_rounds)
+    rounds = mechanism.checked_rounds(rounds, num_rounds=self.num_rounds)
     rounds = np.asarray(rounds, np.int64) - 1
     trees, positions = np.divmod(rounds, self.rounds_per_tree)
     total = 0
@@ -114,13 +113,11 @@ class Tree(_TreeMechanism):
   complete_trees: bool = False
   num_cached_levels: int = 2
 
+  name = 'tree'
+
   def __post_init__(self):
     self._check()
     _checks.integer_at_least(0, num_cached_levels=self.num_cached_levels)
-
-  @property
-  def name(self) -> str:
-    return 'tree'
 
   @property
   def draws_per_round(self) -> float:
@@ -205,12 +202,10 @@ class HonakerTree(_TreeMechanism):
   restart_every: Optional[int] = None
   complete_trees: bool = False
 
+  name = 'honaker'
+
   def __post_init__(self):
     self._check()
-
-  @property
-  def name(self) -> str:
-    return 'honaker'
 
   @property
   def draws_per_round(self) -> float:

@@ -24,13 +24,8 @@ import math
 from typing import Optional
 
 import numpy as np
-from scipy import signal
 
 from tff_dp import _checks
-from tff_dp.mechanisms.matrix import toeplitz_algebra
-
-# Columns of A C^-1 that are in memory at a time.
-_COLUMNS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,39 +113,3 @@ class Workload:
         lags < 0, 0.0, self.step_coefficients(num_rounds)[np.maximum(lags, 0)]
     )
     return np.cumsum(self.factors(num_rounds)[:, np.newaxis] * steps, axis=0)
-
-  def variances(
-      self, inverse_coefficients: np.ndarray, num_rounds: int
-  ) -> np.ndarray:
-    """Returns the variance of [A C^-1 z]_t, t = 1..n, shape [num_rounds].
-
-    Exact, per coordinate and for unit draws: the squared norms of the rows of
-    A C^-1. For the prefix sum these are the sums of e_i^2, i < t, where e is
-    the cumulative sum of the coefficients of C^-1.
-
-    Args:
-      inverse_coefficients: First column of the Toeplitz matrix C^-1; what is
-        missing up to n is zero.
-      num_rounds: n.
-    """
-    inverse = toeplitz_algebra.first(inverse_coefficients, num_rounds)
-    steps = signal.lfilter(*self._step_filter(), inverse)
-    if self.cooldown is None:
-      return np.cumsum(np.cumsum(steps) ** 2)
-    factors = self.factors(num_rounds)
-    lags = np.arange(num_rounds)[:, np.newaxis]
-    variances = np.zeros(num_rounds)
-    for start in range(0, num_rounds, _COLUMNS):
-      columns = np.arange(start, min(start + _COLUMNS, num_rounds))
-      lag = lags[start:] - columns
-      entries = np.where(lag < 0, 0.0, steps[np.maximum(lag, 0)])
-      rows = np.cumsum(factors[start:, np.newaxis] * entries, axis=0)
-      variances[start:] += np.sum(rows**2, axis=1)
-    return variances
-
-  def _step_filter(self) -> tuple[list[float], list[float]]:
-    """Returns numerator and denominator of M as a filter."""
-    gamma = float(self.momentum)
-    numerator = [1.0 + gamma, -gamma] if self.nesterov else [1.0]
-    return numerator, [1.0, -gamma]
-

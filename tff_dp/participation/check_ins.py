@@ -27,8 +27,19 @@ _SECRET_CHECK_INS = (
 )
 
 
+class _Slots(protocol_lib.CheckInProtocol):
+  """Protocols in which a step of a pass is one of `num_slots` slots."""
+
+  num_slots: int
+
+  @property
+  def num_rounds(self) -> int:
+    """Steps of one pass: the slots."""
+    return self.num_slots
+
+
 @dataclasses.dataclass(frozen=True)
-class FixedWindowCheckIn(protocol_lib.CheckInProtocol):
+class FixedWindowCheckIn(_Slots):
   """A_fix: a client takes part w.p. p0, in one of m slots, uniformly.
 
   One winner a slot, uniform among those who checked in; an empty slot gets a
@@ -61,11 +72,6 @@ class FixedWindowCheckIn(protocol_lib.CheckInProtocol):
           self.slots_per_update,
           f'a divisor of num_slots={self.num_slots}',
       )
-
-  @property
-  def num_rounds(self) -> int:
-    """Steps of one pass: the slots."""
-    return self.num_slots
 
   @property
   def num_updates(self) -> int:
@@ -136,6 +142,12 @@ class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
         f' chosen; the first {self.window - 1} steps are not used'
     )
 
+  def windows(self, position, draw):
+    """See base class."""
+    del draw
+    first = 1 + position % self.num_rounds
+    return [((), range(first, first + self.window))]
+
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> protocol_events.SlidingWindowCheckInDpEvent:
@@ -147,7 +159,7 @@ class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class AveragedCheckIn(protocol_lib.CheckInProtocol):
+class AveragedCheckIn(_Slots):
   """A_avg: every client draws one of m slots, all of a slot are averaged.
 
   An empty slot leaves the model as it is. The guarantee needs every client to
@@ -175,11 +187,6 @@ class AveragedCheckIn(protocol_lib.CheckInProtocol):
     _checks.integer_at_least(1, min_num_clients=self.min_num_clients)
 
   @property
-  def num_rounds(self) -> int:
-    """Steps of one pass: the slots."""
-    return self.num_slots
-
-  @property
   def participation(self) -> str:
     return (
         f'a client checks in at one of {self.num_slots} slots, uniformly, and'
@@ -199,12 +206,12 @@ class AveragedCheckIn(protocol_lib.CheckInProtocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomAllocation(protocol_lib.CheckInProtocol):
+class RandomAllocation(protocol_lib.CentralCheckIn, _Slots):
   """Check-ins at a trusted server that adds Gaussian noise to every sum.
 
   A client takes part with some probability, then in k of m slots, uniformly
   without repetition. Every slot releases its noised sum over a constant, empty
-  ones too; there is no winner, because who wins would depend on others.
+  ones too.
 
   Attributes:
     num_slots: m.
@@ -216,24 +223,10 @@ class RandomAllocation(protocol_lib.CheckInProtocol):
   num_selected: int = 1
   check_in_probability: float = 1.0
 
-  has_one_winner = False
-  occupancy_is_secret = True
-  needs_population = False
-  trust = (
-      'the server and the channels to it, with who checked in, the updates and'
-      ' the noise'
-  )
-  adversary = 'all models'
-
   def __post_init__(self):
     _checks.integer_at_least(1, num_slots=self.num_slots)
     _checks.integer_between(1, self.num_slots, num_selected=self.num_selected)
     _checks.in_closed(0, 1, check_in_probability=self.check_in_probability)
-
-  @property
-  def num_rounds(self) -> int:
-    """Steps of one pass: the slots."""
-    return self.num_slots
 
   @property
   def max_reports(self) -> int:

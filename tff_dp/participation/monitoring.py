@@ -140,8 +140,9 @@ def noised_rate(
   if assumed is None:
     return None
   # Check-ins that are expected if everybody takes part.
-  largest = (
-      num_clients * protocol.max_reports * num_rounds / protocol.num_rounds
+  passes, rest = divmod(num_rounds, protocol.num_rounds)
+  largest = num_clients * (
+      passes * protocol.max_reports + protocol.expected_check_ins(rest)
   )
   variance = (
       protocol.max_reports * assumed * largest + num_rounds * stddev**2

@@ -12,6 +12,7 @@ check-in). One step is one `next` of a learning process, also if nobody came.
 """
 
 import abc
+from collections.abc import Callable, Iterable
 import dataclasses
 import json
 import math
@@ -33,6 +34,7 @@ class CheckInProtocol(abc.ABC):
       came in which step. Otherwise the adversary is assumed to know it.
     needs_population: Whether the guarantee rests on a lower bound on the number
       of clients. None of the protocols needs it in order to run.
+    noise_is_central: Whether a trusted server adds the noise, or each client.
     may_repeat: Whether several passes, each with new coins, make sense.
     trust: Who is trusted with what, as a sentence.
     adversary: What the adversary sees, as a sentence.
@@ -42,6 +44,7 @@ class CheckInProtocol(abc.ABC):
   has_one_winner: bool
   occupancy_is_secret: bool
   needs_population: bool
+  noise_is_central: bool = False
   may_repeat: bool = True
   trust: str
   adversary: str
@@ -65,6 +68,30 @@ class CheckInProtocol(abc.ABC):
   @abc.abstractmethod
   def participation(self) -> str:
     """How a client takes part, as a sentence."""
+
+  def windows(
+      self, position: int, draw: Callable[..., int]
+  ) -> Iterable[tuple[tuple[int, ...], range]]:
+    """Returns the steps among which a client draws, for each of its draws.
+
+    Args:
+      position: Of the client in the population, from 0.
+      draw: `draw(label, choices=n)` returns one of 0, ..., n - 1 by a coin of
+        the client, its own for that label and the pass.
+
+    Returns:
+      For each window what tells its coins from those of others, and its steps.
+    """
+    del position, draw
+    return [((), range(1, self.num_rounds + 1))]
+
+  def expected_check_ins(self, num_rounds: int) -> float:
+    """Returns in how many of the first steps a client checks in, on average.
+
+    Args:
+      num_rounds: Steps of a pass, of a client that always takes part.
+    """
+    return self.max_reports * num_rounds / self.num_rounds
 
   @abc.abstractmethod
   def dp_event(
@@ -99,6 +126,23 @@ class CheckInProtocol(abc.ABC):
       return self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
     return num_rounds
+
+
+class CentralCheckIn(CheckInProtocol):
+  """A protocol whose server is trusted, and noises the sum of every step.
+
+  There is no winner, because who wins would depend on others.
+  """
+
+  has_one_winner = False
+  occupancy_is_secret = True
+  needs_population = False
+  noise_is_central = True
+  trust = (
+      'the server and the channels to it, with who checked in, the updates and'
+      ' the noise'
+  )
+  adversary = 'all models'
 
 
 def share_of(probability: float, *, part: int, whole: int) -> float:

@@ -13,7 +13,6 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
 
 
@@ -29,14 +28,11 @@ class CentralGaussian:
   noise_multiplier: float
   l2_norm_clip: float
 
+  name = 'central-gaussian'
+
   def __post_init__(self):
     _checks.positive(noise_multiplier=self.noise_multiplier)
     _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
-
-  @property
-  def name(self) -> str:
-    """The name that statements and event files use."""
-    return 'central-gaussian'
 
   @property
   def event(self) -> dp_accounting.GaussianDpEvent:
@@ -70,8 +66,7 @@ def check(
         'a local randomizer of tff_dp.mechanisms.randomizers, or'
         ' CentralGaussian(noise_multiplier, l2_norm_clip)',
     )
-  takes_central = isinstance(protocol, check_ins.RandomAllocation)
-  if is_central == takes_central:
+  if is_central == protocol.noise_is_central:
     return
   if is_central:
     raise _checks.PrivacyRefusedError(
@@ -83,11 +78,11 @@ def check(
             else 'its guarantee is about reports that are randomized before'
             ' they are seen'
         ),
-        way_out='RandomAllocation, which sums all check-ins of a slot, or a'
-        ' local randomizer',
+        way_out='RandomAllocation or CyclicAllocation, which sum all check-ins'
+        ' of a slot, or a local randomizer',
     )
   raise _checks.PrivacyRefusedError(
-      'RandomAllocation is not defined with a local randomizer',
+      f'{protocol.name} is not defined with a local randomizer',
       why='its guarantee is about one Gaussian draw on the sum of every slot',
       way_out='CentralGaussian(noise_multiplier, l2_norm_clip), or'
       ' FixedWindowCheckIn or AveragedCheckIn with the local randomizer',

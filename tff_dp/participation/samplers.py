@@ -27,6 +27,7 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.participation import check_ins
 from tff_dp.participation import coins
+from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import shuffled_check_in
 
@@ -112,7 +113,8 @@ class Sampler(abc.ABC):
     if not self._protocol.has_one_winner:
       return self._everybody(pass_index, step)
     if step < getattr(self._protocol, 'window', 1):
-      return _nobody()  # The warm-up of a sliding window.
+      # The warm-up of a sliding window.
+      return Cohort(np.zeros(0, np.int64), 0, 0)
     return self._one_winner(pass_index, step)
 
   @abc.abstractmethod
@@ -149,24 +151,26 @@ class LiteralSampler(Sampler):
     protocol, id_ = self._protocol, self._protocol.protocol_id
     probability = getattr(protocol, 'check_in_probability', 1.0)
     for position, key in enumerate(self._keys):
-      if not coins.is_heads(
-          coins.coin(key, 'participates', id_, pass_index), probability
-      ):
-        continue
-      if isinstance(protocol, check_ins.SlidingWindowCheckIn):
-        first, choices = 1 + position % protocol.num_rounds, protocol.window
-      else:
-        first, choices = 1, protocol.num_rounds
-      taken = set()
-      # The i-th of several slots is the i-th one that is not taken yet.
-      for number in range(protocol.max_reports):
-        slot = coins.draw(
-            coins.coin(key, 'slot', id_, pass_index, number), choices - number
-        )
-        for other in sorted(taken):
-          slot += other <= slot
-        taken.add(slot)
-        members.setdefault(first + slot, []).append(position)
+
+      def draw(label, *, choices, key=key):
+        return coins.draw(coins.coin(key, label, id_, pass_index), choices)
+
+      for window, steps in protocol.windows(position, draw):
+        time = (id_, pass_index, *window)
+        if not coins.is_heads(
+            coins.coin(key, 'participates', *time), probability
+        ):
+          continue
+        taken = set()
+        # The i-th of several slots is the i-th one that is not taken yet.
+        for number in range(getattr(protocol, 'num_selected', 1)):
+          slot = coins.draw(
+              coins.coin(key, 'slot', *time, number), len(steps) - number
+          )
+          for other in sorted(taken):
+            slot += other <= slot
+          taken.add(slot)
+          members.setdefault(steps[slot], []).append(position)
     return members
 
   def _bernoulli(self, pass_index, step):
@@ -251,11 +255,13 @@ class FastSampler(Sampler):
       winners = np.full(num_slots, DUMMY)
       winners[slots] = order
       return np.bincount(slots, minlength=num_slots), winners
-    if protocol.max_reports == 1:
+    is_cyclic = isinstance(protocol, cyclic_allocation.CyclicAllocation)
+    if protocol.max_reports == 1 and not is_cyclic:
       counts = self._counts(rng)
       order = rng.permutation(self._num_clients)
     else:
-      slots, owners = self._several_slots(rng)
+      draw = self._cyclic_slots if is_cyclic else self._several_slots
+      slots, owners = draw(rng)
       counts = np.bincount(slots, minlength=protocol.num_rounds)
       # Shuffled first: otherwise the order within a slot is that of the ids.
       shuffle = rng.permutation(len(slots))
@@ -287,6 +293,22 @@ class FastSampler(Sampler):
       slots[:, number] = slot
       slots[:, : number + 1].sort(axis=1)
     return slots.ravel(), np.repeat(taking_part, wanted)
+
+  def _cyclic_slots(self, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Returns slots, from 0, and the client of each."""
+    protocol = self._protocol
+    residues = rng.integers(protocol.stride, size=self._num_clients)
+    slots, owners = [], []
+    for window in range(protocol.num_windows):
+      come = np.flatnonzero(
+          rng.random(self._num_clients) < protocol.check_in_probability
+      )
+      steps = [protocol.steps(r, window) for r in range(protocol.stride)]
+      lengths = np.array([len(each) for each in steps])[residues[come]]
+      firsts = np.array([each.start for each in steps])[residues[come]]
+      slots.append(firsts - 1 + protocol.stride * rng.integers(lengths))
+      owners.append(come)
+    return np.concatenate(slots), np.concatenate(owners)
 
   def _bernoulli(self, pass_index, step):
     rng = self._generator('step', pass_index, step)
@@ -348,6 +370,13 @@ def build(
     raise _checks.ArgumentError(
         'protocol', protocol, 'a protocol of tff_dp.participation'
     )
+  if isinstance(protocol, shuffled_check_in.ShuffledReports):
+    raise _checks.PrivacyRefusedError(
+        f'{protocol} has no coins to simulate',
+        why='its guarantee is about reports of everybody in every round',
+        way_out='ShuffledCheckIn(num_rounds, check_in_rate=1.0,'
+        ' min_num_clients=...)',
+    )
   _checks.one_of(KINDS, sampler=kind)
   return _SAMPLERS[kind](protocol, **options)
 
@@ -375,7 +404,3 @@ def probe(kind: str) -> str:
 
 def _winner(winner: int, num_checked_in: int, num_arrived: int) -> Cohort:
   return Cohort(np.array([winner], np.int64), num_checked_in, num_arrived)
-
-
-def _nobody() -> Cohort:
-  return Cohort(np.zeros(0, np.int64), 0, 0)

@@ -10,9 +10,9 @@ from a public seed and the round, and a resumed run repeats them.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -82,6 +82,28 @@ class _RandomCohorts(Schedule):
 
   max_participations: Optional[int]
 
+  def validate_population(
+      self, num_clients: int, clients_per_round: int
+  ) -> None:
+    _check_cohort(num_clients, clients_per_round)
+    gap = min(self.pattern.min_index_gap, self.num_rounds)
+    if clients_per_round * gap > num_clients:
+      raise _checks.ArgumentError(
+          'min_index_gap',
+          gap,
+          f'at most {num_clients // clients_per_round} with'
+          f' {clients_per_round} clients per round out of {num_clients}',
+      )
+    participations = clients_per_round * self.num_rounds
+    if participations > num_clients * self.pattern.max_participations:
+      raise _checks.ArgumentError(
+          'max_participations',
+          self.pattern.max_participations,
+          f'at least {-(-participations // num_clients)}:'
+          f' {self.num_rounds} rounds of {clients_per_round} clients out of'
+          f' {num_clients} need that many',
+      )
+
   def select(
       self, *, round_index, client_ids, clients_per_round, ledger, seed
   ) -> list[str]:
@@ -150,28 +172,6 @@ class MinSeparation(_RandomCohorts):
         max_participations=self.max_participations,
     )
 
-  def validate_population(
-      self, num_clients: int, clients_per_round: int
-  ) -> None:
-    _check_cohort(num_clients, clients_per_round)
-    gap = min(self.pattern.min_index_gap, self.num_rounds)
-    if clients_per_round * gap > num_clients:
-      raise _checks.ArgumentError(
-          'min_index_gap',
-          gap,
-          f'at most {num_clients // clients_per_round} with'
-          f' {clients_per_round} clients per round out of {num_clients}',
-      )
-    participations = clients_per_round * self.num_rounds
-    if participations > num_clients * self.pattern.max_participations:
-      raise _checks.ArgumentError(
-          'max_participations',
-          self.pattern.max_participations,
-          f'at least {-(-participations // num_clients)}:'
-          f' {self.num_rounds} rounds of {clients_per_round} clients out of'
-          f' {num_clients} need that many',
-      )
-
 
 @dataclasses.dataclass(frozen=True)
 class UniformSampling(_RandomCohorts):
@@ -202,14 +202,32 @@ class UniformSampling(_RandomCohorts):
         max_participations=self.max_participations,
     )
 
+
+@dataclasses.dataclass(frozen=True)
+class OncePerTree(_RandomCohorts):
+  """Random cohorts among the clients that this noise tree has not heard yet.
+
+  Attributes:
+    num_rounds: Number of rounds T.
+  """
+
+  num_rounds: int
+
+  max_participations = None
+
+  def __post_init__(self):
+    _checks.take_python_numbers(self)
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+
+  @property
+  def pattern(self) -> patterns.OncePerTreePattern:
+    return patterns.OncePerTreePattern(self.num_rounds)
+
   def validate_population(
       self, num_clients: int, clients_per_round: int
   ) -> None:
-    MinSeparation(
-        self.num_rounds,
-        min_index_gap=1,
-        max_participations=self.max_participations,
-    ).validate_population(num_clients, clients_per_round)
+    # How long a tree is, the mechanism knows: `select` refuses what is short.
+    _check_cohort(num_clients, clients_per_round)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,6 +298,17 @@ class ShuffledEpochs(Schedule):
     start = (round_index - 1) % self.rounds_per_epoch * clients_per_round
     cohort = order[start : start + clients_per_round]
     return [client_ids[position] for position in cohort]
+
+
+def from_description(description: Mapping[str, Any]) -> Schedule:
+  """Returns the schedule of a class's name and its fields, plain JSON types."""
+  made = {
+      each.__name__: each
+      for each in (MinSeparation, OncePerTree, ShuffledEpochs, UniformSampling)
+  }
+  fields = dict(description)
+  _checks.one_of(tuple(made), name=fields['name'])
+  return made[fields.pop('name')](**fields)
 
 
 def _check_cohort(num_clients: int, clients_per_round: int) -> None:

@@ -1,9 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Shuffled check-in: every client flips a fresh coin in every round.
+"""Reports behind a shuffler: of everybody, or of whoever a coin chose.
 
-Liew, Hasegawa, Takahashi, arXiv:2206.03151. The reports pass a shuffler, so the
-aggregator sees their multiset, hence their number, and not whose they are.
+The aggregator sees the multiset of the reports of a round, hence their number,
+and not whose they are. Shuffled check-in, with a fresh coin of every client in
+every round: Liew, Hasegawa, Takahashi, arXiv:2206.03151.
 """
 
 import dataclasses
@@ -16,8 +17,62 @@ from tff_dp.accounting.events import protocol_events
 from tff_dp.participation import protocol as protocol_lib
 
 
+class _BehindShuffler(protocol_lib.CheckInProtocol):
+  """What both have in common."""
+
+  has_one_winner = False
+  occupancy_is_secret = False
+  needs_population = True
+  may_repeat = False
+  trust = (
+      'the shuffler and the channels to it; the server that aggregates is not'
+      ' trusted; clients draw their own coins and noise'
+  )
+  adversary = (
+      'every report in random order, hence the number of reports, and all models'
+  )
+
+  @property
+  def max_reports(self) -> int:
+    return self.num_rounds
+
+
 @dataclasses.dataclass(frozen=True)
-class ShuffledCheckIn(protocol_lib.CheckInProtocol):
+class ShuffledReports(_BehindShuffler):
+  """Every client reports in every round. Adjacency is replace-one.
+
+  For accounting of reports that come as they do: no sampler simulates it. To
+  train, take `ShuffledCheckIn` with the rate 1.
+
+  Attributes:
+    num_rounds: T.
+    min_num_clients: Clients that are sure to deliver: the crowd that the
+      guarantee counts on.
+  """
+
+  num_rounds: int
+  min_num_clients: int
+
+  def __post_init__(self):
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.integer_at_least(1, min_num_clients=self.min_num_clients)
+
+  @property
+  def participation(self) -> str:
+    return 'in every round every client reports'
+
+  def dp_event(
+      self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
+  ) -> dp_accounting.SelfComposedDpEvent:
+    """See base class. A prefix is fewer rounds."""
+    return dp_accounting.SelfComposedDpEvent(
+        protocol_events.ShuffledDpEvent(event, self.min_num_clients),
+        self._stopped_after(num_rounds),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffledCheckIn(_BehindShuffler):
   """A client takes part in a round w.p. p, independently of everything.
 
   Adjacency is replace-one: with add or remove the number of reports would show
@@ -40,19 +95,6 @@ class ShuffledCheckIn(protocol_lib.CheckInProtocol):
   min_num_clients: int
   dropout_rate: float = 0.0
   assume_independent_dropout: bool = False
-
-  has_one_winner = False
-  occupancy_is_secret = False
-  needs_population = True
-  may_repeat = False
-  trust = (
-      'the shuffler and the channels to it; the server that aggregates is not'
-      ' trusted; clients draw their own coins and noise'
-  )
-  adversary = (
-      'every report in random order, hence the number of reports, and all'
-      ' models'
-  )
 
   def __post_init__(self):
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
@@ -80,10 +122,6 @@ class ShuffledCheckIn(protocol_lib.CheckInProtocol):
   def expected_rate(self) -> float:
     """The share of the clients that is expected to arrive in a round."""
     return self.check_in_rate * (1 - self.dropout_rate)
-
-  @property
-  def max_reports(self) -> int:
-    return self.num_rounds
 
   @property
   def participation(self) -> str:

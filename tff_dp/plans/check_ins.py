@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run whose clients decide themselves whether to take part.
 
-As `PrivacyPlan` does for cohorts that the server chooses, it holds who takes
+As `DpFtrlPlan` does for cohorts that the server chooses, it holds who takes
 part, what noise is added and how both are accounted, so that they cannot drift
 apart:
 
-    plan = tff_dp.ProtocolPlan(
+    plan = tff_dp.CheckInPlan(
         tff_dp.participation.ShuffledCheckIn(
             num_rounds=6800, check_in_rate=0.1, min_num_clients=60_000),
         tff_dp.mechanisms.randomizers.Sphere(2.0, l2_norm_clip=0.1),
@@ -17,9 +17,6 @@ Making one and reading its epsilon needs no TensorFlow.
 """
 
 import dataclasses
-import functools
-import hashlib
-import json
 import math
 from typing import Any, Optional, Union
 
@@ -30,18 +27,21 @@ from tff_dp.accounting.amplification import noised_counts
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
-from tff_dp.ledger import protocol_budget
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import randomizers
+from tff_dp.mechanisms.matrix import banded
 from tff_dp.participation import check_ins
-from tff_dp.participation import monitoring
+from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import report_noise
 from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import base
 from tff_dp.plans import check_ins_guarantee
 from tff_dp.plans import check_ins_statement
-from tff_dp.plans import dp_ftrl_statement
-from tff_dp.statement import statement as statement_lib
+from tff_dp.statement import builder
 
 # To be had beside the plan that takes it.
 CentralGaussian = report_noise.CentralGaussian
@@ -50,10 +50,12 @@ CentralGaussian = report_noise.CentralGaussian
 # a local epsilon, and how close it comes.
 _MOST_NOISE = 1e9
 _TOLERANCE = 1e-4
+# More than a norm of thousands of squares can be wrong by, relative.
+_ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
-class ProtocolPlan:
+class CheckInPlan(base.Plan):
   """Protocol and randomizer of one run.
 
   The unit of privacy is the client: all its reports over the whole run. The
@@ -62,7 +64,8 @@ class ProtocolPlan:
   Attributes:
     protocol: Who takes part.
     randomizer: What a client does to its report before it leaves; for
-      `RandomAllocation`, whose server is trusted, `CentralGaussian`.
+      `RandomAllocation` and `CyclicAllocation`, whose server is trusted,
+      `CentralGaussian`.
     num_passes: How often the protocol runs, each time with new coins.
     occupancy_noise_stddev: Where the occupancy of the steps is secret: standard
       deviation of Gaussian noise on the number of check-ins of every step,
@@ -70,7 +73,10 @@ class ProtocolPlan:
       nothing.
     bound: Which bound certifies, see `accounting.amplify`; 'none' claims
       no amplification.
-    use_derived: Whether bounds that no paper has are allowed.
+    published_proofs: Whether bounds that no paper has are left out.
+    mechanism: Noise of the server over the rounds, `None` where clients add
+      theirs. Independent noise if it is not given; `CyclicAllocation` also
+      takes banded noise with at most `stride` bands.
   """
 
   protocol: protocol_lib.CheckInProtocol
@@ -78,7 +84,12 @@ class ProtocolPlan:
   num_passes: int = 1
   occupancy_noise_stddev: Optional[float] = None
   bound: str = 'best'
-  use_derived: bool = True
+  published_proofs: bool = False
+  mechanism: Optional[mechanism_lib.Mechanism] = None
+
+  kind = 'check_ins'
+  basis = 'amplified by the protocol, as the statement says'
+  curve_has_rounds_done = False
 
   def __post_init__(self):
     if not isinstance(self.protocol, protocol_lib.CheckInProtocol):
@@ -103,7 +114,11 @@ class ProtocolPlan:
             f' {self.protocol.name} anyway',
         )
     _checks.one_of(best_bound.BOUNDS, bound=self.bound)
-    _checks.one_of((False, True), use_derived=self.use_derived)
+    _checks.one_of((False, True), published_proofs=self.published_proofs)
+    if self.mechanism is None and not self.is_local:
+      noise = independent.Independent(self.num_rounds)
+      object.__setattr__(self, 'mechanism', noise)
+    _check_mechanism(self)
 
   @property
   def num_rounds(self) -> int:
@@ -111,9 +126,24 @@ class ProtocolPlan:
     return self.num_passes * self.protocol.num_rounds
 
   @property
+  def trust(self) -> str:
+    """See base class."""
+    return self.protocol.trust
+
+  @property
   def is_local(self) -> bool:
     """Whether clients add the noise."""
     return not isinstance(self.randomizer, CentralGaussian)
+
+  @property
+  def built_by(self) -> Optional[str]:
+    """See base class."""
+    if not self.is_local:
+      return None
+    name = 'build_shuffled_check_in_sgd'
+    if not isinstance(self.protocol, shuffled_check_in.ShuffledCheckIn):
+      name = 'build_check_in_sgd'
+    return f'tff_dp.learning.{name}(model, plan, ...)'
 
   @property
   def noise_multiplier(self) -> Optional[float]:
@@ -126,9 +156,17 @@ class ProtocolPlan:
     return getattr(self.randomizer, 'l2_norm_clip', None)
 
   @property
-  def mechanism(self) -> Optional[independent.Independent]:
-    """The noise of the server, `None` where clients add theirs."""
-    return None if self.is_local else independent.Independent(self.num_rounds)
+  def _report_event(self) -> dp_accounting.DpEvent:
+    """What hides one report: local noise, or that on its column of C."""
+    if self.is_local:
+      return self.randomizer.event
+    once = patterns.MinSeparationPattern(self.num_rounds, max_participations=1)
+    # Rounded against us; 1 for independent noise, which it leaves alone.
+    norm = math.sqrt(self.mechanism.squared_sensitivity(once))
+    multiplier = self.randomizer.noise_multiplier
+    if norm != 1.0:
+      multiplier /= norm * (1 + _ROUNDING)
+    return dp_accounting.GaussianDpEvent(multiplier)
 
   @property
   def neighboring_relation(self) -> run_events.NeighboringRelation:
@@ -143,7 +181,7 @@ class ProtocolPlan:
       epsilon: float,
       delta: float,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
-  ) -> 'ProtocolPlan':
+  ) -> 'CheckInPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).
 
     Rounded to the private side: the returned plan's epsilon is at most
@@ -184,8 +222,11 @@ class ProtocolPlan:
       raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
     return plan_of(noise)
 
-  def event(self) -> dp_accounting.DpEvent:
-    """Returns the event of a full run, for `CheckInPLDAccountant`.
+  def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
+    """Returns the event of the run, for `CheckInPLDAccountant`.
+
+    Args:
+      num_rounds: Rounds after which the run stops, `None` for all.
 
     Raises:
       PrivacyRefusedError: With `occupancy_noise_stddev`, because noised counts
@@ -200,7 +241,7 @@ class ProtocolPlan:
           ' which count both; plan.protocol_event() is the protocol without'
           ' counts',
       )
-    return self.protocol_event()
+    return self.protocol_event(num_rounds=num_rounds)
 
   def protocol_event(
       self, *, num_rounds: Optional[int] = None
@@ -217,16 +258,16 @@ class ProtocolPlan:
     whole, rest = divmod(num_rounds, per_pass)
     parts = []
     if whole == 1:
-      parts.append(self.protocol.dp_event(self.randomizer.event))
+      parts.append(self.protocol.dp_event(self._report_event))
     elif whole:
       parts.append(
           dp_accounting.SelfComposedDpEvent(
-              self.protocol.dp_event(self.randomizer.event), whole
+              self.protocol.dp_event(self._report_event), whole
           )
       )
     if rest:
       parts.append(
-          self.protocol.dp_event(self.randomizer.event, num_rounds=rest)
+          self.protocol.dp_event(self._report_event, num_rounds=rest)
       )
     return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
@@ -262,39 +303,46 @@ class ProtocolPlan:
     """
     return self._guarantee(delta, num_rounds, neighboring_relation).epsilon
 
-  def rounds_accounted(self, num_rounds: int) -> int:
+  def rounds_accounted(self, num_rounds: Optional[int]) -> int:
     """Returns after how many rounds, or a few more, a run counts as stopped.
 
     Epsilon of every single round of thousands would take longer than the
     rounds; what a shorter run releases is part of what a longer one does.
 
     Args:
-      num_rounds: Rounds that have begun.
+      num_rounds: Rounds that have begun, `None` for all.
     """
+    if num_rounds is None:
+      return self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
     return check_ins_guarantee.rounds_accounted(
         num_rounds, planned=self.num_rounds
     )
 
-  def epsilon_after(self, num_rounds: int, *, delta: float) -> float:
+  def epsilon_after(
+      self, num_rounds: Optional[int], *, delta: float, **options
+  ) -> float:
     """Returns epsilon of a run that stops, never above that of the whole run.
 
     Args:
-      num_rounds: At least 1; see `rounds_accounted`.
+      num_rounds: At least 1, see `rounds_accounted`; `None` for all.
       delta: In (0, 1).
+      **options: Of `epsilon`.
     """
     accounted = self.rounds_accounted(num_rounds)
-    whole = self.epsilon(delta=delta)
+    whole = self.epsilon(delta=delta, **options)
     if accounted == self.num_rounds:
       return whole
-    return min(whole, self.epsilon(delta=delta, num_rounds=accounted))
+    return min(
+        whole, self.epsilon(delta=delta, num_rounds=accounted, **options)
+    )
 
   def aggregator(
       self, *, clients_per_round: int, insecure_seed: Optional[int] = None
   ):
     """Returns the `tff.aggregators.UnweightedAggregationFactory` of the server.
 
-    For `RandomAllocation` only: its server adds the noise. Where clients add
+    For the protocols with `noise_is_central` only. Where clients add
     it, `learning.build_check_in_sgd` or `learning.build_shuffled_check_in_sgd`
     build the whole process.
 
@@ -318,98 +366,77 @@ class ProtocolPlan:
         l2_norm_clip=self.randomizer.l2_norm_clip,
         clients_per_round=clients_per_round,
         insecure_seed=insecure_seed,
+        plan=self,
     )
 
-  def describe(self) -> dict[str, Any]:
-    """Returns all public facts of the plan as plain JSON types."""
+  def epsilon_no_amplification(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> float:
+    """See base class."""
+    return self.certificate(
+        delta=delta, num_rounds=self.rounds_accounted(num_rounds)
+    ).epsilon_no_amplification
+
+  def assumptions(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> tuple[str, ...]:
+    """See base class."""
+    certificate = self.certificate(
+        delta=delta, num_rounds=self.rounds_accounted(num_rounds)
+    )
+    return (*certificate.assumptions, *self.protocol.assumptions)
+
+  def _facts(self) -> dict[str, Any]:
     return {
         'protocol': self.protocol.describe(),
         'randomizer': self.randomizer.describe(),
         'num_passes': self.num_passes,
         'occupancy_noise_stddev': self.occupancy_noise_stddev,
         'bound': self.bound,
-        'use_derived': self.use_derived,
+        'published_proofs': self.published_proofs,
+        'mechanism': self.mechanism and self.mechanism.describe(),
     }
 
   @classmethod
-  def from_description(cls, description: dict[str, Any]) -> 'ProtocolPlan':
-    """Returns the plan whose `describe()` this is."""
-    fields = dict(description)
-    protocol = dict(fields.pop('protocol'))
+  def _from_facts(cls, facts: dict[str, Any]) -> 'CheckInPlan':
+    if facts['mechanism'] is not None:
+      facts['mechanism'] = catalogue.from_description(facts['mechanism'])
+    protocol = dict(facts.pop('protocol'))
     made = {
         each.__name__: each
         for each in (
             shuffled_check_in.ShuffledCheckIn,
+            shuffled_check_in.ShuffledReports,
             check_ins.AveragedCheckIn,
             check_ins.FixedWindowCheckIn,
             check_ins.RandomAllocation,
             check_ins.SlidingWindowCheckIn,
+            cyclic_allocation.CyclicAllocation,
         )
     }[protocol.pop('name')](**protocol)
-    randomizer = dict(fields.pop('randomizer'))
+    randomizer = dict(facts.pop('randomizer'))
     if randomizer['name'] == 'central-gaussian':
       del randomizer['name']
-      return cls(made, CentralGaussian(**randomizer), **fields)
-    return cls(made, randomizers.from_description(randomizer), **fields)
+      return cls(made, CentralGaussian(**randomizer), **facts)
+    return cls(made, randomizers.from_description(randomizer), **facts)
 
-  @property
-  def fingerprint(self) -> str:
-    """A hash of `describe()`: equal for equal plans, whatever the process."""
-    text = json.dumps(self.describe(), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+  def spent(self, num_rounds: int) -> dict[str, Any]:
+    """See base class."""
+    return {'rounds_accounted': self.rounds_accounted(num_rounds)}
 
-  def budget_ledger(
-      self, *, epsilon: Optional[float], delta: float
-  ) -> protocol_budget.ProtocolBudget:
-    """Returns an empty ledger that refuses the round beyond the budget."""
-    return protocol_budget.ProtocolBudget(
-        functools.partial(self.epsilon_after, delta=delta),
-        num_rounds=self.num_rounds,
-        delta=delta,
-        epsilon=epsilon,
-        neighboring_relation=self.neighboring_relation,
-        noise={'randomizer': self.randomizer.describe()},
+  def way_out(self, *, epsilon: float, delta: float) -> str:
+    """See base class."""
+    del epsilon, delta
+    return (
+        'More noise, fewer rounds, or more clients to hide among (more slots, a'
+        ' lower check-in rate) cost less.'
     )
 
-  def statement(
-      self,
-      *,
-      delta: float,
-      observed: Optional[monitoring.ObservedCheckIns] = None,
-      insecure_seed: bool = False,
-      declarations: Optional[dp_ftrl_statement.Declarations] = None,
-  ) -> statement_lib.PrivacyStatement:
-    """Returns the privacy statement of the plan, or of a run so far.
+  def _points(self, about: builder.Occasion) -> dict[str, Any]:
+    return check_ins_statement.points(self, about)
 
-    Args:
-      delta: In (0, 1).
-      observed: What is publicly known of the run, `None` before round 1.
-      insecure_seed: Whether coins or noise follow from a known seed.
-      declarations: What the plan cannot know, such as how it was tuned.
-    """
-    _checks.delta(delta=delta)
-    return check_ins_statement.build(
-        self,
-        delta=delta,
-        observed=observed,
-        insecure_seed=insecure_seed,
-        declarations=declarations or dp_ftrl_statement.Declarations(),
-    )
-
-  def events_json(
-      self, *, delta: float, num_rounds: Optional[int] = None
-  ) -> dict[str, Any]:
-    """Returns what `tff-dp account --events` recomputes epsilon from.
-
-    Args:
-      delta: The delta that the run states its epsilon at.
-      num_rounds: Rounds after which the run stopped, `None` for all.
-    """
-    _checks.delta(delta=delta)
-    rounds = self.num_rounds if num_rounds is None else num_rounds
-    return check_ins_statement.events_json(
-        self, delta=delta, num_rounds=rounds
-    )
+  def _cautions(self, about: builder.Occasion) -> list[str]:
+    return check_ins_statement.cautions(self, about)
 
   def counted(
       self, *, delta: float, num_rounds: Optional[int] = None
@@ -432,3 +459,30 @@ class ProtocolPlan:
         num_rounds,
         neighboring_relation or self.neighboring_relation,
     )
+
+
+def _check_mechanism(plan: CheckInPlan) -> None:
+  """Raises unless the guarantee of the protocol covers the server's noise."""
+  mechanism, protocol = plan.mechanism, plan.protocol
+  allowed = 'None: clients add the noise'
+  if not plan.is_local:
+    allowed = f'None or Independent({plan.num_rounds})'
+    if isinstance(mechanism, independent.Independent):
+      if mechanism.num_rounds == plan.num_rounds:
+        return
+    if isinstance(protocol, cyclic_allocation.CyclicAllocation):
+      allowed += (
+          f', or Banded noise for {plan.num_rounds} rounds with at most'
+          f' stride={protocol.stride} bands: with more of them, and with trees'
+          ' and BLT noise, two reports of a client overlap, which no proof here'
+          ' covers'
+      )
+      if isinstance(mechanism, banded.Banded):
+        if (
+            mechanism.num_rounds == plan.num_rounds
+            and mechanism.num_bands <= protocol.stride
+        ):
+          return
+  elif mechanism is None:
+    return
+  raise _checks.ArgumentError('mechanism', mechanism, allowed)

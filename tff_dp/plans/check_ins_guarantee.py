@@ -50,7 +50,7 @@ def of(
   """Returns the guarantee of a run that stops after some rounds.
 
   Args:
-    plan: A `ProtocolPlan`.
+    plan: A `CheckInPlan`.
     delta: In (0, 1).
     num_rounds: At least 1.
     relation: How two neighbouring data sets differ.
@@ -96,5 +96,5 @@ def _certificate_of(
       delta=delta,
       bound=bound,
       neighboring_relation=relation,
-      use_derived=plan.use_derived,
+      published_proofs=plan.published_proofs,
   )

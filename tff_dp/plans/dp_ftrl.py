@@ -7,7 +7,7 @@ that holds them, so the aggregator, the event, the ledgers and the statement
 cannot drift apart:
 
     participation = tff_dp.participation.MinSeparation(2000, min_index_gap=314)
-    plan = tff_dp.PrivacyPlan(
+    plan = tff_dp.DpFtrlPlan(
         mechanism=tff_dp.mechanisms.HonakerTree(2000),
         participation=participation,
         l2_norm_clip=1.0,
@@ -20,8 +20,6 @@ Making a plan, calibrating it and reading its epsilon needs no TensorFlow.
 from collections.abc import Sequence
 import dataclasses
 import functools
-import hashlib
-import json
 from typing import Any, Optional
 
 import dp_accounting
@@ -30,22 +28,25 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting import calibration
+from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
-from tff_dp.ledger import budget
-from tff_dp.ledger import measured
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
+from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
+from tff_dp.plans import base
 from tff_dp.plans import dp_ftrl_statement
-from tff_dp.statement import statement as statement_lib
+from tff_dp.statement import builder
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
+# Few values differ over a run: with one participation, one per level of a tree.
+_exact_epsilon = functools.lru_cache(maxsize=4096)(gaussian.exact_epsilon)
 
 
 @dataclasses.dataclass(frozen=True)
-class PrivacyPlan:
+class DpFtrlPlan(base.Plan):
   """Mechanism, participation, clipping and cohort of one run.
 
   The unit of privacy is the client: all contributions of one client over the
@@ -72,6 +73,15 @@ class PrivacyPlan:
   clients_per_round: int
   noise_multiplier: Optional[float] = None
   adaptive_clipping: Optional[adaptive_clipping_lib.AdaptiveClipping] = None
+
+  kind = 'dp_ftrl'
+  neighboring_relation = _ZERO_OUT
+  basis = 'no amplification'
+  curve_deltas = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12)
+  trust = (
+      'the server that sees updates, clips, sums and adds noise, and whoever'
+      ' reads its memory or the folder secret/'
+  )
 
   def __post_init__(self):
     _checks.take_python_numbers(self)
@@ -140,7 +150,7 @@ class PrivacyPlan:
       epsilon: float,
       delta: float,
       neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
-  ) -> 'PrivacyPlan':
+  ) -> 'DpFtrlPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).
 
     Rounded to the private side: the returned plan's epsilon is at most
@@ -198,13 +208,13 @@ class PrivacyPlan:
     if also or method != 'exact':
       return accountants.epsilon(
           dp_accounting.ComposedDpEvent(
-              [self._event(num_rounds=num_rounds), *also]
+              [self.event(num_rounds=num_rounds), *also]
           ),
           delta=delta,
           method=method,
           neighboring_relation=neighboring_relation,
       )
-    return gaussian.exact_epsilon(
+    return _exact_epsilon(
         sigma=self.sigma(
             num_rounds=num_rounds, neighboring_relation=neighboring_relation
         ),
@@ -214,19 +224,31 @@ class PrivacyPlan:
   def event(
       self,
       *,
+      num_rounds: Optional[int] = None,
       neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
   ) -> dp_accounting.DpEvent:
-    """Returns the event of a full run, for any dp_accounting accountant.
+    """Returns the event of the run, for any dp_accounting accountant.
 
     One Gaussian mechanism; with adaptive clipping two, whose composition is a
     Gaussian mechanism with the noise multiplier of the plan.
 
     Args:
+      num_rounds: Rounds after which the run stops, `None` for all.
       neighboring_relation: The relation that the noise multipliers are stated
         for. Leave it alone where the accountant converts itself, as
         `accounting.accountants` does.
     """
-    return self._event(neighboring_relation=neighboring_relation)
+    streams = [
+        run_events.run_event(
+            noise_multiplier=noise_multiplier,
+            squared_sensitivity=self._squared_sensitivity_after(num_rounds),
+            neighboring_relation=neighboring_relation,
+        )
+        for noise_multiplier in self.noise_multiplier_by_domain.values()
+    ]
+    if len(streams) == 1:
+      return streams[0]
+    return dp_accounting.ComposedDpEvent(streams)
 
   def aggregator(self, *, insecure_seed: Optional[int] = None):
     """Returns the `tff.aggregators.UnweightedAggregationFactory` of the plan.
@@ -246,6 +268,7 @@ class PrivacyPlan:
           initial_l2_norm_clip=self.l2_norm_clip,
           clients_per_round=self.clients_per_round,
           insecure_seed=insecure_seed,
+          plan=self,
       )
     from tff_dp.aggregators import correlated_noise
 
@@ -255,29 +278,16 @@ class PrivacyPlan:
         l2_norm_clip=self.l2_norm_clip,
         clients_per_round=self.clients_per_round,
         insecure_seed=insecure_seed,
+        plan=self,
     )
 
-  def measured(
-      self, participation: measured.MeasuredParticipation
-  ) -> measured.MeasuredSensitivity:
-    """Returns S2 of the rounds that clients did take part in.
+  @property
+  def voids(self) -> tuple[str, ...]:
+    """See base class."""
+    return ('the noise multiplier is 0',) if self._noise() == 0 else ()
 
-    Exact for these rounds; whether it may be claimed is for `participation` to
-    say. Nothing else of the plan uses it.
-
-    Args:
-      participation: Of a run of this plan, finished or not.
-    """
-    mechanism = self.mechanism.truncated(participation.num_rounds)
-    return measured.measure(
-        participation,
-        mechanism.squared_response,
-        response_is_exact=mechanism.response_is_exact,
-    )
-
-  def describe(self) -> dict[str, Any]:
-    """Returns all public facts of the plan as plain JSON types."""
-    described = {
+  def _facts(self) -> dict[str, Any]:
+    return {
         'mechanism': self.mechanism.describe(),
         'participation': {
             'name': type(self.participation).__name__,
@@ -286,18 +296,33 @@ class PrivacyPlan:
         'l2_norm_clip': self.l2_norm_clip,
         'clients_per_round': self.clients_per_round,
         'noise_multiplier': self.noise_multiplier,
+        'adaptive_clipping': (
+            self.adaptive_clipping
+            and dataclasses.asdict(self.adaptive_clipping)
+        ),
     }
-    # Only then, so that other plans keep their fingerprint.
-    if self.adaptive_clipping is not None:
-      described['adaptive_clipping'] = dataclasses.asdict(
-          self.adaptive_clipping
-      )
-    return described
 
-  @property
-  def fingerprint(self) -> str:
-    """A hash of `describe()`: equal for equal plans, whatever the process."""
-    return fingerprint(self.describe())
+  @classmethod
+  def _from_facts(cls, facts: dict[str, Any]) -> 'DpFtrlPlan':
+    clipping = facts['adaptive_clipping']
+    return cls(**facts | {
+        'mechanism': catalogue.from_description(facts['mechanism']),
+        'participation': sampling.from_description(facts['participation']),
+        'adaptive_clipping': (
+            clipping and adaptive_clipping_lib.AdaptiveClipping(**clipping)
+        ),
+    })
+
+  def spent(self, num_rounds: int) -> dict[str, Any]:
+    """See base class."""
+    spent = {
+        'noise_multiplier': self._noise(),
+        'squared_sensitivity': self._squared_sensitivity_after(num_rounds),
+    }
+    if self.adaptive_clipping is not None:
+      # What the one event is made of: 1 / noise_multiplier^2 adds up.
+      spent['streams'] = self.noise_multiplier_by_domain
+    return spent
 
   def participation_ledger(self, run_id: str) -> ledger_lib.ParticipationLedger:
     """Returns an empty ledger that enforces the plan's participation."""
@@ -307,76 +332,16 @@ class PrivacyPlan:
         run_id=run_id,
     )
 
-  def budget_ledger(
-      self, *, epsilon: Optional[float], delta: float
-  ) -> budget.BudgetLedger:
-    """Returns an empty ledger that refuses the round beyond the budget."""
-    return budget.BudgetLedger(
-        squared_sensitivity_by_round=self.squared_sensitivity_by_round,
-        noise_multiplier=self._noise(),
-        delta=delta,
-        epsilon=epsilon,
+  def way_out(self, *, epsilon: float, delta: float) -> str:
+    """See base class."""
+    needed = self.calibrated(epsilon=epsilon, delta=delta).noise_multiplier
+    return (
+        f'All {self.num_rounds} fit with'
+        f' --noise-multiplier={rounding.rounded_up(needed)}.'
     )
 
-  def statement(
-      self,
-      *,
-      delta: float,
-      observed: Optional[ledger_lib.Observed] = None,
-      insecure_seed: bool = False,
-      declarations: Optional[dp_ftrl_statement.Declarations] = None,
-  ) -> statement_lib.PrivacyStatement:
-    """Returns the privacy statement of the plan, or of a run so far.
-
-    Args:
-      delta: In (0, 1).
-      observed: What the participation ledger saw; `None` before round 1.
-      insecure_seed: Whether the noise key was made from a known seed.
-      declarations: What the plan cannot know, such as how it was tuned.
-    """
-    _checks.delta(delta=delta)
-    self._noise()
-    return dp_ftrl_statement.build(
-        self,
-        delta=delta,
-        observed=observed,
-        insecure_seed=insecure_seed,
-        declarations=declarations or dp_ftrl_statement.Declarations(),
-    )
-
-  def events_json(
-      self, *, delta: float, num_rounds: Optional[int] = None
-  ) -> dict[str, Any]:
-    """Returns what `tff-dp account --events` recomputes epsilon from.
-
-    Args:
-      delta: The delta that the run states its epsilon at.
-      num_rounds: Rounds after which the run stopped, `None` for all.
-    """
-    _checks.delta(delta=delta)
-    rounds = self.num_rounds if num_rounds is None else num_rounds
-    _checks.integer_between(1, self.num_rounds, num_rounds=rounds)
-    self._noise()
-    return dp_ftrl_statement.events_json(self, delta=delta, num_rounds=rounds)
-
-  def _event(
-      self,
-      *,
-      num_rounds: Optional[int] = None,
-      neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
-  ) -> dp_accounting.DpEvent:
-    """Returns the event of a run that stops after some rounds."""
-    streams = [
-        run_events.run_event(
-            noise_multiplier=noise_multiplier,
-            squared_sensitivity=self._squared_sensitivity_after(num_rounds),
-            neighboring_relation=neighboring_relation,
-        )
-        for noise_multiplier in self.noise_multiplier_by_domain.values()
-    ]
-    if len(streams) == 1:
-      return streams[0]
-    return dp_accounting.ComposedDpEvent(streams)
+  def _points(self, about: builder.Occasion) -> dict[str, Any]:
+    return dp_ftrl_statement.points(self, about)
 
   def _squared_sensitivity_after(self, num_rounds: Optional[int]) -> float:
     if num_rounds is None:
@@ -393,12 +358,6 @@ class PrivacyPlan:
           '... (0 for a run without privacy)',
       )
     return self.noise_multiplier
-
-
-def fingerprint(description: dict[str, Any]) -> str:
-  """Returns 16 hexadecimal digits, equal for equal descriptions of plans."""
-  text = json.dumps(description, sort_keys=True)
-  return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_shuffles(mechanism, participation) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run of draw and discard: noise of clients, pool of the server.
 
-As `PrivacyPlan` and `ProtocolPlan` do, it holds who takes part, what noise is
+As `DpFtrlPlan` and `CheckInPlan` do, it holds who takes part, what noise is
 added and how both are accounted, so that they cannot drift apart:
 
     plan = tff_dp.DrawAndDiscardPlan(
@@ -24,23 +24,21 @@ import dp_accounting
 from tff_dp import _checks
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting.events import run_events
-from tff_dp.ledger import participation_ledger as ledger
-from tff_dp.ledger import protocol_budget
+from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms.instances import spam_filters
 from tff_dp.mechanisms.instances import strategies as instance_strategies
 from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import dp_ftrl_statement as plan_statement
+from tff_dp.plans import base
 from tff_dp.plans import draw_and_discard_statement
-from tff_dp.statement import statement as statement_lib
+from tff_dp.statement import builder
 
 # Of the epsilon of one report that `calibrated` finds, relative.
 _TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DrawAndDiscardPlan:
+class DrawAndDiscardPlan(base.Plan):
   """Step of a client, its participations, and the pool of one run.
 
   The unit of privacy is the client: all its reports over the whole run, each of
@@ -74,12 +72,15 @@ class DrawAndDiscardPlan:
 
   # One vocabulary for all plans. Clients add the noise, so there is neither a
   # mechanism of the server nor a clip norm of its own.
-  unit = 'client'
+  kind = 'draw_and_discard'
+  basis = 'local, without amplification'
   neighboring_relation = run_events.NeighboringRelation.REPLACE_ONE
   trust = 'nobody but the own device, which clips and adds the noise'
   mechanism = None
   # What builds a process of such a plan.
-  built_by = 'learning.build_draw_and_discard(model, plan, client_keys=True)'
+  built_by = (
+      'tff_dp.learning.build_draw_and_discard(model, plan, client_keys=True)'
+  )
 
   def __post_init__(self):
     _checks.take_python_numbers(self)
@@ -225,8 +226,19 @@ class DrawAndDiscardPlan:
         participations=self._participations(num_rounds, participations),
     )
 
-  def describe(self) -> dict[str, Any]:
-    """Returns all public facts of the plan as plain JSON types."""
+  def assumptions(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> tuple[str, ...]:
+    """See base class."""
+    del delta, num_rounds
+    return draw_and_discard.ASSUMPTIONS
+
+  @property
+  def voids(self) -> tuple[str, ...]:
+    """See base class."""
+    return () if self.step.is_private else ('the clients add no noise',)
+
+  def _facts(self) -> dict[str, Any]:
     described = {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
@@ -234,88 +246,36 @@ class DrawAndDiscardPlan:
     described['step'] = self.step.describe()
     if self.spam_filter is not None:
       described['spam_filter'] = self.spam_filter.describe()
-    return {'system': 'draw_and_discard', **described}
+    return described
 
   @classmethod
-  def from_description(
-      cls, description: dict[str, Any]
-  ) -> 'DrawAndDiscardPlan':
-    """Returns the plan whose `describe()` this is."""
-    fields = dict(description)
-    _checks.one_of(('draw_and_discard',), system=fields.pop('system'))
-    fields['step'] = client_steps.ClientStep(**fields['step'])
-    if fields['spam_filter'] is not None:
-      fields['spam_filter'] = spam_filters.SpamFilter(**fields['spam_filter'])
-    return cls(**fields)
+  def _from_facts(cls, facts: dict[str, Any]) -> 'DrawAndDiscardPlan':
+    spam_filter = facts['spam_filter']
+    return cls(**facts | {
+        'step': client_steps.ClientStep(**facts['step']),
+        'spam_filter': spam_filter and spam_filters.SpamFilter(**spam_filter),
+    })
 
-  @property
-  def fingerprint(self) -> str:
-    """A hash of `describe()`: equal for equal plans, whatever the process."""
-    return plan_lib.fingerprint(self.describe())
+  def spent(self, num_rounds: int) -> dict[str, Any]:
+    """See base class."""
+    return {'participations': self.participations_after(num_rounds)}
 
-  def participation_ledger(self, run_id: str) -> ledger.ParticipationLedger:
+  def participation_ledger(self, run_id: str) -> ledger_lib.ParticipationLedger:
     """Returns an empty ledger that refuses whoever came too often."""
-    return ledger.ParticipationLedger(
+    return ledger_lib.ParticipationLedger(
         self.participation.pattern, run_id=run_id
     )
 
-  def budget_ledger(
-      self, *, epsilon: Optional[float], delta: float
-  ) -> protocol_budget.ProtocolBudget:
-    """Returns an empty ledger that refuses the round beyond the budget."""
-    return protocol_budget.ProtocolBudget(
-        lambda rounds: self.epsilon(delta=delta, num_rounds=rounds),
-        num_rounds=self.num_rounds,
-        delta=delta,
-        epsilon=epsilon,
-        neighboring_relation=self.neighboring_relation,
-        noise={'step': self.step.describe()},
-        basis='local, without amplification',
-        way_out=(
-            'More noise, or a smaller max_participations, costs less; rounds'
-            ' beyond max_participations cost nothing.'
-        ),
+  def way_out(self, *, epsilon: float, delta: float) -> str:
+    """See base class."""
+    del epsilon, delta
+    return (
+        'More noise, or a smaller max_participations, costs less; rounds beyond'
+        ' max_participations cost nothing.'
     )
 
-  def statement(
-      self,
-      *,
-      delta: float,
-      observed: Optional[ledger.Observed] = None,
-      insecure_seed: bool = False,
-      declarations: Optional[plan_statement.Declarations] = None,
-  ) -> statement_lib.PrivacyStatement:
-    """Returns the privacy statement of the plan, or of a run so far.
-
-    Args:
-      delta: In (0, 1).
-      observed: What the participation ledger saw, `None` before round 1.
-      insecure_seed: Whether the clients' noise follows from a known seed.
-      declarations: What the plan cannot know, such as how it was tuned.
-    """
-    _checks.delta(delta=delta)
-    return draw_and_discard_statement.build(
-        self,
-        delta=delta,
-        observed=observed,
-        insecure_seed=insecure_seed,
-        declarations=declarations or plan_statement.Declarations(),
-    )
-
-  def events_json(
-      self, *, delta: float, num_rounds: Optional[int] = None
-  ) -> dict[str, Any]:
-    """Returns what `tff-dp account --events` recomputes epsilon from.
-
-    Args:
-      delta: The delta that the run states its epsilon at.
-      num_rounds: Rounds after which the run stopped, `None` for all.
-    """
-    _checks.delta(delta=delta)
-    rounds = self.num_rounds if num_rounds is None else num_rounds
-    return draw_and_discard_statement.events_json(
-        self, delta=delta, num_rounds=rounds
-    )
+  def _points(self, about: builder.Occasion) -> dict[str, Any]:
+    return draw_and_discard_statement.points(self, about)
 
   def _participations(
       self, num_rounds: Optional[int], participations: Optional[int]

@@ -7,24 +7,25 @@ baseline there is this plan, which speaks of no noise: any process may run, who
 takes part is recorded as usual, and whatever the run writes says NO PRIVACY.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import functools
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
+import dp_accounting
 import numpy as np
 
-from tff_dp.ledger import budget
+from tff_dp import _checks
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.mechanisms import independent
 from tff_dp.participation import sampling
+from tff_dp.plans import base
 from tff_dp.plans import dp_ftrl as plan_lib
 from tff_dp.plans import dp_ftrl_statement
-from tff_dp.statement import statement as statement_lib
+from tff_dp.statement import builder
 
 
 @dataclasses.dataclass(frozen=True)
-class NonPrivatePlan:
+class NonPrivatePlan(base.Plan):
   """Participation and cohort of a run whose epsilon is infinite.
 
   Attributes:
@@ -35,7 +36,12 @@ class NonPrivatePlan:
   participation: sampling.Schedule
   clients_per_round: int
 
-  # What a `PrivacyPlan` says of its noise: here there is none.
+  kind = 'non_private'
+  neighboring_relation = plan_lib.DpFtrlPlan.neighboring_relation
+  curve_deltas = plan_lib.DpFtrlPlan.curve_deltas
+  basis = plan_lib.DpFtrlPlan.basis
+  trust = 'everybody who sees anything of the run'
+  # What a `DpFtrlPlan` says of its noise: here there is none.
   noise_multiplier = 0.0
   l2_norm_clip = None
   adaptive_clipping = None
@@ -44,10 +50,10 @@ class NonPrivatePlan:
     self._scheduled  # pylint: disable=pointless-statement
 
   @functools.cached_property
-  def _scheduled(self) -> plan_lib.PrivacyPlan:
+  def _scheduled(self) -> plan_lib.DpFtrlPlan:
     """The plan with the same ledgers; its clip norm is never used."""
     rounds = getattr(self.participation, 'num_rounds', 1)
-    return plan_lib.PrivacyPlan(
+    return plan_lib.DpFtrlPlan(
         independent.Independent(rounds),
         self.participation,
         l2_norm_clip=1.0,
@@ -75,50 +81,59 @@ class NonPrivatePlan:
     """The same for runs that stop after 1..T rounds, shape [num_rounds]."""
     return self._scheduled.squared_sensitivity_by_round
 
-  def describe(self) -> dict[str, Any]:
-    """Returns all facts of the plan as plain JSON types."""
+  @property
+  def voids(self) -> tuple[str, ...]:
+    """See base class."""
+    return self._scheduled.voids
+
+  def calibrated(self, *, epsilon: float, delta: float) -> NoReturn:
+    """Refuses: there is no noise to choose."""
+    raise _checks.PrivacyRefusedError(
+        f'a NonPrivatePlan cannot meet epsilon={epsilon} at delta={delta}',
+        why='it was asked for to train without noise',
+        way_out='tff_dp.DpFtrlPlan(...).calibrated(epsilon=..., delta=...)',
+    )
+
+  def epsilon(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> float:
+    """Returns infinity."""
+    return self._scheduled.epsilon(delta=delta, num_rounds=num_rounds)
+
+  def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
+    """Returns the event of a run without privacy."""
+    del num_rounds
+    return dp_accounting.NonPrivateDpEvent()
+
+  def _facts(self) -> dict[str, Any]:
+    facts = self._scheduled.describe()
     return {
-        **self._scheduled.describe(),
-        'l2_norm_clip': None,
-        'is_private': False,
+        name: facts[name] for name in ('participation', 'clients_per_round')
     }
 
-  @property
-  def fingerprint(self) -> str:
-    """A hash of `describe()`: equal for equal plans, whatever the process."""
-    return plan_lib.fingerprint(self.describe())
+  @classmethod
+  def _from_facts(cls, facts: dict[str, Any]) -> 'NonPrivatePlan':
+    schedule = sampling.from_description(facts['participation'])
+    return cls(**facts | {'participation': schedule})
+
+  def spent(self, num_rounds: int) -> dict[str, Any]:
+    """See base class."""
+    del num_rounds
+    return {'noise_multiplier': self.noise_multiplier}
+
+  def way_out(self, *, epsilon: float, delta: float) -> str:
+    """See base class."""
+    return self._scheduled.way_out(epsilon=epsilon, delta=delta)
 
   def participation_ledger(self, run_id: str) -> ledger_lib.ParticipationLedger:
     """Returns an empty ledger that enforces the plan's participation."""
     return self._scheduled.participation_ledger(run_id)
 
-  def budget_ledger(
-      self, *, epsilon: Optional[float], delta: float
-  ) -> budget.BudgetLedger:
-    """Returns an empty ledger, whose epsilon is infinite."""
-    return self._scheduled.budget_ledger(epsilon=epsilon, delta=delta)
-
-  def statement(
-      self,
-      *,
-      delta: float,
-      observed: Optional[ledger_lib.Observed] = None,
-      insecure_seed: bool = False,
-      declarations: Optional[dp_ftrl_statement.Declarations] = None,
-  ) -> statement_lib.PrivacyStatement:
-    """Returns a statement that says NO PRIVACY; see `PrivacyPlan`."""
-    return dp_ftrl_statement.build(
-        self,
-        delta=delta,
-        observed=observed,
-        insecure_seed=insecure_seed,
-        declarations=declarations or dp_ftrl_statement.Declarations(),
-    )
-
-  def events_json(
-      self, *, delta: float, num_rounds: Optional[int] = None
-  ) -> Mapping[str, Any]:
-    """Returns what `tff-dp account --events` says NO PRIVACY of."""
-    return dp_ftrl_statement.events_json(
-        self, delta=delta, num_rounds=num_rounds or self.num_rounds
-    )
+  def _points(self, about: builder.Occasion) -> dict[str, Any]:
+    return dp_ftrl_statement.points(self._scheduled, about) | {
+        'unit.contribution_bound': 'none: updates are not clipped',
+        'release.covered': 'nothing',
+        'mechanism.name': 'none',
+        'mechanism.parameters': 'none',
+        'mechanism.l2_norm_clip': 'none',
+    }

@@ -21,22 +21,11 @@ import tree
 
 from tff_dp import _checks
 from tff_dp.aggregators import client_randomizers
+from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
 from tff_dp.learning.draw_and_discard import client as draw_and_discard_client
-from tff_dp.plans import check_ins as protocol_plan
-from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import draw_and_discard as draw_and_discard_plan
-from tff_dp.plans import non_private
-from tff_dp.plans import silos as silo_plan
+from tff_dp.plans import base
 from tff_dp.program import data_flow
-
-Plan = (
-    plan_lib.PrivacyPlan
-    | protocol_plan.ProtocolPlan
-    | draw_and_discard_plan.DrawAndDiscardPlan
-    | non_private.NonPrivatePlan
-    | silo_plan.SiloPlan
-)
 
 _STATE, _METRICS = 'state', 'metrics'
 _RELEASE_ID, _ROUND = 'release_id', 'round'
@@ -56,7 +45,7 @@ class Certificate:
       a trusted server sees them, and keeps them secret.
   """
 
-  plan: Plan
+  plan: base.Plan
   release: release_marks.Release | None
   not_covered: frozenset[data_flow.Path]
 
@@ -73,8 +62,7 @@ class Certificate:
     """
     if self.release is None:
       return
-    if _is_of_silos(self.plan):
-      rounds_done = self.plan.rounds_trained(rounds_done)
+    rounds_done = self.plan.rounds_trained(rounds_done)
     found = [
         (int(group[_RELEASE_ID]), int(group[_ROUND]))
         for group in _groups(state, _RELEASE_ID, _ROUND)
@@ -127,7 +115,7 @@ class Certificate:
       )
 
 
-def certify(process: Any, plan: Plan) -> Certificate:
+def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
   """Returns what is known of a process, if the plan's epsilon is true of it.
 
   Upper bound: a process may be refused although the plan's epsilon is true of
@@ -135,27 +123,47 @@ def certify(process: Any, plan: Plan) -> Certificate:
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
-    plan: What is to be stated.
+    plan: What is to be stated. `None` for the plan of the process: the builders
+      of `tff_dp.learning` keep it in `process.plan`, an aggregator of
+      `plan.aggregator()` names it in its graph. To be handed are a
+      `NonPrivatePlan`, a `SiloPlan` with absences, and a plan whose aggregator
+      another Python process made.
 
   Raises:
-    ArgumentError: If the process is nothing that can be trained.
+    ArgumentError: If the process is nothing that can be trained, or its plan is
+      not known here.
     PrivacyRefusedError: If epsilon of the plan would not be that of the run.
   """
   _check_is_runnable(process)
-  if isinstance(plan, non_private.NonPrivatePlan):
-    if _is_of_silos(getattr(process, 'plan', None)):
+  built_from = getattr(process, 'plan', None)
+  if _kind(plan) == 'non_private':
+    if _kind(built_from) in _OF_SILOS:
       raise _checks.PrivacyRefusedError(
           'a process of silos cannot be trained under a NonPrivatePlan',
           why='silos bring their constants with their records, and those are'
           ' in the plan of the process',
-          way_out='build it with noise_stddev=0 and hand train process.plan;'
-          ' the statement says NO PRIVACY',
+          way_out='build it with noise_stddev=0 and leave out plan=; the'
+          ' statement says NO PRIVACY',
       )
     return Certificate(plan, None, frozenset())
-  _check_built_from(process, plan)
+  if plan is None:
+    plan = built_from
+  if plan is not None:
+    if _kind(plan) not in _RELEASES:
+      raise _checks.ArgumentError(
+          'plan',
+          plan,
+          'a tff_dp.DpFtrlPlan, CheckInPlan, SiloPlan, SecureSumPlan,'
+          ' DrawAndDiscardPlan or NonPrivatePlan',
+      )
+    _check_built_from(built_from, plan)
   flow = data_flow.follow(
-      process.next, presence_is_public=_is_of_silos(plan)
+      process.next, presence_is_public=_kind(plan) in _OF_SILOS
   )
+  if not flow.releases:
+    raise _no_noise(flow, plan)
+  if plan is None:
+    plan = _plan_of(flow)
   release = _check_release(flow, plan)
   _check_state(flow, plan)
   not_covered = frozenset(
@@ -166,27 +174,15 @@ def certify(process: Any, plan: Plan) -> Certificate:
   if release.at_clients:
     _check_metrics(not_covered)
     _check_asked(flow)
-    if _is_draw_and_discard(plan):
-      _check_repeats(process)
-    elif not _is_of_silos(plan):
-      # Of check-ins nothing is in the state.
+    if plan.kind == 'draw_and_discard':
+      _check_repeats(process, plan)
+    elif plan.kind == 'check_ins':
+      # Nothing of it is in the state.
       return Certificate(plan, None, not_covered)
   return Certificate(plan, release, not_covered)
 
 
 def _check_is_runnable(process) -> None:
-  has_own_books = hasattr(process, 'next_round') and hasattr(
-      process, 'open_ledger'
-  )
-  if has_own_books and not isinstance(getattr(process, 'plan', None), Plan):
-    kind = type(process).__name__
-    raise _checks.PrivacyRefusedError(
-        f'program.train cannot run a process of class {kind} yet',
-        why='what it guarantees is charged to each silo or client on its own,'
-        ' in a ledger that train does not keep',
-        way_out='ledger = process.open_ledger(), then in each round'
-        ' process.next_round(state, ..., ledger=ledger), which charges it',
-    )
   _checks.instance_of(
       tff.learning.templates.LearningProcess,
       'a tff.learning.templates.LearningProcess, as the builders of'
@@ -195,64 +191,66 @@ def _check_is_runnable(process) -> None:
   )
 
 
-def _check_built_from(process, plan) -> None:
+def _check_built_from(built_from, plan) -> None:
   """Raises if the process says of itself that it is of another plan."""
-  built_from = getattr(process, 'plan', None)
   if built_from is None:
-    if _is_of_silos(plan):
+    if plan.built_by is not None:
       raise _checks.PrivacyRefusedError(
-          'the process was not built from a plan of silos',
-          why='silos clip and noise in the work of the process, and nothing'
-          ' else in it may read their records',
-          way_out=plan.built_by,
-      )
-    if _is_local(plan):
-      raise _checks.PrivacyRefusedError(
-          f'the process was not built from a plan of {plan.protocol.name}',
-          why='which reports are used in a step, and how, is part of the'
-          ' protocol',
-          way_out='learning.build_check_in_sgd(model, plan, ...) or'
-          ' learning.build_shuffled_check_in_sgd(model, plan, ...)',
-      )
-    if _is_draw_and_discard(plan):
-      raise _checks.PrivacyRefusedError(
-          'the process was not built from the plan of draw and discard',
-          why='what a client does to an instance, and what becomes of its'
-          ' report, is part of the plan',
+          f'the process was not built from a plan of the kind {plan.kind!r}',
+          why='what clients or silos do with their data, and which of their'
+          ' reports are used, is part of the plan',
           way_out=plan.built_by,
       )
   elif built_from.fingerprint != plan.fingerprint:
-    raise _other_plan(
-        f'the process was built from the plan {built_from.fingerprint}, and is'
-        f' to be trained under the plan {plan.fingerprint}'
+    raise _built_from_another(built_from.fingerprint, plan)
+
+
+def _no_noise(flow, plan) -> _checks.PrivacyRefusedError:
+  named = _named(flow)
+  return _checks.PrivacyRefusedError(
+      'the process adds no noise of a plan' + (named and f': {named}'),
+      why='the epsilon of the plan is that of its own noise',
+      way_out=f'{_way_to_noise(plan)}; to train without privacy, hand train'
+      ' plan=tff_dp.NonPrivatePlan(...)',
+  )
+
+
+def _plan_of(flow) -> base.Plan:
+  """Returns the plan that the aggregator in the process names."""
+  release = flow.releases[0]
+  plan = release_marks.plan_of(release)
+  if plan is None:
+    where = 'a plan, by its plan.aggregator(), in this Python process'
+    if release.plan:
+      where = f'the plan {release.plan} in this Python process, or not lately'
+    raise _checks.ArgumentError(
+        'plan',
+        None,
+        'the plan of the process, train(process, clients, plan=plan, ...): its'
+        f' aggregator was not made from {where}',
     )
+  return plan
 
 
 def _check_release(flow, plan) -> release_marks.Release:
   """Returns the one release, which is that of the plan."""
-  expected = _release_of(plan)
-  if not flow.releases:
-    named = _named(flow)
-    raise _checks.PrivacyRefusedError(
-        'the process adds no noise of a plan' + (named and f': {named}'),
-        why='the epsilon of the plan is that of its own noise',
-        way_out=f'{_way_to_noise(plan)}; to train without privacy, hand train a'
-        ' tff_dp.NonPrivatePlan',
-    )
+  expected = _RELEASES[plan.kind](plan)
   for found in flow.releases:
-    if found.at_clients != expected.at_clients or (
-        found.fingerprint != expected.fingerprint
+    if (found.fingerprint, found.at_clients, found.in_sum) != (
+        expected.fingerprint, expected.at_clients, expected.in_sum
     ):
       raise _other_plan(
           'the process adds other noise (mechanism, noise multiplier or'
           ' clipping) than the plan speaks of'
       )
     # A check-in plan does not know what a sum is divided by.
-    if isinstance(plan, plan_lib.PrivacyPlan) and found != expected:
+    if plan.kind == 'dp_ftrl' and found != expected:
       raise _other_plan(
           f'the process divides by clients_per_round={found.divisor}, the plan'
           f' by {expected.divisor}'
       )
+    if found.plan not in (None, plan.fingerprint):
+      raise _built_from_another(found.plan, plan)
   if len(flow.releases) > 1:
     raise _checks.PrivacyRefusedError(
         f'the process releases {len(flow.releases)} noised sums in a round',
@@ -265,7 +263,7 @@ def _check_release(flow, plan) -> release_marks.Release:
 
 def _way_to_noise(plan) -> str:
   """Returns how a process with the noise of the plan is built."""
-  if _is_draw_and_discard(plan):
+  if _kind(plan) == 'draw_and_discard':
     return (
         "plan with a ClientStep(mechanism='laplace', ...) or 'gaussian', then"
         f' {plan.built_by}'
@@ -325,7 +323,7 @@ def _check_asked(flow) -> None:
     )
 
 
-def _check_repeats(process) -> None:
+def _check_repeats(process, plan) -> None:
   """Raises if a round that is repeated has other reports than before."""
   data = process.next.type_signature.parameter[1].member
   if draw_and_discard_client.KEY not in dir(data):
@@ -333,21 +331,33 @@ def _check_repeats(process) -> None:
         'clients of the process bring no key of their own',
         why='a round that is repeated, after a kill, would then be one more'
         ' report of its clients, and the plan counts one',
-        way_out=draw_and_discard_plan.DrawAndDiscardPlan.built_by,
+        way_out=plan.built_by,
     )
 
 
-def _release_of(plan) -> release_marks.Release:
-  """Returns the release of a plan; of a check-in plan with any divisor."""
-  if isinstance(plan, plan_lib.PrivacyPlan):
-    return plan.aggregator().release
-  if _is_of_silos(plan):
-    return release_marks.Release.of(plan.release_facts)
-  if _is_draw_and_discard(plan):
-    return draw_and_discard_client.release_of(plan)
-  if _is_local(plan):
+def _release_of_check_ins(plan) -> release_marks.Release:
+  if plan.is_local:
     return client_randomizers.release_of(plan.randomizer)
+  # With any divisor: the plan has none.
   return plan.aggregator(clients_per_round=1).release
+
+
+# Kind of a plan -> what its processes release.
+_RELEASES = {
+    'check_ins': _release_of_check_ins,
+    'dp_ftrl': lambda plan: plan.aggregator().release,
+    'draw_and_discard': draw_and_discard_client.release_of,
+    'secure_sums': lambda plan: integer_sum.release_of(plan.release_facts),
+    'silos': lambda plan: release_marks.Release.of(plan.release_facts),
+}
+_OF_SILOS = ('secure_sums', 'silos')
+
+
+def _built_from_another(fingerprint: str, plan) -> _checks.PrivacyRefusedError:
+  return _other_plan(
+      f'the process was built from the plan {fingerprint}, and is to be trained'
+      f' under the plan {plan.fingerprint}'
+  )
 
 
 def _other_plan(what: str) -> _checks.PrivacyRefusedError:
@@ -356,8 +366,8 @@ def _other_plan(what: str) -> _checks.PrivacyRefusedError:
       why='epsilon is that of the noise that is added; a process keeps the'
       ' noise of the plan that it was built with, also if that is calibrated'
       ' afterwards',
-      way_out='calibrate first, then build the process from the calibrated plan'
-      ' and hand the same plan to train',
+      way_out='calibrate first, then build the process from the calibrated'
+      ' plan; train finds it in the process'
   )
 
 
@@ -394,16 +404,8 @@ def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
   return [group for group in groups.values() if len(group) == len(names)]
 
 
-def _is_local(plan) -> bool:
-  return isinstance(plan, protocol_plan.ProtocolPlan) and plan.is_local
-
-
-def _is_of_silos(plan) -> bool:
-  return isinstance(plan, silo_plan.SiloPlan)
-
-
-def _is_draw_and_discard(plan) -> bool:
-  return isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan)
+def _kind(plan) -> str | None:
+  return getattr(plan, 'kind', None)
 
 
 def _is_adaptive(plan) -> bool:

@@ -89,7 +89,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
         not below what its guarantee counts on. A late report is discarded, and
         never moved to another step.
       lost_winner: 'dummy' or 'redraw'; see `samplers.Sampler`.
-      occupancy_noise_stddev: See `ProtocolPlan`, which accounts for it.
+      occupancy_noise_stddev: See `CheckInPlan`, which accounts for it.
       insecure_seed: For tests only: whoever knows it knows all coins and can
         remove all noise of the clients.
     """
@@ -125,7 +125,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
 
   @classmethod
   def for_plan(
-      cls, plan: protocol_plan.ProtocolPlan, clients, **options
+      cls, plan: protocol_plan.CheckInPlan, clients, **options
   ) -> 'CheckInDataSource':
     """Returns the source of a plan's protocol.
 
@@ -152,7 +152,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
   def federated_type(self) -> tff.FederatedType:
     """The type of the data of a step."""
     if self._type is None:
-      spec = self._dataset(self.client_ids[0]).element_spec
+      spec = self.dataset_of(self.client_ids[0]).element_spec
       examples = tff.SequenceType(tff.types.tensorflow_to_type(spec))
       member = examples
       if self.with_keys:
@@ -204,34 +204,8 @@ class CheckInDataSource(tff.program.FederatedDataSource):
         lost_winner=self.lost_winner,
     )
 
-  def data_of(self, root_key: bytes, step: Step) -> list:
-    """Returns what the clients of a step bring, in the order of the cohort."""
-    found = []
-    for position in step.cohort.clients.tolist():
-      if position == samplers.DUMMY:
-        # Any client's, emptied: it has the type of the others.
-        examples = self._dataset(self.client_ids[0]).take(0)
-        secret = coins.subkey(root_key, 'dummy', step.number)
-      else:
-        examples = self._dataset(self.client_ids[position])
-        secret = coins.subkey(
-            coins.subkey(root_key, 'client', position), 'noise'
-        )
-      if self.with_keys:
-        key = randomizers.noise_key(secret)
-        found.append(learning.client_data(examples, key))
-      else:
-        found.append(examples)
-    return found
-
-  def ids_of(self, step: Step) -> list:
-    """Returns the ids of the clients of a step, in the order of the cohort."""
-    return [
-        DUMMY_ID if position == samplers.DUMMY else self.client_ids[position]
-        for position in step.cohort.clients.tolist()
-    ]
-
-  def _dataset(self, client_id):
+  def dataset_of(self, client_id):
+    """Returns the examples of a client."""
     return self.clients.create_tf_dataset_for_client(client_id)
 
 
@@ -318,12 +292,30 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     return Step(number, cohort, noised)
 
   def data_of(self, step: Step) -> list:
-    """Returns what the clients of a step bring."""
-    return self._attached().data_of(self._root_key, step)
+    """Returns what the clients of a step bring, in the order of the cohort."""
+    source, found = self._attached(), []
+    for position in step.cohort.clients.tolist():
+      if position == samplers.DUMMY:
+        # Any client's, emptied: it has the type of the others.
+        examples = source.dataset_of(source.client_ids[0]).take(0)
+        secret = coins.subkey(self._root_key, 'dummy', step.number)
+      else:
+        examples = source.dataset_of(source.client_ids[position])
+        secret = coins.subkey(
+            coins.subkey(self._root_key, 'client', position), 'noise'
+        )
+      if source.with_keys:
+        examples = learning.client_data(examples, randomizers.noise_key(secret))
+      found.append(examples)
+    return found
 
   def ids_of(self, step: Step) -> list:
-    """Returns the ids of the clients of a step."""
-    return self._attached().ids_of(step)
+    """Returns the ids of the clients of a step, in the order of the cohort."""
+    ids = self._attached().client_ids
+    return [
+        DUMMY_ID if position == samplers.DUMMY else ids[position]
+        for position in step.cohort.clients.tolist()
+    ]
 
   def to_bytes(self) -> bytes:
     """Returns key, position and totals. SECRET."""

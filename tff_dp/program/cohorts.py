@@ -5,7 +5,7 @@
 `ScheduledCohorts`: the server chooses, and the participation ledger enforces
 the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
 server takes who came. `InstanceCohorts`: as the first, for draw and discard.
-`silo_cohorts` has all silos that are there. Each keeps what a resumed run needs,
+`SiloCohorts` has all silos that are there. Each keeps what a resumed run needs,
 as bytes for the checkpoint, and gives the same cohorts again for a round that is
 repeated.
 """
@@ -13,11 +13,12 @@ repeated.
 import abc
 from collections.abc import Callable, Mapping
 import dataclasses
-import hashlib
+import json
 from typing import Any
 
 from tff_dp import _checks
 from tff_dp import learning
+from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
 from tff_dp.participation import monitoring
@@ -25,9 +26,9 @@ from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import dp_ftrl as plan_lib
 from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 from tff_dp.plans import non_private
+from tff_dp.plans import silo_base
 from tff_dp.program import check_in_source
-
-_DIGEST_BYTES = 32
+from tff_dp.statement import builder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +101,7 @@ class ScheduledCohorts(Cohorts):
   def __init__(
       self,
       plan: (
-          plan_lib.PrivacyPlan
+          plan_lib.DpFtrlPlan
           | draw_and_discard_plan.DrawAndDiscardPlan
           | non_private.NonPrivatePlan
       ),
@@ -180,19 +181,12 @@ class InstanceCohorts(ScheduledCohorts):
     self._root_key = coins.random_root_key()
 
   def restore(self, data: bytes) -> None:
-    digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-    if hashlib.sha256(content).digest() != digest:
-      raise _checks.PrivacyRefusedError(
-          'the saved participations are damaged',
-          why='who has taken part, and with which noise, cannot be known',
-          way_out='restore the checkpoint from a copy, or start a new run',
-      )
-    self._root_key = content[: coins.KEY_BYTES]
-    super().restore(content[coins.KEY_BYTES :])
+    # Damage of the key shows in the checksum of the checkpoint.
+    self._root_key = data[: coins.KEY_BYTES]
+    super().restore(data[coins.KEY_BYTES :])
 
   def to_bytes(self) -> bytes:
-    content = self._root_key + super().to_bytes()
-    return hashlib.sha256(content).digest() + content
+    return self._root_key + super().to_bytes()
 
   def _data_of(self, client_id) -> Any:
     secret = coins.subkey(
@@ -299,3 +293,78 @@ class CheckInCohorts(Cohorts):
         stddev=source.occupancy_noise_stddev,
         **options,
     )
+
+
+class SiloCohorts(Cohorts):
+  """Cohorts of the silos that the plan says are there.
+
+  A simulation of silos that each keep a secret key: here all keys follow from
+  one root key, which is in the checkpoints. So a round that is repeated after a
+  crash repeats every message, to the last bit, and is no other release.
+  """
+
+  def __init__(self, plan: silo_base.PlanOfSilos, clients):
+    """Makes them.
+
+    Args:
+      plan: Constants and absences.
+      clients: A `tff.simulation.datasets.ClientData` whose ids are the names of
+        the silos.
+    """
+    self.client_ids = list(clients.client_ids)
+    _checks.distinct_clients(client_ids=self.client_ids)
+    needed = {
+        name
+        for round_index in range(1, plan.num_rounds + 1)
+        for name in plan.present(round_index)
+    }
+    ids = set(self.client_ids)
+    if not needed <= ids <= set(plan.silos):
+      raise _checks.ArgumentError(
+          'clients.client_ids',
+          sorted(ids ^ needed),
+          f'the names of the silos of the plan, {sorted(plan.silos)}; those'
+          ' that are named here are missing or unknown. Of a silo that is'
+          ' never there, plan.with_availability(...) says so',
+      )
+    self._plan = plan
+    self._clients = clients
+    self._root_key = self._data = None
+
+  def identity(self) -> dict[str, Any]:
+    return {'num_silos': len(self.client_ids)}
+
+  def begin(self, run_id: str) -> None:
+    del run_id  # The write-ahead record ties the silos to the run.
+    self._root_key, self._data = coins.random_root_key(), {}
+
+  def restore(self, data: bytes) -> None:
+    root_key = json.loads(data)['root_key']
+    self._root_key, self._data = bytes.fromhex(root_key), {}
+
+  def to_bytes(self) -> bytes:
+    return json.dumps({'root_key': self._root_key.hex()}).encode()
+
+  def select(self, round_index: int) -> Selection:
+    names = list(self._plan.present(round_index))
+    return Selection(
+        ids=names,
+        read=lambda: [self._data_of(name) for name in names],
+        released={'silos': len(names)},
+        not_covered={},
+    )
+
+  def observed(self, rounds_begun: int) -> builder.RoundsDone:
+    # Who was there follows from the plan.
+    return builder.RoundsDone(rounds_begun)
+
+  def _data_of(self, name: str):
+    """Returns what a silo brings to every round."""
+    if name not in self._data:
+      secret = coins.subkey(self._root_key, 'silo', name)
+      self._data[name] = terms_lib.silo_data(
+          self._plan.terms[name],
+          self._clients.create_tf_dataset_for_client(name),
+          randomizers.noise_key(secret),
+      )
+    return self._data[name]

@@ -54,6 +54,8 @@ class Trace:
 
 Traces = frozenset[Trace]
 _NONE, _OWN = frozenset(), frozenset([Trace()])
+# A client's own data, with noise that is enough in a secure sum only.
+_MASKED = frozenset([Trace(number=-1)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,9 +122,11 @@ def _released(release: release_marks.Release, traces: Traces) -> Traces:
   """Returns the traces that are left where the noise has been added.
 
   Noise at a client hides what is its own, noise at the server a sum of what
-  clients have sent.
+  clients have sent; a share of noise hides it once it is in a secure sum.
   """
-  return traces - _OWN if release.at_clients else traces & _OWN
+  if release.in_sum and traces & _OWN:
+    return traces - _OWN | _MASKED
+  return traces - _OWN if release.at_clients else traces & (_OWN | _MASKED)
 
 
 def _leaves(value, type_spec, path: Path = ()) -> Iterator[tuple[Path, Traces]]:
@@ -264,9 +268,13 @@ class _Tracer(interpreter.Interpreter):
       of_type = of_type[:_LONGEST_TYPE] + '...'
     summed = Trace(f'{intrinsic.uri} of {of_type}', self._num_aggregations)
 
+    is_secure_sum = intrinsic.uri.startswith('federated_secure_sum')
+
     def aggregated(traces: Traces) -> Traces:
+      if is_secure_sum:
+        traces -= _MASKED
       return frozenset(
-          summed if trace in _OWN else trace for trace in traces
+          summed if trace in _OWN | _MASKED else trace for trace in traces
       )
 
     return aggregated

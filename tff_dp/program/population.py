@@ -3,33 +3,17 @@
 """From a plan and clients to the cohorts of a run."""
 
 from tff_dp import _checks
-from tff_dp.plans import check_ins as protocol_plan
-from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import draw_and_discard as draw_and_discard_plan
-from tff_dp.plans import non_private
-from tff_dp.plans import silos as silo_plan
+from tff_dp.plans import base
 from tff_dp.program import check_in_source
 from tff_dp.program import cohorts
-from tff_dp.program import silo_cohorts
 
 
-def build(
-    plan: (
-        plan_lib.PrivacyPlan
-        | protocol_plan.ProtocolPlan
-        | draw_and_discard_plan.DrawAndDiscardPlan
-        | non_private.NonPrivatePlan
-        | silo_plan.SiloPlan
-    ),
-    clients,
-    *,
-    schedule_seed: int,
-) -> cohorts.Cohorts:
+def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
   """Returns the cohorts of a plan.
 
   Args:
-    plan: Of any kind.
-    clients: A `tff.simulation.datasets.ClientData`; with a `ProtocolPlan` also
+    plan: Of a kind below.
+    clients: A `tff.simulation.datasets.ClientData`; with a `CheckInPlan` also
       its `CheckInDataSource`.
     schedule_seed: Public seed of a schedule.
   """
@@ -46,22 +30,21 @@ def build(
         ' create_tf_dataset_for_client(client_id); of a dict of arrays for each'
         ' client, tff.simulation.datasets.TestClientData(...) makes one',
     )
-  if not isinstance(plan, protocol_plan.ProtocolPlan):
-    if is_source:
-      raise _checks.ArgumentError(
-          'clients', clients, 'client data: the schedule of the plan chooses'
-      )
-    if isinstance(plan, draw_and_discard_plan.DrawAndDiscardPlan):
-      return cohorts.InstanceCohorts(plan, clients, seed=schedule_seed)
-    if not isinstance(plan, silo_plan.SiloPlan):
-      return cohorts.ScheduledCohorts(plan, clients, seed=schedule_seed)
+  if is_source and plan.kind != 'check_ins':
+    raise _checks.ArgumentError(
+        'clients', clients, 'client data: the plan says who comes'
+    )
+  if plan.kind in _SCHEDULED:
+    return _SCHEDULED[plan.kind](plan, clients, seed=schedule_seed)
   if schedule_seed:
     raise _checks.ArgumentError(
         'schedule_seed', schedule_seed, '0: clients draw their own coins'
     )
-  if isinstance(plan, silo_plan.SiloPlan):
-    return silo_cohorts.SiloCohorts(plan, clients)
-  if not is_source:
+  return _DECIDED[plan.kind](plan, clients)
+
+
+def _of_check_ins(plan, clients) -> cohorts.CheckInCohorts:
+  if not isinstance(clients, check_in_source.CheckInDataSource):
     clients = check_in_source.CheckInDataSource.for_plan(plan, clients)
   needed = (
       ('protocol', plan.protocol),
@@ -77,3 +60,17 @@ def build(
           f'that of the plan, {value}',
       )
   return cohorts.CheckInCohorts(clients)
+
+
+# By kind of the plan: where a public seed chooses who comes, and where clients
+# or silos decide.
+_SCHEDULED = {
+    'dp_ftrl': cohorts.ScheduledCohorts,
+    'draw_and_discard': cohorts.InstanceCohorts,
+    'non_private': cohorts.ScheduledCohorts,
+}
+_DECIDED = {
+    'check_ins': _of_check_ins,
+    'secure_sums': cohorts.SiloCohorts,
+    'silos': cohorts.SiloCohorts,
+}

@@ -9,18 +9,18 @@ to be covered or public, and if the certificate of the process found no data in
 it without their noise; whatever is not known is not covered.
 """
 
-import collections
 from collections.abc import Collection, Iterable, Mapping
 import csv
 import io
+import logging
 import os
 import shutil
+import sys
 
 import numpy as np
-import tensorflow_federated as tff
+import tensorflow as tf
 import tree
 
-from tff_dp.program import event_loop
 from tff_dp.program.files import run_directory
 
 KEY = 'round'
@@ -49,6 +49,8 @@ _COVERED_BY_AGGREGATOR = frozenset(
         'spread',
     }
 )
+
+_log = logging.getLogger(__name__)
 
 # {'round': 3, 'released': {...}, 'not_covered': {...}}, plain JSON types.
 Row = dict[str, object]
@@ -81,14 +83,14 @@ def make_row(
     if value is None:
       continue
     if _is_covered(path) and path not in uncovered:
-      row['released']['/'.join(map(str, path))] = value
+      row['released'][_name(path)] = value
     elif keeps_client_metrics:
-      name = '/'.join(str(part) for part in path if part != _NOT_COVERED)
-      row['not_covered'][name + NOT_COVERED_SUFFIX] = value
+      shown = [part for part in path if part != _NOT_COVERED]
+      row['not_covered'][_name(shown, NOT_COVERED_SUFFIX)] = value
   for name, value in released.items():
     row['released'][name] = _required_scalar(name, value)
   for name, value in not_covered.items():
-    row['not_covered'][name + NOT_COVERED_SUFFIX] = _required_scalar(
+    row['not_covered'][_name([name], NOT_COVERED_SUFFIX)] = _required_scalar(
         name, value
     )
   return row
@@ -103,6 +105,11 @@ def _is_covered(path: tuple) -> bool:
   # A finalizer sees the model and what the aggregator released, nothing else;
   # silos noise their private metrics.
   return path[0] == 'finalizer' or path[:2] == ('client_work', 'private')
+
+
+def _name(path: Iterable, suffix: str = '') -> str:
+  # One string for the rows of all rounds.
+  return sys.intern('/'.join(map(str, path)) + suffix)
 
 
 def _required_scalar(name: str, value) -> bool | int | float:
@@ -132,62 +139,80 @@ def last_round(directory: run_directory.RunDirectory) -> int:
 
 
 class Releases:
-  """Writes rows to CSV files, TensorBoard and the log, on TFF's managers.
+  """Writes rows to CSV files, TensorBoard and the log.
 
   On a resume everything is written anew from the history in the checkpoint, so
   no row is missing, torn or there twice, whenever the process was killed.
   """
 
   def __init__(
-      self,
-      directory: run_directory.RunDirectory,
-      loop: event_loop.PrivateEventLoop,
-      history: Iterable[Row],
+      self, directory: run_directory.RunDirectory, history: Iterable[Row]
   ):
-    self._loop = loop
-    self._directory = directory
     history = list(history)
-    metrics_path = directory.release / _METRICS
-    secret_path = directory.secret / 'metrics.not_covered.csv'
-    summary_dir = directory.release / 'tensorboard'
-    _write_csv(metrics_path, history, 'released')
-    _write_csv(secret_path, history, 'not_covered')
-    if summary_dir.exists():
-      shutil.rmtree(summary_dir)
-    tensorboard = tff.program.TensorBoardReleaseManager(os.fspath(summary_dir))
-    with run_directory.naming(summary_dir):
-      for row in history:
-        loop.run(tensorboard.release(row['released'], row[KEY]))
-    self._released = tff.program.GroupingReleaseManager([
-        _csv_manager(metrics_path),
-        tensorboard,
-        tff.program.LoggingReleaseManager(),
-    ])
-    self._not_covered = _csv_manager(secret_path)
+    self._released = _Csv(directory.release / _METRICS, 'released', history)
+    self._not_covered = _Csv(
+        directory.secret / 'metrics.not_covered.csv', 'not_covered', history
+    )
+    self._summaries = directory.release / 'tensorboard'
+    if self._summaries.exists():
+      shutil.rmtree(self._summaries)
+    with run_directory.naming(self._summaries):
+      self._writer = tf.summary.create_file_writer(os.fspath(self._summaries))
+    for row in history:
+      self._summarize(row)
 
   def release(self, row: Row) -> None:
     """Releases one row; its round follows those before it."""
-    for manager, path, part in (
-        (self._released, self._directory.release, 'released'),
-        (self._not_covered, self._directory.secret, 'not_covered'),
-    ):
-      with run_directory.naming(path):
-        self._loop.run(
-            manager.release(collections.OrderedDict(row[part]), row[KEY])
-        )
+    self._released.append(row)
+    self._summarize(row)
+    _log.info('released: %s', row['released'])
+    self._not_covered.append(row)
+
+  def close(self) -> None:
+    """Writes what TensorFlow still holds back."""
+    with run_directory.naming(self._summaries):
+      self._writer.close()
+
+  def _summarize(self, row: Row) -> None:
+    # One summary a round: `tf.summary.scalar` is an operation for each metric.
+    summary = tf.compat.v1.Summary()
+    for name, value in row['released'].items():
+      summary.value.add(tag=name, simple_value=value)
+    with run_directory.naming(self._summaries), self._writer.as_default():
+      tf.summary.experimental.write_raw_pb(
+          summary.SerializeToString(), step=row[KEY]
+      )
 
 
-def _csv_manager(path: os.PathLike) -> tff.program.CSVFileReleaseManager:
-  return tff.program.CSVFileReleaseManager(os.fspath(path), key_fieldname=KEY)
+class _Csv:
+  """A CSV file of one part of the rows; a new column writes all anew."""
 
+  def __init__(self, path: os.PathLike, part: str, rows: list[Row]):
+    self._path, self._part = path, part
+    self._rows = list(rows)
+    self._write_all()
 
-def _write_csv(path: os.PathLike, history: list[Row], part: str) -> None:
-  """Writes what `CSVFileReleaseManager` would have written, byte for byte."""
-  columns = dict.fromkeys([KEY])
-  for row in history:
-    columns.update(dict.fromkeys(sorted(row[part])))  # As TFF flattens it.
-  text = io.StringIO()
-  writer = csv.DictWriter(text, fieldnames=list(columns))
-  writer.writeheader()
-  writer.writerows({KEY: row[KEY], **row[part]} for row in history)
-  run_directory.write_atomically(path, text.getvalue())
+  def append(self, row: Row) -> None:
+    """Adds a row."""
+    self._rows.append(row)
+    if not row[self._part].keys() <= self._columns.keys():
+      self._write_all()
+      return
+    text = io.StringIO()
+    self._writer(text).writerow({KEY: row[KEY], **row[self._part]})
+    with run_directory.naming(self._path):
+      with open(self._path, 'a', encoding='utf-8', newline='') as file:
+        file.write(text.getvalue())
+
+  def _write_all(self) -> None:
+    self._columns = dict.fromkeys([KEY])
+    for row in self._rows:
+      self._columns.update(dict.fromkeys(sorted(row[self._part])))
+    text = io.StringIO()
+    writer = self._writer(text)
+    writer.writeheader()
+    writer.writerows({KEY: row[KEY], **row[self._part]} for row in self._rows)
+    run_directory.write_atomically(self._path, text.getvalue())
+
+  def _writer(self, text: io.StringIO) -> csv.DictWriter:
+    return csv.DictWriter(text, fieldnames=list(self._columns))

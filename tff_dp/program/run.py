@@ -32,11 +32,10 @@ import tree
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.accounting import rounding
-from tff_dp.ledger import round_budget
-from tff_dp.plans import dp_ftrl_statement
+from tff_dp.ledger import budget as budget_lib
+from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
-from tff_dp.program import event_loop
 from tff_dp.program import interrupts
 from tff_dp.program import releases
 from tff_dp.program.display import hints
@@ -47,12 +46,15 @@ from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import outputs
 from tff_dp.program.files import run_directory
 from tff_dp.program.files import write_ahead
+from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
 from tff_dp.statement import statement as statement_lib
 
 COMPLETED = 'completed'
 BUDGET = 'budget'
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
+# Where nobody has said how often.
+_ROUNDS_TO_CHECKPOINT, _SECONDS_TO_CHECKPOINT = 10, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,22 +122,22 @@ class Run:
   """One run in one process. The fields from `state` on change."""
 
   process: tff.learning.templates.LearningProcess
-  plan: certification.Plan
+  plan: base.Plan
   certificate: certification.Certificate
   cohorts: cohorts_lib.Cohorts
   directory: run_directory.RunDirectory
   identity: Mapping[str, Any]
   record: write_ahead.WriteAheadRecord
   store: checkpoints.CheckpointStore
-  budget: round_budget.RoundBudget
+  budget: budget_lib.BudgetLedger
   delta: float
   epsilon_budget: float | None
   evaluate_fn: Callable[[Any], Mapping[str, float]] | None
   rounds_per_eval: int
   total_rounds: int
-  checkpoint_every: int
+  checkpoint_every: int | None
   checkpoint_kind: str
-  declarations: dp_ftrl_statement.Declarations | None
+  declarations: declarations_lib.Declarations | None
 
   state: Any = None
   # What each checkpoint says of its noise.
@@ -194,9 +196,7 @@ class Run:
     for row in self.history:
       self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
 
-  def execute(
-      self, loop: event_loop.PrivateEventLoop, progress_mode: str
-  ) -> TrainResult:
+  def execute(self, progress_mode: str) -> TrainResult:
     """Runs the remaining rounds and writes the results."""
     for round_index in range(1, self.record.rounds_begun + 1):
       self.budget.record(round_index)
@@ -204,7 +204,7 @@ class Run:
     # The statement first: a missing field is an error before round 1.
     self._write_statement()
     self.record.release(self.rounds_done)
-    released = releases.Releases(self.directory, loop, self.history)
+    released = releases.Releases(self.directory, self.history)
     display = progress_lib.Progress(
         progress_mode,
         delta=self.delta,
@@ -219,7 +219,7 @@ class Run:
         )
     )
     message = ''
-    with contextlib.closing(display), guard:
+    with contextlib.closing(display), contextlib.closing(released), guard:
       display.say(self._guarantee())
       hint = hints.too_noisy(
           self.plan,
@@ -342,9 +342,16 @@ class Run:
 
   def _is_checkpoint_due(self) -> bool:
     waited = time.monotonic() - self.saved_at
+    if self.checkpoint_every is None:
+      rounds = self.rounds_done - self.rounds_saved
+      is_time = (
+          rounds >= _ROUNDS_TO_CHECKPOINT and waited >= _SECONDS_TO_CHECKPOINT
+      )
+    else:
+      is_time = self.rounds_done % self.checkpoint_every == 0
     return (
-        self.rounds_done == self.rounds_planned
-        or self.rounds_done % self.checkpoint_every == 0
+        is_time
+        or self.rounds_done == self.rounds_planned
         or waited >= _SECONDS_BETWEEN_CHECKPOINTS
     )
 
@@ -449,9 +456,9 @@ class Run:
     if self.budget.epsilon_after(1) == math.inf:
       return 'NO PRIVACY: the noise of this run is not enough for any epsilon'
     return (
-        f'privacy: epsilon counts all contributions of one {self.budget.unit} to'
-        f' this run, {self.budget.neighboring_relation.value} adjacency,'
-        f' delta={self.delta:g}, {self.budget.basis}'
+        f'privacy: epsilon counts all contributions of one {self.plan.unit} to'
+        f' this run, {self.plan.neighboring_relation.value} adjacency,'
+        f' delta={self.delta:g}, {self.plan.basis}'
     )
 
   def _is_insecure(self) -> bool:

@@ -13,10 +13,9 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.execution import contexts
-from tff_dp.plans import dp_ftrl_statement
+from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import check_in_source
-from tff_dp.program import event_loop
 from tff_dp.program import population
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
@@ -24,26 +23,27 @@ from tff_dp.program.files import checkpoints
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import run_directory
 from tff_dp.program.files import write_ahead
+from tff_dp.statement import declarations as declarations_lib
 
 
 def train(
     process: tff.learning.templates.LearningProcess,
-    plan: certification.Plan,
     clients: (
         tff.simulation.datasets.ClientData | check_in_source.CheckInDataSource
     ),
-    *,
+    *too_many: Any,
     output_dir: str | os.PathLike,
     delta: float,
+    plan: base.Plan | None = None,
     epsilon_budget: float | None = None,
     evaluate_fn: Callable[[Any], Mapping[str, float]] | None = None,
     rounds_per_eval: int = 10,
     total_rounds: int | None = None,
-    checkpoint_every: int = 10,
+    checkpoint_every: int | None = None,
     checkpoint_kind: str = noise_checkpoints.FULL,
     schedule_seed: int = 0,
     config: Mapping[str, Any] | None = None,
-    declarations: dp_ftrl_statement.Declarations | None = None,
+    declarations: declarations_lib.Declarations | None = None,
     progress: str = 'auto',
 ) -> run_lib.TrainResult:
   """Runs or resumes a training, and writes everything under `output_dir`.
@@ -63,22 +63,22 @@ def train(
   trace of an error is appended to `secret/run.log`.
 
   Args:
-    process: Adds the noise of `plan` to all that comes from clients' data, once
-      in a round, or is refused: see `certification.certify`. The builders of
-      `tff_dp.learning` make such processes, and most of TFF's with
-      `plan.aggregator()`.
-    plan: A `PrivacyPlan`, whose schedule chooses the clients of a round, a
-      `ProtocolPlan`, whose clients decide themselves, or a
-      `DrawAndDiscardPlan`; of silos the process's `SiloPlan`, perhaps with
-      absences; for any process, without privacy, a
-      `NonPrivatePlan`.
+    process: Adds the noise of its plan to all that comes from clients' data,
+      once in a round, or is refused: see `certification.certify`. The builders
+      of `tff_dp.learning` make such processes, and most of TFF's with
+      `plan.aggregator()`. With a `DpFtrlPlan` the schedule chooses the clients
+      of a round; with a `CheckInPlan` they decide themselves.
     clients: The population; only `client_ids` and
-      `create_tf_dataset_for_client(client_id)` are used. With a `ProtocolPlan`
+      `create_tf_dataset_for_client(client_id)` are used. With a `CheckInPlan`
       also its `CheckInDataSource`, to choose the sampler or lose reports. With
-      a `SiloPlan` the ids are the names of the silos.
+      a plan of silos the ids are the names of the silos.
+    *too_many: Nothing; all others are named.
     output_dir: Absent, empty, or of this very run.
     delta: In (0, 1); choose it below 1 / population. Of silos, for the epsilon
       of the one that pays most; their own budgets have deltas of their own.
+    plan: `None` for that of the process. To be handed are its `SiloPlan` with
+      absences; the plan whose aggregator another Python process made; for any
+      process, without privacy, a `NonPrivatePlan`.
     epsilon_budget: The round that would exceed it is refused; `None` for none.
     evaluate_fn: Maps model weights to metrics. Released: it may use public or
       held-out data, not that of the clients in training. If the process keeps
@@ -86,13 +86,14 @@ def train(
     rounds_per_eval: Rounds from one evaluation to the next; the last round is
       evaluated too.
     total_rounds: Rounds after which to stop; `None` for those of the plan.
-    checkpoint_every: Rounds from one checkpoint to the next; one is also saved
+    checkpoint_every: Rounds from one checkpoint, and release, to the next;
+      `None` for ten, or as many as there are in a second. One is also saved
       when 30 seconds have gone by.
     checkpoint_kind: 'full', or 'seed_only': without the noise buffers. A resume
       then draws the noise of the current tree again, round by round, and is
       refused where other noise comes out (other versions or devices). A resume
       may ask for another kind than before; the results are the same.
-    schedule_seed: Public seed of the schedule. 0 with a `ProtocolPlan`: its
+    schedule_seed: Public seed of the schedule. 0 with a `CheckInPlan`: its
       coins are secret, and their key is drawn from the operating system.
     config: Settings of the caller that the result depends on, as plain JSON
       types. A resume with others is refused.
@@ -103,6 +104,7 @@ def train(
   Raises:
     ArgumentError: A value that is not allowed, or an `output_dir` that cannot
       be written or belongs to another run.
+    TypeError: A plan between `process` and `clients`.
     PrivacyRefusedError: The guarantee would break, for example because the
       process adds other noise than that of the plan, or on resuming without the
       ledger, or not even the first round fits the budget.
@@ -114,27 +116,28 @@ def train(
     OSError: A file cannot be written, such as on a full disk; the same command
       goes on from the last checkpoint.
   """
+  if too_many:
+    raise TypeError(
+        'train takes the process and the clients, and everything else by name:'
+        " train(process, clients, output_dir=..., delta=...); the process's"
+        ' plan is found in the process'
+    )
   _checks.delta(delta=delta)
   if epsilon_budget is not None:
     _checks.positive(epsilon_budget=epsilon_budget)
   _checks.integer_at_least(1, rounds_per_eval=rounds_per_eval)
-  _checks.integer_at_least(1, checkpoint_every=checkpoint_every)
+  if checkpoint_every is not None:
+    _checks.integer_at_least(1, checkpoint_every=checkpoint_every)
   _checks.one_of(noise_checkpoints.KINDS, checkpoint_kind=checkpoint_kind)
   _checks.integer_at_least(0, schedule_seed=schedule_seed)
   _checks.one_of(progress_lib.MODES, progress=progress)
-  _checks.instance_of(
-      certification.Plan,
-      'a tff_dp.PrivacyPlan, ProtocolPlan, SiloPlan, DrawAndDiscardPlan or'
-      ' NonPrivatePlan; secure sums are not run by train, but by next_round'
-      ' and open_ledger of their processes',
-      plan=plan,
-  )
+  certificate = certification.certify(process, plan)
+  plan = certificate.plan
   if total_rounds is None:
     total_rounds = plan.num_rounds
   _checks.integer_between(1, plan.num_rounds, total_rounds=total_rounds)
-  certificate = certification.certify(process, plan)
   cohorts = population.build(plan, clients, schedule_seed=schedule_seed)
-  budget = plan.budget_ledger(epsilon=epsilon_budget, delta=delta)
+  budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
   # A statement that is not complete is refused before anything is written.
   plan.statement(delta=delta, declarations=declarations)
@@ -156,7 +159,6 @@ def train(
             output_dir, identity=identity, client_ids=cohorts.client_ids
         )
     )
-    loop = stack.enter_context(event_loop.PrivateEventLoop())
     record = write_ahead.WriteAheadRecord(
         directory.secret / 'write_ahead.jsonl', run_id=directory.run_id
     )
@@ -169,7 +171,7 @@ def train(
         directory=directory,
         identity=identity,
         record=record,
-        store=checkpoints.CheckpointStore(directory.checkpoints, loop),
+        store=checkpoints.CheckpointStore(directory.checkpoints),
         budget=budget,
         delta=delta,
         epsilon_budget=epsilon_budget,
@@ -182,7 +184,7 @@ def train(
     )
     try:
       run.restore(progress)
-      return run.execute(loop, progress)
+      return run.execute(progress)
     except (_checks.ArgumentError, _checks.PrivacyRefusedError):
       raise  # They say it all, and a refusal writes nothing.
     except Exception as error:

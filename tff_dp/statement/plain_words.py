@@ -21,6 +21,7 @@ from typing import Any
 
 from tff_dp.accounting import rounding
 
+NO_PRIVACY = 'NO PRIVACY'
 # From here on the bound excludes next to nothing.
 _CLOSE_TO_CERTAINTY = 0.99
 # What a client might have done instead, by the neighbouring relation.
@@ -48,16 +49,14 @@ def paragraph(content: Mapping[str, Any]) -> str:
   Args:
     content: What `PrivacyStatement.to_json` returned.
   """
-  points = content['points']
-  unit, guarantee = points['unit']['unit'], points['guarantee']
+  unit, delta = content['unit'], content['delta']
   if is_void(content):
     return (
         f'In plain words: this run protects no {unit}. Treat what it releases'
         ' as if the data themselves had been released.'
     )
-  epsilon = rounding.from_json_number(guarantee['epsilon'])
-  chance = best_guess(epsilon, guarantee['delta'])
-  relation = points['adjacency']['relation']
+  chance = best_guess(content['epsilon'], delta)
+  relation = content['neighboring_relation']
   instead = _INSTEAD.get(relation, f'its neighbour in the sense of {relation}')
   sentences = [
       'In plain words: somebody sees all that this run shows to those whom it'
@@ -74,17 +73,15 @@ def paragraph(content: Mapping[str, Any]) -> str:
       f'It counts all contributions of a {unit} to the whole run, and holds'
       " even if everybody else's data are known."
   )
-  if points['amplification']['claimed'] != 'none':
-    without = rounding.from_json_number(
-        points['amplification']['epsilon_without']
-    )
+  if content['points']['amplification']['claimed'] != 'none':
+    without = rounding.from_json_number(content['epsilon_no_amplification'])
     sentences.append(
         'Without the amplification of point 8 it would be at most'
-        f' {_percent(best_guess(without, guarantee["delta"]))}.'
+        f' {_percent(best_guess(without, delta))}.'
     )
   sentences += [
       'Trusted, so that nothing here protects from them:'
-      f' {points["setting"]["trusted"]}.',
+      f' {content["trust"]}.',
       f'What is true of many {unit}s can still be learned: that is what the'
       ' model is for.',
   ]
@@ -93,8 +90,8 @@ def paragraph(content: Mapping[str, Any]) -> str:
 
 def is_void(content: Mapping[str, Any]) -> bool:
   """Returns whether a statement guarantees nothing."""
-  return content['points']['guarantee']['epsilon'] == 'inf' or any(
-      warning.startswith('NO PRIVACY') for warning in content['warnings']
+  return content['epsilon'] == 'inf' or any(
+      warning.startswith(NO_PRIVACY) for warning in content['warnings']
   )
 
 

@@ -10,140 +10,135 @@ The JSON form is the statement. The Markdown form is rendered from it alone.
 """
 
 from collections.abc import Mapping
-import copy
 import dataclasses
+import json
 from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.statement import statement_facts
 from tff_dp.statement import statement_markdown
-from tff_dp.statement import statement_sections
 
 SCHEMA = 'tff_dp.privacy_statement'
-SCHEMA_VERSION = 1
+# Of everything that says `kind`: `Plan.headline` and events.json as well.
+SCHEMA_VERSION = 2
 
-StatementFacts = statement_facts.StatementFacts
-
+# What `Plan.headline` gives; the points say more about it.
+_HEADLINE = (
+    'kind',
+    'schema_version',
+    'epsilon',
+    'delta',
+    'epsilon_no_amplification',
+    'unit',
+    'neighboring_relation',
+    'trust',
+    'assumptions',
+    'warnings',
+    'plan',
+)
 # What each of the twelve points must say. More is welcome.
 _ALWAYS = {
-    'setting': ('model', 'trusted', 'adversary'),
-    'unit': (
-        'unit',
-        'contribution_bound',
-        'participation',
-        'max_participations',
-    ),
-    'adjacency': ('relation', 'definition'),
-    'release': ('covered', 'not_covered'),
-    'mechanism': (
-        'name',
-        'parameters',
-        'rounds_planned',
-        'rounds_done',
-        'population',
-    ),
-    'accounting': ('method', 'theorem', 'exactness', 'versions'),
+    'setting': 'model trusted adversary',
+    'unit': 'unit contribution_bound participation max_participations',
+    'adjacency': 'relation definition',
+    'release': 'covered not_covered',
+    'mechanism': 'name parameters rounds_planned rounds_done population',
+    'accounting': 'method theorem exactness versions',
     'guarantee': (
-        'epsilon',
-        'epsilon_planned',
-        'delta',
-        'delta_reason',
-        'epsilon_replace_one',
-        'curve',
+        'epsilon epsilon_planned delta delta_reason epsilon_replace_one curve'
     ),
-    'amplification': ('claimed', 'assumptions', 'epsilon_without'),
-    'tuning': ('hyperparameters', 'architecture', 'early_stopping'),
-    'public_data': ('pretraining', 'public_data', 'preprocessing'),
+    'amplification': 'claimed assumptions epsilon_without',
+    'tuning': 'hyperparameters architecture early_stopping',
+    'public_data': 'pretraining public_data preprocessing',
     'implementation': (
-        'arithmetic',
-        'generator',
-        'key',
-        'dropouts',
-        'realised_participation',
-        'bad_updates',
+        'arithmetic generator key dropouts realised_participation bad_updates'
     ),
-    'not_claimed': ('audit', 'heuristics', 'limits'),
+    'not_claimed': 'audit heuristics limits',
 }
-# And what else, by who decides who takes part.
-SCHEDULE, PROTOCOL, SILOS = 'schedule', 'protocol', 'silos'
-DRAW_AND_DISCARD = 'draw_and_discard'
+# And what else, by the kind of the plan.
 _BY_KIND = {
-    SCHEDULE: {
-        'unit': ('min_index_gap', 'min_rounds_between'),
-        'mechanism': ('noise_multiplier', 'l2_norm_clip', 'clients_per_round'),
-        'accounting': ('squared_sensitivity',),
-        'guarantee': ('epsilon_rdp', 'zcdp_rho', 'sigma_eff'),
+    'dp_ftrl': {
+        'unit': 'min_index_gap min_rounds_between',
+        'mechanism': 'noise_multiplier l2_norm_clip clients_per_round',
+        'accounting': 'squared_sensitivity',
+        'guarantee': 'epsilon_rdp zcdp_rho sigma_eff',
     },
-    PROTOCOL: {
-        'mechanism': ('randomizer', 'local_guarantee', 'check_in_rate'),
-        'accounting': ('bound', 'candidates', 'discretisation'),
-        'implementation': ('coins',),
+    'check_ins': {
+        'mechanism': 'randomizer local_guarantee check_in_rate',
+        'accounting': 'bound candidates discretisation',
+        'implementation': 'coins',
     },
-    SILOS: {
-        'mechanism': ('noise_multiplier', 'l2_norm_clip'),
-        'accounting': ('discretisation',),
-        'guarantee': ('worst_silo', 'silos', 'per_person'),
-        'implementation': ('coins',),
+    'silos': {
+        'mechanism': 'noise_multiplier l2_norm_clip',
+        'accounting': 'discretisation',
+        'guarantee': 'worst_silo silos per_person',
+        'implementation': 'coins',
     },
-    DRAW_AND_DISCARD: {
-        'mechanism': ('client_step', 'noise_scale', 'num_params', 'server'),
-        'guarantee': ('epsilon_of_one_report', 'epsilon_pure'),
-        'implementation': ('coins',),
+    'draw_and_discard': {
+        'mechanism': 'client_step noise_scale num_params server',
+        'guarantee': 'epsilon_of_one_report epsilon_pure',
+        'implementation': 'coins',
+    },
+    'secure_sums': {
+        'mechanism': 'noise_multiplier l2_norm_clip min_silos',
+        'guarantee': 'epsilon_of_own_noise',
+        'implementation': 'coins',
     },
 }
+_BY_KIND['non_private'] = _BY_KIND['dp_ftrl']
 REQUIRED_BY_KIND = {
     kind: {
-        section: names + more.get(section, ())
+        section: tuple(f'{names} {more.get(section, "")}'.split())
         for section, names in _ALWAYS.items()
     }
     for kind, more in _BY_KIND.items()
 }
-REQUIRED = REQUIRED_BY_KIND[SCHEDULE]
 
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyStatement:
   """A complete statement, immutable.
 
+  Copies are kept.
+
   Attributes:
-    points: Point -> name -> value, plain types; infinity is 'inf'. A copy is
-      kept.
-    warnings: Sentences that come before everything else.
-    kind: Who decides who takes part: the server by a 'schedule', clients by a
-      'protocol', or 'silos'; or 'draw_and_discard'.
+    headline: What `Plan.headline` gives, of the rounds so far; of the plan
+      before round 1.
+    points: Point -> name -> value, plain types; infinity is 'inf'.
   """
 
+  headline: Mapping[str, Any]
   points: Mapping[str, Mapping[str, Any]]
-  warnings: tuple[str, ...] = ()
-  kind: str = SCHEDULE
 
   def __post_init__(self):
-    object.__setattr__(self, 'points', copy.deepcopy(dict(self.points)))
-    object.__setattr__(self, 'warnings', tuple(self.warnings))
-    _checks.one_of(tuple(REQUIRED_BY_KIND), kind=self.kind)
-    _check_complete(self.points, self.warnings, REQUIRED_BY_KIND[self.kind])
+    for name in ('headline', 'points'):
+      object.__setattr__(self, name, _copied(getattr(self, name)))
+    _check_complete(self.headline, self.points)
+
+  @property
+  def kind(self) -> str:
+    """Which system it is of, as `Plan.kind`."""
+    return self.headline['kind']
+
+  @property
+  def warnings(self) -> tuple[str, ...]:
+    """Sentences that come before everything else."""
+    return tuple(self.headline['warnings'])
 
   @property
   def epsilon(self) -> float:
     """Epsilon of the rounds so far, of the plan before round 1."""
-    return rounding.from_json_number(self.points['guarantee']['epsilon'])
+    return rounding.from_json_number(self.headline['epsilon'])
 
   @property
   def delta(self) -> float:
     """The delta of `epsilon`."""
-    return self.points['guarantee']['delta']
+    return self.headline['delta']
 
   def to_json(self) -> dict[str, Any]:
     """Returns the statement as plain types."""
-    return {
-        'schema': SCHEMA,
-        'schema_version': SCHEMA_VERSION,
-        # Without it a reader of version 1 finds what it has always found.
-        **({} if self.kind == SCHEDULE else {'kind': self.kind}),
-        'warnings': list(self.warnings),
-        'points': copy.deepcopy(self.points),
-    }
+    content = {'schema': SCHEMA, **self.headline, 'points': self.points}
+    return _copied(content)
 
   @classmethod
   def from_json(cls, content: Mapping[str, Any]) -> 'PrivacyStatement':
@@ -159,11 +154,8 @@ class PrivacyStatement:
           way_out='read it with the version of tff_dp that wrote it; this one'
           f' knows {SCHEMA} version {SCHEMA_VERSION}',
       )
-    return cls(
-        content['points'],
-        tuple(content['warnings']),
-        content.get('kind', SCHEDULE),
-    )
+    headline = {name: content[name] for name in _HEADLINE if name in content}
+    return cls(headline, content.get('points', {}))
 
   def to_markdown(self) -> str:
     """Returns the statement as a Markdown page."""
@@ -176,24 +168,18 @@ class PrivacyStatement:
     return f'<PrivacyStatement: {statement_markdown.headline(self.to_json())}>'
 
 
-def build_statement(facts: StatementFacts) -> PrivacyStatement:
-  """Returns the statement of a run.
-
-  Raises:
-    PrivacyRefusedError: If a point is missing or empty.
-  """
-  return PrivacyStatement(
-      statement_sections.points(facts), statement_sections.warnings(facts)
-  )
+def _copied(content: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns what a reader of the JSON has: lists for tuples."""
+  return json.loads(json.dumps(content))
 
 
 def _check_complete(
-    points: Mapping[str, Any],
-    warnings: tuple[str, ...],
-    required: Mapping[str, tuple[str, ...]],
+    headline: Mapping[str, Any], points: Mapping[str, Any]
 ) -> None:
   """Raises unless every point is there and says something."""
-  missing = []
+  _checks.one_of(tuple(REQUIRED_BY_KIND), kind=headline.get('kind'))
+  required = REQUIRED_BY_KIND[headline['kind']]
+  missing = [name for name in _HEADLINE if name not in headline]
   for section, names in required.items():
     values = points.get(section)
     if not isinstance(values, Mapping):
@@ -202,7 +188,7 @@ def _check_complete(
     missing += [f'{section}.{name}' for name in names if name not in values]
     missing += _empty(section, values)
   missing += [name for name in points if name not in required]
-  missing += ['warnings'] if not all(warnings) else []
+  missing += ['warnings'] if not all(headline.get('warnings', ())) else []
   if missing:
     raise _checks.PrivacyRefusedError(
         'the privacy statement is incomplete: nothing is said, or nothing is'

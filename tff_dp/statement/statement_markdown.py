@@ -33,7 +33,7 @@ _LABELS = {
 }
 # These may not be understated by printing fewer digits.
 _ROUNDED_UP = ('epsilon', 'zcdp_rho')
-_INFINITE = 'infinite: NO PRIVACY'
+_INFINITE = f'infinite: {plain_words.NO_PRIVACY}'
 
 
 def render(content: Mapping[str, Any]) -> str:
@@ -63,18 +63,17 @@ def headline(content: Mapping[str, Any]) -> str:
     when = f'{done} of {planned} planned rounds are done.'
   else:
     when = f'This is a plan: none of its {planned} rounds is done.'
-  guarantee = points['guarantee']
   if plain_words.is_void(content):
-    return f'NO PRIVACY is guaranteed. {when}'
-  epsilon = _text('epsilon', guarantee['epsilon'])
+    return f'{plain_words.NO_PRIVACY} is guaranteed. {when}'
+  epsilon = _text('epsilon', content['epsilon'])
   claimed = points['amplification']['claimed']
   amplified = (
       'without amplification' if claimed == 'none' else f'amplified: {claimed}'
   )
   return (
-      f'**({epsilon}, {guarantee["delta"]:g})-differential privacy** for each'
-      f' {points["unit"]["unit"]}, {points["adjacency"]["relation"]}'
-      f' adjacency, {amplified}. {when}'
+      f'**({epsilon}, {content["delta"]:g})-differential privacy** for each'
+      f' {content["unit"]}, {content["neighboring_relation"]} adjacency,'
+      f' {amplified}. {when}'
   )
 
 

@@ -7,6 +7,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tests.accounting import check_in_laws
 from tff_dp.accounting.amplification import fixed_window
@@ -101,6 +102,7 @@ class ProfileTest(parameterized.TestCase):
       dummy=(0, 0.5),
       adapts=(False, True),
   )
+  @pytest.mark.long_grid
   def test_never_below_the_exact_law(self, e0, p0, others, dummy, adapts):
     m = 3 if len(others) > 2 else 4
     laws = [
@@ -116,9 +118,9 @@ class ProfileTest(parameterized.TestCase):
     ]
     settings = dict(local_epsilon=e0, num_slots=m, check_in_probability=p0)
     bounds = fixed_window.profile(**settings)(_EPSILONS)
-    thinned = random_check_ins.thinned_profile(
-        local_profiles.pure(e0), check_in_probability=p0
-    )(_EPSILONS)
+    thinned = privacy_profiles.subsampled(local_profiles.pure(e0), p0)(
+        _EPSILONS
+    )
     for first, second in (laws, laws[::-1]):
       exact = check_in_laws.divergences(first, second, _EPSILONS)
       self.assertTrue(np.all(bounds >= exact - 1e-12), (bounds, exact))
@@ -237,32 +239,6 @@ class ProfileTest(parameterized.TestCase):
       settings[name] = value
       with self.assertRaisesRegex(ValueError, f'^{name}='):
         fixed_window.profile(**settings)
-
-
-class PldTest(parameterized.TestCase):
-
-  def test_agrees_with_the_profile(self):
-    settings = dict(local_epsilon=0.5, num_slots=2000)
-    found = fixed_window.pld(**settings).get_epsilon_for_delta(1e-6)
-    expected = _epsilon(**settings)
-    self.assertBetween(found, expected * 0.9999, expected * 1.01)
-
-  def test_repetitions_of_corollary_3_3(self):
-    plan = fixed_window.repeated(num_clients=1000, num_slots=100)
-    self.assertEqual(plan, (100, 0.1, 10))
-    one = _epsilon(
-        local_epsilon=0.5, num_slots=100, check_in_probability=0.1
-    )
-    all_runs = plan.epsilon(local_epsilon=0.5, delta=1e-6)
-    by_pld = plan.pld(local_epsilon=0.5).get_epsilon_for_delta(1e-6)
-    self.assertAlmostEqual(all_runs, by_pld, delta=1e-3 * all_runs)
-    self.assertBetween(all_runs, one, 10 * one)
-    # A remainder of clients makes one more run.
-    self.assertEqual(
-        fixed_window.repeated(num_clients=101, num_slots=100).num_repetitions, 2
-    )
-    with self.assertRaisesRegex(ValueError, '^num_clients=99'):
-      fixed_window.repeated(num_clients=99, num_slots=100)
 
 
 if __name__ == '__main__':

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for random_allocation, against quadrature, enumeration and Poisson."""
 
+import functools
 import math
 from unittest import mock
 
@@ -10,11 +11,13 @@ from absl.testing import parameterized
 import dp_accounting
 from dp_accounting import pld
 import numpy as np
+import pytest
 from scipy import integrate
 from scipy import special
 
 from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
@@ -104,6 +107,7 @@ class OneStepOfFewTest(parameterized.TestCase):
       self.assertLessEqual(bound, exact + 1.1e-3)
 
   @parameterized.product(sigma=(0.6, 1.5), epsilon=(0.1, 1.0))
+  @pytest.mark.long_grid
   def test_three_steps_by_quadrature(self, sigma, epsilon):
     found = random_allocation.profiles(noise_multiplier=sigma, num_steps=3)
     for profile, exact in zip(found, _exact(epsilon, sigma, 3)):
@@ -137,6 +141,7 @@ class ManyStepsTest(parameterized.TestCase):
   @parameterized.parameters(
       (0.5, 3.43), (0.6, 1.50), (0.8, 0.258), (1.0, 0.113)
   )
+  @pytest.mark.long_grid
   def test_table(self, sigma, expected):
     found = random_allocation.epsilon(
         noise_multiplier=sigma, num_steps=2000, delta=1e-6
@@ -147,6 +152,7 @@ class ManyStepsTest(parameterized.TestCase):
     )
 
   @parameterized.parameters((1.0, 300), (0.6, 300), (2.0, 50))
+  @pytest.mark.long_grid
   def test_next_to_poisson_sampling(self, sigma, num_steps):
     found = random_allocation.epsilon(
         noise_multiplier=sigma, num_steps=num_steps, delta=1e-6
@@ -155,6 +161,7 @@ class ManyStepsTest(parameterized.TestCase):
     self.assertBetween(found, 0.8 * poisson, 1.02 * poisson)
 
   @parameterized.product(sigma=(0.2, 1.0, 10.0), t=(2, 30, 5000))
+  @pytest.mark.long_grid
   def test_never_above_no_amplification(self, sigma, t):
     remove, add = random_allocation.profiles(
         noise_multiplier=sigma, num_steps=t
@@ -184,6 +191,7 @@ class ManyStepsTest(parameterized.TestCase):
       self.assertLess(high, low + 2e-3)
 
   @parameterized.parameters((1.0, 500, 1e-10), (0.6, 500, 1e-8))
+  @pytest.mark.long_grid
   def test_small_deltas_by_weighted_draws(self, sigma, num_steps, delta):
     settings = dict(noise_multiplier=sigma, num_steps=num_steps)
     found = random_allocation.epsilon(**settings, delta=delta)
@@ -211,6 +219,7 @@ class ManyStepsTest(parameterized.TestCase):
       dict(num_selected=2, num_epochs=3, participation_probability=0.5),
       dict(neighboring_relation='replace_one'),
   )
+  @pytest.mark.long_grid
   def test_epsilon_grows_slowly_as_delta_shrinks(self, **options):
     settings = dict(noise_multiplier=1.0, num_steps=400) | options
     found = [
@@ -241,6 +250,7 @@ class ManyStepsTest(parameterized.TestCase):
       ('num_selected', (1, 2, 8)),
       ('num_epochs', (1, 2, 8)),
   )
+  @pytest.mark.long_grid
   def test_monotone(self, name, values):
     base = dict(noise_multiplier=0.9, num_steps=400, delta=1e-6)
     found = [
@@ -358,15 +368,16 @@ class SeveralTest(parameterized.TestCase):
 
   def test_pld_composes_like_epochs(self):
     settings = dict(noise_multiplier=0.8, num_steps=100)
-    one = random_allocation.pld(**settings)
-    found = one.self_compose(5).get_epsilon_for_delta(1e-6)
+    remove, add = random_allocation.profiles(**settings)
+    to_pld = functools.partial(
+        privacy_profiles.to_pld, remove, reverse=add
+    )
+    found = to_pld().self_compose(5).get_epsilon_for_delta(1e-6)
     expected = random_allocation.epsilon(
         **settings, num_epochs=5, delta=1e-6
     )
     self.assertAlmostEqual(found, expected, delta=0.01 * expected)
-    both = random_allocation.pld(**settings, interval=1e-3).compose(
-        random_allocation.pld(**settings, interval=1e-3)
-    )
+    both = to_pld(interval=1e-3).compose(to_pld(interval=1e-3))
     self.assertAlmostEqual(
         both.get_epsilon_for_delta(1e-6),
         random_allocation.epsilon(**settings, num_epochs=2, delta=1e-6),
@@ -374,9 +385,11 @@ class SeveralTest(parameterized.TestCase):
     )
 
   def test_finer_grid_moves_epsilon_little(self):
-    settings = dict(noise_multiplier=1.0, num_steps=500)
+    remove, add = random_allocation.profiles(
+        noise_multiplier=1.0, num_steps=500
+    )
     found = [
-        random_allocation.pld(**settings, interval=interval)
+        privacy_profiles.to_pld(remove, reverse=add, interval=interval)
         .self_compose(4)
         .get_epsilon_for_delta(1e-6)
         for interval in (2e-4, 1e-4)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for random_check_ins: theorems in closed form, and thinning."""
 
+import itertools
 import math
 
 from absl.testing import absltest
@@ -37,7 +38,7 @@ def _spent(e0, d0, delta, count, epsilon_of_share):
 class ClosedFormTest(parameterized.TestCase):
 
   @parameterized.product(e0=(0.05, 0.3), m=(500, 2000), p0=(0.01, 1.0))
-  def test_theorems_3_2_and_4_3(self, e0, m, p0):
+  def test_theorem_3_2(self, e0, m, p0):
     a = math.expm1(e0)
     expected = p0 * a * math.sqrt(2 * math.exp(e0) * _L / m)
     expected += p0**2 * math.exp(e0) * a**2 / (2 * m)
@@ -45,13 +46,6 @@ class ClosedFormTest(parameterized.TestCase):
         local_epsilon=e0, num_slots=m, check_in_probability=p0, delta=_DELTA
     )
     self.assertAlmostEqual(found, min(expected, e0), delta=1e-12)
-    if p0 == 1:
-      self.assertAlmostEqual(
-          random_check_ins.theorem_4_3(
-              local_epsilon=e0, window=m, delta=_DELTA
-          ),
-          found,
-      )
 
   @parameterized.product(
       e0=(0.1, 0.5, 0.9), m=(10, 1000), delta=(1e-3, 1e-9)
@@ -95,21 +89,6 @@ class ClosedFormTest(parameterized.TestCase):
     self.assertLess(found(0.8735), 0.8735)
     self.assertEqual(found(0.8745), 0.8745)
 
-  def test_erlingsson_2019(self):
-    e0, n = 0.2, 10_000
-    c = 2 * math.exp(2 * e0) * math.expm1(e0)
-    expected = c * math.expm1(c / n) + c * math.sqrt(2 * _L / n)
-    older = random_check_ins.erlingsson_2019(
-        local_epsilon=e0, num_reports=n, delta=_DELTA
-    )
-    self.assertAlmostEqual(older, expected)
-    self.assertGreater(
-        older,
-        random_check_ins.theorem_5_1(
-            local_epsilon=e0, num_reports=n, delta=_DELTA
-        ),
-    )
-
   @parameterized.parameters(1.0, 10.0, 100.0, 400.0, 5000.0)
   def test_large_local_epsilons_end_at_themselves(self, e0):
     for found in (
@@ -119,11 +98,7 @@ class ClosedFormTest(parameterized.TestCase):
         random_check_ins.theorem_4_1(
             local_epsilon=e0, num_slots=3, min_num_clients=5, delta=0.1
         ),
-        random_check_ins.theorem_4_3(local_epsilon=e0, window=3, delta=0.1),
         random_check_ins.theorem_5_1(
-            local_epsilon=e0, num_reports=3, delta=0.1
-        ),
-        random_check_ins.erlingsson_2019(
             local_epsilon=e0, num_reports=3, delta=0.1
         ),
     ):
@@ -247,8 +222,8 @@ class ApproximateRandomizerTest(parameterized.TestCase):
         math.inf,
     )
     with self.assertRaises(_NotApplicable):
-      random_check_ins.theorem_4_3(
-          local_epsilon=e0, window=10, delta=1e-6, local_delta=1e-9
+      random_check_ins.theorem_5_1(
+          local_epsilon=e0, num_reports=10, delta=1e-6, local_delta=1e-9
       )
 
   def test_gaussian_noise_of_sigma_1_is_vacuous(self):
@@ -277,24 +252,17 @@ class ThinningTest(parameterized.TestCase):
     local = local_profiles.gaussian(2.0)
     epsilons = np.linspace(0, 3, 10)
     np.testing.assert_array_equal(
-        random_check_ins.thinned_profile(local, check_in_probability=1.0)(
-            epsilons
-        ),
+        privacy_profiles.subsampled(local, 1.0)(epsilons),
         local(epsilons),
     )
     self.assertEqual(
-        random_check_ins.thinned_profile(local, check_in_probability=0.0)(
-            epsilons
-        ).max(),
-        0,
+        privacy_profiles.subsampled(local, 0.0)(epsilons).max(), 0
     )
 
   @parameterized.product(p0=(0.01, 0.5), epsilon=(0.0, 0.1, 1.0, 3.0))
   def test_formula_and_never_above_the_local_profile(self, p0, epsilon):
     local = local_profiles.gaussian(2.0)
-    found = random_check_ins.thinned_profile(local, check_in_probability=p0)(
-        np.array([epsilon])
-    )
+    found = privacy_profiles.subsampled(local, p0)(np.array([epsilon]))
     inner = math.log(1 + math.expm1(epsilon) / p0)
     np.testing.assert_allclose(
         found, p0 * local(np.array([inner])), rtol=1e-9
@@ -310,9 +278,9 @@ class ThinningTest(parameterized.TestCase):
         for bit in (0, 1)
     ]
     exact = check_in_laws.divergences(*laws, [epsilon])[0]
-    bound = random_check_ins.thinned_profile(
-        local_profiles.pure(e0), check_in_probability=p0
-    )(np.array([epsilon]))[0]
+    bound = privacy_profiles.subsampled(local_profiles.pure(e0), p0)(
+        np.array([epsilon])
+    )[0]
     self.assertGreater(exact, bound)
 
 
@@ -381,16 +349,40 @@ class ErrorsTest(parameterized.TestCase):
       random_check_ins.theorem_4_1(
           local_epsilon=1.0, num_slots=5, min_num_clients=0, delta=1e-6
       )
-    with self.assertRaisesRegex(ValueError, '^window=0'):
-      random_check_ins.theorem_4_3(local_epsilon=1.0, window=0, delta=1e-6)
     with self.assertRaisesRegex(ValueError, '^num_reports=0'):
       random_check_ins.theorem_5_1(
           local_epsilon=1.0, num_reports=0, delta=1e-6
       )
-    with self.assertRaisesRegex(ValueError, '^check_in_probability=2'):
-      random_check_ins.thinned_profile(
-          local_profiles.pure(1.0), check_in_probability=2
-      )
+
+
+class DummiesTest(parameterized.TestCase):
+
+  @parameterized.product(n=(0, 1, 4), m=(1, 3), p0=(0.0, 0.3, 1.0))
+  def test_fixed_window_by_enumeration(self, n, m, p0):
+    expected = 0.0
+    for places in itertools.product([None] + list(range(m)), repeat=n):
+      weight = math.prod(1 - p0 if s is None else p0 / m for s in places)
+      expected += weight * len(set(range(m)) - set(places))
+    found = random_check_ins.expected_dummies_fixed_window(
+        n, num_slots=m, check_in_probability=p0
+    )
+    self.assertAlmostEqual(found, expected, delta=1e-12)
+
+  @parameterized.product(n=(3, 5), m=(1, 2, 3))
+  def test_sliding_window_by_enumeration(self, n, m):
+    expected = 0.0
+    windows = [range(j, j + m) for j in range(1, n + 1)]
+    for places in itertools.product(*windows):
+      expected += len(set(range(m, n + 1)) - set(places)) / m**n
+    found = random_check_ins.expected_dummies_sliding_window(n, window=m)
+    self.assertAlmostEqual(found, expected, delta=1e-12)
+    self.assertLessEqual(found, (n - m + 1) / math.e + 1e-12)
+
+  def test_large_populations(self):
+    found = random_check_ins.expected_dummies_fixed_window(
+        10**7, num_slots=10**6, check_in_probability=0.2
+    )
+    self.assertAlmostEqual(found / 10**6, math.exp(-2), delta=1e-6)
 
 
 if __name__ == '__main__':

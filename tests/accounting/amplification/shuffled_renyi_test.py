@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests for shuffled_renyi, against laws of every outcome."""
+"""The Renyi reference of shuffled check-in, against laws of every outcome."""
 
 import math
 
@@ -10,8 +10,8 @@ import mpmath
 import numpy as np
 
 from tests.accounting import protocol_laws as laws
+from tests.accounting import shuffled_renyi
 from tff_dp.accounting.amplification import shuffled_check_in
-from tff_dp.accounting.amplification import shuffled_renyi
 from tff_dp.accounting.curves import privacy_profiles
 
 

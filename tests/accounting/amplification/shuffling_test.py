@@ -344,26 +344,6 @@ class ShufflingTest(parameterized.TestCase):
     found = float(profile(np.array([0.01]))[0])
     self.assertBetween(found / exact, 1.0, 1.01)
 
-  def test_numeric_is_below_the_closed_form(self):
-    for n, delta in ((1000, 1e-6), (10**6, 1e-8)):
-      for e0 in (0.5, 1.0):
-        numeric = privacy_profiles.epsilon_of(
-            shuffling.round_profile(local_epsilon=e0, num_reports=n), delta
-        )
-        closed = shuffling.closed_form_epsilon(
-            local_epsilon=e0, num_reports=n, delta=delta
-        )
-        self.assertLess(numeric, closed)
-        self.assertLessEqual(closed, e0)
-
-  def test_closed_form_out_of_range(self):
-    with self.assertRaisesRegex(
-        privacy_profiles.NotApplicableError, 'local_epsilon=5 is above'
-    ):
-      shuffling.closed_form_epsilon(
-          local_epsilon=5.0, num_reports=1000, delta=1e-6
-      )
-
   def test_rules_that_do_not_fit(self):
     strong = shuffling.strong_clone_probability(1.0)
     with self.assertRaisesRegex(

@@ -14,7 +14,6 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.integers import integer_noise
 from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.integers import integer_tables
 
 _SHAPE = dict(grid=8, records_per_silo=5, min_silos=4)
 _BUDGET = dict(epsilon=2.0, delta=1e-5)
@@ -28,7 +27,7 @@ class TableTest(parameterized.TestCase):
 
   @parameterized.parameters((1, 0.5), (9, 0.25), (40, 0.03125), (200, 0.5))
   def test_binomial_weights_are_exact_to_the_stated_distance(self, n, prob):
-    table = integer_tables.build(
+    table = integer_noise.table(
         integer_noise.binomial(n, prob), mean=n * prob
     )
     p = fractions.Fraction(prob)
@@ -50,7 +49,7 @@ class TableTest(parameterized.TestCase):
   @parameterized.parameters(0.5, 1.3, 7.0)
   def test_discrete_gaussian_weights_are_exact(self, stddev):
     law = integer_noise.discrete_gaussian(stddev)
-    table = integer_tables.build(law, mean=0.0)
+    table = integer_noise.table(law, mean=0.0)
     values = np.arange(table.lower, table.upper + 1)
     exact = np.exp(-np.float64(values) ** 2 / (2 * stddev**2))
     exact /= math.fsum(exact)
@@ -65,7 +64,7 @@ class TableTest(parameterized.TestCase):
 
   def test_all_weights_are_positive_at_the_ends(self):
     for law in (integer_noise.skellam(12.5), integer_noise.binomial(900, 0.5)):
-      weights = _weights(integer_tables.build(law, mean=0.0))
+      weights = _weights(integer_noise.table(law, mean=0.0))
       self.assertGreater(weights[0], 0)
       self.assertGreater(weights[-1], 0)
       self.assertTrue(np.all(weights >= 0))
@@ -73,7 +72,7 @@ class TableTest(parameterized.TestCase):
   def test_a_law_too_wide_is_refused(self):
     law = integer_noise.discrete_gaussian(1e5)
     with self.assertRaisesRegex(_checks.ArgumentError, 'coarser grid'):
-      integer_tables.build(law, mean=0.0)
+      integer_noise.table(law, mean=0.0)
 
 
 class PlanTest(parameterized.TestCase):

@@ -16,7 +16,9 @@ from tff_dp import _checks
 from tff_dp import _compat as compat_lib  # attrs uses the name _compat.
 from tff_dp.accounting import accountants
 from tff_dp.accounting import published
+from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
@@ -143,9 +145,9 @@ class CompositionTest(parameterized.TestCase):
           delta=0.02,
       )
 
-  def test_without_derived(self):
+  def test_published_proofs(self):
     for event in (_CHECK_IN, _FIXED, _SHUFFLE):
-      plain = _epsilon(event, use_derived=False)
+      plain = _epsilon(event, published_proofs=True)
       self.assertGreater(plain, _epsilon(event))
       self.assertLess(plain, 1.001)
 
@@ -240,19 +242,6 @@ class SmallDeltaTest(absltest.TestCase):
     self.assertEqual(accountant.get_epsilon(1e-14), math.inf)
     accountant = _Accountant(relation).compose(_ALLOCATION, 10)
     self.assertLess(accountant.get_epsilon(1e-14), 10.0)
-
-  def test_registered_events_keep_their_digits(self):
-    with mock.patch.dict(protocol_accountant._builders):
-      protocol_accountant.register(_Foreign, _coarse_gaussian)
-      found = _epsilon((_Foreign(0.1), 50), delta=1e-14)
-    exact = gaussian.exact_epsilon(sigma=9 / math.sqrt(50), delta=1e-14)
-    self.assertBetween(found, exact, 1.02 * exact)
-
-
-def _coarse_gaussian(unused_event, interval):
-  return privacy_loss_distribution.from_gaussian_mechanism(
-      9.0, value_discretization_interval=interval
-  )
 
 
 class RelationTest(parameterized.TestCase):
@@ -366,54 +355,18 @@ class AtomicityTest(parameterized.TestCase):
   def test_an_error_half_way_changes_nothing(self):
     accountant = _Accountant().compose(_CHECK_IN)
     before = accountant.get_epsilon(1e-5)
-    fails = type('Fails', (_Foreign,), {})
-
-    def build(event, interval):
-      raise MemoryError(f'{event} {interval}')
-
-    protocol_accountant.register(fails, build)
-    with self.assertRaises(MemoryError):
-      accountant.compose(_Composed([_SHUFFLE, fails(1.0)]))
+    fails = mock.patch.object(
+        protocol_accountant, 'best_part', side_effect=[mock.DEFAULT, MemoryError()]
+    )
+    with fails as best_part, self.assertRaises(MemoryError):
+      best_part.return_value = composition.Part(local_profiles.pure(0.1))
+      accountant.compose(_Composed([_SHUFFLE, _CHECK_IN]))
+    self.assertEqual(best_part.call_count, 2)
     self.assertEqual(accountant.get_epsilon(1e-5), before)
     self.assertEqual(accountant.ledger, _CHECK_IN)
 
 
-class RegisterTest(absltest.TestCase):
-
-  def test_a_registered_event(self):
-    kind = type('Mine', (_Foreign,), {})
-    self.assertFalse(_Accountant().supports(kind(0.5)))
-
-    def build(event, interval):
-      return privacy_loss_distribution.from_privacy_parameters(
-          dp_accounting.pld.common.DifferentialPrivacyParameters(
-              event.epsilon, 0.0
-          ),
-          value_discretization_interval=interval,
-      )
-
-    protocol_accountant.register(kind, build)
-    for count in (1, 10):
-      self.assertAlmostEqual(
-          _epsilon((kind(0.5), count)),
-          _epsilon((_Local(0.5), count)),
-          places=2,
-      )
-    # Subclasses may mean anything, and other relations as well.
-    self.assertFalse(_Accountant().supports(type('Sub', (kind,), {})(0.5)))
-    self.assertFalse(
-        _Accountant(_Relation.ADD_OR_REMOVE_ONE).supports(kind(0.5))
-    )
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'Mine'):
-      protocol_accountant.register(kind, build)
-
-  def test_what_is_known_stays(self):
-    for kind in (_Gaussian, _Local, dp_accounting.PoissonSampledDpEvent):
-      with self.assertRaises(_checks.PrivacyRefusedError):
-        protocol_accountant.register(kind, lambda *_: None)
-    for kind in (int, 'GaussianDpEvent', _Gaussian(1.0)):
-      with self.assertRaises(TypeError):
-        protocol_accountant.register(kind, lambda *_: None)
+class ArgumentsTest(absltest.TestCase):
 
   def test_bad_arguments(self):
     for options in (

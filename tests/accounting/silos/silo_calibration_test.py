@@ -7,6 +7,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 
 from tff_dp import _checks
@@ -94,19 +95,22 @@ class RoundTripTest(parameterized.TestCase):
   @parameterized.product(
       sampling=(_POISSON, _FIXED, _BLOCKS, silo_sampling.PoissonSampling(1238)),
       epsilon=(0.1, 1.0, 8.0),
-      conservative=(False, True),
+      published_proofs=(False, True),
   )
+  @pytest.mark.long_grid
   def test_spends_the_budget_and_hardly_less(
-      self, sampling, epsilon, conservative
+      self, sampling, epsilon, published_proofs
   ):
     sigma = silo_calibration.calibrate_noise(
-        sampling, epsilon=epsilon, conservative=conservative, **_SILO
+        sampling, epsilon=epsilon, published_proofs=published_proofs, **_SILO
     )
     spent = silo_calibration.account_noise(
-        sampling, sigma=sigma, conservative=conservative, **_SILO
+        sampling, sigma=sigma, published_proofs=published_proofs, **_SILO
     )
     self.assertBetween(spent, 0.99 * epsilon, epsilon)
-    found = _calibrated(sampling, epsilon=epsilon, conservative=conservative)
+    found = _calibrated(
+        sampling, epsilon=epsilon, published_proofs=published_proofs
+    )
     self.assertEqual((found.sigma, found.epsilon), (sigma, spent))
     self.assertEndsWith(found.verdict, 'met')
 
@@ -132,7 +136,7 @@ class RoundTripTest(parameterized.TestCase):
     self.assertGreater(noise(num_rounds=70), noise())
     self.assertLess(noise(num_records=2476), noise())
     self.assertGreater(noise(delta=1e-9), noise())
-    self.assertGreater(noise(conservative=True), noise())
+    self.assertGreater(noise(published_proofs=True), noise())
 
 
 class AttackTest(parameterized.TestCase):

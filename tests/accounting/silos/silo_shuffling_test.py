@@ -16,15 +16,12 @@ from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_shuffling
 
 
-def _shuffled(sampling, noise_multiplier, **changes):
-  settings = dict(
-      num_records=1238, num_rounds=10, num_silos=10_000, l2_norm_clip=3.0,
-      delta=1e-6,
-  )
+_RUN = dict(num_records=1238, num_rounds=10, delta=1e-6)
+
+
+def _shuffled(sampling, noise_multiplier, *, num_silos=10_000):
   return silo_shuffling.shuffled_epsilon(
-      sampling,
-      sigma=noise_multiplier * 3.0 / float(sampling.batch_size),
-      **(settings | changes),
+      sampling, noise_multiplier=noise_multiplier, num_silos=num_silos, **_RUN
   )
 
 
@@ -32,45 +29,31 @@ class ShuffledEpsilonTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 25, 500)
   def test_few_silos_with_noise_for_records_are_not_amplified(self, num_silos):
-    found = _shuffled(
-        silo_sampling.PoissonSampling(100), 8.6, num_silos=num_silos
-    )
-    self.assertFalse(found.is_amplified)
-    self.assertEqual(found.epsilon, found.isrl_epsilon)
+    sampling = silo_sampling.PoissonSampling(100)
     self.assertEqual(
-        found.isrl_epsilon,
-        silo_sampling.epsilon(
-            silo_sampling.PoissonSampling(100), num_records=1238,
-            num_rounds=10, noise_multiplier=8.6, delta=1e-6,
-        ),
+        _shuffled(sampling, 8.6, num_silos=num_silos),
+        silo_sampling.epsilon(sampling, noise_multiplier=8.6, **_RUN),
     )
 
   def test_many_silos_with_noise_for_all_their_records_are(self):
     blocks = silo_sampling.DisjointBlocks(2)
     found = _shuffled(blocks, 6.0)
-    self.assertTrue(found.is_amplified)
-    self.assertLess(found.epsilon, 0.5 * found.isrl_epsilon)
-    self.assertGreater(found.epsilon, _shuffled(
-        blocks, 6.0, num_silos=100_000).epsilon)
-    self.assertEqual(found.to_json()['is_amplified'], True)
+    alone = silo_sampling.epsilon(blocks, noise_multiplier=6.0, **_RUN)
+    self.assertLess(found, 0.5 * alone)
+    self.assertGreater(found, _shuffled(blocks, 6.0, num_silos=100_000))
 
-  @parameterized.parameters(('num_silos', 0), ('sigma', 0), ('l2_norm_clip', 0))
-  def test_errors(self, name, value):
-    settings = dict(
-        num_records=100, num_rounds=1, num_silos=10, l2_norm_clip=1.0,
-        sigma=1.0, delta=1e-6,
-    )
-    with self.assertRaisesRegex(_checks.ArgumentError, f'{name}={value}'):
-      silo_shuffling.shuffled_epsilon(
-          silo_sampling.FixedSize(5), **(settings | {name: value})
-      )
+  @parameterized.parameters('num_silos', 'noise_multiplier')
+  def test_errors(self, name):
+    settings = _RUN | dict(num_silos=10, noise_multiplier=1.0) | {name: 0}
+    with self.assertRaisesRegex(_checks.ArgumentError, f'{name}=0'):
+      silo_shuffling.shuffled_epsilon(silo_sampling.FixedSize(5), **settings)
 
 
 class CalibrateTest(parameterized.TestCase):
 
   def _calibrated(self, num_silos, **changes):
     settings = dict(
-        num_records=20, num_rounds=1, l2_norm_clip=2.0, epsilon=0.5, delta=1e-6
+        num_records=20, num_rounds=1, epsilon=0.5, delta=1e-6
     ) | changes
     return silo_shuffling.calibrate_shuffled_noise(
         silo_sampling.DisjointBlocks(1), num_silos=num_silos, **settings
@@ -79,24 +62,22 @@ class CalibrateTest(parameterized.TestCase):
   def test_less_noise_with_more_silos_within_the_budget(self):
     found = [self._calibrated(num_silos) for num_silos in (300, 30_000)]
     for noise in found:
-      self.assertTrue(noise.is_amplified)
-      self.assertLessEqual(noise.spent.epsilon, 0.5)
-      self.assertGreater(noise.spent.epsilon, 0.499)
-      self.assertGreater(noise.spent.isrl_epsilon, 0.6)
-      self.assertIn('of the noise is enough', noise.verdict)
-    self.assertLess(found[1].sigma, 0.5 * found[0].sigma)
-    self.assertEqual(found[0].isrl_sigma, found[1].isrl_sigma)
-    self.assertTrue(found[0].to_json()['is_amplified'])
+      self.assertLess(noise.noise_multiplier, noise.noise_multiplier_alone)
+      self.assertLessEqual(noise.epsilon, 0.5)
+      self.assertGreater(noise.epsilon, 0.499)
+      self.assertGreater(noise.epsilon_alone, 0.6)
+    self.assertLess(found[1].noise_multiplier, 0.5 * found[0].noise_multiplier)
+    self.assertEqual(
+        found[0].noise_multiplier_alone, found[1].noise_multiplier_alone
+    )
 
-  def test_says_when_shuffling_does_not_help(self):
+  def test_noise_of_a_silo_alone_where_shuffling_does_not_help(self):
     noise = self._calibrated(10)
-    self.assertFalse(noise.is_amplified)
-    self.assertEqual(noise.sigma, noise.isrl_sigma)
-    self.assertLessEqual(noise.spent.epsilon, 0.5)
-    self.assertIn('shuffling does not help', noise.verdict)
-    # It is what a silo would add on its own.
+    self.assertEqual(noise.noise_multiplier, noise.noise_multiplier_alone)
+    self.assertLessEqual(noise.epsilon, 0.5)
     self.assertAlmostEqual(
-        noise.sigma / (2 * 2.0), gaussian.sigma_for(epsilon=0.5, delta=1e-6)
+        noise.noise_multiplier / 2,
+        gaussian.sigma_for(epsilon=0.5, delta=1e-6),
     )
 
   def test_errors(self):

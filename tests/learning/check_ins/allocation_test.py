@@ -36,6 +36,32 @@ class AllocationTest(parameterized.TestCase):
         stats.chi2.isf(_FALSE_ALARM / 2, noise.size),
     )
 
+  def test_noise_of_cyclic_allocation_is_that_of_its_matrix(self):
+    rounds, bands = 240, 6
+    plan = runs.cyclic(rounds, stride=8, bands=bands)
+    process = runs.build(plan, server_learning_rate=1.0)
+    # Empty slots, and some with clients whose share is taken off below.
+    clients = [[small_model.client(1)] * (t % 3 == 0) for t in range(rounds)]
+    models, _ = runs.run(process, clients)
+    sums = -4 * np.diff(models.astype(np.float64), axis=0)
+    for t in range(0, rounds, 3):
+      sums[t] -= runs.gradient(models[t], 1)
+    column = plan.mechanism.column(rounds)
+    white = np.stack([
+        np.convolve(column, weight)[:rounds] for weight in sums.T
+    ]) / (2.0 * runs.CLIP)
+    statistic = np.sum(white**2)
+    self.assertBetween(
+        statistic,
+        stats.chi2.isf(1 - _FALSE_ALARM / 2, white.size),
+        stats.chi2.isf(_FALSE_ALARM / 2, white.size),
+    )
+    # Without C it is not white: neighbours have opposite signs.
+    for noise, is_white in ((white, True), (sums.T, False)):
+      lagged = np.mean(noise[:, 1:] * noise[:, :-1]) / np.mean(noise**2)
+      bound = 5 / np.sqrt(noise.size)
+      self.assertEqual(abs(lagged) < bound, is_white)
+
   @parameterized.parameters(0, 1, 3)
   def test_sum_is_divided_by_the_constant_not_by_the_clients(self, num_clients):
     # Noise follows from the data, so that of the two rounds is not the same.
@@ -105,12 +131,16 @@ def _keras_model():
 class MetricsTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      runs.fixed, runs.averaged, runs.sliding, runs.shuffled, runs.allocation
+      runs.fixed,
+      runs.averaged,
+      runs.sliding,
+      runs.shuffled,
+      runs.allocation,
+      runs.cyclic,
   )
   def test_local_metrics_need_an_opt_in_and_carry_its_label(self, plan):
     plan = plan()
-    is_local = plan.protocol.name != 'RandomAllocation'
-    client = runs.client(1) if is_local else small_model.client(1)
+    client = runs.client(1) if plan.is_local else small_model.client(1)
     silent = runs.build(plan, model_fn=_keras_model)
     output = silent.next(silent.initialize(), [client])
     self.assertEmpty(tf.nest.flatten(output.metrics['client_work']))

@@ -53,7 +53,7 @@ def _client(num_examples, fill=None):
 
 
 def _plan(noise_multiplier=0.0, num_rounds=8, restart_every=None):
-  return plan_lib.PrivacyPlan(
+  return plan_lib.DpFtrlPlan(
       mechanism=mechanisms.HonakerTree(num_rounds, restart_every=restart_every),
       participation=participation.UniformSampling(num_rounds),
       l2_norm_clip=0.1,
@@ -202,7 +202,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
       _build(_plan(), **changes)
 
   def test_something_else_than_a_plan(self):
-    with self.assertRaisesRegex(_checks.ArgumentError, 'plan=None .*Privacy'):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'plan=None .*DpFtrlPlan'):
       _build(None)
 
 

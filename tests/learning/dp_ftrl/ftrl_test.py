@@ -53,7 +53,9 @@ class UnconstrainedTest(parameterized.TestCase):
       np.testing.assert_allclose(model, variable.numpy(), atol=1e-9)
 
   def test_nesterov_optimizer_equals_keras(self):
-    optimizer = optimizers.build_nesterov(learning_rate=0.3, momentum=0.9)
+    optimizer = optimizers.build_momentum(
+        learning_rate=0.3, momentum=0.9, nesterov=True
+    )
     weights = (tf.constant(_INITIAL, tf.float32),)
     state = optimizer.initialize((tf.TensorSpec([4], tf.float32),))
     variable = tf.Variable(_INITIAL, dtype=tf.float32)

@@ -36,7 +36,7 @@ def _plan(num_rounds=4, *, mechanism=None, **changes):
       clients_per_round=2,
       noise_multiplier=0.0,
   )
-  return tff_dp.PrivacyPlan(**(arguments | changes))
+  return tff_dp.DpFtrlPlan(**(arguments | changes))
 
 
 def _build(plan, num_features=3, **changes):

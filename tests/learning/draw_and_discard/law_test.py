@@ -21,8 +21,8 @@ import numpy as np
 from scipy import stats
 import tensorflow as tf
 
+from tasks.draw_and_discard import simulator as simulation
 from tff_dp import streams
-from tff_dp.learning import draw_and_discard_simulation as simulation
 from tff_dp.learning import linear_models
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.learning.draw_and_discard import models

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import stats
 import tensorflow as tf
 
+from tests.mechanisms.instances import strategies_test
 from tff_dp import streams
 from tff_dp.learning.draw_and_discard import pool as pool_lib
-from tff_dp.mechanisms.instances import instance_pools
 from tff_dp.mechanisms.instances import spam_filters
 from tff_dp.mechanisms.instances import strategies
 
@@ -94,22 +94,6 @@ class StrategiesTest(parameterized.TestCase):
     ):
       with self.assertRaisesRegex(ValueError, message):
         strategies.Strategy(*arguments)
-
-  def test_batch_in_examples_is_a_whole_number_of_clients(self):
-    convert = strategies.updates_per_batch
-    self.assertIsNone(convert(None, 'client_updates', None))
-    self.assertEqual(convert(7, 'client_updates', None), 7)
-    self.assertEqual(convert(100, 'examples', 10), 10)
-    for arguments, message in (
-        ((105, 'examples', 10), 'server_batch=105'),
-        ((None, 'examples', 10), 'server_batch=None'),
-        ((100, 'examples', None), 'examples_per_client=None'),
-        ((100, 'client_updates', 10), 'examples_per_client=10'),
-        ((100, 'rounds', None), 'batch_unit='),
-        ((0, 'client_updates', None), 'server_batch=0'),
-    ):
-      with self.assertRaisesRegex(ValueError, message):
-        convert(*arguments)
 
   def test_the_kept_report_is_stored_as_it_is(self):
     rows = [[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]
@@ -394,7 +378,7 @@ class VarianceTest(parameterized.TestCase):
 
   @parameterized.parameters((4, 1), (3, 3), (4, 6))
   def test_right_spread_stays_and_a_wrong_one_is_forgotten(self, k, m):
-    fixed = instance_pools.stationary_variance(
+    fixed = strategies.stationary_variance(
         k, noise_variance=1.0, concurrency=m
     )
     num_rounds = max(3, k * k // m)
@@ -402,7 +386,7 @@ class VarianceTest(parameterized.TestCase):
       chains = _chains('draw_and_discard', k, m, num_rounds, 400, start=start)
       wanted = start
       for _ in range(num_rounds):
-        wanted = instance_pools.next_variance(
+        wanted = strategies_test.next_variance(
             wanted, k, noise_variance=1.0, concurrency=m
         )
       self._assert_mean(chains[:, 2], wanted)

@@ -11,6 +11,7 @@ from absl.testing import parameterized
 import numpy as np
 from scipy import stats
 
+from tests import audit
 from tests.learning.silos import toy
 from tff_dp import execution
 from tff_dp.accounting.silos import silo_calibration
@@ -95,14 +96,12 @@ class AuditTest(parameterized.TestCase):
 
   def _lower_bound(self, stddev, threshold):
     """Returns what epsilon at delta is at least, with confidence 99.8 %."""
-    false, true = (
-        np.sum(self._seen(stddev, sign) > threshold) for sign in (-1.0, 1.0)
+    return audit.epsilon_lower_bound(
+        self._seen(stddev, 1.0),
+        self._seen(stddev, -1.0),
+        threshold=threshold,
+        delta=self._delta,
     )
-    rest = self._repetitions - false
-    most_false = stats.beta.isf(1e-3, false + 1, rest)
-    rest = self._repetitions - true
-    least_true = stats.beta.ppf(1e-3, true, rest + 1)
-    return math.log(max(least_true - self._delta, 1e-9) / most_false)
 
   def test_attack_stays_below_the_claim_and_catches_half_the_noise(self):
     epsilon = 1.5

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that every builder yields the event of what its silos send."""
 
+import collections
 import functools
 
 from absl.testing import absltest
@@ -14,11 +15,10 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.accounting import accountants
 from tff_dp.accounting.events import record_events
-from tff_dp.accounting.integers import vector_sum
+from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.aggregators import binomial_sum
-from tff_dp.aggregators import integer_sum
 from tff_dp.learning import silos
 
 _SIZE = 4
@@ -80,8 +80,8 @@ def _local_sgd():
 
 
 @functools.cache
-def _shuffled(noise):
-  return silos.build_shuffled_one_pass_accelerated_mb_sgd(
+def _secure_sums(noise):
+  return silos.build_secure_sum_sgd(
       quadratic.model(),
       num_records={'a': 21, 'b': 21, 'c': 25},
       num_rounds=quadratic.ROUNDS,
@@ -112,45 +112,37 @@ class IsrlTest(parameterized.TestCase):
        dp_accounting.SelfComposedDpEvent),
       ('local_sgd', _local_sgd, dp_accounting.SelfComposedDpEvent),
   )
-  def test_event_costs_what_the_guarantee_says(self, build, kind):
-    process = build()
-    guarantee = process.guarantee()
-    ledger = process.open_ledger()
-    for name, budget in process.plan.silos.items():
-      event = process.dp_event(name)
+  def test_event_costs_what_the_plan_says(self, build, kind):
+    plan = build().plan
+    for name, budget in plan.silos.items():
+      event = plan.event(member=name)
       self.assertIsInstance(event, kind)
-      epsilon, delta = guarantee.per_silo[name]
-      found = accountants.epsilon(event, delta=delta, **_REPLACE_ONE)
+      epsilon = plan.epsilon(member=name)
+      found = accountants.epsilon(event, delta=budget.delta, **_REPLACE_ONE)
       self.assertEqual(found, epsilon)
       self.assertLessEqual(found, budget.epsilon)
-      # What was sent, round by round.
-      terms = process.plan.terms[name]
-      self.assertEqual(
-          process.dp_event(name, ledger), dp_accounting.NoOpDpEvent()
-      )
-      for index in range(terms.num_rounds):
-        ledger.charge({name: terms.event(index)}, round_index=index)
-        if index:
-          continue
-        so_far = accountants.epsilon(
-            process.dp_event(name, ledger), delta=delta, **_REPLACE_ONE
-        )
-        self.assertLessEqual(ledger.epsilon(name), so_far)
-        self.assertLessEqual(so_far, epsilon * (1 + 1e-4))
-      self.assertEqual(process.dp_event(name, ledger), event)
+      # What was sent, message by message.
+      sent = collections.Counter()
+      for index in range(plan.terms[name].num_rounds):
+        sent[plan.terms[name].event(index)] += 1
+        if not index:
+          first = accountants.epsilon(
+              silo_events.dp_event_of(sent), delta=budget.delta, **_REPLACE_ONE
+          )
+          self.assertLessEqual(first, epsilon * (1 + 1e-4))
+      self.assertEqual(silo_events.dp_event_of(sent), event)
 
-  def test_conservative(self):
-    process = _sgd(
+  def test_published_proofs(self):
+    plan = _sgd(
         silo_sampling.PoissonSampling(10),
         silos={'small': _SILOS['small']},
         num_rounds=2,
-        conservative=True,
+        published_proofs=True,
+    ).plan
+    certificate = best_bound.amplify(
+        plan.event(), delta=plan.silos['small'].delta, bound='convexity'
     )
-    for name, (epsilon, delta) in process.guarantee().per_silo.items():
-      certificate = best_bound.amplify(
-          process.dp_event(name), delta=delta, bound='convexity'
-      )
-      self.assertEqual(certificate.epsilon, epsilon)
+    self.assertEqual(certificate.epsilon, plan.epsilon())
 
   def test_metrics_are_part_of_the_message(self):
     metric = silos.PrivateMetric('loss', upper_bound=4.0, share=0.25)
@@ -158,7 +150,9 @@ class IsrlTest(parameterized.TestCase):
     metrics = _sgd(
         silo_sampling.PoissonSampling(10), private_metrics=[metric]
     )
-    self.assertEqual(metrics.dp_event('small'), plain.dp_event('small'))
+    self.assertEqual(
+        metrics.plan.event(member='small'), plain.plan.event(member='small')
+    )
 
   @parameterized.parameters(
       dict(allow_unprotected_metrics=True),
@@ -167,69 +161,49 @@ class IsrlTest(parameterized.TestCase):
   )
   def test_what_voids_the_guarantee_has_no_privacy(self, **changes):
     process = _sgd(silo_sampling.PoissonSampling(10), **changes)
-    for ledger in (None, process.open_ledger()):
-      self.assertEqual(
-          process.dp_event('small', ledger), dp_accounting.NonPrivateDpEvent()
-      )
+    self.assertEqual(
+        process.plan.event(member='small'), dp_accounting.NonPrivateDpEvent()
+    )
 
   def test_unknown_silo(self):
-    with self.assertRaisesRegex(_checks.ArgumentError, "silo='other'"):
-      _one_pass().dp_event('other')
+    plan = _one_pass().plan
+    with self.assertRaisesRegex(_checks.ArgumentError, "member='other'"):
+      plan.event(member='other')
+    # Each pays for itself.
+    with self.assertRaisesRegex(_checks.ArgumentError, 'member=None'):
+      plan.event()
 
 
 class SumsTest(parameterized.TestCase):
 
   # Binomial noise takes long to calibrate; `test_factories` has it.
   @parameterized.parameters('skellam', 'discrete-gaussian')
-  def test_shuffled_process(self, noise):
-    process = _shuffled(noise)
-    epsilon = process.guarantee().epsilon
-    event = process.dp_event('a')
+  def test_secure_sums(self, noise):
+    plan = _secure_sums(noise).plan
+    event = plan.event(member='a')
     self.assertIsInstance(event, record_events.SumDpEvent)
     self.assertEqual(
-        accountants.epsilon(event, delta=1e-3, **_REPLACE_ONE), epsilon
+        accountants.epsilon(event, delta=1e-3, **_REPLACE_ONE),
+        plan.epsilon(delta=1e-3),
     )
-    ledger = process.open_ledger()
-    size = process.plan.records_per_silo
-    for index in range(2):
-      ledger.charge(
-          ('a', 'b'), first_record=index * size, num_records=size
-      )
-    self.assertEqual(process.dp_event('a', ledger), event)
-    self.assertEqual(
-        process.dp_event('c', ledger), dp_accounting.NoOpDpEvent()
-    )
-    with self.assertRaisesRegex(_checks.ArgumentError, "silo='other'"):
-      process.dp_event('other')
+    with self.assertRaisesRegex(_checks.ArgumentError, "member='other'"):
+      plan.event(member='other')
 
-  def test_factories(self):
-    plan = _shuffled('skellam').plan
-    factory = integer_sum.IntegerVectorSumFactory(
-        plan, l2_norm_clip=1.0, max_silos=9
-    )
-    event = factory.dp_event(6)
+  def test_sums(self):
+    plan = _secure_sums('skellam').plan.sums
+    event = plan.dp_event(dimension=6)
     # The promise counts, not the most silos there may be.
     self.assertAlmostEqual(event.variance, 2 * plan.variance)
-    self.assertEqual(event, plan.dp_event(dimension=6))
-    self.assertEqual(
-        factory.dp_event(6, num_rounds=3),
-        dp_accounting.SelfComposedDpEvent(event, 3),
-    )
     with self.assertRaisesRegex(_checks.ArgumentError, 'dimension=0'):
-      factory.dp_event(0)
-    with self.assertRaisesRegex(_checks.ArgumentError, 'num_rounds=0'):
-      factory.dp_event(6, num_rounds=0)
-    spec = vector_sum.BinomialSum(16, 500, 30)
-    binomial = binomial_sum.BinomialVectorSumFactory(
-        spec, l2_norm_clip=1.0, records_per_silo=10, max_silos=9
+      plan.dp_event(dimension=0)
+    binomial = integer_plans.BinomialPlan(
+        grid=16, trials=500, records_per_silo=10, min_silos=3
     )
+    event = binomial.dp_event(dimension=4)
+    self.assertEqual(event, record_events.BinomialSumDpEvent(16, 500, 30, 4))
     self.assertEqual(
-        binomial.dp_event(4),
-        record_events.BinomialSumDpEvent(16, 500, 30, 4),
-    )
-    self.assertEqual(
-        accountants.epsilon(binomial.dp_event(4), delta=1e-5, **_REPLACE_ONE),
-        spec.epsilon(1e-5, dimension=4),
+        accountants.epsilon(event, delta=1e-5, **_REPLACE_ONE),
+        binomial.epsilon(1e-5, dimension=4),
     )
 
 

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Budgets, ledgers, metrics and guarantees of the silos' processes."""
 
+import dataclasses
 import functools
+import math
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import dp_accounting
 import numpy as np
 from scipy import stats
 import tensorflow as tf
@@ -14,6 +17,7 @@ from tests.aggregators import flows
 from tests.learning.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp.accounting import accountants
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
@@ -92,15 +96,14 @@ class BudgetTest(parameterized.TestCase):
 
   def test_guarantee_keeps_every_budget_and_names_the_worst(self):
     for process in (_poisson_process(), _one_pass_process()):
-      guarantee = process.guarantee()
-      for name, budget in _UNEQUAL.items():
-        epsilon, delta = guarantee.per_silo[name]
-        self.assertLessEqual(epsilon, budget.epsilon)
-        self.assertGreater(epsilon, 0.99 * budget.epsilon)
-        self.assertEqual(delta, budget.delta)
-      self.assertEqual(guarantee.worst_silo, 'large')
-      self.assertEqual(guarantee.adjacency, 'replace_one_record')
-      self.assertIn('small', guarantee.to_text())
+      plan = process.plan
+      for name, row in plan.by_silo().items():
+        budget = _UNEQUAL[name]
+        self.assertEqual(row['epsilon'], plan.epsilon(member=name))
+        self.assertLessEqual(row['epsilon'], budget.epsilon)
+        self.assertGreater(row['epsilon'], 0.99 * budget.epsilon)
+        self.assertEqual(row['delta'], budget.delta)
+      self.assertEqual(plan.epsilon(), plan.epsilon(member='large'))
     self.assertEqual(_UNEQUAL['default'].delta, 1 / 60**2)
 
   def test_blocks_of_one_pass_are_as_large_as_each_silo_allows(self):
@@ -153,27 +156,31 @@ class BudgetTest(parameterized.TestCase):
             delta=budget.delta,
         ),
     )
-    ledger, state = process.open_ledger(), process.initialize()
+    ledger, state = _ledger(process), process.initialize()
     for _ in range(2):
       state = process.next_round(state, _data(['small']), ledger=ledger).state
-    self.assertEqual(ledger.num_rounds('small'), 4)
+    self.assertLen(ledger.plan.messages('small'), 4)
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'all num_rounds=2 rounds are done'
+        _checks.PrivacyRefusedError, 'beyond the plan of 2 rounds'
     ):
       process.next_round(state, _data(['small']), ledger=ledger)
-    self.assertLessEqual(process.guarantee(ledger).worst[0], budget.epsilon)
+    self.assertLessEqual(ledger.plan.epsilon(), budget.epsilon)
     # A budget with room for one step but not for both of a round.
-    ledger = process.open_ledger()
-    event = process.plan.terms['small'].event(0)
-    ledger.charge({'small': event}, round_index=0, run='other', num_messages=3)
-    before = ledger.to_json()
+    allowed = process.plan.terms['small'].epsilon(
+        budget.delta, num_messages=(3,)
+    )
+    plan = dataclasses.replace(
+        process.plan,
+        silos={'small': dataclasses.replace(budget, epsilon=allowed)},
+    )
+    other = process.with_plan(plan)
+    ledger, state = _ledger(other), other.initialize()
+    state = other.next_round(state, _data(['small']), ledger=ledger).state
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'above its budget'
     ):
-      process.next_round(
-          process.initialize(), _data(['small']), ledger=ledger
-      )
-    self.assertEqual(ledger.to_json(), before)
+      other.next_round(state, _data(['small']), ledger=ledger)
+    self.assertEqual(ledger.rounds_recorded, 1)
 
   def test_weights_leave_epsilon_alone(self):
     weighted = {
@@ -183,10 +190,8 @@ class BudgetTest(parameterized.TestCase):
         for (name, budget), weight in zip(_UNEQUAL.items(), (0.5, 0.3, 0.2))
     }
     process = _one_pass(silos=weighted)
-    self.assertEqual(
-        process.guarantee().per_silo,
-        _one_pass_process().guarantee().per_silo,
-    )
+    for name, row in _one_pass_process().plan.by_silo().items():
+      self.assertEqual(process.plan.by_silo()[name], row)
     self.assertAlmostEqual(process.plan.terms['small'].scale, 1.5)
 
 
@@ -224,24 +229,38 @@ class OrderTest(parameterized.TestCase):
       _poisson_process().client_data('default', data)
 
 
+def _ledger(process):
+  return process.plan.ledger(delta=1e-3)
+
+
+def _messages(ledger):
+  """Returns how many messages each silo has paid for."""
+  rounds = ledger.rounds_recorded
+  return [
+      ledger.plan.messages(name, num_rounds=rounds).size
+      for name in ledger.plan.silos
+  ]
+
+
 class LedgerTest(parameterized.TestCase):
 
   def test_absent_silos_pay_nothing_and_cost_the_others_nothing(self):
     process = _one_pass_process()
-    ledger, state = process.open_ledger(), process.initialize()
+    ledger, state = _ledger(process), process.initialize()
     for names in (tuple(_UNEQUAL), ('small', 'default'), (), ('small',)):
       state = process.next_round(state, _data(names), ledger=ledger).state
     self.assertEqual(state.client_work['round'], 3)
+    self.assertEqual(_messages(ledger), [3, 1, 2])
+    # Nobody was there in round 3: it has used no block.
     self.assertEqual(
-        [ledger.num_rounds(name) for name in _UNEQUAL], [3, 1, 2]
+        ledger.plan.messages('small', num_rounds=4).tolist(), [0, 1, 2]
     )
-    guarantee = process.guarantee(ledger)
     for name, budget in _UNEQUAL.items():
-      self.assertLessEqual(guarantee.per_silo[name][0], budget.epsilon)
+      self.assertLessEqual(ledger.plan.epsilon(member=name), budget.epsilon)
 
   def test_silo_that_fails_mid_run_costs_the_others_one_round(self):
     process = _one_pass_process()
-    ledger, state = process.open_ledger(), process.initialize()
+    ledger, state = _ledger(process), process.initialize()
     state = process.next_round(state, _data(), ledger=ledger).state
     # It has lost a record; and a round that began has been sent by the others.
     bad = _data() | {'small': toy.examples(np.ones([39, _SIZE]))}
@@ -255,47 +274,98 @@ class LedgerTest(parameterized.TestCase):
       state = process.next_round(state, _data(rest), ledger=ledger).state
     self.assertEqual(state.client_work['round'], 4)
     self.assertEqual(state.finalizer['step'], 3)
-    self.assertEqual([ledger.num_rounds(name) for name in _UNEQUAL], [2, 4, 4])
-    guarantee = process.guarantee(ledger)
+    self.assertEqual(_messages(ledger), [2, 4, 4])
     for name, budget in _UNEQUAL.items():
-      self.assertLessEqual(guarantee.per_silo[name][0], budget.epsilon)
+      self.assertLessEqual(ledger.plan.epsilon(member=name), budget.epsilon)
 
   def test_rewinding_is_refused_and_nothing_is_sent(self):
     process = _one_pass_process()
-    ledger, start = process.open_ledger(), process.initialize()
+    ledger, start = _ledger(process), process.initialize()
     state = process.next_round(start, _data(), ledger=ledger).state
-    before = ledger.to_json()
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'rewinding'):
       process.next_round(start, _data(), ledger=ledger)
-    # As another run, it is a block that is used again.
-    with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'in the block 0 to'
-    ):
-      process.next_round(start, _data(), ledger=ledger, run='again')
-    self.assertEqual(ledger.to_json(), before)
+    self.assertEqual(_messages(ledger), [1, 1, 1])
     # Setting a model is no way round it: blocks go on.
     state = process.set_model_weights(state, process.get_model_weights(start))
     process.next_round(state, _data(), ledger=ledger)
-    self.assertEqual(ledger.num_rounds('small'), 2)
+    self.assertEqual(_messages(ledger), [2, 2, 2])
 
-  def test_second_multi_pass_run_is_beyond_the_budget(self):
+  def test_second_multi_pass_run_needs_books_of_its_own(self):
     process = _poisson_process()
-    ledger, state = process.open_ledger(), process.initialize()
+    ledger, state = _ledger(process), process.initialize()
     for _ in range(3):
       state = process.next_round(state, _data(), ledger=ledger).state
-    with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'above its budget'
-    ):
-      process.next_round(
-          process.initialize(), _data(), ledger=ledger, run='second'
-      )
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'rewinding'):
+      process.next_round(process.initialize(), _data(), ledger=ledger)
+    # Two runs are two releases.
+    event = process.plan.event(member='large')
+    twice = accountants.epsilon(
+        dp_accounting.ComposedDpEvent([event, event]),
+        delta=_UNEQUAL['large'].delta,
+        neighboring_relation='replace_one',
+        method='pld',
+    )
+    self.assertGreater(twice, 1.2 * process.plan.epsilon(member='large'))
 
-  def test_unknown_silo_is_named(self):
+  def test_silo_beyond_its_budget_is_refused_and_the_others_go_on(self):
+    process = _poisson_process()
+    plan = process.plan
+    allowed = plan.terms['small'].epsilon(
+        _UNEQUAL['small'].delta, num_messages=(1,)
+    )
+    silos_now = dict(plan.silos) | {
+        'small': dataclasses.replace(plan.silos['small'], epsilon=allowed)
+    }
+    process = process.with_plan(dataclasses.replace(plan, silos=silos_now))
+    ledger, state = _ledger(process), process.initialize()
+    state = process.next_round(state, _data(), ledger=ledger).state
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'silo small .* above its budget'
+    ):
+      process.next_round(state, _data(), ledger=ledger)
+    self.assertEqual(_messages(ledger), [1, 1, 1])
+    process.next_round(state, _data(('large', 'default')), ledger=ledger)
+    self.assertEqual(_messages(ledger), [1, 2, 2])
+
+  def test_ledger_of_another_plan_and_unknown_silo(self):
     process = _one_pass_process()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'of the plan'):
+      process.next_round(
+          process.initialize(), _data(), ledger=_ledger(_poisson_process())
+      )
     with self.assertRaisesRegex(_checks.ArgumentError, "silo='other'"):
       process.next_round(
-          process.initialize(), {'other': []}, ledger=process.open_ledger()
+          process.initialize(), {'other': []}, ledger=_ledger(process)
       )
+
+
+class CalibratedTest(absltest.TestCase):
+
+  def test_calibrated_plan_is_what_the_builder_would_make(self):
+    process = _poisson_process()
+    plan = process.plan.calibrated(epsilon=0.5, delta=1e-3)
+    again = process.with_plan(plan)
+    self.assertIs(again.next, process.next)
+    for name, budget in _UNEQUAL.items():
+      (phase,) = plan.terms[name].phases
+      self.assertGreaterEqual(
+          phase.noise_stddev,
+          silo_calibration.calibrate_noise(
+              phase.sampling,
+              num_records=budget.num_records,
+              num_rounds=3,
+              l2_norm_clip=1.0,
+              epsilon=0.5,
+              delta=1e-3,
+          ),
+      )
+    (terms,) = again.client_data('small', [])['terms']
+    (phase,) = plan.terms['small'].phases
+    np.testing.assert_array_equal(terms['noise_stddev'], [phase.noise_stddev])
+
+  def test_other_graph_is_refused(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'which is in the proce'):
+      _poisson_process().with_plan(_one_pass_process().plan)
 
 
 class VoidTest(parameterized.TestCase):
@@ -312,11 +382,11 @@ class VoidTest(parameterized.TestCase):
   )
   def test_guarantee_is_refused(self, changes, reason):
     process = _poisson(**changes)
-    for ledger in (None, process.open_ledger()):
-      with self.assertRaisesRegex(
-          _checks.PrivacyRefusedError, f'no ISRL-DP guarantee: .*{reason}'
-      ):
-        process.guarantee(ledger)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, f'no ISRL-DP guarantee: .*{reason}'
+    ):
+      process.plan.refuse_if_void()
+    self.assertEqual(process.plan.epsilon(), math.inf)
 
   def test_debug_seed_repeats_and_differs_between_silos_and_rounds(self):
     process = _poisson(insecure_seed=3, num_rounds=2)
@@ -388,7 +458,7 @@ class MetricsTest(parameterized.TestCase):
     alone = _poisson_process()
     process = _poisson(private_metrics=self._metrics())
     self.assertEqual(
-        process.guarantee().per_silo, alone.guarantee().per_silo
+        process.plan.by_silo(), alone.plan.by_silo()
     )
     for name, terms in process.plan.terms.items():
       (phase,), ((loss, positive),) = terms.phases, terms.metric_stddevs

@@ -251,6 +251,8 @@ class IndependenceTest(parameterized.TestCase):
   def test_silos_rounds_and_calls_share_nothing_also_under_a_global_seed(
       self, name
   ):
+    # Other tests of the process would find the seed.
+    self.addCleanup(tf.random.set_seed, None)
     process = _build(name)
     state, rows = process.initialize(), []
     for _ in range(2):
@@ -267,6 +269,7 @@ class IndependenceTest(parameterized.TestCase):
     _assert_uncorrelated(rows)
 
   def test_two_processes_share_nothing(self):
+    self.addCleanup(tf.random.set_seed, None)
     rows = []
     for _ in range(2):
       tf.random.set_seed(7)

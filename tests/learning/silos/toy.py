@@ -11,9 +11,9 @@ import tensorflow_federated as tff
 
 from tff_dp.learning import finalizers
 from tff_dp.learning import silos
-from tff_dp.ledger import silo_accountant
+from tff_dp.ledger import silo_budget
 
-SiloBudget = silo_accountant.SiloBudget
+SiloBudget = silo_budget.SiloBudget
 
 
 def build_model(
@@ -135,7 +135,7 @@ def messages(output) -> np.ndarray:
 class Runner:
   """A process and its state; `round` returns the messages."""
 
-  def __init__(self, process: silos.IsrlProcess):
+  def __init__(self, process: silos.SiloProcess):
     self.process = process
     self.state = process.initialize()
 
@@ -159,7 +159,7 @@ class Runner:
     return flat(self.process.get_model_weights(self.state))
 
 
-def build_sgd(model, **arguments) -> silos.IsrlProcess:
+def build_sgd(model, **arguments) -> silos.SiloProcess:
   """Returns noisy minibatch SGD with a tap, and step 1."""
   return silos.build_noisy_mb_sgd(
       model,

@@ -11,8 +11,8 @@ from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms.instances import instance_pools
 from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.mechanisms.instances import strategies
 
 _STEP = client_steps.ClientStep(
     learning_rate=0.01, epsilon=2.0, privacy_unit='coordinate'
@@ -25,7 +25,7 @@ def _played(rng, k, p, num_rounds, spam, step):
   Their gradients are 0.
   """
   scale = step.noise_scale(p)
-  spread = instance_pools.stationary_variance(
+  spread = strategies.stationary_variance(
       k, noise_variance=step.noise_variance(p)
   )
   pool = math.sqrt(spread) * rng.standard_normal((k, p))
@@ -119,9 +119,9 @@ class CalibrationTest(parameterized.TestCase):
     )
     self.assertEqual(many.facts['concurrency'], 20)
     # The floor is a share of the root of the stationary spread.
-    ratio = instance_pools.stationary_variance(
+    ratio = strategies.stationary_variance(
         5, noise_variance=1.0, concurrency=20
-    ) / instance_pools.stationary_variance(5, noise_variance=1.0)
+    ) / strategies.stationary_variance(5, noise_variance=1.0)
     self.assertAlmostEqual(
         (many.min_spread / one.min_spread) ** 2, ratio, places=6
     )
@@ -135,7 +135,7 @@ class CalibrationTest(parameterized.TestCase):
         for allowed in (False, True)
     ]
     spread = math.sqrt(
-        instance_pools.stationary_variance(
+        strategies.stationary_variance(
             5, noise_variance=_STEP.noise_variance(5)
         )
     )
@@ -156,18 +156,6 @@ class CalibrationTest(parameterized.TestCase):
 
 class FormulaTest(parameterized.TestCase):
 
-  @parameterized.product(rate=(0.0, 1e-9, 0.01, 0.5), p=(1, 33, 7850))
-  def test_inverse(self, rate, p):
-    per_weight = spam_filters.per_weight_rate_for(rate, p)
-    self.assertAlmostEqual(
-        spam_filters.any_weight_rate(per_weight, p), rate, places=12
-    )
-    self.assertAlmostEqual(
-        spam_filters.any_weight_rate(per_weight, p),
-        1 - (1 - per_weight) ** p,
-        places=9,
-    )
-
   def test_bounds_what_is_simulated(self):
     # f of one weight from a calibration for one weight, the rest by formula.
     k, p = 6, 20
@@ -178,7 +166,7 @@ class FormulaTest(parameterized.TestCase):
     rng = np.random.default_rng(8)
     rounds = 6000
     rejected = _played(rng, k, p, rounds, one, _STEP)
-    bound = spam_filters.any_weight_rate(0.01, p)
+    bound = 1 - 0.99**p
     self.assertLess(rejected / rounds, 1.25 * bound)
     # Independent weights would be there; those of one pool share its coins.
     self.assertGreater(rejected / rounds, 0.3 * bound)

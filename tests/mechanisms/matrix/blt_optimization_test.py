@@ -9,6 +9,7 @@ from absl.testing import parameterized
 import numpy as np
 from scipy import optimize as scipy_optimize
 
+from tests.mechanisms import reference
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt
@@ -166,8 +167,8 @@ class SearchTest(parameterized.TestCase):
     workload = workloads.Workload(0.9, nesterov, cooldown)
 
     def error(mechanism):
-      variances = workload.variances(
-          mechanism.inverse_column(num_rounds), num_rounds
+      variances = reference.workload_variances(
+          workload, mechanism.inverse_column(num_rounds), num_rounds
       )
       return np.sqrt(
           mechanism.squared_sensitivity(pattern) * np.mean(variances)

@@ -6,6 +6,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from tests.mechanisms import reference
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.accounting.sensitivity import toeplitz_sensitivity
 from tff_dp.mechanisms import workloads
@@ -48,8 +49,8 @@ class ObjectiveTest(parameterized.TestCase):
         error=error,
         workload=_WORKLOADS[workload],
     )
-    variances = (_WORKLOADS[workload] or workloads.Workload()).variances(
-        inverse, 20
+    variances = reference.workload_variances(
+        _WORKLOADS[workload] or workloads.Workload(), inverse, 20
     )
     variance = np.max(variances) if error == 'max' else np.mean(variances)
     expected = np.sqrt(
@@ -119,7 +120,7 @@ class ObjectiveTest(parameterized.TestCase):
         error=error,
         workload=workload,
     )
-    variances = workload.variances(inverse, num_rounds)
+    variances = reference.workload_variances(workload, inverse, num_rounds)
     expected = np.max(variances) if error == 'max' else np.mean(variances)
     np.testing.assert_allclose(
         objective.variance(inverse)[0], expected, rtol=0.05

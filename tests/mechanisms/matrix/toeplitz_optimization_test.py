@@ -9,6 +9,7 @@ from absl.testing import parameterized
 import numpy as np
 from scipy import optimize as scipy_optimize
 
+from tests.mechanisms import reference
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import banded
@@ -269,7 +270,9 @@ class WorkloadTest(parameterized.TestCase):
         mechanism = banded_inverse.BandedInverse(100, coefficients)
       else:
         mechanism = banded.Banded(100, coefficients)
-      variances = workload.variances(mechanism.inverse_column(100), 100)
+      variances = reference.workload_variances(
+          workload, mechanism.inverse_column(100), 100
+      )
       return np.sqrt(
           mechanism.squared_sensitivity(pattern) * np.mean(variances)
       )

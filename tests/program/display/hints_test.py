@@ -15,7 +15,7 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.program.display import hints
 
 
-def _plan(mechanism, **changes) -> tff_dp.PrivacyPlan:
+def _plan(mechanism, **changes) -> tff_dp.DpFtrlPlan:
   arguments = dict(
       participation=participation.MinSeparation(
           mechanism.num_rounds, min_index_gap=4
@@ -24,7 +24,7 @@ def _plan(mechanism, **changes) -> tff_dp.PrivacyPlan:
       clients_per_round=8,
       noise_multiplier=2.0,
   )
-  return tff_dp.PrivacyPlan(mechanism=mechanism, **(arguments | changes))
+  return tff_dp.DpFtrlPlan(mechanism=mechanism, **(arguments | changes))
 
 
 class SignalToNoiseTest(parameterized.TestCase):
@@ -86,7 +86,7 @@ class TooNoisyTest(absltest.TestCase):
     )
 
   def test_nothing_is_said_without_a_cohort_size(self):
-    plan = tff_dp.ProtocolPlan(
+    plan = tff_dp.CheckInPlan(
         participation.FixedWindowCheckIn(4),
         mechanisms.randomizers.Gaussian(8.0, 1.0),
     )

@@ -13,7 +13,6 @@ import attrs
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.program import event_loop
 from tff_dp.program.files import checkpoints
 
 
@@ -76,13 +75,12 @@ class PackTest(parameterized.TestCase):
       checkpoints.pack([np.array(['text'])])
 
 
-class CheckpointStoreTest(absltest.TestCase):
+class CheckpointStoreTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
     self.root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-    self.loop = self.enterContext(event_loop.PrivateEventLoop())
-    self.store = checkpoints.CheckpointStore(self.root, self.loop)
+    self.store = checkpoints.CheckpointStore(self.root)
 
   def _save(self, round_index: int) -> checkpoints.Checkpoint:
     checkpoint = checkpoints.Checkpoint(
@@ -90,7 +88,10 @@ class CheckpointStoreTest(absltest.TestCase):
         process_state=_state(),
         noise={'kind': 'full', 'draws': None},
         ledger=b'\0ledger\0\xff',
-        history=[{'round': 1, 'released': {'epsilon': float('inf'), 'a': 0.1}}],
+        history=[
+            {'round': t, 'released': {'epsilon': float('inf'), 'a': t / 7}}
+            for t in range(1, round_index + 1)
+        ],
     )
     self.store.save(checkpoint)
     return checkpoint
@@ -111,21 +112,41 @@ class CheckpointStoreTest(absltest.TestCase):
         checkpoints.pack(saved.process_state),
     )
 
+  def test_rows_are_added_to_those_before(self):
+    for round_index in (0, 2, 3):
+      saved = self._save(round_index)
+      loaded = self.store.load(round_index, like=_state())
+      self.assertEqual(loaded.history, saved.history)
+      again = checkpoints.CheckpointStore(self.root)
+      self.assertEqual(
+          again.load(round_index, like=_state()).history, saved.history
+      )
+
   def test_two_are_kept(self):
     for round_index in (0, 3, 10):
       self._save(round_index)
     self.assertCountEqual(os.listdir(self.root), ['round_3', 'round_10'])
     self.assertEqual(self.store.latest_round(), 10)
 
-  def test_temporary_directory_is_no_checkpoint(self):
+  def test_temporary_file_is_no_checkpoint(self):
     self._save(3)
-    (self.root / 'round_9_temp1234').mkdir()
+    (self.root / 'round_9.tff_dp_tmp').write_bytes(b'')
     self.assertEqual(self.store.latest_round(), 3)
 
-  def test_damaged(self):
+  @parameterized.parameters(0, 3, 4, 20, 200, -1)
+  def test_damaged(self, place):
     self._save(3)
-    for path in self.root.rglob('variables.data*'):
-      path.write_bytes(path.read_bytes()[:-10])
+    path = self.root / 'round_3'
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'has changed'):
+      self.store.load(3, like=_state())
+
+  def test_cut_off(self):
+    self._save(3)
+    path = self.root / 'round_3'
+    path.write_bytes(path.read_bytes()[:-10])
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round_3'):
       self.store.load(3, like=_state())
 

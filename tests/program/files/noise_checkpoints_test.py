@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of both kinds of checkpoint: the same releases to the bit, or none."""
 
+import functools
 import itertools
 import pathlib
 import shutil
@@ -68,8 +69,8 @@ def setUpModule():
   execution.set_default_context()
 
 
-def _plan(mechanism) -> tff_dp.PrivacyPlan:
-  return tff_dp.PrivacyPlan(
+def _plan(mechanism) -> tff_dp.DpFtrlPlan:
+  return tff_dp.DpFtrlPlan(
       mechanism=mechanism,
       participation=participation.UniformSampling(
           mechanism.num_rounds, max_participations=1
@@ -103,6 +104,13 @@ def _bytes(structure) -> list[bytes]:
 
 
 class BothKindsTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    # Each is traced once a test: that takes longer than all that is drawn.
+    for name in ('_build_rebuild', '_probe'):
+      build = functools.cache(getattr(noise_checkpoints, name))
+      self.enterContext(mock.patch.object(noise_checkpoints, name, build))
 
   def _assert_resumes(self, process, plan):
     """Interrupts at some rounds and compares all releases after them.

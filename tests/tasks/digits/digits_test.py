@@ -131,20 +131,42 @@ class PlansTest(absltest.TestCase):
       self.assertEqual(plan.participation, plans['dp_ftrl'].participation)
       self.assertEqual(plan.l2_norm_clip, settings.l2_norm_clip)
 
+  def test_clients_that_draw_their_rounds_come_as_often(self):
+    settings = digits.Settings(
+        rows=('allocation', 'cyclic'), total_rounds=12, min_index_gap=6
+    )
+    allocation, cyclic = digits.build_plans(settings).values()
+    self.assertEqual(allocation.protocol.stride, 1)
+    self.assertEqual(allocation.mechanism.name, 'independent')
+    self.assertGreater(cyclic.protocol.stride, 1)
+    self.assertEqual(cyclic.mechanism.name, 'banded')
+    for plan in (allocation, cyclic):
+      self.assertBetween(
+          plan.epsilon(delta=settings.delta),
+          0.999 * settings.epsilon,
+          settings.epsilon,
+      )
+      self.assertEqual(plan.l2_norm_clip, settings.l2_norm_clip)
+      self.assertEqual(plan.protocol.max_reports, 2)
+      expected = plan.protocol.check_in_probability * 2 * settings.num_clients
+      self.assertAlmostEqual(expected / 12, settings.clients_per_round)
+
 
 class RunTest(absltest.TestCase):
 
   def test_small_run_compares_and_states(self):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
+    rows = ('dp_ftrl', 'cyclic', 'non_private')
     flags = (
         'train', 'digits', '--output-dir', folder, '--total-rounds=4',
         '--clients-per-round=8', '--min-index-gap=2', '--rounds-per-eval=2',
-        '--epsilon=3', '--progress=plain',
+        '--epsilon=3', '--progress=plain', '--rows', *rows,
     )
     code, out, err = _main(*flags)
     self.assertEqual(code, 0, err)
     self.assertRegex(err, r'clients on .PU:0, \d+ at a time; server on .PU:0')
-    for row in ('dp_ftrl', 'independent', 'non_private'):
+    self.assertIn('without amplification, but for cyclic,', out)
+    for row in rows:
       self.assertIn(f'| {row} |', out)
       self.assertTrue(
           (folder / row / 'release' / 'privacy_statement.md').exists()
@@ -152,7 +174,9 @@ class RunTest(absltest.TestCase):
     self.assertIn('NO PRIVACY', out)
     content = json.loads((folder / 'comparison.json').read_text())
     self.assertEqual([row['num_rounds'] for row in content['rows']], [4, 4, 4])
-    self.assertLessEqual(content['rows'][0]['epsilon'], 3)
+    for row in content['rows'][:2]:
+      self.assertBetween(row['epsilon'], 2.99, 3)
+    self.assertIsNone(content['rows'][1]['epsilon_rdp'])
     self.assertGreater((folder / 'comparison.png').stat().st_size, 5000)
     # The same command again finds everything done and says the same.
     again = _main(*flags)

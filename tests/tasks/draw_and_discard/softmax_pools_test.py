@@ -6,9 +6,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from tasks.draw_and_discard import simulator as simulation
 from tasks.draw_and_discard import softmax_pools
 from tff_dp import streams
-from tff_dp.learning import draw_and_discard_simulation as simulation
 from tff_dp.mechanisms import client_steps
 
 _NUM_FEATURES, _NUM_CLASSES = 5, 4

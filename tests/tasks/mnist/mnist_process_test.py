@@ -127,7 +127,7 @@ class ProcessTest(parameterized.TestCase):
   def test_local_noise(self, protocol, options):
     noise = randomizers.Gaussian(_NO_NOISE, _CLIP)
     server = simulation.Server(0.7, momentum=0.5)
-    plan = protocol_plan.ProtocolPlan(protocol, noise)
+    plan = protocol_plan.CheckInPlan(protocol, noise)
     build = learning.build_check_in_sgd
     if isinstance(protocol, participation.ShuffledCheckIn):
       build = learning.build_shuffled_check_in_sgd
@@ -157,7 +157,7 @@ class ProcessTest(parameterized.TestCase):
 
   def test_noise_at_the_server(self):
     protocol = participation.RandomAllocation(4)
-    plan = protocol_plan.ProtocolPlan(
+    plan = protocol_plan.CheckInPlan(
         protocol,
         protocol_plan.CentralGaussian(_NO_NOISE, _CLIP),
         num_passes=2,
@@ -191,7 +191,7 @@ class ProcessTest(parameterized.TestCase):
     noise = randomizers.Sphere(2.0, _CLIP)
     process = learning.build_shuffled_check_in_sgd(
         _model_fn,
-        protocol_plan.ProtocolPlan(protocol, noise),
+        protocol_plan.CheckInPlan(protocol, noise),
         server_learning_rate=1.0,
     )
     population = _population()

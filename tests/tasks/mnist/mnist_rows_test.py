@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the rows of the MNIST task, and of what they are said to guarantee."""
 
+import functools
 import json
 import math
 import pathlib
@@ -23,11 +24,16 @@ _SIZES = mnist_sizes.Sizes(60_000, 10_000_000)
 _SMALL = mnist_sizes.Sizes(600, 20_000, scale=0.005)
 
 
+@functools.cache
+def _small(name: str) -> mnist_rows.Row:
+  return mnist_rows.build(name, _SMALL)
+
+
 class RowsTest(parameterized.TestCase):
 
   @parameterized.parameters(*mnist_rows.NAMES)
   def test_plan_and_simulation_are_the_same_thing(self, name):
-    row = mnist_rows.build(name, _SMALL)
+    row = _small(name)
     self.assertEqual(row.name, name)
     self.assertEqual(row.delta, 1 / row.num_clients)
     if row.plan is not None:
@@ -38,6 +44,8 @@ class RowsTest(parameterized.TestCase):
         self.assertEqual(noise, row.noise)
       else:
         self.assertEqual(noise.noise_multiplier, row.noise.noise_multiplier)
+      if name in ('banded', 'cyclic'):
+        self.assertEqual(row.plan.mechanism, row.noise.mechanism)
     slots = row.num_updates * row.slots_per_update
     passes = row.plan.num_passes if row.plan else 1
     # A sliding window may have some steps left.
@@ -82,16 +90,22 @@ class RowsTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(
-      'fixed_window', 'sliding_window', 'averaged', 'allocation', 'uniform'
+      'fixed_window',
+      'sliding_window',
+      'averaged',
+      'allocation',
+      'uniform',
+      'banded',
+      'cyclic',
   )
   def test_calibrated_rows_cost_what_was_asked_for(self, name):
-    row = mnist_rows.build(name, _SMALL)
+    row = _small(name)
     found = mnist_guarantees.of(row, delta=row.delta)
     self.assertBetween(found.epsilon, 0.99 * _SMALL.epsilon, _SMALL.epsilon)
 
   def test_same_number_of_reports_in_the_local_comparison(self):
-    fixed = mnist_rows.build('fixed_window', _SMALL)
-    uniform = mnist_rows.build('uniform_local', _SMALL)
+    fixed = _small('fixed_window')
+    uniform = _small('uniform_local')
     slots = fixed.protocol.num_slots
     # Of a fixed window a share is dummies.
     share = 1 - (1 - 1 / slots) ** fixed.num_clients
@@ -101,9 +115,20 @@ class RowsTest(parameterized.TestCase):
         delta=0.01,
     )
 
+  def test_cyclic_is_between_allocation_and_banded(self):
+    banded, cyclic = (_small(name).plan for name in ('banded', 'cyclic'))
+    self.assertEqual(banded.protocol.slots_per_window, 1)
+    self.assertBetween(cyclic.protocol.slots_per_window, 2, 59)
+    # Beside one draw for each client and pass, nothing is promised to banded.
+    self.assertAlmostEqual(
+        banded.epsilon(delta=1e-4),
+        banded.epsilon_no_amplification(delta=1e-4),
+        places=6,
+    )
+
   def test_scale_shortens_every_row(self):
     for name in mnist_rows.NAMES:
-      short = mnist_rows.build(name, _SMALL)
+      short = _small(name)
       self.assertLess(short.num_updates, 70, name)
 
   def test_calibrations_are_kept(self):
@@ -141,7 +166,7 @@ class GuaranteesTest(parameterized.TestCase):
 
   @parameterized.parameters(*mnist_rows.NAMES)
   def test_round_trip_and_order(self, name):
-    row = mnist_rows.build(name, _SMALL)
+    row = _small(name)
     found = mnist_guarantees.of(row, delta=1e-6)
     self.assertEqual(found.delta, 1e-6)
     self.assertLessEqual(found.epsilon, found.epsilon_no_amplification)
@@ -150,7 +175,7 @@ class GuaranteesTest(parameterized.TestCase):
     self.assertEqual(math.isinf(found.epsilon), name == 'non_private')
 
   def test_unsound_formulas_are_never_certified(self):
-    row = mnist_rows.build('ldp_sgd', _SMALL)
+    row = _small('ldp_sgd')
     with self.assertNoLogs('py.warnings'):
       found = mnist_guarantees.of(row, delta=row.delta)
     unsound = [value for value in found.published if not value.holds]
@@ -165,7 +190,7 @@ class GuaranteesTest(parameterized.TestCase):
     )
 
   def test_published_values_are_those_of_the_module(self):
-    row = mnist_rows.build('ldp_sgd', _SMALL)
+    row = _small('ldp_sgd')
     found = mnist_guarantees.of(row, delta=1e-4)
     with self.assertWarns(published.PublishedFormulaWarning):
       expected = published.published_sci_approach_2(
@@ -179,7 +204,7 @@ class GuaranteesTest(parameterized.TestCase):
     self.assertEqual(value.value, expected.insecure_float())
 
   def test_closed_forms_that_hold_say_so(self):
-    row = mnist_rows.build('fixed_window', _SMALL)
+    row = _small('fixed_window')
     (value,) = mnist_guarantees.of(row, delta=row.delta).published
     self.assertTrue(value.holds)
     self.assertIn('theorem 3.2', value.formula)
@@ -187,9 +212,7 @@ class GuaranteesTest(parameterized.TestCase):
 
   def test_relations_are_stated(self):
     relations = {
-        name: mnist_guarantees.of(
-            mnist_rows.build(name, _SMALL), delta=1e-4
-        ).neighboring_relation
+        name: mnist_guarantees.of(_small(name), delta=1e-4).neighboring_relation
         for name in ('ldp_sgd', 'fixed_window', 'allocation', 'uniform')
     }
     self.assertEqual(

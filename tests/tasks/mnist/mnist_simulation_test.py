@@ -17,7 +17,9 @@ from tasks.common import digits_data
 from tasks.mnist import mnist_gradients
 from tasks.mnist import mnist_model
 from tasks.mnist import mnist_simulation as simulation
+from tests.mechanisms import contract
 from tff_dp import _checks
+from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.aggregators import client_randomizers
 from tff_dp.mechanisms import randomizers
@@ -29,6 +31,20 @@ _ARCHITECTURE = mnist_model.Architecture(
     (mnist_model.Convolution(2, 6, stride=5, padding='same'),), (4,)
 )
 _KEY = bytes(range(16))
+
+
+def _with_gradients_once(reports):
+  """Returns them, for draws from one model: its gradients are computed once."""
+  compute, found = reports._gradients, {}
+
+  def look_up(variables, x, y):
+    key = (x.tobytes(), y.tobytes())
+    if key not in found:
+      found[key] = compute(variables, x, y)
+    return found[key]
+
+  reports._gradients = look_up
+  return reports
 
 
 def _population(num_clients=_NUM_CLIENTS):
@@ -76,8 +92,8 @@ class LawTest(parameterized.TestCase):
     theirs = np.array([
         literal(tf.constant(seed, tf.int64)).numpy() for seed in range(1, 401)
     ])
-    reports = simulation.Reports(
-        _ARCHITECTURE, population, noise, batch_size=2
+    reports = _with_gradients_once(
+        simulation.Reports(_ARCHITECTURE, population, noise, batch_size=2)
     )
     ours = np.array([
         reports.total(weights, update, key=_KEY, number=number)
@@ -112,6 +128,25 @@ class LawTest(parameterized.TestCase):
     ])
     p = stats.kstest(draws / (2.0 * _CLIP), 'norm').pvalue
     self.assertGreater(p, _FALSE_ALARM)
+
+  def test_correlated_noise_of_the_server_is_that_of_its_matrix(self):
+    mechanism = mechanisms.Banded(8, (1.0, 0.5, -0.25))
+    weights = np.zeros(_ARCHITECTURE.num_params, np.float32)
+    nobody = simulation.Update(np.zeros(0, np.int64), 0)
+
+    def released(mechanism, first=1):
+      noise = simulation.ServerNoise(2.0, _CLIP, 5, mechanism)
+      reports = simulation.Reports(_ARCHITECTURE, _population(), noise)
+      return np.stack([
+          reports.total(weights, nobody, key=_KEY, number=number)
+          for number in range(first, 9)
+      ])
+
+    correlated = released(mechanism)
+    encoder = np.linalg.inv(contract.noise_matrix(mechanism)[0])
+    np.testing.assert_allclose(encoder @ correlated, released(None), atol=1e-9)
+    # A run that goes on makes the same noise.
+    np.testing.assert_array_equal(released(mechanism, first=6), correlated[5:])
 
   def test_noise_is_a_function_of_key_and_number(self):
     noise = randomizers.Sphere(2.0, 0.1)
@@ -166,6 +201,7 @@ class UpdatesTest(parameterized.TestCase):
           {'slots_per_update': 3},
       ),
       ('allocation', participation.RandomAllocation(4), {}),
+      ('cyclic', participation.CyclicAllocation(9, 2, 3), {}),
   )
   def test_from_the_middle_they_are_the_same(self, protocol, options):
     whole = self._take(protocol, 9, **options)

@@ -239,7 +239,7 @@ class ResumeTest(parameterized.TestCase):
       texts[seed] = path.read_text()
       epsilons[seed] = {found.epsilon for found in run.guarantees()}
     self.assertNotIn('known seed', texts[None])
-    self.assertIn('NO PRIVACY: coins or noise follow from a known', texts[3])
+    self.assertIn('NO PRIVACY: noise and coins follow from a known', texts[3])
     self.assertLess(max(epsilons[None]), 100)
     self.assertEqual(epsilons[3], {math.inf})
 

@@ -9,6 +9,7 @@ fixed, so a test that passes once passes always.
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import special
 from scipy import stats
 
@@ -64,6 +65,7 @@ class HalvesTest(parameterized.TestCase):
       ('default', 7, None, False),
       ('dependent', 4, (2, 1), True),
   )
+  @pytest.mark.long_grid
   def test_law_is_that_of_single_reports(self, num_clients, sizes, dependent):
     vectors = _vectors(num_clients, dependent=dependent)
     rng = np.random.default_rng(num_clients)
@@ -99,6 +101,7 @@ class HalvesTest(parameterized.TestCase):
     np.testing.assert_array_equal(nobody, np.zeros(_DIMENSION))
 
   @parameterized.parameters(False, True)
+  @pytest.mark.long_grid
   def test_mean_and_spread_in_many_dimensions(self, dependent):
     dimension, num_clients = 3000, 70
     vectors = _vectors(
@@ -148,6 +151,7 @@ class HalvesTest(parameterized.TestCase):
 class SphereTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 2, 7)
+  @pytest.mark.long_grid
   def test_law_is_that_of_unit_vectors(self, count):
     rng = np.random.default_rng(count)
     found = np.array(

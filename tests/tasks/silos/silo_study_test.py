@@ -21,14 +21,27 @@ from tasks.silos import silo_preprocessing
 from tasks.silos import silo_report
 from tasks.silos import silo_settings
 from tasks.silos import silo_study
+import tff_dp
 from tff_dp import execution
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms
+from tff_dp.ledger import silo_budget
 
 _SIZES = silo_algorithms.Sizes(
     rounds=4, one_pass_rounds=5, local_steps=20, l2_norm_clip=1.0
 )
 _FALSE_ALARM = 1e-6
+
+
+def _bare_plan(num_rounds):
+  """Returns a plan of the silos of `_problem`, for processes that are not."""
+  sampling = silo_sampling.PoissonSampling(4)
+  phase = silo_terms.Phase(sampling, 0, 16, num_rounds, 1.0)
+  return tff_dp.SiloPlan(
+      {name: silo_budget.SiloBudget(16, None) for name in 'abc'},
+      {name: silo_terms.SiloTerms(16, 1.0, (phase,)) for name in 'abc'},
+  )
 
 
 def setUpModule():
@@ -101,7 +114,7 @@ class AlgorithmTest(parameterized.TestCase):
       state = planned.next_round(
           planned.initialize(),
           {silo: examples[silo]},
-          ledger=planned.open_ledger(),
+          ledger=planned.plan.ledger(delta=1e-6),
       ).state
       moved = np.ravel(state.global_model_weights.trainable[0])
       sampling = algorithm.sampling(silos, _SIZES)[silo]
@@ -128,7 +141,7 @@ class AlgorithmTest(parameterized.TestCase):
           stats.chi2.isf(_FALSE_ALARM, len(moved)),
       )
       self.assertLessEqual(
-          planned.guarantee().silos[silo].epsilon, epsilon * (1 + 1e-6)
+          planned.plan.epsilon(member=silo), epsilon * (1 + 1e-6)
       )
 
   def test_without_noise_there_is_no_noise_and_no_guarantee(self):
@@ -141,8 +154,7 @@ class AlgorithmTest(parameterized.TestCase):
         _SIZES,
         scale=2.0,
     )
-    with self.assertRaises(Exception):
-      process.guarantee()
+    self.assertEqual(process.plan.epsilon(), math.inf)
     weights, facts = silo_cells.train(
         process,
         split,
@@ -316,10 +328,10 @@ class RunTest(absltest.TestCase):
           silo_study.run(problem, settings, is_quiet=True), cells
       )
       again.assert_not_called()
-    # Another clip norm is another experiment: nothing is taken over.
+    # Other silos in a round are another experiment: nothing is taken over.
     other = self._settings(
         folder,
-        l2_norm_clip=2.0,
+        silos_per_round=1,
         epsilons=(8.0,),
         seeds=1,
         step_scales=(cells[-1].scale,),
@@ -370,7 +382,7 @@ class RunTest(absltest.TestCase):
   def test_reachable_silos_depend_on_the_seed_alone(self):
     chosen = {0: [], 1: []}
     split = _problem().split(0)
-    process = mock.Mock(plan=mock.Mock(num_rounds=30))
+    process = mock.Mock(plan=_bare_plan(30))
     process.client_data.side_effect = lambda name, _: name
     process.get_model_weights.return_value.trainable = [np.zeros([6, 1])]
     for seed, lists in chosen.items():
@@ -394,7 +406,7 @@ class RunTest(absltest.TestCase):
 class AverageTest(absltest.TestCase):
 
   def test_is_over_the_models_after_the_last_eight_rounds(self):
-    process = mock.Mock(plan=mock.Mock(num_rounds=11))
+    process = mock.Mock(plan=_bare_plan(11))
     rounds = iter(range(1, 12))
     process.next.side_effect = lambda *_: mock.Mock(state=next(rounds))
     process.get_model_weights.side_effect = lambda state: mock.Mock(

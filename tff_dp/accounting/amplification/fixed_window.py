@@ -22,9 +22,7 @@ laws are multiplied.
 
 import functools
 import math
-from typing import NamedTuple
 
-from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 from scipy import fft
 
@@ -43,57 +41,6 @@ _MOST_SLOTS = 10**7
 # Losses further from 0 than this many roots of sum eps_i^2 are cut off the
 # grid; Hoeffding's bound on them is added.
 _DEVIATIONS = 12.0
-
-
-class RepeatedFixedWindow(NamedTuple):
-  """Runs of A_fix one after the other, with new coins (corollary 3.3).
-
-  Attributes:
-    num_slots: m, of each run.
-    check_in_probability: p0 = m / n in each.
-    num_repetitions: n / m, rounded up. All together make at least n updates.
-  """
-
-  num_slots: int
-  check_in_probability: float
-  num_repetitions: int
-
-  def pld(
-      self, *, local_epsilon: float, interval: float | None = None
-  ) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """Returns the privacy-loss distribution of all runs together.
-
-    Upper bound, for a pure e0. The closed form of the paper is asymptotic.
-    """
-    one = pld(
-        local_epsilon=local_epsilon,
-        num_slots=self.num_slots,
-        check_in_probability=self.check_in_probability,
-        interval=interval,
-    )
-    return one.self_compose(self.num_repetitions)
-
-  def epsilon(self, *, local_epsilon: float, delta: float) -> float:
-    """Returns epsilon of all runs at delta. Upper bound, for a pure e0."""
-    one = profile(
-        local_epsilon=local_epsilon,
-        num_slots=self.num_slots,
-        check_in_probability=self.check_in_probability,
-    )
-    return privacy_profiles.composed_epsilon(
-        one, delta, count=self.num_repetitions
-    )
-
-
-def repeated(*, num_clients: int, num_slots: int) -> RepeatedFixedWindow:
-  """Returns the runs of corollary 3.3 for n clients and m <= n slots."""
-  _checks.integer_at_least(1, num_slots=num_slots)
-  _checks.integer_at_least(num_slots, num_clients=num_clients)
-  return RepeatedFixedWindow(
-      num_slots=int(num_slots),
-      check_in_probability=num_slots / num_clients,
-      num_repetitions=-(-int(num_clients) // int(num_slots)),
-  )
 
 
 def step_epsilons(
@@ -143,33 +90,6 @@ def profile(
   )
 
 
-def pld(
-    *,
-    local_epsilon: float,
-    num_slots: int,
-    check_in_probability: float = 1.0,
-    interval: float | None = None,
-) -> privacy_loss_distribution.PrivacyLossDistribution:
-  """Returns the privacy-loss distribution of one run of A_fix.
-
-  Upper bound, for replace-one; never worse than one report alone.
-
-  Args:
-    local_epsilon: e0, of a pure randomizer.
-    num_slots: m; for a sliding window, the window.
-    check_in_probability: p0; 1 for a sliding window.
-    interval: Of the grid of losses; see `privacy_profiles.to_pld`.
-  """
-  return privacy_profiles.to_pld(
-      profile(
-          local_epsilon=local_epsilon,
-          num_slots=num_slots,
-          check_in_probability=check_in_probability,
-      ),
-      interval=interval,
-  )
-
-
 def _check(local_epsilon, num_slots, check_in_probability) -> None:
   _checks.non_negative(local_epsilon=local_epsilon)
   _checks.integer_at_least(1, num_slots=num_slots)
@@ -179,7 +99,7 @@ def _check(local_epsilon, num_slots, check_in_probability) -> None:
 @functools.lru_cache(maxsize=64)
 def _profile(e0: float, num_slots: int, p0: float) -> privacy_profiles.Profile:
   if e0 == 0 or p0 == 0:
-    return lambda epsilons: np.zeros(np.shape(epsilons))
+    return privacy_profiles.nothing
   if num_slots > _MOST_SLOTS:
     raise privacy_profiles.NotApplicableError(
         f'num_slots={num_slots} are too many to compose step by step: at most'

@@ -134,26 +134,23 @@ class _Sums:
   def __init__(self, array: np.ndarray):
     self.size = len(array)
     self._array = array
-    blocks = array.reshape(-1, _BLOCK).sum(axis=1)
-    self._up_to = np.append(0.0, np.cumsum(blocks))
-    self._from = np.append(np.cumsum(blocks[::-1])[::-1], 0.0)
 
   def from_(self, starts: np.ndarray) -> np.ndarray:
     """Returns the sums of array[start:]."""
-    result = np.empty(len(starts))
-    for i, start in enumerate(starts):
-      block = -(-int(start) // _BLOCK)
-      rest = self._array[start : min(block * _BLOCK, self.size)]
-      result[i] = rest.sum() + self._from[block]
-    return result
+    edges, sums = self._between(starts)
+    sums = np.append(np.cumsum(sums[::-1])[::-1], 0.0)
+    return sums[np.searchsorted(edges, starts)]
 
   def until(self, ends: np.ndarray) -> np.ndarray:
     """Returns the sums of array[:end]."""
-    result = np.empty(len(ends))
-    for i, end in enumerate(ends):
-      block = int(end) // _BLOCK
-      result[i] = self._up_to[block] + self._array[block * _BLOCK : end].sum()
-    return result
+    edges, sums = self._between(ends)
+    sums = np.append(0.0, np.cumsum(sums))
+    return sums[np.searchsorted(edges, ends)]
+
+  def _between(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices and those of blocks, and the sums between them."""
+    edges = np.union1d(indices, np.arange(0, self.size + 1, _BLOCK))
+    return edges, np.add.reduceat(self._array, edges[:-1])
 
 
 def grid(

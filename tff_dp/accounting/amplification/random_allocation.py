@@ -26,7 +26,6 @@ docs/proofs_check_ins.md proves the reductions to one of t steps, and
 
 import math
 
-from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
 from tff_dp import _checks
@@ -81,40 +80,9 @@ def profiles(
   if num_selected > 1:
     remove, add = _several(sigma, int(num_selected), remove, add)
   return (
-      _thinned_remove(remove, float(participation_probability)),
+      privacy_profiles.subsampled(remove, float(participation_probability)),
       _thinned_add(add, float(participation_probability)),
   )
-
-
-def pld(
-    *,
-    noise_multiplier: float,
-    num_steps: int,
-    num_selected: int = 1,
-    participation_probability: float = 1.0,
-    interval: float | None = None,
-    tail: float = _MOST_TAIL,
-) -> privacy_loss_distribution.PrivacyLossDistribution:
-  """Returns a privacy-loss distribution of one pass, for zero-out.
-
-  Upper bound; not symmetric. Passes with new draws compose.
-
-  Args:
-    noise_multiplier: sigma / C.
-    num_steps: t.
-    num_selected: k.
-    participation_probability: p0.
-    interval: Of the grid of losses; see `privacy_profiles.to_pld`.
-    tail: As in `profiles`.
-  """
-  remove, add = profiles(
-      noise_multiplier=noise_multiplier,
-      num_steps=num_steps,
-      num_selected=num_selected,
-      participation_probability=participation_probability,
-      tail=tail,
-  )
-  return privacy_profiles.to_pld(remove, reverse=add, interval=interval)
 
 
 def epsilon(
@@ -211,25 +179,12 @@ def _several(sigma: float, times: int, remove, add):
   return both, both
 
 
-def _thinned_remove(profile, probability: float):
-  """Returns the profile of (1 - p0) Q + p0 P against Q. Exact, if `profile`."""
-  if probability == 1:
-    return profile
-  if probability == 0:
-    return lambda epsilons: np.zeros(np.shape(epsilons))
-
-  def thinned(epsilons):
-    return probability * profile(privacy_profiles.raised(epsilons, probability))
-
-  return thinned
-
-
 def _thinned_add(profile, probability: float):
   """Returns the profile of Q against (1 - p0) Q + p0 P. Exact, if `profile`."""
   if probability == 1:
     return profile
   if probability == 0:
-    return lambda epsilons: np.zeros(np.shape(epsilons))
+    return privacy_profiles.nothing
 
   def thinned(epsilons):
     epsilons = np.asarray(epsilons, np.float64)

@@ -32,8 +32,6 @@ import math
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import check_in_utility
-from tff_dp.accounting.amplification import fixed_window
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import search
 
@@ -45,17 +43,6 @@ _SHARES = np.concatenate([
     np.geomspace(0.5, 1e-12, 200)[1:],
 ])
 
-# One module for who uses the theorems; see there.
-expected_dummies_fixed_window = check_in_utility.expected_dummies_fixed_window
-expected_dummies_sliding_window = (
-    check_in_utility.expected_dummies_sliding_window
-)
-learning_rates_theorem_3_5 = check_in_utility.learning_rates_theorem_3_5
-learning_rates_theorem_4_2 = check_in_utility.learning_rates_theorem_4_2
-numeric_fixed_window_profile = fixed_window.profile
-numeric_fixed_window_pld = fixed_window.pld
-repeated_fixed_window = fixed_window.repeated
-
 
 def theorem_3_2(
     *,
@@ -65,18 +52,19 @@ def theorem_3_2(
     delta: float,
     local_delta: float = 0.0,
 ) -> float:
-  """Returns epsilon of check-ins with a fixed window, one winner a slot.
+  """Returns epsilon of check-ins with one winner a slot.
 
   Upper bound (arXiv:2007.06605, theorem 3.2), for any e0 and any m >= 1:
 
       p0 a sqrt(2 exp(e0) L / m) + p0^2 exp(e0) a^2 / (2 m).
 
-  With d0 > 0, N = m. The number of clients does not matter.
+  With d0 > 0, N = m. The number of clients does not matter. Theorem 4.3, of a
+  sliding window over the whole run, is the same with p0 = 1.
 
   Args:
     local_epsilon: e0 of the randomizer.
     num_slots: m, the window.
-    check_in_probability: p0.
+    check_in_probability: p0; 1 for a sliding window.
     delta: Total, in the open interval (0, 1).
     local_delta: d0.
 
@@ -129,32 +117,6 @@ def theorem_4_1(
   return _total(bound, count, local_epsilon, local_delta, delta)
 
 
-def theorem_4_3(
-    *,
-    local_epsilon: float,
-    window: int,
-    delta: float,
-    local_delta: float = 0.0,
-) -> float:
-  """Returns epsilon of check-ins with a sliding window, one winner a slot.
-
-  Upper bound (arXiv:2007.06605, theorem 4.3): theorem 3.2 with p0 = 1 and m the
-  window, over the whole run.
-
-  Args:
-    local_epsilon: e0.
-    window: m.
-    delta: Total, in the open interval (0, 1).
-    local_delta: d0.
-
-  Raises:
-    NotApplicableError: If d0 is too large for delta.
-  """
-  _checks.integer_at_least(1, window=window)
-  bound = functools.partial(_fixed_window, window, 1.0)
-  return _total(bound, window, local_epsilon, local_delta, delta)
-
-
 def theorem_5_1(
     *,
     local_epsilon: float,
@@ -185,58 +147,29 @@ def theorem_5_1(
   return _total(bound, num_reports, local_epsilon, local_delta, delta)
 
 
-def erlingsson_2019(
-    *, local_epsilon: float, num_reports: int, delta: float
+def expected_dummies_fixed_window(
+    num_clients: int, *, num_slots: int, check_in_probability: float = 1.0
 ) -> float:
-  """Returns epsilon of n shuffled reports, by the oldest bound, to compare.
+  """Returns the expected number of slots in which nobody checks in.
 
-  Upper bound (Erlingsson et al., arXiv:1811.12469, theorem 7), with
-  c = 2 exp(2 e0) a: c expm1(c / n) + c sqrt(2 L / n); at most e0.
-
-  Args:
-    local_epsilon: e0, pure.
-    num_reports: n.
-    delta: In the open interval (0, 1).
+  Exact: m (1 - p0 / m)^n (arXiv:2007.06605, proposition 3.4). No statement
+  about privacy.
   """
-  _checks.integer_at_least(1, num_reports=num_reports)
-
-  def bound(e0, delta):
-    c = 2 * _exp(2 * e0) * _expm1(e0)
-    if c == 0:
-      return 0.0
-    return c * _expm1(c / num_reports) + c * math.sqrt(
-        2 * math.log(1 / delta) / num_reports
-    )
-
-  return _total(bound, num_reports, local_epsilon, 0.0, delta)
-
-
-def thinned_profile(
-    local_profile: privacy_profiles.Profile, *, check_in_probability: float
-) -> privacy_profiles.Profile:
-  """Returns the profile of a fixed window, crediting only who stays away.
-
-  Upper bound: p0 delta_local(ln(1 + (E - 1) / p0)). Any randomizer, also with
-  d0 > 0, one winner a slot. It needs dummy updates: a client that stays away
-  leaves its slot to another report of the same randomizer, never empty. Derived
-  in docs/proofs_check_ins.md, section 1.
-
-  Args:
-    local_profile: Of one report, for replace-one, over all inputs that a client
-      or a dummy may have.
-    check_in_probability: p0.
-  """
+  _checks.integer_at_least(0, num_clients=num_clients)
+  _checks.integer_at_least(1, num_slots=num_slots)
   _checks.in_closed(0.0, 1.0, check_in_probability=check_in_probability)
-  p0 = float(check_in_probability)
-  if p0 == 1:
-    return local_profile
-  if p0 == 0:
-    return lambda epsilons: np.zeros(np.shape(epsilons))
+  return num_slots * _power(1 - check_in_probability / num_slots, num_clients)
 
-  def profile(epsilons):
-    return p0 * local_profile(privacy_profiles.raised(epsilons, p0))
 
-  return profile
+def expected_dummies_sliding_window(num_clients: int, *, window: int) -> float:
+  """Returns the expected number of updates for which nobody checks in.
+
+  Exact: (n - m + 1) (1 - 1/m)^m, over the n - m + 1 steps from m on that update
+  the model (arXiv:2007.06605, proposition 4.4). No statement about privacy.
+  """
+  _checks.integer_at_least(1, window=window)
+  _checks.integer_at_least(window, num_clients=num_clients)
+  return (num_clients - window + 1) * _power(1 - 1 / window, window)
 
 
 def _total(
@@ -298,6 +231,13 @@ def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
     return math.inf
   found = search.nearest(is_enough, log_delta, 0.0)
   return math.exp(found) * (1 + 1e-12)
+
+
+def _power(base: float, exponent: int) -> float:
+  """Returns base ** exponent for a base next to 1 or 0."""
+  if base == 0:
+    return 1.0 if exponent == 0 else 0.0
+  return math.exp(exponent * math.log1p(base - 1))
 
 
 def _fixed_window(num_slots, p0, e0: float, delta: float) -> float:

@@ -58,7 +58,7 @@ def round_profile(
     num_clients: n.
     check_in_rate: g, in (0, 1].
     local_delta: d0; charged by `shuffling.surcharged`.
-    clone_probability: pc, by default `shuffling.clone_probability`.
+    clone_probability: pc, as for `shuffling.round_profile`.
     num_categories: If the randomizer is k-ary randomized response, its k.
 
   Raises:
@@ -81,8 +81,6 @@ def round_profile(
       out_probability=1 - rate,
       in_probability=rate * rule.relevant,
   )
-  if not local_delta:
-    return base
   return shuffling.surcharged(
       base,
       local_epsilon=local_epsilon,
@@ -109,18 +107,7 @@ def round_profile_by_cohort(
   whose proof text has g instead), and k has the same law for both neighbours.
   Blocks of k are charged the rate of their largest and the crowd of their
   smallest k, the tails at a rate of 1 or a crowd of 1. Looser than
-  `round_profile`, by little.
-
-  Args:
-    local_epsilon: e0.
-    num_clients: n.
-    check_in_rate: g, in (0, 1].
-    local_delta: d0; charged by `shuffling.surcharged`.
-    clone_probability: pc, by default `shuffling.clone_probability`.
-    num_categories: If the randomizer is k-ary randomized response, its k.
-
-  Raises:
-    NotApplicableError: If d0 > 0 comes with a stronger clone rule.
+  `round_profile`, by little, and with its arguments.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(
@@ -145,8 +132,6 @@ def round_profile_by_cohort(
       found += mass * (share * crowd(int(smallest))(raised))
     return found
 
-  if not local_delta:
-    return base
   return shuffling.surcharged(
       base,
       local_epsilon=local_epsilon,

@@ -25,16 +25,6 @@ _MOST_CELLS = 4000
 _SURCHARGE_POINTS = 64
 
 
-def clone_probability(local_epsilon: float) -> float:
-  """Returns exp(-e0), which holds for every e0-LDP randomizer.
-
-  Lower bound on how often another client's report is a clone: law R(x_i) is at
-  least exp(-e0) (R(x) + R(x')) / 2 (arXiv:2012.12803, section 3.1).
-  """
-  _checks.non_negative(local_epsilon=local_epsilon)
-  return math.exp(-local_epsilon)
-
-
 def strong_clone_probability(local_epsilon: float) -> float:
   """Returns 2 / (exp(e0) + 1), for randomizers with a symmetric blanket only.
 
@@ -52,7 +42,6 @@ def round_profile(
     local_epsilon: float,
     num_reports: int,
     local_delta: float = 0.0,
-    # pylint: disable-next=redefined-outer-name
     clone_probability: float | None = None,
     num_categories: int | None = None,
 ) -> privacy_profiles.Profile:
@@ -67,8 +56,10 @@ def round_profile(
     local_epsilon: e0.
     num_reports: n, the reports that are sure to be shuffled together.
     local_delta: d0; charged by `surcharged`.
-    clone_probability: pc. By default `clone_probability(local_epsilon)`. Larger
-      only for randomizers of which that is proved.
+    clone_probability: pc, how often another client's report is a clone. By
+      default exp(-e0), which holds for every e0-LDP randomizer: law R(x_i) is
+      at least exp(-e0) (R(x) + R(x')) / 2 (arXiv:2012.12803, section 3.1).
+      Larger only for randomizers of which that is proved.
     num_categories: If the randomizer is k-ary randomized response, its k. Then
       most reports are of no type, the target's too, which helps.
 
@@ -89,54 +80,15 @@ def round_profile(
         out_probability=1 - rule.relevant,
         in_probability=rule.relevant,
     )
-  base = functools.partial(
-      _binary, local_epsilon=float(local_epsilon), others=others, rule=rule
-  )
-  if not local_delta:
-    return base
   return surcharged(
-      base,
+      functools.partial(
+          _binary, local_epsilon=float(local_epsilon), others=others, rule=rule
+      ),
       local_epsilon=local_epsilon,
       local_delta=local_delta,
       expected_others=others,
       check_in_rate=1.0,
   )
-
-
-def closed_form_epsilon(
-    *, local_epsilon: float, num_reports: int, delta: float
-) -> float:
-  """Returns epsilon of n shuffled reports, by a formula. For quick looks.
-
-  Upper bound (arXiv:2012.12803, theorem 3.1):
-  ln(1 + (exp(e0) - 1) / (exp(e0) + 1)
-  (8 sqrt(exp(e0) ln(4/delta) / n) + 8 exp(e0) / n)), several times larger than
-  what `round_profile` gives.
-
-  Args:
-    local_epsilon: e0.
-    num_reports: n.
-    delta: In (0, 1].
-
-  Raises:
-    NotApplicableError: Unless e0 <= ln(n / (16 ln(2 / delta))).
-  """
-  _checks.non_negative(local_epsilon=local_epsilon)
-  _checks.integer_at_least(1, num_reports=num_reports)
-  _checks.in_open(0.0, 1.0, delta=delta)
-  ratio = num_reports / (16 * math.log(2 / delta))
-  largest = math.log(ratio)
-  if local_epsilon > largest:
-    raise privacy_profiles.NotApplicableError(
-        f'local_epsilon={local_epsilon:g} is above ln(n / (16 ln(2 / delta)))'
-        f' = {largest:.4g}, the range of theorem 3.1 of arXiv:2012.12803, for'
-        f' n={num_reports} and delta={delta:g}'
-    )
-  odds = math.exp(local_epsilon)
-  inner = 8 * math.sqrt(odds * math.log(4 / delta) / num_reports)
-  inner += 8 * odds / num_reports
-  found = math.log1p(math.expm1(local_epsilon) / (odds + 1) * inner)
-  return min(found * (1 + 1e-12), float(local_epsilon))
 
 
 class CloneRule:
@@ -206,10 +158,12 @@ def surcharged(
   Args:
     profile: Of the round with e0 reports and clone probability exp(-e0).
     local_epsilon: e0.
-    local_delta: d0.
+    local_delta: d0; with 0 it is the same profile.
     expected_others: Ex[others], the mean number of other reports.
     check_in_rate: g, with which the target takes part; 1 for plain shuffling.
   """
+  if not local_delta:
+    return profile
   e0 = float(local_epsilon)
   beta = 1 / (1 + math.exp(e0))
   tau = local_delta * (math.exp(-e0) * (1 + beta) * expected_others + beta)

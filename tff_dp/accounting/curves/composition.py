@@ -123,7 +123,7 @@ class Loss:
   def profiles(self) -> tuple[privacy_profiles.Profile, ...]:
     """Returns the profile of each direction, one if they are the same."""
     if self.pld is None:
-      return (lambda epsilons: np.ones(np.shape(epsilons)),)
+      return (privacy_profiles.everything,)
     return tuple(
         functools.partial(self._deltas, index, profile_of(direction))
         for index, direction in enumerate(_compat.loss_directions(self.pld))
@@ -303,6 +303,27 @@ def _single_epsilon(part: Part, delta: float) -> float:
       )
       for side in part.directions
   )
+
+
+def least(found: Sequence[Part]) -> Part:
+  """Returns the pointwise minimum of parts that describe the same events."""
+  counts = {part.count for part in found}
+  if len(counts) > 1:
+    # Some describe all events at once: compose the others, too.
+    whole = [part for part in found if part.count == 1]
+    for part in found:
+      if part.count > 1 and not part.is_vacuous:
+        whole.append(Part(together([part]).profile()))
+    return least(whole)
+  if len(found) == 1:
+    return found[0]
+  forward = privacy_profiles.minimum(*(part.profile for part in found))
+  reverse = None
+  if any(part.reverse is not None for part in found):
+    reverse = privacy_profiles.minimum(
+        *(part.reverse or part.profile for part in found)
+    )
+  return Part(forward, counts.pop(), reverse)
 
 
 def suitable_interval(parts: Sequence[Part]) -> float:

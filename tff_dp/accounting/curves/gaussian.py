@@ -10,6 +10,7 @@ bounded and added, and searches end on the private side.
 """
 
 from collections.abc import Callable
+import functools
 import math
 
 import numpy as np
@@ -85,9 +86,14 @@ def exact_epsilon(*, sigma: float, delta: float) -> float:
   """
   _check_sigma(sigma)
   _checks.in_open(0.0, 1.0, delta=delta)
+  return _exact_epsilon(float(sigma), float(delta))
+
+
+# A statement asks for the same ones again with every checkpoint of a run.
+@functools.lru_cache(maxsize=1024)
+def _exact_epsilon(sigma: float, delta: float) -> float:
   if sigma == 0:
     return math.inf
-  sigma, delta = float(sigma), float(delta)
   is_private = lambda epsilon: _delta_upper(sigma, epsilon) <= delta
   return 0.0 if is_private(0.0) else search.least(is_private)
 

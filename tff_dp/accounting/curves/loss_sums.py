@@ -75,13 +75,6 @@ class Law(NamedTuple):
   probs: np.ndarray
   infinite: float
 
-  @classmethod
-  def of_dense(cls, lower: int, probs, infinite: float) -> 'Law':
-    """Returns the law with `probs[i]` at `lower + i`."""
-    probs = np.asarray(probs, np.float64)
-    (kept,) = np.nonzero(probs > 0)
-    return cls(lower + kept, probs[kept], float(infinite))
-
 
 class LossSum:
   """The loss of independent releases together. Upper bounds, as the laws are.

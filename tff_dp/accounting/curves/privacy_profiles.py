@@ -73,6 +73,16 @@ class NotApplicableError(ValueError):
     self.reason = reason
 
 
+def nothing(epsilons: np.ndarray) -> np.ndarray:
+  """The profile of what does not depend on the client."""
+  return np.zeros(np.shape(epsilons))
+
+
+def everything(epsilons: np.ndarray) -> np.ndarray:
+  """The profile of what hides nothing."""
+  return np.ones(np.shape(epsilons))
+
+
 def minimum(*profiles: Profile) -> Profile:
   """Returns the pointwise minimum. Upper bound if all of them are."""
   if not profiles:
@@ -97,6 +107,25 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
     large = epsilons - np.log(probability) + np.log1p(-np.exp(-epsilons))
   found = np.where(epsilons <= 30.0, small, large)
   return np.maximum(epsilons, found * (1 - 8 * _ROUNDING))
+
+
+def subsampled(profile: Profile, probability: float) -> Profile:
+  """Returns p delta(ln(1 + (E - 1) / p)), of (1 - p) Q + p P against Q.
+
+  Exact, if `profile` is the one of P against Q: H_E of the mixture is
+  H(p (P - Q) against (E - 1) Q) = p H_{1 + (E - 1) / p}(P || Q).
+
+  Args:
+    profile: delta, of what is there with the probability.
+    probability: p, in [0, 1].
+  """
+  if probability == 1:
+    return profile
+  if probability == 0:
+    return nothing
+  return lambda epsilons: (
+      probability * profile(raised(epsilons, probability))
+  )
 
 
 def epsilon_of(
@@ -132,20 +161,16 @@ def epsilon_of(
   return high
 
 
-def loss_scale(profile: Profile, *, reverse: Profile | None = None) -> float:
-  """Returns about the standard deviation of one release's privacy loss.
-
-  Heuristic, for choosing a grid: sqrt(2 KL), with the Kullback-Leibler
-  divergence as the integral of delta(eps) + exp(-eps) reverse(eps). Loss that
-  is infinite does not count.
-  """
-  return _scale(*_sketch(profile, reverse))
-
-
 def extent(
     profile: Profile, *, reverse: Profile | None = None
 ) -> tuple[float, float]:
-  """Returns (`loss_scale`, the `largest_epsilon` that `to_pld` takes)."""
+  """Returns (scale, the `largest_epsilon` that `to_pld` takes).
+
+  Heuristic, for choosing a grid: the scale is about the standard deviation of
+  one release's privacy loss, sqrt(2 KL), with the Kullback-Leibler divergence
+  as the integral of delta(eps) + exp(-eps) reverse(eps). Loss that is infinite
+  does not count.
+  """
   sketch = _sketch(profile, reverse)
   return _scale(*sketch), float(sketch[0][-1])
 
@@ -176,8 +201,8 @@ def to_pld(
     reverse: Bounds H_E(Q || P), for a pair that is not symmetric.
     largest_epsilon: What delta is left there becomes infinite loss. By default
       where next to nothing is left.
-    interval: Of the grid of losses. By default a twentieth of `loss_scale`.
-      Distributions must share it to be composed.
+    interval: Of the grid of losses. By default a twentieth of the scale of
+      `extent`. Distributions must share it to be composed.
   """
   masses = _Masses.of(
       profile, reverse, largest_epsilon=largest_epsilon, interval=interval
@@ -283,19 +308,6 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
       depth * (norm(shifts) + 2 * float(powers.sum()))
       + 8 * unit * count * norm(powers)
   )
-
-
-def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
-  """Returns a bound on what rounding takes off delta in one convolution.
-
-  The same for dp_accounting's `compose` of two laws p and q of losses, on N
-  points: `4 u log2(N) (sqrt(N) (norm2(p) + norm2(q)) + N norm2(p) norm2(q))`.
-  """
-  first, second = np.asarray(first), np.asarray(second)
-  num_points = fft.next_fast_len(len(first) + len(second) - 1, real=True)
-  norms = [math.sqrt(float(probs @ probs)) for probs in (first, second)]
-  sums = math.sqrt(num_points) * sum(norms) + num_points * math.prod(norms)
-  return 2 * _ROUNDING * math.log2(max(2, num_points)) * sums
 
 
 @dataclasses.dataclass(frozen=True)

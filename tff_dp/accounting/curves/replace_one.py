@@ -25,7 +25,6 @@ import numpy as np
 
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.protocols import local_reports
 
 _RELATIVE_ERROR = 1e-12
 # Shares of epsilon, and of delta, that the first hop may take.
@@ -55,7 +54,7 @@ class Hops:
       part: Its profile is that of being zeroed, `reverse` of coming back.
     """
     if part.is_vacuous:
-      return cls(local_reports.everything, local_reports.everything)
+      return cls(privacy_profiles.everything, privacy_profiles.everything)
     if part.count == 1 and part.sigma is None:
       return cls(part.profile, part.reverse or part.profile)
     profiles = composition.together([part]).profiles()

@@ -25,13 +25,47 @@ event never changes; a new variant is a new class.
 """
 
 import math
+import numbers
 
 import attr
 import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.events import event_fields
+
+
+def real_field(check, *bounds, **options):
+  """Returns a field for numbers that a function of `_checks` allows."""
+  return _field(_real_number, check, *bounds, **options)
+
+
+def count_field(least: int, **options):
+  """Returns a field for integers from `least` on."""
+  return _field(_number, _checks.integer_at_least, least, **options)
+
+
+def _field(converter, check, *bounds, **options):
+  """Returns a numeric field that a function of `_checks` guards."""
+
+  def validate(unused_event, attribute, value):
+    check(*bounds, **{attribute.name: value})
+
+  return attr.ib(converter=converter, validator=validate, **options)
+
+
+def _number(value):
+  """Returns a Python number where a value is one; checks come afterwards."""
+  if isinstance(value, np.ndarray) and value.ndim == 0:
+    value = value[()]
+  if isinstance(value, np.generic) and isinstance(value, numbers.Number):
+    return value.item()
+  return value
+
+
+def _real_number(value):
+  value = _number(value)
+  is_integer = isinstance(value, int) and not isinstance(value, bool)
+  return float(value) if is_integer else value
 
 
 def _local(**options):
@@ -92,8 +126,8 @@ class LocalDpEvent(LocalRandomizerDpEvent):
   every bound holds for the worst one.
   """
 
-  epsilon: float = event_fields.real(_checks.positive)
-  delta: float = event_fields.real(_checks.in_half_open, 0.0, 1.0, default=0.0)
+  epsilon: float = real_field(_checks.positive)
+  delta: float = real_field(_checks.in_half_open, 0.0, 1.0, default=0.0)
 
 
 @attr.s(frozen=True)
@@ -103,8 +137,8 @@ class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
   Otherwise one of the other k - 1, uniformly. epsilon-DP for replace-one.
   """
 
-  epsilon: float = event_fields.real(_checks.positive)
-  num_categories: int = event_fields.count(2, default=2)
+  epsilon: float = real_field(_checks.positive)
+  num_categories: int = count_field(2, default=2)
 
 
 @attr.s(frozen=True)
@@ -117,7 +151,7 @@ class SphereLocalDpEvent(LocalRandomizerDpEvent):
   replace-one, in any dimension.
   """
 
-  epsilon: float = event_fields.real(_checks.positive)
+  epsilon: float = real_field(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -127,7 +161,7 @@ class LaplaceLocalDpEvent(LocalRandomizerDpEvent):
   Independent noise in every coordinate. epsilon-DP for replace-one.
   """
 
-  epsilon: float = event_fields.real(_checks.positive)
+  epsilon: float = real_field(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -140,7 +174,7 @@ class GaussianLocalDpEvent(LocalRandomizerDpEvent):
   `dp_accounting.GaussianDpEvent`, which is noise on a sum, at the server.
   """
 
-  noise_multiplier: float = event_fields.real(_checks.positive)
+  noise_multiplier: float = real_field(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -157,8 +191,8 @@ class FixedWindowCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  num_slots: int = event_fields.count(1)
-  check_in_probability: float = event_fields.real(
+  num_slots: int = count_field(1)
+  check_in_probability: float = real_field(
       _checks.in_closed, 0.0, 1.0, default=1.0
   )
 
@@ -173,7 +207,7 @@ class SlidingWindowCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  window: int = event_fields.count(1)
+  window: int = count_field(1)
 
 
 @attr.s(frozen=True)
@@ -188,8 +222,8 @@ class AveragedCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  num_slots: int = event_fields.count(1)
-  min_num_clients: int = event_fields.count(1)
+  num_slots: int = count_field(1)
+  min_num_clients: int = count_field(1)
 
 
 @attr.s(frozen=True)
@@ -202,7 +236,7 @@ class ShuffledDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  num_messages: int = event_fields.count(1)
+  num_messages: int = count_field(1)
 
 
 @attr.s(frozen=True)
@@ -217,8 +251,8 @@ class ShuffledCheckInDpEvent(ProtocolDpEvent):
   """
 
   event: LocalRandomizerDpEvent = _local()
-  min_num_clients: int = event_fields.count(1)
-  check_in_probability: float = event_fields.real(_checks.in_closed, 0.0, 1.0)
+  min_num_clients: int = count_field(1)
+  check_in_probability: float = real_field(_checks.in_closed, 0.0, 1.0)
 
 
 @attr.s(frozen=True)
@@ -235,9 +269,9 @@ class RandomAllocationDpEvent(ProtocolDpEvent):
   """
 
   event: dp_accounting.DpEvent = attr.ib()
-  num_steps: int = event_fields.count(1)
-  num_selected: int = event_fields.count(1, default=1)
-  participation_probability: float = event_fields.real(
+  num_steps: int = count_field(1)
+  num_selected: int = count_field(1, default=1)
+  participation_probability: float = real_field(
       _checks.in_closed, 0.0, 1.0, default=1.0
   )
 

@@ -23,7 +23,7 @@ the number of records, which is public, stays. Two families:
 These compose with each other, and with what is stated for replace-one of a
 client, if it is the same person: one record in one silo, and what this person
 does as a client. A person with several records pays more, see
-`IsrlAccountant.user_level_epsilon`.
+`silo_guarantee.person_epsilon`.
 
 Numbers and events in all fields, as in `protocol_events`.
 """
@@ -34,12 +34,11 @@ import attr
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.events import compositions
-from tff_dp.accounting.events import event_fields
 from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 
 # arXiv:2102.06387, proposition 14, asks for it.
-_LEAST_STDDEV = 0.5
+LEAST_STDDEV = 0.5
 
 
 def _share_of(most: float, **argument) -> None:
@@ -52,7 +51,7 @@ def _wide(**argument) -> None:
   """Raises unless a standard deviation is at least that of the theorem."""
   _checks.positive(**argument)
   ((name, value),) = argument.items()
-  if value < _LEAST_STDDEV:
+  if value < LEAST_STDDEV:
     raise _checks.ArgumentError(name, value, 'at least 1/2')
 
 
@@ -69,7 +68,7 @@ class GaussianRecordDpEvent(MessageDpEvent):
   sigma = noise_multiplier / 2.
   """
 
-  noise_multiplier: float = event_fields.real(_checks.positive)
+  noise_multiplier: float = protocol_events.real_field(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -80,8 +79,8 @@ class PoissonRecordDpEvent(MessageDpEvent):
   pure noise.
   """
 
-  noise_multiplier: float = event_fields.real(_checks.positive)
-  sampling_probability: float = event_fields.real(_share_of, 1.0)
+  noise_multiplier: float = protocol_events.real_field(_checks.positive)
+  sampling_probability: float = protocol_events.real_field(_share_of, 1.0)
 
 
 @attr.s(frozen=True)
@@ -92,9 +91,9 @@ class FixedSizeRecordDpEvent(MessageDpEvent):
   batch size 1.
   """
 
-  noise_multiplier: float = event_fields.real(_checks.positive)
-  num_records: int = event_fields.count(1)
-  batch_size: int = event_fields.count(1)
+  noise_multiplier: float = protocol_events.real_field(_checks.positive)
+  num_records: int = protocol_events.count_field(1)
+  batch_size: int = protocol_events.count_field(1)
 
   def __attrs_post_init__(self):
     _checks.integer_between(1, self.num_records, batch_size=self.batch_size)
@@ -129,7 +128,7 @@ class DisjointRecordsDpEvent(protocol_events.RecordDpEvent):
     if not isinstance(value, tuple) or not value:
       raise _checks.ArgumentError('events', value, allowed)
     for event in value:
-      for leaf, _ in compositions.leaves(event):
+      for leaf, _ in run_events.leaves(event):
         if not isinstance(leaf, MessageDpEvent):
           raise _checks.ArgumentError('events', value, allowed)
 
@@ -140,7 +139,7 @@ class DisjointRecordsDpEvent(protocol_events.RecordDpEvent):
   def parts(self) -> tuple[tuple[tuple[MessageDpEvent, int], ...], ...]:
     """Returns of each part its messages, with how often each occurs."""
     return tuple(
-        tuple(compositions.merged(compositions.leaves(event)))
+        tuple(run_events.merged(run_events.leaves(event)))
         for event in self.events
     )
 
@@ -151,7 +150,7 @@ class SumDpEvent(protocol_events.RecordDpEvent):
 
   Every coordinate of a record of norm at most C is rounded at random to a grid
   of `grid` steps from -C to C, and the sum over all records has independent
-  noise on each of its `dimension` coordinates (`integers.vector_sum`). A
+  noise on each of its `dimension` coordinates (`integers.integer_sums`). A
   record is a part of the sum once. The adversary sees the sum.
   """
 
@@ -163,11 +162,11 @@ class BinomialSumDpEvent(SumDpEvent):
   After arXiv:2106.09805. `num_records` are promised to be in the sum.
   """
 
-  grid: int = event_fields.count(1)
-  trials: int = event_fields.count(1)
-  num_records: int = event_fields.count(1)
-  dimension: int = event_fields.count(1)
-  probability: float = event_fields.real(_share_of, 0.5, default=0.5)
+  grid: int = protocol_events.count_field(1)
+  trials: int = protocol_events.count_field(1)
+  num_records: int = protocol_events.count_field(1)
+  dimension: int = protocol_events.count_field(1)
+  probability: float = protocol_events.real_field(_share_of, 0.5, default=0.5)
 
 
 @attr.s(frozen=True)
@@ -178,9 +177,9 @@ class SkellamSumDpEvent(SumDpEvent):
   the sum, for each coordinate.
   """
 
-  grid: int = event_fields.count(1)
-  variance: float = event_fields.real(_checks.positive)
-  dimension: int = event_fields.count(1)
+  grid: int = protocol_events.count_field(1)
+  variance: float = protocol_events.real_field(_checks.positive)
+  dimension: int = protocol_events.count_field(1)
 
 
 @attr.s(frozen=True)
@@ -191,7 +190,7 @@ class DiscreteGaussianSumDpEvent(SumDpEvent):
   grid; so many shares are promised to be in the sum.
   """
 
-  grid: int = event_fields.count(1)
-  stddev: float = event_fields.real(_wide)
-  num_shares: int = event_fields.count(1)
-  dimension: int = event_fields.count(1)
+  grid: int = protocol_events.count_field(1)
+  stddev: float = protocol_events.real_field(_wide)
+  num_shares: int = protocol_events.count_field(1)
+  dimension: int = protocol_events.count_field(1)

@@ -14,6 +14,8 @@ is read by `effective_sigma` alone.
 accountants `run_event` can, but then give these REPLACE_SPECIAL: the Renyi
 accountant of dp_accounting never converts a Gaussian, while its PLD accountant
 does under REPLACE_ONE from version 0.6 on, not before.
+
+`leaves` takes nested events apart.
 """
 
 import enum
@@ -22,6 +24,8 @@ import math
 import dp_accounting
 
 from tff_dp import _checks
+
+Leaves = list[tuple[dp_accounting.DpEvent, int]]
 
 
 class NeighboringRelation(str, enum.Enum):
@@ -40,14 +44,10 @@ class NeighboringRelation(str, enum.Enum):
   @property
   def dp_accounting(self) -> dp_accounting.NeighboringRelation:
     """The name of this relation in dp_accounting."""
-    return {
-        NeighboringRelation.ZERO_OUT: (
-            dp_accounting.NeighboringRelation.REPLACE_SPECIAL
-        ),
-        NeighboringRelation.REPLACE_ONE: (
-            dp_accounting.NeighboringRelation.REPLACE_ONE
-        ),
-    }[self]
+    theirs = dp_accounting.NeighboringRelation
+    if self is NeighboringRelation.ZERO_OUT:
+      return theirs.REPLACE_SPECIAL
+    return theirs.REPLACE_ONE
 
   @property
   def squared_sensitivity_factor(self) -> int:
@@ -56,25 +56,20 @@ class NeighboringRelation(str, enum.Enum):
     Upper bound for replace-one: two clipped contributions differ by at most
     two clip norms, attained by opposite contributions.
     """
-    return {
-        NeighboringRelation.ZERO_OUT: 1,
-        NeighboringRelation.REPLACE_ONE: 4,
-    }[self]
+    return 1 if self is NeighboringRelation.ZERO_OUT else 4
 
   @property
   def description(self) -> str:
     """The relation in prose."""
-    return {
-        NeighboringRelation.ZERO_OUT: (
-            'zero-out (also called replace-special): all contributions of one'
-            ' client over the whole run are replaced by zeros'
-        ),
-        NeighboringRelation.REPLACE_ONE: (
-            'replace-one: all contributions of one client over the whole run'
-            ' are replaced by arbitrary other contributions within the clip'
-            ' norm'
-        ),
-    }[self]
+    if self is NeighboringRelation.ZERO_OUT:
+      return (
+          'zero-out (also called replace-special): all contributions of one'
+          ' client over the whole run are replaced by zeros'
+      )
+    return (
+        'replace-one: all contributions of one client over the whole run are'
+        ' replaced by arbitrary other contributions within the clip norm'
+    )
 
 
 def effective_sigma(
@@ -125,3 +120,36 @@ def run_event(
   if sigma == 0:
     return dp_accounting.NonPrivateDpEvent()
   return dp_accounting.GaussianDpEvent(sigma)
+
+
+def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
+  """Returns what an event is composed of, with how often each part occurs.
+
+  In order, and without what releases nothing. Parts that occur at several
+  places are listed at each.
+  """
+  if not isinstance(event, dp_accounting.DpEvent):
+    raise TypeError(
+        f'event={event!r} is not allowed: expected a dp_accounting.DpEvent.'
+    )
+  if count == 0 or isinstance(event, dp_accounting.NoOpDpEvent):
+    return []
+  if isinstance(event, dp_accounting.SelfComposedDpEvent):
+    _checks.integer_at_least(0, count=event.count)
+    return leaves(event.event, count * int(event.count))
+  if isinstance(event, dp_accounting.ComposedDpEvent):
+    return [leaf for part in event.events for leaf in leaves(part, count)]
+  return [(event, count)]
+
+
+def merged(parts: Leaves) -> Leaves:
+  """Returns the leaves with equal ones counted together, in order."""
+  counts = {}
+  for leaf, count in parts:
+    counts[leaf] = counts.get(leaf, 0) + count
+  return list(counts.items())
+
+
+def kinds(parts: Leaves) -> str:
+  """Returns the names of the classes of events, for a message."""
+  return ', '.join(sorted({type(leaf).__name__ for leaf, _ in parts}))

@@ -5,7 +5,7 @@
 A round of all three plans is the same but for the law of the noise:
 
     a silo rounds each of its K clipped records to a grid of h steps from -C to
-    C (`vector_sum`), adds them up, and adds its own share of noise once;
+    C (`integer_sums`), adds them up, and adds its own share of noise once;
     nothing but the sum over all silos is opened.
 
 Adjacency: one record is replaced. What protects a record is the noise of all
@@ -15,16 +15,16 @@ together with all others, is `silo_epsilon`: much less.
 """
 
 import abc
+from collections.abc import Mapping
 import dataclasses
-import functools
+import math
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.integers import integer_noise
 from tff_dp.accounting.integers import integer_sums
-from tff_dp.accounting.integers import integer_tables
-from tff_dp.accounting.integers import vector_sum
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class SumPlan(abc.ABC):
   min_silos: int
 
   def __post_init__(self):
-    _checks.integer_at_least(1, grid=self.grid)
     _checks.integer_at_least(1, records_per_silo=self.records_per_silo)
     _checks.integer_at_least(1, min_silos=self.min_silos)
+    self.dp_event(dimension=1)  # Checks the rest.
 
   @property
   @abc.abstractmethod
@@ -57,10 +57,9 @@ class SumPlan(abc.ABC):
     """Variance of a silo's own noise, per coordinate, in steps of the grid."""
 
   @abc.abstractmethod
-  def share_table(self) -> integer_tables.Table:
+  def share_table(self) -> integer_noise.Table:
     """Returns what a silo draws its own noise from."""
 
-  @abc.abstractmethod
   def epsilon(
       self, delta: float, *, dimension: int, num_rounds: int = 1
   ) -> float:
@@ -71,6 +70,8 @@ class SumPlan(abc.ABC):
       dimension: d, length of the vectors.
       num_rounds: Sums of which one record is a part; 1 for one pass.
     """
+    event = self.dp_event(dimension=dimension)
+    return integer_sums.epsilon(event, delta, num_rounds=num_rounds)
 
   @abc.abstractmethod
   def dp_event(self, *, dimension: int) -> record_events.SumDpEvent:
@@ -117,13 +118,24 @@ class SumPlan(abc.ABC):
     return step**2 * num_silos * self.share_variance / count**2
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
+    """Returns JSON types, for `from_json`."""
     return {'noise': self.name} | dataclasses.asdict(self)
+
+  def release_facts(
+      self, *, l2_norm_clip: float, dimension: int
+  ) -> dict[str, Any]:
+    """Returns all that the guarantee of a sum rests on, plain JSON types."""
+    return {
+        'mechanism': 'secure_sum',
+        'sums': self.to_json(),
+        'l2_norm_clip': float(l2_norm_clip),
+        'dimension': int(dimension),
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BinomialPlan(SumPlan):
-  """Binomial(b, p) noise for every record (`vector_sum.BinomialSum`).
+  """Binomial(b, p) noise of every record (after arXiv:2106.09805).
 
   Attributes:
     trials: b.
@@ -133,28 +145,17 @@ class BinomialPlan(SumPlan):
   trials: int
   probability: float = 0.5
 
-  def __post_init__(self):
-    super().__post_init__()
-    self._sum()  # Checks the rest.
-
-  @property
-  def name(self) -> str:
-    return 'binomial'
+  name = 'binomial'
 
   @property
   def share_variance(self) -> float:
     prob = self.probability
     return self.records_per_silo * self.trials * prob * (1.0 - prob)
 
-  def share_table(self) -> integer_tables.Table:
-    return _binomial_table(
-        self.records_per_silo * self.trials, self.probability
-    )
-
-  def epsilon(self, delta, *, dimension, num_rounds=1):
-    return self._sum().epsilon(
-        delta, dimension=dimension, num_rounds=num_rounds
-    )
+  def share_table(self) -> integer_noise.Table:
+    trials = self.records_per_silo * self.trials
+    law = integer_noise.binomial(trials, self.probability)
+    return integer_noise.table(law, mean=trials * self.probability)
 
   def dp_event(self, *, dimension):
     return record_events.BinomialSumDpEvent(
@@ -162,14 +163,6 @@ class BinomialPlan(SumPlan):
         self.trials,
         self.min_silos * self.records_per_silo,
         dimension,
-        self.probability,
-    )
-
-  def _sum(self) -> vector_sum.BinomialSum:
-    return vector_sum.BinomialSum(
-        self.grid,
-        self.trials,
-        self.min_silos * self.records_per_silo,
         self.probability,
     )
 
@@ -184,38 +177,24 @@ class SkellamPlan(SumPlan):
 
   variance: float
 
-  def __post_init__(self):
-    super().__post_init__()
-    _checks.positive(variance=self.variance)
+  name = 'skellam'
 
-  @property
-  def name(self) -> str:
-    return 'skellam'
+  def __post_init__(self):
+    _checks.positive(variance=self.variance)
+    super().__post_init__()
 
   @property
   def share_variance(self) -> float:
     return float(self.variance)
 
-  def share_table(self) -> integer_tables.Table:
-    return _skellam_table(float(self.variance))
-
-  def epsilon(self, delta, *, dimension, num_rounds=1):
-    return integer_sums.skellam_epsilon(
-        variance=self._total,
-        delta=delta,
-        grid=self.grid,
-        dimension=dimension,
-        num_rounds=num_rounds,
-    )
+  def share_table(self) -> integer_noise.Table:
+    law = integer_noise.skellam(float(self.variance))
+    return integer_noise.table(law, mean=0.0)
 
   def dp_event(self, *, dimension):
-    return record_events.SkellamSumDpEvent(self.grid, self._total, dimension)
-
-  @property
-  def _total(self) -> float:
-    """Variance of all promised shares."""
     # Rounded down: less noise than there is costs more.
-    return self.min_silos * self.variance * (1 - 1e-15)
+    total = self.min_silos * self.variance * (1 - 1e-15)
+    return record_events.SkellamSumDpEvent(self.grid, total, dimension)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,30 +207,15 @@ class DiscreteGaussianPlan(SumPlan):
 
   stddev: float
 
-  def __post_init__(self):
-    super().__post_init__()
-    _checks.positive(stddev=self.stddev)
-
-  @property
-  def name(self) -> str:
-    return 'discrete-gaussian'
+  name = 'discrete-gaussian'
 
   @property
   def share_variance(self) -> float:
     return integer_noise.discrete_gaussian(float(self.stddev)).variance
 
-  def share_table(self) -> integer_tables.Table:
-    return _discrete_gaussian_table(float(self.stddev))
-
-  def epsilon(self, delta, *, dimension, num_rounds=1):
-    return integer_sums.discrete_gaussian_epsilon(
-        local_stddev=self.stddev,
-        num_shares=self.min_silos,
-        delta=delta,
-        grid=self.grid,
-        dimension=dimension,
-        num_rounds=num_rounds,
-    )
+  def share_table(self) -> integer_noise.Table:
+    law = integer_noise.discrete_gaussian(float(self.stddev))
+    return integer_noise.table(law, mean=0.0)
 
   def dp_event(self, *, dimension):
     return record_events.DiscreteGaussianSumDpEvent(
@@ -259,7 +223,23 @@ class DiscreteGaussianPlan(SumPlan):
     )
 
 
-NOISES = ('binomial', 'skellam', 'discrete-gaussian')
+_BY_NOISE = {
+    'binomial': BinomialPlan,
+    'skellam': SkellamPlan,
+    'discrete-gaussian': DiscreteGaussianPlan,
+}
+NOISES = tuple(_BY_NOISE)
+# The relative width at which the search for noise ends, and its upper end.
+_TOLERANCE = 5e-5
+_MOST_NOISE = 1 << 40
+
+
+def from_json(described: Mapping[str, Any]) -> SumPlan:
+  """Returns the plan that `to_json` described."""
+  fields = dict(described)
+  noise = fields.pop('noise')
+  _checks.one_of(NOISES, noise=noise)
+  return _BY_NOISE[noise](**fields)
 
 
 def calibrate(
@@ -294,40 +274,39 @@ def calibrate(
   shape = dict(
       grid=grid, records_per_silo=records_per_silo, min_silos=min_silos
   )
-  budget = dict(
-      grid=grid,
-      epsilon=epsilon,
-      delta=delta,
-      dimension=dimension,
-      num_rounds=num_rounds,
-  )
+  _checks.positive(epsilon=epsilon)
+
+  event_of = {
+      'binomial': lambda trials: record_events.BinomialSumDpEvent(
+          grid, trials, min_silos * records_per_silo, dimension
+      ),
+      'skellam': lambda variance: record_events.SkellamSumDpEvent(
+          grid, variance, dimension
+      ),
+      'discrete-gaussian': lambda stddev: (
+          record_events.DiscreteGaussianSumDpEvent(
+              grid, stddev, min_silos, dimension
+          )
+      ),
+  }[noise]
+  is_discrete_gaussian = noise == 'discrete-gaussian'
+
+  def is_private(amount):
+    if is_discrete_gaussian and amount < record_events.LEAST_STDDEV:
+      return False
+    event = event_of(amount)
+    return integer_sums.epsilon(event, delta, num_rounds=num_rounds) <= epsilon
+
   if noise == 'binomial':
-    found = vector_sum.calibrate_binomial_sum(
-        num_records=min_silos * records_per_silo, **budget
-    )
-    return BinomialPlan(trials=found.trials, **shape)
-  if noise == 'skellam':
-    total = integer_sums.calibrate_skellam_sum(**budget)
-    # Upward, so that the shares add up to what was calibrated.
-    return SkellamPlan(variance=total / min_silos * (1 + 1e-14), **shape)
-  stddev = integer_sums.calibrate_discrete_gaussian_sum(
-      num_shares=min_silos, **budget
-  )
-  return DiscreteGaussianPlan(stddev=stddev, **shape)
-
-
-@functools.lru_cache(maxsize=8)
-def _binomial_table(trials: int, probability: float) -> integer_tables.Table:
-  law = integer_noise.binomial(trials, probability)
-  return integer_tables.build(law, mean=trials * probability)
-
-
-@functools.lru_cache(maxsize=8)
-def _skellam_table(variance: float) -> integer_tables.Table:
-  return integer_tables.build(integer_noise.skellam(variance), mean=0.0)
-
-
-@functools.lru_cache(maxsize=8)
-def _discrete_gaussian_table(stddev: float) -> integer_tables.Table:
-  law = integer_noise.discrete_gaussian(stddev)
-  return integer_tables.build(law, mean=0.0)
+    # More flips are post-processing of fewer, so bisection finds the fewest.
+    amount = search.least(is_private, 1, most=_MOST_NOISE)
+  else:
+    amount = search.least(is_private, most=_MOST_NOISE, tolerance=_TOLERANCE)
+  if amount == math.inf:
+    raise _checks.ArgumentError('epsilon', epsilon, 'a budget that can be met')
+  if noise == 'binomial':
+    return BinomialPlan(trials=amount, **shape)
+  if is_discrete_gaussian:
+    return DiscreteGaussianPlan(stddev=amount, **shape)
+  # Upward, so that the shares add up to what was calibrated.
+  return SkellamPlan(variance=amount / min_silos * (1 + 1e-14), **shape)

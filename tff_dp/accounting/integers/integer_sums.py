@@ -1,83 +1,139 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Private sums of integers with Skellam or discrete Gaussian noise.
+"""What private sums of integer vectors cost a record in them.
 
-The practical alternatives to binomial noise (`vector_sum`, which says how
-records become integers and what neighbours do to their sum): every silo adds
-its share, and a secure sum opens nothing but the total. Adjacency: one record
-is replaced.
+A record x of norm at most C becomes t = (x + C) h / (2 C) on a grid of h steps,
+each coordinate is rounded at random to one of its two neighbours, and integer
+noise is added. Only the sum over all records and silos is opened. Adjacency:
+one record is replaced. With the same coins for rounding both, the sum moves by
+an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d): ||t - t'||
+is at most h, and rounding changes no coordinate of it by 1.
+
+The noise is binomial (every record brings its own; after arXiv:2106.09805,
+whose users send h + b bits per coordinate and record through a shuffler, and
+whose sum is all that those bits tell), Skellam, or a sum of discrete Gaussian
+shares, one of every silo. Of one number, d = 1, binomial and Skellam noise cost
+their exact hockey-stick divergence; everything else is bounded by Renyi
+divergences.
 """
 
-from collections.abc import Callable
 import math
 
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import renyi
-from tff_dp.accounting.curves import search
+from tff_dp.accounting.events import record_events
 from tff_dp.accounting.integers import integer_noise
 
+# Where the bound on each event is from.
+SOURCES = {
+    record_events.BinomialSumDpEvent: (
+        'accounting.integers.integer_sums; after arXiv:2106.09805'
+    ),
+    record_events.SkellamSumDpEvent: 'arXiv:2110.04995',
+    record_events.DiscreteGaussianSumDpEvent: 'arXiv:2102.06387',
+}
 # Of Renyi divergences, where a theorem asks for integers.
 _INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 384, 512, 1024, 4096)
-_LARGEST_NOISE = float(1 << 40)
+# Every shift of one coordinate up to h is tried.
+_LARGEST_GRID_OF_VECTORS = 256
 
 
-def skellam_epsilon(
-    *, variance: float, delta: float, grid: int, dimension: int,
-    num_rounds: int = 1,
+def epsilon(
+    event: record_events.SumDpEvent, delta: float, *, num_rounds: int = 1
 ) -> float:
-  """Returns epsilon of a sum whose noise is Skellam of that variance.
-
-  Upper bound: the least of `skellam_divergence`, at distances that include
-  rounding, and, for d = 1, of the exact hockey-stick divergence. Sums of
-  Skellam noise are Skellam: the variance is that of all promised shares.
+  """Returns epsilon of sums in which a record is. Upper bound.
 
   Args:
-    variance: Of the noise of one coordinate of the sum.
+    event: One of them, with all noise that is promised to be in it.
     delta: In (0, 1).
-    grid: h.
-    dimension: d.
-    num_rounds: Sums of which one record is a part.
+    num_rounds: Sums of which one record is a part; 1 for one pass.
   """
-  _checks.positive(variance=variance)
   _checks.in_open(0.0, 1.0, delta=delta)
-  _checks.integer_at_least(1, grid=grid)
-  _checks.integer_at_least(1, dimension=dimension)
   _checks.integer_at_least(1, num_rounds=num_rounds)
-  if dimension == 1:
-    profile = integer_noise.profile(
-        integer_noise.skellam(float(variance)), shift=grid
-    )
-    return privacy_profiles.composed_epsilon(profile, delta, count=num_rounds)
-  divergences, orders = skellam_divergences(
-      variance=variance, grid=grid, dimension=dimension
-  )
+  law = _law_of_number(event)
+  if law is not None:
+    return composition.epsilon([part(event, num_rounds)], delta)
+  divergences, orders, left_out = renyi_divergences(event)
   return renyi.epsilon(
-      num_rounds * divergences, delta=delta, orders=orders
+      num_rounds * divergences,
+      delta=delta - num_rounds * left_out,
+      orders=orders,
   )
 
 
-def skellam_divergences(
-    *, variance: float, grid: int, dimension: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (Renyi divergences of one sum, their orders). Upper bound.
+def part(
+    event: record_events.SumDpEvent, num_rounds: int
+) -> composition.Part:
+  """Returns the sums in which a record is, to compose with other releases.
+
+  Upper bound, as `epsilon`. Divergences add up whatever is released between the
+  sums: given the outcomes of its dominating pair, that is post-processing.
 
   Args:
-    variance: Of the noise of one coordinate of the sum.
-    grid: h.
-    dimension: d.
+    event: One of the sums.
+    num_rounds: How many.
   """
-  l2 = integer_noise.rounded_l2_distance(grid, dimension=dimension)
-  l1 = integer_noise.rounded_l1_distance(l2, dimension=dimension)
-  divergences = [
-      skellam_divergence(
-          order=order, l1_distance=l1, l2_distance=l2, variance=variance
+  law = _law_of_number(event)
+  if law is not None:
+    # The divergence of the law against itself moved by s grows with |s|.
+    profile = integer_noise.profile(law, shift=event.grid)
+    return composition.Part(profile, num_rounds)
+  divergences, orders, left_out = renyi_divergences(event)
+  return composition.Part(
+      renyi.profile(
+          num_rounds * divergences,
+          orders=orders,
+          outside=num_rounds * left_out,
       )
-      for order in _INTEGER_ORDERS
-  ]
-  return np.array(divergences), np.array(_INTEGER_ORDERS, np.float64)
+  )
+
+
+def renyi_divergences(
+    event: record_events.SumDpEvent,
+) -> tuple[np.ndarray, np.ndarray, float]:
+  """Returns (Renyi divergences of one sum, their orders, what they leave out).
+
+  Upper bounds. The last number is the probability of leaving the window in
+  which the divergences are taken.
+
+  Args:
+    event: The sum.
+  """
+  dimension = event.dimension
+  l2 = integer_noise.rounded_l2_distance(event.grid, dimension=dimension)
+  l1 = integer_noise.rounded_l1_distance(l2, dimension=dimension)
+  if type(event) is record_events.BinomialSumDpEvent:
+    _checks.integer_between(1, _LARGEST_GRID_OF_VECTORS, grid=event.grid)
+    per_square, left_out = integer_noise.renyi_per_square(
+        _binomial(event), largest_shift=event.grid
+    )
+    # d or fewer coordinates can leave the window.
+    moved = min(dimension, math.floor(l2**2 * (1 + 1e-12)))
+    orders = np.array(integer_noise.ORDERS)
+    return l2**2 * per_square, orders, moved * left_out
+  if type(event) is record_events.SkellamSumDpEvent:
+    divergences = [
+        skellam_divergence(
+            order=order,
+            l1_distance=l1,
+            l2_distance=l2,
+            variance=event.variance,
+        )
+        for order in _INTEGER_ORDERS
+    ]
+    return np.array(divergences), np.array(_INTEGER_ORDERS, np.float64), 0.0
+  rho = discrete_gaussian_concentration(
+      local_stddev=event.stddev,
+      num_shares=event.num_shares,
+      l1_distance=l1,
+      l2_distance=l2,
+      dimension=dimension,
+  )
+  orders = np.concatenate([integer_noise.ORDERS, np.arange(2.0, 64.0, 0.5)])
+  return rho * orders, orders, 0.0
 
 
 def skellam_divergence(
@@ -103,89 +159,6 @@ def skellam_divergence(
   return (order * squared / (2 * variance) + rest) * (1 + 1e-12)
 
 
-def calibrate_skellam_sum(
-    *, grid: int, epsilon: float, delta: float, dimension: int,
-    num_rounds: int = 1,
-) -> float:
-  """Returns the least variance of Skellam noise within the budget.
-
-  Upper bound, by less than a part in 10^4.
-  """
-  _checks.positive(epsilon=epsilon)
-
-  def is_private(variance):
-    spent = skellam_epsilon(
-        variance=variance,
-        delta=delta,
-        grid=grid,
-        dimension=dimension,
-        num_rounds=num_rounds,
-    )
-    return spent <= epsilon
-
-  return _least(is_private, 'variance')
-
-
-def discrete_gaussian_epsilon(
-    *,
-    local_stddev: float,
-    num_shares: int,
-    delta: float,
-    grid: int,
-    dimension: int,
-    num_rounds: int = 1,
-) -> float:
-  """Returns epsilon of a sum whose noise is n discrete Gaussian shares.
-
-  Upper bound: `discrete_gaussian_concentration` at distances that include
-  rounding. Shares of discrete Gaussian noise do not add up to one: its tau is
-  the price, negligible where the shares are wider than a step.
-
-  Args:
-    local_stddev: sigma, the parameter of one share, in steps of the grid.
-    num_shares: n, promised: all that are in the sum.
-    delta: In (0, 1).
-    grid: h.
-    dimension: d.
-    num_rounds: Sums of which one record is a part.
-  """
-  _checks.in_open(0.0, 1.0, delta=delta)
-  _checks.integer_at_least(1, num_rounds=num_rounds)
-  _checks.integer_at_least(1, grid=grid)
-  divergences, orders = discrete_gaussian_divergences(
-      local_stddev=local_stddev,
-      num_shares=num_shares,
-      grid=grid,
-      dimension=dimension,
-  )
-  return renyi.epsilon(
-      num_rounds * divergences, delta=delta, orders=orders
-  )
-
-
-def discrete_gaussian_divergences(
-    *, local_stddev: float, num_shares: int, grid: int, dimension: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (Renyi divergences of one sum, their orders). Upper bound.
-
-  Args:
-    local_stddev: sigma, the parameter of one share, in steps of the grid.
-    num_shares: n.
-    grid: h.
-    dimension: d.
-  """
-  l2 = integer_noise.rounded_l2_distance(grid, dimension=dimension)
-  rho = discrete_gaussian_concentration(
-      local_stddev=local_stddev,
-      num_shares=num_shares,
-      l1_distance=integer_noise.rounded_l1_distance(l2, dimension=dimension),
-      l2_distance=l2,
-      dimension=dimension,
-  )
-  orders = np.concatenate([integer_noise.ORDERS, np.arange(2.0, 64.0, 0.5)])
-  return rho * orders, orders
-
-
 def discrete_gaussian_concentration(
     *,
     local_stddev: float,
@@ -195,6 +168,9 @@ def discrete_gaussian_concentration(
     dimension: int,
 ) -> float:
   """Returns rho of zero-concentrated DP, with noise of n discrete Gaussians.
+
+  Shares of discrete Gaussian noise do not add up to one: tau is the price,
+  negligible where the shares are wider than a step.
 
   Upper bound (arXiv:2102.06387, proposition 14): rho = eps^2 / 2 with
   eps^2 the least of D2^2 / (n s^2) + tau d / 2,
@@ -209,13 +185,6 @@ def discrete_gaussian_concentration(
     l2_distance: D2.
     dimension: d.
   """
-  _checks.positive(local_stddev=local_stddev)
-  if local_stddev < 0.5:
-    raise _checks.ArgumentError(
-        'local_stddev', local_stddev, 'at least 1/2, as the theorem asks'
-    )
-  _checks.integer_at_least(1, num_shares=num_shares)
-  _checks.integer_at_least(1, dimension=dimension)
   # Each further share adds at most exp(-2 pi^2 s^2 k / (k + 1)), which falls.
   exact = np.arange(1, min(num_shares, 10_000), dtype=np.float64)
   squared = 2 * (math.pi * local_stddev) ** 2
@@ -233,39 +202,18 @@ def discrete_gaussian_concentration(
   return 0.5 * found * (1 + 1e-12)
 
 
-def calibrate_discrete_gaussian_sum(
-    *,
-    grid: int,
-    num_shares: int,
-    epsilon: float,
-    delta: float,
-    dimension: int,
-    num_rounds: int = 1,
-) -> float:
-  """Returns the least stddev of one share within the budget, at least 1/2.
-
-  Upper bound, by less than a part in 10^4.
-  """
-  _checks.positive(epsilon=epsilon)
-
-  def is_private(stddev):
-    if stddev < 0.5:
-      return False
-    spent = discrete_gaussian_epsilon(
-        local_stddev=stddev,
-        num_shares=num_shares,
-        delta=delta,
-        grid=grid,
-        dimension=dimension,
-        num_rounds=num_rounds,
-    )
-    return spent <= epsilon
-
-  return _least(is_private, 'local_stddev')
+def _law_of_number(event) -> integer_noise.IntegerLaw | None:
+  """Returns the noise in a sum of numbers, if it is of one known law."""
+  if event.dimension > 1:
+    return None
+  if type(event) is record_events.BinomialSumDpEvent:
+    return _binomial(event)
+  if type(event) is record_events.SkellamSumDpEvent:
+    return integer_noise.skellam(event.variance)
+  return None
 
 
-def _least(is_private: Callable[[float], bool], name: str) -> float:
-  found = search.least(is_private, most=_LARGEST_NOISE, tolerance=5e-5)
-  if found == math.inf:
-    raise _checks.ArgumentError(name, found, 'a budget that can be met')
-  return found
+def _binomial(event) -> integer_noise.IntegerLaw:
+  return integer_noise.binomial(
+      event.num_records * event.trials, event.probability
+  )

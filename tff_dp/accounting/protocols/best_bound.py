@@ -30,11 +30,9 @@ from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import compositions
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import protocol_assumptions
 from tff_dp.accounting.protocols import protocol_bounds
-from tff_dp.accounting.protocols import protocol_parts
 
 # The pointwise least of several profiles, composed.
 COMBINED = 'combined'
@@ -171,7 +169,7 @@ def amplify(
     delta: float,
     bound: str = 'best',
     neighboring_relation: run_events.NeighboringRelation | str | None = None,
-    use_derived: bool = True,
+    published_proofs: bool = False,
 ) -> Certificate:
   """Returns what an event certifies at delta. Upper bound.
 
@@ -183,26 +181,26 @@ def amplify(
       or gives more than 'none', 'none' stands.
     neighboring_relation: By default replace-one if anything is stated for it,
       else zero-out.
-    use_derived: Whether to use bounds that rest on this project's arguments.
+    published_proofs: Whether to use bounds with a published proof alone.
 
   Raises:
     PrivacyRefusedError: If the event has parts that no one relation covers.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.one_of(BOUNDS, bound=bound)
-  leaves = compositions.leaves(event)
-  relation = protocol_parts.relation_for(leaves, neighboring_relation)
+  leaves = run_events.leaves(event)
+  relation = protocol_assumptions.relation_for(leaves, neighboring_relation)
   return _amplified(
-      tuple(compositions.merged(leaves)),
+      tuple(run_events.merged(leaves)),
       float(delta),
       bound,
       relation,
-      bool(use_derived),
+      bool(published_proofs),
   )
 
 
 @functools.lru_cache(maxsize=64)
-def _amplified(leaves, delta, bound, relation, use_derived) -> Certificate:
+def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
   """Returns the certificate of leaves with counts, each there once."""
   table = [
       {
@@ -213,14 +211,14 @@ def _amplified(leaves, delta, bound, relation, use_derived) -> Certificate:
       }
       for leaf, count in leaves
   ]
-  search = _Search(table, delta, use_derived)
+  search = _Search(table, delta, published_proofs)
   none = search.candidate('none')
   candidates = [none]
   if bound == 'best':
     for name in protocol_bounds.NAMES[1:]:
       if not any(name in bounds for bounds in table):
         continue
-      if use_derived and name in protocol_bounds.SLOW_NAMES:
+      if not published_proofs and name in protocol_bounds.SLOW_NAMES:
         candidates.append(search.skipped(name))
       else:
         candidates.append(search.candidate(name))
@@ -257,10 +255,10 @@ def _amplified(leaves, delta, bound, relation, use_derived) -> Certificate:
 class _Search:
   """The bounds on the leaves of one event, evaluated when they are needed."""
 
-  def __init__(self, table, delta: float, use_derived: bool):
+  def __init__(self, table, delta: float, published_proofs: bool):
     self._table = table
     self._delta = delta
-    self._use_derived = use_derived
+    self._published_proofs = published_proofs
     self._made = {}
 
   def candidate(self, name: str) -> Candidate:
@@ -271,8 +269,9 @@ class _Search:
       return Candidate(
           name, math.inf, source, 'not a bound on events of this kind'
       )
-    if not self._use_derived and any(b and b.is_derived for b in named):
-      return Candidate(name, math.inf, source, 'turned off: use_derived=False')
+    if self._published_proofs and any(b and b.is_derived for b in named):
+      why = 'turned off: published_proofs=True'
+      return Candidate(name, math.inf, source, why)
     try:
       epsilon, reason = self._epsilon(name, named)
     except privacy_profiles.NotApplicableError as error:
@@ -341,7 +340,7 @@ class _Search:
   def combined(self) -> Candidate:
     """Returns what the pointwise least profile of each leaf gives."""
     parts = [
-        protocol_parts.least(self._usable(index))
+        parts_lib.least(self._usable(index))
         for index in range(len(self._table))
     ]
     return Candidate(

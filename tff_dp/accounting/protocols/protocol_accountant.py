@@ -20,35 +20,31 @@ It differs from its base class where that is wrong or varies by version:
 * dp_accounting 0.6 composes its RandomizedResponseDpEvent once, whatever the
   count is. Never delegated: `RandomizedResponseLocalDpEvent` says the same.
 * A failed `compose` changes neither the state nor the ledger.
+
+`epsilon` and `delta` are what `accountants` does with such events. Messages of
+silos, with Gaussian releases next to them or not, come to the number that the
+ledger of the silo has; everything else is composed by the accountant.
 """
 
-from collections.abc import Callable
-import dataclasses
+import functools
 
 import dp_accounting
 from dp_accounting import pld as pld_lib
-from dp_accounting.pld import privacy_loss_distribution
 
 from tff_dp import _checks
-from tff_dp import _compat
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import loss_sums
-from tff_dp.accounting.events import compositions
+from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import local_reports
+from tff_dp.accounting.protocols import bounds
+from tff_dp.accounting.protocols import protocol_assumptions
 from tff_dp.accounting.protocols import protocol_bounds
-from tff_dp.accounting.protocols import protocol_parts
+from tff_dp.accounting.protocols import record_bounds
+from tff_dp.accounting.silos import silo_events
 
 Relation = dp_accounting.NeighboringRelation
-# Takes an event and the grid of losses; returns the loss of one event under
-# replace-one, on that grid.
-Builder = Callable[
-    [dp_accounting.DpEvent, float],
-    privacy_loss_distribution.PrivacyLossDistribution,
-]
-
 _Details = dp_accounting.PrivacyAccountant.CompositionErrorDetails
 _RELATIONS = {
     Relation.REPLACE_ONE: run_events.NeighboringRelation.REPLACE_ONE,
@@ -62,61 +58,72 @@ _STRUCTURE = (
     dp_accounting.ComposedDpEvent,
     dp_accounting.SelfComposedDpEvent,
 )
-_builders: dict[type, Builder] = {}
-
-
-def register(event_type: type, builder: Builder) -> None:
-  """Lets accountants know a further event, stated for replace-one.
-
-  Args:
-    event_type: A subclass of `DpEvent` that no accountant here knows. Its own
-      subclasses are other events.
-    builder: What it costs; must be pessimistic.
-  """
-  if not (
-      isinstance(event_type, type)
-      and issubclass(event_type, dp_accounting.DpEvent)
-  ):
-    raise TypeError(
-        f'event_type={event_type!r} is not allowed: expected a subclass of'
-        ' dp_accounting.DpEvent.'
-    )
-  is_ours = event_type.__module__ in (
-      protocol_events.__name__,
-      record_events.__name__,
-      dp_accounting.DpEvent.__module__,
-  )
-  if is_ours or event_type in _builders:
-    raise _checks.PrivacyRefusedError(
-        f'{event_type.__name__} is known already',
-        why='what an event costs must not depend on who was imported last',
-        way_out='a class of your own',
-    )
-  _builders[event_type] = builder
+# That bounds with a choice are tuned for where no delta is given.
+_TUNED_FOR = 1e-6
 
 
 def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
   """Whether the event contains check-ins, shuffles, messages of silos, ..."""
   return any(
       isinstance(leaf, protocol_events.ProtocolDpEvent)
-      for leaf, _ in compositions.leaves(event)
+      for leaf, _ in run_events.leaves(event)
   )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Registered:
-  """So many events of a registered type, as `parts.Part` is of others."""
+@functools.lru_cache(maxsize=64)
+def best_part(
+    event: dp_accounting.DpEvent,
+    *,
+    count: int,
+    delta: float,
+    relation: run_events.NeighboringRelation,
+    published_proofs: bool = False,
+) -> parts_lib.Part:
+  """Returns `count` events with the pointwise least of their profiles.
 
-  single: privacy_loss_distribution.PrivacyLossDistribution
-  count: int
+  Upper bound. The same part for the same arguments.
 
-  def terms(self, unused_interval: float) -> list[tuple[parts_lib.Laws, int]]:
-    """Returns the laws of the loss of one event, with the count."""
-    laws = tuple(
-        loss_sums.Law.of_dense(*masses)
-        for masses in _compat.loss_masses(self.single)
-    )
-    return [(laws, self.count)]
+  Args:
+    event: A leaf that `protocol_bounds.of` knows.
+    count: How many.
+    delta: That bounds are tuned for.
+    relation: To account under.
+    published_proofs: Whether to leave out the arguments of this project.
+  """
+  found = []
+  for bound in protocol_bounds.of(
+      event, count=count, delta=delta, relation=relation
+  ):
+    if bound.part is None or (bound.is_derived and published_proofs):
+      continue
+    if not published_proofs and bound.name in protocol_bounds.SLOW_NAMES:
+      continue
+    try:
+      found.append(bound.part())
+    except privacy_profiles.NotApplicableError:
+      continue
+  return parts_lib.least(found)
+
+
+def interval_for(
+    event: dp_accounting.DpEvent,
+    *,
+    delta: float,
+    relation: run_events.NeighboringRelation,
+    published_proofs: bool = False,
+) -> float:
+  """Returns a grid of losses on which an event is accounted for tightly."""
+  parts = [
+      best_part(
+          leaf,
+          count=count,
+          delta=delta,
+          relation=relation,
+          published_proofs=published_proofs,
+      )
+      for leaf, count in run_events.merged(run_events.leaves(event))
+  ]
+  return parts_lib.suitable_interval(parts)
 
 
 class CheckInPLDAccountant(pld_lib.PLDAccountant):
@@ -132,7 +139,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
       value_discretization_interval: float = 1e-4,
       *,
       target_delta: float = 1e-6,
-      use_derived: bool = True,
+      published_proofs: bool = False,
   ):
     """Creates an accountant with nothing composed.
 
@@ -140,9 +147,9 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
       neighboring_relation: Check-ins, shuffles and silos need REPLACE_ONE.
       value_discretization_interval: The grid of losses. Any grid gives an upper
         bound; at most a tenth of the loss of a round gives a good one. See
-        `protocol_parts.interval_for`.
+        `interval_for`.
       target_delta: That bounds with a choice are tuned for. They hold for any.
-      use_derived: Whether to use bounds that rest on this project's arguments.
+      published_proofs: Whether to use bounds with a published proof alone.
     """
     super().__init__(neighboring_relation, value_discretization_interval)
     _checks.positive(
@@ -150,7 +157,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     )
     _checks.in_open(0.0, 1.0, target_delta=target_delta)
     self._target_delta = float(target_delta)
-    self._use_derived = use_derived
+    self._published_proofs = published_proofs
     # What rounding may have taken off delta.
     self._rounding_error = 0.0
     # What was composed so far, and how often, to sum losses anew for small
@@ -212,11 +219,9 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
   def _maybe_compose(self, event, count, do_compose):
     if isinstance(event, _STRUCTURE):
       return super()._maybe_compose(event, count, do_compose)
-    if type(event) in _builders:
-      return self._maybe_compose_registered(event, count, do_compose)
     replaces = self.neighboring_relation is Relation.REPLACE_ONE
     is_ours = isinstance(event, protocol_events.ProtocolDpEvent)
-    if is_ours or (replaces and local_reports.is_noised_sum(event)):
+    if is_ours or (replaces and bounds.is_noised_sum(event)):
       return self._maybe_compose_part(event, count, do_compose)
     name = type(event).__name__
     if name == 'RandomizedResponseDpEvent':
@@ -257,12 +262,12 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     except (TypeError, ValueError) as error:
       return _Details(event, str(error))
     if do_compose and count:
-      part = protocol_parts.best_part(
+      part = best_part(
           event,
           count=count,
           delta=self._target_delta,
           relation=relation,
-          use_derived=self._use_derived,
+          published_proofs=self._published_proofs,
       )
       loss = parts_lib.together(
           [part], interval=self._value_discretization_interval
@@ -281,28 +286,9 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
       if self._terms is not None:
         self._terms = self._terms | {term: self._terms.get(term, 0) + 1}
 
-  def _maybe_compose_registered(self, event, count, do_compose):
-    if self.neighboring_relation is not Relation.REPLACE_ONE:
-      return _Details(
-          event,
-          f'{type(event).__name__} is registered for REPLACE_ONE; this'
-          f' accountant has {self.neighboring_relation.name}.',
-      )
-    if do_compose and count:
-      single = _builders[type(event)](
-          event, self._value_discretization_interval
-      )
-      if single.get_delta_for_epsilon(0.0) >= 1:
-        self._add(None, 0.0, None)
-      else:
-        self._add(
-            *parts_lib.self_composed(single, count), _Registered(single, count)
-        )
-    return None
-
   def _refuse_a_mix(self, event) -> None:
     """Raises if check-ins or silos would be composed with sampled events."""
-    leaves = compositions.leaves(event) + compositions.leaves(self.ledger)
+    leaves = run_events.leaves(event) + run_events.leaves(self.ledger)
     ours = [
         leaf
         for leaf in leaves
@@ -315,7 +301,99 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     ]
     if ours and sampled:
       raise dp_accounting.UnsupportedEventError(
-          f'{compositions.kinds(ours)} and {compositions.kinds(sampled)} do not'
+          f'{run_events.kinds(ours)} and {run_events.kinds(sampled)} do not'
           ' compose: the one is stated for REPLACE_ONE, the other for'
           ' ADD_OR_REMOVE_ONE, and no relation covers both.'
       )
+
+
+def epsilon(
+    event: dp_accounting.DpEvent,
+    *,
+    delta: float,  # pylint: disable=redefined-outer-name
+    method: str,
+    asked: run_events.NeighboringRelation,
+) -> float:
+  """Returns the epsilon of an event at delta. Upper bound.
+
+  Args:
+    event: With a protocol or record event in it.
+    delta: In (0, 1).
+    method: 'pld', or 'exact' for messages of silos without sampling.
+    asked: The relation to account under.
+
+  Raises:
+    PrivacyRefusedError: If the relation or the method does not cover the event.
+  """
+  leaves = run_events.leaves(event)
+  relation = protocol_assumptions.relation_for(leaves, asked)
+  uses = _uses(leaves, method)
+  if uses is not None:
+    return max(silo_events.epsilon_of(use, delta, False) for use in uses)
+  _check_method(leaves, method)
+  ((leaf, count), *others) = run_events.merged(leaves)
+  if isinstance(leaf, record_events.SumDpEvent) and not others:
+    # Alone, by the formula that sums are calibrated with.
+    (bound,) = record_bounds.of(leaf, count)
+    return bound.epsilon(delta)
+  return _composed(event, relation, delta).get_epsilon(delta)
+
+
+def delta(
+    event: dp_accounting.DpEvent,
+    *,
+    epsilon: float,  # pylint: disable=redefined-outer-name
+    method: str,
+    asked: run_events.NeighboringRelation,
+) -> float:
+  """Returns the delta of an event at epsilon. Upper bound.
+
+  Args:
+    event: With a protocol or record event in it.
+    epsilon: At least 0.
+    method: As for `epsilon`.
+    asked: The relation to account under.
+  """
+  leaves = run_events.leaves(event)
+  relation = protocol_assumptions.relation_for(leaves, asked)
+  uses = _uses(leaves, method)
+  if uses is not None:
+    return max(silo_events.delta_of(use, float(epsilon)) for use in uses)
+  _check_method(leaves, method)
+  return _composed(event, relation, _TUNED_FOR).get_delta(epsilon)
+
+
+def _uses(leaves, method: str) -> list[silo_events.Uses] | None:
+  """Returns what records are used for; None if that is not all there is.
+
+  Nor if the method is not for it.
+  """
+  is_record = lambda leaf: isinstance(leaf, protocol_events.RecordDpEvent)
+  if method == 'rdp' or not any(is_record(leaf) for leaf, _ in leaves):
+    return None
+  uses = record_bounds.uses_of(run_events.merged(leaves))
+  if uses is None or method == 'pld':
+    return uses
+  return uses if all(map(record_bounds.is_gaussian, uses)) else None
+
+
+def _check_method(leaves, method: str) -> None:
+  if method != 'pld':
+    raise _checks.PrivacyRefusedError(
+        f'method={method!r} does not know {run_events.kinds(leaves)}',
+        why='what check-ins, shuffling and sampling inside a silo save is'
+        ' known as a curve of delta over epsilon',
+        way_out="method='pld', or tff_dp.accounting.amplify, which also says by"
+        ' which argument',
+    )
+
+
+def _composed(event, relation, tuned_for: float):
+  """Returns an accountant with the event composed, on a grid for it."""
+  accountant = CheckInPLDAccountant(
+      relation.dp_accounting,
+      interval_for(event, delta=tuned_for, relation=relation),
+      target_delta=tuned_for,
+  )
+  accountant.compose(event)
+  return accountant

@@ -1,15 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be true for a certified epsilon, in sentences."""
+"""The relation of a certified epsilon, and what has to be true for it."""
 
 from collections.abc import Sequence
 
 import dp_accounting
 
+from tff_dp import _checks
 from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import local_reports
+from tff_dp.accounting.protocols import bounds
 
 _COINS = (
     "Each client's coins are its own, honest, fresh, independent of all data"
@@ -56,6 +57,52 @@ def of(
   return tuple(dict.fromkeys(found))
 
 
+def relation_for(
+    leaves: run_events.Leaves,
+    asked: run_events.NeighboringRelation | str | None,
+) -> run_events.NeighboringRelation:
+  """Returns the relation to account under, after checking that it exists.
+
+  Args:
+    leaves: What is released.
+    asked: None for replace-one if anything is stated for it, else zero-out.
+
+  Raises:
+    PrivacyRefusedError: If no relation, or not this one, covers everything.
+  """
+  strangers = [
+      leaf
+      for leaf in leaves
+      if not isinstance(leaf[0], protocol_events.ProtocolDpEvent)
+      and not bounds.is_noised_sum(leaf[0])
+  ]
+  ours = [
+      leaf
+      for leaf in leaves
+      if isinstance(leaf[0], protocol_events.REPLACE_ONE_TYPES)
+  ]
+  if strangers:
+    other = f' next to {run_events.kinds(ours)}' if ours else ''
+    raise _checks.PrivacyRefusedError(
+        f'{run_events.kinds(strangers)} is not accounted for here{other}',
+        why='amplification by check-ins and shuffling and messages of silos are'
+        ' stated for replace-one or zero-out, other sampling for add-or-remove',
+        way_out='an epsilon of its own for each, or an event that bounds it,'
+        ' such as the GaussianDpEvent of the same noise without sampling',
+    )
+  if asked is None:
+    asked = 'replace_one' if ours else 'zero_out'
+  relation = run_events.NeighboringRelation(asked)
+  if ours and relation is not run_events.NeighboringRelation.REPLACE_ONE:
+    raise _checks.PrivacyRefusedError(
+        f'{run_events.kinds(ours)} is not accounted for under {relation}'
+        ' adjacency',
+        why=_reasons(ours),
+        way_out='neighboring_relation=replace_one',
+    )
+  return relation
+
+
 def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
   """Returns (whose data is protected, the same in a sentence)."""
   is_record = [
@@ -74,10 +121,27 @@ def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
   )
 
 
+def _reasons(leaves: run_events.Leaves) -> str:
+  """Returns why events are stated for no other relation than replace-one."""
+  is_record = [
+      isinstance(leaf, protocol_events.RecordDpEvent) for leaf, _ in leaves
+  ]
+  reasons = []
+  if not all(is_record):
+    reasons.append(
+        'a client that is absent would show in the number of reports'
+    )
+  if any(is_record):
+    reasons.append(
+        'the number of records of a silo is public, so none can be absent'
+    )
+  return '; '.join(reasons)
+
+
 def _of_leaf(leaf, bound: str) -> list[str]:
   if isinstance(leaf, protocol_events.RecordDpEvent):
     return _of_record(leaf, bound)
-  if local_reports.is_noised_sum(leaf):
+  if bounds.is_noised_sum(leaf):
     return ['The server adds the noise, and is trusted to.']
   if isinstance(leaf, protocol_events.RandomAllocationDpEvent):
     found = [

@@ -17,7 +17,6 @@ Every event has several; which is least depends on its numbers.
 | clones | shuffled check-in | [derived] the same in a binomial cohort |
 | strong_clones | both, some randomizers | [derived] more clones, by type |
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
-| renyi | shuffled check-in | arXiv:2206.03151, thm. 1, with its lemma 4 |
 | allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
 [derived] marks arguments of this project, proven in docs/proofs_shuffling.md,
@@ -31,19 +30,18 @@ import math
 
 import dp_accounting
 
+from tff_dp.accounting.amplification import fixed_window
 from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.amplification import shuffled_check_in
-from tff_dp.accounting.amplification import shuffled_renyi
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
-from tff_dp.accounting.protocols import check_in_bounds
-from tff_dp.accounting.protocols import local_reports
 from tff_dp.accounting.protocols import record_bounds
 
 NAMES = (
@@ -56,18 +54,19 @@ NAMES = (
     'clones',
     'strong_clones',
     'clones_by_cohort',
-    'renyi',
     'allocation',
 )
 # Sound whatever else is turned off, but slow, and next to never the least.
-SLOW_NAMES = ('clones_by_cohort', 'renyi')
-
-_CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
+SLOW_NAMES = ('clones_by_cohort',)
 _SHUFFLING_PROOFS = 'docs/proofs_shuffling.md'
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
 # Of delta, and at most, what the grid of a random allocation may cut off.
 _TAIL_SHARE = 1e-4
 _MOST_TAIL = 1e-10
+_RCI = 'arXiv:2007.06605, theorem '
+_CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
+# Above it the curve of an (epsilon, delta) pair is not computed.
+_LARGEST_RUN_EPSILON = 100.0
 
 
 def of(
@@ -87,33 +86,126 @@ def of(
     relation: To account under; `protocol_events.REPLACE_ONE_TYPES` have no
       other than replace-one, which is for the caller to check.
   """
-  if local_reports.is_noised_sum(event):
-    part = functools.partial(local_reports.noised_sum, event, count, relation)
+  if bounds.is_noised_sum(event):
+    part = functools.partial(bounds.noised_sum, event, count, relation)
     return (bounds.Bound('none', 'the noise at the server', part=part),)
   if isinstance(event, protocol_events.RandomAllocationDpEvent):
     return tuple(_of_allocation(event, count, delta, relation))
   if isinstance(event, protocol_events.LocalRandomizerDpEvent):
-    return (bounds.none(local_reports.report(event), count),)
+    return (bounds.none(bounds.report(event), count),)
   if isinstance(event, protocol_events.RecordDpEvent):
     return tuple(record_bounds.of(event, count))
   # Exact types, as for local events.
   find = {
-      protocol_events.FixedWindowCheckInDpEvent: (
-          check_in_bounds.of_fixed_window
-      ),
-      protocol_events.SlidingWindowCheckInDpEvent: (
-          check_in_bounds.of_sliding_window
-      ),
-      protocol_events.AveragedCheckInDpEvent: check_in_bounds.of_averaged,
+      protocol_events.FixedWindowCheckInDpEvent: _of_fixed_window,
+      protocol_events.SlidingWindowCheckInDpEvent: _of_sliding_window,
+      protocol_events.AveragedCheckInDpEvent: _of_averaged,
       protocol_events.ShuffledDpEvent: _of_shuffle,
       protocol_events.ShuffledCheckInDpEvent: _of_shuffled_check_in,
   }.get(type(event))
   if find is None:
     raise TypeError(
         f'event={event!r} is not allowed: expected an event of'
-        ' tff_dp.accounting.events.run_events.protocol_events or record_events.'
+        ' tff_dp.accounting.events.protocol_events or record_events.'
     )
-  return tuple(find(event, local_reports.report(event.event), count, delta))
+  return tuple(find(event, bounds.report(event.event), count, delta))
+
+
+def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
+  """Yields the bounds on so many equal events."""
+  probability = event.check_in_probability
+  yield bounds.none(report, count)
+  if probability == 0:
+    yield bounds.nobody('thinning', 'nobody takes part', count)
+    return
+
+  def thinned():
+    # Any randomizer. It needs dummy updates: a client that stays away leaves
+    # its slot to another report of the same randomizer, never empty.
+    if probability == 1:
+      raise privacy_profiles.NotApplicableError(
+          'check_in_probability is 1: every client takes part'
+      )
+    return composition.Part(
+        privacy_profiles.subsampled(report.profile, probability),
+        count,
+    )
+
+  yield bounds.Bound('thinning', _CHECK_IN_PROOFS, True, part=thinned)
+  theorem = functools.partial(
+      random_check_ins.theorem_3_2,
+      num_slots=event.num_slots,
+      check_in_probability=probability,
+  )
+  yield _closed_form('3.2', report, theorem, count, delta)
+  yield _step_by_step(report, event.num_slots, probability, count)
+
+
+def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
+  """Yields the bounds on so many equal events."""
+  yield bounds.none(report, count)
+  theorem = functools.partial(
+      random_check_ins.theorem_3_2,
+      num_slots=event.window,
+      check_in_probability=1.0,
+  )
+  yield _closed_form('4.3', report, theorem, count, delta)
+  yield _step_by_step(report, event.window, 1.0, count)
+
+
+def _of_averaged(event, report, count, delta) -> Iterator[bounds.Bound]:
+  """Yields the bounds on so many equal events."""
+  yield bounds.none(report, count)
+  theorem = functools.partial(
+      random_check_ins.theorem_4_1,
+      num_slots=event.num_slots,
+      min_num_clients=event.min_num_clients,
+  )
+  yield _closed_form('4.1', report, theorem, count, delta)
+
+
+def _closed_form(number: str, report, theorem, count: int, delta: float):
+  """Returns a theorem of arXiv:2007.06605 for the best of the local pairs.
+
+  Alone it is its own formula. Next to others, or repeated, it stands for a
+  randomizer that is (epsilon, delta')-DP, delta' a share of delta.
+  """
+
+  def epsilon(total_delta):
+    best, reason = math.inf, 'no (epsilon0, delta0) has a delta0 below delta'
+    for local_epsilon, local_delta in report.splits(total_delta):
+      try:
+        found = theorem(
+            local_epsilon=local_epsilon,
+            local_delta=local_delta,
+            delta=total_delta,
+        )
+      except privacy_profiles.NotApplicableError as error:
+        reason = error.reason
+      else:
+        best = min(best, float(found))
+    if best == math.inf:
+      raise privacy_profiles.NotApplicableError(reason)
+    return best
+
+  def part():
+    share = delta / (2 * count)
+    run_epsilon = epsilon(share)
+    if run_epsilon > _LARGEST_RUN_EPSILON:
+      raise privacy_profiles.NotApplicableError(
+          f'the theorem gives epsilon={run_epsilon:g} for one run'
+      )
+    profile = local_profiles.approximate(run_epsilon, share)
+    return composition.Part(
+        privacy_profiles.minimum(profile, report.profile), count
+    )
+
+  return bounds.Bound(
+      'rci',
+      _RCI + number,
+      part=part,
+      epsilon=epsilon if count == 1 else None,
+  )
 
 
 def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
@@ -122,7 +214,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
   theorem = functools.partial(
       random_check_ins.theorem_5_1, num_reports=num_reports
   )
-  yield check_in_bounds.closed_form('5.1', report, theorem, count, delta)
+  yield _closed_form('5.1', report, theorem, count, delta)
 
   def clones(**options):
     if isinstance(event.event, protocol_events.GaussianLocalDpEvent):
@@ -212,24 +304,6 @@ def _of_shuffled_check_in(
     source, is_derived = _SHUFFLING_PROOFS, True
   yield bounds.Bound('clones_by_cohort', source, is_derived, part=by_cohort)
 
-  def renyi(total_delta):
-    if not isinstance(
-        event.event, protocol_events.RandomizedResponseLocalDpEvent
-    ):
-      raise privacy_profiles.NotApplicableError(
-          'lemma 4 is about randomizers with finitely many reports, that is'
-          ' randomized response'
-      )
-    return shuffled_renyi.shuffled_check_in_epsilon(
-        local_epsilon=report.split[0],
-        num_rounds=count,
-        delta=total_delta,
-        **cohort,
-    )
-
-  source = 'arXiv:2206.03151, theorem 1, lemma 4'
-  yield bounds.Bound('renyi', source, epsilon=renyi)
-
 
 def _strong_clones(report, clones) -> bounds.Bound:
   """Returns clones with the larger probability, if the type allows it."""
@@ -248,7 +322,7 @@ def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
   """Yields the bounds of central noise at some of several steps."""
   times, multiplier = event.num_selected, float(event.event.noise_multiplier)
   alone = functools.partial(
-      local_reports.noised_sum, event.event, count * times, relation
+      bounds.noised_sum, event.event, count * times, relation
   )
   yield bounds.Bound('none', 'the noise at the server', part=alone)
   if event.participation_probability == 0:
@@ -287,3 +361,23 @@ def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
 
   source = f'arXiv:2502.08202; {_CHECK_IN_PROOFS}'
   yield bounds.Bound('allocation', source, True, part=part, epsilon=epsilon)
+
+
+def _step_by_step(report, num_slots: int, probability: float, count: int):
+  """Returns theorem 3.2's steps, composed as privacy-loss distributions."""
+
+  def part():
+    if not report.is_pure:
+      raise privacy_profiles.NotApplicableError(
+          'the local randomizer has a delta above 0'
+      )
+    profile = fixed_window.profile(
+        local_epsilon=report.split[0],
+        num_slots=num_slots,
+        check_in_probability=probability,
+    )
+    return composition.Part(
+        privacy_profiles.minimum(profile, report.profile), count
+    )
+
+  return bounds.Bound('rci_numeric', _CHECK_IN_PROOFS, True, part=part)

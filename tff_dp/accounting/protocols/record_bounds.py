@@ -11,7 +11,7 @@
 | convexity | both | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
 
 docs/isrl_accounting.md proves what is derived, and what follows from the
-papers. 'convexity' is what `conservative` means in `silo_sampling`.
+papers. 'convexity' is what `published_proofs` means in `silo_sampling`.
 """
 
 from collections.abc import Iterator
@@ -23,15 +23,11 @@ import numpy as np
 
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.curves import renyi
-from tff_dp.accounting.events import compositions
 from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
-from tff_dp.accounting.integers import integer_noise
+from tff_dp.accounting.events import run_events
 from tff_dp.accounting.integers import integer_sums
-from tff_dp.accounting.integers import vector_sum
 from tff_dp.accounting.protocols import bounds
-from tff_dp.accounting.protocols import local_reports
 from tff_dp.accounting.silos import silo_events
 
 _PROOFS = 'docs/isrl_accounting.md'
@@ -60,7 +56,7 @@ def of(
     yield _of_sum(event, count)
 
 
-def uses_of(leaves: compositions.Leaves) -> list[silo_events.Uses] | None:
+def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
   """Returns what a record may have been used for, if that is all there is.
 
   Each of the uses is all that is released about the records of some part of the
@@ -116,7 +112,7 @@ def _of_messages(
     yield _bound('subsampling', _PROOFS, sampled, count, is_derived=True)
   else:
     yield _bound('subsampling', _CONVEXITY, sampled, count)
-  yield _bound('convexity', _CONVEXITY, sampled, count, conservative=True)
+  yield _bound('convexity', _CONVEXITY, sampled, count, published_proofs=True)
 
 
 def _bound(
@@ -125,7 +121,7 @@ def _bound(
     alternatives: list[silo_events.Uses],
     count: int,
     *,
-    conservative: bool = False,
+    published_proofs: bool = False,
     is_derived: bool = False,
 ) -> bounds.Bound:
 
@@ -133,7 +129,7 @@ def _bound(
     # By the arithmetic of ledgers, so that both come to the same number.
     return max(
         silo_events.epsilon_of(
-            _added((use, n * count) for use, n in uses), delta, conservative
+            _added((use, n * count) for use, n in uses), delta, published_proofs
         )
         for uses in alternatives
     )
@@ -142,14 +138,16 @@ def _bound(
       name,
       source,
       is_derived,
-      part=functools.partial(_worst_part, alternatives, count, conservative),
+      part=functools.partial(
+          _worst_part, alternatives, count, published_proofs
+      ),
       # Several times the worst: each time that may be of other records.
       epsilon=epsilon if count == 1 or len(alternatives) == 1 else None,
   )
 
 
 def _worst_part(
-    alternatives, count: int, conservative: bool
+    alternatives, count: int, published_proofs: bool
 ) -> composition.Part:
   """Returns `count` times the pointwise greatest profile of alternatives.
 
@@ -158,11 +156,11 @@ def _worst_part(
   if len(alternatives) == 1:
     ((use, n), *more) = alternatives[0]
     if not more and use[0] == 'gaussian':
-      return local_reports.one_gaussian(use[2] / 2, n * count)
+      return bounds.one_gaussian(use[2] / 2, n * count)
     if not more:
-      (part,) = silo_events.parts_of(((use, n * count),), conservative)
+      (part,) = silo_events.parts_of(((use, n * count),), published_proofs)
       return part
-  profiles = [_profile(uses, conservative) for uses in alternatives]
+  profiles = [_profile(uses, published_proofs) for uses in alternatives]
 
   def worst(epsilons):
     return np.maximum.reduce([profile(epsilons) for profile in profiles])
@@ -170,9 +168,9 @@ def _worst_part(
   return composition.Part(worst, count)
 
 
-def _profile(uses, conservative: bool) -> privacy_profiles.Profile:
+def _profile(uses, published_proofs: bool) -> privacy_profiles.Profile:
   """Returns the profile of messages together. Upper bound."""
-  found = silo_events.parts_of(uses, conservative)
+  found = silo_events.parts_of(uses, published_proofs)
   if len(found) == 1 and found[0].count == 1:
     return found[0].profile
   return composition.together(found).profile()
@@ -206,64 +204,15 @@ def _use(event: record_events.MessageDpEvent) -> silo_events.Use:
 
 def _of_sum(event, count: int) -> bounds.Bound:
   """Returns the bound on `count` opened sums, a record in all of them."""
-  kind = type(event)
-  if kind is record_events.BinomialSumDpEvent:
-    found = vector_sum.BinomialSum(
-        event.grid, event.trials, event.num_records, event.probability
-    )
-    epsilon = functools.partial(
-        found.epsilon, dimension=event.dimension, num_rounds=count
-    )
-    part = functools.partial(
-        found.rounds_part, count, dimension=event.dimension
-    )
-    source = 'accounting.integers.vector_sum; after arXiv:2106.09805'
-  elif kind is record_events.SkellamSumDpEvent:
-    noise = dict(
-        variance=event.variance, grid=event.grid, dimension=event.dimension
-    )
-    epsilon = lambda delta: integer_sums.skellam_epsilon(
-        delta=delta, num_rounds=count, **noise
-    )
-    part = functools.partial(_skellam_part, event, count)
-    source = 'arXiv:2110.04995'
-  elif kind is record_events.DiscreteGaussianSumDpEvent:
-    noise = dict(
-        local_stddev=event.stddev,
-        num_shares=event.num_shares,
-        grid=event.grid,
-        dimension=event.dimension,
-    )
-    epsilon = lambda delta: integer_sums.discrete_gaussian_epsilon(
-        delta=delta, num_rounds=count, **noise
-    )
-    part = lambda: _renyi_part(
-        *integer_sums.discrete_gaussian_divergences(**noise), count
-    )
-    source = 'arXiv:2102.06387'
-  else:
+  if type(event) not in integer_sums.SOURCES:
     raise _unknown(event)
-  return bounds.Bound('none', source, part=part, epsilon=epsilon)
-
-
-def _skellam_part(event, count: int) -> composition.Part:
-  if event.dimension == 1:
-    law = integer_noise.skellam(event.variance)
-    return composition.Part(integer_noise.profile(law, shift=event.grid), count)
-  divergences, orders = integer_sums.skellam_divergences(
-      variance=event.variance, grid=event.grid, dimension=event.dimension
-  )
-  return _renyi_part(divergences, orders, count)
-
-
-def _renyi_part(divergences, orders, count: int) -> composition.Part:
-  """Returns adaptively chosen sums as one part. Upper bound.
-
-  Divergences add up whatever is released between the sums: given the outcomes
-  of its dominating pair, that is post-processing.
-  """
-  return composition.Part(
-      renyi.profile(count * divergences, orders=orders)
+  return bounds.Bound(
+      'none',
+      integer_sums.SOURCES[type(event)],
+      part=functools.partial(integer_sums.part, event, count),
+      epsilon=functools.partial(
+          integer_sums.epsilon, event, num_rounds=count
+      ),
   )
 
 

@@ -28,6 +28,7 @@ shuffling step at cohort size (1 - margin) n g and stronger clones.
 """
 
 import math
+import warnings
 
 import numpy as np
 from scipy import special
@@ -36,7 +37,6 @@ from tff_dp import _checks
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.published import uncertified
 
 # Probabilities at which the boundary of lemma 3 is evaluated.
 _NUM_PROBABILITIES = 4000
@@ -45,59 +45,64 @@ _ORDERS = tuple(range(2, 64)) + tuple(
 )
 
 
-PublishedFormulaWarning = uncertified.PublishedFormulaWarning
-UncertifiedValue = uncertified.UncertifiedValue
+class PublishedFormulaWarning(UserWarning):
+  """A formula was evaluated that does not hold; it certifies nothing."""
 
 
-def published_sci_lemma_3(
-    *, order: int, epsilon: float, delta: float
-) -> UncertifiedValue:
-  """Returns SCI's Renyi divergence of an (epsilon, delta)-DP mechanism.
+class UncertifiedValue:
+  """What a formula that does not hold says. Not a number, on purpose.
 
-  epsilon + ln(min over p in (delta, 1) of p^lam (p - delta)^(1 - lam)
-  + (1 - p)^lam (exp(epsilon) - p + delta)^(1 - lam)) / (lam - 1); the print
-  lacks the first summand and the logarithm.
+  Conversion to a number, comparison and arithmetic raise `TypeError`.
+
+  Attributes:
+    formula: Where the formula is printed.
+    flaw: Why it does not hold.
   """
-  _check_order(order)
-  _checks.non_negative(epsilon=epsilon)
-  _checks.in_half_open(0.0, 1.0, delta=delta)
-  return uncertified.warned(
-      _lemma_3(order, float(epsilon), float(delta)),
-      'arXiv:2206.03151, lemma 3',
-      'the lower boundary of the divergence, not an upper bound',
+
+  __slots__ = ('_value', 'formula', 'flaw')
+
+  def __init__(self, value: float, *, formula: str, flaw: str):
+    object.__setattr__(self, '_value', float(value))
+    object.__setattr__(self, 'formula', formula)
+    object.__setattr__(self, 'flaw', flaw)
+
+  def insecure_float(self) -> float:
+    """Returns the number, for a plot or a table that says UNCERTIFIED."""
+    return self._value
+
+  def __setattr__(self, name, value):
+    raise AttributeError(f'{name!r} of an UncertifiedValue cannot be set')
+
+  def __repr__(self) -> str:
+    return f'UncertifiedValue({self._value:.6g}, {self.formula!r})'
+
+  def __str__(self) -> str:
+    return f'{self._value:.4g} (UNCERTIFIED)'
+
+  def __format__(self, spec: str) -> str:
+    if spec:
+      _refuse()
+    return str(self)
+
+  def __reduce__(self):
+    raise TypeError('an UncertifiedValue is not stored')
+
+
+def _refuse(*unused_args, **unused_kwargs):
+  raise TypeError(
+      'an UncertifiedValue is not a number: the formula behind it does not'
+      ' hold. Use a bound of tff_dp.accounting; for a plot, insecure_float().'
   )
 
 
-def published_sci_theorem_2(
-    *,
-    order: int,
-    local_epsilon: float,
-    num_clients: int,
-    check_in_rate: float,
-    margin: float = 0.5,
-    as_printed: bool = True,
-) -> UncertifiedValue:
-  """Returns SCI's Renyi divergence of one round of shuffled check-in.
-
-  Args:
-    order: lam, an integer of at least 2.
-    local_epsilon: e0.
-    num_clients: n.
-    check_in_rate: g.
-    margin: Delta of the Chernoff bound, by which at most (1 - margin) n g
-      reports, rounded down to an integer, are rare; with more than that, so
-      many are of others.
-    as_printed: With 2 e0 and 8 e0, as in the body of the paper, else with
-      2 exp(e0) and 8 exp(e0), as in its appendix. Neither holds.
-  """
-  _check_order(order)
-  _check_round(local_epsilon, num_clients, check_in_rate, margin)
-  value = _theorem_2(
-      order, local_epsilon, num_clients, check_in_rate, margin, as_printed
-  )
-  return uncertified.warned(
-      value, 'arXiv:2206.03151, theorem 2', _flaw_of_theorem_2(as_printed)
-  )
+_NUMERIC = (
+    'float int index complex bool trunc floor ceil round array'
+    ' eq ne lt le gt ge add sub mul truediv floordiv mod divmod pow matmul'
+    ' radd rsub rmul rtruediv rfloordiv rmod rdivmod rpow rmatmul neg pos abs'
+    ' hash array_ufunc'
+).split()
+for _name in _NUMERIC:
+  setattr(UncertifiedValue, f'__{_name}__', _refuse)
 
 
 def published_sci_theorem_2_epsilon(
@@ -108,7 +113,6 @@ def published_sci_theorem_2_epsilon(
     num_rounds: int,
     delta: float,
     margin: float = 0.5,
-    as_printed: bool = True,
 ) -> UncertifiedValue:
   """Returns SCI's epsilon of T rounds, by theorem 2 and lemma 2.
 
@@ -118,19 +122,21 @@ def published_sci_theorem_2_epsilon(
     check_in_rate: g.
     num_rounds: T.
     delta: In the open interval (0, 1).
-    margin: As in `published_sci_theorem_2`.
-    as_printed: As in `published_sci_theorem_2`.
+    margin: Delta of the Chernoff bound, by which at most (1 - margin) n g
+      reports, rounded down to an integer, are rare; with more than that, so
+      many are of others.
   """
   _check_round(local_epsilon, num_clients, check_in_rate, margin)
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.in_open(0.0, 1.0, delta=delta)
   divergence = lambda order: _theorem_2(
-      order, local_epsilon, num_clients, check_in_rate, margin, as_printed
+      order, local_epsilon, num_clients, check_in_rate, margin
   )
-  return uncertified.warned(
+  return _warned(
       _converted(divergence, num_rounds, delta),
       'arXiv:2206.03151, theorem 2',
-      _flaw_of_theorem_2(as_printed),
+      'the rate g in place of k / n, and 2 e0 and 8 e0 in place of'
+      ' exponentials',
   )
 
 
@@ -156,7 +162,7 @@ def published_sci_approach_1(**settings) -> UncertifiedValue:
     logs += special.xlogy(j, rate) + (j - 1) * divergences[: order + 1]
     return special.logsumexp(logs) / (order - 1)
 
-  return uncertified.warned(
+  return _warned(
       _converted(divergence, rounds, delta),
       'arXiv:2206.03151, approach 1',
       'built on its lemma 3',
@@ -172,7 +178,7 @@ def published_sci_approach_2(**settings) -> UncertifiedValue:
   rate, rounds, delta, round_epsilon, round_delta = _settings(**settings)
   sampled = math.log1p(rate * math.expm1(round_epsilon))
   divergence = lambda order: _lemma_3(order, sampled, rate * round_delta)
-  return uncertified.warned(
+  return _warned(
       _converted(divergence, rounds, delta),
       'arXiv:2206.03151, approach 2',
       'built on its lemma 3',
@@ -197,7 +203,7 @@ def published_sci_baseline(**settings) -> UncertifiedValue:
   if rest > 0:
     value = rounds * sampled * math.tanh(sampled / 2)
     value += sampled * math.sqrt(2 * rounds * math.log(1 / rest))
-  return uncertified.warned(
+  return _warned(
       value,
       'arXiv:2206.03151, baseline',
       'clones that an erratum withdrew, at the rate g for every cohort',
@@ -213,7 +219,7 @@ def published_fmt22_epsilon(
       num_reports=num_reports,
       clone_probability=shuffling.strong_clone_probability(local_epsilon),
   )
-  return uncertified.warned(
+  return _warned(
       privacy_profiles.epsilon_of(profile, delta),
       'arXiv:2208.04591, theorem 3.1',
       'withdrawn by its erratum, but for some randomizers',
@@ -235,7 +241,7 @@ def published_rci_theorem_3_2(
       check_in_probability=check_in_probability,
       delta=share,
   )
-  return uncertified.warned(
+  return _warned(
       _best_split(pure, num_slots * local_delta, delta),
       'arXiv:2007.06605, theorem 3.2, (epsilon0, delta0), as once printed',
       'delta0 in place of delta1',
@@ -260,15 +266,21 @@ def published_rci_theorem_4_1(
       min_num_clients=min_num_clients,
       delta=share,
   )
-  return uncertified.warned(
+  return _warned(
       _best_split(pure, num_slots * delta1, delta),
       'arXiv:2007.06605, theorem 4.1, (epsilon0, delta0), as printed',
       'm in place of max(n, m)',
   )
 
 
-def _check_order(order) -> None:
-  _checks.integer_at_least(2, order=order)
+def _warned(value: float, formula: str, flaw: str) -> UncertifiedValue:
+  """Returns the value of a formula, after a warning to the caller's caller."""
+  warnings.warn(
+      f'{formula} does not hold ({flaw}): the value certifies nothing.',
+      PublishedFormulaWarning,
+      stacklevel=3,
+  )
+  return UncertifiedValue(value, formula=formula, flaw=flaw)
 
 
 def _check_round(local_epsilon, num_clients, check_in_rate, margin) -> None:
@@ -307,6 +319,12 @@ def _settings(
 
 
 def _lemma_3(order: int, epsilon: float, delta: float) -> float:
+  """Returns SCI's Renyi divergence of an (epsilon, delta)-DP mechanism.
+
+  epsilon + ln(min over p in (delta, 1) of p^lam (p - delta)^(1 - lam)
+  + (1 - p)^lam (exp(epsilon) - p + delta)^(1 - lam)) / (lam - 1); the print
+  lacks the first summand and the logarithm.
+  """
   # By p - delta next to delta, by 1 - p next to 1.
   near = (1 - delta) * np.geomspace(1e-300, 1.0, _NUM_PROBABILITIES)[:-1]
   excess = np.concatenate([near, 1 - delta - near])
@@ -320,28 +338,19 @@ def _lemma_3(order: int, epsilon: float, delta: float) -> float:
   return max(0.0, epsilon + least / (order - 1))
 
 
-def _flaw_of_theorem_2(as_printed: bool) -> str:
-  flaw = 'the rate g in place of k / n'
-  if as_printed:
-    flaw += ', and 2 e0 and 8 e0 in place of exponentials'
-  return flaw
-
-
-def _theorem_2(order, e0, num_clients, rate, margin, as_printed) -> float:
+def _theorem_2(order, e0, num_clients, rate, margin) -> float:
+  """Returns the Renyi divergence of one round, with 2 e0 and 8 e0."""
   # Without the last digits, which would take one from a whole number.
   most_rare = math.floor(round((1 - margin) * num_clients * rate, 9))
-  moment = lambda others: _log_moment(
-      order, float(e0), rate, others, as_printed
-  )
+  moment = lambda others: _log_moment(order, float(e0), rate, others)
   # A cohort of at most `most_rare` is charged as if the report were alone.
   rare = moment(0) - 0.5 * margin**2 * num_clients * rate
   return float(np.logaddexp(moment(most_rare), rare)) / (order - 1)
 
 
-def _log_moment(order, e0, rate, others, as_printed) -> float:
+def _log_moment(order, e0, rate, others) -> float:
   """Returns the logarithm of the moment of theorem 2 among other reports."""
-  scale = e0 if as_printed else math.exp(e0)
-  clones = math.floor(others / (2 * scale)) + 1
+  clones = math.floor(others / (2 * e0)) + 1
   x = rate * math.expm1(2 * e0) / math.exp(e0)
   j = np.arange(3, order + 1)
   log_binomial = special.gammaln(order + 1) - (
@@ -355,7 +364,7 @@ def _log_moment(order, e0, rate, others, as_printed) -> float:
   logs = [0.0, math.log(square) if square > 0 else -math.inf]
   rest = order * math.log1p(x)
   rest += math.log1p(-min(1.0, (1 + order * x) * math.exp(-rest)) + 1e-300)
-  logs.append(rest - others / (8 * scale))
+  logs.append(rest - others / (8 * e0))
   return float(special.logsumexp(np.concatenate([logs, higher])))
 
 

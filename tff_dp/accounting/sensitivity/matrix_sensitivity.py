@@ -114,11 +114,7 @@ def squared_response(
 
 
 def _leading_block(matrix, pattern) -> np.ndarray:
-  if not isinstance(pattern, patterns.ParticipationPattern):
-    raise TypeError(
-        f'pattern={pattern!r} is not allowed: expected a pattern of'
-        ' tff_dp.accounting.patterns.'
-    )
+  patterns.check(pattern)
   matrix = np.asarray(matrix, np.float64)
   n = pattern.num_rounds
   if matrix.ndim != 2 or min(matrix.shape) < n:

@@ -15,11 +15,19 @@ A noise tree may restart every `restart_every` rounds. Where a promise is made
 per tree, the numbers that hold for the whole run depend on the restarts: ask
 `pattern.limits(restart_every=...)`. The properties of the same names are those
 of a run without restarts.
+
+What a pattern forbids is told by `rules_of`, as rules that a ledger can check:
+one rule looks at the next round and at what the ledger knows of each client,
+its last round and its number of rounds. Together the rules of a pattern are
+equivalent to the pattern.
 """
 
 import abc
+from collections.abc import Callable
 import dataclasses
 from typing import NamedTuple
+
+import numpy as np
 
 from tff_dp import _checks
 
@@ -115,6 +123,15 @@ class ParticipationPattern(abc.ABC):
     return pattern_class(**fields)
 
 
+def check(pattern) -> None:
+  """Raises unless it is a participation pattern."""
+  if not isinstance(pattern, ParticipationPattern):
+    raise TypeError(
+        f'pattern={pattern!r} is not allowed: expected a pattern of'
+        ' tff_dp.accounting.sensitivity.patterns.'
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class MinSeparationPattern(ParticipationPattern):
   """At least `min_index_gap` apart, at most `max_participations` times.
@@ -149,11 +166,6 @@ class MinSeparationPattern(ParticipationPattern):
   def participations_that_fit(self) -> int:
     """ceil(num_rounds / min_index_gap): what the gap alone allows."""
     return -(-self.num_rounds // self.min_index_gap)
-
-  @property
-  def min_rounds_between(self) -> int:
-    """Rounds strictly between two participations: `min_index_gap - 1`."""
-    return self.min_index_gap - 1
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
     """Returns the fields: they hold across restarts."""
@@ -244,6 +256,71 @@ _KINDS = {
     'fixed-order': FixedOrderPattern,
     'once-per-tree': OncePerTreePattern,
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """One thing a pattern forbids.
+
+  Attributes:
+    breaks: From (round, last rounds, counts) to the clients that break it; a
+      last round of 0 means never. All arrays have shape [num_clients].
+    why: The rule in one sentence.
+    problem: What a client that breaks it would do.
+  """
+
+  breaks: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+  why: str
+  problem: str
+
+
+def rules_of(
+    pattern: ParticipationPattern, restart_every: int | None
+) -> list[Rule]:
+  """Returns what the pattern forbids."""
+  check(pattern)
+  rounds_per_tree = restart_every or pattern.num_rounds
+
+  def in_same_tree(round_index, last_round):
+    tree = (round_index - 1) // rounds_per_tree
+    return (last_round > 0) & ((last_round - 1) // rounds_per_tree == tree)
+
+  if isinstance(pattern, MinSeparationPattern):
+    gap, most = pattern.min_index_gap, pattern.max_participations
+    return [
+        Rule(
+            lambda t, last, count: (last > 0) & (t - last < gap),
+            f'the indices of two rounds of one client must differ by at least'
+            f' {gap} ({gap - 1} rounds strictly between)',
+            'took part too recently',
+        ),
+        Rule(
+            lambda t, last, count: count >= most,
+            f'a client may take part at most {most} times in the whole run',
+            'took part too often already',
+        ),
+    ]
+  if isinstance(pattern, OncePerTreePattern):
+    return [
+        Rule(
+            lambda t, last, count: in_same_tree(t, last),
+            'a client may take part once between two restarts of the noise'
+            ' tree',
+            'took part in this tree already',
+        )
+    ]
+  if isinstance(pattern, FixedOrderPattern):
+    rounds_per_epoch = pattern.rounds_per_epoch
+    return [
+        Rule(
+            lambda t, last, count: in_same_tree(t, last)
+            & ((t - last) % rounds_per_epoch != 0),
+            'within one noise tree a client keeps its position among the'
+            f' {rounds_per_epoch} rounds of an epoch',
+            'took part at another position of this tree',
+        )
+    ]
+  raise TypeError(f'{type(pattern).__name__} has no rules.')
 
 
 def _kind_of(pattern_class: type[ParticipationPattern]) -> str:

@@ -183,11 +183,7 @@ def _prepared(
 ) -> tuple[np.ndarray, _Kind]:
   """Returns the column to compute with, as long as a tree, and how."""
   _checks.optional_integer_at_least(1, restart_every=restart_every)
-  if not isinstance(pattern, patterns.ParticipationPattern):
-    raise TypeError(
-        f'pattern={pattern!r} is not allowed: expected a pattern of'
-        ' tff_dp.accounting.patterns.'
-    )
+  patterns.check(pattern)
   length = min(restart_every or pattern.num_rounds, pattern.num_rounds)
   column = _first(coefficients, length)
   if not np.all(np.isfinite(column)):

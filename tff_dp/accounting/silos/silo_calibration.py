@@ -136,7 +136,7 @@ def account_noise(
     l2_norm_clip: float,
     sigma: float,
     delta: float,
-    conservative: bool = False,
+    published_proofs: bool = False,
 ) -> float:
   """Returns epsilon of one silo's messages of R rounds. Upper bound.
 
@@ -147,7 +147,7 @@ def account_noise(
     l2_norm_clip: C, on the gradient of one record.
     sigma: Standard deviation of the noise on the K-mean; 0 gives infinity.
     delta: In (0, 1).
-    conservative: As in `silo_sampling`.
+    published_proofs: As in `silo_sampling`.
   """
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   _checks.non_negative(sigma=sigma)
@@ -157,35 +157,21 @@ def account_noise(
       num_rounds=num_rounds,
       noise_multiplier=sigma * (float(sampling.batch_size) / l2_norm_clip),
       delta=delta,
-      conservative=conservative,
+      published_proofs=published_proofs,
   )
 
 
-def calibrate_noise(
-    sampling: silo_sampling.Sampling,
-    *,
-    num_records: int,
-    num_rounds: int,
-    l2_norm_clip: float,
-    epsilon: float,
-    delta: float,
-    calibration: NoiseCalibration = NoiseCalibration.NUMERIC,
-    conservative: bool = False,
-) -> float:
+def calibrate_noise(sampling: silo_sampling.Sampling, **settings) -> float:
   """Returns sigma for a budget; `calibrated` says what it really costs.
 
   By default the least, rounded upward by less than a part in 10^5.
+
+  Args:
+    sampling: How the batch of each round is chosen.
+    **settings: num_records, num_rounds, l2_norm_clip, epsilon and delta, and
+      optionally calibration and published_proofs, as for `calibrated`.
   """
-  return calibrated(
-      sampling,
-      num_records=num_records,
-      num_rounds=num_rounds,
-      l2_norm_clip=l2_norm_clip,
-      epsilon=epsilon,
-      delta=delta,
-      calibration=calibration,
-      conservative=conservative,
-  ).sigma
+  return calibrated(sampling, **settings).sigma
 
 
 def calibrated(
@@ -198,7 +184,7 @@ def calibrated(
     epsilon: float | None = None,
     sigma: float | None = None,
     calibration: NoiseCalibration = NoiseCalibration.NUMERIC,
-    conservative: bool = False,
+    published_proofs: bool = False,
 ) -> CalibratedNoise:
   """Returns sigma together with its computed epsilon.
 
@@ -211,7 +197,7 @@ def calibrated(
     epsilon: The budget; not with EXPLICIT, or only to compare with.
     sigma: With EXPLICIT only.
     calibration: Where sigma comes from.
-    conservative: As in `silo_sampling`, for what is computed.
+    published_proofs: As in `silo_sampling`, for what is computed.
   """
   _checks.one_of(tuple(NoiseCalibration), calibration=calibration)
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
@@ -228,7 +214,7 @@ def calibrated(
       num_records=num_records,
       num_rounds=num_rounds,
       delta=delta,
-      conservative=conservative,
+      published_proofs=published_proofs,
   )
   per_sum = float(sampling.batch_size) / l2_norm_clip
   unmet = ()
@@ -272,7 +258,7 @@ def least_noise_multiplier(
     num_rounds: int,
     epsilon: float,
     delta: float,
-    conservative: bool = False,
+    published_proofs: bool = False,
 ) -> float:
   """Returns the least sigma K / C whose epsilon is within the budget.
 
@@ -295,7 +281,7 @@ def least_noise_multiplier(
             num_rounds=num_rounds,
             noise_multiplier=multiplier,
             delta=delta,
-            conservative=conservative,
+            published_proofs=published_proofs,
         )
         <= epsilon
     )

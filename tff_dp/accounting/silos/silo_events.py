@@ -216,29 +216,29 @@ def _composed(messages) -> dp_accounting.DpEvent:
 
 
 def worst_epsilon(
-    counts: Mapping[SiloEvent, int], delta: float, conservative: bool
+    counts: Mapping[SiloEvent, int], delta: float, published_proofs: bool
 ) -> float:
   """Returns what the messages cost the worst record. Upper bound.
 
   Args:
     counts: How often each message was sent.
     delta: In (0, 1).
-    conservative: As in `silo_sampling`.
+    published_proofs: As in `silo_sampling`.
   """
   return max(
-      (epsilon_of(uses, delta, conservative) for uses in uses_of(counts)),
+      (epsilon_of(uses, delta, published_proofs) for uses in uses_of(counts)),
       default=0.0,
   )
 
 
 @functools.lru_cache(maxsize=4096)
-def epsilon_of(uses: Uses, delta: float, conservative: bool) -> float:
+def epsilon_of(uses: Uses, delta: float, published_proofs: bool) -> float:
   """Returns epsilon of all messages together, for one record. Upper bound.
 
   Args:
     uses: Of each kind of message how many there are.
     delta: In (0, 1).
-    conservative: As in `silo_sampling`.
+    published_proofs: As in `silo_sampling`.
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf
@@ -248,7 +248,7 @@ def epsilon_of(uses: Uses, delta: float, conservative: bool) -> float:
     return silo_sampling.gaussian_epsilon(
         noise_multiplier=multiplier, count=count, delta=delta
     )
-  return parts_lib.epsilon(parts_of(uses, conservative), delta)
+  return parts_lib.epsilon(parts_of(uses, published_proofs), delta)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -269,12 +269,12 @@ def delta_of(uses: Uses, epsilon: float) -> float:
   return parts_lib.together(parts).delta(epsilon)
 
 
-def parts_of(uses: Uses, conservative: bool) -> list[parts_lib.Part]:
+def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
   """Returns the messages as parts, all Gaussian ones as the one they are.
 
   Args:
     uses: Of each kind of message how many there are; all with noise.
-    conservative: As in `silo_sampling`.
+    published_proofs: As in `silo_sampling`.
   """
   inverse_squares = []
   parts = []
@@ -282,7 +282,7 @@ def parts_of(uses: Uses, conservative: bool) -> list[parts_lib.Part]:
     if kind == 'gaussian':
       inverse_squares.append(count / multiplier**2)
       continue
-    if kind == 'poisson' and not conservative:
+    if kind == 'poisson' and not published_proofs:
       build = silo_sampling.poisson_profile
     else:
       build = silo_sampling.convex_profile

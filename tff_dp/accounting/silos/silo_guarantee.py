@@ -1,17 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What an ISRL-DP run guarantees: per silo, the worst, per person, in words."""
+"""What runs of silos rest on, and what they cost people with many records."""
 
-from collections.abc import Callable
-import dataclasses
+from collections.abc import Callable, Mapping
 import functools
-import json
 import math
-from typing import Any
 
 from tff_dp import _checks
-from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import search
+from tff_dp.accounting.silos import silo_events
 
 ADJACENCY = 'replace_one_record'
 COVERS = 'full transcript'
@@ -29,174 +26,23 @@ ASSUMPTIONS = (
     ' their own: they add up unless they were charged here too.',
     'Floating-point Gaussian noise is not exactly Gaussian (Mironov, 2012).',
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class SiloFacts:
-  """One silo's line of a guarantee.
-
-  Attributes:
-    epsilon: Of all its messages so far. Upper bound.
-    delta: Its own.
-    num_records: n.
-    num_rounds: Rounds in which it sent; of local SGD, steps.
-    sampling: In words.
-    requested_epsilon: Its budget, None if there is none.
-  """
-
-  epsilon: float
-  delta: float
-  num_records: int
-  num_rounds: int
-  sampling: str
-  requested_epsilon: float | None = None
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
-    described = dataclasses.asdict(self)
-    described['epsilon'] = rounding.to_json_number(self.epsilon)
-    return described
-
-
-@dataclasses.dataclass(frozen=True)
-class IsrlGuarantee:
-  """Inter-silo record-level differential privacy of a run, silo by silo.
-
-  Attributes:
-    silos: Facts by the silo's public name.
-    assumptions: Sentences on which the guarantee rests.
-  """
-
-  silos: dict[str, SiloFacts]
-  assumptions: tuple[str, ...] = ASSUMPTIONS
-
-  def __post_init__(self):
-    if not self.silos:
-      raise _checks.ArgumentError('silos', self.silos, 'at least one silo')
-    object.__setattr__(self, 'silos', dict(self.silos))
-    object.__setattr__(self, 'assumptions', tuple(self.assumptions))
-
-  @property
-  def adjacency(self) -> str:
-    """How two neighbouring data sets differ."""
-    return ADJACENCY
-
-  @property
-  def covers(self) -> str:
-    """What of a silo is covered."""
-    return COVERS
-
-  @property
-  def per_silo(self) -> dict[str, tuple[float, float]]:
-    """(epsilon, delta) by silo."""
-    return {
-        name: (facts.epsilon, facts.delta) for name, facts in self.silos.items()
-    }
-
-  @property
-  def worst_silo(self) -> str:
-    """The silo with the largest epsilon, of several the first."""
-    return max(self.silos, key=lambda name: self.silos[name].epsilon)
-
-  @property
-  def worst(self) -> tuple[float, float]:
-    """(largest epsilon, largest delta) of all silos.
-
-    Each of them is attained, but not always by the same silo.
-    """
-    return (
-        max(facts.epsilon for facts in self.silos.values()),
-        max(facts.delta for facts in self.silos.values()),
-    )
-
-  @property
-  def rounds(self) -> dict[str, int]:
-    """Rounds in which each silo sent; of local SGD, steps."""
-    return {name: facts.num_rounds for name, facts in self.silos.items()}
-
-  @property
-  def sampling(self) -> dict[str, str]:
-    """How each silo chose its batches."""
-    return {name: facts.sampling for name, facts in self.silos.items()}
-
-  @property
-  def requested_vs_numeric(self) -> dict[str, tuple[float | None, float]]:
-    """(budget, computed epsilon) by silo."""
-    return {
-        name: (facts.requested_epsilon, facts.epsilon)
-        for name, facts in self.silos.items()
-    }
-
-  def per_person(
-      self, num_records: dict[str, int]
-  ) -> tuple[float, float]:
-    """Returns (epsilon, delta) of a person with records in some silos.
-
-    Upper bound: k records in a silo cost (k eps, k e^((k-1) eps) delta), and
-    silos add up. See `IsrlAccountant.user_level_epsilon` for another delta.
-
-    Args:
-      num_records: How many records the person has, by silo.
-    """
-    epsilon = delta = 0.0
-    for name, count in num_records.items():
-      _checks.one_of(tuple(self.silos), silo=name)
-      facts = self.silos[name]
-      _checks.integer_between(0, facts.num_records, num_records=count)
-      spent, leaked = group(facts.epsilon, facts.delta, count)
-      epsilon, delta = epsilon + spent, delta + leaked
-    return epsilon, min(1.0, delta)
-
-  def user_level(
-      self, num_records: int
-  ) -> dict[str, tuple[float, float]]:
-    """Returns (epsilon, delta) by silo for people with k records in it."""
-    return {
-        name: self.per_person({name: min(num_records, facts.num_records)})
-        for name, facts in self.silos.items()
-    }
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
-    epsilon, delta = self.worst
-    return {
-        'adjacency': self.adjacency,
-        'covers': self.covers,
-        'unit': 'record in a silo',
-        'epsilon': rounding.to_json_number(epsilon),
-        'delta': delta,
-        'worst_silo': self.worst_silo,
-        'silos': {name: facts.to_json() for name, facts in self.silos.items()},
-        'assumptions': list(self.assumptions),
-    }
-
-  def to_text(self) -> str:
-    """Returns a page for people: every silo, the worst, the assumptions."""
-    up = rounding.rounded_up
-    width = max(len(name) for name in [*self.silos, 'silo'])
-    lines = [
-        'ISRL-DP: every silo protects every record of its own, in everything it'
-        ' sends',
-        f'worst: epsilon {up(self.worst[0])} ({self.worst_silo}), delta'
-        f' {up(self.worst[1])}; one record replaced',
-        '',
-        f'{"silo":<{width}}  epsilon     delta       budget      records '
-        ' rounds  sampling',
-    ]
-    for name, facts in self.silos.items():
-      budget = facts.requested_epsilon
-      budget = 'none' if budget is None else f'{budget:g}'
-      lines.append(
-          f'{name:<{width}}  {up(facts.epsilon):<10}  {up(facts.delta):<10} '
-          f' {budget:<10}  {facts.num_records:<7}  {facts.num_rounds:<6} '
-          f' {facts.sampling}'
-      )
-    lines.append('')
-    lines += [f'- {sentence}' for sentence in self.assumptions]
-    return '\n'.join(lines)
-
-  def __str__(self) -> str:
-    return json.dumps(self.to_json(), allow_nan=False)
+# Of secure sums, where the noise of other silos counts.
+SUM_ASSUMPTIONS = (
+    ASSUMPTIONS[0],
+    'Covered: all sums that are opened in all rounds, and every model made of'
+    ' them.',
+    'Nothing but the sum over all silos of a round is ever opened, and never'
+    ' the sum of fewer silos than promised.',
+    'At least the promised number of silos in every sum add their noise and'
+    ' keep it secret; silos that tell theirs to the server do not count.',
+    'Clipping is per record, and a share of the noise is added inside every'
+    ' silo, from randomness that nobody outside can seed, replay or learn.',
+    'Whether a silo can be reached does not depend on its data.',
+    'Preprocessing, tuning and other runs on the same records are releases of'
+    ' their own and add up.',
+    'Noise is drawn from tables of 62-bit probabilities that were computed in'
+    ' double precision.',
+)
 
 
 def group(
@@ -239,3 +85,40 @@ def group_epsilon(
       is_enough, delta / num_records, 1e-290, tolerance=1e-4, geometric=True
   )
   return num_records * spend(found) if is_enough(found) else math.inf
+
+
+def person_epsilon(
+    counts: Mapping[silo_events.SiloEvent, int],
+    *,
+    num_records: int,
+    delta: float,
+    published_proofs: bool = False,
+) -> float:
+  """Returns what messages cost a person with k records in the silo.
+
+  Upper bound, the lesser of two: k eps(d) for the largest d with
+  k e^((k-1) eps(d)) d <= delta; and all messages as Gaussian releases that move
+  by k times as much, as if nothing had been sampled.
+
+  Args:
+    counts: How often each message was sent.
+    num_records: k.
+    delta: In (0, 1).
+    published_proofs: As in `silo_sampling`.
+  """
+  _checks.integer_at_least(1, num_records=num_records)
+  _checks.in_open(0.0, 1.0, delta=delta)
+
+  def single(at):
+    return silo_events.worst_epsilon(counts, at, published_proofs)
+
+  if num_records == 1:
+    return single(delta)
+  unsampled = max(
+      (
+          silo_events.unsampled_epsilon_of(uses, delta, num_records)
+          for uses in silo_events.uses_of(counts)
+      ),
+      default=0.0,
+  )
+  return min(unsampled, group_epsilon(single, delta, num_records))

@@ -19,7 +19,6 @@ import dataclasses
 import math
 from typing import Any
 
-from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 from scipy import special
 
@@ -56,7 +55,7 @@ class Sampling(abc.ABC):
       *,
       num_records: int,
       noise_multiplier: float,
-      conservative: bool = False,
+      published_proofs: bool = False,
   ) -> privacy_profiles.Profile:
     """Returns the profile of one round in which a record can take part.
 
@@ -65,7 +64,7 @@ class Sampling(abc.ABC):
     Args:
       num_records: n.
       noise_multiplier: sigma K / C.
-      conservative: Take the bound that joint convexity alone gives.
+      published_proofs: Take the bound that joint convexity alone gives.
     """
 
   @abc.abstractmethod
@@ -104,13 +103,11 @@ class PoissonSampling(Sampling):
 
   expected_batch: float
 
+  name = 'poisson'
+
   def __post_init__(self):
     _checks.take_python_numbers(self)
     _checks.positive(expected_batch=self.expected_batch)
-
-  @property
-  def name(self) -> str:
-    return 'poisson'
 
   @property
   def batch_size(self) -> float:
@@ -119,10 +116,10 @@ class PoissonSampling(Sampling):
   def num_releases(self, num_rounds: int) -> int:
     return num_rounds
 
-  def profile(self, *, num_records, noise_multiplier, conservative=False):
+  def profile(self, *, num_records, noise_multiplier, published_proofs=False):
     self.check(num_records=num_records)
     rate = self.rate(num_records)
-    if conservative:
+    if published_proofs:
       return convex_profile(noise_multiplier=noise_multiplier, rate=rate)
     return poisson_profile(noise_multiplier=noise_multiplier, rate=rate)
 
@@ -153,14 +150,12 @@ class _WholeBatches(Sampling):
 class FixedSize(_WholeBatches):
   """K distinct records, drawn anew in every round."""
 
-  @property
-  def name(self) -> str:
-    return 'fixed'
+  name = 'fixed'
 
   def num_releases(self, num_rounds: int) -> int:
     return num_rounds
 
-  def profile(self, *, num_records, noise_multiplier, conservative=False):
+  def profile(self, *, num_records, noise_multiplier, published_proofs=False):
     self.check(num_records=num_records)
     # This pair is already what joint convexity gives.
     return convex_profile(
@@ -179,9 +174,7 @@ class DisjointBlocks(_WholeBatches):
   however the queries adapt. No coins, so nothing needs to stay secret.
   """
 
-  @property
-  def name(self) -> str:
-    return 'one-pass'
+  name = 'one-pass'
 
   def num_releases(self, num_rounds: int) -> int:
     return 1
@@ -199,7 +192,7 @@ class DisjointBlocks(_WholeBatches):
           f' {self.batch} among {num_records} records',
       )
 
-  def profile(self, *, num_records, noise_multiplier, conservative=False):
+  def profile(self, *, num_records, noise_multiplier, published_proofs=False):
     self.check(num_records=num_records)
     return local_profiles.gaussian(noise_multiplier)
 
@@ -295,40 +288,7 @@ def convex_profile(
   _checks.positive(noise_multiplier=noise_multiplier)
   _check_rate(rate)
   single = local_profiles.gaussian(noise_multiplier)
-  q = float(rate)
-
-  def profile(epsilons):
-    return q * single(privacy_profiles.raised(epsilons, q))
-
-  return profile
-
-
-def pld(
-    sampling: Sampling,
-    *,
-    num_records: int,
-    num_rounds: int,
-    noise_multiplier: float,
-    conservative: bool = False,
-) -> privacy_loss_distribution.PrivacyLossDistribution:
-  """Returns the privacy-loss distribution of R rounds, for one record.
-
-  Upper bound: losses are rounded up and tails become infinite loss. What
-  rounding errors of the convolution can take off delta is not in it; `epsilon`
-  adds it.
-  """
-  sampling.check(num_records=num_records, num_rounds=num_rounds)
-  single = privacy_profiles.to_pld(
-      sampling.profile(
-          num_records=num_records,
-          noise_multiplier=noise_multiplier,
-          conservative=conservative,
-      )
-  )
-  composed, _ = composition.self_composed(
-      single, sampling.num_releases(num_rounds)
-  )
-  return composed
+  return privacy_profiles.subsampled(single, float(rate))
 
 
 def epsilon(
@@ -338,7 +298,7 @@ def epsilon(
     num_rounds: int,
     noise_multiplier: float,
     delta: float,
-    conservative: bool = False,
+    published_proofs: bool = False,
 ) -> float:
   """Returns epsilon of R rounds for every record of a silo. Upper bound.
 
@@ -348,7 +308,7 @@ def epsilon(
     num_rounds: R.
     noise_multiplier: sigma K / C; 0 gives infinity.
     delta: In (0, 1).
-    conservative: As in `Sampling.profile`.
+    published_proofs: As in `Sampling.profile`.
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.non_negative(noise_multiplier=noise_multiplier)
@@ -363,7 +323,7 @@ def epsilon(
   profile = sampling.profile(
       num_records=num_records,
       noise_multiplier=noise_multiplier,
-      conservative=conservative,
+      published_proofs=published_proofs,
   )
   # Like every part of a composition, so that ledgers come to the same number.
   return composition.epsilon([composition.Part(profile, count)], delta)

@@ -14,16 +14,14 @@ Adjacency: one record of one silo is replaced. The adversary sees the multiset
 of all messages of a round; all silos that are counted must send, honestly.
 """
 
-import dataclasses
 import functools
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting import rounding
 from tff_dp.accounting.amplification import clones
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
@@ -40,34 +38,22 @@ _POINTS = 65
 _TOLERANCE = 1e-3
 
 
-@dataclasses.dataclass(frozen=True)
-class ShuffledEpsilon:
-  """Epsilon of a run with and without trust in the shuffler, at one delta.
+class ShuffledNoise(NamedTuple):
+  """Noise of a silo behind a shuffler, and what it costs.
 
   Attributes:
-    epsilon: Against whoever sees only the shuffled messages; at most
-      `isrl_epsilon`.
-    isrl_epsilon: Of the silo's own messages, if the shuffler is not trusted.
-    delta: At which.
+    noise_multiplier: sigma K / C, of every silo.
+    noise_multiplier_alone: What a silo would need for the same budget without
+      a shuffler.
+    epsilon: Of `noise_multiplier`, against whoever sees only the shuffled
+      messages.
+    epsilon_alone: The same if the shuffler is not trusted.
   """
 
+  noise_multiplier: float
+  noise_multiplier_alone: float
   epsilon: float
-  isrl_epsilon: float
-  delta: float
-
-  @property
-  def is_amplified(self) -> bool:
-    """Whether the shuffler helps at all."""
-    return self.epsilon < self.isrl_epsilon
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
-    return {
-        'epsilon': rounding.to_json_number(self.epsilon),
-        'isrl_epsilon': rounding.to_json_number(self.isrl_epsilon),
-        'delta': self.delta,
-        'is_amplified': self.is_amplified,
-    }
+  epsilon_alone: float
 
 
 def shuffled_epsilon(
@@ -76,34 +62,32 @@ def shuffled_epsilon(
     num_records: int,
     num_rounds: int,
     num_silos: int,
-    l2_norm_clip: float,
-    sigma: float,
+    noise_multiplier: float,
     delta: float,
-) -> ShuffledEpsilon:
+) -> float:
   """Returns epsilon of noisy minibatch SGD behind a shuffler. Upper bound.
+
+  Against whoever sees only the shuffled messages; at most that of the silo's
+  own messages.
 
   Args:
     sampling: How each silo chooses its batches; K.
     num_records: n, of every silo.
     num_rounds: R.
     num_silos: M, messages that are sure to be shuffled together.
-    l2_norm_clip: C.
-    sigma: Standard deviation of the noise on the K-mean, of every silo.
+    noise_multiplier: sigma K / C, of every silo.
     delta: In (0, 1).
   """
   _checks.integer_at_least(1, num_silos=num_silos)
-  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
-  _checks.positive(sigma=sigma)
-  multiplier = sigma * (float(sampling.batch_size) / l2_norm_clip)
-  isrl = silo_sampling.epsilon(
+  _checks.positive(noise_multiplier=noise_multiplier)
+  best = silo_sampling.epsilon(
       sampling,
       num_records=num_records,
       num_rounds=num_rounds,
-      noise_multiplier=multiplier,
+      noise_multiplier=noise_multiplier,
       delta=delta,
   )
   count = sampling.num_releases(num_rounds)
-  best = isrl
   for share in _SHARES:
     # Both deltas are charged once for every clone.
     single = share * delta / (4 * count * num_silos)
@@ -111,7 +95,7 @@ def shuffled_epsilon(
         sampling,
         num_records=num_records,
         num_silos=num_silos,
-        noise_multiplier=multiplier,
+        noise_multiplier=noise_multiplier,
         record_delta=single,
         silo_delta=single,
     )
@@ -119,54 +103,7 @@ def shuffled_epsilon(
       best = min(
           best, composition.epsilon([composition.Part(found, count)], delta)
       )
-  return ShuffledEpsilon(epsilon=best, isrl_epsilon=isrl, delta=delta)
-
-
-@dataclasses.dataclass(frozen=True)
-class ShuffledNoise:
-  """Noise of a silo behind a shuffler, and what it costs.
-
-  Attributes:
-    sigma: Standard deviation of the noise on the K-mean, of every silo.
-    isrl_sigma: What a silo would need for the same budget on its own.
-    requested_epsilon: The budget.
-    spent: Epsilon of `sigma`, with and without trust in the shuffler.
-  """
-
-  sigma: float
-  isrl_sigma: float
-  requested_epsilon: float
-  spent: ShuffledEpsilon
-
-  @property
-  def is_amplified(self) -> bool:
-    """Whether less noise is enough than without a shuffler."""
-    return self.sigma < self.isrl_sigma
-
-  @property
-  def verdict(self) -> str:
-    """What shuffling saves, in words."""
-    if not self.is_amplified:
-      return (
-          'shuffling does not help here: the noise is what every silo needs on'
-          ' its own; more silos, or a smaller epsilon, make more clones'
-      )
-    return (
-        f'with the shuffler {self.sigma / self.isrl_sigma:.3g} of the noise is'
-        ' enough; whoever sees which silo sent a message learns epsilon'
-        f' {rounding.rounded_up(self.spent.isrl_epsilon)}'
-    )
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
-    return {
-        'sigma': self.sigma,
-        'isrl_sigma': self.isrl_sigma,
-        'requested_epsilon': self.requested_epsilon,
-        'is_amplified': self.is_amplified,
-        'spent': self.spent.to_json(),
-        'verdict': self.verdict,
-    }
+  return best
 
 
 def calibrate_shuffled_noise(
@@ -175,7 +112,6 @@ def calibrate_shuffled_noise(
     num_records: int,
     num_rounds: int,
     num_silos: int,
-    l2_norm_clip: float,
     epsilon: float,
     delta: float,
 ) -> ShuffledNoise:
@@ -191,38 +127,37 @@ def calibrate_shuffled_noise(
     num_records: n, of every silo.
     num_rounds: R.
     num_silos: M, messages that are sure to be shuffled together.
-    l2_norm_clip: C.
     epsilon: The budget, above 0.
     delta: In (0, 1).
   """
-  settings = dict(
-      num_records=num_records,
-      num_rounds=num_rounds,
-      l2_norm_clip=l2_norm_clip,
-      delta=delta,
-  )
-  alone = silo_calibration.calibrate_noise(
+  settings = dict(num_records=num_records, num_rounds=num_rounds, delta=delta)
+  alone = silo_calibration.least_noise_multiplier(
       sampling, epsilon=epsilon, **settings
   )
 
   @functools.cache
-  def spent(sigma):
+  def spent(noise_multiplier):
     return shuffled_epsilon(
-        sampling, num_silos=num_silos, sigma=sigma, **settings
+        sampling,
+        num_silos=num_silos,
+        noise_multiplier=noise_multiplier,
+        **settings,
     )
 
-  is_private = lambda sigma: spent(sigma).epsilon <= epsilon
-  sigma = alone * (1 - _TOLERANCE)
+  is_private = lambda multiplier: spent(multiplier) <= epsilon
+  found = alone * (1 - _TOLERANCE)
   # Where a little less is not private, clones are too few to help.
-  if is_private(sigma):
-    sigma = search.least(is_private, sigma, tolerance=_TOLERANCE)
+  if is_private(found):
+    found = search.least(is_private, found, tolerance=_TOLERANCE)
   else:
-    sigma = alone
+    found = alone
   return ShuffledNoise(
-      sigma=sigma,
-      isrl_sigma=alone,
-      requested_epsilon=float(epsilon),
-      spent=spent(sigma),
+      noise_multiplier=found,
+      noise_multiplier_alone=alone,
+      epsilon=spent(found),
+      epsilon_alone=silo_sampling.epsilon(
+          sampling, noise_multiplier=found, **settings
+      ),
   )
 
 

@@ -195,7 +195,7 @@ class SiloTerms:
       self,
       delta: float,
       *,
-      conservative: bool = False,
+      published_proofs: bool = False,
       num_messages: Optional[tuple[int, ...]] = None,
   ) -> float:
     """Returns what the run costs a record. Upper bound.
@@ -204,7 +204,7 @@ class SiloTerms:
 
     Args:
       delta: In (0, 1).
-      conservative: As in `silo_sampling`.
+      published_proofs: As in `silo_sampling`.
       num_messages: How many rounds of each phase count; `None` for all.
     """
     if num_messages is None:
@@ -218,7 +218,7 @@ class SiloTerms:
                 l2_norm_clip=self.l2_norm_clip,
                 sigma=phase.sigma,
                 delta=delta,
-                conservative=conservative,
+                published_proofs=published_proofs,
             )
             for phase, count in zip(self.phases, num_messages, strict=True)
             if count

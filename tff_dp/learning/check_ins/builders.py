@@ -11,17 +11,17 @@ arXiv:2007.06605 and arXiv:2206.03151, with noise added at the clients:
 *   averaged random check-ins (A_avg) and shuffled check-in: all reports of a
     step, and no step of the model where there are none.
 
-Where the server is trusted to add the noise, see `allocation`.
+And one in which the server is trusted to add noise to the sum of *every* slot:
+random allocation, arXiv:2502.08202.
 """
 
+import collections
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-import numpy as np
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.aggregators import client_randomizers
 from tff_dp.aggregators import local_randomizers
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
@@ -29,8 +29,9 @@ from tff_dp.learning import local_training
 from tff_dp.learning import process as process_lib
 from tff_dp.learning.check_ins import check_in_finalizers
 from tff_dp.learning.check_ins import check_in_work
-from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins
+from tff_dp.participation import cyclic_allocation
+from tff_dp.participation import report_noise
 from tff_dp.participation import shuffled_check_in
 
 LearningRate = Union[float, Sequence[float]]
@@ -66,11 +67,10 @@ def build_check_in_sgd(
 
   Args:
     model_fn: As for `tff.learning.algorithms.build_unweighted_fed_avg`.
-    plan: A `ProtocolPlan` of `FixedWindowCheckIn`, `AveragedCheckIn` or
+    plan: A `CheckInPlan` of `FixedWindowCheckIn`, `AveragedCheckIn` or
       `SlidingWindowCheckIn` with a local randomizer.
     server_learning_rate: eta, or eta_i of every update of the model, such as
-      those of theorem 3.5 or 4.2 of arXiv:2007.06605
-      (`accounting.amplification.check_in_utility.learning_rates_theorem_3_5`).
+      those of theorem 3.5 or 4.2 of arXiv:2007.06605.
     client_optimizer: Local optimizer. `None` for SGD with learning rate 1, so
       that a client with one batch sends the gradient of its mean loss.
     momentum: Server momentum in [0, 1).
@@ -87,13 +87,13 @@ def build_check_in_sgd(
     ArgumentError: If a value is outside its range.
     PrivacyRefusedError: For noise at the server.
   """
-  protocol = protocol_of(
+  protocol = _protocol_of(
       plan,
       check_ins.FixedWindowCheckIn,
       check_ins.AveragedCheckIn,
       check_ins.SlidingWindowCheckIn,
   )
-  num_updates = count_updates(plan)
+  num_updates = _count_updates(plan)
   if isinstance(protocol, check_ins.AveragedCheckIn):
     rule = check_in_finalizers.Arrivals(num_updates)
   elif isinstance(protocol, check_ins.SlidingWindowCheckIn):
@@ -107,7 +107,7 @@ def build_check_in_sgd(
   return _build(
       model_fn,
       plan,
-      rule=rule,
+      rule,
       server_learning_rate=server_learning_rate,
       client_optimizer=client_optimizer,
       momentum=momentum,
@@ -122,14 +122,8 @@ def build_shuffled_check_in_sgd(
     model_fn: local_training.ModelFn,
     plan: Any,
     *,
-    server_learning_rate: LearningRate,
     divisor: Optional[float] = None,
-    client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
-    momentum: float = 0.0,
-    nesterov: bool = False,
-    constraint: Optional[constraints.Constraint] = None,
-    averaging: Optional[averaging_lib.Average] = None,
-    allow_unprotected_metrics: bool = False,
+    **options,
 ) -> process_lib.PrivateLearningProcess:
   """Returns SGD under shuffled check-in with a local randomizer.
 
@@ -142,60 +136,107 @@ def build_shuffled_check_in_sgd(
   momentum and averages stay as they are.
 
   Args:
-    model_fn: As for `build_check_in_sgd`, like all other arguments.
-    plan: A `ProtocolPlan` of `ShuffledCheckIn` with a local randomizer.
-    server_learning_rate: See `build_check_in_sgd`.
+    model_fn: As for `build_check_in_sgd`.
+    plan: A `CheckInPlan` of `ShuffledCheckIn` with a local randomizer.
     divisor: A public constant, `None` for the number of reports.
-    client_optimizer: See `build_check_in_sgd`.
-    momentum: See `build_check_in_sgd`.
-    nesterov: See `build_check_in_sgd`.
-    constraint: See `build_check_in_sgd`.
-    averaging: See `build_check_in_sgd`.
-    allow_unprotected_metrics: See `build_check_in_sgd`.
+    **options: Those of `build_check_in_sgd`, with `server_learning_rate`.
   """
-  protocol_of(plan, shuffled_check_in.ShuffledCheckIn)
-  return _build(
-      model_fn,
-      plan,
-      rule=check_in_finalizers.Arrivals(
-          count_updates(plan),
-          local_randomizers.ARRIVED if divisor is None else divisor,
+  _protocol_of(plan, shuffled_check_in.ShuffledCheckIn)
+  rule = check_in_finalizers.Arrivals(
+      _count_updates(plan),
+      local_randomizers.ARRIVED if divisor is None else divisor,
+  )
+  return _build(model_fn, plan, rule, **options)
+
+
+def build_allocation_sgd(
+    model_fn: local_training.ModelFn,
+    plan: Any,
+    *,
+    clients_per_slot: int,
+    server_learning_rate: LearningRate,
+    client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    averaging: Optional[averaging_lib.Average] = None,
+    allow_unprotected_metrics: bool = False,
+    insecure_seed: Optional[int] = None,
+) -> process_lib.PrivateLearningProcess:
+  """Returns SGD under check-ins with Gaussian noise at a trusted server.
+
+  With the clipped updates x_j of all clients of slot t, z_t standard normal,
+
+      theta_{t+1} = theta_t - eta_t / clients_per_slot
+                              * (sum of x_j + noise_multiplier * clip * z_t)
+
+  in *every* slot: an empty one moves the model by its noise, since the
+  accounting is about noised sums of all slots. The divisor is a constant, and
+  never the number of clients that came.
+
+  A client's data is its dataset, without a key: the noise is the server's.
+
+  Args:
+    model_fn: As for `build_check_in_sgd`, like what is not listed here.
+    plan: A `CheckInPlan` of `RandomAllocation` or `CyclicAllocation`, with
+      noise at the server, in the latter case perhaps banded: then z_t above is
+      the increment of its noise.
+    clients_per_slot: Public divisor, such as the expected number of clients.
+    allow_unprotected_metrics: Here it also adds the exact numbers of clients in
+      a slot, which are secret in this protocol.
+    insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
+  """
+  _protocol_of(
+      plan, check_ins.RandomAllocation, cyclic_allocation.CyclicAllocation
+  )
+  report_noise.check(plan.protocol, plan.randomizer)
+  _checks.integer_at_least(1, clients_per_slot=clients_per_slot)
+  initial_weights = local_training.build_initial_weights(model_fn)
+  weights_type = initial_weights.type_signature.result
+  client_work = _build_training(
+      model_fn, client_optimizer, allow_unprotected_metrics
+  )
+  if allow_unprotected_metrics:
+    client_work = check_in_work.with_measurements_not_covered(client_work)
+  finalizer = tff.learning.templates.build_apply_optimizer_finalizer(
+      check_in_finalizers.build_optimizer(
+          server_learning_rate,
+          momentum=momentum,
+          nesterov=nesterov,
+          num_updates=_count_updates(plan),
       ),
-      server_learning_rate=server_learning_rate,
-      client_optimizer=client_optimizer,
-      momentum=momentum,
-      nesterov=nesterov,
-      constraint=constraint,
+      weights_type,
+  )
+  if averaging is not None:
+    finalizer = averaging_lib.build_averaging_finalizer(
+        finalizer, averaging, num_rounds=plan.num_rounds
+    )
+  aggregator = plan.aggregator(
+      clients_per_round=clients_per_slot, insecure_seed=insecure_seed
+  )
+  if not allow_unprotected_metrics:
+    aggregator = _Covered(aggregator)
+  return process_lib.assemble(
+      plan,
+      aggregator,
+      initial_weights=initial_weights,
+      client_work=client_work,
+      finalizer=finalizer,
       averaging=averaging,
-      allow_unprotected_metrics=allow_unprotected_metrics,
   )
 
 
-def protocol_of(plan, *allowed):
+def _protocol_of(plan, *allowed):
   """Returns the plan's protocol if it is one of the allowed classes."""
   protocol = getattr(plan, 'protocol', None)
   if not isinstance(protocol, allowed):
     names = ' or '.join(cls.__name__ for cls in allowed)
     raise _checks.ArgumentError(
-        'plan', plan, f'a ProtocolPlan with a protocol of class {names}'
+        'plan', plan, f'a CheckInPlan with a protocol of class {names}'
     )
   return protocol
 
 
-def _check_local(plan) -> None:
-  if isinstance(plan.randomizer, randomizers.LocalRandomizer):
-    client_randomizers.check_vector_randomizer(plan.randomizer)
-    return
-  raise _checks.PrivacyRefusedError(
-      f'{type(plan.protocol).__name__} with noise at the server is not covered',
-      why='which client is heard, or how many, depends on the other clients, so'
-      ' noise on the result alone hides no client',
-      way_out='a local randomizer, such as randomizers.Gaussian, or'
-      ' RandomAllocation, which adds up all reports of a slot',
-  )
-
-
-def build_training(
+def _build_training(
     model_fn, client_optimizer, allow_unprotected_metrics
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns local training, whose metrics stay at the clients by default."""
@@ -212,18 +253,19 @@ def build_training(
 def _build(
     model_fn,
     plan,
-    *,
     rule,
+    *,
     server_learning_rate,
-    client_optimizer,
-    momentum,
-    nesterov,
-    constraint,
-    averaging,
-    allow_unprotected_metrics,
+    client_optimizer=None,
+    momentum=0.0,
+    nesterov=False,
+    constraint=None,
+    averaging=None,
+    allow_unprotected_metrics=False,
 ) -> process_lib.PrivateLearningProcess:
   """Returns the process with noise at the clients."""
-  _check_local(plan)
+  # The plan refuses it too; this does not rely on that.
+  report_noise.check(plan.protocol, plan.randomizer)
   optimizer = check_in_finalizers.build_optimizer(
       server_learning_rate,
       momentum=momentum,
@@ -233,7 +275,7 @@ def _build(
   initial_weights = local_training.build_initial_weights(model_fn, constraint)
   weights_type = initial_weights.type_signature.result
   client_work = check_in_work.build_check_in_client_work(
-      build_training(
+      _build_training(
           model_fn, client_optimizer, allow_unprotected_metrics
       ),
       num_steps=plan.num_rounds,
@@ -246,38 +288,17 @@ def _build(
       constraint=constraint,
       average=averaging,
   )
-  return compose(
+  return process_lib.assemble(
       plan,
+      _Keyed(plan.randomizer, weights_type.trainable, rule.divisor),
       initial_weights=initial_weights,
       client_work=client_work,
-      aggregator=tff.aggregators.as_weighted_aggregator(
-          _Keyed(plan.randomizer, weights_type.trainable, rule.divisor)
-      ),
       finalizer=finalizer,
       averaging=averaging,
   )
 
 
-def compose(
-    plan, *, initial_weights, client_work, aggregator, finalizer, averaging
-) -> process_lib.PrivateLearningProcess:
-  """Returns the process; `aggregator` is a weighted factory."""
-  process = tff.learning.templates.compose_learning_process(
-      initial_weights,
-      tff.learning.templates.build_broadcast_process(
-          initial_weights.type_signature.result
-      ),
-      client_work,
-      aggregator.create(
-          client_work.next.type_signature.result.result.member.update,
-          tff.TensorType(np.float32),
-      ),
-      finalizer,
-  )
-  return process_lib.PrivateLearningProcess(process, plan, averaging=averaging)
-
-
-def count_updates(plan) -> int:
+def _count_updates(plan) -> int:
   """Returns how often the model is updated in a run of all steps, at most."""
   passes = plan.num_rounds // plan.protocol.num_rounds
   return passes * plan.protocol.num_updates
@@ -295,3 +316,28 @@ class _Keyed(tff.aggregators.UnweightedAggregationFactory):
   def create(self, value_type) -> tff.templates.AggregationProcess:
     del value_type  # `next` checks that the clients' values fit.
     return self._factory.create_keyed(self._trainable_type)
+
+
+class _Covered(tff.aggregators.UnweightedAggregationFactory):
+  """Drops measurements that are not covered: who is in a slot is secret."""
+
+  def __init__(self, inner: tff.aggregators.UnweightedAggregationFactory):
+    self._inner = inner
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    inner = self._inner.create(value_type)
+    measured = inner.next.type_signature.result.measurements.member
+
+    @tff.federated_computation(*inner.next.type_signature.parameter)
+    def next_fn(state, value):
+      output = inner.next(state, value)
+      covered = collections.OrderedDict(
+          (name, output.measurements[name])
+          for name in tff.structure.name_list(measured)
+          if name != 'not_covered'
+      )
+      return tff.templates.MeasuredProcessOutput(
+          output.state, output.result, tff.federated_zip(covered)
+      )
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)

@@ -48,11 +48,6 @@ class Winners:
   slots_per_update: int = 1
   num_warm_up: int = 0
 
-  def __post_init__(self):
-    _checks.integer_at_least(1, num_updates=self.num_updates)
-    _checks.integer_at_least(1, slots_per_update=self.slots_per_update)
-    _checks.integer_at_least(0, num_warm_up=self.num_warm_up)
-
   @property
   def divisor(self) -> float:
     """What the sum of the reports of an update is divided by."""
@@ -90,7 +85,6 @@ class Arrivals:
   divisor: Union[Literal['arrived'], float] = local_randomizers.ARRIVED
 
   def __post_init__(self):
-    _checks.integer_at_least(1, num_updates=self.num_updates)
     if self.divisor != local_randomizers.ARRIVED:
       _checks.positive(divisor=self.divisor)
 
@@ -172,11 +166,7 @@ def build_check_in_finalizer(
   )
   shares = None
   if average is not None:
-    if not isinstance(average, averaging_lib.Average):
-      raise _checks.ArgumentError(
-          'averaging', average, 'an Average, such as UniformAverage(), or None'
-      )
-    shares = np.asarray(average.shares(rule.num_updates), np.float32)
+    shares = averaging_lib.shares_of(average, rule.num_updates)
 
   def zeros():
     return tf.nest.map_structure(
@@ -195,9 +185,7 @@ def build_check_in_finalizer(
         num_updates=tf.constant(0, tf.int64),
     )
     if shares is not None:
-      state['averaging'] = collections.OrderedDict(
-          mean=zeros(), round=tf.constant(0, tf.int64)
-      )
+      state['averaging'] = averaging_lib.no_models(trainable_type)
     return state
 
   def step(state, trainable, gradient):
@@ -220,15 +208,8 @@ def build_check_in_finalizer(
         num_updates=state['num_updates'] + 1,
     )
     if shares is not None:
-      averaged = state['averaging']['round']
-      share = tf.constant(shares)[tf.minimum(averaged, len(shares) - 1)]
-      new_state['averaging'] = collections.OrderedDict(
-          mean=tf.nest.map_structure(
-              lambda mean, weight: (1.0 - share) * mean + share * weight,
-              state['averaging']['mean'],
-              trainable,
-          ),
-          round=averaged + 1,
+      new_state['averaging'] = averaging_lib.with_model(
+          state['averaging'], trainable, shares
       )
     return new_state, new_weights
 
@@ -266,25 +247,14 @@ def build_check_in_finalizer(
     )
     return new_state, new_weights, measurements
 
-  state_type = initialize.type_signature.result
-
-  @tff.tensorflow.computation(state_type)
-  def get_hparams(state):
-    return optimizer.get_hparams(state['optimizer'])
-
-  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
-  def set_hparams(state, hparams):
-    return collections.OrderedDict(
-        state, optimizer=optimizer.set_hparams(state['optimizer'], hparams)
-    )
-
   return finalizers.from_computations(
       initialize,
       apply,
       model_weights_type=model_weights_type,
       update_type=update_type,
-      get_hparams_fn=get_hparams,
-      set_hparams_fn=set_hparams,
+      **finalizers.hparams_of(
+          optimizer, initialize.type_signature.result, 'optimizer'
+      ),
   )
 
 

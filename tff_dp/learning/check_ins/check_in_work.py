@@ -17,6 +17,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.aggregators import correlated_noise
+from tff_dp.learning import finalizers
 
 ROUND = 'round'
 _INNER = 'client_work'
@@ -46,6 +47,28 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
         'key', 'all zeros', '128 secret bits; zeros are what anybody tries'
     )
   return collections.OrderedDict(examples=examples, key=[key])
+
+
+def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
+  """Returns the one element of a sequence; running it fails unless it is one.
+
+  To be called in a `tf.function` with AutoGraph, which makes the loop.
+
+  Args:
+    elements: The sequence.
+    spec: Of its elements.
+    what: A client needs exactly one of.
+  """
+  value, count = tf.zeros(spec.shape, spec.dtype), 0
+  for element in iter(elements):
+    value, count = element, count + 1
+  has_one = tf.debugging.assert_equal(
+      count,
+      1,
+      message=_failures.assertion(f'a client needs exactly one {what}'),
+  )
+  with tf.control_dependencies([has_one]):
+    return tf.identity(value)
 
 
 def build_check_in_client_work(
@@ -96,19 +119,8 @@ def build_check_in_client_work(
   )
   @tf.function
   def with_key(update, keys, round_index):
-    key, num_keys = tf.zeros([2], tf.int64), 0
-    for element in iter(keys):
-      key, num_keys = element, num_keys + 1
-    has_one = tf.debugging.assert_equal(
-        num_keys,
-        1,
-        message=_failures.assertion(
-            "a client's `key` must hold exactly one key"
-        ),
-    )
-    # Without it the noise would be that of a key which everybody knows.
-    with tf.control_dependencies([has_one]):
-      key = tf.identity(key)
+    # Without one the noise would be that of a key which everybody knows.
+    key = only_element(keys, tf.TensorSpec([2], tf.int64), 'key')
     return tff.learning.templates.ClientResult(
         update=collections.OrderedDict(
             update=update, key=key, round=round_index
@@ -152,21 +164,12 @@ def build_check_in_client_work(
         tff.federated_zip(new_state), result, measurements
     )
 
-  state_type = init_fn.type_signature.result.member
-
-  @tff.tensorflow.computation(state_type)
-  def get_hparams(state):
-    return inner.get_hparams(state[_INNER])
-
-  @tff.tensorflow.computation(state_type, get_hparams.type_signature.result)
-  def set_hparams(state, hparams):
-    return collections.OrderedDict({
-        ROUND: state[ROUND],
-        _INNER: inner.set_hparams(state[_INNER], hparams),
-    })
-
   return tff.learning.templates.ClientWorkProcess(
-      init_fn, next_fn, get_hparams_fn=get_hparams, set_hparams_fn=set_hparams
+      init_fn,
+      next_fn,
+      **finalizers.hparams_of(
+          inner, init_fn.type_signature.result.member, _INNER
+      ),
   )
 
 

@@ -22,7 +22,7 @@ _UNIFORM = tff.learning.ClientWeighting.UNIFORM
 
 def build_dp_ftrl(
     model_fn: local_training.ModelFn,
-    plan: plan_lib.PrivacyPlan,
+    plan: plan_lib.DpFtrlPlan,
     *,
     client_optimizer: tff.learning.optimizers.Optimizer,
     server_learning_rate: float,

@@ -24,8 +24,8 @@ m_t = v_t - v_{t-1}.
 A restart takes the current model as the anchor and begins u and tau anew. m and
 mu are kept; in terms of v that is `v_t = momentum v_{t-1} + c + s_t` with
 `c = momentum (v_R - v_{R-1})`. So without L1 and constraints this equals
-momentum SGD on the residuals for ever (`tests/learning/ftrl_test.py`); with
-them, anchoring anew is not the same as going on with dual averaging.
+momentum SGD on the residuals for ever (`tests/learning/dp_ftrl/ftrl_test.py`);
+with them, anchoring anew is not the same as going on with dual averaging.
 
 u_t is added up from the residuals that the aggregator releases, so no un-noised
 sum exists anywhere, and everything here is post-processing of released values.

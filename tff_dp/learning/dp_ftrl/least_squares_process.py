@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
+from tff_dp.learning import finalizers
 from tff_dp.learning import process as process_lib
 from tff_dp.learning.dp_ftrl import least_squares
 from tff_dp.mechanisms import workloads
@@ -22,7 +23,7 @@ _TOLERANCE = 1e-6
 
 
 def build_least_squares(
-    plan: plan_lib.PrivacyPlan,
+    plan: plan_lib.DpFtrlPlan,
     *,
     num_features: int,
     feature_norm_bound: float,
@@ -204,35 +205,25 @@ def _build_finalizer(
 
   state_type = initialize.type_signature.result
 
-  @tff.tensorflow.computation(state_type, weights_type, moments_type)
+  @tff.tensorflow.computation(
+      state_type, weights_type.trainable, moments_type
+  )
   @tf.function(autograph=False)
-  def apply(state, weights, residual):
+  def apply(state, unused_trainable, residual):
     moments = state['moments'] + residual
     second, cross = least_squares.decode(moments, num_features=num_features)
     solution = least_squares.solve(
         second, cross, learning_rate=learning_rate, radius=radius
     )
-    new_weights = tff.learning.models.ModelWeights(
-        trainable=[tf.cast(solution.theta, tf.float32)],
-        non_trainable=weights.non_trainable,
-    )
+    theta = tf.cast(solution.theta, tf.float32)
     measurements = collections.OrderedDict(
         num_raised_eigenvalues=solution.num_raised
     )
-    return collections.OrderedDict(moments=moments), new_weights, measurements
+    return collections.OrderedDict(moments=moments), [theta], measurements
 
-  @tff.federated_computation
-  def init_fn():
-    return tff.federated_eval(initialize, tff.SERVER)
-
-  @tff.federated_computation(
-      init_fn.type_signature.result,
-      tff.FederatedType(weights_type, tff.SERVER),
-      tff.FederatedType(moments_type, tff.SERVER),
+  return finalizers.from_computations(
+      initialize,
+      apply,
+      model_weights_type=weights_type,
+      update_type=moments_type,
   )
-  def next_fn(state, weights, update):
-    return tff.templates.MeasuredProcessOutput(
-        *tff.federated_map(apply, (state, weights, update))
-    )
-
-  return tff.learning.templates.FinalizerProcess(init_fn, next_fn)

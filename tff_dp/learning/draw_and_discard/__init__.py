@@ -3,7 +3,6 @@
 """Draw and Discard: k models, of which one is drawn and one overwritten."""
 
 # pylint: disable=g-importing-member
-from tff_dp.learning.draw_and_discard.participations import ParticipationLedger
 from tff_dp.learning.draw_and_discard.pool import Pool
 from tff_dp.learning.draw_and_discard.process import build_draw_and_discard
 from tff_dp.learning.draw_and_discard.process import DrawAndDiscardProcess

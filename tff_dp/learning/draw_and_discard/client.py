@@ -29,9 +29,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp import _failures
 from tff_dp import streams
 from tff_dp.aggregators import release_marks
+from tff_dp.learning.check_ins import check_in_work
 from tff_dp.learning.draw_and_discard import models
 from tff_dp.mechanisms import client_steps
 from tff_dp.plans import draw_and_discard as draw_and_discard_plan
@@ -119,7 +119,9 @@ def build(
     @tff.tensorflow.computation(data_type)
     @tf.function
     def key(data):
-      return _single(data[KEY], 2, tf.int64)
+      return check_in_work.only_element(
+          data[KEY], tf.TensorSpec([2], tf.int64), 'key'
+      )
 
   else:
 
@@ -131,12 +133,11 @@ def build(
   @tff.tensorflow.computation(key_type, round_type)
   @tf.function(autograph=False)
   def draw(key, round_index):
-    drawn = tf.random.stateless_uniform(
+    drawn = streams.integers(
         [1],
         streams.fold_in(streams.domain_key(key, _DRAW), round_index),
-        maxval=num_models,
+        below=num_models,
         dtype=tf.int32,
-        alg=streams.ALGORITHM,
     )
     drawn = release_marks.mark_coin(drawn)
     return drawn, drawn[: int(plan.server.needs_drawn)]
@@ -147,7 +148,9 @@ def build(
 
     @tf.function
     def run(instances, data):
-      instance = _single(instances, size, tf.float32)
+      instance = check_in_work.only_element(
+          instances, tf.TensorSpec([size]), 'instance'
+      )
       total = tf.zeros([size], tf.float64)
       loss = tf.constant(0.0)
       num_examples = tf.constant(0, tf.int64)
@@ -228,37 +231,5 @@ def draw_noise(
   """
   scale = step.noise_scale(num_params)
   if step.mechanism == 'gaussian':
-    return scale * tf.random.stateless_normal(
-        [num_params], key, dtype=tf.float64, alg=streams.ALGORITHM
-    )
-  bits = tf.random.stateless_uniform(
-      [num_params],
-      key,
-      minval=None,
-      maxval=None,
-      dtype=tf.int64,
-      alg=streams.ALGORITHM,
-  )
-  # One bit for the sign, 63 for the size, so the tail ends beyond 44 scales; it
-  # would end at 16 with a uniform of float32.
-  magnitude = tf.cast(
-      tf.bitwise.bitwise_and(bits, tf.constant(2**63 - 1, tf.int64)), tf.float64
-  )
-  exponential = -tf.math.log((magnitude + 0.5) * 2.0**-63)
-  return scale * tf.where(bits < 0, -exponential, exponential)
-
-
-def _single(elements, size: int, dtype) -> tf.Tensor:
-  """Returns the one vector of a sequence; running it fails unless it is one."""
-  value, count = tf.zeros([size], dtype), 0
-  for element in iter(elements):
-    value, count = element, count + 1
-  has_one = tf.debugging.assert_equal(
-      count,
-      1,
-      message=_failures.assertion(
-          'a client needs exactly one instance, and one key'
-      ),
-  )
-  with tf.control_dependencies([has_one]):
-    return tf.identity(value)
+    return scale * streams.normals([num_params], key, tf.float64)
+  return scale * streams.laplace([num_params], key)

@@ -72,8 +72,8 @@ class FlatModel:
           'model', [spec.dtype.name for spec in specs], 'float32 weights'
       )
     self.initial_weights = local_training.build_initial_weights(model_fn)
-    self._like = _trainable_like(
-        self.initial_weights.type_signature.result, specs
+    self._like = tff.types.type_to_tf_tensor_specs(
+        self.initial_weights.type_signature.result.trainable
     )
     self.num_params = sum(spec.shape.num_elements() for spec in specs)
 
@@ -152,23 +152,6 @@ class FlatModel:
 
 def _spec(weight) -> tf.TensorSpec:
   return tf.TensorSpec(weight.shape, weight.dtype)
-
-
-def _trainable_like(weights_type: tff.Type, specs) -> Any:
-  """Returns specs in the containers that the type of the weights has."""
-  remaining = iter(specs)
-
-  def build(type_spec):
-    if isinstance(type_spec, tff.TensorType):
-      return next(remaining)
-    container = type_spec.python_container
-    names = [name for name, _ in tff.structure.iter_elements(type_spec)]
-    parts = [build(p) for _, p in tff.structure.iter_elements(type_spec)]
-    if names and names[0] is not None:
-      return container(zip(names, parts))
-    return container(parts)
-
-  return build(weights_type.trainable)
 
 
 def _gradient(tape, loss, of):

@@ -12,7 +12,7 @@ What is not finite, and what the spam filter refuses, is counted and never
 stored. The length of a report is part of its type.
 
 Source: arXiv:1807.04369, section 3; several clients at once, and the initial
-spread for them, are derived in `mechanisms.instances.instance_pools`.
+spread for them, are derived in `mechanisms.instances.strategies`.
 """
 
 import collections
@@ -128,21 +128,13 @@ def apply_reports(
   key = streams.fold_in(streams.domain_key(pool.key, _COINS), pool.round)
   num_reports = tf.shape(reports)[0]
   order = tf.argsort(
-      tf.random.stateless_uniform(
-          [num_reports],
-          streams.fold_in(key, _ORDER),
-          minval=None,
-          maxval=None,
-          dtype=tf.int64,
-          alg=streams.ALGORITHM,
-      )
+      streams.bits([num_reports], streams.fold_in(key, _ORDER))
   )
-  places = tf.random.stateless_uniform(
+  places = streams.integers(
       [num_reports],
       streams.fold_in(key, _PLACE),
-      maxval=strategy.num_instances,
+      below=strategy.num_instances,
       dtype=tf.int32,
-      alg=streams.ALGORITHM,
   )
   sent = pool.instances
 
@@ -244,11 +236,10 @@ def _spread_out(rules: Rules, pool: Pool, weights: tf.Tensor) -> Pool:
         instances=tf.zeros_like(pool.instances) + weights[tf.newaxis]
     )
   key = streams.domain_key(pool.key, _SPREAD)
-  normals = tf.random.stateless_normal(
+  normals = streams.normals(
       pool.instances.shape,
       # By the round, too: going back to an earlier state is another run.
       streams.fold_in(streams.fold_in(key, pool.num_sets), pool.round),
-      alg=streams.ALGORITHM,
   )
   return pool._replace(
       instances=weights + math.sqrt(rules.initial_variance) * normals

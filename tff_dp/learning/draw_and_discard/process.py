@@ -25,9 +25,9 @@ from tff_dp.learning import local_training
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.learning.draw_and_discard import computations
 from tff_dp.learning.draw_and_discard import models
-from tff_dp.learning.draw_and_discard import participations as ledgers
 from tff_dp.learning.draw_and_discard import pool as pool_lib
-from tff_dp.mechanisms.instances import instance_pools
+from tff_dp.ledger import participation_ledger
+from tff_dp.mechanisms.instances import strategies
 from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
 _INITIAL_VARIANCES = ('stationary', 'paper')
@@ -72,16 +72,12 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
     """
     return np.asarray(self._predict(state, x))
 
-  def open_ledger(self) -> ledgers.ParticipationLedger:
-    """Returns an empty count of participations, for a loop of your own."""
-    return ledgers.ParticipationLedger(self.plan.max_participations)
-
   def next_round(
       self,
       state: pool_lib.Pool,
       clients: Mapping[str | bytes, Any],
       *,
-      ledger: ledgers.ParticipationLedger,
+      ledger: participation_ledger.ParticipationLedger,
   ) -> tff.learning.templates.LearningProcessOutput:
     """Charges a round to its clients, and runs it.
 
@@ -90,13 +86,14 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
     Args:
       state: As for `next`.
       clients: Id -> what the client brings.
-      ledger: Is charged first, so a round that fails is paid for.
+      ledger: `process.plan.participation_ledger(...)`. It is charged first, so
+        a round that fails is paid for.
 
     Raises:
-      PrivacyRefusedError: If a client would be over its cap. Nobody is charged
-        then, and nothing runs.
+      PrivacyRefusedError: If a client would be over its cap, or the round
+        beyond the plan. Nobody is charged then, and nothing runs.
     """
-    ledger.charge(clients)
+    ledger.commit(clients, ledger.num_rounds + 1)
     with _failures.naming_clients(list(clients)):
       return self.next(state, list(clients.values()))
 
@@ -153,7 +150,7 @@ def build_draw_and_discard(
   is_stationary = initial_variance == 'stationary'
   rules = pool_lib.Rules(
       strategy=plan.server,
-      initial_variance=instance_pools.stationary_variance(
+      initial_variance=strategies.stationary_variance(
           plan.server.num_models,
           noise_variance=plan.step.spread_variance(plan.num_params),
           concurrency=plan.clients_per_round if is_stationary else 1,

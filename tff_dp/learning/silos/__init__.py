@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""ISRL-DP: learning from silos that protect every record themselves."""
+"""Learning from silos whose records are protected: each alone, or in sums."""
 
 # pylint: disable=g-importing-member
 from tff_dp.accounting.silos.silo_terms import Phase
@@ -13,13 +13,12 @@ from tff_dp.learning.silos.metrics import PrivateMetric
 from tff_dp.learning.silos.moreau import build_linear_model
 from tff_dp.learning.silos.moreau import moreau_envelope
 from tff_dp.learning.silos.planning import equal_blocks
-from tff_dp.learning.silos.process import IsrlProcess
+from tff_dp.learning.silos.process import SiloProcess
+from tff_dp.learning.silos.secure_sums import build_secure_sum_sgd
 from tff_dp.learning.silos.sgd import build_isrl_local_sgd
 from tff_dp.learning.silos.sgd import build_noisy_mb_sgd
-from tff_dp.learning.silos.shuffled import build_shuffled_one_pass_accelerated_mb_sgd
-from tff_dp.learning.silos.shuffled import ShuffledProcess
 from tff_dp.learning.silos.terms import silo_data
 from tff_dp.mechanisms.minibatch_schedules import choose_rounds
+from tff_dp.mechanisms.minibatch_schedules import choose_smoothing
 from tff_dp.mechanisms.minibatch_schedules import multi_stage_schedule
 from tff_dp.mechanisms.minibatch_schedules import Stage
-from tff_dp.mechanisms.sgd_parameters import choose_smoothing

@@ -19,11 +19,10 @@ from tff_dp import _checks
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.learning import constraints
-from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import planning
 from tff_dp.learning.silos import process as process_lib
 from tff_dp.learning.silos import server
-from tff_dp.ledger import silo_accountant
+from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import minibatch_schedules
 
 
@@ -40,7 +39,7 @@ def build_accelerated_mb_sgd_erm(
     constraint: Optional[constraints.Constraint] = None,
     regularization: float = 0.0,
     **options,
-) -> process_lib.IsrlProcess:
+) -> process_lib.SiloProcess:
   """Returns accelerated noisy minibatch SGD, multi-pass (LR23, section 4).
 
   AC-SA on the noisy gradients, see `server.build_accelerated_finalizer`. The
@@ -79,11 +78,8 @@ def build_one_pass_accelerated_mb_sgd(
     *,
     silos: planning.Silos,
     num_rounds: int,
-    l2_norm_clip: float,
-    gamma: Optional[float] = None,
-    stages: Optional[Sequence[minibatch_schedules.Stage]] = None,
     **arguments,
-) -> process_lib.IsrlProcess:
+) -> process_lib.SiloProcess:
   """Returns one-pass accelerated noisy minibatch SGD (LR23, algorithm 1).
 
   Every silo cuts its records into R blocks of K_i = floor(n_i / R) and uses
@@ -94,9 +90,6 @@ def build_one_pass_accelerated_mb_sgd(
     model: A `FunctionalModel`, see `planning`.
     silos: See `planning`.
     num_rounds: R, at most the records of the smallest silo.
-    l2_norm_clip: See `planning`.
-    gamma: See `build_accelerated_mb_sgd_erm`.
-    stages: See `build_accelerated_mb_sgd_erm`.
     **arguments: Those of `build_accelerated_mb_sgd_erm`, but for `sampling`.
   """
   return build_accelerated_mb_sgd_erm(
@@ -104,9 +97,6 @@ def build_one_pass_accelerated_mb_sgd(
       silos=silos,
       num_rounds=num_rounds,
       sampling=planning.equal_blocks(silos, num_rounds),
-      l2_norm_clip=l2_norm_clip,
-      gamma=gamma,
-      stages=stages,
       **arguments,
   )
 
@@ -126,7 +116,7 @@ def build_localized_mb_sgd(
         Sequence[Sequence[minibatch_schedules.Stage]]
     ] = None,
     **options,
-) -> process_lib.IsrlProcess:
+) -> process_lib.SiloProcess:
   """Returns localized accelerated minibatch SGD (GLZW24).
 
   Phase j = 1..J minimises, on n_j = floor(n / 2^j) fresh records of each silo,
@@ -210,7 +200,7 @@ def localized_terms(
     options: What the user gave.
   """
 
-  def phases_of(silo: silo_accountant.SiloBudget):
+  def phases_of(silo: silo_budget.SiloBudget):
     first = 0
     for phase, rounds in enumerate(rounds_per_phase):
       num_records = silo.num_records >> (phase + 1)
@@ -255,10 +245,7 @@ def _accelerated(model, silos, terms, legs, options, constraint):
       options,
       constraint=constraint,
       build_finalizer=lambda weights_type: server.build_accelerated_finalizer(
-          weights_type,
-          legs,
-          num_params=gradients.num_params(model),
-          constraint=constraint,
+          weights_type, legs, constraint=constraint
       ),
       result=server.accelerated_result,
   )

@@ -44,6 +44,10 @@ class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
     inner = self._inner.create(value_type)
+    measured = inner.next.type_signature.result.measurements.member
+    has_measurements = bool(
+        tf.nest.flatten(tff.types.type_to_tf_tensor_specs(measured))
+    )
 
     @tff.federated_computation(
         inner.initialize.type_signature.result,
@@ -53,7 +57,7 @@ class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       output = inner.next(state, value)
       num_silos = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
       measurements = collections.OrderedDict({NUM_SILOS: num_silos})
-      if _leaves(output.measurements.type_signature.member):
+      if has_measurements:
         measurements['aggregator'] = output.measurements
       return tff.templates.MeasuredProcessOutput(
           output.state,
@@ -66,16 +70,3 @@ class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
       )
 
     return tff.templates.AggregationProcess(inner.initialize, next_fn)
-
-
-def _leaves(type_spec: tff.Type) -> list[tff.Type]:
-  if isinstance(type_spec, tff.TensorType):
-    return [type_spec]
-  return [
-      leaf for child in type_spec.children() for leaf in _leaves(child)
-  ]
-
-
-def is_reported(update) -> tf.Tensor:
-  """Returns whether any silo took part in a round."""
-  return update[NUM_SILOS] > 0

@@ -20,7 +20,6 @@ records: g moves by at most 2 C / K.
 
 import collections
 from collections.abc import Sequence
-from typing import Optional
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +28,7 @@ import tensorflow_federated as tff
 from tff_dp import _failures
 from tff_dp import streams
 from tff_dp.accounting.silos import silo_terms
+from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import finalizers
@@ -72,11 +72,25 @@ def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
 
   float64, so that the sum of data and noise is rounded where both are in it.
   """
-  return tf.random.stateless_normal(
-      [size],
-      streams.domain_key(key, domain),
-      dtype=tf.float64,
-      alg=streams.ALGORITHM,
+  return streams.normals([size], streams.domain_key(key, domain), tf.float64)
+
+
+def is_complete(terms, num_seen: tf.Tensor) -> tf.Operation:
+  """Returns what fails unless a silo has as many records as its terms say."""
+  return tf.debugging.assert_equal(
+      num_seen,
+      terms['num_records'],
+      message=_failures.assertion(
+          'a silo has another number of records than its terms say, for which'
+          ' its noise was calibrated'
+      ),
+  )
+
+
+def nothing_unprotected() -> collections.OrderedDict:
+  """Returns the un-noised metrics of work that has none."""
+  return collections.OrderedDict(
+      loss=tf.constant(0.0), num_examples=tf.constant(0, tf.int64)
   )
 
 
@@ -149,7 +163,7 @@ def build_minibatch_work(
       # In float64, where rounding moves the sum by far less than a clip norm.
       total += tf.reduce_sum(
           tf.cast(
-              gradients_lib.clip_rows(rows, l2_norm_clip), tf.float64
+              clipping.clip_rows(rows, l2_norm_clip), tf.float64
           ),
           axis=0,
       )
@@ -162,15 +176,7 @@ def build_minibatch_work(
       loss += tf.reduce_sum(losses)
       num_used += tf.shape(losses, tf.int64)[0]
       num_seen += length
-    is_complete = tf.debugging.assert_equal(
-        num_seen,
-        terms['num_records'],
-        message=_failures.assertion(
-            'a silo has another number of records than its terms say, for'
-            ' which its noise was calibrated'
-        ),
-    )
-    with tf.control_dependencies([is_complete]):
+    with tf.control_dependencies([is_complete(terms, num_seen)]):
       mean = total / terms['batch']
     values = metric_total / terms['batch']
     # Other data have other noise: the same would cancel in a difference.
@@ -205,7 +211,7 @@ def wrap_work(
     data_type: tff.Type,
     *,
     num_rounds: int,
-    release: Optional[release_marks.Release] = None,
+    release: release_marks.Release,
     private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
     allow_unprotected_metrics: bool = False,
 ) -> tff.learning.templates.ClientWorkProcess:
@@ -218,8 +224,8 @@ def wrap_work(
     weights_type: Of the model.
     data_type: Of the silo's data.
     num_rounds: Rounds of the run; one more is refused.
-    release: Marks what `work` has noised, and stands in the state; `None` if
-      the noise is added later.
+    release: Stands in the state, and marks what `work` has noised, unless the
+      noise is added later.
     private_metrics: What the noised metrics are.
     allow_unprotected_metrics: See `build_minibatch_work`.
   """
@@ -227,10 +233,10 @@ def wrap_work(
 
   @tff.tensorflow.computation
   def zero():
-    state = collections.OrderedDict({ROUND: tf.constant(0, tf.int64)})
-    if release is not None:
-      state[RELEASE_ID] = tf.constant(release.number, tf.int64)
-    return state
+    return collections.OrderedDict({
+        ROUND: tf.constant(0, tf.int64),
+        RELEASE_ID: tf.constant(release.number, tf.int64),
+    })
 
   state_type = zero.type_signature.result
 
@@ -245,12 +251,11 @@ def wrap_work(
     done = tf.cast(num_silos > 0, tf.int64)
     return collections.OrderedDict(state, round=state[ROUND] + done)
 
-  if release is not None:
-    # A computation of its own: graphs that read records are not looked into.
-    @tff.tensorflow.computation(result_type.update, values_type)
-    @tf.function(autograph=False)
-    def marked(update, values):
-      return tf.nest.map_structure(release.mark, (update, values))
+  # A computation of its own: graphs that read records are not looked into.
+  @tff.tensorflow.computation(result_type.update, values_type)
+  @tf.function(autograph=False)
+  def marked(update, values):
+    return tf.nest.map_structure(release.mark, (update, values))
 
   @tff.tensorflow.computation(values_type, tff.TensorType(np.int32))
   @tf.function(autograph=False)
@@ -289,7 +294,7 @@ def wrap_work(
     result, values, unprotected = tff.federated_map(
         work, (weights.trainable, data, round_index)
     )
-    if release is not None:
+    if not release.in_sum:
       update, values = tff.federated_map(marked, (result.update, values))
       result = tff.federated_zip(
           tff.learning.templates.ClientResult(update, result.update_weight)

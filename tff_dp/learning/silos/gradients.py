@@ -10,7 +10,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.aggregators import clipping
 from tff_dp.learning import finalizers
 
 LabelRange = Optional[tuple[float, float]]
@@ -124,23 +123,6 @@ def _checked(label: tf.Tensor, label_range) -> tuple[tf.Tensor, tf.Tensor]:
   # False for a NaN.
   is_valid = tf.logical_and(label >= low, label <= high)
   return tf.where(is_valid, label, low), tf.reduce_all(is_valid)
-
-
-def clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
-  """Returns the rows, each scaled to a norm of at most `l2_norm_clip`.
-
-  As `clipping.clip` does with one vector: with a margin for float32, and zero
-  for a row with a NaN, an infinity or a norm beyond float32.
-
-  Args:
-    rows: float32 of shape [batch size, num_params].
-    l2_norm_clip: Bound on the exact norm of every row.
-  """
-  bound = l2_norm_clip * (1.0 - clipping.NORM_MARGIN)
-  norms = tf.sqrt(tf.reduce_sum(tf.square(rows), axis=1, keepdims=True))
-  scales = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
-  # Chosen and not multiplied: infinity times zero is NaN.
-  return tf.where(tf.math.is_finite(norms), rows * scales, tf.zeros_like(rows))
 
 
 def take(batch: Any, is_chosen: tf.Tensor) -> Any:

@@ -14,14 +14,12 @@ Source: arXiv:2106.09779, appendix I, whose noise for it is too small for its
 claim and is not offered.
 """
 
-import collections
-
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp import _failures
 from tff_dp import streams
+from tff_dp.aggregators import clipping
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import client_work
@@ -74,32 +72,21 @@ def build_local_work(
     # All records at once, since each step takes any of them.
     records = data[terms_lib.EXAMPLES].unbatch().batch(num_records)
     records = records.get_single_element()
-    is_complete = tf.debugging.assert_equal(
-        tf.shape(tf.nest.flatten(records)[0], tf.int64)[0],
-        num_records,
-        message=_failures.assertion(
-            'a silo has another number of records than its terms say, for'
-            ' which its noise was calibrated'
-        ),
-    )
-    with tf.control_dependencies([is_complete]):
+    num_seen = tf.shape(tf.nest.flatten(records)[0], tf.int64)[0]
+    with tf.control_dependencies([client_work.is_complete(terms, num_seen)]):
       start = tf.cast(finalizers.flatten(trainable), tf.float64)
     point = start
     for step in tf.range(num_local_steps):
       step_key = streams.fold_in(key, step)
-      index = tf.random.stateless_uniform(
-          [1],
-          streams.domain_key(step_key, _RECORD),
-          maxval=num_records,
-          dtype=tf.int64,
-          alg=streams.ALGORITHM,
+      index = streams.integers(
+          [1], streams.domain_key(step_key, _RECORD), below=num_records
       )
       record = gradients_lib.gather(records, index)
       weights = finalizers.unflatten(
           tf.cast(point, tf.float32), like=trainable
       )
       rows, _, _ = per_example(weights, record)
-      clipped = gradients_lib.clip_rows(rows, l2_norm_clip)[0]
+      clipped = clipping.clip_rows(rows, l2_norm_clip)[0]
       clipped = tf.cast(clipped, tf.float64)
       noise = client_work.normals(
           streams.fold_in(step_key, streams.digest(clipped)), _STEP_NOISE, size
@@ -112,10 +99,7 @@ def build_local_work(
         ),
         update_weight=tf.constant(1.0),
     )
-    nothing = collections.OrderedDict(
-        loss=tf.constant(0.0), num_examples=tf.constant(0, tf.int64)
-    )
-    return result, tf.zeros([0]), nothing
+    return result, tf.zeros([0]), client_work.nothing_unprotected()
 
   return client_work.wrap_work(
       work, weights_type, data_type, num_rounds=num_rounds, release=release

@@ -81,7 +81,7 @@ def build_linear_model(
   Args:
     loss: See `moreau_envelope`, like the rest.
     num_features: Length of x.
-    smoothing: b; `mechanisms.sgd_parameters.choose_smoothing` has one.
+    smoothing: b; `minibatch_schedules.choose_smoothing` has one.
     lipschitz: Of `loss` in the margin.
   """
   _checks.integer_at_least(1, num_features=num_features)

@@ -17,7 +17,7 @@ builders share:
 *   `calibration`: how a silo's noise follows from its budget.
 *   `noise_stddev`: sigma of all silos, or name -> sigma, instead of what the
     calibration gives; the guarantee is that of the noise. 0 voids it.
-*   `conservative`: calibrate with the bound that is proved in full.
+*   `published_proofs`: calibrate with the bound that is proved in full.
 *   `label_range`: least and largest label. Records with others count as zero,
     silently: an error would tell everybody that there is one.
 *   `private_metrics`: released with noise from a share of the silo's budget.
@@ -42,14 +42,16 @@ from tff_dp.accounting.silos import silo_terms as terms_lib
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
+from tff_dp.learning import process as learning_process
+from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import metrics as metrics_lib
 from tff_dp.learning.silos import process as process_lib
-from tff_dp.ledger import silo_accountant
+from tff_dp.ledger import silo_budget
 from tff_dp.plans import silos as silo_plan
 
-Silos = Mapping[str, silo_accountant.SiloBudget]
+Silos = Mapping[str, silo_budget.SiloBudget]
 Samplings = Union[
     silo_sampling.Sampling, Mapping[str, silo_sampling.Sampling]
 ]
@@ -57,6 +59,10 @@ NoiseStddev = Union[None, float, Mapping[str, float]]
 _NUMERIC = silo_calibration.NoiseCalibration.NUMERIC
 # Of the sum of the weights, which users round.
 _TOLERANCE = 1e-6
+# Once for silos that are alike.
+_calibrate_noise = functools.lru_cache(maxsize=1024)(
+    silo_calibration.calibrate_noise
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +71,7 @@ class Options:
 
   calibration: silo_calibration.NoiseCalibration = _NUMERIC
   noise_stddev: NoiseStddev = None
-  conservative: bool = False
+  published_proofs: bool = False
   label_range: gradients.LabelRange = None
   private_metrics: Sequence[metrics_lib.PrivateMetric] = ()
   allow_unprotected_metrics: bool = False
@@ -191,13 +197,15 @@ def silo_terms(
       ) from error
     noise_stddev = _of(options.noise_stddev, name)
     if noise_stddev is None:
-      noise_stddev = _calibrated(
+      noise_stddev = _calibrate_noise(
           sampling,
-          num_records,
-          num_rounds,
-          l2_norm_clip,
-          (silo.epsilon, silo.delta),
-          (options.calibration, options.conservative),
+          num_records=num_records,
+          num_rounds=num_rounds,
+          l2_norm_clip=l2_norm_clip,
+          epsilon=silo.epsilon,
+          delta=silo.delta,
+          calibration=options.calibration,
+          published_proofs=options.published_proofs,
       )
     gradient_stddev, stddevs = metrics_lib.split_noise(
         noise_stddev,
@@ -242,7 +250,7 @@ def compose(
         ]
     ] = None,
     releases_per_round: int = 1,
-) -> process_lib.IsrlProcess:
+) -> process_lib.SiloProcess:
   """Returns the process around the terms of its silos.
 
   Args:
@@ -252,7 +260,7 @@ def compose(
     options: What the user gave.
     constraint: Holds the initial model.
     build_finalizer: Makes the server's side of the type of the model's weights.
-    result: See `IsrlProcess`.
+    result: See `SiloProcess`.
     build_work: Like `build_finalizer`, of the type and what marks the noise;
       `None` for minibatch work.
     releases_per_round: Noised releases of a silo in a round.
@@ -268,7 +276,7 @@ def compose(
       silos,
       terms,
       releases_per_round=releases_per_round,
-      conservative=options.conservative,
+      published_proofs=options.published_proofs,
       metric_bounds=tuple(
           float(metric.upper_bound) for metric in options.private_metrics
       ),
@@ -288,13 +296,13 @@ def compose(
     )
   else:
     work = build_work(weights_type, release)
-  process = process_lib.compose(
-      initial_weights=initial_weights,
-      client_work=work,
-      finalizer=build_finalizer(weights_type),
-      model_aggregator=options.model_aggregator,
+  process = learning_process.of_parts(
+      aggregation.ReportedMeanFactory(options.model_aggregator),
+      initial_weights,
+      work,
+      build_finalizer(weights_type),
   )
-  return process_lib.IsrlProcess(
+  return process_lib.SiloProcess(
       process, plan=plan, result=result, insecure_seed=options.insecure_seed
   )
 
@@ -302,24 +310,6 @@ def compose(
 def _of(choice, name: str):
   """Returns what one silo has, where a mapping says it for each."""
   return choice[name] if isinstance(choice, Mapping) else choice
-
-
-@functools.lru_cache(maxsize=1024)
-def _calibrated(
-    sampling, num_records, num_rounds, l2_norm_clip, silo, options
-) -> float:
-  """Returns sigma, once for silos that are alike."""
-  epsilon, delta = silo
-  return silo_calibration.calibrate_noise(
-      sampling,
-      num_records=num_records,
-      num_rounds=num_rounds,
-      l2_norm_clip=l2_norm_clip,
-      epsilon=epsilon,
-      delta=delta,
-      calibration=options[0],
-      conservative=options[1],
-  )
 
 
 def _voids(terms, options: Options) -> list[str]:

@@ -6,33 +6,31 @@ import collections
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
-import dp_accounting
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.accounting.silos import silo_guarantee
-from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work as client_work_lib
 from tff_dp.learning.silos import server
 from tff_dp.learning.silos import terms as terms_lib
-from tff_dp.ledger import silo_accountant
-from tff_dp.plans import silos as silo_plan
+from tff_dp.ledger import silo_budget
+from tff_dp.plans import silo_base
 
 Result = Callable[
     [Any, tff.learning.models.ModelWeights], tff.learning.models.ModelWeights
 ]
 
 
-class IsrlProcess(tff.learning.templates.LearningProcess):
-  """A `LearningProcess` with inter-silo record-level privacy.
+class SiloProcess(tff.learning.templates.LearningProcess):
+  """A `LearningProcess` that protects every record of silos, by its plan.
 
-  Every message of a silo is clipped, averaged and noised inside of it, so that
-  the whole transcript of a silo is (epsilon_i, delta_i)-indistinguishable for
-  two data sets of it that differ in one replaced record, whatever the server
-  and the other silos do with it (arXiv:2106.09779, definition of ISRL-DP).
+  Of a `SiloPlan`: every message of a silo is clipped, averaged and noised
+  inside of it, so that its whole transcript is (epsilon_i, delta_i)-
+  indistinguishable for two data sets of it that differ in one replaced record,
+  whatever the server and the other silos do with it (arXiv:2106.09779,
+  definition of ISRL-DP). Of a `SecureSumPlan`: only sums over silos are opened.
 
   `get_model_weights` returns the result of the algorithm (an average, or w_ag),
   which is not the point that is sent out next, in `state.global_model_weights`.
@@ -47,7 +45,7 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
       self,
       process: tff.learning.templates.LearningProcess,
       *,
-      plan: silo_plan.SiloPlan,
+      plan: silo_base.PlanOfSilos,
       result: Optional[Result],
       insecure_seed: Optional[int] = None,
   ):
@@ -57,22 +55,41 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
       process: What runs.
       plan: See the attributes.
       result: Makes the model of (finalizer's state, global weights); `None` for
-        the latter.
+        that of `process`.
       insecure_seed: For tests only.
     """
     get_weights = process.get_model_weights
     if result is not None:
-      get_weights = build_getter(process, result)
+      get_weights = _build_getter(process, result)
     super().__init__(
         process.initialize,
         process.next,
         get_weights,
-        build_setter(process),
+        _build_setter(process),
         get_hparams_fn=process.get_hparams,
         set_hparams_fn=process.set_hparams,
     )
     self.plan = plan
     self._insecure_seed = insecure_seed
+
+  def with_plan(self, plan: silo_base.PlanOfSilos) -> 'SiloProcess':
+    """Returns the process for other numbers of its silos, not compiled anew.
+
+    Noise and batches come to it with the data of each silo; of secure sums they
+    are in the graph.
+
+    Args:
+      plan: With the same `release_facts`, such as `self.plan.calibrated(...)`.
+    """
+    if plan.release_facts != self.plan.release_facts:
+      raise _checks.ArgumentError(
+          'plan',
+          plan.release_facts,
+          f'a plan with {self.plan.release_facts}, which is in the process',
+      )
+    return SiloProcess(
+        self, plan=plan, result=None, insecure_seed=self._insecure_seed
+    )
 
   def client_data(self, silo: str, examples: Any) -> Mapping[str, Any]:
     """Returns what one silo brings to every round.
@@ -91,135 +108,65 @@ class IsrlProcess(tff.learning.templates.LearningProcess):
       key = np.array([self._insecure_seed, 1 + position], np.int64)
     return terms_lib.silo_data(terms[silo], examples, key)
 
-  def open_ledger(self) -> silo_accountant.IsrlAccountant:
-    """Returns an empty ledger of the silos. It must outlive every state."""
-    return self.plan.open_ledger()
-
   def next_round(
       self,
       state: Any,
       examples: Mapping[str, Any],
       *,
-      ledger: silo_accountant.IsrlAccountant,
-      run: str = 'run',
+      ledger: silo_budget.SiloLedger,
   ) -> tff.learning.templates.LearningProcessOutput:
     """Charges a round to the silos that report, and runs it.
 
     `next` alone keeps no books. A silo that cannot be reached is left out, and
-    neither pays nor delays the others; without any the round does nothing.
+    neither pays nor delays the others.
 
     Args:
-      state: As for `next`.
+      state: As for `next`, after as many rounds as the ledger has.
       examples: Name -> records, of the silos that are there.
-      ledger: Is charged before anything is computed, so a round that fails is
-        paid for, and `skip_round` goes on after it.
-      run: A name; going on from an earlier state is another run.
+      ledger: `process.plan.ledger(...)`. It is charged before anything is
+        computed, so a round that fails is paid for; `skip_round` goes on then.
 
     Raises:
-      PrivacyRefusedError: For a round or a block that was done before, and for
-        one beyond a silo's budget. Nobody is charged then.
+      PrivacyRefusedError: For a state that the ledger is ahead of, a round
+        beyond a silo's budget or the plan, and a sum of fewer silos than
+        promised. Nobody is charged then.
     """
     data = [self.client_data(name, part) for name, part in examples.items()]
-    trained = int(state.client_work[client_work_lib.ROUND])
-    self.plan.charge(ledger, examples, trained=trained, run=run)
+    recorded = ledger.rounds_recorded
+    done = int(state.client_work[client_work_lib.ROUND])
+    known = ledger.plan.rounds_trained(recorded)
+    if done != known or ledger.plan.fingerprint != self.plan.fingerprint:
+      raise _checks.PrivacyRefusedError(
+          f'the state has {done} rounds behind it, the ledger {known}, of the'
+          f' plan {ledger.plan.fingerprint}; here it is'
+          f' {self.plan.fingerprint}',
+          why='rewinding and running on is a new release, which the ledger'
+          ' would miss',
+          way_out='go on from the latest state with the ledger of its plan;'
+          ' after a round that failed, from process.skip_round(state)',
+      )
+    ledger.record(recorded + 1, members=examples)
     with _failures.naming_clients(list(examples)):
       return self.next(state, data)
 
-  def skip_round(self, state: Any) -> Any:
-    """Returns the state without its next round: see `skip_round` below."""
-    return skip_round(state)
+  def skip_round(
+      self, state: Any
+  ) -> tff.learning.templates.LearningAlgorithmState:
+    """Returns the state with one more round behind it, and nothing else.
 
-  def dp_event(
-      self,
-      silo: str,
-      ledger: Optional[silo_accountant.IsrlAccountant] = None,
-  ) -> dp_accounting.DpEvent:
-    """Returns what one silo sends, to the record of it that pays most.
-
-    Stated for replace-one of a record (`accounting.events.record_events`);
-    `NonPrivateDpEvent` for a process that has `voids`.
+    After a round that failed, since a silo disappeared or had bad data: what
+    the others sent in it is paid for, and its records are used up.
 
     Args:
-      silo: Its name.
-      ledger: What was charged so far; `None` for the whole run.
+      state: From before the round.
     """
-    event = self.plan.event(silo=silo)
-    if ledger is None or self.plan.voids:
-      return event
-    return ledger.dp_event(silo)
-
-  def guarantee(
-      self, ledger: Optional[silo_accountant.IsrlAccountant] = None
-  ) -> silo_guarantee.IsrlGuarantee:
-    """Returns (epsilon_i, delta_i) of every silo, the worst, what it rests on.
-
-    Args:
-      ledger: What was charged so far; `None` for the whole run with all silos
-        in every round.
-
-    Raises:
-      PrivacyRefusedError: If there is no guarantee.
-    """
-    if ledger is None:
-      return self.plan.guarantee()
-    self.plan.refuse_if_void()
-    return ledger.guarantee()
+    name = client_work_lib.ROUND
+    done = collections.OrderedDict(state.client_work)
+    done[name] = np.int64(int(done[name]) + 1)
+    return state._replace(client_work=done)
 
 
-def compose(
-    *,
-    initial_weights: tff.Computation,
-    client_work: tff.learning.templates.ClientWorkProcess,
-    finalizer: tff.learning.templates.FinalizerProcess,
-    model_aggregator: Optional[
-        tff.aggregators.UnweightedAggregationFactory
-    ] = None,
-) -> tff.learning.templates.LearningProcess:
-  """Returns what runs, without any books.
-
-  Args:
-    initial_weights: Returns the initial `ModelWeights`.
-    client_work: What silos do.
-    finalizer: What the server does with the mean of their messages.
-    model_aggregator: How that mean is computed; see `ReportedMeanFactory`.
-  """
-  update_type = client_work.next.type_signature.result.result.member.update
-  aggregator = tff.aggregators.as_weighted_aggregator(
-      aggregation.ReportedMeanFactory(model_aggregator)
-  ).create(update_type, tff.TensorType(np.float32))
-  return tff.learning.templates.compose_learning_process(
-      initial_weights,
-      tff.learning.templates.build_broadcast_process(
-          initial_weights.type_signature.result
-      ),
-      client_work,
-      aggregator,
-      finalizer,
-  )
-
-
-def skip_round(state: Any) -> tff.learning.templates.LearningAlgorithmState:
-  """Returns the state with one more round behind it, and nothing else changed.
-
-  After a round that failed, since a silo disappeared or had bad data: what the
-  others sent in it is paid for, and its records are used up.
-
-  Args:
-    state: Of the process, from before the round.
-  """
-  name = client_work_lib.ROUND
-  done = collections.OrderedDict(state.client_work)
-  done[name] = np.int64(int(done[name]) + 1)
-  return tff.learning.templates.LearningAlgorithmState(
-      global_model_weights=state.global_model_weights,
-      distributor=state.distributor,
-      client_work=done,
-      aggregator=state.aggregator,
-      finalizer=state.finalizer,
-  )
-
-
-def build_getter(process, result: Result) -> tff.Computation:
+def _build_getter(process, result: Result) -> tff.Computation:
   """Returns `get_model_weights` for the result of an algorithm."""
   state_type = process.initialize.type_signature.result.member
 
@@ -231,7 +178,7 @@ def build_getter(process, result: Result) -> tff.Computation:
   return get_model_weights
 
 
-def build_setter(process) -> tff.Computation:
+def _build_setter(process) -> tff.Computation:
   """Returns `set_model_weights`, which leaves used-up rounds alone."""
   state_type = process.initialize.type_signature.result.member
 
@@ -244,12 +191,6 @@ def build_setter(process) -> tff.Computation:
     # At step 0 nothing else of the state counts. The rounds that silos have
     # done are in the state of the client work, and stay.
     finalizer[server.STEP] = tf.zeros([], tf.int64)
-    return tff.learning.templates.LearningAlgorithmState(
-        global_model_weights=weights,
-        distributor=state.distributor,
-        client_work=state.client_work,
-        aggregator=state.aggregator,
-        finalizer=finalizer,
-    )
+    return state._replace(global_model_weights=weights, finalizer=finalizer)
 
   return set_model_weights

@@ -35,23 +35,14 @@ def mask(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:
 def _poisson(num_records, batch, round_in_phase, key):
   """Every record on its own with probability K / n, exact to 2^-52."""
   del round_in_phase
-  uniform = tf.random.stateless_uniform(
-      [num_records], key, dtype=tf.float64, alg=streams.ALGORITHM
-  )
+  uniform = streams.uniforms([num_records], key, tf.float64)
   return uniform < batch / tf.cast(num_records, tf.float64)
 
 
 def _fixed_size(num_records, batch, round_in_phase, key):
   """K distinct records, every set of them equally likely."""
   del round_in_phase
-  ranks = tf.random.stateless_uniform(
-      [num_records],
-      key,
-      minval=None,
-      maxval=None,
-      dtype=tf.int64,
-      alg=streams.ALGORITHM,
-  )
+  ranks = streams.bits([num_records], key)
   chosen = tf.argsort(ranks)[: tf.cast(batch, tf.int32)]
   return tf.scatter_nd(
       chosen[:, tf.newaxis],

@@ -35,7 +35,6 @@ def build_sgd_finalizer(
     weights_type: tff.StructWithPythonType,
     *,
     learning_rates: np.ndarray,
-    num_params: int,
     constraint: constraints.Constraint,
     regularization: float = 0.0,
     average: Optional[averaging_lib.Average] = None,
@@ -50,7 +49,6 @@ def build_sgd_finalizer(
   Args:
     weights_type: Of the model.
     learning_rates: eta_0..eta_{R-1}.
-    num_params: Length of the flat vector of weights.
     constraint: Where the model has to stay.
     regularization: lambda.
     average: Which models are averaged, or `None`.
@@ -78,13 +76,12 @@ def build_sgd_finalizer(
     return new_state, new_weights
 
   names = (_CENTRE,) if shares is None else (_CENTRE, _MEAN)
-  return _build(weights_type, names, advance, num_params)
+  return _build(weights_type, names, advance)
 
 
 def build_replacing_finalizer(
     weights_type: tff.StructWithPythonType,
     *,
-    num_params: int,
     constraint: constraints.Constraint,
 ) -> tff.learning.templates.FinalizerProcess:
   """Returns the finalizer of local SGD: the mean of the silos' models."""
@@ -93,7 +90,7 @@ def build_replacing_finalizer(
     del step, weights
     return state, constraint.project(mean)
 
-  return _build(weights_type, (), advance, num_params)
+  return _build(weights_type, (), advance)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +115,6 @@ def build_accelerated_finalizer(
     weights_type: tff.StructWithPythonType,
     legs: tuple[Leg, ...],
     *,
-    num_params: int,
     constraint: constraints.Constraint,
 ) -> tff.learning.templates.FinalizerProcess:
   """Returns AC-SA, whose new global weights are the next w_md.
@@ -136,7 +132,6 @@ def build_accelerated_finalizer(
   Args:
     weights_type: Of the model.
     legs: In order.
-    num_params: Length of the flat vector of weights.
     constraint: Where w has to stay.
   """
   table = _table(legs)
@@ -172,7 +167,7 @@ def build_accelerated_finalizer(
     sent_out = then['md_of_ag'] * result + then['md_of_w'] * iterate
     return dict(zip(names, (iterate, result, centre))), sent_out
 
-  return _build(weights_type, names, advance, num_params)
+  return _build(weights_type, names, advance)
 
 
 def accelerated_result(
@@ -243,7 +238,6 @@ def _build(
     weights_type: tff.StructWithPythonType,
     names: Sequence[str],
     advance: Callable[..., tuple[dict[str, tf.Tensor], tf.Tensor]],
-    num_params: int,
 ) -> tff.learning.templates.FinalizerProcess:
   """Returns the finalizer of one rule on flat vectors.
 
@@ -251,8 +245,8 @@ def _build(
     weights_type: Of the model.
     names: Of the vectors that the rule keeps.
     advance: Maps (step, state, weights, mean message) to (state, new weights).
-    num_params: Length of the vectors.
   """
+  num_params = finalizers.num_params(weights_type.trainable)
   update_type = tff.to_type(
       collections.OrderedDict({
           aggregation.UPDATE: weights_type.trainable,
@@ -284,7 +278,7 @@ def _build(
       return new_state, finalizers.unflatten(weights, like=trainable)
 
     new_state, weights = tf.cond(
-        aggregation.is_reported(update),
+        update[aggregation.NUM_SILOS] > 0,
         move,
         lambda: tf.nest.map_structure(
             tf.identity, (collections.OrderedDict(state), trainable)

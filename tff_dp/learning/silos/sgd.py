@@ -18,7 +18,6 @@ from tff_dp import _checks
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
-from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import local_work
 from tff_dp.learning.silos import planning
 from tff_dp.learning.silos import process as process_lib
@@ -43,7 +42,7 @@ def build_noisy_mb_sgd(
     constraint: Optional[constraints.Constraint] = None,
     regularization: float = 0.0,
     **options,
-) -> process_lib.IsrlProcess:
+) -> process_lib.SiloProcess:
   """Returns noisy minibatch SGD (LR23, algorithm 2).
 
       w_{r+1} = Proj(w_r - eta_r (mean of the messages at w_r))
@@ -56,8 +55,7 @@ def build_noisy_mb_sgd(
     num_rounds: R.
     sampling: See `planning`.
     l2_norm_clip: See `planning`.
-    learning_rate: eta, or eta_0..eta_{R-1};
-      `mechanisms.sgd_parameters.strongly_convex_learning_rate` has one.
+    learning_rate: eta, or eta_0..eta_{R-1}.
     averaging: What `get_model_weights` returns: the mean of w_0..w_{R-1}
       ('uniform'), that with weights (1 - mu eta)^-(r+1) ('exponential', for
       strongly convex losses), w_R ('last'), the mean of the last 8 of
@@ -65,7 +63,7 @@ def build_noisy_mb_sgd(
     strong_convexity: mu of the loss, without the regulariser.
     constraint: See `planning`.
     regularization: See `planning`.
-    **options: `calibration`, `noise_stddev`, `conservative`, `label_range`,
+    **options: `calibration`, `noise_stddev`, `published_proofs`, `label_range`,
       `private_metrics`, `allow_unprotected_metrics`, `model_aggregator` and
       `insecure_seed`, see `planning`.
 
@@ -86,7 +84,6 @@ def build_noisy_mb_sgd(
   finalizer = lambda weights_type: server.build_sgd_finalizer(
       weights_type,
       learning_rates=rates,
-      num_params=gradients.num_params(model),
       constraint=constraint,
       regularization=regularization,
       average=average,
@@ -112,7 +109,7 @@ def build_isrl_local_sgd(
     learning_rate: float,
     constraint: Optional[constraints.Constraint] = None,
     **options,
-) -> process_lib.IsrlProcess:
+) -> process_lib.SiloProcess:
   """Returns ISRL-DP local SGD (LR23, appendix I), a baseline.
 
   Every step on one record needs noise for the sensitivity 2C, see `local_work`.
@@ -159,7 +156,6 @@ def build_isrl_local_sgd(
   )
   finalizer = lambda weights_type: server.build_replacing_finalizer(
       weights_type,
-      num_params=gradients.num_params(model),
       constraint=constraint,
   )
   return planning.compose(

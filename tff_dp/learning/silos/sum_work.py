@@ -9,11 +9,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _failures
-from tff_dp.accounting.integers import integer_plans
+from tff_dp.aggregators import clipping
+from tff_dp.aggregators import integer_sum
 from tff_dp.learning import finalizers
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients as gradients_lib
 from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.plans import secure_sums
 
 
 class MeanOfRowsFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -25,18 +27,12 @@ class MeanOfRowsFactory(tff.aggregators.UnweightedAggregationFactory):
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
     inner = self._inner.create(value_type)
-    like_type = self._trainable_type
+    like = tff.types.type_to_tf_tensor_specs(self._trainable_type)
     mean_type = inner.next.type_signature.result.result.member
 
     @tff.tensorflow.computation(mean_type)
     @tf.function(autograph=False)
     def unflatten(mean):
-      like = tff.types.type_to_py_container(
-          tff.structure.map_structure(
-              lambda tensor: tf.zeros(tensor.shape, tensor.dtype), like_type
-          ),
-          like_type,
-      )
       return finalizers.unflatten(mean, like=like)
 
     @tff.federated_computation(
@@ -57,30 +53,28 @@ class MeanOfRowsFactory(tff.aggregators.UnweightedAggregationFactory):
 def build_rows_work(
     model,
     weights_type,
-    plan,
+    plan: secure_sums.SecureSumPlan,
     *,
-    num_rounds: int,
-    l2_norm_clip: float,
     label_range: gradients_lib.LabelRange,
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns work whose update is the gradients of K records, one a row.
 
-  They stay in the silo: the aggregator encodes, adds up and noises them there.
+  They stay in the silo, with the key of the round: the aggregator encodes, adds
+  up and noises them there.
 
   Args:
     model: A `FunctionalModel` of float32 weights.
     weights_type: Of its `ModelWeights`.
-    plan: K, and the noise of a silo's own share.
-    num_rounds: R.
-    l2_norm_clip: C.
+    plan: K, R, C, and the noise of a silo's own share.
     label_range: See `gradients.build_per_example`.
   """
   per_example = gradients_lib.build_per_example(
       model, label_range=label_range
   )
-  size = gradients_lib.num_params(model)
-  count = plan.records_per_silo
-  own_stddev = share_stddev(plan, l2_norm_clip)
+  size, count = plan.dimension, plan.sums.records_per_silo
+  l2_norm_clip = plan.l2_norm_clip
+  # The same in all silos.
+  (phase,) = next(iter(plan.terms.values())).phases
   data_type = terms_lib.data_type(model.input_spec, 1, 0)
 
   @tff.tensorflow.computation(
@@ -91,7 +85,7 @@ def build_rows_work(
     terms = terms_lib.read(data[terms_lib.TERMS], l2_norm_clip=l2_norm_clip)
     is_noised = tf.debugging.assert_less_equal(
         terms['noise_stddev'],
-        tf.constant([own_stddev], tf.float64),
+        tf.constant([phase.noise_stddev], tf.float64),
         message=_failures.assertion(
             'the process adds less noise than this silo has agreed to'
         ),
@@ -99,13 +93,7 @@ def build_rows_work(
     num_seen = tf.constant(0, tf.int64)
     for batch in iter(data[terms_lib.EXAMPLES]):
       num_seen += tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
-    is_complete = tf.debugging.assert_equal(
-        num_seen,
-        terms['num_records'],
-        message=_failures.assertion(
-            'a silo has another number of records than its terms say'
-        ),
-    )
+    is_complete = client_work.is_complete(terms, num_seen)
     with tf.control_dependencies([is_noised, is_complete]):
       first = round_index * count
     # Positions r K .. (r + 1) K - 1 of an order that never changes.
@@ -114,21 +102,22 @@ def build_rows_work(
         trainable, records.batch(count).get_single_element()
     )
     result = tff.learning.templates.ClientResult(
-        update=tf.ensure_shape(
-            gradients_lib.clip_rows(rows, l2_norm_clip), [count, size]
-        ),
+        update=collections.OrderedDict({
+            integer_sum.ROWS: tf.ensure_shape(
+                clipping.clip_rows(rows, l2_norm_clip), [count, size]
+            ),
+            integer_sum.KEY: tf.ensure_shape(
+                client_work.round_key(terms, round_index, trainable), [2]
+            ),
+        }),
         update_weight=tf.constant(1.0),
     )
-    nothing = collections.OrderedDict(
-        loss=tf.constant(0.0), num_examples=tf.constant(0, tf.int64)
-    )
-    return result, tf.zeros([0]), nothing
+    return result, tf.zeros([0]), client_work.nothing_unprotected()
 
   return client_work.wrap_work(
-      work, weights_type, data_type, num_rounds=num_rounds
+      work,
+      weights_type,
+      data_type,
+      num_rounds=plan.num_rounds,
+      release=integer_sum.release_of(plan.release_facts),
   )
-
-
-def share_stddev(plan: integer_plans.SumPlan, l2_norm_clip: float) -> float:
-  """Returns the std of a silo's own noise on its own mean gradient."""
-  return plan.noise_variance(l2_norm_clip, num_silos=1) ** 0.5

@@ -30,25 +30,27 @@ EXAMPLES = 'examples'
 TERMS = 'terms'
 KEY = 'key'
 _NO_KEY = (0, 0)
+# What differs between phases -> attribute of a `Phase`, and type.
+_OF_PHASES = {
+    'first_record': ('first_record', np.int64),
+    'phase_records': ('num_records', np.int64),
+    'batch': ('batch_size', np.float64),
+    'noise_stddev': ('noise_stddev', np.float64),
+}
 
 
 def as_element(
     terms: silo_terms.SiloTerms, key: np.ndarray
 ) -> collections.OrderedDict:
   """Returns constants and key as the arrays that `element_type` describes."""
-
-  def column(name, dtype):
-    return np.array([getattr(phase, name) for phase in terms.phases], dtype)
-
   return collections.OrderedDict(
       num_records=np.int64(terms.num_records),
       l2_norm_clip=np.float64(terms.l2_norm_clip),
       scale=np.float64(terms.scale),
-      first_record=column('first_record', np.int64),
-      phase_records=column('num_records', np.int64),
-      phase_rounds=column('num_rounds', np.int64),
-      batch=column('batch_size', np.float64),
-      noise_stddev=column('noise_stddev', np.float64),
+      **{
+          name: np.array([getattr(phase, of) for phase in terms.phases], dtype)
+          for name, (of, dtype) in _OF_PHASES.items()
+      },
       metric_stddevs=np.array(
           terms.metric_stddevs or [()] * len(terms.phases), np.float64
       ),
@@ -58,19 +60,16 @@ def as_element(
 
 def element_type(num_phases: int, num_metrics: int) -> tff.Type:
   """Returns the type of `as_element`."""
-  vector = tff.TensorType(np.float64, [num_phases])
-  integers = tff.TensorType(np.int64, [num_phases])
   return tff.to_type(collections.OrderedDict(
-      num_records=tff.TensorType(np.int64),
-      l2_norm_clip=tff.TensorType(np.float64),
-      scale=tff.TensorType(np.float64),
-      first_record=integers,
-      phase_records=integers,
-      phase_rounds=integers,
-      batch=vector,
-      noise_stddev=vector,
-      metric_stddevs=tff.TensorType(np.float64, [num_phases, num_metrics]),
-      key=tff.TensorType(np.int64, [2]),
+      num_records=np.int64,
+      l2_norm_clip=np.float64,
+      scale=np.float64,
+      **{
+          name: (dtype, [num_phases])
+          for name, (_, dtype) in _OF_PHASES.items()
+      },
+      metric_stddevs=(np.float64, [num_phases, num_metrics]),
+      key=(np.int64, [2]),
   ))
 
 
@@ -154,12 +153,5 @@ def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
 
 def of_phase(terms: Mapping[str, tf.Tensor], phase: tf.Tensor):
   """Returns the terms with every vector replaced by its number of one phase."""
-  names = (
-      'first_record',
-      'phase_records',
-      'phase_rounds',
-      'batch',
-      'noise_stddev',
-      'metric_stddevs',
-  )
+  names = (*_OF_PHASES, 'metric_stddevs')
   return dict(terms) | {name: terms[name][phase] for name in names}

@@ -7,8 +7,12 @@
 with mean and standard deviation (denominator k - 1) over the instances as they
 stand. The test of arXiv:1807.04369, section 5, refuses a model if some |z_l| is
 above a threshold; it gives no threshold, and none serves every number of
-weights: see `any_weight_rate`. So thresholds are simulated, on a pool in its
-stationary state, for a given number of weights.
+weights: if one weight of an honest update is outside with probability f, some
+of p are with up to 1 - (1 - f)^p. (Exact for independent weights. The weights
+of one pool share its coins, so given these they are independent with a common
+rate; (1 - f)^p is convex in f, so averaging over coins only lowers the rate.)
+So thresholds are simulated, on a pool in its stationary state, for a given
+number of weights.
 
 The screen sees noised reports only, so it costs no privacy. It bounds what one
 update can do, not an attacker who stays inside or comes often: it is not
@@ -25,7 +29,7 @@ from scipy import stats
 from tff_dp import _checks
 from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms.instances import instance_lineages
-from tff_dp.mechanisms.instances import instance_pools
+from tff_dp.mechanisms.instances import strategies
 
 RULES = ('any', 'fraction', 'norm')
 # With fewer instances their standard deviation is next to no measure.
@@ -107,36 +111,6 @@ class SpamFilter:
     return bool(np.mean(z >= self.threshold) <= self.bound)
 
 
-def any_weight_rate(per_weight_rate: float, num_params: int) -> float:
-  """Returns 1 - (1 - f)^p, the false rejections of the rule 'any'.
-
-  Upper bound, exact for independent weights. The weights of one pool share its
-  coins, so given these they are independent with a common rate; (1 - f)^p is
-  convex in f, so averaging over coins only lowers the rate.
-
-  Args:
-    per_weight_rate: f, with which one weight of an honest update is outside.
-    num_params: p.
-  """
-  _checks.in_closed(0.0, 1.0, per_weight_rate=per_weight_rate)
-  _checks.integer_at_least(1, num_params=num_params)
-  if per_weight_rate == 1:
-    return 1.0
-  return -math.expm1(num_params * math.log1p(-per_weight_rate))
-
-
-def per_weight_rate_for(rate: float, num_params: int) -> float:
-  """Returns f = 1 - (1 - rate)^(1/p), the inverse of `any_weight_rate`. Exact.
-
-  Args:
-    rate: Of all weights together, in [0, 1).
-    num_params: p.
-  """
-  _checks.in_half_open(0.0, 1.0, rate=rate)
-  _checks.integer_at_least(1, num_params=num_params)
-  return -math.expm1(math.log1p(-rate) / num_params)
-
-
 def calibrate_spam_filter(
     step: client_steps.ClientStep,
     num_params: int,
@@ -205,7 +179,7 @@ def calibrate_spam_filter(
   _checks.integer_at_least(math.ceil(2 / target_rate), num_samples=num_samples)
   variance = step.noise_variance(num_params)
   spread = math.sqrt(
-      instance_pools.stationary_variance(
+      strategies.stationary_variance(
           num_instances, noise_variance=variance, concurrency=concurrency
       )
   )

@@ -17,10 +17,26 @@ B_1..B_k are the models of the server, i the one that the client was given, and
 For `same` and `average_same` the client says which instance it had. The others
 do not ask; but plain `tff.federated_select` may show it to the server.
 
-Source: arXiv:1807.04369, sections 3 and 5.
+The spread of a weight is the sample variance over the k instances, denominator
+k - 1. Noise of variance `noise_variance` that every update adds widens it,
+overwriting narrows it; with m clients in flight at once (a round: all of them
+draw from the pool as it stands, then overwrite one by one) its expectation S
+obeys, under draw and discard and without gradients,
+
+    S' = S (1 - (1 - q2)/k) + noise_variance (1 - q1)          per round,
+    q1 = (1 - 1/k)^m,  q2 = (1 - 2/k)^m
+
+For m = 1 that is S' = S (1 - 2/k^2) + noise_variance/k, with fixed point
+k noise_variance/2 (theorem 1). Only the spread is stable: the mean of the
+instances drifts, its variance growing by noise_variance/k with every update at
+m = 1, as that of one model with k times fewer updates does.
+
+Source: arXiv:1807.04369, sections 3 and 5; docs/draw_and_discard_privacy.md
+derives the spread.
 """
 
 import dataclasses
+import math
 from typing import Optional
 
 from tff_dp import _checks
@@ -39,7 +55,6 @@ NAMES = (
     ACCEPT,
     SERVER_BATCH,
 )
-BATCH_UNITS = ('client_updates', 'examples')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,38 +105,27 @@ class Strategy:
     return self.name in (AVERAGE_RANDOM, AVERAGE_SAME)
 
 
-def updates_per_batch(
-    server_batch: Optional[int],
-    batch_unit: str,
-    examples_per_client: Optional[int],
-) -> Optional[int]:
-  """Returns N of `server_batch` in client updates.
+def stationary_variance(
+    num_instances: int, *, noise_variance: float, concurrency: int = 1
+) -> float:
+  """Returns the spread that stays, S*(k, m) = k sigma^2 (1 - q1)/(1 - q2).
+
+  Exact without gradients. k sigma^2/2 for m = 1, towards k sigma^2 for m far
+  above k. One instance has no spread: 0.
 
   Args:
-    server_batch: Its size in `batch_unit`, or `None`.
-    batch_unit: 'client_updates' or 'examples'.
-    examples_per_client: For 'examples': how many every client has, a public
-      constant. Counts that clients report would not be protected.
-
-  Raises:
-    ArgumentError: If the batch is no whole number of clients.
+    num_instances: k, at least 1.
+    noise_variance: sigma^2 of one weight of one update.
+    concurrency: m, clients that draw before any of them is written.
   """
-  _checks.one_of(BATCH_UNITS, batch_unit=batch_unit)
-  if server_batch is not None:
-    _checks.integer_at_least(1, server_batch=server_batch)
-  if batch_unit == 'client_updates':
-    if examples_per_client is not None:
-      raise _checks.ArgumentError(
-          'examples_per_client',
-          examples_per_client,
-          "None unless batch_unit='examples'",
-      )
-    return server_batch
-  _checks.integer_at_least(1, examples_per_client=examples_per_client)
-  if server_batch is None or server_batch % examples_per_client:
-    raise _checks.ArgumentError(
-        'server_batch',
-        server_batch,
-        f'a multiple of examples_per_client={examples_per_client}',
-    )
-  return server_batch // examples_per_client
+  _checks.integer_at_least(1, num_instances=num_instances)
+  _checks.integer_at_least(1, concurrency=concurrency)
+  _checks.non_negative(noise_variance=noise_variance)
+  if num_instances == 1:
+    return 0.0
+  # 1 - q1 and 1 - q2.
+  hit = -math.expm1(concurrency * math.log1p(-1.0 / num_instances))
+  split = 1.0
+  if num_instances > 2:
+    split = -math.expm1(concurrency * math.log1p(-2.0 / num_instances))
+  return num_instances * float(noise_variance) * hit / split

@@ -20,14 +20,13 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_mechanism
 
 
 @dataclasses.dataclass(frozen=True)
-class Banded(toeplitz_mechanism.ToeplitzMechanism):
+class Banded(toeplitz.ToeplitzMechanism):
   """Public description of banded Toeplitz noise.
 
   Keeps the noise of the last p - 1 rounds. Refuses a participation pattern in
@@ -45,10 +44,12 @@ class Banded(toeplitz_mechanism.ToeplitzMechanism):
   # Completion is about the nodes of tree noise.
   complete_trees: bool = dataclasses.field(default=False, init=False)
 
+  name = 'banded'
+
   def __post_init__(self):
     self._check()
-    coefficients = parameters.rounded(coefficients=self.coefficients)
-    parameters.check_leading_one(coefficients=coefficients)
+    coefficients = mechanism.rounded(coefficients=self.coefficients)
+    mechanism.check_leading_one(coefficients=coefficients)
     object.__setattr__(self, 'coefficients', coefficients)
     self._check_growth(coefficients=coefficients)
 
@@ -92,7 +93,7 @@ class Banded(toeplitz_mechanism.ToeplitzMechanism):
     # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
     from tff_dp.mechanisms.matrix import toeplitz_optimization
 
-    pattern = parameters.pattern_of(participation)
+    pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_banded(
         pattern,
         num_bands=num_bands,
@@ -101,10 +102,6 @@ class Banded(toeplitz_mechanism.ToeplitzMechanism):
         restart_every=restart_every,
     )
     return cls(pattern.num_rounds, coefficients, restart_every=restart_every)
-
-  @property
-  def name(self) -> str:
-    return 'banded'
 
   @property
   def num_bands(self) -> int:

@@ -17,13 +17,13 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms import mechanism
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_mechanism
 
 
 @dataclasses.dataclass(frozen=True)
-class BandedInverse(toeplitz_mechanism.ToeplitzMechanism):
+class BandedInverse(toeplitz.ToeplitzMechanism):
   """Public description of banded-inverse noise.
 
   The sensitivity comes from the coefficients of C, which the inverse of the
@@ -44,13 +44,15 @@ class BandedInverse(toeplitz_mechanism.ToeplitzMechanism):
   # Completion is about the nodes of tree noise.
   complete_trees: bool = dataclasses.field(default=False, init=False)
 
+  name = 'banded-inverse'
+
   def __post_init__(self):
     self._check()
     _checks.one_of((False, True), stores_draws=self.stores_draws)
-    coefficients = parameters.rounded(
+    coefficients = mechanism.rounded(
         inverse_coefficients=self.inverse_coefficients
     )
-    parameters.check_leading_one(inverse_coefficients=coefficients)
+    mechanism.check_leading_one(inverse_coefficients=coefficients)
     object.__setattr__(self, 'inverse_coefficients', coefficients)
     self._check_growth(inverse_coefficients=coefficients)
 
@@ -99,7 +101,7 @@ class BandedInverse(toeplitz_mechanism.ToeplitzMechanism):
     # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
     from tff_dp.mechanisms.matrix import toeplitz_optimization
 
-    pattern = parameters.pattern_of(participation)
+    pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_banded_inverse(
         pattern,
         num_bands=num_bands,
@@ -113,10 +115,6 @@ class BandedInverse(toeplitz_mechanism.ToeplitzMechanism):
         stores_draws=stores_draws,
         restart_every=restart_every,
     )
-
-  @property
-  def name(self) -> str:
-    return 'banded-inverse'
 
   @property
   def num_bands(self) -> int:

@@ -17,15 +17,15 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.mechanisms.matrix import parameters
+from tff_dp.mechanisms import mechanism
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_mechanism
 
 _MAX_BUFFERS = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Blt(toeplitz_mechanism.ToeplitzMechanism):
+class Blt(toeplitz.ToeplitzMechanism):
   """Public description of BLT noise.
 
   In the stable domain w_i >= 0, 0 <= th_i <= 1, sum_i w_i <= 1, the
@@ -48,10 +48,12 @@ class Blt(toeplitz_mechanism.ToeplitzMechanism):
   # Completion is about the nodes of tree noise.
   complete_trees: bool = dataclasses.field(default=False, init=False)
 
+  name = 'blt'
+
   def __post_init__(self):
     self._check()
-    weights = parameters.rounded_down(weights=self.weights)
-    decays = parameters.rounded(decays=self.decays)
+    weights = mechanism.rounded_down(weights=self.weights)
+    decays = mechanism.rounded(decays=self.decays)
     for name, values in (('weights', weights), ('decays', decays)):
       if len(values) > _MAX_BUFFERS:
         raise _checks.ArgumentError(
@@ -103,7 +105,7 @@ class Blt(toeplitz_mechanism.ToeplitzMechanism):
     from tff_dp.mechanisms.matrix import blt_optimization
 
     _checks.integer_between(1, _MAX_BUFFERS, num_buffers=num_buffers)
-    pattern = parameters.pattern_of(participation)
+    pattern = mechanism.pattern_of(participation)
     weights, decays = blt_optimization.optimize(
         pattern,
         num_buffers=num_buffers,
@@ -114,10 +116,6 @@ class Blt(toeplitz_mechanism.ToeplitzMechanism):
     return cls(
         pattern.num_rounds, weights, decays, restart_every=restart_every
     )
-
-  @property
-  def name(self) -> str:
-    return 'blt'
 
   @property
   def num_buffers(self) -> int:

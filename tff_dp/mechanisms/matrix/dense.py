@@ -23,7 +23,6 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import matrix_sensitivity
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism
-from tff_dp.mechanisms.matrix import parameters
 
 _MAX_ROUNDS = 256
 
@@ -44,11 +43,13 @@ class Dense(mechanism.Mechanism):
   restart_every: Optional[int] = dataclasses.field(default=None, init=False)
   complete_trees: bool = dataclasses.field(default=False, init=False)
 
+  name = 'dense'
+
   def __post_init__(self):
     self._check()
     _checks.integer_between(1, _MAX_ROUNDS, num_rounds=self.num_rounds)
     try:
-      rows = [parameters.rounded(matrix=row) for row in self.matrix]
+      rows = [mechanism.rounded(matrix=row) for row in self.matrix]
     except TypeError as error:
       raise _checks.ArgumentError(
           'matrix', self.matrix, 'a list of rows of numbers'
@@ -88,14 +89,10 @@ class Dense(mechanism.Mechanism):
     # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
     from tff_dp.mechanisms.matrix import dense_optimization
 
-    pattern = parameters.pattern_of(participation)
+    pattern = mechanism.pattern_of(participation)
     _checks.integer_between(1, _MAX_ROUNDS, num_rounds=pattern.num_rounds)
     matrix = dense_optimization.optimize(pattern, error=error)
     return cls(pattern.num_rounds, matrix)
-
-  @property
-  def name(self) -> str:
-    return 'dense'
 
   def squared_sensitivity(
       self, pattern: patterns.ParticipationPattern
@@ -134,7 +131,7 @@ class Dense(mechanism.Mechanism):
     """
     return matrix_sensitivity.squared_response(
         self._array(),
-        parameters.checked_rounds(rounds, num_rounds=self.num_rounds),
+        mechanism.checked_rounds(rounds, num_rounds=self.num_rounds),
     )
 
   @property

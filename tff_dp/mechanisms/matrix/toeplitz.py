@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Toeplitz noise without structure: the least error, and the most memory.
+"""What Toeplitz mechanisms have in common, and the one without structure.
 
-C is lower-triangular Toeplitz with one coefficient per round of a tree. From
-C x = z follows the recursion
+`Toeplitz` has one coefficient of C per round of a tree: the least error, and
+the most memory. From C x = z follows the recursion
 
     x_t = z_t - c_1 x_{t-1} - c_2 x_{t-2} - ...,
 
@@ -11,15 +11,111 @@ which needs the noise of all rounds of the tree so far. Use it for short runs,
 and as what banded and BLT noise are compared with.
 """
 
+import abc
+from collections.abc import Sequence
 import dataclasses
 from typing import Any, Optional
 
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.mechanisms.matrix import parameters
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import toeplitz_sensitivity
+from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_mechanism
+
+
+class ToeplitzMechanism(mechanism.Mechanism):
+  """Geometry, sensitivity and variances of a Toeplitz mechanism.
+
+  The noise of one tree is C^-1 z with z the tree's draws, one a round, and C
+  lower-triangular Toeplitz with ones on its diagonal. After a restart a new
+  copy begins, so the C of the whole run is block diagonal. Everything that
+  accounting needs follows from the first column of C, everything about errors
+  from that of C^-1; a subclass gives both, and the recursion of the noise.
+  """
+
+  @abc.abstractmethod
+  def column(self, n: int) -> np.ndarray:
+    """Returns the first n coefficients c_0 = 1, c_1, ... of C, float64."""
+
+  @abc.abstractmethod
+  def inverse_column(self, n: int) -> np.ndarray:
+    """Returns the first n coefficients d_0 = 1, d_1, ... of C^-1, float64."""
+
+  def squared_sensitivity(
+      self, pattern: patterns.ParticipationPattern
+  ) -> float:
+    return toeplitz_sensitivity.squared_sensitivity(**self._run(pattern))
+
+  def squared_sensitivity_by_round(
+      self, pattern: patterns.ParticipationPattern
+  ) -> np.ndarray:
+    return toeplitz_sensitivity.squared_sensitivity_by_round(
+        **self._run(pattern)
+    )
+
+  def sensitivity_is_exact(
+      self, pattern: patterns.ParticipationPattern
+  ) -> bool:
+    return toeplitz_sensitivity.is_exact(**self._run(pattern))
+
+  @property
+  def response_is_exact(self) -> bool:
+    return bool(np.all(self.column(self.rounds_per_tree) >= 0))
+
+  def squared_response(self, rounds: Sequence[int]) -> float:
+    """Returns S2 of a client that takes part in exactly these rounds.
+
+    *Exact* for non-negative coefficients, else an *upper bound*.
+
+    Args:
+      rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
+    """
+    return toeplitz_sensitivity.squared_response(
+        self.column(self.rounds_per_tree),
+        mechanism.checked_rounds(rounds, num_rounds=self.num_rounds),
+        num_rounds=self.num_rounds,
+        restart_every=self.restart_every,
+    )
+
+  @property
+  def draws_per_round(self) -> float:
+    return 1.0
+
+  def round_variances(self) -> np.ndarray:
+    n = self.rounds_per_tree
+    return toeplitz_algebra.round_variances(self.inverse_column(n), n)
+
+  def prefix_variances(self) -> np.ndarray:
+    n = self.rounds_per_tree
+    return toeplitz_algebra.prefix_variances(self.inverse_column(n), n)
+
+  def _run(self, pattern: patterns.ParticipationPattern) -> dict[str, Any]:
+    """Returns what the sensitivity of a run follows from."""
+    pattern = pattern.truncated(self.num_rounds)
+    self._check_pattern(pattern)
+    return dict(
+        coefficients=self.column(self.rounds_per_tree),
+        pattern=pattern,
+        restart_every=self.restart_every,
+    )
+
+  def _check_growth(self, **argument: Sequence[float]) -> None:
+    """Raises if C or its inverse overflows float32 within a tree."""
+    ((name, values),) = argument.items()
+    n = self.rounds_per_tree
+    with np.errstate(over='ignore', invalid='ignore'):
+      largest = np.abs([self.column(n), self.inverse_column(n)]).max()
+    if not largest <= np.finfo(np.float32).max:
+      raise _checks.ArgumentError(
+          name,
+          values,
+          f'coefficients whose matrix and inverse are finite over {n} rounds',
+      )
+
+  def _check_pattern(self, pattern: patterns.ParticipationPattern) -> None:
+    """Raises if the mechanism does not serve the pattern."""
 
 
 def next_noise(coefficients, buffers, round_in_tree, operations):
@@ -40,7 +136,7 @@ def next_noise(coefficients, buffers, round_in_tree, operations):
 
 
 @dataclasses.dataclass(frozen=True)
-class Toeplitz(toeplitz_mechanism.ToeplitzMechanism):
+class Toeplitz(ToeplitzMechanism):
   """Public description of Toeplitz noise.
 
   Attributes:
@@ -56,10 +152,12 @@ class Toeplitz(toeplitz_mechanism.ToeplitzMechanism):
   # Completion is about the nodes of tree noise.
   complete_trees: bool = dataclasses.field(default=False, init=False)
 
+  name = 'toeplitz'
+
   def __post_init__(self):
     self._check()
-    coefficients = parameters.rounded(coefficients=self.coefficients)
-    parameters.check_leading_one(coefficients=coefficients)
+    coefficients = mechanism.rounded(coefficients=self.coefficients)
+    mechanism.check_leading_one(coefficients=coefficients)
     if len(coefficients) < self.rounds_per_tree:
       raise _checks.ArgumentError(
           'coefficients',
@@ -106,15 +204,11 @@ class Toeplitz(toeplitz_mechanism.ToeplitzMechanism):
     # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
     from tff_dp.mechanisms.matrix import toeplitz_optimization
 
-    pattern = parameters.pattern_of(participation)
+    pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_toeplitz(
         pattern, error=error, workload=workload, restart_every=restart_every
     )
     return cls(pattern.num_rounds, coefficients, restart_every=restart_every)
-
-  @property
-  def name(self) -> str:
-    return 'toeplitz'
 
   def column(self, n: int) -> np.ndarray:
     return toeplitz_algebra.first(self.coefficients, n)

@@ -74,7 +74,7 @@ def optimize_banded(
     )
   bands = min(num_bands, n)
   root = toeplitz_algebra.square_root_coefficients(bands)
-  best = search.best_column((root, search.bands_from(root)))
+  best = search.best((root, search.bands_from(root)))
   return tuple(best[:bands].tolist())
 
 
@@ -108,7 +108,7 @@ def optimize_toeplitz(
     banded = np.pad(search.bands_from(root[:gap]), (0, n - min(gap, n)))
     start = root if gap < _FEW_BANDS else np.minimum.accumulate(banded)
     candidates += [banded, search.non_increasing_from(start)]
-  return tuple(search.best_column(candidates).tolist())
+  return tuple(search.best(candidates).tolist())
 
 
 @functools.lru_cache(maxsize=32)
@@ -138,7 +138,7 @@ def optimize_banded_inverse(
   root = toeplitz_algebra.inverse_square_root_coefficients(bands)
   convex = search.log_convex_from_root(bands)
   candidates = (root, convex, search.inverse_from(convex))
-  return tuple(search.best_inverse(candidates)[:bands].tolist())
+  return tuple(search.best(candidates, of_inverses=True)[:bands].tolist())
 
 
 class _Search:
@@ -233,28 +233,20 @@ class _Search:
     found = minimization.local_minimum(function, start[1:], bounds=bounds)
     return np.concatenate(([1.0], found))
 
-  def best_column(self, candidates: Iterable[np.ndarray]) -> np.ndarray:
-    """Returns the c of least error, rounded to float32, shape [n]."""
+  def best(
+      self, candidates: Iterable[np.ndarray], *, of_inverses: bool = False
+  ) -> np.ndarray:
+    """Returns the c, or the d, of least error, rounded to float32, shape [n].
 
-    def error(column):
+    Args:
+      candidates: Series c, or d.
+      of_inverses: Whether they are those of C^-1.
+    """
+
+    def error(values):
+      pair = values, self._objective.series_inverse(values)
       return toeplitz_objective.accounted_error(
-          self._objective,
-          column,
-          self._objective.series_inverse(column),
-          **self._run,
-      )
-
-    return min(self._rounded(candidates), key=error)
-
-  def best_inverse(self, candidates: Iterable[np.ndarray]) -> np.ndarray:
-    """Returns the d of least error, rounded to float32, shape [n]."""
-
-    def error(inverse):
-      return toeplitz_objective.accounted_error(
-          self._objective,
-          self._objective.series_inverse(inverse),
-          inverse,
-          **self._run,
+          self._objective, *(pair[::-1] if of_inverses else pair), **self._run
       )
 
     return min(self._rounded(candidates), key=error)

@@ -22,7 +22,7 @@ def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
   without noise.
 
   Args:
-    plan: A `PrivacyPlan`.
+    plan: A `DpFtrlPlan`.
     num_params: Weights of the model.
     num_rounds: After which the sum is looked at, at most those of the plan.
   """

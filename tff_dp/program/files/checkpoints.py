@@ -1,18 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: everything a resumed run needs, in one atomic program state.
+"""Checkpoints: everything a resumed run needs, in one atomic file.
 
 A checkpoint holds the state of the process (model, optimizer, noise key and
 round), the participation ledger and the history of metrics, so that they can
-never be of different rounds. It is saved by `tff.program`, which writes beside
-the final place and renames. What it may leave out, `noise_checkpoints` says.
+never be of different rounds. It is written beside the final place and renamed.
+What it may leave out, `noise_checkpoints` says.
 
-The leaves of the process state are packed into one string. TFF would store each
-leaf as a variable of its own, which for a small network took four times as
-long.
+`tff.program` would save a SavedModel, which takes longer than some ten rounds
+of a small model.
 """
 
-import collections
 import dataclasses
 import json
 import os
@@ -20,16 +18,15 @@ import pathlib
 import zlib
 
 import numpy as np
-import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
-from tff_dp.program import event_loop
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import run_directory
 
-_FORMAT = 2
+_FORMAT = 3
 _KEEP_TOTAL = 2
+_CHECKSUM_BYTES = 4
 _PREFIX = 'round_'
 
 
@@ -60,37 +57,45 @@ class CheckpointStore:
   perhaps a temporary directory. One that is saved outlives a loss of power.
   """
 
-  def __init__(self, root: os.PathLike, loop: event_loop.PrivateEventLoop):
+  def __init__(self, root: os.PathLike):
     self._root = pathlib.Path(root)
-    self._loop = loop
-    self._manager = tff.program.FileProgramStateManager(
-        os.fspath(root), prefix=_PREFIX, keep_total=_KEEP_TOTAL,
-        keep_first=False,
-    )
+    self._history = _History()
 
   def save(self, checkpoint: Checkpoint) -> None:
     """Saves a checkpoint of a round that has none yet.
 
     Whatever goes wrong is raised: a run must not go on without a checkpoint.
+
+    Args:
+      checkpoint: Its history has the rows of those that were saved before it
+        by this store, and further ones.
     """
-    program_state = collections.OrderedDict(
-        format=_FORMAT,
-        round_index=checkpoint.round_index,
-        process_state=pack(checkpoint.process_state),
-        noise=json.dumps(checkpoint.noise).encode(),
-        ledger=checkpoint.ledger,
-        history=zlib.compress(json.dumps(checkpoint.history).encode(), 1),
-    )
     saved = self._path(checkpoint.round_index)
-    with run_directory.naming(saved):
-      self._loop.run(self._manager.save(program_state, checkpoint.round_index))
-    for path in (*saved.rglob('*'), saved, self._root):
-      run_directory.flush(path)
+    if saved.exists():
+      raise FileExistsError(f'There is a checkpoint {saved} already.')
+    content = pack([
+        _FORMAT,
+        checkpoint.round_index,
+        pack(checkpoint.process_state),
+        json.dumps(checkpoint.noise).encode(),
+        checkpoint.ledger,
+        self._history.pack(checkpoint.history),
+    ])
+    self._root.mkdir(exist_ok=True)
+    run_directory.write_atomically(saved, _checksum(content) + content)
+    run_directory.flush(self._root)
+    for old in self._rounds()[:-_KEEP_TOTAL]:
+      self._path(old).unlink()
 
   def latest_round(self) -> int | None:
     """Returns the round of the latest checkpoint, `None` if there is none."""
-    versions = self._loop.run(self._manager.get_versions())
-    return versions[-1] if versions else None
+    rounds = self._rounds()
+    return rounds[-1] if rounds else None
+
+  def _rounds(self) -> list[int]:
+    names = [path.name for path in self._root.glob(f'{_PREFIX}*')]
+    rounds = [name.removeprefix(_PREFIX) for name in names]
+    return sorted(int(each) for each in rounds if each.isdecimal())
 
   def load(self, round_index: int, *, like: object) -> Checkpoint:
     """Returns a checkpoint.
@@ -102,31 +107,32 @@ class CheckpointStore:
     Raises:
       PrivacyRefusedError: If it cannot be read.
     """
-    structure = collections.OrderedDict(
-        format=0,
-        round_index=0,
-        process_state=b'',
-        noise=b'',
-        ledger=b'',
-        history=b'',
-    )
+    path = self._path(round_index)
     try:
-      loaded = self._loop.run(self._manager.load(round_index, structure))
-      for name, expected in (('format', _FORMAT), ('round_index', round_index)):
-        if int(loaded[name]) != expected:
-          raise ValueError(f'{name} {loaded[name]}, expected {expected}')
-      noise = json.loads(loaded['noise'])
+      stored = path.read_bytes()
+      content = stored[_CHECKSUM_BYTES:]
+      if _checksum(content) != stored[:_CHECKSUM_BYTES]:
+        raise ValueError('the file has changed')
+      version, saved_round, state, noise, ledger, history = unpack(
+          content, like=[0, 0, b'', b'', b'', b'']
+      )
+      for name, value, expected in (
+          ('format', version, _FORMAT),
+          ('round_index', saved_round, round_index),
+      ):
+        if value != expected:
+          raise ValueError(f'{name} {value}, expected {expected}')
+      noise = json.loads(noise)
       if noise['kind'] == noise_checkpoints.SEED_ONLY:
         like = noise_checkpoints.without_buffers(like)
       return Checkpoint(
-          round_index=int(loaded['round_index']),
-          process_state=unpack(loaded['process_state'], like=like),
+          round_index=round_index,
+          process_state=unpack(state, like=like),
           noise=noise,
-          ledger=loaded['ledger'],
-          history=json.loads(zlib.decompress(loaded['history'])),
+          ledger=ledger,
+          history=json.loads(zlib.decompress(history)),
       )
     except Exception as error:
-      path = self._path(round_index)
       raise _checks.PrivacyRefusedError(
           f'the checkpoint {path} cannot be read'
           f' ({type(error).__name__}: {error})',
@@ -139,6 +145,28 @@ class CheckpointStore:
 
   def _path(self, round_index: int) -> pathlib.Path:
     return self._root / f'{_PREFIX}{round_index}'
+
+
+class _History:
+  """Packs rows of metrics that grow, without packing any of them twice."""
+
+  def __init__(self):
+    self._compressor = zlib.compressobj(1)
+    self._packed = self._compressor.compress(b'[')
+    self._num_rows = 0
+
+  def pack(self, history: list[dict]) -> bytes:
+    """Returns all rows; the first ones are those of earlier calls."""
+    for row in history[self._num_rows :]:
+      text = ', ' * (self._num_rows > 0) + json.dumps(row)
+      self._packed += self._compressor.compress(text.encode())
+      self._num_rows += 1
+    ending = self._compressor.copy()
+    return self._packed + ending.compress(b']') + ending.flush()
+
+
+def _checksum(content: bytes) -> bytes:
+  return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, 'little')
 
 
 def pack(structure: object) -> bytes:

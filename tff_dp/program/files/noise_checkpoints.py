@@ -44,7 +44,7 @@ _NUM_PROBED = 2**17
 _SECONDS_PER_CALL = 1.0
 
 
-def describe(state: Any, plan: plan_lib.PrivacyPlan, *, kind: str) -> dict:
+def describe(state: Any, plan: plan_lib.DpFtrlPlan, *, kind: str) -> dict:
   """Returns what a checkpoint must say of its noise, as plain JSON types.
 
   A full checkpoint holds the buffers, so it depends on how draws come out only
@@ -83,7 +83,7 @@ def describe(state: Any, plan: plan_lib.PrivacyPlan, *, kind: str) -> dict:
   return facts
 
 
-def check(facts: Mapping, state: Any, plan: plan_lib.PrivacyPlan) -> None:
+def check(facts: Mapping, state: Any, plan: plan_lib.DpFtrlPlan) -> None:
   """Raises unless draws come out as they did where a checkpoint was saved.
 
   Args:
@@ -134,7 +134,7 @@ def without_buffers(state: Any) -> Any:
 
 def with_buffers(
     state: Any,
-    plan: plan_lib.PrivacyPlan,
+    plan: plan_lib.DpFtrlPlan,
     *,
     like: Any,
     report: Report = lambda done, total: None,

@@ -1,0 +1,155 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Federated EMNIST by TFF's own loader, or a stand-in in the same format.
+
+The file is emnist_all.sqlite, as `tff.simulation.datasets.emnist` leaves it:
+3,400 writers with 62 classes, of whom 3,383 wrote digits. Nothing here
+downloads it; the loader is asked only after the file has been looked at.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from tasks.common import client_files
+
+FILE = 'emnist_all.sqlite'
+DIGITS, ALL = 'digits_only', 'all'
+_SPLITS = ('train', 'test')
+_NUM_CLASSES = {DIGITS: 10, ALL: 62}
+_NUM_WRITERS = {DIGITS: 3383, ALL: 3400}
+_EVALUATED_AT_ONCE = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Emnist:
+  """Writers and what they wrote.
+
+  Attributes:
+    train: `ClientData` of batches (pixels, label), in a fixed order.
+    test: Batches (pixels, label) of all held-out examples, NumPy arrays.
+    num_classes: 10 or 62.
+    num_examples: Writer -> number of training examples; public here.
+    description: What the data are.
+  """
+
+  train: Any
+  test: list[tuple[np.ndarray, np.ndarray]]
+  num_classes: int
+  num_examples: dict[str, int]
+  description: str
+
+
+def look(
+    folder: pathlib.Path, *, stand_in_writers: int | None
+) -> client_files.Contents:
+  """Returns what is in the folder's file, which is made if it stands in.
+
+  Args:
+    folder: Of the file.
+    stand_in_writers: Writers of a stand-in, `None` for the real data.
+
+  Raises:
+    DataFileError: If the file is missing, cut off, or another one.
+  """
+  path = folder / FILE
+  if stand_in_writers is None:
+    known = client_files.Known(
+        'federated EMNIST',
+        {
+            f'{kind}_{split}': number
+            for kind, number in _NUM_WRITERS.items()
+            for split in _SPLITS
+        },
+        'name the folder of a whole one with --data-dir;'
+        ' tff.simulation.datasets.emnist.load_data() fetches it into ~/.tff'
+        ' where there is internet; or --stand-in for letters that nobody wrote',
+    )
+  else:
+    known = client_files.Known(
+        'the stand-in for EMNIST',
+        {
+            f'{kind}_{split}': stand_in_writers
+            for kind in _NUM_WRITERS
+            for split in _SPLITS
+        },
+        'name another folder with --data-dir, and --stand-in makes it there',
+    )
+    if not path.exists():
+      _write_stand_in(path, stand_in_writers)
+  return client_files.look(
+      path, known, is_stand_in=stand_in_writers is not None
+  )
+
+
+def load(
+    folder: pathlib.Path,
+    contents: client_files.Contents,
+    *,
+    only_digits: bool,
+    batch_size: int,
+    num_epochs: int,
+) -> Emnist:
+  """Returns the data of a file that was looked at.
+
+  Args:
+    folder: Of the file.
+    contents: What `look` returned.
+    only_digits: Whether to leave letters out.
+    batch_size: Examples of a local step.
+    num_epochs: Local passes over a writer's examples.
+  """
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+  import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
+
+  def of_model(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    return dataset.map(
+        lambda row: (row['pixels'][..., tf.newaxis], row['label'])
+    )
+
+  train, test = tff.simulation.datasets.emnist.load_data(
+      only_digits=only_digits, cache_dir=str(folder)
+  )
+  kind = DIGITS if only_digits else ALL
+  held_out = of_model(test.create_tf_dataset_from_all_clients(seed=0))
+  return Emnist(
+      train=train.preprocess(
+          lambda dataset: of_model(dataset).batch(batch_size).repeat(num_epochs)
+      ),
+      test=list(held_out.batch(_EVALUATED_AT_ONCE).as_numpy_iterator()),
+      num_classes=_NUM_CLASSES[kind],
+      num_examples=dict(contents.num_examples[f'{kind}_train']),
+      description=contents.description,
+  )
+
+
+def _write_stand_in(path: pathlib.Path, num_writers: int) -> None:
+  # Only where they are needed: fonts and TensorFlow take a while.
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+  from tasks.emnist import emnist_stand_in  # pylint: disable=g-import-not-at-top
+
+  def serialized(label: int, pixels: np.ndarray) -> bytes:
+    features = {
+        'label': tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+        'pixels': tf.train.Feature(
+            float_list=tf.train.FloatList(value=pixels.ravel())
+        ),
+    }
+    return tf.train.Example(
+        features=tf.train.Features(feature=features)
+    ).SerializeToString(deterministic=True)
+
+  def examples():
+    for number in range(num_writers):
+      writer = emnist_stand_in.Writer(number)
+      for is_test, label, pixels in writer.examples():
+        row = serialized(label, pixels)
+        for kind in (ALL, DIGITS):
+          if label < _NUM_CLASSES[kind]:
+            yield f'{kind}_{_SPLITS[is_test]}', f'writer_{number:04d}', row
+
+  client_files.write(
+      path, examples(), description=emnist_stand_in.describe(num_writers)
+  )

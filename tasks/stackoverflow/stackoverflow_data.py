@@ -1,0 +1,264 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Stack Overflow by TFF's own loader, or a stand-in in the same format.
+
+The files are stackoverflow.sqlite, as `tff.simulation.datasets.stackoverflow`
+leaves it, and stackoverflow.word_count beside it, with a word and its count on
+each line, most frequent first. TFF's loader of the latter takes no other file
+than the original, so it is read here. Nothing here downloads anything.
+
+Word ids are those of `tff.simulation.baselines.stackoverflow`: 0 for padding,
+then the words, one id for all others, and the beginning and end of a sentence.
+"""
+
+import collections
+from collections.abc import Iterator
+import dataclasses
+import itertools
+import pathlib
+
+import numpy as np
+
+from tasks.common import client_files
+from tasks.common import digits_data
+
+FILE = 'stackoverflow.sqlite'
+WORDS = 'stackoverflow.word_count'
+_NUM_USERS = {'train': 342_477, 'heldout': 38_758, 'test': 204_088}
+_WHERE = (
+    'name the folder of whole ones with --data-dir;'
+    ' tff.simulation.datasets.stackoverflow.load_data() and load_word_counts()'
+    ' fetch them into ~/.tff where there is internet; or --stand-in for other'
+    " people's sentences"
+)
+_STAND_IN_WHERE = (
+    'name another folder with --data-dir, and --stand-in makes both files there'
+)
+_PADDING = 0
+# Of a stand-in: the last of a user's sentences are the test data, and every
+# tenth user is held out.
+_TEST_SHARE = 5
+_HELD_OUT = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+  """Words and their ids.
+
+  Attributes:
+    words: Most frequent first.
+    sequence_length: Words of a sentence that count.
+  """
+
+  words: tuple[str, ...]
+  sequence_length: int
+
+  @property
+  def unknown(self) -> int:
+    """The id of all other words."""
+    return len(self.words) + 1
+
+  @property
+  def end(self) -> int:
+    """The id of the end of a sentence; that of the beginning is before it."""
+    return len(self.words) + 3
+
+  @property
+  def size(self) -> int:
+    """Number of ids."""
+    return len(self.words) + 4
+
+  def ids(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (ids, the ids that come next), int64 of [sentences, length]."""
+    rows = np.full(
+        [len(sentences), self.sequence_length + 1], _PADDING, np.int64
+    )
+    known = {word: 1 + index for index, word in enumerate(self.words)}
+    for row, sentence in zip(rows, sentences):
+      found = [
+          known.get(word, self.unknown)
+          for word in sentence.split(' ')[: self.sequence_length]
+      ]
+      found = [self.end - 1, *found, self.end][: self.sequence_length + 1]
+      row[: len(found)] = found
+    return rows[:, :-1], rows[:, 1:]
+
+  def is_counted(self, targets: np.ndarray) -> np.ndarray:
+    """Returns which targets accuracy is about: known words, not the end."""
+    return (targets != _PADDING) & (targets < self.unknown)
+
+
+class Users:
+  """Batches of ids by user, in a fixed order; see TFF's `ClientData`."""
+
+  def __init__(
+      self,
+      client_data,
+      vocabulary: Vocabulary,
+      *,
+      batch_size: int,
+      num_epochs: int,
+      most_examples: int,
+  ):
+    """Makes it.
+
+    Args:
+      client_data: Of TFF's loader.
+      vocabulary: Maps words to ids.
+      batch_size: Sentences of a local step.
+      num_epochs: Local passes.
+      most_examples: Of a user's sentences, the first that count.
+    """
+    self._client_data = client_data
+    self._vocabulary = vocabulary
+    self._batch_size, self._num_epochs = batch_size, num_epochs
+    self._most_examples = most_examples
+
+  @property
+  def client_ids(self) -> list[str]:
+    return self._client_data.client_ids
+
+  def create_tf_dataset_for_client(self, client_id: str):
+    """Returns one user's batches (ids, ids that come next)."""
+    import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+    examples = self._client_data.create_tf_dataset_for_client(client_id)
+    arrays = self._vocabulary.ids(
+        list(sentences(examples.take(self._most_examples)))
+    )
+    dataset = tf.data.Dataset.from_tensor_slices(arrays)
+    return dataset.batch(self._batch_size).repeat(self._num_epochs)
+
+
+def look(folder: pathlib.Path, *, is_stand_in: bool) -> client_files.Contents:
+  """Returns what is in the folder's files, which are made if they stand in.
+
+  Args:
+    folder: Of the files.
+    is_stand_in: Whether they have to be a stand-in, or must not be one.
+
+  Raises:
+    DataFileError: If one is missing, cut off, or another one.
+  """
+  if is_stand_in and not (folder / FILE).exists():
+    _write_stand_in(folder)
+  name = 'the stand-in for ' if is_stand_in else ''
+  return client_files.look(
+      folder / FILE,
+      client_files.Known(
+          f'{name}Stack Overflow',
+          dict.fromkeys(_NUM_USERS) if is_stand_in else _NUM_USERS,
+          _STAND_IN_WHERE if is_stand_in else _WHERE,
+      ),
+      is_stand_in=is_stand_in,
+  )
+
+
+def load_vocabulary(
+    folder: pathlib.Path,
+    *,
+    num_words: int,
+    sequence_length: int,
+    is_stand_in: bool,
+) -> Vocabulary:
+  """Returns the most frequent words.
+
+  Args:
+    folder: Of the files.
+    num_words: How many; fewer only if a stand-in has no more.
+    sequence_length: Words of a sentence that count.
+    is_stand_in: Whether it is one.
+
+  Raises:
+    DataFileError: If the file is missing, cut off, or another one.
+  """
+  path = folder / WORDS
+  way_out = _STAND_IN_WHERE if is_stand_in else _WHERE
+  if not path.is_file():
+    raise digits_data.DataFileError(
+        f'{path} is missing', why=f'only {FILE} is there', way_out=way_out
+    )
+  words = []
+  with open(path, encoding='utf-8', errors='replace') as file:
+    for number, line in enumerate(itertools.islice(file, num_words), start=1):
+      word, _, count = line.rstrip('\n').rpartition(' ')
+      if not word or not count.isdigit() or not line.endswith('\n'):
+        raise digits_data.DataFileError(
+            f'{path} is not whole',
+            why=f'line {number} is {line[:40]!r}, and not a word, a blank and'
+            ' its count',
+            way_out=way_out,
+        )
+      words.append(word)
+  if len(words) < num_words and not is_stand_in:
+    raise digits_data.DataFileError(
+        f'{path} is not whole',
+        why=f'it has {len(words):,} words, of {num_words:,}',
+        way_out=way_out,
+    )
+  return Vocabulary(tuple(words), sequence_length)
+
+
+def load(folder: pathlib.Path):
+  """Returns `ClientData` of (train, test), by TFF's loader."""
+  import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
+
+  train, _, test = tff.simulation.datasets.stackoverflow.load_data(
+      cache_dir=str(folder)
+  )
+  return train, test
+
+
+def sentences(dataset) -> Iterator[str]:
+  """Yields the sentences of a dataset of TFF's loader."""
+  for row in dataset.as_numpy_iterator():
+    yield row['tokens'].decode('utf-8', 'replace')
+
+
+def _write_stand_in(folder: pathlib.Path) -> None:
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+  from tasks.stackoverflow import stackoverflow_stand_in  # pylint: disable=g-import-not-at-top
+
+  def text(value: str) -> tf.train.Feature:
+    return tf.train.Feature(
+        bytes_list=tf.train.BytesList(value=[value.encode()])
+    )
+
+  def serialized(sentence: str) -> bytes:
+    features = {
+        'creation_date': text('2008-09-15 00:00:00 UTC'),
+        'score': tf.train.Feature(int64_list=tf.train.Int64List(value=[0])),
+        'tags': text('stand-in'),
+        'title': text('stand-in'),
+        'tokens': text(sentence),
+        'type': text('answer'),
+    }
+    return tf.train.Example(
+        features=tf.train.Features(feature=features)
+    ).SerializeToString(deterministic=True)
+
+  users, description = stackoverflow_stand_in.users(folder)
+  rows = []
+  for number, (user, lines) in enumerate(users.items()):
+    is_held_out = number % _HELD_OUT == _HELD_OUT - 1
+    num_train = len(lines) - len(lines) // _TEST_SHARE
+    for index, line in enumerate(lines):
+      split = 'train' if index < num_train else 'test'
+      rows.append(('heldout' if is_held_out else split, user, line))
+  counts = collections.Counter(
+      word
+      for split, _, line in rows
+      if split == 'train'
+      for word in line.split(' ')
+  )
+  ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / WORDS).write_text(
+      ''.join(f'{word} {count}\n' for word, count in ordered)
+  )
+  # Last: where it is, both are.
+  client_files.write(
+      folder / FILE,
+      ((split, user, serialized(line)) for split, user, line in rows),
+      description=description,
+  )

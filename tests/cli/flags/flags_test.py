@@ -1,0 +1,147 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what every kind of run has on the command line."""
+
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tests.cli import command
+from tff_dp import plans
+from tff_dp.cli import main
+from tff_dp.cli import runs
+from tff_dp.plans import base
+from tff_dp.statement import builder
+
+# What makes the plan, its noise, and the flag of it that calibrate prints.
+_PLANS = {
+    'dp-ftrl': (
+        ('--rounds=24', '--max-participations=2'), '--noise-multiplier=3',
+    ),
+    'shuffle': (('--population=5000', '--rounds=2'), '--local-epsilon=1'),
+    'shuffled-check-in': (
+        ('--population=3000', '--check-in-rate=0.2', '--rounds=3'),
+        '--local-epsilon=1',
+    ),
+    'random-check-in': (('--slots=50', '--rounds=100'), '--local-epsilon=0.3'),
+    'random-allocation': (('--slots=20',), '--noise-multiplier=1'),
+    'cyclic-allocation': (
+        ('--rounds=60', '--windows=2', '--stride=4'), '--noise-multiplier=2',
+    ),
+    'isrl': (
+        ('--records=200', '--rounds=5', '--batch-size=20'),
+        '--noise-multiplier=5',
+    ),
+    'draw-and-discard': (
+        ('--parameters=9', '--instances=3', '--max-participations=3'),
+        '--epsilon=1',
+    ),
+}
+_DELTA = ('--delta=1e-5',)
+_BUDGET = 2.0
+
+
+def _json(*argv):
+  return command.run_json(main.main, *argv)
+
+
+class FlagsTest(parameterized.TestCase):
+
+  def _fields(self):
+    (plan, noise) = _PLANS['dp-ftrl']
+    arguments = main.parse(['account', 'dp-ftrl', *plan, noise, *_DELTA])
+    run = runs.run_of(arguments)
+    return [*run.plan.headline(delta=run.delta), 'details']
+
+  def test_every_kind_is_tested(self):
+    self.assertSameElements(_PLANS, runs.KINDS)
+
+  @parameterized.parameters(*_PLANS)
+  def test_headline_is_that_of_the_plan(self, kind):
+    plan_flags, noise = _PLANS[kind]
+    words = (kind, *plan_flags, noise, *_DELTA)
+    found = _json('account', *words)
+    self.assertEqual(list(found), self._fields())
+    self.assertEqual(found['schema_version'], base.SCHEMA_VERSION)
+    run = runs.run_of(main.parse(['account', *words]))
+    self.assertEqual(found['plan'], json.loads(json.dumps(run.plan.describe())))
+    self.assertEqual(found['epsilon'], run.plan.epsilon(delta=1e-5))
+    self.assertEqual(
+        found['epsilon_no_amplification'],
+        run.plan.epsilon_no_amplification(delta=1e-5),
+    )
+    # The plan in the JSON is enough to make the same plan again.
+    again = plans.from_description(found['plan'])
+    self.assertEqual(again.fingerprint, run.plan.fingerprint)
+
+  @parameterized.parameters(*_PLANS)
+  def test_calibrate_is_within_the_budget_and_hardly_below(self, kind):
+    plan_flags, _ = _PLANS[kind]
+    words = (*plan_flags, *_DELTA)
+    budget = f'--epsilon={_BUDGET}'
+    found = _json('calibrate', kind, *words, budget)
+    self.assertEqual(list(found), self._fields())
+    self.assertBetween(found['epsilon'], 0.999 * _BUDGET, _BUDGET)
+    self.assertEqual(found['details']['calibration']['epsilon_budget'], _BUDGET)
+    code, out, err = command.run(main.main, 'calibrate', kind, *words, budget)
+    self.assertEqual(code, 0, err)
+    # The first line has the flags with which `account` comes out the same.
+    solved = [
+        word for word in out.splitlines()[0].split()
+        if word.startswith('--') and '=' in word
+    ]
+    self.assertNotEmpty(solved)
+    spent = _json('account', kind, *words, *solved)
+    self.assertBetween(spent['epsilon'], 0.999 * _BUDGET, _BUDGET)
+
+  @parameterized.parameters(*_PLANS)
+  def test_statement_from_flags_and_from_events(self, kind):
+    plan_flags, noise = _PLANS[kind]
+    words = (kind, *plan_flags, noise, *_DELTA)
+    plan = runs.run_of(main.parse(['statement', *words])).plan
+    statement = plan.statement(delta=1e-5)
+    self.assertEqual(_json('statement', *words), statement.to_json())
+    code, out, err = command.run(main.main, 'statement', *words)
+    self.assertEqual((code, err), (0, ''))
+    self.assertEqual(out, statement.to_markdown())
+    content = json.dumps(plan.events_json(delta=1e-5))
+    path = self.create_tempfile(content=content).full_path
+    done = plan.statement(
+        delta=1e-5, observed=builder.RoundsDone(plan.num_rounds)
+    )
+    self.assertEqual(_json('statement', '--events', path), done.to_json())
+    accounted = _json('account', '--events', path)
+    self.assertEqual(list(accounted), self._fields())
+    self.assertEqual(accounted['epsilon'], plan.epsilon(delta=1e-5))
+
+  @parameterized.product(
+      command_name=('account', 'statement'), kind=tuple(_PLANS)
+  )
+  def test_events_go_with_no_kind(self, command_name, kind):
+    plan_flags, noise = _PLANS[kind]
+    code, _, err = command.run(
+        main.main, command_name, '--events=x', kind, *plan_flags, noise, *_DELTA
+    )
+    self.assertEqual(code, 2)
+    self.assertIn('--events=x is not allowed', err)
+    self.assertIn(f'nothing with {kind}', err)
+
+  def test_relation_is_that_of_the_epsilon(self):
+    for kind in ('dp-ftrl', 'random-allocation'):
+      plan_flags, noise = _PLANS[kind]
+      words = (kind, *plan_flags, noise, *_DELTA)
+      found = _json('account', *words, '--neighboring-relation=replace_one')
+      self.assertEqual(found['neighboring_relation'], 'replace_one')
+      plan = runs.run_of(main.parse(['account', *words])).plan
+      self.assertEqual(
+          found['epsilon'],
+          plan.epsilon(delta=1e-5, neighboring_relation='replace_one'),
+      )
+      self.assertGreaterEqual(
+          found['epsilon_no_amplification'], found['epsilon']
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()

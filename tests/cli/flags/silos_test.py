@@ -1,0 +1,177 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for `tff-dp account isrl` and `tff-dp calibrate isrl`."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tests.cli import command
+from tff_dp.accounting.silos import silo_sampling
+from tff_dp.cli import errors
+from tff_dp.cli import main
+
+_SILO = ('--records=1238', '--rounds=35')
+_POISSON = (*_SILO, '--batch-size=100', '--sampling=poisson')
+_BLOCKS = (*_SILO, '--batch-size=35', '--sampling=one-pass')
+
+
+def _run(*argv):
+  return command.run(main.main, *argv)
+
+
+def _json(*argv):
+  return command.run_flat(main.main, *argv)
+
+
+class AccountTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('poisson', 100, silo_sampling.PoissonSampling(100)),
+      ('poisson', 0.5, silo_sampling.PoissonSampling(0.5)),
+      ('fixed', 100, silo_sampling.FixedSize(100)),
+      ('one-pass', 35, silo_sampling.DisjointBlocks(35)),
+  )
+  def test_json(self, name, batch, sampling):
+    found = _json(
+        'account', 'isrl', *_SILO, f'--batch-size={batch}',
+        f'--sampling={name}', '--noise-multiplier=5', '--delta=1e-6',
+    )
+    expected = silo_sampling.epsilon(
+        sampling, num_records=1238, num_rounds=35, noise_multiplier=5,
+        delta=1e-6,
+    )
+    self.assertEqual(found['epsilon'], expected)
+    self.assertEqual(found['neighboring_relation'], 'replace_one')
+    self.assertEqual(found['unit'], 'record')
+    self.assertEqual(found['sampling'], name)
+    self.assertEqual(found['delta'], 1e-6)
+    self.assertGreaterEqual(found['epsilon_published_proofs'], expected)
+    self.assertGreaterEqual(found['epsilon_no_amplification'], expected)
+    self.assertLen(found['assumptions'], 7)
+
+  def test_default_delta_is_one_over_records_squared(self):
+    found = _json('account', 'isrl', *_POISSON, '--noise-multiplier=5')
+    self.assertEqual(found['delta'], 1 / 1238**2)
+
+  def test_published_proofs(self):
+    flags = ('account', 'isrl', *_POISSON, '--noise-multiplier=5')
+    careful = _json(*flags, '--published-proofs')
+    self.assertEqual(
+        careful['epsilon'], _json(*flags)['epsilon_published_proofs']
+    )
+
+  def test_people_and_shufflers(self):
+    found = _json(
+        'account', 'isrl', *_BLOCKS, '--noise-multiplier=9',
+        '--records-per-person=3', '--shuffled-silos=25',
+    )
+    self.assertGreater(found['epsilon_per_person'], 3 * found['epsilon'])
+    self.assertEqual(found['epsilon_shuffled'], found['epsilon'])
+
+  def test_text(self):
+    code, out, _ = _run(
+        'account', 'isrl', *_POISSON, '--noise-multiplier=4.2',
+        '--records-per-person=2', '--shuffled-silos=25',
+    )
+    self.assertEqual(code, 0)
+    for words in (
+        'epsilon 0.98', 'one record is replaced', 'records per person  2',
+        'behind a shuffler', '4.200000', 'records             1238',
+        'Mironov',
+    ):
+      self.assertIn(words, out)
+
+
+class CalibrateTest(parameterized.TestCase):
+
+  @parameterized.product(flags=(_POISSON, _BLOCKS), epsilon=(0.5, 8))
+  def test_printed_noise_is_enough_and_hardly_more(self, flags, epsilon):
+    code, out, _ = _run('calibrate', 'isrl', *flags, f'--epsilon={epsilon}')
+    self.assertEqual(code, 0)
+    printed = out.split('--noise-multiplier=')[1].split()[0]
+    spent = _json(
+        'account', 'isrl', *flags, f'--noise-multiplier={printed}'
+    )['epsilon']
+    self.assertBetween(spent, 0.999 * epsilon, epsilon)
+
+  @parameterized.parameters(
+      ('numeric', 8.6), ('zcdp-one-pass', 15.1), ('paper-one-pass', 21.9)
+  )
+  def test_one_pass_figures(self, calibration, figure):
+    found = _json(
+        'calibrate', 'isrl', *_BLOCKS, '--epsilon=1', '--delta=6.5e-7',
+        f'--calibration={calibration}',
+    )
+    self.assertEqual(round(found['noise_multiplier'], 1), figure)
+    self.assertTrue(found['calibration']['is_met'])
+    self.assertEqual(found['calibration']['epsilon_budget'], 1.0)
+
+  def test_noise_behind_a_shuffler(self):
+    flags = (
+        'calibrate', 'isrl', '--records=20', '--rounds=1', '--batch-size=1',
+        '--sampling=one-pass', '--epsilon=0.5', '--delta=1e-6',
+    )
+    shuffled = _json(*flags, '--shuffled-silos=3000')['calibration'][
+        'shuffled_noise'
+    ]
+    self.assertLess(
+        shuffled['noise_multiplier'], 0.5 * shuffled['noise_multiplier_alone']
+    )
+    self.assertLessEqual(shuffled['epsilon'], 0.5)
+    spent = _json(
+        'account', *flags[1:6], '--delta=1e-6', '--shuffled-silos=3000',
+        f'--noise-multiplier={shuffled["noise_multiplier"]}',
+    )
+    self.assertAlmostEqual(spent['epsilon_shuffled'], shuffled['epsilon'])
+    _, text, _ = _run(*flags, '--shuffled-silos=3000')
+    self.assertIn(' is enough: ', text)
+    _, text, _ = _run(*flags, '--shuffled-silos=5')
+    self.assertIn('shuffling does not help here', text)
+
+  def test_a_formula_that_does_not_keep_its_word(self):
+    code, out, _ = _run(
+        'calibrate', 'isrl', *_POISSON, '--epsilon=16',
+        '--calibration=paper-moments',
+    )
+    self.assertEqual(code, 0)
+    self.assertIn('NOT met', out)
+    self.assertIn('does not hold', out)
+
+
+class ErrorsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('account', '--records=10', '--records=10 is not allowed: expected at'
+       ' least the batch of 100'),
+      ('account', '--rounds=0', '--rounds=0 is not allowed'),
+      ('account', '--batch-size=0', '--batch-size=0 is not allowed'),
+      ('account', '--delta=0', '--delta=0.0 is not allowed'),
+      ('account', '--noise-multiplier=0', '--noise-multiplier=0.0 is not'),
+      ('account', '--records-per-person=0', '--records-per-person=0 is not'),
+      ('account', '--shuffled-silos=0', '--shuffled-silos=0 is not'),
+      ('calibrate', '--epsilon=0', '--epsilon=0.0 is not allowed'),
+      ('calibrate', '--calibration=paper-one-pass', '--calibration=paper-one'),
+  )
+  def test_bad_flags(self, what, flag, message):
+    need = '--noise-multiplier=5' if what == 'account' else '--epsilon=1'
+    code, out, err = _run(what, 'isrl', *_POISSON, need, flag)
+    self.assertEqual((code, out), (errors.USAGE, ''))
+    self.assertIn(message, err)
+
+  def test_more_rounds_than_blocks(self):
+    code, _, err = _run(
+        'account', 'isrl', *_BLOCKS, '--rounds=36', '--noise-multiplier=5'
+    )
+    self.assertEqual(code, errors.USAGE)
+    self.assertIn('--rounds=36 is not allowed: expected at most 35', err)
+
+  def test_half_a_record(self):
+    code, _, err = _run(
+        'account', 'isrl', *_BLOCKS, '--batch-size=3.5', '--noise-multiplier=5'
+    )
+    self.assertEqual(code, errors.USAGE)
+    self.assertIn('--batch-size=3.5', err)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,436 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Clients in chunks and one by one: the same results, errors and promises."""
+
+import collections
+import logging
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.execution.conformance import at_clients
+from tests.execution.conformance import at_server
+from tff_dp import execution
+from tff_dp import learning
+from tff_dp import mechanisms
+from tff_dp import participation
+from tff_dp import plans
+from tff_dp.execution import chunks
+from tff_dp.execution import errors
+
+_BATCH = collections.OrderedDict(
+    x=tff.TensorType(np.float32, [None, 2]), y=tff.TensorType(np.int64, [None])
+)
+_SPEC = collections.OrderedDict(
+    x=tf.TensorSpec([None, 2], tf.float32), y=tf.TensorSpec([None], tf.int64)
+)
+_NUMBERS = tff.SequenceType(np.int64)
+_CONTEXTS = {}
+
+
+def setUpModule():
+  for name, arguments in {
+      'one_by_one': dict(max_concurrent_clients=1, max_clients_per_call=1),
+      'in_chunks': dict(max_concurrent_clients=1),
+      'in_pairs': dict(max_concurrent_clients=2, max_clients_per_call=2),
+  }.items():
+    _CONTEXTS[name] = execution.create_sync_in_process_context(**arguments)
+
+
+def tearDownModule():
+  for context in _CONTEXTS.values():
+    context.close()
+
+
+def _examples(num_examples: int, seed: int):
+  random = np.random.default_rng(seed)
+  return collections.OrderedDict(
+      x=random.normal(size=[num_examples, 2]).astype(np.float32),
+      y=random.integers(3, size=num_examples),
+  )
+
+
+def _dataset(num_examples: int, seed: int, batch_size: int = 3):
+  examples = _examples(num_examples, seed)
+  return tf.data.Dataset.from_tensor_slices(examples).batch(batch_size)
+
+
+def _cohort() -> list:
+  """Returns clients of every kind that can be in a chunk: 12 of them."""
+  ragged = [_dataset(size, size) for size in (7, 0, 3, 1, 6)]
+  return ragged + [
+      _dataset(5, 21, batch_size=2),
+      _dataset(5, 22).prefetch(1),
+      tf.data.Dataset.from_tensor_slices(_examples(7, 23)).batch(
+          3, drop_remainder=True
+      ),
+      [],
+      [_examples(2, 24), _examples(2, 25), _examples(1, 26)],
+      [_examples(4, 27)],
+      _dataset(0, 28),
+  ]
+
+
+def _pipelines() -> list:
+  """Returns clients whose data is not in memory, or not as rows."""
+  return [
+      _dataset(7, 31).map(lambda batch: batch),
+      _dataset(7, 32).repeat(2),
+      [_examples(1, 33), _examples(3, 34)],
+  ]
+
+
+def _run(name: str, function, *arguments):
+  """Returns a result, and how many clients took which path."""
+  context = _CONTEXTS[name]
+  before = context.num_clients_by_path
+  with tff.framework.get_context_stack().install(context):
+    result = function(*arguments)
+  after = context.num_clients_by_path
+  return result, {path: after[path] - before[path] for path in after}
+
+
+def _model_fn():
+  return tff.learning.models.from_keras_model(
+      tf.keras.Sequential([
+          tf.keras.layers.InputLayer((2,)),
+          tf.keras.layers.Dense(3, kernel_initializer='ones'),
+      ]),
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=_SPEC,
+  )
+
+
+def _functional_model():
+  return tff.learning.models.functional_model_from_keras(
+      tf.keras.Sequential([
+          tf.keras.layers.InputLayer((2,)),
+          tf.keras.layers.Dense(3, kernel_initializer='ones'),
+      ]),
+      loss_fn=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      input_spec=_SPEC,
+  )
+
+
+def _averaging(model, loop: str) -> tff.learning.templates.LearningProcess:
+  return tff.learning.algorithms.build_weighted_fed_avg(
+      model,
+      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5),
+      server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+      loop_implementation=tff.learning.LoopImplementation[loop],
+  )
+
+
+def _rounds(process, *cohorts):
+  state = process.initialize()
+  for cohort in cohorts:
+    state = process.next(state, cohort).state
+  return process.get_model_weights(state).trainable
+
+
+def _assert_close(one, two):
+  for left, right in zip(one, two, strict=True):
+    np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-6)
+
+
+class TrainingTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (_model_fn, 'DATASET_REDUCE'), (_functional_model(), 'DATASET_ITERATOR')
+  )
+  def test_all_paths_train_alike(self, model, loop):
+    process = _averaging(model, loop)
+    cohorts = _cohort(), _cohort() + _pipelines(), []
+    expected, paths = _run('one_by_one', _rounds, process, *cohorts)
+    self.assertEqual(paths, {'in_chunks': 0, 'one_by_one': 27})
+    self.assertGreater(np.abs(expected[0] - 1).max(), 0.05)
+    for name in ('in_chunks', 'in_pairs'):
+      actual, paths = _run(name, _rounds, process, *cohorts)
+      self.assertEqual(paths, {'in_chunks': 24, 'one_by_one': 3})
+      _assert_close(actual, expected)
+
+  def test_noise_and_clipping_are_those_of_the_other_path(self):
+    process = learning.build_dp_ftrl(
+        _functional_model(),
+        plans.DpFtrlPlan(
+            mechanism=mechanisms.HonakerTree(8),
+            participation=participation.MinSeparation(8, min_index_gap=4),
+            l2_norm_clip=0.1,
+            clients_per_round=12,
+            noise_multiplier=1e-3,
+        ),
+        client_optimizer=tff.learning.optimizers.build_sgdm(1e3),
+        server_learning_rate=1.0,
+        insecure_seed=1,
+    )
+    # Whose sum is zero: the key of the noise depends on its bits, too.
+    noise, _ = _run('one_by_one', _rounds, process, 12 * [[]])
+    same_noise, _ = _run('in_chunks', _rounds, process, 12 * [[]])
+    alike, paths = _run('in_chunks', _rounds, process, 12 * [_dataset(4, 5)])
+    self.assertEqual(paths['in_chunks'], 12)
+    for one, two in zip(noise, same_noise, strict=True):
+      self.assertEqual(one.tobytes(), two.tobytes())
+    noise = np.concatenate([np.ravel(noise[0] - 1), noise[1]])
+    self.assertBetween(np.linalg.norm(noise), 1e-7, 1e-4)
+    update = np.concatenate([np.ravel(alike[0] - 1), alike[1]])
+    # Each is clipped to 0.1, so their mean is as long, but for the noise.
+    self.assertAlmostEqual(np.linalg.norm(update), 0.1, delta=2e-4)
+
+
+@tff.tensorflow.computation(_NUMBERS, np.int64)
+def _digest(numbers, start):
+  # Tells orders apart.
+  return numbers.reduce(start, lambda y, z: 31 * y + z)
+
+
+@tff.federated_computation(
+    at_clients(_NUMBERS), at_clients(np.int64), at_server(np.int64)
+)
+def _digests(numbers, offsets, start):
+  shared = tff.federated_broadcast(start)
+  own = tff.federated_map(_digest, (numbers, shared))
+  return tff.federated_sum(own), tff.federated_max(offsets)
+
+
+@tf.function
+def _sum_of(numbers):
+  return numbers.reduce(np.int64(0), tf.add)
+
+
+def _until_four(numbers):
+  total = tf.constant(0, tf.int64)
+  for number in numbers:
+    if number == 4:
+      break
+    total = 7 * total + number
+  return total
+
+
+_VECTOR = tff.TensorType(np.float32, [None])
+
+
+@tff.tensorflow.computation(_VECTOR)
+def _total_of_client(vector):
+  return tf.reduce_sum(vector)
+
+
+@tff.federated_computation(at_clients(_VECTOR))
+def _total(vectors):
+  return tff.federated_sum(tff.federated_map(_total_of_client, vectors))
+
+
+class ComputationTest(parameterized.TestCase):
+
+  def assert_paths_agree(self, computation, *arguments, in_chunks: int):
+    expected, _ = _run('one_by_one', computation, *arguments)
+    for name in ('in_chunks', 'in_pairs'):
+      actual, paths = _run(name, computation, *arguments)
+      self.assertEqual(actual, expected)
+      self.assertEqual(paths['in_chunks'], in_chunks)
+
+  def test_order_and_other_arguments(self):
+    numbers = [[3, 1, 2], [], [5], [2**40, 7]] + [
+        tf.data.Dataset.from_tensor_slices(np.arange(4)),
+        tf.data.Dataset.range(3),
+    ]
+    self.assert_paths_agree(
+        _digests, numbers, [4, 9, 2, 1, 5, 3], 7, in_chunks=5
+    )
+
+  def test_no_clients(self):
+    self.assert_paths_agree(_digests, [], [], 7, in_chunks=0)
+
+  def test_clients_of_different_shapes(self):
+    vectors = [np.ones(n, np.float32) for n in (2, 2, 3, 0, 0, 2)]
+    self.assert_paths_agree(_total, vectors, in_chunks=6)
+
+  @parameterized.named_parameters(
+      ('map', lambda x: x.map(lambda y: y + 1).reduce(np.int64(0), tf.add)),
+      ('cardinality', lambda x: x.cardinality()),
+      ('take', lambda x: x.take(1).reduce(np.int64(0), tf.add)),
+      ('twice', lambda x: x.concatenate(x).reduce(np.int64(0), tf.add)),
+      (
+          'also_of_another',
+          lambda x: _sum_of(x) + _sum_of(tf.data.Dataset.range(3)),
+      ),
+      (
+          'break',
+          tf.function(_until_four),
+      ),
+      (
+          'seeded_step',
+          lambda x: x.reduce(
+              np.int64(0),
+              lambda y, z: y
+              + tf.random.uniform([], 0, 1, tf.int64, seed=1)
+              + z,
+          ),
+      ),
+  )
+  def test_what_is_not_understood_is_left_alone(self, function):
+    work = tff.tensorflow.computation(function, _NUMBERS)
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      return tff.federated_sum(tff.federated_map(work, numbers))
+
+    numbers = [[3, 1], [2], [4, 4, 4], [5]]
+    with self.assertLogs('tff_dp.execution', logging.DEBUG) as logs:
+      self.assert_paths_agree(computation, numbers, in_chunks=0)
+    self.assertIn('Clients come one by one', ' '.join(logs.output))
+
+  def test_for_loops_and_a_loop_around(self):
+    @tff.tensorflow.computation(_NUMBERS)
+    def work(numbers):
+
+      @tf.function
+      def epochs():
+        total = tf.constant(1, tf.int64)
+        for _ in tf.range(3):
+          for number in iter(numbers):
+            total = 31 * total + number
+        for number in numbers:
+          if number > 1:
+            total = 7 * total + number
+        return total + numbers.reduce(total, lambda y, z: 3 * y + z)
+
+      return epochs()
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      return tff.federated_sum(tff.federated_map(work, numbers))
+
+    numbers = [[3, 1], [2], [], [4, 4, 4], [5]]
+    self.assert_paths_agree(computation, numbers, in_chunks=5)
+
+  def test_scan_with_side_effects(self):
+    @tff.tensorflow.computation(_NUMBERS)
+    def work(numbers):
+      variable = tf.Variable(2, dtype=tf.int64)
+
+      @tf.function
+      def loop():
+        products = numbers.scan(
+            np.int64(1),
+            lambda x, y: (x + y, x * variable.assign_add(y)),
+        )
+        # Waits until the scan is made, and the reduction for it.
+        start = variable.read_value()
+        return products.reduce(start, lambda x, y: 31 * x + y)
+
+      return loop()
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      return tff.federated_sum(tff.federated_map(work, numbers))
+
+    numbers = [[3, 1], [], [4, 7]]
+    self.assert_paths_agree(computation, numbers, in_chunks=3)
+    # 2; 2, 5 * 1, 6 * 4; 2, 6 * 1, 13 * 5.
+    expected = 2 + 31 * (31 * 2 + 5) + 24 + 31 * (31 * 2 + 6) + 65
+    self.assertEqual(_run('in_chunks', computation, numbers)[0], expected)
+
+  def test_clients_share_no_state_and_no_draws(self):
+    @tff.tensorflow.computation(np.int64)
+    def work(value):
+      seen = tf.Variable(0, dtype=tf.int64)
+      table = tf.lookup.StaticHashTable(
+          tf.lookup.KeyValueTensorInitializer(
+              tf.constant([1], tf.int64), tf.constant([5], tf.int64)
+          ),
+          0,
+      )
+      draw = tf.random.uniform([], 0, 2**40, tf.int64)
+      with tf.control_dependencies([seen.assign_add(value)]):
+        return seen.read_value() + table.lookup(value), draw
+
+    many = tff.TensorType(np.int64, [None])
+
+    @tff.tensorflow.computation
+    def zero():
+      empty = tf.zeros([0], tf.int64)
+      return tf.compat.v1.placeholder_with_default(empty, [None])
+
+    @tff.tensorflow.computation(many, (np.int64, np.int64))
+    def append(found, pair):
+      return tf.concat([found, tf.stack(list(pair))], 0)
+
+    join = tff.tensorflow.computation(
+        lambda x, y: tf.concat([x, y], 0), (many, many)
+    )
+    report = tff.tensorflow.computation(lambda x: x, many)
+
+    @tff.federated_computation(at_clients(np.int64))
+    def computation(values):
+      return tff.federated_aggregate(
+          tff.federated_map(work, values),
+          zero(),
+          append,
+          join,
+          report,
+      )
+
+    found, paths = _run('in_chunks', computation, [1, 2, 1, 3])
+    self.assertEqual(paths['in_chunks'], 4)
+    self.assertSequenceEqual(list(found[::2]), [6, 2, 6, 3])
+    self.assertLen(set(found[1::2]), 4)
+
+
+class FailureTest(absltest.TestCase):
+
+  def test_the_client_that_failed_is_named_and_the_next_call_works(self):
+    @tff.tensorflow.computation(_NUMBERS)
+    def work(numbers):
+      def add(total, number):
+        with tf.control_dependencies([tf.debugging.assert_positive(number)]):
+          return total + number
+
+      return numbers.reduce(np.int64(0), add)
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      return tff.federated_sum(tff.federated_map(work, numbers))
+
+    numbers = [[1], [2, 3], [4], [5, -6], [7], [-8]]
+    for name in ('one_by_one', 'in_chunks', 'in_pairs'):
+      with self.assertRaises(errors.ClientComputationError) as caught:
+        _run(name, computation, numbers)
+      self.assertEqual(caught.exception.client_index, 3)
+      total, _ = _run(name, computation, numbers[:3])
+      self.assertEqual(total, 10)
+
+  def test_data_of_a_wrong_type_names_its_client(self):
+    with self.assertRaisesRegex(TypeError, 'client 1 of'):
+      _run('in_chunks', _digests, [[1], [1.5]], [1, 2], 7)
+
+  def test_a_number_of_clients_that_is_none(self):
+    with self.assertRaisesRegex(ValueError, 'max_clients_per_call'):
+      execution.create_sync_in_process_context(max_clients_per_call=0)
+
+
+class SizeTest(absltest.TestCase):
+
+  def test_chunks_are_bounded_and_large_clients_go_alone(self):
+    context = _CONTEXTS['in_chunks']
+    sizes = []
+    join = chunks.join
+
+    def joined(clients):
+      sizes.append(len(clients))
+      return join(clients)
+
+    vectors = [np.ones(4, np.float32)] * 150
+    vectors.insert(5, np.ones(2**19, np.float32))
+    before = context.num_clients_by_path['one_by_one']
+    with absltest.mock.patch.object(chunks, 'join', joined):
+      total, _ = _run('in_chunks', _total, vectors)
+    self.assertEqual(total, 600 + 2**19)
+    self.assertEqual(sizes, [5, 64, 64, 17])
+    self.assertEqual(context.num_clients_by_path['one_by_one'] - before, 1)
+
+
+if __name__ == '__main__':
+  absltest.main()

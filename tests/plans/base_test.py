@@ -1,0 +1,162 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What all plans have in common."""
+
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+import tff_dp
+from tff_dp import plans
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms
+from tff_dp.ledger import silo_budget
+from tff_dp.plans import base
+
+_FIELDS = (
+    'kind',
+    'schema_version',
+    'epsilon',
+    'delta',
+    'epsilon_no_amplification',
+    'unit',
+    'neighboring_relation',
+    'trust',
+    'assumptions',
+    'warnings',
+    'plan',
+)
+_SCHEDULE = tff_dp.participation.MinSeparation(6, min_index_gap=3)
+
+
+def _dp_ftrl():
+  return plans.DpFtrlPlan(
+      tff_dp.mechanisms.HonakerTree(6),
+      _SCHEDULE,
+      l2_norm_clip=0.5,
+      clients_per_round=4,
+      noise_multiplier=2.0,
+  )
+
+
+def _check_ins():
+  return plans.CheckInPlan(
+      tff_dp.participation.ShuffledCheckIn(
+          num_rounds=6, check_in_rate=0.1, min_num_clients=1000
+      ),
+      tff_dp.mechanisms.randomizers.Sphere(1.0, l2_norm_clip=0.1),
+  )
+
+
+def _draw_and_discard():
+  return plans.DrawAndDiscardPlan(
+      step=tff_dp.mechanisms.ClientStep(
+          learning_rate=0.1,
+          clip='l2',
+          mechanism='gaussian',
+          epsilon=2.0,
+          delta=1e-6,
+      ),
+      num_params=4,
+      num_instances=5,
+      max_participations=2,
+      num_rounds=6,
+  )
+
+
+def _non_private():
+  return plans.NonPrivatePlan(_SCHEDULE, clients_per_round=4)
+
+
+def _silos():
+  sampling = silo_sampling.PoissonSampling(4)
+  phase = silo_terms.Phase(sampling, 0, 40, 6, 0.5)
+  return plans.SiloPlan(
+      {'north': silo_budget.SiloBudget(40, None, 1e-4)},
+      {'north': silo_terms.SiloTerms(40, 1.0, (phase,))},
+  )
+
+
+def _secure_sums():
+  return plans.SecureSumPlan(
+      {'north': 12, 'south': 15},
+      integer_plans.SkellamPlan(
+          grid=16, records_per_silo=2, min_silos=2, variance=900.0
+      ),
+      num_rounds=6,
+      l2_norm_clip=1.0,
+      dimension=4,
+  )
+
+
+_PLANS = (
+    _dp_ftrl, _check_ins, _draw_and_discard, _non_private, _silos, _secure_sums
+)
+
+
+class PlansTest(parameterized.TestCase):
+
+  @parameterized.parameters(*_PLANS)
+  def test_headline_has_the_same_fields(self, make):
+    plan = make()
+    found = plan.headline(delta=1e-5)
+    self.assertEqual(tuple(found), _FIELDS)
+    self.assertEqual(found['kind'], plan.kind)
+    self.assertEqual(plans.HOMES[type(plan).__name__], plan.kind)
+    # Plain JSON, without infinities.
+    json.dumps(found, allow_nan=False)
+    stopped = plan.headline(delta=1e-5, num_rounds=1)
+    if found['epsilon'] != 'inf':
+      if make is _secure_sums:
+        # No record is in two sums.
+        self.assertEqual(stopped['epsilon'], found['epsilon'])
+      else:
+        self.assertLess(stopped['epsilon'], found['epsilon'])
+      self.assertLessEqual(
+          found['epsilon'], found['epsilon_no_amplification']
+      )
+    else:
+      self.assertStartsWith(found['warnings'][0], base.NO_PRIVACY)
+
+  @parameterized.parameters(*_PLANS)
+  def test_statement_begins_with_the_headline(self, make):
+    plan = make()
+    content = plan.statement(delta=1e-5).to_json()
+    self.assertEqual(tuple(content), ('schema', *_FIELDS, 'points'))
+    headline = plan.headline(delta=1e-5)
+    self.assertEqual({name: content[name] for name in _FIELDS}, headline)
+    guarantee = content['points']['guarantee']
+    self.assertEqual(guarantee['epsilon'], headline['epsilon'])
+    self.assertEqual(guarantee['epsilon_planned'], headline['epsilon'])
+    known = plan.statement(delta=1e-5, insecure_seed=True).to_json()
+    for name in ('epsilon', 'epsilon_no_amplification'):
+      self.assertEqual(known[name], 'inf')
+    self.assertIn('known seed', known['warnings'][-1])
+    self.assertEqual(
+        known['points']['guarantee']['epsilon_if_key_were_secret'],
+        headline['epsilon'],
+    )
+
+  @parameterized.parameters(*_PLANS)
+  def test_description_is_the_plan(self, make):
+    plan = make()
+    described = json.loads(json.dumps(plan.describe()))
+    again = plans.from_description(described)
+    self.assertEqual(again, plan)
+    self.assertEqual(again.fingerprint, plan.fingerprint)
+    with self.assertRaisesRegex(ValueError, "kind='trust me'"):
+      plans.from_description(described | {'kind': 'trust me'})
+
+  @parameterized.parameters(*_PLANS)
+  def test_events_are_of_the_rounds(self, make):
+    events = make().events_json(delta=1e-5, num_rounds=2)
+    self.assertEqual(events['events'][0]['rounds'], 2)
+    for rounds in (0, 7):
+      with self.assertRaisesRegex(ValueError, 'num_rounds'):
+        make().events_json(delta=1e-5, num_rounds=rounds)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,104 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Check-ins at a server whose noise is correlated: which stride, what it costs.
+
+Clients report as often as in random allocation, in windows instead of passes.
+"""
+
+import dataclasses
+import math
+
+from tff_dp.accounting import rounding
+from tff_dp.accounting.events import run_events
+from tff_dp.advice import offers
+from tff_dp.plans import cyclic_allocation as plans
+
+# Of errors that differ by less, fewer model copies decide.
+_EQUAL = 1.02
+# So much more error is little to rest a guarantee on coins for.
+_HARDLY_MORE = 1.1
+
+
+def cyclic_allocation(setting: offers.Setting) -> offers.Offer:
+  """Returns clients that draw slots of a stride, with banded noise."""
+  rounds, windows = setting.rounds, setting.num_passes
+  relation = run_events.NeighboringRelation(setting.neighboring_relation)
+  found, longest = _candidates(setting, relation)
+  stride, protocol = found.stride, found.plan.protocol
+  noise = float(rounding.rounded_up(found.plan.noise_multiplier, digits=6))
+  central = dataclasses.replace(found.plan.randomizer, noise_multiplier=noise)
+  plan = dataclasses.replace(found.plan, randomizer=central)
+  certificate = plan.certificate(
+      delta=setting.delta, neighboring_relation=relation
+  )
+  # The noise of the sums, rounded up as that of one draw.
+  rmse = found.rmse * noise / found.plan.noise_multiplier
+  gain = longest.rmse / found.rmse
+  hardly = ' Coins buy little here, and DP-FTRL needs none.'
+  notes = (
+      f'The longest stride, {longest.stride}, in whose windows there is one'
+      f' slot to draw, would leave {gain:.3g} times the error.'
+      f'{hardly * (gain < _HARDLY_MORE)}',
+      'tff-dp calibrate cyclic-allocation --stride says what fewer bands, and'
+      ' so fewer model copies, cost.',
+  )
+  return offers.offer(
+      setting,
+      rmse / setting.reports_per_round / math.sqrt((rounds + 1) / 2),
+      system='cyclic-allocation',
+      variant=f'banded, {stride} bands',
+      trust=protocol.trust,
+      neighboring_relation=relation.value,
+      noise={'noise_multiplier': noise},
+      epsilon=certificate.epsilon,
+      epsilon_no_amplification=certificate.epsilon_no_amplification,
+      model_copies=stride,
+      participation=protocol.participation,
+      notes=notes,
+      assumptions=(*certificate.assumptions, *protocol.assumptions),
+      process='tff_dp.learning.build_allocation_sgd',
+      command=offers.account(
+          'cyclic-allocation', '--population', setting.population,
+          '--rounds', rounds, '--windows', windows, '--stride', stride,
+          '--check-in-probability', protocol.check_in_probability,
+          '--noise-multiplier', noise,
+          '--neighboring-relation', relation, '--delta', setting.delta,
+      ),
+      python=f"""\
+import tff_dp
+protocol = tff_dp.participation.CyclicAllocation({rounds}, {windows},
+    stride={stride}, check_in_probability={protocol.check_in_probability!r})
+bands = tff_dp.mechanisms.Banded.optimized(tff_dp.participation.MinSeparation(
+    {rounds}, min_index_gap={stride}, max_participations={windows}),
+    {stride}, error='mean')
+plan = tff_dp.CheckInPlan(protocol,
+    tff_dp.participation.CentralGaussian({noise!r}, l2_norm_clip=1.0),
+    mechanism=bands)
+print(plan.epsilon({offers.arguments(setting)}))""",
+  )
+
+
+def _candidates(
+    setting: offers.Setting, relation: run_events.NeighboringRelation
+) -> tuple[plans.Candidate, plans.Candidate]:
+  """Returns the plan to take, and the one of the longest stride.
+
+  Heuristic in its stride: under replace-one, whose epsilons take far longer,
+  the one for zero-out at half of the budget.
+  """
+  where = setting.rounds, setting.num_passes
+  options = dict(
+      delta=setting.delta,
+      check_in_probability=offers.rate(setting, where[0] / where[1]),
+  )
+  share = relation.squared_sensitivity_factor**-0.5
+  tried = plans.best(*where, epsilon=share * setting.epsilon, **options)
+  by_stride = lambda each: each.stride
+  equal = [each for each in tried if each.rmse <= _EQUAL * tried[0].rmse]
+  picked = min(equal, key=by_stride), max(tried, key=by_stride)
+  if relation is picked[0].plan.neighboring_relation:
+    return picked
+  options |= dict(epsilon=setting.epsilon, neighboring_relation=relation)
+  return tuple(
+      plans.candidate(*where, each.stride, **options) for each in picked
+  )

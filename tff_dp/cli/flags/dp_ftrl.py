@@ -1,0 +1,495 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""DP-FTRL on the command line: `DpFtrlPlan` from flags, and what is said of it.
+
+Some flags serve `tff-dp compare` too.
+"""
+
+import argparse
+import dataclasses
+import functools
+import sys
+import time
+from typing import Any, Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import search
+from tff_dp.accounting.events import run_events
+from tff_dp.cli import errors
+from tff_dp.cli import results
+from tff_dp.mechanisms import catalogue
+from tff_dp.participation import sampling
+from tff_dp.plans import dp_ftrl as plan_lib
+
+_PARTICIPATIONS = ('min-separation', 'fixed-order', 'once-per-tree')
+# What flags are called where a mechanism's argument has another name.
+_ARGUMENTS = {
+    'bands': 'num_bands',
+    'buffers': 'num_buffers',
+    'rounds': 'num_rounds',
+    'mechanisms': 'names',
+}
+# And the other way round, for errors.
+FLAGS = {argument: flag for flag, argument in _ARGUMENTS.items()}
+# Flags of some mechanisms only.
+_OPTIONS = ('bands', 'buffers', 'error', 'restart_every', 'complete_trees')
+# Where S2 grows only with the levels of the tree, a budget can afford more
+# rounds than anybody runs. Powers of two; fewer for mechanisms that have to be
+# optimised for each number of rounds.
+_MOST_ROUNDS = 1 << 16
+_MOST_ROUNDS_BY_MECHANISM = {
+    'banded': 1 << 13,
+    'blt': 1 << 13,
+    'toeplitz': 1 << 12,
+    'banded-inverse': 1 << 13,
+    'dense': 1 << 6,
+}
+# A search that takes longer says so.
+_QUIET_SECONDS = 2.0
+_METHOD = 'one Gaussian mechanism, exact conversion; no amplification claimed'
+_DESCRIPTIONS = {
+    'account': (
+        'Prints epsilon of a whole run with every model released. No\n'
+        'amplification by sampling or shuffling is claimed.'
+    ),
+    'calibrate': (
+        'Solves for the one of --noise-multiplier and --rounds that is not\n'
+        'given, rounds to the private side, and prints the guarantee.\n'
+        'Matrix mechanisms are optimised anew for each number of rounds\n'
+        'that is tried; the answer holds for those of that number.'
+    ),
+    'statement': 'Prints the privacy statement of a run that is planned.',
+}
+_EXAMPLES = {
+    'account': """examples:
+  StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
+    tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
+        --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
+  Gboard (cf. arXiv:2305.18465), up to 6 times, 313 rounds strictly between:
+    tff-dp account dp-ftrl --mechanism tree --rounds 2000 \\
+        --max-participations 6 --min-index-gap 314 \\
+        --noise-multiplier 7 --delta 1e-10
+  the same with BLT noise, which is optimised for these rounds and clients:
+    tff-dp account dp-ftrl --mechanism blt --buffers 3 --rounds 2000 \\
+        --max-participations 6 --min-index-gap 314 \\
+        --noise-multiplier 4 --delta 1e-10
+""",
+    'calibrate': """examples:
+  the noise multiplier for 1600 rounds, each client in one of them:
+    tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
+        --max-participations 1 --epsilon 8 --delta 1e-6
+  how many rounds a noise multiplier affords:
+    tff-dp calibrate dp-ftrl --mechanism honaker --noise-multiplier 2 \\
+        --max-participations 4 --min-index-gap 100 --epsilon 8 --delta 1e-6
+  about half the noise, for three stored copies of the model:
+    tff-dp calibrate dp-ftrl --mechanism blt --buffers 3 --rounds 2048 \\
+        --max-participations 6 --min-index-gap 342 --epsilon 8 --delta 1e-6
+""",
+    'statement': """example:
+    tff-dp statement dp-ftrl --mechanism tree --rounds 2000 \\
+        --max-participations 6 --min-index-gap 314 --noise-multiplier 7 \\
+        --l2-norm-clip 0.5 --clients-per-round 6500 --delta 1e-10
+""",
+}
+
+
+def add_arguments(
+    parser: errors.Parser, kind: str, command: str
+) -> None:
+  """Adds the flags of mechanism, participation and noise."""
+  add = parser.add
+  del kind
+  parser.description = _DESCRIPTIONS[command]
+  parser.epilog = _EXAMPLES[command]
+  solves = command == 'calibrate'
+  if solves:
+    add('--epsilon', float, required=True, help='the budget of the whole run')
+  add('--rounds', int, required=not solves, help='rounds of the whole run')
+  add('--noise-multiplier', float, required=not solves, help='standard'
+      ' deviation of one draw on the SUM, over the clip norm')
+  add('--mechanism', choices=tuple(catalogue.BY_NAME), default='honaker',
+      help='what noise is added (default: honaker); see tff-dp compare')
+  add_option_arguments(parser)
+  add_participation_arguments(parser)
+  add('--l2-norm-clip', float, default=1.0, help='bound on the norm of the'
+      ' update of a client; epsilon does not depend on it, the statement names'
+      ' it (default: 1)')
+  add('--clients-per-round', int, default=1, help='divisor of the noised sum;'
+      ' epsilon does not depend on it, the statement names it (default: 1)')
+  if command != 'statement':
+    parser.add_relation()
+  add('--delta', float, required=True, help='in (0, 1), below 1/population')
+
+
+def add_option_arguments(parser: errors.Parser) -> None:
+  """Adds the flags that describe mechanisms closer."""
+  add = parser.add
+  add('--bands', int, metavar='P', help='bands of banded, at most the index gap'
+      ' (default: that, up to 512), or of banded-inverse (default: 16)')
+  add('--buffers', int, metavar='D', help='buffers of blt, 2 to 8 (default: 3)')
+  add('--error', choices=('max', 'mean'), help='what matrix mechanisms are'
+      ' optimised for: the largest or the mean variance of the noise on a'
+      ' prefix sum (default: max)')
+  add('--restart-every', int, metavar='ROUNDS', help='rounds of one noise tree'
+      ' (default: one tree for the whole run)')
+  add('--complete-trees', action='store_true', default=None, help='extend each'
+      ' finished tree to a power of two; costs privacy')
+
+
+def add_participation_arguments(parser: errors.Parser) -> None:
+  """Adds the flags of what is promised about every client."""
+  add = parser.add
+  add('--participation', choices=_PARTICIPATIONS, default='min-separation',
+      help='what is promised about every client (default: min-separation)')
+  add('--max-participations', int, metavar='K', help='most rounds of one'
+      ' client, for min-separation (default: as many as the gap allows)')
+  separation = parser.add_mutually_exclusive_group()
+  add('--min-index-gap', int, metavar='B', to=separation, help='least'
+      ' difference of the indices of two rounds of one client; 1 allows every'
+      ' round (default: 1)')
+  add('--min-rounds-between', int, metavar='B-1', to=separation,
+      help='the same, as rounds strictly between')
+  add('--rounds-per-epoch', int, metavar='ROUNDS', help='rounds of one pass,'
+      ' for fixed-order')
+
+
+def plan_of(
+    arguments: argparse.Namespace,
+    num_rounds: int,
+    noise_multiplier: Optional[float],
+) -> plan_lib.DpFtrlPlan:
+  """Returns the plan of the flags, its mechanism optimised where it can be."""
+  _checks.integer_at_least(1, rounds=num_rounds)
+  check_options(arguments)
+  schedule = schedule_of(arguments, num_rounds)
+  with errors.named_as_flags(FLAGS):
+    mechanism = catalogue.build(
+        arguments.mechanism, schedule, **options_of(arguments)
+    )
+  return plan_lib.DpFtrlPlan(
+      mechanism,
+      schedule,
+      l2_norm_clip=arguments.l2_norm_clip,
+      clients_per_round=arguments.clients_per_round,
+      noise_multiplier=noise_multiplier,
+  )
+
+
+def run_of(arguments: argparse.Namespace) -> results.PlanRun:
+  """Returns the run that the flags describe."""
+  _checks.delta(delta=arguments.delta)
+  plan = plan_of(arguments, arguments.rounds, arguments.noise_multiplier)
+  return results.PlanRun(plan, None, arguments.delta)
+
+
+def calibrated(
+    arguments: argparse.Namespace,
+) -> tuple[results.PlanRun, dict[str, Any]]:
+  """Returns the run within the budget, and what was solved for."""
+  rounds, noise = arguments.rounds, arguments.noise_multiplier
+  if (rounds is None) == (noise is None):
+    raise _checks.ArgumentError(
+        'noise_multiplier',
+        noise,
+        'exactly one of --rounds and --noise-multiplier, to solve for the'
+        ' other',
+    )
+  if noise is None:
+    plan = _least_noise(arguments, plan_of(arguments, rounds, None))
+    solved_for = 'noise_multiplier'
+    number = rounding.rounded_up(plan.noise_multiplier, digits=7)
+    answer = f'{rounds} rounds need --noise-multiplier={number}'
+  else:
+    plan = _longest_affordable(arguments, noise)
+    solved_for = 'rounds'
+    answer = f'--noise-multiplier={noise:g} affords {plan.num_rounds} rounds'
+    if plan.num_rounds == _most_rounds(arguments):
+      answer += ' or more (no more were tried)'
+  budget = f'epsilon {arguments.epsilon:g} at delta {arguments.delta:g}'
+  return results.PlanRun(plan, None, arguments.delta), {
+      'solved_for': solved_for, 'answer': f'{answer} within {budget}'
+  }
+
+
+def result_of(
+    run: results.PlanRun, arguments: argparse.Namespace
+) -> dict[str, Any]:
+  """Returns the headline, and what there is to say of S2.
+
+  Epsilons are for `--neighboring-relation` unless named otherwise; S2 is always
+  the one for zero-out.
+  """
+  plan, delta = run.plan, run.delta
+  result = plan.headline(delta=delta, num_rounds=run.num_rounds)
+  relation = run_events.NeighboringRelation(
+      getattr(arguments, 'neighboring_relation', plan.neighboring_relation)
+  )
+  rounds = plan.num_rounds if run.num_rounds is None else run.num_rounds
+  # A tree that was cut short counts as the last one, which is not completed.
+  mechanism = plan.mechanism.truncated(rounds)
+  pattern = plan.participation.pattern.truncated(rounds)
+  squared_sensitivity = plan.squared_sensitivity
+  if rounds < plan.num_rounds:
+    squared_sensitivity = float(plan.squared_sensitivity_by_round[rounds - 1])
+
+  def sigma_under(named_relation):
+    return run_events.effective_sigma(
+        noise_multiplier=plan.noise_multiplier,
+        squared_sensitivity=squared_sensitivity,
+        neighboring_relation=named_relation,
+    )
+
+  by_relation = {
+      each.value: rounding.to_json_number(
+          gaussian.exact_epsilon(sigma=sigma_under(each), delta=delta)
+      )
+      for each in run_events.NeighboringRelation
+  }
+  if relation != plan.neighboring_relation:
+    epsilon = by_relation[relation.value]
+    result |= {
+        'epsilon': epsilon,
+        'epsilon_no_amplification': epsilon,
+        'neighboring_relation': relation.value,
+    }
+  sigma = sigma_under(relation)
+  limits = pattern.limits(restart_every=mechanism.restart_every)
+  details = {
+      'epsilon_rdp': rounding.to_json_number(
+          gaussian.rdp_epsilon(sigma=sigma, delta=delta)
+      ),
+      'epsilon_by_neighboring_relation': by_relation,
+      'mechanism': mechanism.name,
+      'mechanism_parameters': catalogue.summary(mechanism),
+      'rounds': rounds,
+      'restart_every': mechanism.restart_every,
+      'complete_trees': mechanism.complete_trees,
+      'noise_multiplier': plan.noise_multiplier,
+      'participation': pattern.describe(),
+      'max_participations': limits.max_participations,
+      'min_index_gap': limits.min_index_gap,
+      'min_rounds_between': limits.min_rounds_between,
+      'squared_sensitivity': _whole(squared_sensitivity),
+      'squared_sensitivity_is_exact': mechanism.sensitivity_is_exact(pattern),
+      'sigma_eff': sigma,
+      'zcdp_rho': rounding.to_json_number(gaussian.zcdp_rho(sigma=sigma)),
+      'accounting': _METHOD,
+  }
+  if mechanism.complete_trees:
+    plain = dataclasses.replace(mechanism, complete_trees=False)
+    details['squared_sensitivity_without_completion'] = _whole(
+        plain.squared_sensitivity(pattern)
+    )
+  if plan.adaptive_clipping is not None:
+    details['adaptive_clipping'] = dataclasses.asdict(plan.adaptive_clipping)
+  return result | {'details': details}
+
+
+def facts_of(details: dict[str, Any]) -> list[tuple[str, str]]:
+  """Returns what people read of the details, as (label, text)."""
+  trees = ''
+  if details['restart_every'] is not None:
+    trees += f', a new tree every {details["restart_every"]}'
+  if details['complete_trees']:
+    trees += ', trees completed'
+  noise = rounding.rounded_up(details['noise_multiplier'], digits=7)
+  exact = details['squared_sensitivity_is_exact']
+  facts = [
+      (
+          'mechanism',
+          f'{details["mechanism"]}, {details["rounds"]} rounds{trees}',
+      ),
+      *(('', line) for line in _parameters(details['mechanism_parameters'])),
+      (
+          'noise',
+          f'{noise}, standard deviation of one draw on the SUM, over the clip'
+          ' norm',
+      ),
+      ('participation', details['participation']),
+      (
+          '',
+          f'index gap {details["min_index_gap"]}, that is'
+          f' {details["min_rounds_between"]} rounds strictly between',
+      ),
+      (
+          'sensitivity',
+          f'{details["squared_sensitivity"]:g} squared clip norms (zero-out),'
+          f' {"exact" if exact else "an upper bound"}',
+      ),
+      (
+          '',
+          f'sigma {details["sigma_eff"]:.6g}, zCDP rho'
+          f' {results.up(details["zcdp_rho"])}',
+      ),
+  ]
+  if 'squared_sensitivity_without_completion' in details:
+    plain = details['squared_sensitivity_without_completion']
+    facts.append(('', f'{plain:g} if the trees were not completed'))
+  if 'adaptive_clipping' in details:
+    share = details['adaptive_clipping']['budget_share']
+    facts.append((
+        'clip norm',
+        f'adaptive; {share:g} of 1/sigma^2 is for the bits that it follows',
+    ))
+  facts.append(('accounting', details['accounting']))
+  return facts
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+  """Returns the options of `catalogue.build` that flags give."""
+  return {
+      _ARGUMENTS.get(option, option): getattr(arguments, option)
+      for option in _OPTIONS
+      if getattr(arguments, option) is not None
+  }
+
+
+def check_options(
+    arguments: argparse.Namespace, names: Optional[tuple[str, ...]] = None
+) -> None:
+  """Raises where a flag is out of range, or none of the mechanisms uses it.
+
+  Args:
+    arguments: The flags.
+    names: The mechanisms, by default the one of `--mechanism`.
+  """
+  names = names or (arguments.mechanism,)
+  for option in _OPTIONS:
+    value = getattr(arguments, option)
+    argument = _ARGUMENTS.get(option, option)
+    users = [
+        name
+        for name, options in catalogue.USED_OPTIONS.items()
+        if argument in options
+    ]
+    if value is not None and not set(users) & set(names):
+      raise _checks.ArgumentError(
+          option,
+          value,
+          f'nothing with {" and ".join(names)}: it is for'
+          f' {", ".join(users)}',
+      )
+  if arguments.buffers is not None:
+    _checks.integer_between(2, 8, buffers=arguments.buffers)
+  _checks.optional_integer_at_least(1, bands=arguments.bands)
+
+
+def schedule_of(
+    arguments: argparse.Namespace, num_rounds: int
+) -> sampling.Schedule:
+  """Returns the promise about every client that the flags describe."""
+  kind = arguments.participation
+  if kind != 'min-separation':
+    _refuse_unused(
+        arguments,
+        ('max_participations', 'min_index_gap', 'min_rounds_between'),
+    )
+  if kind != 'fixed-order':
+    _refuse_unused(arguments, ('rounds_per_epoch',))
+  if kind == 'once-per-tree':
+    return sampling.OncePerTree(num_rounds)
+  if kind == 'fixed-order':
+    _checks.integer_at_least(1, rounds_per_epoch=arguments.rounds_per_epoch)
+    # In a shorter run everybody comes once, too.
+    return sampling.ShuffledEpochs(
+        num_rounds, min(arguments.rounds_per_epoch, num_rounds)
+    )
+  gap = 1
+  if arguments.min_index_gap is not None:
+    gap = arguments.min_index_gap
+  if arguments.min_rounds_between is not None:
+    _checks.integer_at_least(
+        0, min_rounds_between=arguments.min_rounds_between
+    )
+    gap = arguments.min_rounds_between + 1
+  return sampling.MinSeparation(
+      num_rounds,
+      min_index_gap=gap,
+      # None is as many as fit: what is not promised is not assumed.
+      max_participations=arguments.max_participations,
+  )
+
+
+def _refuse_unused(arguments: argparse.Namespace, names: tuple[str, ...]):
+  """Raises where a flag was given that the participation would ignore."""
+  for name in names:
+    if getattr(arguments, name) is not None:
+      raise _checks.ArgumentError(
+          name,
+          getattr(arguments, name),
+          f'nothing with --participation={arguments.participation}, which it'
+          ' does not describe',
+      )
+
+
+def _least_noise(arguments, plan: plan_lib.DpFtrlPlan) -> plan_lib.DpFtrlPlan:
+  return plan.calibrated(
+      epsilon=arguments.epsilon,
+      delta=arguments.delta,
+      neighboring_relation=arguments.neighboring_relation,
+  )
+
+
+def _most_rounds(arguments: argparse.Namespace) -> int:
+  return _MOST_ROUNDS_BY_MECHANISM.get(arguments.mechanism, _MOST_ROUNDS)
+
+
+def _longest_affordable(
+    arguments: argparse.Namespace, noise: float
+) -> plan_lib.DpFtrlPlan:
+  """Returns the plan of the most rounds within the budget.
+
+  S2 of trees and independent noise never falls as rounds are added. That of
+  mechanisms that are optimised for each number of rounds might, by a little:
+  then some number of rounds that fits, while one more does not.
+  """
+  _checks.positive(noise_multiplier=noise)
+  start = time.monotonic()
+
+  @functools.cache
+  def plan_at(rounds):
+    if time.monotonic() - start > _QUIET_SECONDS:
+      print(f'optimising for {rounds} rounds ...', file=sys.stderr)
+    return plan_of(arguments, rounds, noise)
+
+  def fits(rounds):
+    epsilon = plan_at(rounds).epsilon(
+        delta=arguments.delta,
+        neighboring_relation=arguments.neighboring_relation,
+    )
+    return epsilon <= arguments.epsilon
+
+  if not fits(1):
+    needed = _least_noise(arguments, plan_at(1)).noise_multiplier
+    raise _checks.PrivacyRefusedError(
+        f'not even one round with --noise-multiplier={noise:g} fits --epsilon='
+        f'{arguments.epsilon:g}',
+        why='one round alone is a Gaussian mechanism with that multiplier',
+        way_out=f'--noise-multiplier={rounding.rounded_up(needed)} or more',
+    )
+  low, high, most = 1, 2, _most_rounds(arguments)
+  while high <= most and fits(high):
+    low, high = high, 2 * high
+  return plan_at(low if high > most else search.nearest(fits, high, low))
+
+
+def _whole(value: float) -> float | int:
+  """Returns an integer where the value is one: S2 of trees is a count."""
+  return int(value) if float(value).is_integer() else value
+
+
+def _parameters(parameters: dict[str, Any]) -> list[str]:
+  """Returns bands, or the numbers of BLT as float32 needs them."""
+  if 'weights' in parameters:
+    return [
+        f'{name:<8}'
+        + ' '.join(str(np.float32(number)) for number in parameters[name])
+        for name in ('weights', 'decays')
+    ]
+  if 'num_bands' in parameters:
+    return [f'bands {parameters["num_bands"]}']
+  return []

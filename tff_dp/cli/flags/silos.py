@@ -1,0 +1,264 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Silos on the command line: flags make the `SiloPlan` of one silo."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp.accounting import rounding
+from tff_dp.accounting.silos import silo_calibration
+from tff_dp.accounting.silos import silo_guarantee
+from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_shuffling
+from tff_dp.accounting.silos import silo_terms
+from tff_dp.cli import errors
+from tff_dp.cli import results
+from tff_dp.ledger import silo_budget
+from tff_dp.plans import silos as plan_lib
+
+FLAGS = {
+    'num_records': 'records',
+    'num_rounds': 'rounds',
+    'expected_batch': 'batch_size',
+    'batch': 'batch_size',
+    'num_silos': 'shuffled_silos',
+}
+_SILO = 'silo'
+_DESCRIPTIONS = {
+    'account': (
+        'Prints what all messages of one silo cost each of its records.\n'
+        'Adjacency: one record is replaced. No trust in the server or other\n'
+        'silos; no amplification from silos that were not asked.'
+    ),
+    'calibrate': (
+        'Prints the noise with which a silo stays within its budget. With\n'
+        '--calibration, the noise of a published formula, and what it really'
+        ' costs.'
+    ),
+    'statement': 'Prints the privacy statement of a silo that plans to send.',
+}
+_EXAMPLES = """examples:
+  35 rounds over about 100 of 1238 records:
+    tff-dp account isrl --records 1238 --rounds 35 --batch-size 100 \\
+        --sampling poisson --noise-multiplier 4.2
+  the noise for epsilon 1, and that of the paper's formula:
+    tff-dp calibrate isrl --records 1238 --rounds 35 --batch-size 100 \\
+        --sampling poisson --epsilon 1
+    tff-dp calibrate isrl --records 1238 --rounds 35 --batch-size 35 \\
+        --sampling one-pass --epsilon 1 --calibration paper-one-pass
+"""
+_CALIBRATIONS = tuple(
+    option.value
+    for option in silo_calibration.NoiseCalibration
+    if option is not silo_calibration.NoiseCalibration.EXPLICIT
+)
+
+
+def add_arguments(
+    parser: errors.Parser, kind: str, command: str
+) -> None:
+  """Adds the flags of records, sampling and noise."""
+  add = parser.add
+  del kind
+  parser.description = _DESCRIPTIONS[command]
+  parser.epilog = _EXAMPLES
+  add('--records', int, required=True, help='records of the silo, n')
+  add('--rounds', int, required=True, help='rounds in which the silo sends')
+  add('--batch-size', float, required=True, help='records of a round, K; with'
+      ' poisson the expected number')
+  add('--sampling', choices=silo_sampling.NAMES, default='poisson',
+      help='how a batch is chosen: each record with probability K/n, K records'
+      ' drawn anew in each round, or disjoint blocks')
+  if command == 'calibrate':
+    add('--epsilon', float, required=True, help='the budget of all messages of'
+        ' the silo')
+    add('--calibration', choices=_CALIBRATIONS,
+        default=silo_calibration.NoiseCalibration.NUMERIC.value,
+        help='the least noise (numeric), or a published formula, to compare')
+  else:
+    add('--noise-multiplier', float, required=True, help='standard deviation of'
+        ' the noise on the SUM over the batch, over the clip norm: sigma K / C')
+  add('--l2-norm-clip', float, default=1.0, help='C, bound on the gradient of a'
+      ' record; epsilon does not depend on it, the statement names it (default:'
+      ' 1)')
+  add('--delta', float, help='in (0, 1); 1/n^2 by default')
+  add('--published-proofs', action='store_true', help='the bound for poisson'
+      ' that joint convexity alone gives')
+  if command == 'statement':
+    return
+  add('--records-per-person', int, default=1, help='also print epsilon for'
+      ' people with so many records in the silo')
+  add('--shuffled-silos', int, help='also print epsilon against those who see'
+      ' only the shuffled messages of so many such silos, or the noise that'
+      ' they need for the budget')
+
+
+def plan_of(
+    arguments: argparse.Namespace, noise_multiplier: float
+) -> plan_lib.SiloPlan:
+  """Returns the plan of the flags, of one silo with that noise."""
+  _checks.positive(noise_multiplier=noise_multiplier)
+  sampling, records = _sampling_of(arguments), arguments.records
+  clip = arguments.l2_norm_clip
+  phase = silo_terms.Phase(
+      sampling,
+      first_record=0,
+      num_records=records,
+      num_rounds=arguments.rounds,
+      noise_stddev=noise_multiplier * clip / float(sampling.batch_size),
+  )
+  return plan_lib.SiloPlan(
+      {_SILO: silo_budget.SiloBudget(records, None, arguments.delta)},
+      {_SILO: silo_terms.SiloTerms(records, clip, (phase,))},
+      published_proofs=arguments.published_proofs,
+  )
+
+
+def run_of(arguments: argparse.Namespace) -> results.PlanRun:
+  """Returns the run that the flags describe."""
+  plan = plan_of(arguments, arguments.noise_multiplier)
+  return results.PlanRun(plan, None, plan.silos[_SILO].delta)
+
+
+def calibrated(
+    arguments: argparse.Namespace,
+) -> tuple[results.PlanRun, dict[str, Any]]:
+  """Returns the run with the noise of `--calibration`, and what it costs."""
+  budget = silo_budget.SiloBudget(
+      arguments.records, arguments.epsilon, arguments.delta
+  )
+  setting = dict(
+      num_records=arguments.records,
+      num_rounds=arguments.rounds,
+      epsilon=budget.epsilon,
+      delta=budget.delta,
+  )
+  sampling = _sampling_of(arguments)
+  calibration = silo_calibration.NoiseCalibration(arguments.calibration)
+  noise = {'calibration': calibration}
+  if calibration is silo_calibration.NoiseCalibration.NUMERIC:
+    plan = plan_of(arguments, 1.0).calibrated(
+        epsilon=budget.epsilon, delta=budget.delta
+    )
+    noise = {
+        'calibration': silo_calibration.NoiseCalibration.EXPLICIT,
+        'sigma': plan.phases[0].sigma,
+    }
+  # What the noise really costs.
+  found = silo_calibration.calibrated(
+      sampling,
+      l2_norm_clip=arguments.l2_norm_clip,
+      published_proofs=arguments.published_proofs,
+      **noise,
+      **setting,
+  )
+  found = dataclasses.replace(found, calibration=calibration)
+  number = rounding.rounded_up(found.noise_multiplier, digits=7)
+  solution = {
+      'solved_for': 'noise_multiplier',
+      'answer': f'{found.calibration.value}: --noise-multiplier={number}',
+      'verdict': found.verdict,
+      **found.to_json(),
+  }
+  if arguments.shuffled_silos is not None:
+    shuffled = silo_shuffling.calibrate_shuffled_noise(
+        sampling, num_silos=arguments.shuffled_silos, **setting
+    )
+    solution['shuffled_noise'] = shuffled._asdict()
+    solution['behind_that_shuffler'] = _said_of(shuffled)
+  if calibration is not silo_calibration.NoiseCalibration.NUMERIC:
+    plan = plan_of(arguments, found.noise_multiplier)
+  return results.PlanRun(plan, None, budget.delta), solution
+
+
+def result_of(
+    run: results.PlanRun, arguments: argparse.Namespace
+) -> dict[str, Any]:
+  """Returns the headline, every silo, and of one silo's flags what follows.
+
+  Raises:
+    PrivacyRefusedError: If the run has no guarantee.
+  """
+  plan, rounds = run.plan, run.num_rounds
+  result = plan.headline(delta=run.delta, num_rounds=rounds)
+  details = {
+      'rounds': plan.num_rounds if rounds is None else rounds,
+      'rounds_planned': plan.num_rounds,
+  }
+  if plan.kind == 'secure_sums':
+    return result | {'details': details}
+  plan.refuse_if_void()
+  careful = dataclasses.replace(plan, published_proofs=True)
+  details |= {
+      'noise_multiplier': plan.noise_multiplier,
+      'published_proofs': plan.published_proofs,
+      'epsilon_published_proofs': rounding.to_json_number(
+          careful.epsilon(delta=run.delta, num_rounds=rounds)
+      ),
+      'silos': plan.by_silo(num_rounds=rounds),
+  }
+  if arguments.kind is not None:
+    details |= _details_of_flags(plan, arguments, run.delta)
+  return result | {'details': details}
+
+
+def _sampling_of(arguments: argparse.Namespace) -> silo_sampling.Sampling:
+  batch = arguments.batch_size
+  whole = int(batch) if float(batch).is_integer() else batch
+  sampling = silo_sampling.build(arguments.sampling, whole)
+  sampling.check(num_records=arguments.records, num_rounds=arguments.rounds)
+  return sampling
+
+
+def _said_of(shuffled: silo_shuffling.ShuffledNoise) -> str:
+  """Returns what shuffling saves, in words."""
+  noise, alone = shuffled.noise_multiplier, shuffled.noise_multiplier_alone
+  if noise >= alone:
+    return (
+        'shuffling does not help here: the noise is what every silo needs on'
+        ' its own; more silos, or a smaller epsilon, make more clones'
+    )
+  return (
+      f'--noise-multiplier={rounding.rounded_up(noise, digits=7)} is enough:'
+      f' {noise / alone:.3g} of the noise; whoever sees which silo sent a'
+      f' message learns epsilon {rounding.rounded_up(shuffled.epsilon_alone)}'
+  )
+
+
+def _details_of_flags(plan, arguments, delta: float) -> dict[str, Any]:
+  """Returns what only flags ask for, JSON types."""
+  records, (phase,) = arguments.records, plan.phases
+  sampling, people = phase.sampling, arguments.records_per_person
+  _checks.integer_between(1, records, records_per_person=people)
+  details = {
+      'sampling': sampling.name,
+      'records': records,
+      'batch_size': sampling.batch_size,
+      'sampling_rate': sampling.rate(records),
+      'sigma_over_clip': phase.sigma / plan.l2_norm_clip,
+      'records_per_person': people,
+  }
+  if people > 1:
+    details['epsilon_per_person'] = rounding.to_json_number(
+        silo_guarantee.person_epsilon(
+            plan.terms[_SILO].events(),
+            num_records=people,
+            delta=delta,
+            published_proofs=plan.published_proofs,
+        )
+    )
+  if arguments.shuffled_silos is not None:
+    details['shuffled_silos'] = arguments.shuffled_silos
+    details['epsilon_shuffled'] = rounding.to_json_number(
+        silo_shuffling.shuffled_epsilon(
+            sampling,
+            num_records=records,
+            num_rounds=arguments.rounds,
+            num_silos=arguments.shuffled_silos,
+            noise_multiplier=plan.terms[_SILO].event(0).noise_multiplier,
+            delta=delta,
+        )
+    )
+  return details

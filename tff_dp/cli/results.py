@@ -1,0 +1,206 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What `account` and `calibrate` print of a plan, of whatever kind.
+
+A result is the headline of the plan, with the same fields for every kind, and
+`details` that are of its kind.
+"""
+
+from collections.abc import Callable, Sequence
+import json
+from typing import Any, NamedTuple, Optional
+
+from tff_dp.accounting import rounding
+from tff_dp.accounting.events import run_events
+from tff_dp.plans import base
+
+_LABEL_WIDTH = 15
+_LONG_CELL = 24
+_BY_RELATION = 'epsilon_by_neighboring_relation'
+_LABELS = {
+    'epsilon_rdp': 'by Renyi DP, for comparison with papers',
+    'epsilon_published_proofs': 'by published proofs alone',
+    'epsilon_per_person': 'for people with that many records in it',
+    'epsilon_shuffled': 'behind a shuffler of that many silos',
+    'epsilon_of_one_report': 'one participation',
+    'epsilon_pure': 'without any delta',
+    'epsilon_of_one_weight': (
+        "one weight (feature-level; not a guarantee for the client's data)"
+    ),
+    'non_dp_diagnostics': 'non_dp_diagnostics (none of them is a guarantee)',
+    'published_uncertified': 'published formulas that do not hold',
+    'unmet': 'does not hold',
+}
+Facts = list[tuple[str, str]]
+# What a unit comprises, and how neighbours differ if not as the relation says.
+_UNITS = {
+    'client': ('all its contributions to the run', ''),
+    'record': (
+        'in all messages of its silo',
+        'one record is replaced; the number of records is public',
+    ),
+}
+# Of a calibration, what is printed elsewhere.
+_SOLVED = (
+    'answer', 'verdict', 'solved_for', 'noise_multiplier', 'delta', 'is_met',
+)
+
+
+class PlanRun(NamedTuple):
+  """What a command states numbers of.
+
+  Attributes:
+    plan: What was promised.
+    num_rounds: Rounds that count, `None` for all.
+    delta: The delta at which epsilon is stated; `None` if there is none, where
+      pure epsilons add up.
+  """
+
+  plan: base.Plan
+  num_rounds: Optional[int]
+  delta: Optional[float]
+
+
+def show(
+    result: dict[str, Any],
+    output_format: str,
+    facts_of: Optional[Callable[[dict[str, Any]], Facts]] = None,
+) -> None:
+  """Prints a result on stdout.
+
+  Args:
+    result: A headline with `details`, JSON types.
+    output_format: 'text' or 'json'.
+    facts_of: Returns (label, text) of the details, where people read something
+      else than a line for each; without a label it goes on with the one before.
+  """
+  if output_format == 'json':
+    print(json.dumps(result, indent=2, allow_nan=False))
+  else:
+    print('\n'.join(_lines(result, facts_of or _facts)))
+
+
+def up(value: float | str) -> str:
+  """Returns a JSON number for people, rounded up."""
+  return rounding.rounded_up(rounding.from_json_number(value))
+
+
+def rounded_down(value: float) -> str:
+  """Returns at most `value` > 0, for an epsilon that stands for noise."""
+  return rounding.rounded_up(value * (1 - 1e-6), digits=7)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+  """Returns the rows of a table; the last column is as long as it is."""
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return [
+      '  '.join((*map(str.ljust, row[:-1], widths), row[-1])).rstrip()
+      for row in rows
+  ]
+
+
+def _lines(result: dict[str, Any], facts_of) -> list[str]:
+  details = dict(result['details'])
+  solution = details.pop('calibration', {})
+  lines = [solution[name] for name in ('answer', 'verdict') if name in solution]
+  if result['epsilon'] == 'inf':
+    lines.append('NO PRIVACY: epsilon is infinite')
+  else:
+    epsilon, delta = up(result['epsilon']), result['delta']
+    lines.append(f'epsilon {epsilon} at delta {delta:g}')
+  if facts_of is _facts:
+    without = up(result['epsilon_no_amplification'])
+    lines.append(f'  without amplification: {without}')
+  for name, value in details.items():
+    if name == _BY_RELATION:
+      lines += [
+          f'  under {relation} adjacency: {up(epsilon)}'
+          for relation, epsilon in value.items()
+          if relation != result['neighboring_relation']
+      ]
+    elif name.startswith('epsilon') and value != 'inf':
+      lines.append(f'  {_LABELS.get(name, _words(name))}: {up(value)}')
+  lines += [f'WARNING: {warning}' for warning in result['warnings']]
+  relation = run_events.NeighboringRelation(result['neighboring_relation'])
+  unit, neighbours = _UNITS[result['unit']]
+  rows = [
+      ('unit', f'{result["unit"]}: {unit}'),
+      ('neighbours', neighbours or relation.description),
+      *([('trusted', result['trust'])] if facts_of is _facts else ()),
+      *facts_of(details),
+  ]
+  # What belongs to the noise that was solved for, but is not the guarantee.
+  rows += _facts({
+      name: value for name, value in solution.items() if name not in _SOLVED
+  })
+  width = max(_LABEL_WIDTH, *(len(label) + 2 for label, _ in rows))
+  lines += [f'{label:<{width}}{text}' for label, text in rows]
+  for name, value in {**details, **solution}.items():
+    if isinstance(value, dict):
+      value = [
+          {_words(name).removesuffix('s'): key, **row}
+          for key, row in value.items()
+          if isinstance(row, dict)
+      ]
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+      title = _LABELS.get(name, _words(name))
+      lines += ['', f'{title}:', *_table(value, details.get('bound'))]
+  if result['assumptions']:
+    lines += ['', 'This holds if:']
+    lines += [f'  - {sentence}' for sentence in result['assumptions']]
+  return lines
+
+
+def _facts(details: dict[str, Any]) -> Facts:
+  """Returns a line for each detail that is no epsilon and no table."""
+  found = []
+  for name, value in details.items():
+    if value is None or name.startswith('epsilon'):
+      continue
+    if isinstance(value, dict) and not any(
+        isinstance(each, dict) for each in value.values()
+    ):
+      value = ', '.join(
+          f'{_words(key)} {_cell(key, each)}'
+          for key, each in value.items()
+          if each is not None
+      )
+    if isinstance(value, list) and not any(
+        isinstance(each, dict) for each in value
+    ):
+      value = '; '.join(map(str, value)) or 'none'
+    if not isinstance(value, (list, dict)):
+      found.append((_LABELS.get(name, _words(name)), _cell(name, value)))
+  return found
+
+
+def _table(rows: list[dict[str, Any]], chosen: Optional[str]) -> list[str]:
+  """Returns a table; * marks the row that is claimed."""
+  columns = [name for name in rows[0] if not isinstance(rows[0][name], dict)]
+  cells = {
+      name: [_cell(name, row[name]) for row in rows] for name in columns
+  }
+  # The longest comes last.
+  columns.sort(key=lambda name: len(max(cells[name], key=len)) > _LONG_CELL)
+  marks = [
+      '*' if chosen is not None and row.get('bound') == chosen else ' '
+      for row in rows
+  ]
+  table = [[_words(name), *cells[name]] for name in columns]
+  return aligned(list(zip([' ', *marks], *table)))
+
+
+def _cell(name: str, value: Any) -> str:
+  if value is None:
+    return 'none'
+  if isinstance(value, bool):
+    return 'yes' if value else 'no'
+  if name.startswith(('epsilon', 'delta')):
+    return '-' if value == 'inf' else up(value)
+  if name == 'noise_multiplier':
+    return rounding.rounded_up(value, digits=7)
+  return f'{value:.6g}' if isinstance(value, float) else str(value)
+
+
+def _words(name: str) -> str:
+  return name.replace('_', ' ')

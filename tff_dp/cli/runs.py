@@ -1,0 +1,323 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`tff-dp account`, `calibrate` and `statement`: one run, and what it costs.
+
+The run comes from flags, or is read from `events.json`. That file names the
+plan and what it cost. A reader should not have to believe the cost: the plan is
+made anew from the file, says anew what so many of its rounds spend, and both
+must agree.
+"""
+
+import argparse
+from collections.abc import Callable
+import functools
+import importlib
+import json
+import math
+import types
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp import plans
+from tff_dp.cli import errors
+from tff_dp.cli import results
+from tff_dp.plans import base
+from tff_dp.statement import builder
+
+# KIND -> module, and a line for the list of kinds.
+KINDS = {
+    'dp-ftrl': (
+        'dp_ftrl',
+        'correlated or independent noise on a stream of sums',
+    ),
+    'shuffle': (
+        'check_ins',
+        'every client sends one report through a shuffler',
+    ),
+    'shuffled-check-in': (
+        'check_ins',
+        'each client flips a coin every round, reports are shuffled',
+    ),
+    'random-check-in': (
+        'check_ins',
+        'each client draws its own slot, at a trusted server',
+    ),
+    'random-allocation': (
+        'check_ins',
+        'check-ins at a server that is trusted to add the noise',
+    ),
+    'cyclic-allocation': (
+        'cyclic_allocation',
+        'check-ins at a server whose noise is correlated over rounds',
+    ),
+    'isrl': (
+        'silos',
+        'messages of one silo that protects each of its records itself',
+    ),
+    'draw-and-discard': (
+        'draw_and_discard',
+        'noised models of one client that a server writes over its instances',
+    ),
+}
+# Of squared sensitivities, whose last digits belong to the processor.
+_TOLERANCE = 1e-9
+_STATEMENT_FORMATS = ('markdown', 'json')
+_EXAMPLES = {
+    'account': """examples:
+  StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
+    tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
+        --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
+  random check-ins at a trusted server; see also shuffle, random-check-in:
+    tff-dp account random-allocation --population 1000000 --slots 2000 \\
+        --noise-multiplier 1 --delta 1e-6
+  shuffled check-in with any local randomizer:
+    tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
+        --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
+  a silo, or clients that send back noised models:
+    tff-dp account isrl --help
+    tff-dp account draw-and-discard --help
+  a finished run, without believing its own numbers:
+    tff-dp account --events runs/digits/dp_ftrl/release/events.json
+""",
+    'calibrate': """examples:
+  the noise multiplier for 1600 rounds, each client in one of them:
+    tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
+        --max-participations 1 --epsilon 8 --delta 1e-6
+  the noise of a server at which clients check in at random:
+    tff-dp calibrate random-allocation --slots 2000 --epsilon 1 --delta 1e-6
+  the epsilon of one report, for three reports of every client:
+    tff-dp calibrate draw-and-discard --parameters 33 --instances 20 \\
+        --max-participations 3 --clip l1 --epsilon 4 --delta 1e-6
+""",
+    'statement': """examples:
+  to read before anybody trains:
+    tff-dp statement dp-ftrl --mechanism blt --rounds 2000 \\
+        --max-participations 6 --min-index-gap 314 --noise-multiplier 4 \\
+        --l2-norm-clip 0.5 --clients-per-round 6500 --delta 1e-10
+  of any randomizer behind a shuffler:
+    tff-dp statement shuffled-check-in --population 60000 \\
+        --check-in-rate 0.1 --local-epsilon 2 --rounds 100 --delta 1e-6
+  of the rounds that a run has done:
+    tff-dp statement --events runs/digits/dp_ftrl/release/events.json
+""",
+}
+
+
+def add_account(parser: errors.Parser) -> None:
+  """Adds the flags of `account`."""
+  parser.description = (
+      'Prints epsilon of a whole run with every model released, from its\n'
+      'parameters (KIND) or recomputed from the events.json of a run.\n'
+      'dp-ftrl claims no amplification; the other kinds claim what holds\n'
+      'for their protocol, and print what there is without beside.'
+  )
+  parser.epilog = _EXAMPLES['account']
+  _add_events(parser)
+  _add_format(parser, ('text', 'json'))
+  parser.set_defaults(run=_account)
+  _add_kinds(parser, 'account', _account)
+
+
+def add_calibrate(parser: errors.Parser) -> None:
+  """Adds the flags of `calibrate`."""
+  parser.description = (
+      'Solves for what a privacy budget allows, rounds to the private side,\n'
+      'and prints the guarantee of the solution.'
+  )
+  parser.epilog = _EXAMPLES['calibrate']
+  _add_kinds(parser, 'calibrate', _calibrate, required=True)
+
+
+def add_statement(parser: errors.Parser) -> None:
+  """Adds the flags of `statement`."""
+  parser.description = (
+      'Prints the privacy statement of a plan: setting, unit, neighbours,\n'
+      'what is released, mechanism, accounting, guarantee and what it rests\n'
+      'on. The plan comes from flags (KIND) or from the events.json of a run,\n'
+      'whose rounds so far are then stated; who came is in the statement\n'
+      'beside that file.'
+  )
+  parser.epilog = _EXAMPLES['statement']
+  _add_events(parser)
+  _add_format(parser, _STATEMENT_FORMATS)
+  parser.set_defaults(run=_statement)
+  _add_kinds(parser, 'statement', _statement, formats=_STATEMENT_FORMATS)
+
+
+def run_of(arguments: argparse.Namespace) -> results.PlanRun:
+  """Returns the run of `KIND` and its flags, or of `--events`."""
+  if arguments.kind is None:
+    if arguments.events is None:
+      raise _checks.ArgumentError(
+          'events', None, 'a file, or a KIND and its flags, see --help'
+      )
+    run = read(arguments.events)
+    if arguments.delta is not None:
+      run = run._replace(delta=arguments.delta)
+    _checks.delta(delta=run.delta)
+    return run
+  if arguments.events is not None:
+    raise _checks.ArgumentError(
+        'events', arguments.events, f'nothing with {arguments.kind}'
+    )
+  module = _module_of(arguments.kind)
+  with errors.named_as_flags(module.FLAGS):
+    return module.run_of(arguments)
+
+
+def read(path: str) -> results.PlanRun:
+  """Returns the run of a file that the `events_json` of a plan wrote.
+
+  Raises:
+    OSError: If the file cannot be read.
+    ArgumentError: If it is not such a file.
+    PrivacyRefusedError: If the plan in it does not cost what it says.
+  """
+  with open(path, encoding='utf-8') as file:
+    try:
+      content = json.load(file)
+      is_known = (
+          content['schema'] == base.EVENTS_SCHEMA
+          and content['schema_version'] == base.SCHEMA_VERSION
+      )
+      if not is_known:
+        raise KeyError('schema')
+      plan = plans.from_description(content['plan'])
+      (event,) = content['events']
+      run = results.PlanRun(plan, event['rounds'], content['delta'])
+      anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
+      _check_same('', content, json.loads(json.dumps(anew)))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+      raise _checks.ArgumentError(
+          'events',
+          path,
+          f'a file of schema {base.EVENTS_SCHEMA} version'
+          f' {base.SCHEMA_VERSION}, as a run writes it'
+          f' ({type(error).__name__}: {error})',
+      ) from error
+  return run
+
+
+def _account(arguments: argparse.Namespace) -> int:
+  """Prints the guarantee of the run that flags or a file describe."""
+  described = run_of(arguments)
+  module = _module_of(arguments.kind, described.plan)
+  with errors.named_as_flags(module.FLAGS if arguments.kind else {}):
+    result = module.result_of(described, arguments)
+  results.show(
+      result, arguments.format, getattr(module, 'facts_of', None)
+  )
+  return errors.DONE
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+  """Solves, and prints the guarantee of the solution."""
+  _checks.positive(epsilon=arguments.epsilon)
+  if arguments.delta is not None:
+    _checks.delta(delta=arguments.delta)
+  module = _module_of(arguments.kind)
+  with errors.named_as_flags(module.FLAGS):
+    found, solution = module.calibrated(arguments)
+    result = module.result_of(found, arguments)
+  result['details']['calibration'] = {
+      'epsilon_budget': arguments.epsilon, **solution
+  }
+  results.show(
+      result, arguments.format, getattr(module, 'facts_of', None)
+  )
+  return errors.DONE
+
+
+def _statement(arguments: argparse.Namespace) -> int:
+  """Prints the statement of the plan, or run, that flags or a file describe."""
+  described, observed = run_of(arguments), None
+  if arguments.kind is None:
+    observed = builder.RoundsDone(described.num_rounds)
+  statement = described.plan.statement(
+      delta=described.delta, observed=observed
+  )
+  if arguments.format == 'json':
+    print(json.dumps(statement.to_json(), indent=2, allow_nan=False))
+  else:
+    print(statement.to_markdown(), end='')
+  return errors.DONE
+
+
+def _add_kinds(
+    parser: errors.Parser,
+    command: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    required: bool = False,
+    formats: tuple[str, ...] = ('text', 'json'),
+) -> None:
+  """Adds all kinds of runs to a command.
+
+  Args:
+    parser: Of the command.
+    command: 'account', 'calibrate' or 'statement'.
+    run: What runs it.
+    required: Whether it does nothing without a kind.
+    formats: Of the output, the default first.
+  """
+
+  def fill(kind, kind_parser):
+    _module(KINDS[kind][0]).add_arguments(kind_parser, kind, command)
+    _add_format(kind_parser, formats)
+    kind_parser.set_defaults(run=run)
+
+  kinds = parser.add_subparsers(
+      dest='kind', metavar='KIND', required=required
+  )
+  for kind, (_, summary) in KINDS.items():
+    kinds.add_parser(kind, help=summary, fill=functools.partial(fill, kind))
+
+
+def _add_format(
+    parser: errors.Parser, formats: tuple[str, ...]
+) -> None:
+  """Adds `--format`."""
+  parser.add('--format', choices=formats, default=formats[0])
+
+
+def _add_events(parser: errors.Parser) -> None:
+  """Adds what makes a plan of a file instead of flags."""
+  parser.add('--events', metavar='FILE', help='the events.json of a run')
+  parser.add('--delta', float, help='with --events, another delta than that of'
+             ' the run')
+
+
+def _module_of(
+    kind: str | None, plan: base.Plan | None = None
+) -> types.ModuleType:
+  """Returns the module of a kind on the command line, else of a plan's."""
+  if kind is not None:
+    return _module(KINDS[kind][0])
+  also = {'non_private': 'dp_ftrl', 'secure_sums': 'silos'}
+  return _module(also.get(plan.kind, plan.kind))
+
+
+def _module(name: str) -> types.ModuleType:
+  return importlib.import_module(f'tff_dp.cli.flags.{name}')
+
+
+def _check_same(name: str, stated: Any, planned: Any) -> None:
+  """Raises where a file states something else than its plan."""
+  if isinstance(stated, dict) and isinstance(planned, dict):
+    for key in {**planned, **stated}:
+      _check_same(key, stated.get(key), planned.get(key))
+    return
+  if isinstance(stated, list) and isinstance(planned, list):
+    if len(stated) == len(planned):
+      for each, other in zip(stated, planned):
+        _check_same(name, each, other)
+      return
+  is_same = stated == planned
+  if isinstance(stated, float) and isinstance(planned, float):
+    is_same = is_same or math.isclose(stated, planned, rel_tol=_TOLERANCE)
+  if not is_same:
+    raise _checks.PrivacyRefusedError(
+        f'the events state {name}={stated}, but their plan has {planned}',
+        why='the epsilon of such a file would not be that of the run',
+        way_out='take the events.json that the run wrote, unchanged',
+    )

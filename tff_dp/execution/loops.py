@@ -1,0 +1,657 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Loops over datasets in serialized graphs, made plain.
+
+`Dataset.reduce` is one operation, `ReduceDataset`, whose kernel instantiates
+the function of a step anew in every call, and an iterator copies the library of
+functions; for a small client either takes longer than its training. Three
+changes are made to a graph, so that names and signatures stay:
+
+*   a `for` loop, which is a `ScanDataset` before a `ReduceDataset`, becomes one
+    of the latter (`fuse_scans`);
+*   a `ReduceDataset` becomes a loop over an iterator (`with_plain_loops`);
+*   where data is in memory and comes as rows, a `ReduceDataset` becomes a loop
+    over slices of them, and so does an iterator (`with_rows`).
+
+Elements come in the same order, and a step sees what it saw before. What is not
+certain to be equivalent stays as it is.
+
+A sequence in rows travels where its dataset did, as a variant tensor: an
+optional whose components are the columns, how many rows make a batch, and the
+first row that is not read. Batches are cut off the rows one by one, the last
+one is shorter; without batches, every row is an element.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+import functools
+
+import tensorflow as tf
+
+from tff_dp.execution import datasets
+from tff_dp.execution import graph_defs
+
+_ITERATOR_OP = 'AnonymousIteratorV3'
+_WHILES = ('While', 'StatelessWhile')
+# Operation -> how many inputs it keeps for itself, before those that it hands
+# on, and the attributes with the functions that it calls.
+_INNER = {
+    'PartitionedCall': (0, ('f',)),
+    'StatefulPartitionedCall': (0, ('f',)),
+    'While': (0, ('cond', 'body')),
+    'StatelessWhile': (0, ('cond', 'body')),
+    'If': (1, ('then_branch', 'else_branch')),
+    'StatelessIf': (1, ('then_branch', 'else_branch')),
+}
+_ROWS, _ITERATOR = 'rows', 'iterator'
+# Operations, the input that they take, and what it may be.
+_UNDERSTOOD = frozenset([
+    ('ReduceDataset', 0, _ROWS),
+    ('MakeIterator', 0, _ROWS),
+    ('MakeIterator', 1, _ITERATOR),
+    ('IteratorGetNextAsOptional', 0, _ITERATOR),
+])
+
+
+class NotPlainError(Exception):
+  """A graph uses a sequence in a way that is not understood."""
+
+
+def _on_cpu():
+  return tf.device(datasets.DATASET_DEVICE)
+
+
+def pack(columns: Sequence[tf.Tensor], batch_size: tf.Tensor) -> tf.Tensor:
+  """Returns the variant of a sequence in rows.
+
+  Args:
+    columns: The components of its elements, shape [rows, ...].
+    batch_size: Number of rows of a batch, int64; without batches, 1.
+  """
+  start = tf.constant(0, tf.int64)
+  with _on_cpu():
+    return tf.raw_ops.OptionalFromValue(
+        components=[*columns, batch_size, start]
+    )
+
+
+def _unpack(variant, dtypes):
+  """Returns the columns of `pack`, the batch size and the first unread row."""
+  *columns, batch_size, start = tf.raw_ops.OptionalGetValue(
+      optional=variant,
+      output_types=[*dtypes, tf.int64, tf.int64],
+      output_shapes=[None] * (len(dtypes) + 2),
+  )
+  batch_size = tf.ensure_shape(batch_size, [])
+  return columns, batch_size, tf.ensure_shape(start, [])
+
+
+def _cut(columns, batch_size, start, is_batched: bool) -> list[tf.Tensor]:
+  if is_batched:
+    return [column[start : start + batch_size] for column in columns]
+  return [column[start] for column in columns]
+
+
+def _num_rows(columns) -> tf.Tensor:
+  return tf.shape(columns[0], tf.int64)[0]
+
+
+def _reduce_iterator(variant, state, step, dtypes):
+  """What `ReduceDataset` does, by an iterator."""
+  element = dict(output_types=dtypes, output_shapes=[None] * len(dtypes))
+  with _on_cpu():
+    iterator = tf.raw_ops.AnonymousIteratorV3(**element)
+    make = tf.raw_ops.MakeIterator(dataset=variant, iterator=iterator)
+
+  def get_next(after):
+    with _on_cpu(), tf.control_dependencies(after):
+      return tf.raw_ops.IteratorGetNextAsOptional(iterator=iterator, **element)
+
+  def has_value(optional, *_):
+    with _on_cpu():
+      return tf.raw_ops.OptionalHasValue(optional=optional)
+
+  def body(optional, *state):
+    with _on_cpu():
+      parts = tf.raw_ops.OptionalGetValue(optional=optional, **element)
+    state = step(state, parts)
+    return get_next(state), *state
+
+  return has_value, body, [get_next([make]), *state]
+
+
+def _reduce_rows(variant, state, step, dtypes, is_batched: bool):
+  """The same for a sequence in rows."""
+  with _on_cpu():
+    columns, batch_size, start = _unpack(variant, dtypes)
+    num_rows = _num_rows(columns)
+
+  def is_left(start, *_):
+    return start < num_rows
+
+  def body(start, *state):
+    with _on_cpu():
+      parts = _cut(columns, batch_size, start, is_batched)
+      after = start + batch_size
+    return after, *step(state, parts)
+
+  return is_left, body, [start, *state]
+
+
+def _new_rows_iterator():
+  # A stack lives as long as the call of a function, and everybody who makes one
+  # gets another.
+  with _on_cpu():
+    return tf.raw_ops.StackV2(max_size=-1, elem_type=tf.variant)
+
+
+def _make_rows_iterator(variant, iterator):
+  with _on_cpu():
+    tf.raw_ops.StackPushV2(handle=iterator, elem=variant)
+
+
+def _next_of_rows(iterator, *, dtypes, is_batched):
+  with _on_cpu():
+    variant = tf.raw_ops.StackPopV2(handle=iterator, elem_type=tf.variant)
+    columns, batch_size, start = _unpack(variant, dtypes)
+    after = tf.raw_ops.OptionalFromValue(
+        components=[*columns, batch_size, start + batch_size]
+    )
+    with tf.control_dependencies([variant]):
+      tf.raw_ops.StackPushV2(handle=iterator, elem=after)
+    return tf.cond(
+        start < _num_rows(columns),
+        lambda: tf.raw_ops.OptionalFromValue(
+            components=_cut(columns, batch_size, start, is_batched)
+        ),
+        tf.raw_ops.OptionalNone,
+    )
+
+
+class _Library:
+  """Adds functions to a graph, and calls them in the place of operations."""
+
+  def __init__(self, graph_def):
+    self._graph_def = graph_def
+    self._taken = {f.signature.name for f in graph_def.library.function}
+
+  def replace(self, scope, node, fn: Callable, dtypes, step=None) -> None:
+    """Lets a node call `fn`, which has as many arguments and results.
+
+    Args:
+      scope: The function that the node is in, or None.
+      node: Is changed; keeps its name and its inputs.
+      fn: Traced with arguments of these dtypes.
+      dtypes: Of the arguments.
+      step: A pair: the function that calls of a stand-in are to call instead,
+        and the stand-in.
+    """
+    specs = [tf.TensorSpec(None, dtype) for dtype in dtypes]
+    traced = tf.function(fn, input_signature=specs, autograph=False)
+    traced = traced.get_concrete_function()
+    found = [traced.function_def, *traced.graph.as_graph_def().library.function]
+    library = {f.signature.name: f for f in found}
+    if step is not None:
+      stand_in = step[1].function_def.signature.name
+      library.pop(stand_in, None)
+    names = {name: self._unused(name) for name in library}
+    for name, function in library.items():
+      function.signature.name = names[name]
+      for inner in function.node_def:
+        for place in graph_defs.function_attributes(inner):
+          if step is not None and place.name == stand_in:
+            place.CopyFrom(step[0])
+          else:
+            place.name = names[place.name]
+      self._graph_def.library.function.add().CopyFrom(function)
+    if scope is not None:
+      _rename_outputs(scope, node.name)
+    name, inputs = node.name, list(node.input)
+    # Without a device: what has to be on the CPU says so inside.
+    node.Clear()
+    node.name, node.op = name, 'StatefulPartitionedCall'
+    node.input.extend(inputs)
+    signature = traced.function_def.signature
+    node.attr['f'].func.name = names[signature.name]
+    for name, arguments in (
+        ('Tin', signature.input_arg), ('Tout', signature.output_arg)
+    ):  # pyformat: disable
+      node.attr[name].list.SetInParent()
+      node.attr[name].list.type.extend(a.type for a in arguments)
+
+  def _unused(self, name: str) -> str:
+    while name in self._taken:
+      name += '_'
+    self._taken.add(name)
+    return name
+
+
+def _rename_outputs(function, name: str) -> None:
+  """Lets all who read outputs of a node find them as those of a call."""
+
+  def renamed(tensor):
+    parts = tensor.split(':')
+    if parts[0] == name and len(parts) == 3:
+      return f'{name}:output:{parts[2]}'
+    return tensor
+
+  for node in function.node_def:
+    node.input[:] = map(renamed, node.input)
+  for key, tensor in function.ret.items():
+    function.ret[key] = renamed(tensor)
+
+
+def _plain_reduce(library, functions, scope, node, is_batched=None) -> None:
+  """Replaces a `ReduceDataset`, over rows if `is_batched` is not None."""
+  step = node.attr['f'].func
+  state_types = list(node.attr['Tstate'].list.type)
+  other_types = list(node.attr['Targuments'].list.type)
+  arguments = [a.type for a in functions[step.name].signature.input_arg]
+  size = len(state_types)
+  element_types = arguments[size : len(arguments) - len(other_types)]
+  shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
+
+  @tf.function(
+      input_signature=[tf.TensorSpec(None, dtype) for dtype in arguments],
+      autograph=False,
+  )
+  def stand_in(*tensors):
+    del tensors
+    # A side effect, as the step may have some.
+    tf.raw_ops.StackV2(max_size=0, elem_type=tf.int32)
+    return [tf.raw_ops.Placeholder(dtype=dtype) for dtype in state_types]
+
+  stand_in = stand_in.get_concrete_function()
+
+  def reduce_fn(variant, *rest):
+    others = rest[size:]
+
+    def take_step(state, parts):
+      found = stand_in(*state, *parts, *others)
+      return [
+          tf.ensure_shape(part, shape) for part, shape in zip(found, shapes)
+      ]
+
+    given = variant, rest[:size], take_step, element_types
+    if is_batched is None:
+      cond, body, start = _reduce_iterator(*given)
+    else:
+      cond, body, start = _reduce_rows(*given, is_batched)
+    _, *result = tf.while_loop(
+        cond,
+        body,
+        start,
+        shape_invariants=[tf.TensorShape([]), *shapes],
+        parallel_iterations=1,
+    )
+    return result
+
+  dtypes = [tf.variant, *state_types, *other_types]
+  step = type(step).FromString(step.SerializeToString())
+  library.replace(scope, node, reduce_fn, dtypes, (step, stand_in))
+
+
+def _scopes(graph_def) -> Iterator[tuple]:
+  """Yields every node with the function that it is in, None for the graph."""
+  for node in graph_def.node:
+    yield None, node
+  for function in graph_def.library.function:
+    for node in function.node_def:
+      yield function, node
+
+
+def _is_plain_step(functions, name: str) -> bool:
+  """Returns whether a step may be instantiated once instead of anew.
+
+  Random operations with a seed would begin anew in every call.
+  """
+  waiting, found = [name], set()
+  while waiting:
+    function = functions[waiting.pop()]
+    if function.signature.name in found:
+      continue
+    found.add(function.signature.name)
+    for node in function.node_def:
+      if graph_defs.is_seeded(node):
+        return False
+      waiting.extend(graph_defs.called([node], functions))
+  return True
+
+
+def _can_be_plain(node, functions) -> bool:
+  return (
+      node.op == 'ReduceDataset'
+      and tf.variant.as_datatype_enum not in node.attr['Tstate'].list.type
+      and _is_plain_step(functions, node.attr['f'].func.name)
+  )
+
+
+def fuse_scans(graph_def) -> None:
+  """Turns `dataset.scan(...).reduce(...)` into one `ReduceDataset`.
+
+  That is what AutoGraph makes of a `for` loop over a dataset. The state of both
+  becomes one, and a step does a step of each, in the order of before.
+
+  Args:
+    graph_def: Is changed.
+  """
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  for scope in [graph_def, *functions.values()]:
+    nodes = scope.node if scope is graph_def else scope.node_def
+    for node in [node for node in nodes if node.op == 'ReduceDataset']:
+      scan = {n.name: n for n in nodes}.get(_source(node.input[0])[0])
+      if scan is None or scan.op != 'ScanDataset':
+        continue
+      users = [
+          other
+          for other in nodes
+          if any(_source(tensor)[0] == scan.name for tensor in other.input)
+      ]
+      if users == [node]:
+        function = None if scope is graph_def else scope
+        _fuse(graph_def, function, scan, node)
+        _drop(function, nodes, scan, node)
+
+
+def _drop(function, nodes, scan, node) -> None:
+  """Removes a scan, which was fused into another node.
+
+  To make one does nothing yet, so who waited for it now waits for what it did.
+  """
+  control = [tensor for tensor in scan.input if tensor.startswith('^')]
+  for other in nodes:
+    kept = [tensor for tensor in other.input if tensor != f'^{scan.name}']
+    if len(kept) < len(other.input):
+      kept += [tensor for tensor in control if tensor not in kept]
+      other.input[:] = kept
+  if function is not None:
+    for output, name in list(function.control_ret.items()):
+      if name == scan.name:
+        function.control_ret[output] = node.name
+  nodes.remove(scan)
+
+
+def _fuse(graph_def, scope, scan, node) -> None:
+  """Lets a `ReduceDataset` do also what the scan before it does."""
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  first, second = scan.attr['f'].func, node.attr['f'].func
+  scanned = functions[first.name].signature
+  state = list(scan.attr['Tstate'].list.type)
+  others = list(scan.attr['Targuments'].list.type)
+  own_state = list(node.attr['Tstate'].list.type)
+  own_others = list(node.attr['Targuments'].list.type)
+  dtypes = [argument.type for argument in scanned.input_arg]
+  elements = dtypes[len(state) : len(dtypes) - len(others)]
+  results = [result.type for result in scanned.output_arg]
+  step = type(functions[first.name])()
+  names = []
+  for kind, types in (
+      ('state', state), ('own_state', own_state), ('element', elements),
+      ('other', others), ('own_other', own_others),
+  ):  # pyformat: disable
+    names.append([f'{kind}_{index}' for index in range(len(types))])
+    for name, dtype in zip(names[-1], types):
+      step.signature.input_arg.add(name=name, type=dtype)
+  state_names, own_names, element_names, other_names, own_other_names = names
+  step.signature.name = f'{first.name}_{second.name}'
+  step.signature.is_stateful = True
+
+  def call(name, function, inputs, in_types, out_types):
+    added = step.node_def.add(
+        name=name, op='StatefulPartitionedCall', input=inputs
+    )
+    added.attr['f'].func.CopyFrom(function)
+    added.attr['Tin'].list.type.extend(in_types)
+    added.attr['Tout'].list.type.extend(out_types)
+    step.control_ret[name] = name
+    step.signature.control_output.append(name)
+
+  call(
+      'scan', first, state_names + element_names + other_names, dtypes, results
+  )
+  outputs = [f'scan:output:{index}' for index in range(len(results))]
+  call(
+      'reduce',
+      second,
+      own_names + outputs[len(state) :] + own_other_names,
+      own_state + results[len(state) :] + own_others,
+      own_state,
+  )
+  outputs = outputs[: len(state)]
+  outputs += [f'reduce:output:{index}' for index in range(len(own_state))]
+  for index, (tensor, dtype) in enumerate(zip(outputs, state + own_state)):
+    step.signature.output_arg.add(name=f'result_{index}', type=dtype)
+    step.ret[f'result_{index}'] = tensor
+  if step.signature.name not in functions:
+    graph_def.library.function.add().CopyFrom(step)
+  _shift_outputs(graph_def if scope is None else scope, node.name, len(state))
+  data = [tensor for tensor in node.input if not tensor.startswith('^')]
+  control = [t for t in [*scan.input, *node.input] if t.startswith('^')]
+  size, own_size = 1 + len(state), 1 + len(own_state)
+  node.input[:] = [
+      *scan.input[:size], *data[1:own_size],
+      *scan.input[size : size + len(others)], *data[own_size:], *control,
+  ]  # pyformat: disable
+  second = node.attr['f'].func
+  second.Clear()
+  second.name = step.signature.name
+  node.attr['Tstate'].list.type[:] = state + own_state
+  node.attr['output_types'].list.type[:] = state + own_state
+  node.attr['Targuments'].list.type[:] = others + own_others
+  shapes = list(node.attr['output_shapes'].list.shape)
+  del node.attr['output_shapes'].list.shape[:]
+  for _ in state:
+    node.attr['output_shapes'].list.shape.add(unknown_rank=True)
+  node.attr['output_shapes'].list.shape.extend(shapes)
+
+
+def _shift_outputs(scope, name: str, size: int) -> None:
+  """Moves all uses of a node's outputs by `size`."""
+
+  def moved(tensor):
+    own, *rest = tensor.split(':')
+    if own != name:
+      return tensor
+    *rest, index = rest or ['0']
+    return ':'.join([own, *rest, str(int(index) + size)])
+
+  is_graph = isinstance(scope, tf.compat.v1.GraphDef)
+  for node in scope.node if is_graph else scope.node_def:
+    node.input[:] = map(moved, node.input)
+  for key, tensor in () if is_graph else scope.ret.items():
+    scope.ret[key] = moved(tensor)
+
+
+def _rewritten(graph_def, replace=lambda *_: False):
+  """Returns a copy in which nodes are replaced, reductions by plain loops.
+
+  Args:
+    graph_def: The graph.
+    replace: Called with a library, all functions, the function that a node is
+      in and the node; returns whether it has replaced it.
+  """
+  copy = tf.compat.v1.GraphDef()
+  copy.CopyFrom(graph_def)
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  library = _Library(copy)
+  own = _called_by_datasets(graph_def, functions)
+  for scope, node in list(_scopes(copy)):
+    if replace(library, functions, scope, node):
+      continue
+    # Not within a dataset, whose functions should have no state.
+    if scope is None or scope.signature.name not in own:
+      if _can_be_plain(node, functions):
+        _plain_reduce(library, functions, scope, node)
+  return copy
+
+
+def _called_by_datasets(graph_def, functions) -> set[str]:
+  """Returns the functions that other operations than calls and loops call."""
+  waiting = [
+      name
+      for _, node in _scopes(graph_def)
+      if node.op not in _INNER and not _can_be_plain(node, functions)
+      for name in graph_defs.called([node], functions)
+  ]
+  found = set()
+  while waiting:
+    name = waiting.pop()
+    if name not in found:
+      found.add(name)
+      waiting.extend(graph_defs.called(functions[name].node_def, functions))
+  return found
+
+
+def with_plain_loops(graph_def) -> tf.compat.v1.GraphDef:
+  """Returns the graph with loops over iterators in the place of reductions."""
+  return _rewritten(graph_def)
+
+
+def with_rows(
+    graph_def, parameters: Collection[str], results, *, is_batched: bool
+) -> tf.compat.v1.GraphDef:
+  """Returns the graph for sequences that come in rows; see `pack`.
+
+  Args:
+    graph_def: The graph.
+    parameters: Names of the placeholders of those sequences.
+    results: Names of the tensors that it returns.
+    is_batched: Whether a batch of rows is an element, or a row is.
+
+  Raises:
+    NotPlainError: It does with one of them what is not understood, or iterates
+      over another dataset.
+  """
+  flow = _Flow(graph_def)
+  flow.follow(parameters, results)
+
+  def replace(library, functions, scope, node):
+    if node.op == 'ReduceDataset' and flow.kind(scope, node.input[0]):
+      _plain_reduce(library, functions, scope, node, is_batched)
+    elif node.op == _ITERATOR_OP:
+      library.replace(scope, node, _new_rows_iterator, [])
+    elif node.op == 'MakeIterator':
+      dtypes = [tf.variant, tf.resource]
+      library.replace(scope, node, _make_rows_iterator, dtypes)
+    elif node.op == 'IteratorGetNextAsOptional':
+      get_next = functools.partial(
+          _next_of_rows,
+          dtypes=list(node.attr['output_types'].list.type),
+          is_batched=is_batched,
+      )
+      library.replace(scope, node, get_next, [tf.resource])
+    else:
+      return False
+    return True
+
+  return _rewritten(graph_def, replace)
+
+
+def _source(tensor: str) -> tuple[str, str]:
+  """Returns the node or argument, and the index of its output."""
+  name, *rest = tensor.split(':')
+  return name, rest[-1] if rest else '0'
+
+
+class _Flow:
+  """Where sequences in rows, and iterators of them, go in a graph."""
+
+  def __init__(self, graph_def):
+    self._functions = {f.signature.name: f for f in graph_def.library.function}
+    self._nodes = list(_scopes(graph_def))
+    # (function or '', producer, output) -> what it is.
+    self._kinds = {}
+
+  def kind(self, scope, tensor: str) -> str | None:
+    """Returns what a tensor is: `_ROWS`, `_ITERATOR` or None."""
+    name = '' if scope is None else scope.signature.name
+    return self._kinds.get((name, *_source(tensor)))
+
+  def follow(self, parameters: Collection[str], results) -> None:
+    """Finds where they go; see `with_rows`."""
+    for parameter in parameters:
+      self._kinds['', parameter, '0'] = _ROWS
+    for scope, node in self._nodes:
+      if node.op == _ITERATOR_OP:
+        name = '' if scope is None else scope.signature.name
+        self._kinds[name, node.name, '0'] = _ITERATOR
+    size = None
+    while size != len(self._kinds):
+      size = len(self._kinds)
+      for scope, node in self._nodes:
+        self._visit(scope, node)
+    self._check(results)
+
+  def _visit(self, scope, node) -> None:
+    for index, tensor in enumerate(node.input):
+      if tensor.startswith('^'):
+        break  # They come last.
+      kind = self.kind(scope, tensor)
+      if kind is not None:
+        self._use(scope, node, index, kind)
+
+  def _use(self, scope, node, index: int, kind: str) -> None:
+    """Notes what becomes of an input of a node."""
+    use = node.op, index, kind
+    if node.op == 'Identity' or node.op in _WHILES:
+      name = '' if scope is None else scope.signature.name
+      self._kinds[name, node.name, str(index)] = kind
+    if node.op in _INNER:
+      skipped, attributes = _INNER[node.op]
+      for attribute in attributes:
+        function = self._functions[node.attr[attribute].func.name]
+        argument = function.signature.input_arg[index - skipped]
+        key = function.signature.name, argument.name, '0'
+        if self._kinds.setdefault(key, kind) != kind:
+          raise NotPlainError(f'{node.name} takes different things')
+    elif node.op == 'ReduceDataset' and not _can_be_plain(
+        node, self._functions
+    ):
+      raise NotPlainError(f'{node.name} has steps with a seed or a variant')
+    elif node.op != 'Identity' and use not in _UNDERSTOOD:
+      raise NotPlainError(f'{node.name} ({node.op}) takes {kind}')
+
+  def _check(self, results) -> None:
+    """Checks that functions find what they expect, wherever they are called."""
+    for scope, node in self._nodes:
+      if node.op == 'MakeIterator' and not (
+          self.kind(scope, node.input[0]) and self.kind(scope, node.input[1])
+      ):
+        raise NotPlainError(f'{node.name} iterates over a dataset')
+      if node.op == 'IteratorGetNextAsOptional' and not self.kind(
+          scope, node.input[0]
+      ):
+        raise NotPlainError(f'{node.name} reads another iterator')
+      skipped, attributes = _INNER.get(node.op, (0, ()))
+      own = [node.attr[attribute].func.name for attribute in attributes]
+      for name in graph_defs.called([node], self._functions):
+        for index, argument in enumerate(
+            self._functions[name].signature.input_arg
+        ):
+          expected = self._kinds.get((name, argument.name, '0'))
+          given = None
+          if name in own:
+            given = self.kind(scope, node.input[index + skipped])
+          if given != expected:
+            raise NotPlainError(f'{node.name} calls {name} with other things')
+      if node.op in _WHILES:
+        self._check_loop(scope, node)
+    # Only the bodies of loops return them, to themselves.
+    bodies = {
+        node.attr['body'].func.name
+        for _, node in self._nodes
+        if node.op in _WHILES
+    }
+    for name, function in self._functions.items():
+      if name not in bodies and any(
+          self.kind(function, tensor) for tensor in function.ret.values()
+      ):
+        raise NotPlainError(f'{name} returns what is not read')
+    if any(self.kind(None, tensor) for tensor in results):
+      raise NotPlainError('it is a result')
+
+  def _check_loop(self, scope, node) -> None:
+    body = self._functions[node.attr['body'].func.name]
+    for index, output in enumerate(body.signature.output_arg):
+      before = self.kind(scope, node.input[index])
+      if self.kind(body, body.ret[output.name]) != before:
+        raise NotPlainError(f'{node.name} does not hand on what it is given')

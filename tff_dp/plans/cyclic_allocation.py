@@ -1,0 +1,177 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Which stride to take: plans of cyclic allocation at equal privacy.
+
+A long stride has more bands, whose noise cancels better, and shorter windows,
+in which a client hides worse. At stride 1 the noise is independent; where a
+window has one slot nothing is amplified. The best is in between, at longer
+strides for larger epsilons.
+"""
+
+import bisect
+from collections.abc import Callable, Sequence
+import functools
+import math
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.events import run_events
+from tff_dp.mechanisms.matrix import banded
+from tff_dp.participation import cyclic_allocation
+from tff_dp.participation import report_noise
+from tff_dp.participation import sampling
+from tff_dp.plans import check_ins
+
+# Strides are tried in ratios of about its square, then of itself.
+_RATIO = 1.26
+# Slots of a window times epsilon, where the error was least in runs of 250 to
+# 2048 rounds: where to begin.
+_SLOTS_TIMES_EPSILON = 28
+
+
+class Candidate(NamedTuple):
+  """A plan that meets a budget, and what its noise does to the sums.
+
+  Attributes:
+    plan: With the least noise.
+    rmse: Root of the mean over rounds of the variance of the noise on the
+      prefix sum of one coordinate, in clip norms.
+    max_error: Root of the largest of these variances.
+  """
+
+  plan: check_ins.CheckInPlan
+  rmse: float
+  max_error: float
+
+  @property
+  def stride(self) -> int:
+    """p; the server keeps p - 1 model copies of noise."""
+    return self.plan.protocol.stride
+
+  def error(self, kind: str) -> float:
+    """Returns `max_error` for 'max', `rmse` for 'mean'."""
+    return self.max_error if kind == 'max' else self.rmse
+
+
+def candidate(
+    num_rounds: int,
+    num_windows: int,
+    stride: int,
+    *,
+    epsilon: float,
+    delta: float,
+    l2_norm_clip: float = 1.0,
+    check_in_probability: float = 1.0,
+    error: str = 'mean',
+    neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+) -> Candidate:
+  """Returns the plan of one stride.
+
+  Args:
+    num_rounds: T.
+    num_windows: E, most participations of a client.
+    stride: p, also the number of bands.
+    epsilon: Of the whole run.
+    delta: In (0, 1).
+    l2_norm_clip: Bound on the L2 norm of one update.
+    check_in_probability: Of a client taking part in a window.
+    error: 'mean' or 'max', over rounds, of the noise on the prefix sum.
+    neighboring_relation: Of epsilon, `None` for zero-out.
+  """
+  _checks.one_of(('mean', 'max'), error=error)
+  protocol = cyclic_allocation.CyclicAllocation(
+      num_rounds, num_windows, stride, check_in_probability
+  )
+  pattern = sampling.MinSeparation(
+      num_rounds, min_index_gap=stride, max_participations=num_windows
+  )
+  # As many bands as fit, whose best coefficients do not depend on B and E.
+  mechanism = banded.Banded.optimized(pattern, stride, error=error)
+  plan = check_ins.CheckInPlan(
+      protocol,
+      report_noise.CentralGaussian(1.0, l2_norm_clip),
+      mechanism=mechanism,
+  ).calibrated(
+      epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation
+  )
+  deviations = plan.noise_multiplier * np.sqrt(mechanism.run_prefix_variances())
+  return Candidate(
+      plan,
+      float(np.sqrt(np.mean(np.square(deviations)))),
+      float(np.max(deviations)),
+  )
+
+
+def best(
+    num_rounds: int,
+    num_windows: int,
+    *,
+    epsilon: float,
+    max_stride: Optional[int] = None,
+    **options,
+) -> tuple[Candidate, ...]:
+  """Returns the plans that were tried, the one with the least error first.
+
+  *Heuristic* in which strides it tries: 1, the longest, and from a guess on
+  downhill. Every plan meets (epsilon, delta).
+
+  Args:
+    num_rounds: T.
+    num_windows: E, most participations of a client.
+    epsilon: Of the whole run.
+    max_stride: The longest to try; the server keeps one model copy less.
+    **options: Of `candidate`.
+  """
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.integer_between(1, num_rounds, num_windows=num_windows)
+  longest = num_rounds // num_windows
+  if max_stride is not None:
+    _checks.integer_at_least(1, max_stride=max_stride)
+    longest = min(longest, max_stride)
+  kind = options.get('error', 'mean')
+
+  @functools.cache
+  def of(stride: int) -> Candidate:
+    return candidate(
+        num_rounds, num_windows, stride, epsilon=epsilon, **options
+    )
+
+  error = lambda stride: of(stride).error(kind)
+  strides = _ladder(num_rounds, num_windows, longest)
+  guess = num_rounds / num_windows * epsilon / _SLOTS_TIMES_EPSILON
+  tried = {strides[0], strides[-1], *_downhill(error, strides, guess)}
+  return tuple(sorted(map(of, tried), key=lambda each: each.error(kind)))
+
+
+def _ladder(num_rounds: int, num_windows: int, longest: int) -> list[int]:
+  """Returns strides from 1 to the longest, in ratios of about `_RATIO`.
+
+  Of those that leave a window equally many slots the longest: it hides a client
+  as well, and has more bands.
+  """
+  steps = max(1, round(math.log(longest, _RATIO)))
+  strides = {round(longest ** (step / steps)) for step in range(steps + 1)}
+  slots = {num_rounds // (num_windows * stride) for stride in strides}
+  return sorted({min(longest, num_rounds // (num_windows * b)) for b in slots})
+
+
+def _downhill(
+    error: Callable[[int], float], strides: Sequence[int], guess: float
+) -> set[int]:
+  """Returns the strides at which errors were compared to find a low one.
+
+  Two steps of the ladder at a time, then one: the least, if the error falls and
+  then rises; in any case one that is below both of its neighbours.
+  """
+  place = bisect.bisect_left(strides[:-1], guess)
+  tried = set()
+  for reach in (2, 1):
+    best_place = None
+    while place != best_place:
+      best_place = place
+      near = (place, max(place - reach, 0), min(place + reach, len(strides) - 1))
+      tried |= {strides[each] for each in near}
+      place = min(near, key=lambda each: error(strides[each]))
+  return tried

@@ -1,0 +1,237 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a run whose silos hide in secure sums (SDP).
+
+In one pass every record is in at most one block, and so in one sum. Sums that
+are chosen by looking at earlier ones change nothing: given the others, what a
+record's sum tells is all that is told about it. So a pass costs one sum.
+
+The trust is another one than in `silos`: the noise of the other silos counts.
+`learning.silos.build_secure_sum_sgd` makes the plan, and its process carries
+it. Reading it needs no TensorFlow.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+from typing import Any, Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.silos import silo_guarantee
+from tff_dp.accounting.silos import silo_sampling
+from tff_dp.accounting.silos import silo_terms
+from tff_dp.plans import silo_base
+from tff_dp.plans import silos_statement
+from tff_dp.statement import builder
+
+
+@dataclasses.dataclass(frozen=True)
+class SecureSumPlan(silo_base.PlanOfSilos):
+  """Which silos sum up what, and the noise of all of them together. Public.
+
+  The unit of privacy is one record of one silo, the adjacency replace-one of a
+  record. In round r every silo that is there adds up its records of block r,
+  with a share of integer noise, and only the sum over all of them is opened.
+
+  Attributes:
+    silos: Name -> its training records.
+    sums: Grid, records of a silo in a sum, noise, and how many silos are
+      promised to be in every sum.
+    num_rounds: R; every record is in at most one.
+    l2_norm_clip: C, on the gradient of every record.
+    dimension: Weights of the model.
+    absences: Name -> rounds, counted from 1, in which the silo is not there.
+  """
+
+  silos: Mapping[str, int]
+  sums: integer_plans.SumPlan
+  num_rounds: int
+  l2_norm_clip: float
+  dimension: int
+  absences: Mapping[str, tuple[int, ...]] = dataclasses.field(
+      default_factory=dict
+  )
+
+  kind = 'secure_sums'
+  built_by = (
+      'process = tff_dp.learning.silos.build_secure_sum_sgd(model, ...), whose'
+      ' plan is process.plan'
+  )
+
+  def __post_init__(self):
+    _checks.take_python_numbers(self)
+    _checks.integer_at_least(1, num_rounds=self.num_rounds)
+    _checks.integer_at_least(1, dimension=self.dimension)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
+    if not self.silos:
+      raise _checks.ArgumentError('silos', self.silos, 'at least one silo')
+    _checks.distinct_clients(silos=self.silos)
+    _checks.integer_between(1, len(self.silos), min_silos=self.sums.min_silos)
+    needed = self.num_rounds * self.sums.records_per_silo
+    for name, count in self.silos.items():
+      _checks.integer_at_least(1, num_records=count)
+      if count < needed:
+        raise _checks.ArgumentError(
+            'num_records',
+            count,
+            f'at least {needed} for silo {name!r}: no record is in two sums',
+        )
+    self._check_absences()
+    counts = {name: int(count) for name, count in self.silos.items()}
+    object.__setattr__(self, 'silos', counts)
+    self._freeze('silos', 'absences')
+    fewest = min(map(len, self._present))
+    if fewest < self.sums.min_silos:
+      raise _checks.PrivacyRefusedError(
+          f'a sum of {fewest} silos, below the promised {self.sums.min_silos}',
+          why='the noise of a silo that is missing is missing in the sum',
+          way_out='wait for more silos, or plan with a smaller min_silos',
+      )
+
+  @property
+  def trust(self) -> str:
+    """See base class."""
+    return (
+        'the secure sum, which opens nothing but the whole, and'
+        f' {self.sums.min_silos} silos in every sum, which keep their noise'
+        ' secret'
+    )
+
+  @property
+  def noise_multiplier(self) -> float:
+    """Of the noise of all silos that are promised, on the sum, over C."""
+    step = 2.0 / self.sums.grid
+    return step * math.sqrt(self.sums.min_silos * self.sums.share_variance)
+
+  @functools.cached_property
+  def terms(self) -> dict[str, silo_terms.SiloTerms]:
+    """Name -> what a silo brings; its noise is the share of its own."""
+    share = self.sums.noise_variance(self.l2_norm_clip, num_silos=1)
+    sampling = silo_sampling.DisjointBlocks(self.sums.records_per_silo)
+    return {
+        name: silo_terms.SiloTerms(
+            count,
+            self.l2_norm_clip,
+            (
+                silo_terms.Phase(
+                    sampling, 0, count, self.num_rounds, math.sqrt(share)
+                ),
+            ),
+        )
+        for name, count in self.silos.items()
+    }
+
+  @property
+  def release_facts(self) -> dict[str, Any]:
+    """See base class; the noise is in the graph."""
+    return self.sums.release_facts(
+        l2_norm_clip=self.l2_norm_clip, dimension=self.dimension
+    )
+
+  def calibrated(self, *, epsilon: float, delta: float) -> 'SecureSumPlan':
+    """See base class. A process has to be built anew, with these numbers."""
+    sums = integer_plans.calibrate(
+        self.sums.name,
+        epsilon=epsilon,
+        delta=delta,
+        dimension=self.dimension,
+        grid=self.sums.grid,
+        records_per_silo=self.sums.records_per_silo,
+        min_silos=self.sums.min_silos,
+    )
+    return dataclasses.replace(self, sums=sums)
+
+  def epsilon(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      member: Optional[str] = None,
+  ) -> float:
+    """Returns epsilon of all sums together, for every record. Upper bound.
+
+    Args:
+      delta: In (0, 1).
+      num_rounds: Rounds after which the run stops, `None` for all.
+      member: The silo of the record, `None` for any.
+    """
+    _checks.in_open(0.0, 1.0, delta=delta)
+    if not self._is_in_a_sum(num_rounds, member):
+      return 0.0
+    return _epsilon(self.sums, float(delta), self.dimension)
+
+  def silo_epsilon(self, *, delta: float) -> float:
+    """Returns epsilon by a silo's own noise, if all others help the server.
+
+    Upper bound.
+
+    Args:
+      delta: In (0, 1).
+    """
+    alone = dataclasses.replace(self.sums, min_silos=1)
+    return _epsilon(alone, float(delta), self.dimension)
+
+  def assumptions(
+      self, *, delta: float, num_rounds: Optional[int] = None
+  ) -> tuple[str, ...]:
+    """See base class."""
+    del delta, num_rounds
+    return silo_guarantee.SUM_ASSUMPTIONS
+
+  def _points(self, about: builder.Occasion) -> dict[str, Any]:
+    return silos_statement.points_of_sums(self, about)
+
+  def _cautions(self, about: builder.Occasion) -> list[str]:
+    return silos_statement.cautions(self, about.delta)
+
+  def event(
+      self, *, num_rounds: Optional[int] = None, member: Optional[str] = None
+  ) -> dp_accounting.DpEvent:
+    """Returns what is opened, to a record.
+
+    One sum, because no record is in two, with the noise of all promised silos;
+    stated for replace-one of a record (`accounting.events.record_events`).
+
+    Args:
+      num_rounds: Rounds after which the run stops, `None` for all.
+      member: The silo of the record, `None` for any.
+    """
+    if not self._is_in_a_sum(num_rounds, member):
+      return dp_accounting.NoOpDpEvent()
+    return self.sums.dp_event(dimension=self.dimension)
+
+  def _is_in_a_sum(
+      self, num_rounds: Optional[int], member: Optional[str]
+  ) -> bool:
+    names = self.silos if member is None else (member,)
+    return any(
+        self.messages(name, num_rounds=num_rounds).size for name in names
+    )
+
+  def _facts(self) -> dict[str, Any]:
+    return {
+        'silos': dict(self.silos),
+        'sums': self.sums.to_json(),
+        'num_rounds': self.num_rounds,
+        'l2_norm_clip': self.l2_norm_clip,
+        'dimension': self.dimension,
+        'absences': self._described_absences(),
+    }
+
+  @classmethod
+  def _from_facts(cls, facts: dict[str, Any]) -> 'SecureSumPlan':
+    return cls(**facts | {
+        'sums': integer_plans.from_json(facts['sums']),
+        'absences': silo_base.absences_of(facts),
+    })
+
+
+@functools.lru_cache(maxsize=256)
+def _epsilon(
+    sums: integer_plans.SumPlan, delta: float, dimension: int
+) -> float:
+  return sums.epsilon(delta, dimension=dimension)

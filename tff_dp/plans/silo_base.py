@@ -1,0 +1,191 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What plans of silos have in common: who is there in which round, and pays."""
+
+from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+import functools
+import types
+from typing import Any, Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.silos import silo_terms
+from tff_dp.ledger import silo_budget
+from tff_dp.plans import base
+
+
+class PlanOfSilos(base.Plan):
+  """A plan that protects every record of silos, some of which may be absent.
+
+  Attributes:
+    silos: Whom it is of, by public name.
+    absences: Name -> rounds, counted from 1, in which the silo is not there.
+    terms: Name -> `SiloTerms`, the constants that a silo brings with its data.
+    l2_norm_clip: C, to which every silo clips the gradient of every record.
+    noise_multiplier: Least standard deviation of the noise on a sum, over C.
+    releases_per_round: Noised releases of a silo in a round.
+  """
+
+  silos: Mapping[str, Any]
+  absences: Mapping[str, tuple[int, ...]]
+  terms: Mapping[str, silo_terms.SiloTerms]
+  l2_norm_clip: float
+  noise_multiplier: float
+  releases_per_round: int = 1
+
+  unit = 'record'
+  basis = 'of the silo that pays most, as the statement says'
+  neighboring_relation = run_events.NeighboringRelation.REPLACE_ONE
+
+  @property
+  def release_facts(self) -> dict[str, Any]:
+    """What a compiled process has of the plan, plain JSON types."""
+    raise NotImplementedError
+
+  # A loop of rounds asks for it in each of them.
+  fingerprint = functools.cached_property(base.Plan.fingerprint.fget)
+
+  def exceeded(self, num_rounds: int) -> Optional[str]:
+    """Returns whose own budget so many rounds exceed, in words, if any's."""
+    del num_rounds
+    return None
+
+  def _check_absences(self) -> None:
+    for name, rounds in self.absences.items():
+      _checks.one_of(tuple(self.silos), silo=name)
+      for each in rounds:
+        _checks.integer_between(1, self.num_rounds, absences=each)
+
+  def _freeze(self, *fields: str) -> None:
+    """Freezes mappings by name, all the way down."""
+    for field in fields:
+      content = {str(name): each for name, each in getattr(self, field).items()}
+      object.__setattr__(self, field, types.MappingProxyType(content))
+
+  def with_availability(self, availability: Callable[[int, str], bool]):
+    """Returns the plan with other absences, for `program.train`.
+
+    An absent silo neither pays nor delays the others. Whether a silo is there
+    is public, so it must not depend on its data.
+
+    Args:
+      availability: Maps (round, counted from 1, and name) to whether the silo
+        is there. Called here, for all rounds.
+    """
+    rounds = range(1, self.num_rounds + 1)
+    absences = {
+        name: tuple(r for r in rounds if not availability(r, name))
+        for name in self.silos
+    }
+    return dataclasses.replace(
+        self, absences={name: each for name, each in absences.items() if each}
+    )
+
+  def with_present(self, round_index: int, members: Iterable[str]):
+    """Returns the plan with these silos in a round, and no others.
+
+    Args:
+      round_index: Counted from 1.
+      members: Names.
+    """
+    members = set(members)
+    for name in members:
+      _checks.one_of(tuple(self.silos), silo=name)
+    if set(self.present(round_index)) == members:
+      return self
+    return self.with_availability(
+        lambda r, name: name in (
+            members if r == round_index else self.present(r)
+        )
+    )
+
+  def present(self, round_index: int) -> tuple[str, ...]:
+    """Returns who is there in a round, counted from 1."""
+    _checks.integer_between(1, self.num_rounds, round_index=round_index)
+    return self._present[round_index - 1]
+
+  def rounds_trained(self, num_rounds: int) -> int:
+    """Returns in how many of the first rounds any silo is there.
+
+    The process does not count the others, and uses no records in them.
+    """
+    return sum(map(bool, self._present[:num_rounds]))
+
+  @functools.cached_property
+  def _present(self) -> tuple[tuple[str, ...], ...]:
+    absent = {name: set(self.absences.get(name, ())) for name in self.silos}
+    return tuple(
+        tuple(name for name in self.silos if r not in absent[name])
+        for r in range(1, self.num_rounds + 1)
+    )
+
+  def rounds_of(self, member: str, *, num_rounds: int) -> int:
+    """Returns in how many of the first rounds a silo is there."""
+    return sum(member in names for names in self._present[:num_rounds])
+
+  def messages(
+      self, member: str, *, num_rounds: Optional[int] = None
+  ) -> np.ndarray:
+    """Returns which of its messages a silo sends, 0-based, for `SiloTerms`.
+
+    Args:
+      member: Its name.
+      num_rounds: Rounds after which the run stops, `None` for all.
+    """
+    _checks.one_of(tuple(self.silos), member=member)
+    rounds, trained = self._sent[member]
+    if num_rounds is not None:
+      trained = trained[rounds <= num_rounds]
+    steps = np.arange(self.releases_per_round)
+    return (trained[:, np.newaxis] * self.releases_per_round + steps).ravel()
+
+  @functools.cached_property
+  def _sent(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Name -> rounds in which it sends, and what the process counts them as."""
+    is_there = np.array(
+        [[name in names for name in self.silos] for names in self._present]
+    )
+    counted = np.cumsum(is_there.any(axis=1)) - 1
+    return {
+        name: (1 + np.flatnonzero(column), counted[column])
+        for name, column in zip(self.silos, is_there.T)
+    }
+
+  def ledger(
+      self, *, delta: float, epsilon: Optional[float] = None
+  ) -> silo_budget.SiloLedger:
+    """Returns an empty ledger that refuses the round beyond a budget.
+
+    Args:
+      delta: In (0, 1).
+      epsilon: Of every silo at `delta`, beside what silos allow themselves.
+    """
+    return silo_budget.SiloLedger(self, delta=delta, epsilon=epsilon)
+
+  def _identity(self) -> dict[str, Any]:
+    # A process does not know of absences.
+    return self.describe() | {'absences': {}}
+
+  def spent(self, num_rounds: int) -> dict[str, Any]:
+    return {
+        'messages': {
+            name: int(self.messages(name, num_rounds=num_rounds).size)
+            for name in self.silos
+        }
+    }
+
+  def way_out(self, *, epsilon: float, delta: float) -> str:
+    """See base class."""
+    del epsilon, delta
+    return 'More noise, fewer rounds or larger batches cost less.'
+
+  def _described_absences(self) -> dict[str, list[int]]:
+    return {name: list(each) for name, each in self.absences.items()}
+
+
+def absences_of(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+  """Returns the absences that a description has."""
+  return {name: tuple(each) for name, each in described['absences'].items()}

@@ -1,0 +1,305 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The one way to a privacy statement, from any plan and what it adds.
+
+Whatever follows from the verbs that all plans have is written here, so that the
+points cannot contradict each other; a plan adds what is its own, as values of
+the twelve points of `statement.PrivacyStatement`.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import math
+import platform
+from typing import Any, Optional
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp import _compat
+from tff_dp import _version
+from tff_dp.accounting import rounding
+from tff_dp.accounting.events import run_events
+from tff_dp.statement import declarations as declarations_lib
+from tff_dp.statement import plain_words
+from tff_dp.statement import statement
+
+_PACKAGES = (
+    'dp-accounting',
+    'numpy',
+    'scipy',
+    'tensorflow',
+    'tensorflow-federated',
+)
+# A BLT has up to 8 buffers; matrices have thousands of entries.
+_MOST_NUMBERS = 8
+_FIRST_NUMBERS = 4
+_SENTENCES = """
+mechanism.population: not stated; nothing here depends on it
+amplification.claimed: none
+amplification.assumptions: none
+implementation.arithmetic: floating-point noise, not a secure discrete sampler
+implementation.generator: Philox counter streams, which are not cryptographic
+implementation.key: 128 bits of operating-system entropy, in the checkpoints
+implementation.realised_participation: no round yet
+implementation.bad_updates: a non-finite update counts as zero; how many is not
+    released
+not_claimed.heuristics: none
+"""
+# Names are those of `Declarations`.
+_DECLARED = (
+    'release.not_covered',
+    'tuning.hyperparameters',
+    'tuning.architecture',
+    'tuning.early_stopping',
+    'public_data.pretraining',
+    'public_data.public_data',
+    'public_data.preprocessing',
+    'not_claimed.audit',
+)
+# Reading metadata takes longer than the rest of a statement.
+_installed = functools.cache(_compat.installed_version)
+_INFINITE = rounding.to_json_number(math.inf)
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundsDone:
+  """What is known of a run if it is not said who came.
+
+  Attributes:
+    num_rounds: Rounds that have begun.
+  """
+
+  num_rounds: int
+
+  warning = None
+
+  @property
+  def sentence(self) -> str:
+    """What a privacy statement says of it, if the plan does not say more."""
+    return f'{self.num_rounds} rounds; who took part is not said here'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Occasion:
+  """What a statement is about, beside the plan.
+
+  Attributes:
+    delta: In (0, 1).
+    observed: What is known of a run, `None` before round 1: its `num_rounds`
+      that have begun, a `sentence` about them, and a `warning`, or `None`.
+    insecure_seed: Whether noise and coins follow from a known seed, which voids
+      the guarantee.
+    declarations: What the plan cannot know.
+  """
+
+  delta: float
+  observed: Any = None
+  insecure_seed: bool = False
+  declarations: declarations_lib.Declarations = declarations_lib.Declarations()
+
+  def __post_init__(self):
+    _checks.delta(delta=self.delta)
+    _checks.one_of((False, True), insecure_seed=self.insecure_seed)
+
+  @property
+  def rounds_done(self) -> int:
+    """Rounds that have begun: they count as spent."""
+    return 0 if self.observed is None else self.observed.num_rounds
+
+  @property
+  def num_rounds(self) -> Optional[int]:
+    """Rounds that are stated, as plans take them: `None` for all planned."""
+    return self.rounds_done or None
+
+  def number(self, epsilon: float) -> float | str:
+    """Returns the number for JSON: 'inf' if the noise is known."""
+    return _INFINITE if self.insecure_seed else rounding.to_json_number(epsilon)
+
+
+def build(
+    plan,
+    about: Occasion,
+    own: Mapping[str, Any],
+    cautions: Sequence[str] = (),
+) -> statement.PrivacyStatement:
+  """Returns the statement of a plan, or of the run that followed it so far.
+
+  Args:
+    plan: A `plans.base.Plan`.
+    about: What else it is about.
+    own: What the plan says, 'point.name' -> value in plain types; in the place
+      of, and beside, what is said of all plans.
+    cautions: Warnings of its own, below those that void the guarantee.
+
+  Raises:
+    PrivacyRefusedError: If a point is missing or empty.
+  """
+  headline = plan.headline(delta=about.delta, num_rounds=about.num_rounds)
+  headline['warnings'] += _warnings(plan, about, headline['epsilon'], cautions)
+  if about.insecure_seed:
+    headline |= {'epsilon': _INFINITE, 'epsilon_no_amplification': _INFINITE}
+  said = _common(plan, about, headline) | own
+  expected = [
+      f'{point}.{name}'
+      for point, names in statement.REQUIRED_BY_KIND[plan.kind].items()
+      for name in names
+  ]
+  points = {}
+  for path in dict.fromkeys((*expected, *said)):
+    if path in said:
+      point, _, name = path.partition('.')
+      points.setdefault(point, {})[name] = said[path]
+  return statement.PrivacyStatement(headline, points)
+
+
+def sentences(text: str, **facts) -> dict[str, str]:
+  """Returns 'point.name' -> sentence, with facts filled in.
+
+  Args:
+    text: Lines 'point.name: sentence'; a line that goes on is indented. What is
+      said again counts.
+    **facts: For the braces, as in `str.format`.
+  """
+  said = {}
+  for line in text.strip().splitlines():
+    if line.startswith(' '):
+      said[name] += f' {line.strip()}'
+    elif line:
+      name, _, said[name] = line.partition(': ')
+  return {name: each.format(**facts) for name, each in said.items()}
+
+
+def _common(
+    plan, about: Occasion, headline: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns what is said of every plan, 'point.name' -> value."""
+  declared, population = about.declarations, about.declarations.population
+  planned = plan.epsilon(delta=about.delta)
+  said = sentences(_SENTENCES) | {
+      'setting.trusted': plan.trust,
+      'unit.unit': plan.unit,
+      'adjacency.relation': plan.neighboring_relation.value,
+      'adjacency.definition': plan.neighboring_relation.description,
+      'mechanism.rounds_planned': plan.num_rounds,
+      'mechanism.rounds_done': about.rounds_done,
+      'accounting.versions': {
+          'python': platform.python_version(),
+          'tff-dp': _version.__version__,
+          # From metadata: nothing is imported for it.
+          **{
+              name: _installed(name) or 'not installed'
+              for name in _PACKAGES
+          },
+      },
+      'guarantee.epsilon': headline['epsilon'],
+      'guarantee.epsilon_planned': about.number(planned),
+      'guarantee.delta': about.delta,
+      'guarantee.delta_reason': _delta_reason(plan, about),
+      'guarantee.epsilon_replace_one': _replace_one(plan, about, headline),
+      'guarantee.curve': [
+          _curve_row(plan, about, delta)
+          for delta in sorted({*plan.curve_deltas, about.delta}, reverse=True)
+      ],
+      'amplification.epsilon_without': headline['epsilon_no_amplification'],
+  }
+  for path in _DECLARED:
+    said[path] = getattr(declared, path.partition('.')[2])
+  if population is not None:
+    said['mechanism.population'] = (
+        f'{population} clients, {declared.population_origin}'
+    )
+  if about.insecure_seed:
+    said['implementation.key'] = 'made from a known seed: void'
+    said['guarantee.epsilon_if_key_were_secret'] = rounding.to_json_number(
+        planned
+    )
+  if about.rounds_done:
+    said['implementation.realised_participation'] = about.observed.sentence
+  return said
+
+
+def _replace_one(
+    plan, about: Occasion, headline: Mapping[str, Any]
+) -> float | str:
+  """Returns epsilon of the rounds so far, for replace-one."""
+  relation = run_events.NeighboringRelation.REPLACE_ONE
+  if plan.neighboring_relation == relation or headline['epsilon'] == _INFINITE:
+    return headline['epsilon']
+  return about.number(
+      plan.epsilon_after(
+          about.num_rounds, delta=about.delta, neighboring_relation=relation
+      )
+  )
+
+
+def _curve_row(plan, about: Occasion, delta: float) -> dict[str, Any]:
+  row = {'delta': delta}
+  if plan.curve_has_rounds_done:
+    epsilon = plan.epsilon_after(about.num_rounds, delta=delta)
+    row['epsilon'] = about.number(epsilon)
+  return row | {'epsilon_planned': about.number(plan.epsilon(delta=delta))}
+
+
+def _delta_reason(plan, about: Occasion) -> str:
+  """Returns why this delta, and how it compares with the population."""
+  reason, population = about.declarations.delta_reason, None
+  if plan.unit == 'client':
+    population = about.declarations.population
+  if population is None:
+    return f'{reason}; it should be well below 1 / population'
+  comparison = 'below' if about.delta * population < 1 else 'NOT below'
+  return f'{reason}; {comparison} 1 / population = {1 / population:g}'
+
+
+def _warnings(
+    plan, about: Occasion, epsilon: float | str, cautions: Sequence[str]
+) -> list[str]:
+  """Returns what a reader must know first, but for `plan.voids`.
+
+  Args:
+    plan: See `build`.
+    about: See `build`.
+    epsilon: If the key is secret, for JSON.
+    cautions: See `build`.
+  """
+  found = []
+  if about.insecure_seed:
+    found.append(
+        f'{plain_words.NO_PRIVACY}: noise and coins follow from a known seed,'
+        ' so that they can be recomputed and the noise be subtracted.'
+    )
+  if epsilon == _INFINITE and not plan.voids:
+    found.append(
+        f'{plain_words.NO_PRIVACY}: no finite epsilon holds at delta'
+        f' {about.delta:g}.'
+    )
+  found += cautions
+  if about.observed is not None and about.observed.warning:
+    found.append(about.observed.warning)
+  population = about.declarations.population
+  if plan.unit == 'client' and population and about.delta * population >= 1:
+    found.append(
+        f'WEAK: delta {about.delta:g} is not below 1 / population ='
+        f' {1 / population:g}; revealing one random client completely would be'
+        ' allowed.'
+    )
+  return found
+
+
+def readable(described: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns parameters for readers: 'none', and no more numbers than a few."""
+  return {name: _readable(value) for name, value in described.items()}
+
+
+def _readable(value: Any) -> Any:
+  if value is None:
+    return 'none'
+  if not isinstance(value, (tuple, list)):
+    return value
+  numbers = np.ravel(value)
+  if len(numbers) <= _MOST_NUMBERS:
+    return ', '.join(f'{number:.9g}' for number in numbers)
+  first = ', '.join(f'{number:.6g}' for number in numbers[:_FIRST_NUMBERS])
+  return f'{len(numbers)} numbers: {first}, ...'

@@ -1,0 +1,53 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a privacy statement needs and no plan can know."""
+
+import dataclasses
+from typing import Optional
+
+from tff_dp import _checks
+
+_NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declarations:
+  """What the person who runs the training declares.
+
+  All but the population are sentences, or 'none'; the defaults claim nothing.
+
+  Attributes:
+    population: Number of clients, `None` if unknown.
+    population_origin: Whether that number is public or an estimate.
+    delta_reason: Why this delta.
+    hyperparameters: How they were chosen, and whether that is accounted for.
+    architecture: How the model was chosen.
+    early_stopping: Whether results decided when to stop.
+    pretraining: Where the initial weights come from.
+    public_data: Data outside the protected population that was used.
+    preprocessing: Whether vocabularies or normalisers saw private data.
+    not_covered: Values that are released without being covered.
+    audit: What attacks on the model have shown.
+  """
+
+  population: Optional[int] = None
+  population_origin: str = 'not stated whether public or estimated'
+  delta_reason: str = 'chosen by the user'
+  hyperparameters: str = _NOT_ACCOUNTED
+  architecture: str = _NOT_ACCOUNTED
+  early_stopping: str = 'none: the number of rounds follows from the plan'
+  pretraining: str = 'none'
+  public_data: str = 'none'
+  preprocessing: str = 'none'
+  not_covered: str = (
+      'training metrics of TFF (loss, accuracy, example counts) and the columns'
+      ' ending in .not_covered, which are kept in secret/'
+  )
+  audit: str = 'none was made'
+
+  def __post_init__(self):
+    for name, value in vars(self).items():
+      if name == 'population':
+        _checks.optional_integer_at_least(1, population=value)
+      elif not isinstance(value, str) or not value.strip():
+        raise _checks.ArgumentError(name, value, "a sentence, or 'none'")
