@@ -6,8 +6,9 @@ ARGS ?=
 python := .venv/bin/python
 python_current := .venv-current/bin/python
 # Two processes, because each loads TFF and starts a worker of its own; whole
-# files, so that a file's start-up is paid once.
-pytest_flags := -n 2 --dist loadfile
+# files, so that a file's start-up is paid once. If one of the two dies, the
+# other finishes: with a third in its place, pytest-xdist 3.8 waits for ever.
+pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current train test test-current \

@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp.execution import native
 
 
 @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
@@ -160,6 +161,24 @@ class ContextsTest(absltest.TestCase):
       os.kill(context.worker.pid, signal.SIGKILL)
       with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
         _sum([1.0])
+
+  def test_worker_killed_before_the_channel_is_ready(self):
+    wait = native.NativeWorker.wait_until_ready
+
+    def wait_and_kill(worker, **seconds):
+      port = wait(worker, **seconds)
+      os.kill(worker.pid, signal.SIGKILL)
+      worker._process.wait()
+      return port
+
+    with absltest.mock.patch.object(
+        native.NativeWorker, 'wait_until_ready', wait_and_kill
+    ):
+      with execution.create_native_context():
+        start = time.monotonic()
+        with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
+          _sum([1.0])
+    self.assertLess(time.monotonic() - start, 30)
 
   def test_worker_killed_within_a_call_is_an_error_not_a_hang(self):
     with execution.create_native_context() as context:

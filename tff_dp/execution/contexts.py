@@ -27,6 +27,7 @@ _CHANNEL_OPTIONS = (
     ('grpc.enable_http_proxy', 0),
 )
 _READY_SECONDS = 60.0
+_LOOK_SECONDS = 0.2  # How soon a worker is missed that died meanwhile.
 _KINDS = ('in_process', 'native')
 
 _thread = threading.local()
@@ -53,14 +54,26 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
         self._channel = grpc.insecure_channel(
             f'localhost:{port}', _CHANNEL_OPTIONS
         )
-        try:
-          grpc.channel_ready_future(self._channel).result(_READY_SECONDS)
-        except grpc.FutureTimeoutError as error:
-          raise native.NativeWorkerError(
-              self._worker.explain_death()
-          ) from error
+        self._wait_for_channel()
         self._stub = tff.framework.RemoteExecutorGrpcStub(self._channel)
       return self._stub
+
+  def _wait_for_channel(self) -> None:
+    ready = grpc.channel_ready_future(self._channel)
+    deadline = time.monotonic() + _READY_SECONDS
+    try:
+      while True:
+        try:
+          return ready.result(_LOOK_SECONDS)
+        except grpc.FutureTimeoutError as error:
+          # A channel to a port that nobody listens on is never ready.
+          if not self._worker.is_running or time.monotonic() > deadline:
+            raise native.NativeWorkerError(
+                self._worker.explain_death()
+            ) from error
+    finally:
+      # Or a thread of gRPC would go on asking about the channel.
+      ready.cancel()
 
   def _request(self, method: str, request):
     if not self._worker.is_running:
