@@ -3,6 +3,7 @@
 """Every mechanism's noise as the real TFF process releases it."""
 
 import dataclasses
+import functools
 from unittest import mock
 
 from absl.testing import absltest
@@ -79,11 +80,21 @@ def setUpModule():
   execution.set_default_context()
 
 
-def _statistic_and_limit(mechanism, claimed=None):
-  claimed = claimed or mechanism
-  released = releases.release_noise(
+@functools.cache
+def _process(mechanism):
+  return releases.build_process(
       mechanism, _NUM_PARAMS, insecure_seed=releases.SEED
   )
+
+
+@functools.cache
+def _released_noise(mechanism):
+  return releases.release_noise(mechanism, _NUM_PARAMS, _process(mechanism))
+
+
+def _statistic_and_limit(mechanism, claimed=None):
+  claimed = claimed or mechanism
+  released = _released_noise(mechanism)
   statistic = releases.covariance_statistic(
       released, releases.covariance(claimed) * releases.SCALE**2
   )
@@ -168,6 +179,7 @@ class CovarianceTest(parameterized.TestCase):
   @pytest.mark.reference_only(reason="needs TFF's worker")
   def test_through_the_worker(self):
     with execution.create_native_context():
+      _released_noise.cache_clear()
       statistic, limit = _statistic_and_limit(_RESTARTING['blt'])
     self.assertLess(statistic, limit)
 
@@ -181,9 +193,7 @@ class ContinuationTest(parameterized.TestCase):
   def test_other_data_have_other_noise_and_equal_data_the_same(self, mechanism):
     # The fork is within the first tree of those that restart after 5 rounds.
     num_common = 2
-    process = releases.build_process(
-        mechanism, _NUM_PARAMS, insecure_seed=releases.SEED
-    )
+    process = _process(mechanism)
     usual, other = np.zeros([2, _NUM_PARAMS], np.float32)
     other[0] = 0.25
     state = process.initialize()
@@ -232,12 +242,10 @@ class TelescopingTest(parameterized.TestCase):
 
   @parameterized.named_parameters(*_ALL)
   def test_prefix_sums_are_the_noise_of_the_definition(self, mechanism):
-    released = releases.release_noise(
-        mechanism, 16, insecure_seed=releases.SEED
-    )
+    released = _released_noise(mechanism)
     np.testing.assert_allclose(
         np.cumsum(released.astype(np.float64), axis=0) / releases.SCALE,
-        releases.expected_prefix_noise(mechanism, 16),
+        releases.expected_prefix_noise(mechanism, _NUM_PARAMS),
         rtol=0,
         # Twelve rounds of float32 arithmetic on numbers of a few units.
         atol=1e-5,

@@ -37,12 +37,13 @@ def build_process(
 def release_noise(
     mechanism: mechanism_lib.Mechanism,
     num_params: int,
+    process: tff.templates.AggregationProcess | None = None,
     *,
     num_rounds: int | None = None,
     **changes,
 ) -> np.ndarray:
   """Returns what the process releases for empty rounds, shape [T, p]."""
-  process = build_process(mechanism, num_params, **changes)
+  process = process or build_process(mechanism, num_params, **changes)
   state, released = process.initialize(), []
   for _ in range(num_rounds or mechanism.num_rounds):
     output = process.next(state, [])
