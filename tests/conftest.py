@@ -28,6 +28,37 @@ _REFERENCE_ONLY = {
     'execution/contexts_test.py': _NEEDS_WORKER,
     'execution/native_test.py': _NEEDS_WORKER,
 }
+# Laws of noise and arithmetic: slow, and the same on every column, since the
+# key streams and the goldens of the command line are compared on all.
+_LAWS = (
+    'accounting/amplification/',
+    'accounting/protocols/',
+    'aggregators/adaptive_clipping_test.py',
+    'aggregators/client_randomizers_test.py',
+    'aggregators/correlated_noise_test.py',
+    'aggregators/covariance_test.py',
+    'aggregators/noise_state_test.py',
+    'learning/check_ins/',
+    'learning/draw_and_discard/law_test.py',
+    'learning/silos/accelerated_test.py',
+    'learning/silos/dp_event_test.py',
+    'learning/silos/released_noise_test.py',
+    'learning/silos/sensitivity_test.py',
+    'learning/silos/sgd_test.py',
+    'participation/samplers_test.py',
+    'plans/check_ins_test.py',
+    'plans/cyclic_allocation_audit_test.py',
+    'plans/cyclic_allocation_test.py',
+    'program/certification_plans_test.py',
+)
+
+
+def pytest_addoption(parser):
+  parser.addoption(
+      '--short',
+      action='store_true',
+      help='leave out the slow tests of laws of noise and of arithmetic',
+  )
 
 
 def pytest_configure(config):
@@ -40,11 +71,19 @@ def pytest_configure(config):
   )
 
 
-def pytest_collection_modifyitems(items):
-  """Skips, with its reason, what is tied to column A where this is not A."""
+def pytest_collection_modifyitems(config, items):
+  """Leaves out what `--short` does, and what is tied to another column."""
+  folder = pathlib.Path(__file__).parent
+  if config.getoption('--short'):
+    laws = [
+        item
+        for item in items
+        if item.path.relative_to(folder).as_posix().startswith(_LAWS)
+    ]
+    config.hook.pytest_deselected(items=laws)
+    items[:] = [item for item in items if item not in set(laws)]
   if _compat.COLUMN.has_worker:
     return
-  folder = pathlib.Path(__file__).parent
   last_cases = {_grid(item): item for item in items}
   for item in items:
     name = item.path.relative_to(folder).as_posix()
