@@ -10,8 +10,8 @@ from tff_dp.participation.check_ins import FixedWindowCheckIn
 from tff_dp.participation.check_ins import RandomAllocation
 from tff_dp.participation.check_ins import SlidingWindowCheckIn
 from tff_dp.participation.cyclic_allocation import CyclicAllocation
+from tff_dp.participation.protocol import CentralGaussian
 from tff_dp.participation.protocol import CheckInProtocol
-from tff_dp.participation.report_noise import CentralGaussian
 from tff_dp.participation.sampling import MinSeparation
 from tff_dp.participation.sampling import OncePerTree
 from tff_dp.participation.sampling import Schedule

@@ -7,6 +7,10 @@ coins that each client flips itself (`samplers` simulates them), the server only
 sees who arrived. `dp_event` is what an accountant may assume, made from the
 same fields that the samplers read, so that the two cannot diverge.
 
+Where the noise is belongs to that: what a protocol guarantees holds for noise
+in each report, before it leaves its client (`mechanisms.randomizers`), or for
+noise that a trusted server adds to their sum.
+
 Time is counted in steps ("slots" of random check-ins, "rounds" of shuffled
 check-in). One step is one `next` of a learning process, also if nobody came.
 """
@@ -16,11 +20,12 @@ from collections.abc import Callable, Iterable
 import dataclasses
 import json
 import math
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import dp_accounting
 
 from tff_dp import _checks
+from tff_dp.mechanisms import randomizers
 
 
 class CheckInProtocol(abc.ABC):
@@ -159,3 +164,76 @@ def product(first: float, second: float) -> float:
 
 def _up(value: float) -> float:
   return math.nextafter(value, math.inf) if value else value
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralGaussian:
+  """Gaussian noise that a trusted server adds to the sum of every step.
+
+  Attributes:
+    noise_multiplier: Standard deviation on the SUM, over the clip norm.
+    l2_norm_clip: Bound on the L2 norm of one client's update.
+  """
+
+  noise_multiplier: float
+  l2_norm_clip: float
+
+  name = 'central-gaussian'
+
+  def __post_init__(self):
+    _checks.positive(noise_multiplier=self.noise_multiplier)
+    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
+
+  @property
+  def event(self) -> dp_accounting.GaussianDpEvent:
+    """The event of the sum of one step, for zero-out."""
+    return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+
+  def describe(self) -> dict[str, Any]:
+    """Returns name and fields as plain JSON types."""
+    return {'name': self.name, **dataclasses.asdict(self)}
+
+
+def check(
+    protocol: CheckInProtocol,
+    randomizer: Union[randomizers.LocalRandomizer, CentralGaussian],
+) -> None:
+  """Raises unless the noise is where the protocol's guarantee needs it.
+
+  Args:
+    protocol: Who takes part.
+    randomizer: What is to be done to reports, or to their sum.
+
+  Raises:
+    ArgumentError: If `randomizer` is neither of the two.
+    PrivacyRefusedError: If it is not the one that `protocol` takes.
+  """
+  is_central = isinstance(randomizer, CentralGaussian)
+  if not is_central and not isinstance(randomizer, randomizers.LocalRandomizer):
+    raise _checks.ArgumentError(
+        'randomizer',
+        randomizer,
+        'a local randomizer of tff_dp.mechanisms.randomizers, or'
+        ' CentralGaussian(noise_multiplier, l2_norm_clip)',
+    )
+  if is_central == protocol.noise_is_central:
+    return
+  if is_central:
+    raise _checks.PrivacyRefusedError(
+        f'{protocol.name} is not defined with noise at the server',
+        why=(
+            'who wins a slot depends on who else came, so replacing one client'
+            ' changes more than its own contribution'
+            if protocol.has_one_winner
+            else 'its guarantee is about reports that are randomized before'
+            ' they are seen'
+        ),
+        way_out='RandomAllocation or CyclicAllocation, which sum all check-ins'
+        ' of a slot, or a local randomizer',
+    )
+  raise _checks.PrivacyRefusedError(
+      f'{protocol.name} is not defined with a local randomizer',
+      why='its guarantee is about one Gaussian draw on the sum of every slot',
+      way_out='CentralGaussian(noise_multiplier, l2_norm_clip), or'
+      ' FixedWindowCheckIn or AveragedCheckIn with the local randomizer',
+  )

@@ -36,7 +36,6 @@ from tff_dp.mechanisms.matrix import banded
 from tff_dp.participation import check_ins
 from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.participation import report_noise
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import base
 from tff_dp.plans import check_ins_guarantee
@@ -44,7 +43,7 @@ from tff_dp.plans import check_ins_statement
 from tff_dp.statement import builder
 
 # To be had beside the plan that takes it.
-CentralGaussian = report_noise.CentralGaussian
+CentralGaussian = protocol_lib.CentralGaussian
 
 # Of `calibrated`: the most noise that is tried, a multiplier or an inverse of
 # a local epsilon, and how close it comes.
@@ -96,7 +95,7 @@ class CheckInPlan(base.Plan):
       raise _checks.ArgumentError(
           'protocol', self.protocol, 'a protocol of tff_dp.participation'
       )
-    report_noise.check(self.protocol, self.randomizer)
+    protocol_lib.check(self.protocol, self.randomizer)
     _checks.integer_at_least(1, num_passes=self.num_passes)
     if self.num_passes > 1 and not self.protocol.may_repeat:
       raise _checks.ArgumentError(

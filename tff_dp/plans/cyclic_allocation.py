@@ -20,7 +20,7 @@ from tff_dp import _checks
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms.matrix import banded
 from tff_dp.participation import cyclic_allocation
-from tff_dp.participation import report_noise
+from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import check_ins
 
@@ -91,7 +91,7 @@ def candidate(
   mechanism = banded.Banded.optimized(pattern, stride, error=error)
   plan = check_ins.CheckInPlan(
       protocol,
-      report_noise.CentralGaussian(1.0, l2_norm_clip),
+      protocol_lib.CentralGaussian(1.0, l2_norm_clip),
       mechanism=mechanism,
   ).calibrated(
       epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation

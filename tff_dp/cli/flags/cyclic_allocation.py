@@ -14,7 +14,7 @@ from tff_dp.cli import results
 from tff_dp.cli.flags import check_ins
 from tff_dp.mechanisms.matrix import banded
 from tff_dp.participation import cyclic_allocation as protocols
-from tff_dp.participation import report_noise
+from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import check_ins as plan_lib
 from tff_dp.plans import cyclic_allocation as plans
@@ -81,7 +81,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
       min_index_gap=arguments.stride,
       max_participations=arguments.windows,
   )
-  noise = report_noise.CentralGaussian(
+  noise = protocol_lib.CentralGaussian(
       arguments.noise_multiplier, arguments.clip_norm
   )
   mechanism = banded.Banded.optimized(pattern, bands, error=arguments.error)

@@ -31,7 +31,7 @@ from tff_dp.learning.check_ins import check_in_finalizers
 from tff_dp.learning.check_ins import check_in_work
 from tff_dp.participation import check_ins
 from tff_dp.participation import cyclic_allocation
-from tff_dp.participation import report_noise
+from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import shuffled_check_in
 
 LearningRate = Union[float, Sequence[float]]
@@ -188,7 +188,7 @@ def build_allocation_sgd(
   _protocol_of(
       plan, check_ins.RandomAllocation, cyclic_allocation.CyclicAllocation
   )
-  report_noise.check(plan.protocol, plan.randomizer)
+  protocol_lib.check(plan.protocol, plan.randomizer)
   _checks.integer_at_least(1, clients_per_slot=clients_per_slot)
   initial_weights = local_training.build_initial_weights(model_fn)
   weights_type = initial_weights.type_signature.result
@@ -265,7 +265,7 @@ def _build(
 ) -> process_lib.PrivateLearningProcess:
   """Returns the process with noise at the clients."""
   # The plan refuses it too; this does not rely on that.
-  report_noise.check(plan.protocol, plan.randomizer)
+  protocol_lib.check(plan.protocol, plan.randomizer)
   optimizer = check_in_finalizers.build_optimizer(
       server_learning_rate,
       momentum=momentum,

@@ -11,10 +11,10 @@ import dp_accounting
 from tff_dp import _checks
 from tff_dp import participation
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import report_noise
+from tff_dp.participation import protocol as protocol_lib
 
 _SPHERE = randomizers.Sphere(1.0, 0.5)
-_CENTRAL = report_noise.CentralGaussian(2.0, 0.5)
+_CENTRAL = protocol_lib.CentralGaussian(2.0, 0.5)
 _ALLOCATION = participation.RandomAllocation(5)
 _LOCAL = (
     participation.FixedWindowCheckIn(5, 0.3),
@@ -45,34 +45,35 @@ class CentralGaussianTest(parameterized.TestCase):
   )
   def test_bad_number_is_named(self, noise_multiplier, clip, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
-      report_noise.CentralGaussian(noise_multiplier, clip)
+      protocol_lib.CentralGaussian(noise_multiplier, clip)
 
 
 class CheckTest(parameterized.TestCase):
 
   def test_each_takes_its_own(self):
-    report_noise.check(_ALLOCATION, _CENTRAL)
+    protocol_lib.check(_ALLOCATION, _CENTRAL)
     for protocol in _LOCAL:
-      report_noise.check(protocol, _SPHERE)
+      protocol_lib.check(protocol, _SPHERE)
 
   @parameterized.parameters(*_LOCAL)
   def test_noise_at_the_server_is_refused(self, protocol):
     why = 'who else came' if protocol.has_one_winner else 'before they are seen'
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, f'(?s){protocol.name} is not defined .*{why}'
+        _checks.PrivacyRefusedError,
+        f'(?s){protocol.name} is not defined .*{why}',
     ):
-      report_noise.check(protocol, _CENTRAL)
+      protocol_lib.check(protocol, _CENTRAL)
 
   def test_noise_at_the_clients_is_refused(self):
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, '(?s)with a local randomizer.*one Gaussian'
     ):
-      report_noise.check(_ALLOCATION, _SPHERE)
+      protocol_lib.check(_ALLOCATION, _SPHERE)
 
   @parameterized.parameters(_ALLOCATION, _LOCAL[0])
   def test_what_is_no_noise_is_named(self, protocol):
     with self.assertRaisesRegex(_checks.ArgumentError, 'randomizer=1.0'):
-      report_noise.check(protocol, 1.0)
+      protocol_lib.check(protocol, 1.0)
 
 
 if __name__ == '__main__':
