@@ -21,7 +21,6 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt_table
-from tff_dp.mechanisms.matrix import minimization
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
@@ -203,7 +202,7 @@ def _minimized(
       np.log(weights / (1.0 - weights.sum())),
       np.log(forgetting / (1.0 - forgetting)),
   ))
-  found = minimization.local_minimum(
+  found = toeplitz_objective.local_minimum(
       _log_error,
       free,
       args=(objective,),

@@ -22,7 +22,6 @@ from scipy import linalg
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import matrix_sensitivity
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.mechanisms.matrix import minimization
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 from tff_dp.mechanisms.matrix import toeplitz_objective
 from tff_dp.mechanisms.matrix import toeplitz_optimization
@@ -86,7 +85,7 @@ def _minimized(start: np.ndarray, error: str) -> np.ndarray:
   free = np.nonzero(np.tril(start))
   matrix = start
   for order, iterations in _ORDERS[error]:
-    found = minimization.local_minimum(
+    found = toeplitz_objective.local_minimum(
         _log_error,
         _normalized(matrix)[free],
         args=(free, len(start), order),

@@ -29,7 +29,6 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
-from tff_dp.mechanisms.matrix import minimization
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
@@ -165,7 +164,7 @@ class _Search:
       return value, gradient[1 : len(start)]
 
     bounds = [(0.0, 1.0)] * (len(start) - 1)
-    found = minimization.local_minimum(function, start[1:], bounds=bounds)
+    found = toeplitz_objective.local_minimum(function, start[1:], bounds=bounds)
     return np.concatenate(([1.0], found))
 
   def non_increasing_from(self, start: np.ndarray) -> np.ndarray:
@@ -185,7 +184,7 @@ class _Search:
 
     bounds = [(-_LOG_RANGE, _LOG_RANGE)] * len(start)
     found = column(
-        minimization.local_minimum(
+        toeplitz_objective.local_minimum(
             function, np.zeros(len(start)), bounds=bounds
         )
     )
@@ -212,7 +211,7 @@ class _Search:
       return value, np.cumsum(by_ratios) * scales * np.exp(logarithms)
 
     bounds = [(-_LOG_RANGE, _LOG_RANGE)] * (num_bands - 1)
-    found = minimization.local_minimum(
+    found = toeplitz_objective.local_minimum(
         function, np.zeros(num_bands - 1), bounds=bounds
     )
     return inverse(found)[0]
@@ -230,7 +229,7 @@ class _Search:
 
     largest = 1.0 if self.setting.max_participations == 1 else 0.0
     bounds = [(-1.0, largest)] * (len(start) - 1)
-    found = minimization.local_minimum(function, start[1:], bounds=bounds)
+    found = toeplitz_objective.local_minimum(function, start[1:], bounds=bounds)
     return np.concatenate(([1.0], found))
 
   def best(
