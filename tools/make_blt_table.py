@@ -18,7 +18,7 @@ sys.path.insert(0, str(_ROOT))
 
 # pylint: disable=g-import-not-at-top,wrong-import-position
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.mechanisms.matrix import blt_optimization
+from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import blt_table
 from tff_dp.mechanisms.matrix import toeplitz_objective
 # pylint: enable=g-import-not-at-top,wrong-import-position
@@ -58,7 +58,7 @@ def main() -> None:
         key = blt_table.Key(
             *toeplitz_objective.tree_setting(pattern), num_buffers, error
         )
-        entries[key] = blt_optimization.search(
+        entries[key] = blt.search(
             pattern, num_buffers=num_buffers, error=error
         )
         print(tuple(key), file=sys.stderr)

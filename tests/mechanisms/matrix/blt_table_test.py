@@ -8,7 +8,6 @@ import numpy as np
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import blt_optimization
 from tff_dp.mechanisms.matrix import blt_table
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
@@ -26,7 +25,7 @@ def _error(key, parameters):
   objective = toeplitz_objective.Objective(
       toeplitz_objective.tree_setting(pattern), error=key.error
   )
-  return blt_optimization.error_of(objective, parameters, pattern=pattern)
+  return blt.error_of(objective, parameters, pattern=pattern)
 
 
 class BltTableTest(absltest.TestCase):
@@ -61,7 +60,7 @@ class BltTableTest(absltest.TestCase):
     # Those with three buffers, whose run is not too long.
     for key, entry in blt_table.ENTRIES.items():
       if key.num_buffers == 3 and key.num_rounds <= 2000:
-        found = blt_optimization.search(
+        found = blt.search(
             _pattern(key), num_buffers=3, error=key.error
         )
         np.testing.assert_allclose(
@@ -77,16 +76,16 @@ class BltTableTest(absltest.TestCase):
         tuple(map(float, np.float32(numbers)))
         for numbers in blt_table.ENTRIES[key]
     )
-    self.assertEqual(blt_optimization.optimize(pattern), expected)
+    self.assertEqual(blt.optimize(pattern), expected)
     # The sensitivity in a fixed order is the same, and so is the optimum.
     self.assertEqual(
-        blt_optimization.optimize(
+        blt.optimize(
             patterns.FixedOrderPattern(2048, rounds_per_epoch=342)
         ),
         expected,
     )
     self.assertEqual(
-        blt_optimization.optimize(pattern, workload=workloads.Workload()),
+        blt.optimize(pattern, workload=workloads.Workload()),
         expected,
     )
     for other in (
@@ -96,7 +95,7 @@ class BltTableTest(absltest.TestCase):
         dict(workload=workloads.Workload(momentum=0.9)),
     ):
       self.assertNotEqual(
-          blt_optimization.optimize(pattern, **other), expected
+          blt.optimize(pattern, **other), expected
       )
 
 

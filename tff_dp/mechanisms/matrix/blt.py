@@ -9,19 +9,42 @@ participations arXiv:2408.08868). Multiplying by C^-1 takes d buffers:
     x_t = z_t - sum_i w_i B_i,     then B_i <- th_i B_i + x_t,
 
 which are zero where a tree begins.
+
+Parameters are searched without bounds: th_i is the logistic function of one
+number and w the softmax of others, so no iterate leaves the domain w >= 0,
+0 <= th <= 1, sum w <= 1. Starts are fixed; nothing is drawn at random.
+*Heuristic*: a local optimum, the best of a few, which is not unique and often
+has fewer buffers than are allowed.
 """
 
 import dataclasses
-from typing import Any, Optional
+import functools
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
+from scipy import optimize as scipy_optimize
 
 from tff_dp import _checks
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism
+from tff_dp.mechanisms import workloads
+from tff_dp.mechanisms.matrix import blt_table
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
+from tff_dp.mechanisms.matrix import toeplitz_objective
 
-_MAX_BUFFERS = 8
+MAX_BUFFERS = 8
+# Up to here all starts are tried, beyond it only the first: each costs seconds.
+_MANY_ROUNDS = 6000
+# The logistic function of 30 differs from 1 by 1e-13, less than float32 shows.
+_BOUND = 30.0
+# One more buffer may gain nothing where two more do; three more never did.
+_PATIENCE = 2
+_GAIN = 1e-5
+_LARGEST_SUM = 0.95
+_LEAST_WEIGHT = 1e-4
+
+Parameters = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +78,9 @@ class Blt(toeplitz.ToeplitzMechanism):
     weights = mechanism.rounded_down(weights=self.weights)
     decays = mechanism.rounded(decays=self.decays)
     for name, values in (('weights', weights), ('decays', decays)):
-      if len(values) > _MAX_BUFFERS:
+      if len(values) > MAX_BUFFERS:
         raise _checks.ArgumentError(
-            name, values, f'at most {_MAX_BUFFERS} numbers, one per buffer'
+            name, values, f'at most {MAX_BUFFERS} numbers, one per buffer'
         )
     if len(decays) != len(weights):
       raise _checks.ArgumentError(
@@ -101,12 +124,9 @@ class Blt(toeplitz.ToeplitzMechanism):
       workload: What the server makes of the sums; the prefix sum by default.
       restart_every: Rounds per tree, or `None` for one tree.
     """
-    # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
-    from tff_dp.mechanisms.matrix import blt_optimization
-
-    _checks.integer_between(1, _MAX_BUFFERS, num_buffers=num_buffers)
+    _checks.integer_between(1, MAX_BUFFERS, num_buffers=num_buffers)
     pattern = mechanism.pattern_of(participation)
-    weights, decays = blt_optimization.optimize(
+    weights, decays = optimize(
         pattern,
         num_buffers=num_buffers,
         error=error,
@@ -142,3 +162,240 @@ class Blt(toeplitz.ToeplitzMechanism):
         operations.combine((decay, 1.0), (buffer, noise))
         for decay, buffer in zip(self.decays, buffers, strict=True)
     )
+
+
+def optimize(
+    pattern: patterns.ParticipationPattern,
+    *,
+    num_buffers: int = 3,
+    error: str = 'max',
+    workload: Optional[workloads.Workload] = None,
+    restart_every: Optional[int] = None,
+) -> Parameters:
+  """Returns (weights, decays) that make sqrt(S2 V) small: a table, or `search`.
+
+  Args:
+    pattern: Which rounds one client may take part in.
+    num_buffers: 1 to 8 (model copies that the mechanism will keep).
+    error: 'max' or 'mean': whether V is the largest or the mean variance.
+    workload: What the server makes of the sums; the prefix sum by default.
+    restart_every: Rounds per tree, `None` for one tree.
+  """
+  if restart_every is None and workload in (None, workloads.Workload()):
+    setting = toeplitz_objective.tree_setting(pattern)
+    known = blt_table.lookup(setting, num_buffers=num_buffers, error=error)
+    if known is not None:
+      return known
+  return search(
+      pattern,
+      num_buffers=num_buffers,
+      error=error,
+      workload=workload,
+      restart_every=restart_every,
+  )
+
+
+def search(
+    pattern: patterns.ParticipationPattern,
+    *,
+    num_buffers: int = 3,
+    error: str = 'max',
+    workload: Optional[workloads.Workload] = None,
+    restart_every: Optional[int] = None,
+) -> Parameters:
+  """Returns (weights, decays) that make sqrt(S2 V) small; see the module.
+
+  *Heuristic*, but reproducible, in the domain, and never worse than with fewer
+  buffers: these are among the candidates. Candidates are compared as rounded to
+  float32, as they will be used. Values are float32 numbers; shapes
+  [num_buffers], the slowest buffer first.
+
+  Args:
+    pattern: Which rounds one client may take part in.
+    num_buffers: 1 to 8 (model copies that the mechanism will keep).
+    error: 'max' or 'mean': whether V is the largest or the mean variance.
+    workload: What the server makes of the sums; the prefix sum by default.
+    restart_every: Rounds per tree, `None` for one tree.
+  """
+  _checks.integer_between(1, MAX_BUFFERS, num_buffers=num_buffers)
+  return _level(pattern, num_buffers, error, workload, restart_every).parameters
+
+
+class _Level(NamedTuple):
+  """The best parameters with some number of buffers.
+
+  Attributes:
+    parameters: Weights and decays.
+    error: Their error.
+    levels_without_gain: How many buffers ago one brought something.
+  """
+
+  parameters: Parameters
+  error: float
+  levels_without_gain: int
+
+
+@functools.lru_cache(maxsize=64)
+def _level(pattern, num_buffers, error, workload, restart_every) -> _Level:
+  """Returns the best parameters, building on those with fewer buffers."""
+  candidates, below = [], None
+  if num_buffers > 1:
+    below = _level(pattern, num_buffers - 1, error, workload, restart_every)
+    candidates.append(_with_split_buffer(below.parameters))
+    if below.levels_without_gain == _PATIENCE:
+      return below._replace(parameters=candidates[0])
+  setting = toeplitz_objective.tree_setting(
+      pattern, restart_every=restart_every
+  )
+  objective = toeplitz_objective.Objective(
+      setting, error=error, workload=workload
+  )
+  for start in _starts(setting, num_buffers):
+    candidates.append(_rounded(_minimized(objective, *start)))
+  errors = [
+      error_of(
+          objective, candidate, pattern=pattern, restart_every=restart_every
+      )
+      for candidate in candidates
+  ]
+  least = min(errors)
+  idle = 0
+  if below is not None and least >= below.error * (1.0 - _GAIN):
+    idle = below.levels_without_gain + 1
+  return _Level(candidates[errors.index(least)], least, idle)
+
+
+def error_of(
+    objective: toeplitz_objective.Objective,
+    parameters: Parameters,
+    *,
+    pattern: patterns.ParticipationPattern,
+    restart_every: Optional[int] = None,
+) -> float:
+  """Returns sqrt(S2 V) of parameters, see `toeplitz_objective`."""
+  num_rounds = objective.setting.num_rounds
+  return toeplitz_objective.accounted_error(
+      objective,
+      toeplitz_algebra.blt_coefficients(*parameters, num_rounds),
+      toeplitz_algebra.blt_inverse_coefficients(*parameters, num_rounds),
+      pattern=pattern,
+      restart_every=restart_every,
+  )
+
+
+def _starts(setting: toeplitz_objective.TreeSetting, num_buffers: int):
+  """Yields starting (weights, 1 - decays), fitted to the square root.
+
+  The buffers' memories 1 / (1 - th) lie on geometric grids: up to the horizon,
+  up to the separation, and with one buffer that never forgets.
+  """
+  n, gap, _ = setting
+  horizon = np.geomspace(min(0.5, 1.0 / n), 0.7, num_buffers)
+  if num_buffers == 1:
+    horizon = np.array([min(0.5, 3.0 / np.sqrt(n))])
+  grids = [horizon]
+  if n <= _MANY_ROUNDS and num_buffers > 1:
+    separation = np.geomspace(min(0.5, 3.0 / gap), 0.9, num_buffers)
+    constant = np.geomspace(min(0.5, 1.0 / gap), 0.7, num_buffers - 1)
+    grids += [separation, np.concatenate(([1e-3 / n], constant))]
+  for forgetting in grids:
+    yield _fitted_weights(forgetting, n), forgetting
+
+
+def _fitted_weights(forgetting: np.ndarray, n: int) -> np.ndarray:
+  """Returns weights inside the domain that come near the square root."""
+  if n == 1:
+    return np.full(len(forgetting), _LARGEST_SUM / len(forgetting))
+  target = toeplitz_algebra.square_root_coefficients(n)[1:]
+  # Relative to its own decay, so that small coefficients are fitted as well.
+  scale = 1.0 / np.sqrt(np.arange(1, n))
+  powers = (1.0 - forgetting) ** np.arange(n - 1)[:, np.newaxis]
+  weights, _ = scipy_optimize.nnls(
+      powers * scale[:, np.newaxis], target * scale
+  )
+  weights = np.maximum(weights, _LEAST_WEIGHT)
+  return weights * min(1.0, _LARGEST_SUM / weights.sum())
+
+
+def _minimized(
+    objective: toeplitz_objective.Objective,
+    weights: np.ndarray,
+    forgetting: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (weights, decays) of the local minimum that a start leads to."""
+  num_buffers = len(weights)
+  free = np.concatenate((
+      np.log(weights / (1.0 - weights.sum())),
+      np.log(forgetting / (1.0 - forgetting)),
+  ))
+  found = toeplitz_objective.local_minimum(
+      _log_error,
+      free,
+      args=(objective,),
+      bounds=[(-_BOUND, _BOUND)] * (2 * num_buffers),
+  )
+  weights, forgetting = _parameters(found)
+  return weights, 1.0 - forgetting
+
+
+def _parameters(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (weights, 1 - decays) of unconstrained numbers."""
+  logits, log_odds = np.split(free, 2)
+  # Softmax with one more entry, 0, which is what is missing from 1.
+  exponentials = np.exp(logits - max(0.0, logits.max()))
+  rest = np.exp(-max(0.0, logits.max()))
+  weights = exponentials / (rest + exponentials.sum())
+  return weights, 1.0 / (1.0 + np.exp(-log_odds))
+
+
+def _log_error(free: np.ndarray, objective) -> tuple[float, np.ndarray]:
+  """Returns log(sqrt(S2 V)) and its gradient by the unconstrained numbers."""
+  n = objective.setting.num_rounds
+  weights, forgetting = _parameters(free)
+  decays = 1.0 - forgetting
+  powers = _powers(decays, n - 1)
+  roots = np.sqrt(weights)
+  # See toeplitz_algebra.blt_inverse_coefficients, which is slower.
+  poles, vectors = np.linalg.eigh(np.diag(decays) - np.outer(roots, roots))
+  inverse = np.concatenate(
+      ([1.0], -((roots @ vectors) ** 2) @ _powers(poles, n - 1))
+  )
+  value, by_c, by_d = objective.log_error(
+      np.concatenate(([1.0], weights @ powers)), inverse
+  )
+  by_tail = (by_c + objective.through_inverse(inverse, by_d))[1:]
+  by_weights = powers @ by_tail
+  by_log_decays = weights * (powers @ (np.arange(n - 1) * by_tail))
+  return value, np.concatenate((
+      weights * (by_weights - weights @ by_weights),
+      -by_log_decays * forgetting,
+  ))
+
+
+def _powers(bases: np.ndarray, n: int) -> np.ndarray:
+  """Returns bases^0 .. bases^(n-1), shape [len(bases), n].
+
+  Through the exponential, which is several times faster than `**`.
+  """
+  logarithms = np.log(np.maximum(np.abs(bases), np.finfo(np.float64).tiny))
+  powers = np.exp(np.multiply.outer(logarithms, np.arange(n)))
+  powers[bases < 0, 1::2] *= -1.0
+  return powers
+
+
+def _rounded(parameters: tuple[np.ndarray, np.ndarray]) -> Parameters:
+  """Returns float32 numbers inside the domain, the slowest buffer first."""
+  weights, decays = parameters
+  order = np.argsort(-decays, kind='stable')
+  weights = weights[order].astype(np.float32)
+  decays = np.clip(decays[order], 0.0, 1.0).astype(np.float32)
+  while sum(weights.tolist()) > 1.0:
+    weights = np.nextafter(weights, np.float32(0))
+  return tuple(weights.tolist()), tuple(decays.tolist())
+
+
+def _with_split_buffer(parameters: Parameters) -> Parameters:
+  """Returns the same C with one buffer more: the first one, halved."""
+  weights, decays = parameters
+  half = weights[0] / 2
+  return (half, half, *weights[1:]), (decays[0], *decays)

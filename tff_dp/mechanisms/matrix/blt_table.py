@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of BLT noise for common settings, found beforehand.
 
-What `blt_optimization.search` returns for these settings. They are public
+What `blt.search` returns for these settings. They are public
 facts; S2 is computed from them like from any others, so a wrong entry would
 cost utility, never privacy. `python tools/make_blt_table.py` writes them anew.
 """

@@ -13,7 +13,6 @@ from tests.mechanisms import reference
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import blt_optimization
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
@@ -26,7 +25,7 @@ def _search(pattern, num_buffers, error='max', **options):
   """Returns the mechanism of a search, without the table."""
   return blt.Blt(
       pattern.num_rounds,
-      *blt_optimization.search(
+      *blt.search(
           pattern, num_buffers=num_buffers, error=error, **options
       ),
       restart_every=options.get('restart_every'),
@@ -113,10 +112,10 @@ class SearchTest(parameterized.TestCase):
         # Every client in every round: independent noise is best.
         patterns.MinSeparationPattern(50),
     ):
-      found = blt_optimization.search(pattern, num_buffers=3)
-      blt_optimization._level.cache_clear()
+      found = blt.search(pattern, num_buffers=3)
+      blt._level.cache_clear()
       self.assertEqual(
-          found, blt_optimization.search(pattern, num_buffers=3)
+          found, blt.search(pattern, num_buffers=3)
       )
       weights, decays = map(np.array, found)
       self.assertLen(weights, 3)
@@ -152,7 +151,7 @@ class SearchTest(parameterized.TestCase):
     )
     restarting = _search(pattern, 3, restart_every=50)
     other = blt.Blt(
-        400, *blt_optimization.search(pattern, num_buffers=3), restart_every=50
+        400, *blt.search(pattern, num_buffers=3), restart_every=50
     )
     self.assertLess(_error(restarting, pattern), _error(other, pattern))
 
@@ -185,7 +184,7 @@ class SearchTest(parameterized.TestCase):
   )
   def test_refuses(self, **options):
     (name,) = options
-    for function in (blt_optimization.search, blt_optimization.optimize):
+    for function in (blt.search, blt.optimize):
       with self.assertRaisesRegex(ValueError, f'{name}='):
         function(_SIX_EPOCHS, **options)
 
@@ -196,8 +195,8 @@ class SearchTest(parameterized.TestCase):
       )
       free = np.array([-1.0, 0.5, -2.0, 1.0, -3.0, 2.0])
       difference = scipy_optimize.check_grad(
-          lambda x, o=objective: blt_optimization._log_error(x, o)[0],
-          lambda x, o=objective: blt_optimization._log_error(x, o)[1],
+          lambda x, o=objective: blt._log_error(x, o)[0],
+          lambda x, o=objective: blt._log_error(x, o)[1],
           free,
       )
       self.assertLess(difference, 1e-6)
