@@ -27,6 +27,8 @@ from tff_dp.statement import statement as statement_lib
 NO_PRIVACY = plain_words.NO_PRIVACY
 EVENTS_SCHEMA = 'tff_dp.events'
 SCHEMA_VERSION = statement_lib.SCHEMA_VERSION
+# Rounds after which epsilon of a longer run is computed where it takes a moment.
+_MOST_STOPS = 64
 
 
 class Plan(abc.ABC):
@@ -263,3 +265,14 @@ class Plan(abc.ABC):
 
   def _warnings(self) -> list[str]:
     return [f'{NO_PRIVACY}: {reason}.' for reason in self.voids]
+
+
+def rounds_accounted(num_rounds: int, *, planned: int) -> int:
+  """Returns the least round at which epsilon is computed, not before a round.
+
+  Args:
+    num_rounds: At least 1, at most `planned`.
+    planned: Rounds of the whole run.
+  """
+  stride = -(-planned // _MOST_STOPS)
+  return min(planned, -(-num_rounds // stride) * stride)

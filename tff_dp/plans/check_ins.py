@@ -314,9 +314,7 @@ class CheckInPlan(base.Plan):
     if num_rounds is None:
       return self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return check_ins_guarantee.rounds_accounted(
-        num_rounds, planned=self.num_rounds
-    )
+    return base.rounds_accounted(num_rounds, planned=self.num_rounds)
 
   def epsilon_after(
       self, num_rounds: Optional[int], *, delta: float, **options

@@ -9,9 +9,6 @@ from tff_dp.accounting.amplification import noised_counts
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 
-# Rounds after which epsilon of a longer run is computed; it takes a moment.
-_MOST_STOPS = 64
-
 
 class Guarantee(NamedTuple):
   """Epsilon of all that a run releases, and what it is made of.
@@ -26,17 +23,6 @@ class Guarantee(NamedTuple):
   epsilon: float
   certificate: best_bound.Certificate
   shares: Optional[noised_counts.CountedGuarantee]
-
-
-def rounds_accounted(num_rounds: int, *, planned: int) -> int:
-  """Returns the least round at which epsilon is computed, not before a round.
-
-  Args:
-    num_rounds: At least 1, at most `planned`.
-    planned: Rounds of the whole run.
-  """
-  stride = -(-planned // _MOST_STOPS)
-  return min(planned, -(-num_rounds // stride) * stride)
 
 
 # A statement is written with every checkpoint, a row of metrics every round.

@@ -25,7 +25,7 @@ from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
-from tff_dp.plans import check_ins_guarantee
+from tff_dp.plans import base
 from tff_dp.plans import silo_base
 from tff_dp.plans import silos_statement
 from tff_dp.statement import builder
@@ -221,9 +221,7 @@ class SiloPlan(silo_base.PlanOfSilos):
     # Epsilon of every single round of thousands would take longer than the
     # rounds; what a shorter run sends is part of what a longer one does.
     return tuple(
-        count and check_ins_guarantee.rounds_accounted(
-            count, planned=phase.num_rounds
-        )
+        count and base.rounds_accounted(count, planned=phase.num_rounds)
         for count, phase in zip(
             terms.num_messages(self.messages(member, num_rounds=num_rounds)),
             terms.phases,
