@@ -27,7 +27,7 @@ from tff_dp.statement import statement as statement_lib
 NO_PRIVACY = plain_words.NO_PRIVACY
 EVENTS_SCHEMA = 'tff_dp.events'
 SCHEMA_VERSION = statement_lib.SCHEMA_VERSION
-# Rounds after which epsilon of a longer run is computed where it takes a moment.
+# Rounds after which epsilon of a longer run is computed, where it takes long.
 _MOST_STOPS = 64
 
 

@@ -38,7 +38,6 @@ from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import base
-from tff_dp.plans import check_ins_guarantee
 from tff_dp.plans import check_ins_statement
 from tff_dp.statement import builder
 
@@ -450,7 +449,7 @@ class CheckInPlan(base.Plan):
     if num_rounds is None:
       num_rounds = self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return check_ins_guarantee.of(
+    return check_ins_statement.guarantee(
         self,
         float(delta),
         num_rounds,
