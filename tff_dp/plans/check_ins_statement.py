@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a `CheckInPlan` guarantees, and what its privacy statement says of it."""
+"""What a `CheckInPlan` guarantees, and what its privacy statement says."""
 
 import functools
 import math

@@ -25,8 +25,48 @@ from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.plans import silo_base
-from tff_dp.plans import silos_statement
 from tff_dp.statement import builder
+
+_SENTENCES = """
+setting.model: differential privacy of records by secure sums (SDP): every silo
+    clips and adds a share of the noise, and only the sum over all silos of a
+    round is opened
+setting.adversary: the server, and all who see the sums that are opened and the
+    models made of them; silos that tell their noise to the server do not count
+    among the promised ones
+unit.contribution_bound: the gradient of a record has L2 norm at most
+    {plan.l2_norm_clip:g}, over all weights together
+unit.participation: disjoint blocks: a record is in at most one sum
+release.covered: every sum that is opened, and so the models, their evaluation
+    on data outside of the silos, and who was there in a round
+mechanism.name: {plan.sums.name} noise, a share in every silo, on the sum of
+    gradients on an integer grid
+mechanism.noise_multiplier: {plan.noise_multiplier:.7g}: standard deviation of
+    the noise of the promised silos on the SUM over all records of a round, over
+    the L2 clip norm
+accounting.method: one opened sum, with the noise of the promised silos: no
+    record is in two
+accounting.theorem: arXiv:2106.09779, algorithms 4 to 6; Skellam noise
+    arXiv:2110.04995, discrete Gaussian arXiv:2102.06387, binomial
+    docs/isrl_accounting.md
+accounting.exactness: an upper bound; exact for binomial and Skellam noise on a
+    single weight
+guarantee.delta_reason: {reason}; it should be well below one over the records
+    of a silo
+implementation.arithmetic: integers from tables of 62-bit probabilities that
+    were computed in double precision; sums never wrap
+implementation.coins: simulated: the noise of all silos follows from one root
+    key, and the sum is no cryptographic protocol; in the field each silo has a
+    key of its own, and keeps it
+implementation.dropouts: a silo that is absent is not in the sum, and its
+    records of that round stay unused; a sum of fewer silos than promised is
+    refused
+implementation.bad_updates: a gradient that is not finite counts as zero, in the
+    silo; how many is not released
+not_claimed.limits: nothing is claimed for side channels such as the time of a
+    round, against the other silos, or where the sum of fewer silos is opened;
+    other runs on the same records add up
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,10 +223,17 @@ class SecureSumPlan(silo_base.PlanOfSilos):
     return silo_guarantee.SUM_ASSUMPTIONS
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    return silos_statement.points_of_sums(self, about)
-
-  def _cautions(self, about: builder.Occasion) -> list[str]:
-    return silos_statement.cautions(self, about.delta)
+    said = builder.sentences(
+        _SENTENCES, plan=self, reason=about.declarations.delta_reason
+    )
+    return said | silo_base.common(self, about) | {
+        'unit.max_participations': 1,
+        'mechanism.parameters': self.sums.to_json(),
+        'mechanism.min_silos': self.sums.min_silos,
+        'guarantee.epsilon_of_own_noise': about.number(
+            self.silo_epsilon(delta=about.delta)
+        ),
+    }
 
   def event(
       self, *, num_rounds: Optional[int] = None, member: Optional[str] = None

@@ -1,20 +1,70 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What plans of silos have in common: who is there in which round, and pays."""
+"""What plans of silos have in common: who is there in which round, and pays.
+
+And what their privacy statements say beside what all say.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import functools
+import math
 import types
 from typing import Any, Optional
 
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
+from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
+from tff_dp.statement import builder
+
+_SAMPLED = ('poisson', 'fixed')
+_SENTENCES = """
+setting.model: inter-silo record-level differential privacy (ISRL-DP): every
+    silo clips and noises inside of it what it sends
+setting.adversary: the server and all other silos together: everybody who sees
+    all that a silo sends in all rounds
+unit.contribution_bound: the gradient of a record has L2 norm at most
+    {plan.l2_norm_clip:g}, over all weights together
+release.covered: every message of every silo, and so the models, their
+    evaluation on data outside of the silos, private metrics, and who was there
+    in a round
+mechanism.name: Gaussian noise of every silo on its mean gradient
+mechanism.noise_multiplier: {plan.noise_multiplier:.7g}, the least of all silos:
+    standard deviation of its noise on the SUM over a batch, over the L2 clip
+    norm
+accounting.method: each silo alone: what its messages cost the record that pays
+    most; rounds compose adaptively, disjoint blocks and phases cost their
+    maximum
+accounting.theorem: arXiv:2106.09779; the pair of Poisson sampling and the
+    convexity bound of fixed size: propositions 1 and 2 of
+    docs/isrl_accounting.md
+accounting.exactness: exact for one pass; else an upper bound, whose grids and
+    tails err upward
+accounting.discretisation: privacy loss distributions connect the dots, losses
+    are rounded up, and what is cut off is added to delta
+guarantee.delta_reason: {reason}; it should be well below one over the records
+    of a silo
+guarantee.per_person: with a record in every silo, epsilon {person[0]} at delta
+    {person[1]}: silos add up; with k records in one silo, k epsilon at
+    k exp((k-1) epsilon) delta
+implementation.arithmetic: floating-point noise in float64, not a secure
+    discrete sampler; the sum of data and noise is rounded to float32
+implementation.coins: simulated: samples and noise of all silos follow from one
+    root key; in the field each silo has its own, and keeps it
+implementation.dropouts: a silo that is absent sends nothing and pays nothing;
+    whether it is does not depend on its data
+implementation.bad_updates: a gradient that is not finite counts as zero, in the
+    silo; how many is not released
+not_claimed.limits: nothing is claimed for side channels such as the time of a
+    round, or against a silo for its own records; other runs on the same records
+    are releases of their own and add up
+"""
 
 
 class PlanOfSilos(base.Plan):
@@ -182,6 +232,21 @@ class PlanOfSilos(base.Plan):
     del epsilon, delta
     return 'More noise, fewer rounds or larger batches cost less.'
 
+  def _cautions(self, about: builder.Occasion) -> list[str]:
+    """Returns a warning if delta is too large for some silos."""
+    weak = [
+        name
+        for name, terms in self.terms.items()
+        if about.delta * terms.num_records >= 1
+    ]
+    if not weak:
+      return []
+    return [
+        f'WEAK: delta {about.delta:g} is not below one over the records of'
+        f' {", ".join(weak)}; revealing one random record completely would be'
+        ' allowed.'
+    ]
+
   def _described_absences(self) -> dict[str, list[int]]:
     return {name: list(each) for name, each in self.absences.items()}
 
@@ -189,3 +254,84 @@ class PlanOfSilos(base.Plan):
 def absences_of(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
   """Returns the absences that a description has."""
   return {name: tuple(each) for name, each in described['absences'].items()}
+
+
+def points(plan, about: builder.Occasion) -> dict[str, Any]:
+  """Returns 'point.name' -> value, see `builder.build`.
+
+  Args:
+    plan: A `SiloPlan`.
+    about: What else the statement is about.
+  """
+  options = {'num_rounds': about.num_rounds}
+  at_delta = {
+      name: plan.epsilon(delta=about.delta, member=name, **options)
+      for name in plan.silos
+  }
+  said = builder.sentences(
+      _SENTENCES,
+      plan=plan,
+      reason=about.declarations.delta_reason,
+      person=_per_person(plan, about),
+  )
+  if any(phase.sampling.name in _SAMPLED for phase in plan.phases):
+    said |= {
+        'amplification.claimed': (
+            'sampling of records, in secret, inside of each silo'
+        ),
+        'amplification.assumptions': [silo_guarantee.ASSUMPTIONS[3]],
+    }
+  return said | common(plan, about) | {
+      'unit.participation': '; '.join(
+          dict.fromkeys(p.sampling.describe() for p in plan.phases)
+      ),
+      'unit.max_participations': max(
+          phase.sampling.num_releases(phase.num_rounds)
+          for phase in plan.phases
+      ),
+      'mechanism.parameters': {
+          'releases_per_round': plan.releases_per_round,
+          'private_metrics': len(plan.metric_bounds),
+      },
+      'guarantee.worst_silo': max(at_delta, key=at_delta.get),
+      'guarantee.silos': [
+          {
+              'silo': name,
+              **row,
+              'epsilon': about.number(row['epsilon']),
+              'budget': 'none' if row['budget'] is None else row['budget'],
+          }
+          for name, row in plan.by_silo(**options).items()
+      ],
+  }
+
+
+def common(plan, about: builder.Occasion) -> dict[str, Any]:
+  """Returns what plans of silos have in common, see `points`."""
+  said = {
+      'adjacency.definition': silo_guarantee.ASSUMPTIONS[0],
+      'mechanism.l2_norm_clip': plan.l2_norm_clip,
+      'mechanism.population': ', '.join(
+          f'{name}: {terms.num_records} records'
+          for name, terms in plan.terms.items()
+      ),
+  }
+  if about.rounds_done:
+    listed = ', '.join(
+        f'{name} in {plan.rounds_of(name, num_rounds=about.rounds_done)}'
+        for name in plan.silos
+    )
+    said['implementation.realised_participation'] = (
+        f'of {about.rounds_done} rounds: {listed}'
+    )
+  return said
+
+
+def _per_person(plan, about: builder.Occasion) -> tuple[str, str]:
+  """Returns (epsilon, delta) of somebody with one record in every silo."""
+  epsilon, delta = math.inf, 1.0
+  if not about.insecure_seed:
+    epsilon, delta = plan.per_person(
+        dict.fromkeys(plan.silos, 1), num_rounds=about.num_rounds
+    )
+  return rounding.rounded_up(epsilon), rounding.rounded_up(delta)

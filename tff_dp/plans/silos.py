@@ -27,7 +27,6 @@ from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
 from tff_dp.plans import silo_base
-from tff_dp.plans import silos_statement
 from tff_dp.statement import builder
 
 # Of standard deviations that come from the same numbers in another order.
@@ -445,10 +444,7 @@ class SiloPlan(silo_base.PlanOfSilos):
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    return silos_statement.points(self, about)
-
-  def _cautions(self, about: builder.Occasion) -> list[str]:
-    return silos_statement.cautions(self, about.delta)
+    return silo_base.points(self, about)
 
 
 def _shape(terms: silo_terms.SiloTerms) -> tuple[str, float, tuple[int, ...]]:
