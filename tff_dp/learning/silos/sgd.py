@@ -121,8 +121,8 @@ def build_isrl_local_sgd(
 ) -> process_lib.SiloProcess:
   """Returns ISRL-DP local SGD (LR23, appendix I), a baseline.
 
-  Every step on one record needs noise for the sensitivity 2C, see `_local_work`.
-  All num_local_steps R of them are accounted, each at rate 1/n.
+  Every step on one record needs noise for the sensitivity 2C, as `_local_work`
+  has it. All num_local_steps R of them are accounted, each at rate 1/n.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
