@@ -8,13 +8,13 @@ from tff_dp.accounting.silos.silo_terms import SiloTerms
 from tff_dp.learning.silos.accelerated import build_accelerated_mb_sgd_erm
 from tff_dp.learning.silos.accelerated import build_localized_mb_sgd
 from tff_dp.learning.silos.accelerated import build_one_pass_accelerated_mb_sgd
-from tff_dp.learning.silos.aggregation import ReportedMeanFactory
 from tff_dp.learning.silos.metrics import PrivateMetric
 from tff_dp.learning.silos.moreau import build_linear_model
 from tff_dp.learning.silos.moreau import moreau_envelope
 from tff_dp.learning.silos.planning import equal_blocks
 from tff_dp.learning.silos.process import SiloProcess
 from tff_dp.learning.silos.secure_sums import build_secure_sum_sgd
+from tff_dp.learning.silos.server import ReportedMeanFactory
 from tff_dp.learning.silos.sgd import build_isrl_local_sgd
 from tff_dp.learning.silos.sgd import build_noisy_mb_sgd
 from tff_dp.learning.silos.terms import silo_data

@@ -43,11 +43,11 @@ from tff_dp.aggregators import release_marks
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
 from tff_dp.learning import process as learning_process
-from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients
 from tff_dp.learning.silos import metrics as metrics_lib
 from tff_dp.learning.silos import process as process_lib
+from tff_dp.learning.silos import server
 from tff_dp.ledger import silo_budget
 from tff_dp.plans import silos as silo_plan
 
@@ -297,7 +297,7 @@ def compose(
   else:
     work = build_work(weights_type, release)
   process = learning_process.of_parts(
-      aggregation.ReportedMeanFactory(options.model_aggregator),
+      server.ReportedMeanFactory(options.model_aggregator),
       initial_weights,
       work,
       build_finalizer(weights_type),

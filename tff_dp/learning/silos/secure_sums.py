@@ -33,7 +33,6 @@ from tff_dp.learning import finalizers
 from tff_dp.learning import local_training
 from tff_dp.learning import process as learning_process
 from tff_dp.learning.silos import accelerated
-from tff_dp.learning.silos import aggregation
 from tff_dp.learning.silos import client_work
 from tff_dp.learning.silos import gradients as gradients_lib
 from tff_dp.learning.silos import process as process_lib
@@ -121,7 +120,7 @@ def build_secure_sum_sgd(
       plan.sums, l2_norm_clip=plan.l2_norm_clip, max_silos=len(num_records)
   )
   process = learning_process.of_parts(
-      aggregation.ReportedMeanFactory(
+      server.ReportedMeanFactory(
           _MeanOfRowsFactory(sums, weights_type.trainable)
       ),
       initial_weights,

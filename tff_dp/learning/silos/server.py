@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The server's side: what becomes of the mean of the noisy messages.
+"""The server's side: the mean of the noisy messages, and what becomes of it.
 
 Everything here is post-processing of noisy messages with public constants:
 regulariser, projection, step sizes, averages, restarts. A round in which no
-silo reports leaves all of it as it is.
+silo reports leaves all of it as it is. How many report is the network's choice
+and public.
 
 `state` of a finalizer: `OrderedDict(step, ...)`; at step 0 it begins at the
 model that it is handed, so that setting a model means to set `step` to 0.
@@ -22,13 +23,14 @@ import tensorflow_federated as tff
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
-from tff_dp.learning.silos import aggregation
 from tff_dp.mechanisms import minibatch_schedules
 
 STEP = 'step'
 # The iterate w, the result w_ag and the centre of the regulariser.
 _ITERATE, _RESULT, _CENTRE = 'iterate', 'result', 'centre'
 _MEAN = 'mean'
+# What the aggregator hands to the finalizer.
+UPDATE, NUM_SILOS = 'update', 'num_silos'
 
 
 def build_sgd_finalizer(
@@ -249,8 +251,8 @@ def _build(
   num_params = finalizers.num_params(weights_type.trainable)
   update_type = tff.to_type(
       collections.OrderedDict({
-          aggregation.UPDATE: weights_type.trainable,
-          aggregation.NUM_SILOS: np.int32,
+          UPDATE: weights_type.trainable,
+          NUM_SILOS: np.int32,
       })
   )
 
@@ -270,7 +272,7 @@ def _build(
           state[STEP],
           {name: state[name] for name in names},
           finalizers.flatten(trainable),
-          finalizers.flatten(update[aggregation.UPDATE]),
+          finalizers.flatten(update[UPDATE]),
       )
       new_state = collections.OrderedDict(
           {STEP: state[STEP] + 1} | {name: vectors[name] for name in names}
@@ -278,7 +280,7 @@ def _build(
       return new_state, finalizers.unflatten(weights, like=trainable)
 
     new_state, weights = tf.cond(
-        update[aggregation.NUM_SILOS] > 0,
+        update[NUM_SILOS] > 0,
         move,
         lambda: tf.nest.map_structure(
             tf.identity, (collections.OrderedDict(state), trainable)
@@ -292,3 +294,58 @@ def _build(
       model_weights_type=weights_type,
       update_type=update_type,
   )
+
+
+class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
+  """The unweighted mean of the messages, beside the number of silos.
+
+      next: OrderedDict(update=inner(messages), num_silos)
+
+  Without any silo `update` is what the inner factory makes of no values (a
+  NaN), which finalizers must not touch.
+
+  Attributes:
+    state: That of the inner factory.
+    measurements: `OrderedDict(num_silos)`, and those of the inner factory, if
+      it has any, under `aggregator`.
+  """
+
+  def __init__(
+      self,
+      inner: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
+  ):
+    """Builds the factory.
+
+    Args:
+      inner: Computes a mean; `None` for TFF's `UnweightedMeanFactory`.
+    """
+    self._inner = inner or tff.aggregators.UnweightedMeanFactory()
+
+  def create(self, value_type) -> tff.templates.AggregationProcess:
+    inner = self._inner.create(value_type)
+    measured = inner.next.type_signature.result.measurements.member
+    has_measurements = bool(
+        tf.nest.flatten(tff.types.type_to_tf_tensor_specs(measured))
+    )
+
+    @tff.federated_computation(
+        inner.initialize.type_signature.result,
+        tff.FederatedType(value_type, tff.CLIENTS),
+    )
+    def next_fn(state, value):
+      output = inner.next(state, value)
+      num_silos = tff.federated_sum(tff.federated_value(1, tff.CLIENTS))
+      measurements = collections.OrderedDict({NUM_SILOS: num_silos})
+      if has_measurements:
+        measurements['aggregator'] = output.measurements
+      return tff.templates.MeasuredProcessOutput(
+          output.state,
+          tff.federated_zip(
+              collections.OrderedDict(
+                  {UPDATE: output.result, NUM_SILOS: num_silos}
+              )
+          ),
+          tff.federated_zip(measurements),
+      )
+
+    return tff.templates.AggregationProcess(inner.initialize, next_fn)
