@@ -26,7 +26,7 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
-from tff_dp.mechanisms.matrix import dense_optimization
+from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz_objective
 
 _MOST_BUFFERS = 8
@@ -317,10 +317,10 @@ def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
 
 def _row(name: str, pattern: patterns.ParticipationPattern, **options) -> Row:
   """Returns the row of a mechanism that is to be built."""
-  if name == 'dense' and pattern.num_rounds > dense_optimization.MAX_ROUNDS:
+  if name == 'dense' and pattern.num_rounds > dense.MAX_ROUNDS:
     return Row(
         name,
-        reason=f'for at most {dense_optimization.MAX_ROUNDS} rounds',
+        reason=f'for at most {dense.MAX_ROUNDS} rounds',
     )
   return _measured(
       name, catalogue.build(name, pattern, **options), pattern

@@ -13,7 +13,6 @@ from scipy import optimize as scipy_optimize
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import dense
-from tff_dp.mechanisms.matrix import dense_optimization
 from tff_dp.mechanisms.matrix import toeplitz
 
 
@@ -122,11 +121,11 @@ class DenseOptimizationTest(parameterized.TestCase):
   def test_gradient(self, error, bands):
     rng = np.random.default_rng(0)
     free = np.nonzero(np.tril(np.triu(np.ones((6, 6)), 1 - bands)))
-    order, _ = dense_optimization._ORDERS[error][0]
+    order, _ = dense._ORDERS[error][0]
     entries = rng.uniform(0.2, 1.0, size=len(free[0]))
     difference = scipy_optimize.check_grad(
-        lambda x: dense_optimization._log_error(x, free, 6, order)[0],
-        lambda x: dense_optimization._log_error(x, free, 6, order)[1],
+        lambda x: dense._log_error(x, free, 6, order)[0],
+        lambda x: dense._log_error(x, free, 6, order)[1],
         entries,
     )
     self.assertLess(difference, 1e-6)
@@ -138,9 +137,9 @@ class DenseOptimizationTest(parameterized.TestCase):
 
   def test_refuses(self):
     with self.assertRaisesRegex(ValueError, 'num_rounds=257 .* 256'):
-      dense_optimization.optimize(_once(257))
+      dense.optimize(_once(257))
     with self.assertRaisesRegex(ValueError, "error='median'"):
-      dense_optimization.optimize(_once(5), error='median')
+      dense.optimize(_once(5), error='median')
 
 
 if __name__ == '__main__':
