@@ -47,8 +47,6 @@ _ORDERS = {'mean': ((1, 500),), 'max': ((16, 150), (256, 150), (2048, 150))}
 Rows = tuple[tuple[float, ...], ...]
 
 
-@functools.lru_cache(maxsize=8)
-
 
 @dataclasses.dataclass(frozen=True)
 class Dense(mechanism.Mechanism):
@@ -198,6 +196,7 @@ class Dense(mechanism.Mechanism):
     return table
 
 
+@functools.lru_cache(maxsize=8)
 def optimize(
     pattern: patterns.ParticipationPattern, *, error: str = 'max'
 ) -> Rows:
