@@ -47,7 +47,6 @@ _ORDERS = {'mean': ((1, 500),), 'max': ((16, 150), (256, 150), (2048, 150))}
 Rows = tuple[tuple[float, ...], ...]
 
 
-
 @dataclasses.dataclass(frozen=True)
 class Dense(mechanism.Mechanism):
   """Public description of dense lower-triangular noise.
