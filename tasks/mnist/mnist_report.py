@@ -24,13 +24,16 @@ class Finished:
 
   Attributes:
     row: What was run.
-    guarantees: At several deltas, the row's own first.
     results: One for each seed.
   """
 
   row: mnist_rows.Row
-  guarantees: Sequence[mnist_guarantees.Guarantee]
   results: Sequence[mnist_run.Result]
+
+  @property
+  def guarantees(self) -> Sequence[mnist_guarantees.Guarantee]:
+    """At several deltas, the row's own first."""
+    return self.results[0].guarantees
 
   @property
   def guarantee(self) -> mnist_guarantees.Guarantee:
@@ -48,11 +51,6 @@ class Finished:
     if len(self.results) < 2:
       return None
     return statistics.stdev(r.test_accuracy for r in self.results)
-
-  @property
-  def seconds_per_update(self) -> float:
-    total = sum(result.seconds for result in self.results)
-    return total / (len(self.results) * self.row.num_updates)
 
 
 def table(rows: Sequence[Finished]) -> str:
@@ -143,12 +141,10 @@ def _to_json(done: Finished) -> dict[str, Any]:
       'guarantees': [found.to_json() for found in done.guarantees],
       'test_accuracy': done.accuracy,
       'standard_deviation': done.deviation,
-      'seconds_per_update': done.seconds_per_update,
       'runs': [
           {
               'seed': result.seed,
               'test_accuracy': result.test_accuracy,
-              'seconds': result.seconds,
               'evaluations': list(result.metrics),
           }
           for result in done.results
@@ -168,14 +164,14 @@ def _plot_accuracy(rows: Sequence[Finished], path: pathlib.Path) -> None:
     for result in done.results:
       is_first = result is done.results[0]
       axes.plot(
-          [m['update'] / done.row.num_updates for m in result.metrics],
+          [m['round'] / done.row.num_rounds for m in result.metrics],
           [m['test_accuracy'] for m in result.metrics],
           color=color,
           linewidth=1.2,
           linestyle='-' if number < 10 else '--',
           label=_legend(done) if is_first else None,
       )
-  axes.set_xlabel('share of the updates')
+  axes.set_xlabel('share of the rounds')
   axes.set_ylabel('held-out accuracy')
   axes.set_ylim(0, 1)
   axes.grid(alpha=0.3)
@@ -253,8 +249,9 @@ def _noise(row: mnist_rows.Row) -> str:
   if not noise.noise_multiplier:
     return 'none'
   text = f'central Gaussian, {noise.noise_multiplier:.3g} C'
-  if noise.mechanism is not None:
-    text += f', {noise.mechanism.num_bands} bands'
+  num_bands = getattr(getattr(row.plan, 'mechanism', None), 'num_bands', None)
+  if num_bands is not None:
+    text += f', {num_bands} bands'
   return text
 
 

@@ -25,12 +25,11 @@ Of ten million clients each holds one of the images, drawn with replacement.
 import dataclasses
 import json
 import math
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import dp_accounting
 
 from tasks.mnist import calibration
-from tasks.mnist import mnist_simulation as simulation
 from tasks.mnist import mnist_sizes
 from tff_dp import _checks
 from tff_dp.accounting import accountants
@@ -39,6 +38,7 @@ from tff_dp.accounting.curves import search
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.participation import report_noise
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import cyclic_allocation as strides
@@ -72,6 +72,46 @@ _TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
+class Baseline:
+  """What is done to gradients in a row that is there to compare with.
+
+  Attributes:
+    noise_multiplier: Of Gaussian noise at the server, 0 for none.
+    l2_norm_clip: Bound on a client's gradient.
+  """
+
+  noise_multiplier: float
+  l2_norm_clip: float
+
+
+Noise = Union[
+    randomizers.LocalRandomizer, report_noise.CentralGaussian, Baseline
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+  """SGD with momentum on the mean of the reports of an update.
+
+  Attributes:
+    learning_rate: Of the first update.
+    momentum: In [0, 1).
+    decays: Whether it falls linearly, towards 0 at the last update.
+  """
+
+  learning_rate: float
+  momentum: float = 0.0
+  decays: bool = False
+
+  def rates(self, num_updates: int) -> Union[float, list[float]]:
+    """Returns the learning rate, or one for each update."""
+    if not self.decays:
+      return self.learning_rate
+    left = range(num_updates, 0, -1)
+    return [self.learning_rate * number / num_updates for number in left]
+
+
+@dataclasses.dataclass(frozen=True)
 class Row:
   """One run, apart from its seed.
 
@@ -80,11 +120,12 @@ class Row:
     num_clients: Size of the population.
     plan: Protocol and randomizer, `None` for the two rows that are there to
       compare with.
-    protocol: Whose coins the simulation flips.
-    noise: What is done to gradients.
+    protocol: Whose coins clients flip.
+    noise: What is done to gradients, or to their sum.
     server: What is done to their mean.
     num_updates: Of the model.
-    slots_per_update: Slots whose reports are one update.
+    slots_per_update: Slots, each a round of its own, whose reports are one
+      update.
     reports_per_update: How many are expected, dummies included.
     delta: At which epsilon is stated.
     event: Without a plan: what is accounted for zero-out, if anything is.
@@ -95,8 +136,8 @@ class Row:
   num_clients: int
   plan: Optional[protocol_plan.CheckInPlan]
   protocol: protocol_lib.CheckInProtocol
-  noise: simulation.Noise
-  server: simulation.Server
+  noise: Noise
+  server: Server
   num_updates: int
   reports_per_update: float
   delta: float
@@ -105,13 +146,14 @@ class Row:
   is_calibrated: bool = False
 
   @property
-  def has_public_reports(self) -> bool:
-    """Whether the number of reports may be known, and is no secret.
+  def num_rounds(self) -> int:
+    """Rounds of the process."""
+    return self.num_updates if self.plan is None else self.plan.num_rounds
 
-    The comparison with Poisson sampling has the coins of shuffled check-in, but
-    its accounting takes the size of a cohort for a secret.
-    """
-    return self.plan is not None and not self.protocol.occupancy_is_secret
+  @property
+  def divisor(self) -> int:
+    """What a sum with the noise of the server is divided by."""
+    return max(1, round(self.reports_per_update))
 
   def describe(self) -> dict[str, Any]:
     """Returns everything that the model depends on, as plain JSON types."""
@@ -197,12 +239,13 @@ class _Builder:
     rate = sizes.learning_rate
     if rate is None:
       rate = _LEARNING_RATES[self._name]
-    fields.setdefault('protocol', plan and plan.protocol)
+    if plan is not None:
+      fields |= {'protocol': plan.protocol, 'noise': plan.randomizer}
     return Row(
         name=self._name,
         num_clients=num_clients,
         plan=plan,
-        server=simulation.Server(rate, sizes.momentum, sizes.decays),
+        server=Server(rate, sizes.momentum, sizes.decays),
         delta=self._delta(num_clients),
         **fields,
     )
@@ -218,15 +261,11 @@ class _Builder:
     )
     reports = sizes.check_in_rate * sizes.num_clients
     if self._name == NON_PRIVATE:
-      # At least one, so that there is something to divide by.
-      noise = simulation.ServerNoise(
-          0.0, sizes.l2_norm_clip, max(1.0, reports)
-      )
       return self._row(
           sizes.num_clients,
           None,
           protocol=protocol,
-          noise=noise,
+          noise=Baseline(0.0, sizes.l2_norm_clip),
           num_updates=num_rounds,
           reports_per_update=reports,
       )
@@ -234,7 +273,6 @@ class _Builder:
     return self._row(
         sizes.num_clients,
         protocol_plan.CheckInPlan(protocol, noise),
-        noise=noise,
         num_updates=num_rounds,
         reports_per_update=reports,
     )
@@ -252,7 +290,6 @@ class _Builder:
         protocol_plan.CheckInPlan(
             shuffled_check_in.ShuffledCheckIn(num_rounds, rate, num_clients), noise
         ),
-        noise=noise,
         num_updates=num_rounds,
         reports_per_update=rate * num_clients,
     )
@@ -301,7 +338,6 @@ class _Builder:
     return self._row(
         n,
         plan,
-        noise=plan.randomizer,
         num_updates=num_updates,
         reports_per_update=reports,
         is_calibrated=True,
@@ -354,7 +390,7 @@ class _Builder:
         n,
         plan_of(multiplier) if is_allocation else None,
         protocol=protocol,
-        noise=simulation.ServerNoise(multiplier, sizes.l2_norm_clip, n / slots),
+        noise=Baseline(multiplier, sizes.l2_norm_clip),
         num_updates=num_updates,
         reports_per_update=n / slots,
         event=None if is_allocation else event_of(multiplier),
@@ -383,15 +419,11 @@ class _Builder:
           lambda: strides.best(num_updates, num_passes, **options)[0].stride,
       )
     plan = strides.candidate(num_updates, num_passes, stride, **options).plan
-    reports = n / mnist_sizes.SLOTS_PER_PASS
     return self._row(
         n,
         plan,
-        noise=simulation.ServerNoise(
-            plan.noise_multiplier, sizes.l2_norm_clip, reports, plan.mechanism
-        ),
         num_updates=num_updates,
-        reports_per_update=reports,
+        reports_per_update=n / mnist_sizes.SLOTS_PER_PASS,
         is_calibrated=True,
     )
 

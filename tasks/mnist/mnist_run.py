@@ -1,41 +1,44 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a row with one seed: training, checkpoints, evaluation.
+"""One run of a row with one seed: its process, trained by `program.train`.
 
-    output_dir/ROW/seed_S/
-      release/   model.npz, metrics.json, guarantee.json, privacy statement
-      secret/    mode 0700: checkpoint.npz, with the key of all coins and noise
-
-Coins and noise are functions of the key and the number of the update, so a run
-that was killed and goes on makes the model that it would have made.
+    output_dir/ROW/seed_S/    as `program.train` leaves it, and
+      release/guarantee.json  what the row costs a client, at several deltas
 """
 
+from collections.abc import Callable, Mapping
 import dataclasses
-import io
 import json
 import pathlib
-import time
 from typing import Any, Optional
 
-import numpy as np
-from scipy import special
-
+from tasks.common import digits_data
 from tasks.mnist import mnist_data
 from tasks.mnist import mnist_guarantees
 from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
-from tasks.mnist import mnist_simulation as simulation
 from tff_dp import _checks
-from tff_dp.participation import coins
-from tff_dp.participation import monitoring
-from tff_dp.participation import samplers
+from tff_dp import learning
+from tff_dp import program
+from tff_dp.learning.check_ins import check_in_finalizers
+from tff_dp.mechanisms import independent
+from tff_dp.participation import check_ins
+from tff_dp.participation import sampling
+from tff_dp.participation import shuffled_check_in
+from tff_dp.plans import dp_ftrl as dp_ftrl_plan
+from tff_dp.plans import non_private
+from tff_dp.program import check_in_source
+from tff_dp.program.files import run_directory
 from tff_dp.statement import declarations as declarations_lib
 
-_FORMAT = 1
-_SECONDS_BETWEEN_CHECKPOINTS = 30.0
-_EVALUATED_AT_ONCE = 2000
+# pylint: disable=g-bad-import-order
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
 # At which epsilon is reported, beside the row's own.
 DELTAS = (1e-5, 1e-6)
+_EVALUATED_AT_ONCE = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +47,13 @@ class Result:
 
   Attributes:
     seed: Of the initial model, and of who holds which image.
-    metrics: Of every evaluation: update, test_accuracy, test_loss, and the number
-      of reports so far, where it is no secret.
-    seconds: In updates, over all processes of the run.
+    metrics: Of every evaluation: round, test_accuracy, test_loss.
+    guarantees: At the row's own delta, and at `DELTAS`.
   """
 
   seed: int
   metrics: tuple[dict[str, float], ...]
-  seconds: float
+  guarantees: tuple[mnist_guarantees.Guarantee, ...]
 
   @property
   def test_accuracy(self) -> float:
@@ -59,336 +61,227 @@ class Result:
     return self.metrics[-1]['test_accuracy']
 
 
-@dataclasses.dataclass
-class _Checkpoint:
-  """Everything that a resumed run needs."""
+class Population:
+  """Clients with one image each, in the manner of TFF's `ClientData`.
 
-  state: simulation.State
-  root_key: bytes
-  metrics: list[dict[str, float]]
-  seconds: float = 0.0
-
-  def to_bytes(self) -> bytes:
-    facts = {
-        'format': _FORMAT,
-        'num_updates': self.state.num_updates,
-        'num_reports': self.state.num_reports,
-        'root_key': self.root_key.hex(),
-        'metrics': self.metrics,
-        'seconds': self.seconds,
-        'probe': samplers.probe(samplers.FAST),
-    }
-    content = io.BytesIO()
-    np.savez(
-        content,
-        weights=self.state.weights,
-        velocity=self.state.velocity,
-        facts=np.frombuffer(json.dumps(facts).encode(), np.uint8),
-    )
-    return content.getvalue()
-
-  @classmethod
-  def from_bytes(cls, content: bytes) -> '_Checkpoint':
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-      facts = json.loads(arrays['facts'].tobytes())
-      state = simulation.State(
-          arrays['weights'],
-          arrays['velocity'],
-          facts['num_updates'],
-          facts['num_reports'],
-      )
-    if facts['format'] != _FORMAT:
-      raise ValueError(f'format {facts["format"]}, expected {_FORMAT}')
-    if facts['probe'] != samplers.probe(samplers.FAST):
-      raise ValueError('NumPy here draws other numbers from the same key')
-    return cls(
-        state,
-        bytes.fromhex(facts['root_key']),
-        facts['metrics'],
-        facts['seconds'],
-    )
-
-
-class Run:
-  """One run in one directory."""
+  Attributes:
+    client_ids: The place of each in the population, as a string.
+  """
 
   def __init__(
-      self,
-      row: mnist_rows.Row,
-      output_dir: pathlib.Path,
-      *,
-      data: mnist_data.Mnist,
-      architecture: mnist_model.Architecture,
-      seed: int,
-      num_evaluations: int,
-      num_threads: Optional[int] = None,
-      insecure_seed: Optional[int] = None,
+      self, digits: digits_data.Digits, num_clients: int, *, seed: int
   ):
-    """Initializes the run; nothing is read or written yet.
+    """Hands out the images.
 
     Args:
-      row: What to run.
-      output_dir: Of this run alone.
-      data: Images.
-      architecture: The model.
-      seed: Public: of the initial model, and of who holds which image.
-      num_evaluations: How often the model is evaluated, at equal distances.
-      num_threads: See `simulation.Reports`.
-      insecure_seed: For tests: coins and noise that anybody can recompute.
+      digits: What the clients hold.
+      num_clients: As many as there are digits, and each holds its own; fewer,
+        and some are left out; more, and each draws one with replacement.
+      seed: Public, of the draws.
     """
-    _checks.integer_at_least(1, num_evaluations=num_evaluations)
-    self._row = row
-    self._output_dir = output_dir
-    self._data = data
-    self._architecture = architecture
-    self._seed = seed
-    self._stride = -(-row.num_updates // num_evaluations)
-    self._num_threads = num_threads
-    self._insecure_seed = insecure_seed
+    _checks.integer_at_least(1, num_clients=num_clients)
+    rng = np.random.default_rng([seed, 0xB007])
+    if num_clients > len(digits):
+      rows = rng.integers(len(digits), size=num_clients, dtype=np.int32)
+    else:
+      rows = np.sort(rng.permutation(len(digits))[:num_clients])
+    self._digits, self._rows = digits, rows
+    self.client_ids = list(map(str, range(num_clients)))
 
-  def train(self, *, progress: str = 'quiet') -> Result:
-    """Trains to the end, from where an earlier process stopped.
+  def create_tf_dataset_for_client(self, client_id: str) -> list:
+    """Returns the one batch of a client; in a list, which costs the least."""
+    row = self._rows[int(client_id)]
+    return [self._digits.rows(slice(row, row + 1)).arrays()]
 
-    Args:
-      progress: As for `tff_dp.program.train`.
 
-    Raises:
-      ArgumentError: If the directory belongs to another run.
-      KeyboardInterrupt: After Ctrl-C, once the update is done and saved.
-    """
-    from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
+def train(
+    row: mnist_rows.Row,
+    output_dir: pathlib.Path,
+    *,
+    data: mnist_data.Mnist,
+    architecture: mnist_model.Architecture,
+    seed: int,
+    num_evaluations: int,
+    insecure_seed: Optional[int] = None,
+    progress: str = 'quiet',
+) -> Result:
+  """Trains to the end, from where an earlier process stopped.
 
-    with run_directory.RunDirectory(
-        self._output_dir, identity=self._identity(), client_ids=[]
-    ) as directory:
-      path = directory.secret / 'checkpoint.npz'
-      if not path.exists() and (directory.release / 'model.npz').exists():
-        raise _checks.PrivacyRefusedError(
-            f'{directory.root} has released a model, but {path} is not there',
-            why='a second model from the same data would spend anew',
-            way_out='restore it from a copy, or start in a new --output-dir',
-        )
-      checkpoint = self._load(path)
-      if checkpoint.state.num_updates < self._row.num_updates:
-        guarantee = self._guarantee(self._row.delta)
-        self._train(checkpoint, path, guarantee, progress)
-      if not (directory.release / 'metrics.json').exists():
-        self._write_release(checkpoint, directory)
-      return Result(
-          self._seed, tuple(checkpoint.metrics), checkpoint.seconds
-      )
+  Args:
+    row: What to run.
+    output_dir: Of this run alone.
+    data: Images.
+    architecture: The model.
+    seed: Public: of the initial model, and of who holds which image.
+    num_evaluations: How often the model is evaluated, at equal distances.
+    insecure_seed: For tests: coins and noise that anybody can recompute.
+    progress: As for `tff_dp.program.train`, like what is raised.
+  """
+  _checks.integer_at_least(1, num_evaluations=num_evaluations)
+  clients = Population(data.train, row.num_clients, seed=seed)
+  result = program.train(
+      build_process(row, architecture, seed=seed, insecure_seed=insecure_seed),
+      _source(row, clients, insecure_seed),
+      plan=None if row.plan else _baseline(row),
+      output_dir=output_dir,
+      delta=row.delta,
+      evaluate_fn=_evaluation(architecture, data.test),
+      rounds_per_eval=-(-row.num_rounds // num_evaluations),
+      config={
+          'task': 'mnist',
+          'row': row.describe(),
+          'data': data.name,
+          'architecture': dataclasses.asdict(architecture),
+          'seed': seed,
+      },
+      declarations=_declarations(row),
+      progress=progress,
+  )
+  names = ('round', *result.evaluated)
+  return Result(
+      seed,
+      tuple(
+          {name: found[name] for name in names}
+          for found in result.metrics
+          if 'test_accuracy' in found
+      ),
+      _guarantees(row, output_dir, is_insecure=insecure_seed is not None),
+  )
 
-  def guarantees(self) -> list[mnist_guarantees.Guarantee]:
-    """Returns the guarantees of a finished run: the row's own delta first."""
-    path = self._output_dir / 'release' / 'guarantee.json'
-    return [
-        mnist_guarantees.Guarantee.from_json(found)
-        for found in json.loads(path.read_text())
+
+def build_process(
+    row: mnist_rows.Row,
+    architecture: mnist_model.Architecture,
+    *,
+    seed: int,
+    insecure_seed: Optional[int] = None,
+) -> tff.learning.templates.LearningProcess:
+  """Returns the process of a row. Args: see `train`."""
+
+  def model_fn():
+    return tff.learning.models.from_keras_model(
+        mnist_model.build_keras_model(architecture, seed=seed),
+        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        input_spec=_input_spec(architecture),
+    )
+
+  server = dict(
+      server_learning_rate=row.server.rates(row.num_updates),
+      momentum=row.server.momentum,
+  )
+  if row.plan is None:
+    # Any process may run under the plan of `_baseline`: this one clips, adds
+    # noise in every round and divides by a constant.
+    return learning.build_dp_ftrl(
+        model_fn,
+        dp_ftrl_plan.DpFtrlPlan(
+            independent.Independent(row.num_rounds),
+            sampling.UniformSampling(row.num_rounds),
+            l2_norm_clip=row.noise.l2_norm_clip,
+            clients_per_round=row.divisor,
+            noise_multiplier=row.noise.noise_multiplier,
+        ),
+        client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+        server_learning_rate=1.0,
+        server_optimizer=check_in_finalizers.build_optimizer(
+            server['server_learning_rate'],
+            momentum=row.server.momentum,
+            nesterov=False,
+            num_updates=row.num_updates,
+        ),
+        insecure_seed=insecure_seed,
+    )
+  if not row.plan.is_local:
+    return learning.build_allocation_sgd(
+        model_fn,
+        row.plan,
+        clients_per_slot=row.divisor,
+        insecure_seed=insecure_seed,
+        **server,
+    )
+  if isinstance(row.plan.protocol, shuffled_check_in.ShuffledCheckIn):
+    return learning.build_shuffled_check_in_sgd(model_fn, row.plan, **server)
+  if isinstance(row.plan.protocol, check_ins.SlidingWindowCheckIn):
+    server['slots_per_update'] = row.slots_per_update
+  return learning.build_check_in_sgd(model_fn, row.plan, **server)
+
+
+def _input_spec(architecture):
+  size = architecture.image_size
+  return {
+      'x': tf.TensorSpec([None, size, size, 1], tf.float32),
+      'y': tf.TensorSpec([None], tf.int32),
+  }
+
+
+def _source(row, clients, insecure_seed) -> check_in_source.CheckInDataSource:
+  """Returns the clients with their coins, those of the two baselines too."""
+  if row.plan is not None:
+    return check_in_source.CheckInDataSource.for_plan(
+        row.plan, clients, insecure_seed=insecure_seed
+    )
+  return check_in_source.CheckInDataSource(
+      row.protocol, clients, with_keys=False, insecure_seed=insecure_seed
+  )
+
+
+def _baseline(row) -> non_private.NonPrivatePlan:
+  """Returns the plan of a row that no plan accounts for."""
+  return non_private.NonPrivatePlan(
+      sampling.UniformSampling(row.num_rounds), row.divisor
+  )
+
+
+def _evaluation(
+    architecture, held_out: digits_data.Digits
+) -> Callable[[Any], Mapping[str, float]]:
+  model = mnist_model.build_keras_model(architecture, seed=0)
+  model.compile(
+      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      metrics=['accuracy'],
+  )
+  arrays = held_out.arrays()
+
+  def evaluate(weights) -> Mapping[str, float]:
+    model.set_weights(weights.trainable)
+    loss, accuracy = model.evaluate(
+        arrays['x'], arrays['y'], batch_size=_EVALUATED_AT_ONCE, verbose=0
+    )
+    return {'test_accuracy': accuracy, 'test_loss': loss}
+
+  return evaluate
+
+
+def _guarantees(row, output_dir, *, is_insecure: bool):
+  """Returns the guarantees, computed once for a directory."""
+  path = output_dir / 'release' / 'guarantee.json'
+  if not path.exists():
+    found = [
+        (
+            mnist_guarantees.nothing(delta)
+            if is_insecure
+            else mnist_guarantees.of(row, delta=delta)
+        ).to_json()
+        for delta in dict.fromkeys([row.delta, *DELTAS])
     ]
-
-  def _identity(self) -> dict[str, Any]:
-    return {
-        'task': 'mnist',
-        'row': self._row.describe(),
-        'data': self._data.name,
-        'architecture': dataclasses.asdict(self._architecture),
-        'seed': self._seed,
-        'evaluation_stride': self._stride,
-        'delta': self._row.delta,
-        'insecure_seed': self._insecure_seed,
-    }
-
-  def _load(self, path: pathlib.Path) -> _Checkpoint:
-    """Returns the checkpoint, a new one if there is none."""
-    if not path.exists():
-      root_key = coins.random_root_key()
-      if self._insecure_seed is not None:
-        root_key = coins.subkey(
-            coins.insecure_root_key(self._insecure_seed),
-            self._row.name,
-            self._seed,
-        )
-      state = simulation.State.initial(self._architecture, seed=self._seed)
-      return _Checkpoint(state, root_key, [])
-    try:
-      return _Checkpoint.from_bytes(path.read_bytes())
-    except Exception as error:
-      raise _checks.PrivacyRefusedError(
-          f'the checkpoint {path} cannot be read'
-          f' ({type(error).__name__}: {error})',
-          why='without the key of coins and noise the run cannot go on',
-          way_out='restore it from a copy, or start in a new --output-dir',
-      ) from error
-
-  def _guarantee(self, delta: float) -> mnist_guarantees.Guarantee:
-    if self._insecure_seed is not None:
-      return mnist_guarantees.nothing(delta)
-    return mnist_guarantees.of(self._row, delta=delta)
-
-  def _guarantees(self, directory) -> list[mnist_guarantees.Guarantee]:
-    """Returns the guarantees, computed once for a directory."""
-    from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
-
-    path = directory.release / 'guarantee.json'
-    if not path.exists():
-      deltas = dict.fromkeys([self._row.delta, *DELTAS])
-      found = [self._guarantee(delta).to_json() for delta in deltas]
-      run_directory.write_atomically(path, json.dumps(found, indent=2) + '\n')
-    return self.guarantees()
-
-  def _train(self, checkpoint, path, guarantee, progress) -> None:
-    from tff_dp.program import interrupts  # pylint: disable=g-import-not-at-top
-    from tff_dp.program.display import progress as progress_lib  # pylint: disable=g-import-not-at-top
-
-    row = self._row
-    population = simulation.Population.of(
-        self._data.train, row.num_clients, seed=self._seed
-    )
-    reports = simulation.Reports(
-        self._architecture,
-        population,
-        row.noise,
-        num_threads=self._num_threads,
-    )
-    held_out = self._data.test.arrays()
-    noise_key = coins.subkey(checkpoint.root_key, 'noise')
-    display = progress_lib.Progress(
-        progress,
-        delta=guarantee.delta,
-        epsilon_budget=None,
-        rounds_done=checkpoint.state.num_updates,
-        rounds_planned=row.num_updates,
-    )
-    display.say(
-        f'{row.name}, seed {self._seed}: {row.num_updates} updates of about'
-        f' {row.reports_per_update:.0f} reports; epsilon is that of the whole run'
-    )
-    if not checkpoint.metrics:
-      checkpoint.metrics.append(
-          self._evaluate(reports, checkpoint.state, held_out)
-      )
-    saved_at = time.monotonic()
-    try:
-      with interrupts.InterruptGuard(
-          lambda: display.say('stopping after this update')
-      ) as interrupt:
-        updates = simulation.updates(
-            row.protocol,
-            num_clients=row.num_clients,
-            root_key=checkpoint.root_key,
-            slots_per_update=row.slots_per_update,
-            first=checkpoint.state.num_updates + 1,
-        )
-        while checkpoint.state.num_updates < row.num_updates:
-          start = time.monotonic()
-          checkpoint.state = simulation.step(
-              checkpoint.state,
-              next(updates),
-              reports,
-              row.server,
-              noise=row.noise,
-              num_updates=row.num_updates,
-              key=noise_key,
-          )
-          number = checkpoint.state.num_updates
-          seconds = time.monotonic() - start
-          checkpoint.seconds += seconds
-          is_last = number == row.num_updates
-          if is_last or number % self._stride == 0:
-            found = self._evaluate(reports, checkpoint.state, held_out)
-            checkpoint.metrics.append(found)
-            display.released(found, ['test_accuracy'])
-          display.round_done(
-              number, seconds=seconds, epsilon=guarantee.epsilon
-          )
-          is_due = time.monotonic() - saved_at > _SECONDS_BETWEEN_CHECKPOINTS
-          if is_last or is_due or interrupt.is_requested:
-            _save(path, checkpoint)
-            saved_at = time.monotonic()
-          if interrupt.is_requested and not is_last:
-            raise interrupt.stopped(f'stopped after update {number}')
-    finally:
-      display.close()
-
-  def _evaluate(self, reports, state, held_out) -> dict[str, float]:
-    """Returns the entry of one evaluation."""
-    x, y = held_out['x'], held_out['y']
-    parts = range(0, len(y), _EVALUATED_AT_ONCE)
-    logits = np.concatenate([
-        reports.logits(state.weights, x[start : start + _EVALUATED_AT_ONCE])
-        for start in parts
-    ]).astype(np.float64)
-    losses = special.logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]
-    found = {
-        'update': state.num_updates,
-        'test_accuracy': float(np.mean(logits.argmax(axis=1) == y)),
-        'test_loss': float(losses.mean()),
-    }
-    if self._row.has_public_reports:
-      found['num_reports'] = state.num_reports
-    return found
-
-  def _write_release(self, checkpoint: _Checkpoint, directory) -> None:
-    """Writes what may leave the machine; metrics last, as they mark the end."""
-    from tff_dp.program.files import outputs  # pylint: disable=g-import-not-at-top
-    from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
-
-    guarantees = self._guarantees(directory)
-    variables = simulation.split(
-        checkpoint.state.weights, self._architecture.shapes
-    )
-    outputs.write_model(directory.release / 'model.npz', variables)
-    if self._row.plan is not None:
-      outputs.write_statement(directory.release, self._statement(checkpoint))
-    run_directory.write_json(
-        directory.release / 'metrics.json',
-        {
-            **self._identity(),
-            'guarantees': [found.to_json() for found in guarantees],
-            'seconds': checkpoint.seconds,
-            'evaluations': checkpoint.metrics,
-        },
-    )
-
-  def _statement(self, checkpoint: _Checkpoint):
-    plan, row = self._row.plan, self._row
-    observed = {}
-    if row.has_public_reports:
-      found = monitoring.realised_rate(
-          checkpoint.state.num_reports,
-          num_rounds=plan.num_rounds,
-          num_clients=row.num_clients,
-      )
-      observed = {
-          'rounds_counted': plan.num_rounds,
-          'num_reports': checkpoint.state.num_reports,
-          'rate': found,
-          'warning': monitoring.warning(plan.protocol, found),
-      }
-    return plan.statement(
-        delta=row.delta,
-        observed=monitoring.ObservedCheckIns(
-            num_rounds=plan.num_rounds, **observed
-        ),
-        insecure_seed=self._insecure_seed is not None,
-        declarations=declarations_lib.Declarations(
-            population=row.num_clients,
-            population_origin='public: a simulated population over public data',
-            hyperparameters=(
-                'not accounted for: chosen on the held-out digits of short runs'
-            ),
-            architecture='public: arXiv:2206.03151, table 2',
-            preprocessing='none: pixels are divided by 255',
-            not_covered=(
-                'a simulation: the machine that made this model holds all data,'
-                ' and derives the coins and the noise of all clients from one'
-                " secret key, the noise by NumPy's PCG64"
-            ),
-        ),
-    )
+    run_directory.write_atomically(path, json.dumps(found, indent=2) + '\n')
+  return tuple(
+      mnist_guarantees.Guarantee.from_json(found)
+      for found in json.loads(path.read_text())
+  )
 
 
-def _save(path: pathlib.Path, checkpoint: _Checkpoint) -> None:
-  from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
-
-  run_directory.write_atomically(path, checkpoint.to_bytes())
+def _declarations(row) -> declarations_lib.Declarations:
+  return declarations_lib.Declarations(
+      population=row.num_clients,
+      population_origin='public: a simulated population over public data',
+      hyperparameters=(
+          'not accounted for: chosen on the held-out digits of short runs'
+      ),
+      architecture='public: arXiv:2206.03151, table 2',
+      preprocessing='none: pixels are divided by 255',
+      not_covered=(
+          'clients that are simulated: the machine that made this model holds'
+          ' all data, and the keys of all clients follow from one of its own'
+      ),
+  )

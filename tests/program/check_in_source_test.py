@@ -65,7 +65,7 @@ class SourceTest(parameterized.TestCase):
         tff.FederatedType(
             collections.OrderedDict(
                 examples=examples,
-                key=tff.SequenceType(tff.TensorType(np.int64, [2])),
+                key=tff.SequenceType(tff.TensorType(np.int64, [None, 2])),
             ),
             tff.CLIENTS,
         ),
@@ -98,7 +98,7 @@ class SourceTest(parameterized.TestCase):
           number = 0 if position == samplers.DUMMY else position
           self.assertEqual(examples, [number] * number)
           (key,) = value['key']
-          self.assertEqual((key.dtype, key.shape), (np.int64, (2,)))
+          self.assertEqual((key.dtype, key.shape), (np.int64, (1, 2)))
 
   def test_empty_slots_get_dummies_with_keys_of_their_own(self):
     protocol = participation.FixedWindowCheckIn(8, 0.0)
@@ -110,7 +110,7 @@ class SourceTest(parameterized.TestCase):
       self.assertEqual(
           value['examples'].element_spec, tf.TensorSpec([None], tf.float32)
       )
-      keys.append(tuple(value['key'][0]))
+      keys.append(tuple(value['key'][0][0]))
     self.assertLen(set(keys), 8)
 
   def test_a_client_keeps_its_noise_key(self):
@@ -121,7 +121,7 @@ class SourceTest(parameterized.TestCase):
     for _ in range(30):
       step = iterator.advance()
       for id_, value in zip(iterator.ids_of(step), iterator.data_of(step)):
-        keys[id_].add(tuple(value['key'][0]))
+        keys[id_].add(tuple(value['key'][0][0]))
     self.assertLen(keys, 12)
     self.assertEqual({len(found) for found in keys.values()}, {1})
     self.assertLen(set.union(*keys.values()), 12)

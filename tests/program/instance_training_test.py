@@ -206,7 +206,7 @@ class CohortsTest(absltest.TestCase):
 
   def _keys(self, selection):
     return [
-        np.asarray(list(data[client_lib.KEY])[0]).tolist()
+        np.asarray(list(data[client_lib.KEY])[0][0]).tolist()
         for data in selection.read()
     ]
 

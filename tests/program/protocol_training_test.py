@@ -83,7 +83,7 @@ class _Next(toy.Next):
     for client in clients:
       if isinstance(client, dict):
         (key,) = client['key']
-        values.append(sum(client['examples']) + int(key[0]) % 1000 / 1000)
+        values.append(sum(client['examples']) + int(key[0, 0]) % 1000 / 1000)
       else:
         values.append(sum(client))
     self.seen.append(values)

@@ -26,6 +26,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import learning
+from tff_dp.learning.check_ins import check_in_work
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
@@ -156,8 +157,9 @@ class CheckInDataSource(tff.program.FederatedDataSource):
       examples = tff.SequenceType(tff.types.tensorflow_to_type(spec))
       member = examples
       if self.with_keys:
-        key = tff.SequenceType(tff.TensorType(np.int64, [2]))
-        member = collections.OrderedDict(examples=examples, key=key)
+        member = collections.OrderedDict(
+            examples=examples, key=check_in_work.KEYS_TYPE
+        )
       self._type = tff.FederatedType(member, tff.CLIENTS)
     return self._type
 
@@ -297,7 +299,9 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     for position in step.cohort.clients.tolist():
       if position == samplers.DUMMY:
         # Any client's, emptied: it has the type of the others.
-        examples = source.dataset_of(source.client_ids[0]).take(0)
+        examples = source.dataset_of(source.client_ids[0])
+        is_list = isinstance(examples, list)
+        examples = [] if is_list else examples.take(0)
         secret = coins.subkey(self._root_key, 'dummy', step.number)
       else:
         examples = source.dataset_of(source.client_ids[position])

@@ -14,7 +14,7 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
   Args:
     plan: Of a kind below.
     clients: A `tff.simulation.datasets.ClientData`; with a `CheckInPlan` also
-      its `CheckInDataSource`.
+      its `CheckInDataSource`, with a `NonPrivatePlan` any.
     schedule_seed: Public seed of a schedule.
   """
   is_source = isinstance(clients, check_in_source.CheckInDataSource)
@@ -30,16 +30,19 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
         ' create_tf_dataset_for_client(client_id); of a dict of arrays for each'
         ' client, tff.simulation.datasets.TestClientData(...) makes one',
     )
-  if is_source and plan.kind != 'check_ins':
+  if is_source and plan.kind not in ('check_ins', 'non_private'):
     raise _checks.ArgumentError(
         'clients', clients, 'client data: the plan says who comes'
     )
-  if plan.kind in _SCHEDULED:
+  if plan.kind in _SCHEDULED and not is_source:
     return _SCHEDULED[plan.kind](plan, clients, seed=schedule_seed)
   if schedule_seed:
     raise _checks.ArgumentError(
         'schedule_seed', schedule_seed, '0: clients draw their own coins'
     )
+  if plan.kind == 'non_private':
+    # Nothing is claimed, so whoever comes is as good as the schedule's.
+    return cohorts.CheckInCohorts(clients)
   return _DECIDED[plan.kind](plan, clients)
 
 

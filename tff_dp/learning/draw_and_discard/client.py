@@ -108,7 +108,7 @@ def build(
   if client_keys:
     data_type = tff.to_type({
         EXAMPLES: examples_type,
-        KEY: tff.SequenceType(tff.TensorType(np.int64, [2])),
+        KEY: check_in_work.KEYS_TYPE,
     })
   slice_type = tff.SequenceType(tff.TensorType(np.float32, [size]))
   key_type, round_type = tff.TensorType(np.int64, [2]), tff.TensorType(np.int64)
@@ -119,9 +119,7 @@ def build(
     @tff.tensorflow.computation(data_type)
     @tf.function
     def key(data):
-      return check_in_work.only_element(
-          data[KEY], tf.TensorSpec([2], tf.int64), 'key'
-      )
+      return check_in_work.only_key(data[KEY])
 
   else:
 
