@@ -99,6 +99,8 @@ def laplace_sum_delta(
   return min(1.0, max(0.0, kept - shifted) + slack)
 
 
+# A privacy statement asks for it anew at every checkpoint.
+@functools.lru_cache(maxsize=256)
 def later_epsilon(
     *, mechanism: str, distance: float, num_updates: int, delta: float
 ) -> float:
