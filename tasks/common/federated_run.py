@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains what `federated_settings` describes, and reports what came out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import json
 import pathlib
 import sys
 from typing import Any
 
+from tasks.common import engine
 from tasks.common import federated_settings
 from tff_dp.accounting import rounding
 from tff_dp.plans import base
@@ -24,6 +25,45 @@ _COLUMNS = {
     'test_accuracy': 'held-out accuracy',
     'most_frequent': 'most frequent answer alone',
 }
+
+
+def main(
+    run: Callable[..., tuple[dict[str, Any], str]],
+    settings: federated_settings.Settings,
+    *,
+    where: engine.EngineSettings,
+    progress: str,
+) -> int:
+  """Trains, prints the results on stdout and returns the exit code.
+
+  Args:
+    run: Returns (row of the report, what the data are).
+    settings: As given.
+    where: What computes.
+    progress: As for `tff_dp.program.train`.
+  """
+  row, data = run(settings, where=where, progress=progress)
+  report(row, pathlib.Path(settings.output_dir), data=data)
+  return 0
+
+
+def declared(
+    *, population: int | None, chosen: str, preprocessing: str
+) -> declarations_lib.Declarations:
+  """Returns what only a task knows.
+
+  Args:
+    population: Number of clients, `None` before the data are looked at.
+    chosen: How the settings were.
+    preprocessing: What was done to the data.
+  """
+  return declarations_lib.Declarations(
+      population=population,
+      population_origin='public: it is known who is in the data',
+      hyperparameters=f'not accounted for: chosen {chosen}',
+      architecture='not accounted for: chosen like the hyperparameters',
+      preprocessing=preprocessing,
+  )
 
 
 def state(

@@ -22,7 +22,7 @@ word is one of them.
 
 import argparse
 import dataclasses
-import pathlib
+import functools
 
 from tasks.common import engine
 from tasks.common import federated_run
@@ -33,7 +33,6 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
 from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.statement import declarations as declarations_lib
 
 EXAMPLES = """examples:
   python -m tasks train stackoverflow --stand-in
@@ -60,6 +59,7 @@ _BOTH_PUBLISHED = _ALL_RUNS | {
     'words': 10_000,
     'sequence_length': 20,
     'embedding_size': 96,
+    'embedding_range': 0.05,
     'lstm_size': 670,
     'examples_per_client': 256,
     'test_examples': 10_000,
@@ -69,15 +69,18 @@ _COLUMNS = {
         'epsilon': 8.0,
         'delta': 1e-3,
         'mechanism': 'blt',
-        'total_rounds': 60,
-        'clients_per_round': 20,
-        'min_index_gap': 30,
-        'server_learning_rate': 0.2,
-        'client_learning_rate': 4.0,
-        'rounds_per_eval': 10,
+        'total_rounds': 20,
+        'clients_per_round': 60,
+        'min_index_gap': 10,
+        'server_learning_rate': 1.0,
+        'client_learning_rate': 2.0,
+        'client_epochs_per_round': 2,
+        'rounds_per_eval': 5,
         'words': 50,
         'sequence_length': 12,
         'embedding_size': 12,
+        # So small a network needs words that differ from the beginning.
+        'embedding_range': 1.0,
         'lstm_size': 16,
         'examples_per_client': 48,
         'test_examples': 1000,
@@ -111,6 +114,7 @@ class Settings(federated_settings.Settings):
   words: int | None = None
   sequence_length: int | None = None
   embedding_size: int | None = None
+  embedding_range: float | None = None
   lstm_size: int | None = None
   examples_per_client: int | None = None
   test_examples: int | None = None
@@ -135,6 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('words', 'vocabulary: the most frequent words')
   add('sequence_length', 'words of a sentence that count')
   add('embedding_size', 'of a word')
+  add('embedding_range', 'bound of the initial embedding of a word')
   add('lstm_size', 'units of the LSTM')
   add('examples_per_client', 'of the sentences of a user, the first that count')
   add('test_examples', 'sentences of an evaluation')
@@ -164,10 +169,11 @@ def run(
       'examples_per_client', 'test_examples',
   ):
     _checks.integer_at_least(1, **{size: getattr(settings, size)})
+  _checks.positive(embedding_range=settings.embedding_range)
   plan = build_plan(settings)
   if settings.published:
     federated_run.state(
-        plan, settings, _declarations(settings, 'Stack Overflow, not read yet')
+        plan, settings, _declared(settings, 'Stack Overflow, not read yet')
     )
   contents = stackoverflow_data.look(
       settings.folder, is_stand_in=settings.stand_in
@@ -191,24 +197,18 @@ def run(
       settings,
       plan,
       vocabulary,
-      declarations=_declarations(settings, contents.description, num_users),
+      declarations=_declared(settings, contents.description, num_users),
       progress=progress,
   )
   return row, contents.description
 
 
-def main(
-    settings: Settings, *, where: engine.EngineSettings, progress: str
-) -> int:
-  """Trains, prints the results on stdout and returns the exit code."""
-  row, data = run(settings, where=where, progress=progress)
-  federated_run.report(row, pathlib.Path(settings.output_dir), data=data)
-  return 0
+main = functools.partial(federated_run.main, run)
 
 
-def _declarations(
+def _declared(
     settings: Settings, data: str, population: int | None = None
-) -> declarations_lib.Declarations:
+):
   """Returns what only the task knows.
 
   Args:
@@ -219,11 +219,9 @@ def _declarations(
   chosen = 'on the test sentences of a stand-in, by a coarse search'
   if settings.published:
     chosen = 'by others: google-research/federated, dp_ftrl'
-  return declarations_lib.Declarations(
+  return federated_run.declared(
       population=population,
-      population_origin='public: it is known who is in the files',
-      hyperparameters=f'not accounted for: chosen {chosen}',
-      architecture='not accounted for: chosen like the hyperparameters',
+      chosen=chosen,
       preprocessing=(
           f'not accounted for: the {settings.words:,} words are the most'
           f' frequent of the users themselves, counted without noise in {data}'

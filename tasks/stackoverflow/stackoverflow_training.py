@@ -19,7 +19,12 @@ _EVALUATED_AT_ONCE = 200
 
 
 def build_model(
-    vocabulary_size: int, *, embedding_size: int, lstm_size: int, seed: int
+    vocabulary_size: int,
+    *,
+    embedding_size: int,
+    lstm_size: int,
+    embedding_range: float = 0.05,
+    seed: int,
 ) -> tf.keras.Model:
   """Returns the network of TFF's baseline; its outputs are logits.
 
@@ -29,6 +34,7 @@ def build_model(
     vocabulary_size: Number of ids; 0 is padding, and is masked.
     embedding_size: Of a word, and of what the LSTM says.
     lstm_size: Units.
+    embedding_range: Bound of the initial embedding; 0.05 is TFF's.
     seed: Of the initial weights, which are public.
   """
   layers, initializers = tf.keras.layers, tf.keras.initializers
@@ -38,7 +44,9 @@ def build_model(
       vocabulary_size,
       embedding_size,
       mask_zero=True,
-      embeddings_initializer=initializers.RandomUniform(seed=next(seeds)),
+      embeddings_initializer=initializers.RandomUniform(
+          -embedding_range, embedding_range, seed=next(seeds)
+      ),
   )(ids)
   outputs = layers.LSTM(
       lstm_size,
@@ -79,6 +87,7 @@ def train(
         vocabulary.size,
         embedding_size=settings.embedding_size,
         lstm_size=settings.lstm_size,
+        embedding_range=settings.embedding_range,
         seed=settings.seed,
     )
 

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the EMNIST task on a stand-in of 20 writers."""
+"""Tests of the EMNIST task on a stand-in of 10 writers."""
 
 import dataclasses
 import functools
@@ -17,15 +17,17 @@ import pytest
 
 from tasks import __main__ as tasks_main
 from tasks.common import engine
+from tasks.common import federated_settings
 from tasks.emnist import emnist
 from tasks.emnist import emnist_data
 from tasks.emnist import emnist_models
 from tasks.emnist import emnist_systems
 from tests.cli import command
 from tests.program import kills
+from tff_dp.participation import check_ins
 from tff_dp.program.files import write_ahead
 
-_WRITERS = 20
+_WRITERS = 10
 _SMALL = (
     '--stand-in', f'--writers={_WRITERS}', '--only-digits', '--model=linear',
     '--total-rounds=2', '--rounds-per-eval=2', '--client-batch-size=32',
@@ -138,7 +140,23 @@ class RunTest(parameterized.TestCase):
       self.assertBetween(len(set(labels)), 0.8 * num_classes, num_classes)
       self.assertLess(max(labels), num_classes)
 
-  @parameterized.parameters(*emnist.SYSTEMS[1:])
+  @mock.patch.object(emnist_systems.learning, 'build_check_in_sgd')
+  def test_averaged_check_ins_have_their_plan(self, build):
+    # The randomizer and the rest are those of the shuffled check-ins below.
+    settings = federated_settings.filled(
+        emnist.Settings(system='check-ins', total_rounds=3),
+        emnist.COLUMNS['check-ins'],
+        name='check-ins',
+    )
+    writers = dict.fromkeys(map(str, range(_WRITERS)), 50)
+    process, _ = emnist_systems.build(settings, None, mock.Mock(), writers)
+    self.assertIs(process, build.return_value)
+    plan = build.call_args.args[1]
+    self.assertIsInstance(plan.protocol, check_ins.AveragedCheckIn)
+    self.assertEqual(plan.num_rounds, 3)
+    self.assertBetween(plan.epsilon(delta=1e-4), 7, 8)
+
+  @parameterized.parameters(*emnist.SYSTEMS[2:])
   @pytest.mark.long_grid
   def test_every_system_trains_and_states(self, system):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
@@ -157,7 +175,7 @@ class RunTest(parameterized.TestCase):
     for text in (
         out, (folder / system / 'release/privacy_statement.md').read_text()
     ):
-      self.assertIn('a stand-in for EMNIST: 20 invented writers', text)
+      self.assertIn('a stand-in for EMNIST: 10 invented writers', text)
 
   def test_a_killed_run_comes_to_the_same_files(self):
     parent = pathlib.Path(self.create_tempdir())
