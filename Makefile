@@ -5,14 +5,15 @@ SHELL := /bin/bash
 ARGS ?=
 python := .venv/bin/python
 python_current := .venv-current/bin/python
+python_colab := .venv-colab/bin/python
 # Two processes, because each loads TFF and starts a worker of its own; whole
 # files, so that a file's start-up is paid once. If one of the two dies, the
 # other finishes: with a third in its place, pytest-xdist 3.8 waits for ever.
 pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help environment environment-current train test test-current \
-    benchmark benchmark-round docs lock
+.PHONY: help environment environment-current environment-colab train test \
+    test-current test-colab benchmark benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -24,6 +25,9 @@ environment: ## Make or refresh .venv, if requirements.lock or setup.py changed.
 environment-current: ## The same with a current Python, in .venv-current.
 	@tools/make_environment.sh current
 
+environment-colab: ## The same with the versions of stock Colab, in .venv-colab.
+	@tools/make_environment.sh colab
+
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
 
@@ -32,6 +36,11 @@ test: environment ## Run all tests (fewer: ARGS='tests/accounting -k tree').
 
 test-current: environment-current ## Run the tests on the current stack.
 	@$(python_current) -m pytest $(pytest_flags) $(ARGS)
+
+# Not part of .ci/run: it takes minutes, and nothing else depends on it.
+test-colab: environment-colab ## Run imports, doctor and notebooks there.
+	@$(python_colab) -m pytest tests/compat_test.py tests/shim_test.py \
+	    tests/cli/doctor_test.py $(ARGS)
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
@@ -42,5 +51,5 @@ benchmark-round: environment ## Measure a round against its floor, side by side.
 docs: environment ## Build guide and API reference into build/docs.
 	@$(python) tools/build_docs.py
 
-lock: ## Resolve both locks (newer versions: ARGS=--upgrade).
+lock: ## Resolve the three locks (newer versions: ARGS=--upgrade).
 	@tools/lock_requirements.sh $(ARGS)

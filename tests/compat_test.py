@@ -4,6 +4,7 @@
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import os
 import pathlib
 import stat
@@ -18,7 +19,7 @@ from tff_dp import _columns
 from tff_dp import _compat
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_COLUMNS = (_columns.REFERENCE, _columns.CURRENT)
+_COLUMNS = (_columns.REFERENCE, _columns.CURRENT, _columns.COLAB)
 
 
 @contextlib.contextmanager
@@ -61,24 +62,40 @@ class CheckEnvironmentTest(parameterized.TestCase):
     for name in column.present:
       self.assertIn(f'\n{name}==', lock)
 
-  def test_current_lock_has_nothing_that_the_shim_stands_in_for(self):
-    lock = (_ROOT / _columns.CURRENT.lock).read_text()
-    for name in (
-        'jax',
-        'jaxlib',
-        'tensorflow-estimator',
-        'tensorflow-model-optimization',
-    ):
+  @parameterized.parameters(
+      (_columns.CURRENT, ('jax', 'jaxlib')),
+      (_columns.COLAB, ()),  # Colab has a jax that TFF cannot use.
+  )
+  def test_newer_locks_have_nothing_that_the_shim_stands_in_for(
+      self, column, more
+  ):
+    lock = (_ROOT / column.lock).read_text()
+    names = ('tensorflow-estimator', 'tensorflow-model-optimization', *more)
+    for name in names:
       self.assertNotIn(f'\n{name}==', lock)
 
   @parameterized.parameters(
-      ((3, 11, 7), 'A (reference)'),
-      ((3, 12, 1), 'B (current)'),
-      ((3, 13, 0), 'B (current)'),
-      ((3, 14, 0), 'B (current)'),  # The nearest; it is refused, see below.
+      ((3, 11, 7), '2.14.1', 'A (reference)'),
+      ((3, 11, 7), '2.20.0', 'A (reference)'),
+      ((3, 12, 1), '2.20.0', 'B (current)'),
+      ((3, 13, 0), '2.21.0', 'B (current)'),
+      ((3, 13, 0), '2.20.0', 'C (colab)'),
+      ((3, 13, 0), '2.20.1', 'C (colab)'),
+      ((3, 13, 0), None, 'B (current)'),
+      # The nearest; it is refused, see below.
+      ((3, 14, 0), '2.20.0', 'B (current)'),
   )
-  def test_python_decides_the_column(self, version, title):
-    with absltest.mock.patch.object(_columns.sys, 'version_info', version):
+  def test_python_and_tensorflow_decide_the_column(
+      self, python, tensorflow, title
+  ):
+    found = {'return_value': tensorflow}
+    if tensorflow is None:
+      found = {'side_effect': importlib.metadata.PackageNotFoundError}
+    with absltest.mock.patch.object(
+        _columns.sys, 'version_info', python
+    ), absltest.mock.patch.object(
+        _columns.importlib.metadata, 'version', **found
+    ):
       self.assertEqual(_columns.here().title, title)
 
   @parameterized.parameters(*_COLUMNS)
@@ -137,6 +154,7 @@ class CheckEnvironmentTest(parameterized.TestCase):
       (_columns.REFERENCE, {'dp_accounting': '0.6.0'}),
       (_columns.CURRENT, {'tensorflow': '2.20.0'}),
       (_columns.CURRENT, {'dp_accounting': '0.5.0'}),
+      (_columns.COLAB, {'numpy': '2.5.5'}),
   )
   def test_other_versions_are_untested_not_broken(self, column, changes):
     with _installed(column, **changes):

@@ -22,7 +22,7 @@ _INPUTS = (
     'pyproject.toml',
     'tools/make_environment.sh',
 )
-_LOCKS = ('requirements', 'requirements.current')
+_LOCKS = ('requirements', 'requirements.current', 'requirements.colab')
 # All that the script may use besides uv or Python.
 _TOOLS = tuple(
     'bash cat chmod cut dirname env flock grep mkdir rm sha256sum uname'.split()
@@ -47,7 +47,7 @@ class MakeEnvironmentTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._folder = pathlib.Path(self.create_tempdir().full_path)
-    for name in (*_INPUTS, 'requirements.current.lock'):
+    for name in (*_INPUTS, *(f'{lock}.lock' for lock in _LOCKS[1:])):
       (self._folder / name).parent.mkdir(exist_ok=True)
       shutil.copy(_ROOT / name, self._folder / name)
     self._bin = self._folder / 'path'
@@ -92,13 +92,14 @@ class MakeEnvironmentTest(parameterized.TestCase):
     self.assertIn('--no-deps --no-build-isolation --editable .', editable)
     self.assertIn('compileall', compiled)
 
-  def test_current_stack_has_its_own_folder_and_lock(self):
+  @parameterized.parameters('current', 'colab')
+  def test_other_stacks_have_their_own_folder_and_lock(self, name):
     self._stand_in('uv', _UV)
-    result = self._run('current')
+    result = self._run(name)
     self.assertEqual(result.returncode, 0, result.stderr)
     venv, locked, _, _ = self._calls()
-    self.assertIn('--python 3.13 .venv-current', venv)
-    self.assertIn('--requirement requirements.current.lock', locked)
+    self.assertIn(f'--python 3.13 .venv-{name}', venv)
+    self.assertIn(f'--requirement requirements.{name}.lock', locked)
     self.assertFalse(self._venv.exists())
 
   @parameterized.parameters(
@@ -160,7 +161,7 @@ class MakeEnvironmentTest(parameterized.TestCase):
   def test_unknown_stack(self):
     result = self._run('newest')
     self.assertEqual(result.returncode, 2)
-    self.assertIn('reference, current', result.stderr)
+    self.assertIn('reference, current, colab', result.stderr)
 
   def test_second_run_does_nothing(self):
     self._stand_in('uv', _UV)
@@ -333,9 +334,11 @@ class MakefileTest(absltest.TestCase):
         [
             'environment',
             'environment-current',
+            'environment-colab',
             'train',
             'test',
             'test-current',
+            'test-colab',
             'benchmark',
             'lock',
         ],

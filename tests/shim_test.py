@@ -18,7 +18,6 @@ import unittest
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tff_dp import _columns
 from tff_dp import _compat
 from tff_dp import _shim
 
@@ -258,7 +257,7 @@ class ShimTest(parameterized.TestCase):
         [False],
     )
 
-  def test_installed_once_and_only_in_column_b(self):
+  def test_installed_once_and_not_in_column_a(self):
     count = self._run(
         {},
         """
@@ -269,7 +268,7 @@ class ShimTest(parameterized.TestCase):
         """,
         install='import sys',
     )
-    self.assertEqual(count, int(_compat.COLUMN is _columns.CURRENT))
+    self.assertEqual(count, int(_compat.COLUMN.needs_shim))
 
   def test_keras_is_the_one_that_tff_wants(self):
     code = 'import json, os; print(json.dumps(os.environ.get("{}")))'.format(
@@ -279,14 +278,14 @@ class ShimTest(parameterized.TestCase):
       os.environ.pop('TF_USE_LEGACY_KERAS', None)
       chosen = self._run({}, code, install='import tff_dp\n')
       self.assertEqual(
-          chosen, '1' if _compat.COLUMN is _columns.CURRENT else None
+          chosen, '1' if _compat.COLUMN.needs_shim else None
       )
       os.environ['TF_USE_LEGACY_KERAS'] = '0'
       self.assertEqual(self._run({}, code, install='import tff_dp\n'), '0')
 
 
 @unittest.skipUnless(
-    _compat.COLUMN is _columns.CURRENT, 'column A has the real packages'
+    _compat.COLUMN.needs_shim, 'column A has the real packages'
 )
 class RealTffTest(absltest.TestCase):
   """What the real TFF does on the shim."""

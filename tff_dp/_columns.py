@@ -1,17 +1,19 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The two stacks that this release was checked on, called columns.
+"""The three stacks that this release was checked on, called columns.
 
 Column A is the reference: Python 3.11 with everything at the versions that
 TensorFlow Federated (TFF) asks for. Column B is current: a newer Python with a
-newer TensorFlow, where TFF is imported through `_shim`. The locks pin both; a
-test compares them with what is written here.
+newer TensorFlow, where TFF is imported through `_shim`. Column C is the same
+with the older TensorFlow that stock Colab brings. The locks pin all; a test
+compares them with what is written here.
 """
 
 import dataclasses
+import importlib.metadata
 import sys
 
-# The same in both columns.
+# The same in all columns.
 TFF = '0.87.0'
 
 
@@ -20,8 +22,8 @@ class Column:
   """What one stack consists of.
 
   Attributes:
-    letter: 'A' or 'B'.
-    name: 'reference' or 'current'.
+    letter: 'A', 'B' or 'C'.
+    name: 'reference', 'current' or 'colab'.
     pythons: Versions of Python, (major, minor), the oldest first.
     lock: The file that pins every package.
     packages: Distribution -> checked versions, the one in the lock first.
@@ -44,6 +46,11 @@ class Column:
   def title(self) -> str:
     """For example 'A (reference)'."""
     return f'{self.letter} ({self.name})'
+
+  @property
+  def needs_shim(self) -> bool:
+    """Whether TFF can only be imported through `_shim`."""
+    return self.pythons[0] > REFERENCE.pythons[-1]
 
   @property
   def python_versions(self) -> str:
@@ -107,9 +114,39 @@ CURRENT = Column(
         ' 3.12, whichever it finds first; then use .venv-current/bin/python'
     ),
 )
+# Whatever jax there is: `_shim` looks at it.
+COLAB = dataclasses.replace(
+    CURRENT,
+    letter='C',
+    name='colab',
+    pythons=((3, 13),),
+    lock='requirements.colab.lock',
+    packages=CURRENT.packages | {
+        'tensorflow': ('2.20.0',),
+        'tf-keras': ('2.20.1',),
+        'dp-accounting': ('0.6.0',),
+        'numpy': ('2.1.3',),
+    },
+    recipe=(
+        'on Colab, choose Runtime > Disconnect and delete runtime, then run the'
+        ' notebook from its first cell on; elsewhere, in a checkout of tff_dp,'
+        ' run `make environment-colab` and use .venv-colab/bin/python'
+    ),
+)
 
 
 def here() -> Column:
-  """Returns the column of the running Python, the nearest if it has none."""
-  is_reference = sys.version_info[:2] <= REFERENCE.pythons[-1]
-  return REFERENCE if is_reference else CURRENT
+  """Returns the column of the running Python, the nearest if it has none.
+
+  Where the Python is that of two of them, the installed TensorFlow decides.
+  """
+  python = sys.version_info[:2]
+  if python <= REFERENCE.pythons[-1]:
+    return REFERENCE
+  try:
+    tensorflow = importlib.metadata.version('tensorflow')
+  except importlib.metadata.PackageNotFoundError:
+    return CURRENT
+  (colab,) = COLAB.packages['tensorflow']
+  is_colab = tensorflow.split('.')[:2] == colab.split('.')[:2]
+  return COLAB if is_colab and python in COLAB.pythons else CURRENT

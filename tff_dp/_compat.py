@@ -94,13 +94,13 @@ class Finding:
 
 
 def prepare_imports() -> None:
-  """Makes the import of TFF quiet and, in column B, possible.
+  """Makes the import of TFF quiet and, in columns B and C, possible.
 
   To be called before TensorFlow is loaded, because it reads its log level and
   chooses its Keras only once.
   """
   _quiet.quiet_start_up()
-  if COLUMN is _columns.CURRENT:
+  if COLUMN.needs_shim:
     # TensorFlow 2.21 reads its log level only after it has written.
     _shim.install(_quiet.without_noise)
     _shim.use_legacy_keras()
@@ -455,7 +455,7 @@ def require_tff():
         f'tff_dp needs TensorFlow Federated {TFF}, found {version}. '
         + explain(check_environment())
     )
-  if COLUMN is _columns.CURRENT:
+  if COLUMN.needs_shim:
     _require_legacy_keras()
   _let_wrapped_dicts_be_saved()
   _forget_worker_at_exit()
@@ -471,7 +471,8 @@ def _refuse_half_loaded_tff() -> None:
   ):
     raise BrokenEnvironmentError(
         'tensorflow_federated was imported before tff_dp, and that failed. In a'
-        ' new process (in a notebook, a restarted session), import tff_dp first.'
+        ' new process (in a notebook: Runtime > Restart session), import tff_dp'
+        ' first.'
     )
 
 
@@ -480,8 +481,8 @@ def _require_legacy_keras() -> None:
   if keras.Model.__module__.startswith('keras.'):
     raise BrokenEnvironmentError(
         'tf.keras is Keras 3 here, but TFF needs Keras 2. In a new process (in a'
-        ' notebook, a restarted session) import tff_dp before anything that'
-        ' uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before Python starts.'
+        ' notebook: Runtime > Restart session) import tff_dp before anything'
+        ' that uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before Python starts.'
     )
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Lets TFF 0.87 be imported on a stack that is newer than it (column B).
+"""Lets TFF 0.87 be imported on a stack that is newer than it (columns B, C).
 
 TensorFlow Federated (TFF) and tensorflow-privacy import packages that current
 Pythons or TensorFlows lack, for features that this project never uses. While
@@ -34,7 +34,7 @@ OWNERS = ('tensorflow_federated', 'tensorflow_privacy')
 _JAX = 'tensorflow_federated.python.core.environments.jax_frontend'
 _SUPPORT = (
     'is supported with Python 3.11 and TensorFlow 2.14 only (column A,'
-    ' reference), not on this stack (column B, current)'
+    ' reference), not on this stack'
 )
 
 

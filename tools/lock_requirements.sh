@@ -2,9 +2,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Resolves the two stacks, requirements.in under requirements.overrides into
-# requirements.lock and the same for requirements.current: every package with
-# its hashes, no index addresses. Versions that the present locks have are kept
+# Resolves the three stacks, requirements.in under requirements.overrides into
+# requirements.lock and the same for requirements.current and .colab: every
+# package with its hashes, no index addresses. Versions that the present locks have are kept
 # where they still fit, so that a second run changes nothing; --upgrade takes
 # the newest ones.
 set -euo pipefail
@@ -31,6 +31,7 @@ resolve() {
 
 resolve requirements 3.11 "$@"
 resolve requirements.current 3.12 "$@"
+resolve requirements.colab 3.13 "$@"
 # One lock for two Pythons: the newer one must have nothing to change.
 oldest=$(<requirements.current.lock)
 resolve requirements.current 3.13

@@ -4,6 +4,7 @@
 #
 #   tools/make_environment.sh                 # .venv, the reference stack
 #   tools/make_environment.sh current         # .venv-current, the current one
+#   tools/make_environment.sh colab           # .venv-colab, that of Colab
 #   tools/make_environment.sh current --find  # only prints its Python, if any
 #
 # Makes a folder with Python and everything in the lock, or does nothing, within
@@ -18,8 +19,9 @@ case "${1:-reference}" in
   current)
     venv=.venv-current lock=requirements.current.lock versions=(3.13 3.12)
     ;;
+  colab) venv=.venv-colab lock=requirements.colab.lock versions=(3.13) ;;
   *)
-    echo "error: no stack is called $1; there are: reference, current" >&2
+    echo "error: no stack is called $1; there are: reference, current, colab" >&2
     exit 2
     ;;
 esac

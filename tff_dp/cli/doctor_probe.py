@@ -101,7 +101,7 @@ def _start_worker() -> str:
 
 
 # The worker last: what follows a failure is not tried, and only the native
-# context needs a worker. In column B it is not expected to work.
+# context needs a worker. In columns B and C it is not expected to work.
 ATTEMPTS = {
     LOADING: _load,
     DEVICES: _list_devices,
