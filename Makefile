@@ -40,7 +40,7 @@ test-current: environment-current ## Run the tests on the current stack.
 # Not part of .ci/run: it takes minutes, and nothing else depends on it.
 test-colab: environment-colab ## Run imports, doctor and notebooks there.
 	@$(python_colab) -m pytest tests/compat_test.py tests/shim_test.py \
-	    tests/cli/doctor_test.py $(ARGS)
+	    tests/cli/doctor_test.py tests/notebooks_test.py $(ARGS)
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
