@@ -106,6 +106,24 @@ class DefaultContextTest(absltest.TestCase):
       self.assertFalse(any(worker.is_alive() for worker in workers))
     self.assertEqual(threading.active_count(), before)
 
+  def test_clients_per_call_are_those_of_the_context(self):
+    def work(**arguments):
+      context = execution.set_default_context(**arguments)
+      result = float(_squares([1.0, 2.0, 3.0]))
+      return result, dict(context.num_clients_by_path)
+
+    default = _in_thread(work)
+    self.assertEqual(default[0], 14.0)
+    result, paths = _in_thread(lambda: work(max_clients_per_call=1))
+    self.assertEqual(result, 14.0)
+    self.assertNotEqual(paths, default[1])
+    for bad in (
+        dict(max_clients_per_call=0),
+        dict(kind='native', max_clients_per_call=2),
+    ):
+      with self.assertRaisesRegex(ValueError, 'max_clients_per_call'):
+        execution.set_default_context(**bad)
+
   def test_thread_without_context_is_told_what_to_do(self):
     def work():
       threading.current_thread().name = 'lonely'

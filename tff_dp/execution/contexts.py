@@ -274,6 +274,7 @@ def set_default_context(
     server_tf_device=None,
     max_concurrent_clients: int | None = None,
     default_num_clients: int = 0,
+    max_clients_per_call: int | None = None,
     log_path=None,
 ) -> in_process.InProcessContext | NativeContext:
   """Makes a new context TFF's default for this thread, and returns it.
@@ -292,6 +293,8 @@ def set_default_context(
       `create_native_context`.
     default_num_clients: Number of clients of a computation whose arguments do
       not tell.
+    max_clients_per_call: See `create_sync_in_process_context`, whose default
+      None stands for.
     log_path: File for the output of the native worker, or None.
 
   Raises:
@@ -304,19 +307,24 @@ def set_default_context(
       raise _checks.ArgumentError(
           'log_path', log_path, 'None, for kind="in_process" has no worker log'
       )
+    chunks = {}
+    if max_clients_per_call is not None:
+      chunks['max_clients_per_call'] = max_clients_per_call
     return set_sync_in_process_context(
         client_tf_devices=client_tf_devices,
         server_tf_device=server_tf_device,
         max_concurrent_clients=max_concurrent_clients,
         default_num_clients=default_num_clients,
+        **chunks,
     )
-  for name, value in (
-      ('client_tf_devices', client_tf_devices),
-      ('server_tf_device', server_tf_device),
+  for name, value, why in (
+      ('client_tf_devices', client_tf_devices, 'runs on the CPU only'),
+      ('server_tf_device', server_tf_device, 'runs on the CPU only'),
+      ('max_clients_per_call', max_clients_per_call, 'makes no chunks'),
   ):
     if value is not None:
       raise _checks.ArgumentError(
-          name, value, 'None, for kind="native" runs on the CPU only'
+          name, value, f'None, for kind="native" {why}'
       )
   return _set_default(
       create_native_context(
