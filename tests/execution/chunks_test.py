@@ -8,6 +8,7 @@ import logging
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -136,6 +137,27 @@ def _assert_close(one, two):
     np.testing.assert_allclose(left, right, rtol=1e-6, atol=1e-6)
 
 
+_WIDTH = 2000
+
+
+def _summed_rows(factory):
+  """Returns (start, run): what a factory makes of the sums of clients' rows."""
+  rows_type = tff.SequenceType(tff.TensorType(np.float32, [_WIDTH]))
+  process = factory.create(tff.TensorType(np.float32, [_WIDTH]))
+
+  @tff.tensorflow.computation(rows_type)
+  def total(rows):
+    return rows.reduce(tf.zeros([_WIDTH]), tf.add)
+
+  @tff.federated_computation(
+      process.initialize.type_signature.result, at_clients(rows_type)
+  )
+  def run(state, rows):
+    return process.next(state, tff.federated_map(total, rows)).result
+
+  return process.initialize, run
+
+
 class TrainingTest(parameterized.TestCase):
 
   @parameterized.parameters(
@@ -178,6 +200,37 @@ class TrainingTest(parameterized.TestCase):
     update = np.concatenate([np.ravel(alike[0] - 1), alike[1]])
     # Each is clipped to 0.1, so their mean is as long, but for the noise.
     self.assertAlmostEqual(np.linalg.norm(update), 0.1, delta=2e-4)
+
+  @parameterized.parameters('one_by_one', 'in_chunks', 'in_pairs')
+  def test_released_noise_on_updates_of_all_lengths(self, path):
+    random = np.random.default_rng(3)
+    scales = 10.0 ** np.arange(-3, 4)
+    data = [
+        (scale * random.normal(size=[3, _WIDTH])).astype(np.float32)
+        for scale in scales
+    ]
+    plan = plans.DpFtrlPlan(
+        mechanism=mechanisms.Independent(1),
+        participation=participation.MinSeparation(1, min_index_gap=1),
+        l2_norm_clip=0.5,
+        clients_per_round=4,
+        noise_multiplier=2.0,
+    )
+    start, run = _summed_rows(plan.aggregator())
+    released, paths = _run(
+        path, lambda: run(start(), [list(rows) for rows in data])
+    )
+    taken = 'one_by_one' if path == 'one_by_one' else 'in_chunks'
+    self.assertEqual(paths[taken], 7)
+    updates = np.array([rows.sum(axis=0, dtype=np.float64) for rows in data])
+    norms = np.linalg.norm(updates, axis=1, keepdims=True)
+    expected = np.sum(updates * np.minimum(1.0, 0.5 / norms), axis=0) / 4
+    noise = (released - expected) / (2.0 * 0.5 / 4)
+    # Neither the update of a client is left in it, nor less than all noise.
+    low, high = stats.chi2.interval(1 - 1e-6, _WIDTH)
+    self.assertBetween(np.sum(noise**2), low, high)
+    along = updates / norms @ noise
+    self.assertLess(np.abs(along).max(), stats.norm.isf(1e-7))
 
 
 @tff.tensorflow.computation(_NUMBERS, np.int64)
