@@ -162,7 +162,7 @@ class LawTest(parameterized.TestCase):
         dropout_rate=dropout_rate,
         lost_winner=lost_winner,
     )
-    num_passes = 4000
+    num_passes = 2000
     found = collections.Counter(
         _outcome(sampler, protocol, i) for i in range(num_passes)
     )
