@@ -97,12 +97,14 @@ def deltas_table(rows: Sequence[Finished]) -> str:
 def notes(rows: Sequence[Finished], *, data: str, scale: float) -> str:
   """Returns what the table does not say of itself."""
   seeds = len(rows[0].results)
+  # In the order of the table.
+  deltas = dict.fromkeys(f'{done.row.delta:.3g}' for done in rows)
   said = [
       f'Data: {data}. Accuracies are those of the last model on held-out digits,'
       f' mean{" and standard deviation" if seeds > 1 else ""} of'
       f' {flags.counted(seeds, "seed")}.',
-      'Epsilon is that of a client over the whole run, at delta 1 / clients'
-      ' unless said otherwise. Epsilons of different relations do not compare.',
+      'Epsilon is that of a client over the whole run, at delta'
+      f' {" or ".join(deltas)}. Epsilons of different relations do not compare.',
       'A value that is marked UNCERTIFIED comes from a formula that does not'
       ' hold, and guarantees nothing.',
   ]

@@ -93,6 +93,7 @@ class CommandTest(absltest.TestCase):
     self.assertIn('eta_seconds', err)
     self.assertIn('UNCERTIFIED', out)
     self.assertIn('A reduced version: 0.0005', out)
+    self.assertIn('whole run, at delta 0.00333. Epsilons', out)
     content = json.loads((folder / 'results.json').read_text())
     self.assertEqual(
         [row['name'] for row in content['rows']], ['ldp_sgd', 'non_private']
