@@ -38,7 +38,6 @@ from tff_dp.accounting.curves import search
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.participation import report_noise
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import cyclic_allocation as strides
@@ -85,7 +84,7 @@ class Baseline:
 
 
 Noise = Union[
-    randomizers.LocalRandomizer, report_noise.CentralGaussian, Baseline
+    randomizers.LocalRandomizer, protocol_lib.CentralGaussian, Baseline
 ]
 
 
