@@ -31,6 +31,8 @@ from tff_dp.execution import datasets
 from tff_dp.execution import graph_defs
 
 _ITERATOR_OP = 'AnonymousIteratorV3'
+# With which a handle is counted by reference (`ResourceHandle::ANONYMOUS_NAME`).
+_NO_NAME = 'cd2c89b7-88b7-44c8-ad83-06c2a9158347'
 _WHILES = ('While', 'StatelessWhile')
 # Operation -> how many inputs it keeps for itself, before those that it hands
 # on, and the attributes with the functions that it calls.
@@ -138,26 +140,28 @@ def _reduce_rows(variant, state, step, dtypes, is_batched: bool):
 
 
 def _new_rows_iterator():
-  # A stack lives as long as the call of a function, and everybody who makes one
-  # gets another.
+  # A variable without a name: everybody who makes one gets another, and it ends
+  # with the last who refers to it.
   with _on_cpu():
-    return tf.raw_ops.StackV2(max_size=-1, elem_type=tf.variant)
+    return tf.raw_ops.VarHandleOp(
+        dtype=tf.variant, shape=[], shared_name=_NO_NAME
+    )
 
 
 def _make_rows_iterator(variant, iterator):
   with _on_cpu():
-    tf.raw_ops.StackPushV2(handle=iterator, elem=variant)
+    tf.raw_ops.AssignVariableOp(resource=iterator, value=variant)
 
 
 def _next_of_rows(iterator, *, dtypes, is_batched):
   with _on_cpu():
-    variant = tf.raw_ops.StackPopV2(handle=iterator, elem_type=tf.variant)
+    variant = tf.raw_ops.ReadVariableOp(resource=iterator, dtype=tf.variant)
     columns, batch_size, start = _unpack(variant, dtypes)
     after = tf.raw_ops.OptionalFromValue(
         components=[*columns, batch_size, start + batch_size]
     )
     with tf.control_dependencies([variant]):
-      tf.raw_ops.StackPushV2(handle=iterator, elem=after)
+      tf.raw_ops.AssignVariableOp(resource=iterator, value=after)
     return tf.cond(
         start < _num_rows(columns),
         lambda: tf.raw_ops.OptionalFromValue(
