@@ -142,7 +142,7 @@ def main(settings: Settings, *, where, progress: str) -> int:
   del where  # See USES_CONTEXT.
   result = run(settings, progress=progress)
   output_dir = pathlib.Path(settings.output_dir)
-  from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
+  from tff_dp.files import run_directory  # pylint: disable=g-import-not-at-top
 
   text = known_weights_report.report(settings, result)
   run_directory.write_json(
@@ -191,7 +191,7 @@ class _Checkpoint:
 
   def write(self, instances: np.ndarray, done: int, errors) -> None:
     """Replaces the checkpoint."""
-    from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
+    from tff_dp.files import run_directory  # pylint: disable=g-import-not-at-top
 
     content = io.BytesIO()
     np.savez(

@@ -28,7 +28,7 @@ from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import dp_ftrl as dp_ftrl_plan
 from tff_dp.plans import non_private
 from tff_dp.program import check_in_source
-from tff_dp.program.files import run_directory
+from tff_dp.files import run_directory
 from tff_dp.statement import declarations as declarations_lib
 
 # pylint: disable=g-bad-import-order

@@ -106,7 +106,7 @@ class Runner:
 
   def cell(self, epsilon: float, scale: float, seed: int) -> Cell:
     """Returns the cell, which may have been made before."""
-    from tff_dp.program.files import run_directory  # pylint: disable=g-import-not-at-top
+    from tff_dp.files import run_directory  # pylint: disable=g-import-not-at-top
 
     path = self._folder / f'epsilon_{epsilon:g}_step_{scale:g}_seed_{seed}.json'
     if path.exists():

@@ -24,6 +24,7 @@ from tff_dp import execution
 from tff_dp import learning
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
+from tff_dp.files import write_ahead
 from tff_dp.learning.draw_and_discard import client as client_lib
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.participation import sampling
@@ -32,7 +33,6 @@ from tff_dp.program import cohorts
 from tff_dp.program import data_flow
 from tff_dp.program import population
 from tff_dp.program.files import checkpoints
-from tff_dp.program.files import write_ahead
 
 _DELTA = 1e-5
 _LAPLACE = dict(clip='box', mechanism='laplace', epsilon=0.3, delta=None)

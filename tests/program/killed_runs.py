@@ -22,8 +22,8 @@ from tests.program import real_run
 from tests.program import secure_sum_run
 from tests.program import silo_run
 from tff_dp import execution
+from tff_dp.files import write_ahead
 from tff_dp.program import run as run_lib
-from tff_dp.program.files import write_ahead
 
 REAL = 'real'
 SILOS = 'silos'

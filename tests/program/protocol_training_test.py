@@ -21,6 +21,8 @@ from tests.program import toy
 from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
+from tff_dp.files import run_directory
+from tff_dp.files import write_ahead
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.program import check_in_source
@@ -29,7 +31,6 @@ from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import outputs
-from tff_dp.program.files import write_ahead
 
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)
@@ -356,7 +357,7 @@ class KilledAnywhereTest(kills.RunsTestCase):
           (check_in_source.CheckInIterator, 'advance', 5),
           (_Next, '__call__', 5),
           (releases.Releases, 'release', 5),
-          (outputs, 'write_statement', 3),
+          (run_directory, 'write_statement', 3),
           (outputs, 'write_model', 1),
       ),
       is_after=(False, True),

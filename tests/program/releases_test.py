@@ -11,8 +11,8 @@ from absl.testing import absltest
 import numpy as np
 import tensorflow as tf
 
+from tff_dp.files import run_directory
 from tff_dp.program import releases
-from tff_dp.program.files import run_directory
 
 
 def _row(round_index: int, **released) -> releases.Row:

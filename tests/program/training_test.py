@@ -26,13 +26,13 @@ from tests.program import toy
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
+from tff_dp.files import run_directory
+from tff_dp.files import write_ahead
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import outputs
-from tff_dp.program.files import run_directory
-from tff_dp.program.files import write_ahead
 
 _WRITE_CURVES = plots.write_curves
 
@@ -397,8 +397,8 @@ class KilledAnywhereTest(kills.RunsTestCase):
           (write_ahead.WriteAheadRecord, 'release', 2),
           (releases.Releases, 'release', 1),
           (releases.Releases, 'release', 5),
-          (outputs, 'write_statement', 1),
-          (outputs, 'write_statement', 3),
+          (run_directory, 'write_statement', 1),
+          (run_directory, 'write_statement', 3),
           (outputs, 'write_model', 1),
           (os, 'replace', 1),
           (os, 'replace', 9),

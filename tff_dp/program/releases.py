@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from tff_dp.program.files import run_directory
+from tff_dp.files import run_directory
 
 KEY = 'round'
 NOT_COVERED_SUFFIX = '.not_covered'

@@ -32,6 +32,8 @@ import tree
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.accounting import rounding
+from tff_dp.files import run_directory
+from tff_dp.files import write_ahead
 from tff_dp.ledger import budget as budget_lib
 from tff_dp.plans import base
 from tff_dp.program import certification
@@ -44,8 +46,6 @@ from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import outputs
-from tff_dp.program.files import run_directory
-from tff_dp.program.files import write_ahead
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
 from tff_dp.statement import statement as statement_lib
@@ -440,7 +440,7 @@ class Run:
         insecure_seed=self._is_insecure(),
         declarations=self.declarations,
     )
-    outputs.write_statement(self.directory.release, statement)
+    run_directory.write_statement(self.directory.release, statement)
     run_directory.write_json(
         self.directory.release / 'events.json',
         # Before round 1 the file is about the plan, like the statement.

@@ -13,6 +13,8 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.execution import contexts
+from tff_dp.files import run_directory
+from tff_dp.files import write_ahead
 from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import check_in_source
@@ -21,8 +23,6 @@ from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import noise_checkpoints
-from tff_dp.program.files import run_directory
-from tff_dp.program.files import write_ahead
 from tff_dp.statement import declarations as declarations_lib
 
 

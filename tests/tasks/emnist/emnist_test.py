@@ -25,7 +25,7 @@ from tasks.emnist import emnist_systems
 from tests.cli import command
 from tests.program import kills
 from tff_dp.participation import check_ins
-from tff_dp.program.files import write_ahead
+from tff_dp.files import write_ahead
 
 _WRITERS = 10
 _SMALL = (

@@ -7,8 +7,8 @@ import math
 import os
 
 from tff_dp import _axes
+from tff_dp.files import run_directory
 from tff_dp.program import releases
-from tff_dp.program.files import run_directory
 
 
 def write_curves(

@@ -21,8 +21,8 @@ import numpy as np
 import tree
 
 from tff_dp import _checks
+from tff_dp.files import run_directory
 from tff_dp.program.files import noise_checkpoints
-from tff_dp.program.files import run_directory
 
 _FORMAT = 3
 _KEEP_TOTAL = 2

@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _compat
-from tff_dp.program.files import run_directory
+from tff_dp.files import run_directory
 
 
 def write_model(path: os.PathLike, model_weights: object) -> None:
@@ -84,13 +84,6 @@ def write_environment(path: os.PathLike) -> None:
           },
       },
   )
-
-
-def write_statement(release: os.PathLike, statement) -> None:
-  """Writes a `PrivacyStatement` as JSON, and the Markdown rendered from it."""
-  path = os.path.join(release, 'privacy_statement')
-  run_directory.write_json(path + '.json', statement.to_json())
-  run_directory.write_atomically(path + '.md', statement.to_markdown())
 
 
 def _describe_context() -> dict[str, object]:

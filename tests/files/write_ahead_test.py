@@ -11,7 +11,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from tff_dp import _checks
-from tff_dp.program.files import write_ahead
+from tff_dp.files import write_ahead
 
 
 class WriteAheadRecordTest(absltest.TestCase):

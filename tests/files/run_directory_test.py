@@ -11,7 +11,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
-from tff_dp.program.files import run_directory
+from tff_dp.files import run_directory
 
 _IDS = ['a', 'b']
 

@@ -21,7 +21,7 @@ import os
 import pathlib
 
 from tff_dp import _checks
-from tff_dp.program.files import run_directory
+from tff_dp.files import run_directory
 
 _RELEASED = 'released'
 

@@ -79,6 +79,13 @@ def write_json(path: os.PathLike, content: Mapping) -> None:
   write_atomically(path, json.dumps(content, indent=2) + '\n')
 
 
+def write_statement(release: os.PathLike, statement) -> None:
+  """Writes a `PrivacyStatement` as JSON, and the Markdown rendered from it."""
+  path = os.path.join(release, 'privacy_statement')
+  write_json(path + '.json', statement.to_json())
+  write_atomically(path + '.md', statement.to_markdown())
+
+
 class RunDirectory:
   """An output directory that this process has opened and locked.
 
