@@ -1,0 +1,214 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A Flower strategy that follows a `DpFtrlPlan`. Checked against Flower 1.41.
+
+    strategy = flower.DpFtrlStrategy(plan, output_dir='run', delta=1e-6)
+    result = strategy.start(grid=grid, initial_arrays=arrays)
+
+Clients get the model and reply with their trained weights, as for Flower's
+`FedAvg`. A node is counted by its id, so nodes must keep theirs: register them
+with keys (SuperNode authentication). One that connects without comes back as
+somebody new, and then the plan bounds connections, not clients.
+"""
+
+from collections.abc import Callable, Iterable
+import logging
+import os
+import time
+from typing import Any
+
+try:
+  # pylint: disable=g-importing-member
+  from flwr.app import ArrayRecord
+  from flwr.app import ConfigRecord
+  from flwr.app import Message
+  from flwr.app import MessageType
+  from flwr.app import MetricRecord
+  from flwr.app import RecordDict
+  from flwr.serverapp import Grid
+  from flwr.serverapp.strategy import Result
+  from flwr.serverapp.strategy import Strategy
+except ImportError as error:
+  raise ImportError(
+      'tff_dp.integrations.flower needs Flower 1.41, which cannot be installed'
+      ' beside TensorFlow Federated: in an environment of its own, `pip install'
+      " 'tff-dp[flower]'`"
+  ) from error
+
+from tff_dp import _checks
+from tff_dp.integrations import server_rounds
+from tff_dp.plans import dp_ftrl
+
+_ARRAYS = 'arrays'
+_CONFIG = 'config'
+_SECONDS_BETWEEN_LOOKS = 0.5
+_log = logging.getLogger(__name__)
+
+
+class DpFtrlStrategy(Strategy):
+  """Clips, sums, noises and counts as the plan says; refuses what is beyond it.
+
+  Metrics of clients are dropped, and there is no evaluation on clients: neither
+  has noise. `evaluate_fn` of `start` may use public or held-out data.
+
+  Attributes:
+    rounds: The `ServerRounds`, from `start` on; `None` before.
+  """
+
+  def __init__(
+      self,
+      plan: dp_ftrl.DpFtrlPlan,
+      *,
+      output_dir: str | os.PathLike,
+      delta: float,
+      min_available_nodes: int | None = None,
+      **options: Any,
+  ):
+    """Makes the strategy; nothing is written before `start`.
+
+    Args:
+      plan: See `server_rounds.ServerRounds`.
+      output_dir: See there.
+      delta: See there.
+      min_available_nodes: A round waits for as many; `None` for as many as take
+        part in it.
+      **options: `epsilon_budget`, `server_learning_rate`, `schedule_seed`,
+        `declarations` and `insecure_seed`, see there.
+    """
+    _checks.optional_integer_at_least(
+        1, min_available_nodes=min_available_nodes
+    )
+    self._plan = plan
+    self._options = dict(
+        options, output_dir=output_dir, delta=delta, stack='Flower'
+    )
+    self._min_available_nodes = min_available_nodes or plan.clients_per_round
+    self._rounds_before = 0
+    self.rounds: server_rounds.ServerRounds | None = None
+
+  # pylint: disable-next=arguments-renamed
+  def start(
+      self,
+      grid: Grid,
+      initial_arrays: ArrayRecord,
+      num_rounds: int | None = None,
+      timeout: float = 3600,
+      train_config: ConfigRecord | None = None,
+      evaluate_config: ConfigRecord | None = None,
+      evaluate_fn: Callable[[int, ArrayRecord], Any] | None = None,
+  ) -> Result:
+    """Runs or resumes the run, and returns Flower's result.
+
+    Args:
+      grid: Flower's.
+      initial_arrays: The model before round 1; a run that is resumed goes on
+        from its checkpoint.
+      num_rounds: Rounds of the whole run after which to stop; `None` for all
+        of the plan. The budget may stop it before.
+      timeout: Seconds to wait for the replies of a round.
+      train_config: For clients; 'server-round' is added.
+      evaluate_config: Ignored: there is no evaluation on clients.
+      evaluate_fn: From round and model to metrics, on public data. In a run
+        that is resumed rounds count from the resume.
+    """
+    total = self._plan.num_rounds if num_rounds is None else num_rounds
+    _checks.integer_between(1, self._plan.num_rounds, num_rounds=total)
+    with server_rounds.ServerRounds(
+        self._plan, _arrays(initial_arrays), **self._options
+    ) as self.rounds:
+      done = self._rounds_before = self.rounds.rounds_done
+      wanted = max(0, total - done)
+      return_value = super().start(
+          grid,
+          ArrayRecord(self.rounds.model),
+          min(wanted, self.rounds.rounds_left),
+          timeout,
+          train_config,
+          evaluate_config,
+          evaluate_fn,
+      )
+      if self.rounds.rounds_left == 0 and self.rounds.rounds_done < total:
+        _log.info('the epsilon budget ends before round %d', total)
+      if return_value.arrays is None or not len(return_value.arrays):
+        return_value.arrays = ArrayRecord(self.rounds.model)
+      return return_value
+
+  def configure_train(
+      self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+  ) -> Iterable[Message]:
+    """Returns the messages to the cohort, which is charged by then."""
+    rounds = self._opened()
+    self._check_round(server_round)
+    while len(nodes := list(grid.get_node_ids())) < self._min_available_nodes:
+      time.sleep(_SECONDS_BETWEEN_LOOKS)
+    cohort = rounds.select(map(str, nodes))
+    config['server-round'] = rounds.rounds_done + 1
+    # What is sent is what the run holds, whoever calls.
+    content = RecordDict(
+        {_ARRAYS: ArrayRecord(rounds.model), _CONFIG: config}
+    )
+    return [
+        Message(
+            content=content,
+            message_type=MessageType.TRAIN,
+            dst_node_id=int(node),
+        )
+        for node in cohort
+    ]
+
+  def aggregate_train(
+      self, server_round: int, replies: Iterable[Message]
+  ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    """Returns the released model and what the run has spent."""
+    rounds = self._opened()
+    self._check_round(server_round)
+    model = rounds.finish(
+        (str(reply.metadata.src_node_id), _weights(reply)) for reply in replies
+    )
+    # No name and no number of them: who was clipped follows from data.
+    return ArrayRecord(model), MetricRecord({'epsilon': rounds.epsilon})
+
+  def configure_evaluate(
+      self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+  ) -> Iterable[Message]:
+    """Returns nothing: metrics on clients' data would need noise."""
+    del server_round, arrays, config, grid
+    return []
+
+  def aggregate_evaluate(
+      self, server_round: int, replies: Iterable[Message]
+  ) -> MetricRecord | None:
+    """Returns nothing, see `configure_evaluate`."""
+    del server_round, replies
+
+  def summary(self) -> None:
+    """Logs the guarantee."""
+    _log.info('\t└──> %r', self._opened().statement())
+
+  def _opened(self) -> server_rounds.ServerRounds:
+    if self.rounds is None:
+      raise _checks.PrivacyRefusedError(
+          'the run is not open',
+          why='its rounds are counted in its output directory',
+          way_out='call strategy.start(grid=..., initial_arrays=...)',
+      )
+    return self.rounds
+
+  def _check_round(self, server_round: int) -> None:
+    expected = self._opened().rounds_done + 1 - self._rounds_before
+    if server_round != expected:
+      raise _checks.ArgumentError('server_round', server_round, str(expected))
+
+
+def _arrays(record: ArrayRecord) -> dict[str, Any]:
+  return {name: array.numpy() for name, array in record.items()}
+
+
+def _weights(reply: Message) -> dict[str, Any] | None:
+  """Returns a client's weights, or `None` for whatever else it has sent."""
+  try:
+    (record,) = reply.content.array_records.values()
+    return _arrays(record)
+  except Exception:  # pylint: disable=broad-except
+    # A client can send any bytes; none of them may stop the others' round.
+    return None

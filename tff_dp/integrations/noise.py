@@ -1,0 +1,143 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The noise of one run, round after round, as pure NumPy functions.
+
+The law of `aggregators.noise_state`, without TensorFlow and with other draws: a
+key is derived by keyed BLAKE2b from the secret root key, the purpose, the tree,
+the node and the digest of the round that first drew it, and feeds NumPy's
+Philox for one vector. A digest belongs to all sums of the run up to its round.
+So a round that is repeated on equal sums repeats its noise, and one on other
+sums has other noise from there on.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.mechanisms import mechanism as mechanism_lib
+from tff_dp.participation import coins
+
+# Changing how keys are derived changes every stream: change the tag with it.
+_VERSION_TAG = 'tff_dp numpy streams 1'
+_VALUE_DOMAIN = 'value'
+_DIGEST_DOMAIN = 'digest'
+
+
+class NoiseState(NamedTuple):
+  """Where a run's noise stands after a round; secret as a whole.
+
+  Attributes:
+    key: The root key, 128 bits.
+    tree_id: From 0; counts the trees that were begun before this one.
+    round_in_tree: Rounds done in the tree.
+    digests: Ring of 16 bytes per round, of those that may be drawn again.
+    buffers: What the mechanism remembers, float64 vectors.
+  """
+
+  key: bytes
+  tree_id: int
+  round_in_tree: int
+  digests: tuple[bytes, ...]
+  buffers: tuple[np.ndarray, ...]
+
+
+def initialize(
+    mechanism: mechanism_lib.Mechanism, num_params: int, *, key: bytes
+) -> NoiseState:
+  """Returns the state before round 1.
+
+  Args:
+    mechanism: What noise is added in which round.
+    num_params: Length of the noise.
+    key: `coins.random_root_key()`, or in tests `coins.insecure_root_key(seed)`.
+  """
+  if len(key) != coins.KEY_BYTES or not any(key):
+    raise _checks.ArgumentError(
+        'key', f'{len(key)} bytes', f'{coins.KEY_BYTES} bytes, not all zeros'
+    )
+  return NoiseState(
+      key=key,
+      tree_id=0,
+      round_in_tree=0,
+      digests=(bytes(coins.KEY_BYTES),) * mechanism.rounds_drawn,
+      buffers=tuple(mechanism.initialize(np.zeros(num_params))),
+  )
+
+
+def next_noise(
+    mechanism: mechanism_lib.Mechanism, state: NoiseState, total: np.ndarray
+) -> tuple[np.ndarray, NoiseState]:
+  """Returns (noise, state) of the round that begins, at unit draws.
+
+  A tree that is completed hands over what its virtual rounds change in the
+  round that opens the next one.
+
+  Args:
+    mechanism: What noise is added in which round.
+    state: After the previous round.
+    total: The sum that the noise protects; it must not depend on the order of
+      the clients, or a repeated round would draw other noise.
+  """
+  digest = coins.subkey(
+      state.key,
+      _VERSION_TAG,
+      _DIGEST_DOMAIN,
+      state.digests[(state.round_in_tree - 1) % len(state.digests)],
+      total.tobytes(),
+  )
+  num_params = len(total)
+  opened, left_behind = state, 0.0
+  if state.round_in_tree == mechanism.restart_every:
+    last = state
+    for _ in range(mechanism.virtual_rounds):
+      noise, last = _step(mechanism, last, digest, num_params)
+      left_behind = left_behind + noise
+    opened = state._replace(tree_id=state.tree_id + 1, round_in_tree=0)
+    if not mechanism.overwrites_buffers:
+      opened = opened._replace(
+          buffers=tuple(mechanism.initialize(np.zeros(num_params)))
+      )
+  noise, opened = _step(mechanism, opened, digest, num_params)
+  return noise + left_behind, opened
+
+
+def probe() -> str:
+  """Returns a hash of fixed draws: equal where NumPy draws equal numbers."""
+  drawn = _normals(b'\1' * coins.KEY_BYTES, 1000)
+  return hashlib.sha256(drawn.astype('<f8').tobytes()).hexdigest()[:16]
+
+
+def _step(mechanism, state, digest, num_params):
+  """Returns (noise, state) of the next round of the same tree."""
+  at_round = state.round_in_tree + 1
+  digests = list(state.digests)
+  digests[(at_round - 1) % len(digests)] = digest
+
+  def draw(level, index):
+    first_drawn = mechanism_lib.round_of_draw(level, index)
+    return _normals(
+        coins.subkey(
+            state.key,
+            _VERSION_TAG,
+            _VALUE_DOMAIN,
+            state.tree_id,
+            int(level),
+            int(index),
+            digests[(first_drawn - 1) % len(digests)],
+        ),
+        num_params,
+    )
+
+  noise, buffers = mechanism.next_noise(
+      state.buffers, at_round, mechanism_lib.numpy_operations(draw)
+  )
+  return noise, state._replace(
+      round_in_tree=at_round, digests=tuple(digests), buffers=tuple(buffers)
+  )
+
+
+def _normals(key: bytes, num_params: int) -> np.ndarray:
+  generator = np.random.Philox(key=int.from_bytes(key, 'little'))
+  return np.random.Generator(generator).standard_normal(num_params)

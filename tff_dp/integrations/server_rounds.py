@@ -1,0 +1,418 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The rounds of a DP-FTRL server in another stack, which carries the messages.
+
+A stack asks for the cohort of a round (`select`), hands over what came back
+(`finish`) and sends out the model that it gets. Between the two lies the order
+that a guarantee needs: the round is charged and on the disk before its cohort
+is asked, and its checkpoint is on the disk before its model is seen. A server
+that was killed goes on with the same cohort and the same noise.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import io
+import json
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tff_dp import _checks
+from tff_dp.files import run_directory
+from tff_dp.files import write_ahead
+from tff_dp.integrations import noise
+from tff_dp.integrations import updates as updates_lib
+from tff_dp.participation import coins
+from tff_dp.plans import dp_ftrl
+from tff_dp.statement import builder
+from tff_dp.statement import declarations as declarations_lib
+from tff_dp.statement import statement as statement_lib
+
+_SENTENCES = """
+setting.trusted: {trust}; its clients, with their own data: to compute on it what
+    they are asked to, and to keep the model of one identity each. They are not
+    trusted with clipping: the server clips every update again
+setting.adversary: anybody who sees every released model of the run, among them
+    the clients. The server is no such party: {stack} hands it the updates one by
+    one, and it adds them up without noise
+release.covered: the model after every round, and its evaluation on data outside
+    the training population
+implementation.arithmetic: an exact integer sum of updates that the server has
+    clipped in float64; float64 Gaussian noise, not a secure discrete sampler
+implementation.generator: NumPy's Philox, which is not cryptographic; each of its
+    keys is a keyed BLAKE2b hash
+implementation.bad_updates: an update that is not finite or not of the model's
+    shape counts as zero, one over the clip norm is scaled; who sent it is in
+    secret/clients.jsonl and not released
+"""
+_NOT_COVERED = 'secret/clients.jsonl, which names clients by their updates'
+
+
+class Complaint(NamedTuple):
+  """What was wrong with a client's reply. Not released: it depends on data.
+
+  Attributes:
+    client_id: Who sent it.
+    problem: In words.
+  """
+
+  client_id: str
+  problem: str
+
+
+class ServerRounds:
+  """One run of a plan, in an output directory that is its own.
+
+  Attributes:
+    plan: The plan.
+    model: The weights after the last finished round, by name; do not change.
+    rounds_done: How many rounds are finished.
+    complaints: About the clients of the last finished round. Not covered.
+  """
+
+  def __init__(
+      self,
+      plan: dp_ftrl.DpFtrlPlan,
+      initial_model: Mapping[str, np.ndarray],
+      *,
+      output_dir: str | os.PathLike,
+      delta: float,
+      stack: str,
+      epsilon_budget: float | None = None,
+      server_learning_rate: float = 1.0,
+      schedule_seed: int = 0,
+      declarations: declarations_lib.Declarations | None = None,
+      insecure_seed: int | None = None,
+  ):
+    """Begins a run, or resumes the one in `output_dir`.
+
+    Args:
+      plan: With a noise multiplier and a fixed clip norm.
+      initial_model: Weights by name, of any float type. In a run that is
+        resumed, only names, shapes and types count.
+      output_dir: Absent, empty, or of this very run.
+      delta: In (0, 1); choose it below 1 / population.
+      stack: Who carries the messages, for the statement.
+      epsilon_budget: The round that would exceed it is refused; `None` for none.
+      server_learning_rate: What the noised mean is multiplied with before it is
+        added to the model.
+      schedule_seed: Public seed of the schedule.
+      declarations: For the statement: what only the caller knows.
+      insecure_seed: For tests only; whoever knows it can remove the noise.
+
+    Raises:
+      ArgumentError: A value that is not allowed, or a directory of another run.
+      PrivacyRefusedError: The guarantee would break, for example without the
+        checkpoint of a run that has begun.
+    """
+    _check_plan(plan)
+    _checks.positive(server_learning_rate=server_learning_rate)
+    _checks.integer_at_least(0, schedule_seed=schedule_seed)
+    self.plan = plan
+    self.model = _checked_model(initial_model)
+    self.rounds_done = 0
+    self.complaints: tuple[Complaint, ...] = ()
+    self._delta = delta
+    self._stack = stack
+    self._learning_rate = float(server_learning_rate)
+    self._schedule_seed = schedule_seed
+    self._declarations = declarations or declarations_lib.Declarations(
+        not_covered=_NOT_COVERED
+    )
+    self._is_insecure = insecure_seed is not None
+    self._cohort: list[str] | None = None
+    self._budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
+    self._budget.check(1)
+    self._directory = run_directory.RunDirectory(
+        output_dir,
+        identity={
+            'plan': {**plan.describe(), 'fingerprint': plan.fingerprint},
+            'program': {
+                'delta': delta,
+                'epsilon_budget': epsilon_budget,
+                'server_learning_rate': self._learning_rate,
+                'schedule_seed': schedule_seed,
+                'insecure_seed': insecure_seed,
+                'stack': stack,
+                'draws': noise.probe(),
+                'model': [
+                    [name, value.dtype.str, list(value.shape)]
+                    for name, value in self.model.items()
+                ],
+            },
+        },
+        # Whoever is connected: a stack has no list of its clients beforehand.
+        client_ids=[],
+    )
+    try:
+      self._record = write_ahead.WriteAheadRecord(
+          self._secret('write_ahead.jsonl'), run_id=self._directory.run_id
+      )
+      self._ledger = plan.participation_ledger(self._directory.run_id)
+      if insecure_seed is None:
+        key = coins.random_root_key()
+      else:
+        key = coins.insecure_root_key(insecure_seed)
+      self._noise = noise.initialize(
+          plan.mechanism, updates_lib.flat(self.model).size, key=key
+      )
+      self._restore()
+    except BaseException:
+      self._directory.close()
+      raise
+    self.statement()
+
+  @property
+  def epsilon(self) -> float:
+    """What the rounds that have begun have spent."""
+    return self._budget.epsilon_after(self._record.rounds_begun)
+
+  @property
+  def rounds_left(self) -> int:
+    """How many more rounds plan and budget allow."""
+    return self._budget.rounds_left(self.rounds_done)
+
+  def select(self, client_ids: Iterable[str]) -> list[str]:
+    """Returns the cohort of the next round, which is charged from now on.
+
+    A round that had begun before a restart gets the cohort that it began with,
+    whoever is there now.
+
+    Args:
+      client_ids: Who could take part, in any order. An id must be one client's
+        for the whole run: the participation is counted by it.
+
+    Raises:
+      PrivacyRefusedError: The round is beyond the plan or the budget, or too
+        few clients may take part.
+    """
+    round_index = self.rounds_done + 1
+    if self._cohort is not None:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} has a cohort',
+          why='a round that asks two cohorts has two releases and one noise',
+          way_out='finish the round, without updates if none came back',
+      )
+    self._budget.check(round_index)
+    path = self._secret('cohort.json')
+    spent = {}
+    if round_index <= self._record.rounds_begun:
+      cohort = json.loads(path.read_text())
+    else:
+      cohort = self.plan.participation.select(
+          round_index=round_index,
+          client_ids=sorted(client_ids),
+          clients_per_round=self.plan.clients_per_round,
+          ledger=self._ledger,
+          seed=self._schedule_seed,
+      )
+      run_directory.write_json(path, cohort)
+      spent = self._budget.record(round_index)
+    self._ledger.commit(cohort, round_index)
+    self._record.begin(round_index, cohort, spent=spent)
+    self._cohort = cohort
+    return list(cohort)
+
+  def finish(
+      self, replies: Iterable[tuple[str, Mapping[str, np.ndarray] | None]]
+  ) -> dict[str, np.ndarray]:
+    """Returns the model of the round, once its checkpoint is on the disk.
+
+    Args:
+      replies: Client and its trained weights, `None` if they are broken. The
+        update is the difference from `model`. Who does not reply has taken part
+        all the same; the noise and the divisor stay.
+
+    Raises:
+      PrivacyRefusedError: No cohort was selected.
+    """
+    if self._cohort is None:
+      raise _checks.PrivacyRefusedError(
+          f'round {self.rounds_done + 1} has no cohort',
+          why='its participation is not counted and its budget not charged',
+          way_out='call select first',
+      )
+    before = updates_lib.flat(self.model)
+    total, self.complaints = self._sum(before, replies)
+    unit_noise, self._noise = noise.next_noise(
+        self.plan.mechanism, self._noise, total
+    )
+    clip = self.plan.l2_norm_clip
+    noised = total * updates_lib.grid_step(clip)
+    noised += self.plan.noise_multiplier * clip * unit_noise
+    mean = noised / self.plan.clients_per_round
+    self.model = updates_lib.unflat(
+        before + self._learning_rate * mean, self.model
+    )
+    self.rounds_done += 1
+    self._cohort = None
+    self._save()
+    self._record.release(self.rounds_done)
+    self.statement()
+    return dict(self.model)
+
+  def statement(self) -> statement_lib.PrivacyStatement:
+    """Writes and returns the statement of the rounds that have begun."""
+    begun = self._record.rounds_begun
+    observed = self._ledger.observed() if begun else None
+    if begun > self._ledger.num_rounds:
+      # The round that a killed process had begun.
+      observed = builder.RoundsDone(begun)
+    stated = self.plan.statement(
+        delta=self._delta,
+        observed=observed,
+        insecure_seed=self._is_insecure,
+        declarations=self._declarations,
+    )
+    points = {name: dict(values) for name, values in stated.points.items()}
+    own = builder.sentences(
+        _SENTENCES, trust=self.plan.trust, stack=self._stack
+    )
+    for path, sentence in own.items():
+      point, _, name = path.partition('.')
+      points[point][name] = sentence
+    stated = dataclasses.replace(stated, points=points)
+    run_directory.write_statement(self._directory.release, stated)
+    run_directory.write_json(
+        self._directory.release / 'events.json',
+        self.plan.events_json(delta=self._delta, num_rounds=begun or None),
+    )
+    return stated
+
+  def close(self) -> None:
+    """Gives up the directory, for this process or another one to resume."""
+    self._record.close()
+    self._directory.close()
+
+  def __enter__(self) -> 'ServerRounds':
+    return self
+
+  def __exit__(self, *exception_info) -> None:
+    self.close()
+
+  def _secret(self, name: str):
+    return self._directory.secret / name
+
+  def _sum(
+      self, before: np.ndarray, replies: Iterable[tuple[str, Any]]
+  ) -> tuple[np.ndarray, tuple[Complaint, ...]]:
+    """Returns the sum of the updates on the grid, int64, and the complaints."""
+    clip = self.plan.l2_norm_clip
+    total = np.zeros(before.size, np.int64)
+    waiting, complaints = set(self._cohort), []
+    for client_id, weights in replies:
+      if client_id not in waiting:
+        complaints.append(Complaint(client_id, 'not asked, or replied twice'))
+        continue
+      waiting.remove(client_id)
+      if not updates_lib.fits(weights, self.model):
+        complaints.append(Complaint(client_id, 'not of the shape of the model'))
+        continue
+      ordered = {name: weights[name] for name in self.model}
+      with np.errstate(over='ignore', invalid='ignore'):
+        update = updates_lib.flat(ordered) - before
+      bounded, problem = updates_lib.clip(update, clip)
+      if problem:
+        complaints.append(Complaint(client_id, problem))
+      total += updates_lib.on_grid(bounded, clip)
+    complaints += [Complaint(each, 'no reply') for each in sorted(waiting)]
+    self._write_complaints(complaints)
+    return total, tuple(complaints)
+
+  def _write_complaints(self, complaints: Sequence[Complaint]) -> None:
+    with open(self._secret('clients.jsonl'), 'a', encoding='utf-8') as file:
+      for each in complaints:
+        line = {'round': self.rounds_done + 1, **each._asdict()}
+        file.write(json.dumps(line) + '\n')
+
+  def _save(self) -> None:
+    """Returns once key, noise, model and ledger are on the disk."""
+    state = self._noise
+    header = {
+        'rounds_done': self.rounds_done,
+        'key': state.key.hex(),
+        'tree_id': state.tree_id,
+        'round_in_tree': state.round_in_tree,
+        'digests': [digest.hex() for digest in state.digests],
+        'num_buffers': len(state.buffers),
+    }
+    content = io.BytesIO()
+    np.savez(
+        content,
+        header=np.frombuffer(json.dumps(header).encode(), np.uint8),
+        ledger=np.frombuffer(self._ledger.to_bytes(), np.uint8),
+        **{f'model_{i}': v for i, v in enumerate(self.model.values())},
+        **{f'buffer_{i}': v for i, v in enumerate(state.buffers)},
+    )
+    run_directory.write_atomically(
+        self._secret('checkpoint.npz'), content.getvalue()
+    )
+    run_directory.flush(self._directory.secret)
+
+  def _restore(self) -> None:
+    """Loads the checkpoint, or saves the first one, before any round."""
+    path, record = self._secret('checkpoint.npz'), self._record
+    if not path.exists():
+      self._refuse_if(record.rounds_begun > 0, 'no checkpoint')
+      self._save()
+      return
+    with np.load(path, allow_pickle=False) as arrays:
+      header = json.loads(arrays['header'].tobytes())
+      self._ledger = self._ledger.restored(arrays['ledger'].tobytes())
+      self.model = {
+          name: arrays[f'model_{i}'] for i, name in enumerate(self.model)
+      }
+      buffers = tuple(
+          arrays[f'buffer_{i}'] for i in range(header['num_buffers'])
+      )
+    self.rounds_done = header['rounds_done']
+    self._refuse_if(
+        not record.released_through <= self.rounds_done <= record.rounds_begun,
+        f'a checkpoint of round {self.rounds_done}',
+    )
+    self._noise = noise.NoiseState(
+        key=bytes.fromhex(header['key']),
+        tree_id=header['tree_id'],
+        round_in_tree=header['round_in_tree'],
+        digests=tuple(map(bytes.fromhex, header['digests'])),
+        buffers=buffers,
+    )
+    for round_index in range(1, record.rounds_begun + 1):
+      self._budget.record(round_index)
+
+  def _refuse_if(self, is_refused: bool, found: str) -> None:
+    if is_refused:
+      raise _checks.PrivacyRefusedError(
+          f'{self._directory.root} has begun {self._record.rounds_begun} rounds'
+          f' and released {self._record.released_through}, but holds {found}',
+          why='a released round that is made again, perhaps from other data or'
+          ' with other noise, is a second release, and the ledger has one',
+          way_out='restore the directory from a copy, or start a new run in'
+          ' another one, which spends anew',
+      )
+
+
+def _check_plan(plan: Any) -> None:
+  _checks.instance_of(dp_ftrl.DpFtrlPlan, 'a DpFtrlPlan', plan=plan)
+  if plan.adaptive_clipping is not None:
+    raise _checks.ArgumentError(
+        'plan.adaptive_clipping',
+        plan.adaptive_clipping,
+        'None: this server has a fixed clip norm',
+    )
+  _checks.integer_between(
+      1, updates_lib.MOST_CLIENTS, clients_per_round=plan.clients_per_round
+  )
+
+
+def _checked_model(model: Mapping[str, Any]) -> dict[str, np.ndarray]:
+  arrays = {str(name): np.array(value) for name, value in model.items()}
+  for name, value in arrays.items():
+    if value.dtype.kind != 'f' or not np.all(np.isfinite(value)):
+      raise _checks.ArgumentError(
+          f'initial_model[{name!r}]', value.dtype.name, 'finite floats'
+      )
+  if not any(value.size for value in arrays.values()):
+    raise _checks.ArgumentError('initial_model', list(arrays), 'some weights')
+  return arrays

@@ -1,0 +1,84 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a server makes of the updates of clients that it need not believe.
+
+Every update is clipped again, put on a grid towards zero and added up in
+integers. Neither step makes it longer and the sum is exact, so one client moves
+the sum by at most the clip norm, whatever it sent and in whatever order.
+"""
+
+from collections.abc import Mapping
+import math
+
+import numpy as np
+
+# A float64 norm of n numbers errs by less than n 2^-53 of itself: below this
+# share up to 10^9 parameters.
+_NORM_MARGIN = 1e-6
+# What a client that clips in float32 may have too much.
+_CLIENT_MARGIN = 1e-5
+# The grid has 2^40 steps up to the clip norm: 2^22 clients fit into int64.
+_GRID_BITS = 40
+MOST_CLIENTS = 1 << 22
+
+
+def flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+  """Returns the arrays as one float64 vector, in the order of the mapping."""
+  return np.concatenate([np.ravel(v).astype(np.float64) for v in arrays.values()])
+
+
+def unflat(
+    vector: np.ndarray, like: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+  """Returns the arrays that `flat` made a vector of, in the types of `like`."""
+  arrays, start = {}, 0
+  for name, value in like.items():
+    part = vector[start : start + value.size]
+    arrays[name] = part.reshape(value.shape).astype(value.dtype)
+    start += value.size
+  return arrays
+
+
+def fits(arrays: object, like: Mapping[str, np.ndarray]) -> bool:
+  """Whether names, shapes and kinds are those of a model."""
+  return (
+      isinstance(arrays, Mapping)
+      and set(arrays) == set(like)
+      and all(
+          isinstance(arrays[name], np.ndarray)
+          and arrays[name].shape == value.shape
+          and arrays[name].dtype.kind == 'f'
+          for name, value in like.items()
+      )
+  )
+
+
+def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
+  """Returns (bounded update, what was wrong with it or '').
+
+  An update with a NaN, an infinity or a norm beyond float64 becomes zero.
+
+  Args:
+    update: float64 vector.
+    l2_norm_clip: Bound on the exact norm.
+  """
+  with np.errstate(over='ignore', invalid='ignore'):
+    norm = float(np.linalg.norm(update))
+  if not math.isfinite(norm):
+    return np.zeros_like(update), 'not finite'
+  bound = l2_norm_clip * (1.0 - _NORM_MARGIN)
+  if norm > bound:
+    update = update * (bound / norm)
+  is_over = norm > l2_norm_clip * (1.0 + _CLIENT_MARGIN)
+  return update, 'over the clip norm' if is_over else ''
+
+
+def on_grid(update: np.ndarray, l2_norm_clip: float) -> np.ndarray:
+  """Returns a clipped update in steps of the grid, int64, towards zero."""
+  return np.trunc(update / grid_step(l2_norm_clip)).astype(np.int64)
+
+
+def grid_step(l2_norm_clip: float) -> float:
+  """Returns the step, a power of two, so that scaling by it is exact."""
+  _, exponent = math.frexp(l2_norm_clip)
+  return math.ldexp(1.0, exponent - _GRID_BITS)
