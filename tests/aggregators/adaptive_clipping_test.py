@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.aggregators import releases
+from tests.mechanisms import reference
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms
@@ -128,7 +129,7 @@ class ReleasedNoiseTest(parameterized.TestCase):
     # One clip norm in a tree, another one in each.
     self.assertTrue(np.all(clip_norms == clip_norms[:, :1]))
     self.assertTrue(np.all(np.diff(clip_norms[:, 0])))
-    unit = releases.covariance(make(4))
+    unit = reference.covariance(make(4))
     value_variance = _NOISE**2 / (1 - _SHARE)
     bits_variance = _NOISE**2 / (4 * _SHARE)
     self.assertLess(

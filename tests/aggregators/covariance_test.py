@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tests.aggregators import releases
 from tests.mechanisms import contract
+from tests.mechanisms import reference
 from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import streams
@@ -95,8 +96,8 @@ def _released_noise(mechanism):
 def _statistic_and_limit(mechanism, claimed=None):
   claimed = claimed or mechanism
   released = _released_noise(mechanism)
-  statistic = releases.covariance_statistic(
-      released, releases.covariance(claimed) * releases.SCALE**2
+  statistic = reference.covariance_statistic(
+      released, reference.covariance(claimed) * releases.SCALE**2
   )
   degrees = _NUM_ROUNDS * (_NUM_ROUNDS + 1) / 2
   return statistic, scipy.stats.chi2.isf(_FALSE_ALARM, degrees)
@@ -210,7 +211,7 @@ class ContinuationTest(parameterized.TestCase):
     difference = (other_run - usual_run).astype(np.float64)
     difference[0] -= other / releases.ARGUMENTS['clients_per_round']
     fresh = _fresh_noise(mechanism, num_common)
-    statistic = releases.covariance_statistic(
+    statistic = reference.covariance_statistic(
         difference, 2 * fresh @ fresh.T * releases.SCALE**2
     )
     degrees = len(fresh) * (len(fresh) + 1) / 2

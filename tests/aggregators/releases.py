@@ -7,7 +7,6 @@ code that they are compared with.
 """
 
 import numpy as np
-import scipy.linalg
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -22,7 +21,6 @@ SEED = 5
 ARGUMENTS = dict(noise_multiplier=1.5, l2_norm_clip=0.5, clients_per_round=4)
 # Of one unit draw in the result.
 SCALE = 1.5 * 0.5 / 4
-_TREES = ('tree', 'honaker')
 
 
 def build_process(
@@ -52,43 +50,6 @@ def release_noise(
   return np.stack(released)
 
 
-def strategy(mechanism: mechanism_lib.Mechanism, num_rounds: int) -> np.ndarray:
-  """Returns C of one tree of a matrix mechanism, shape [n, n]."""
-  rounds = np.arange(num_rounds)
-  if mechanism.name == 'independent':
-    return np.eye(num_rounds)
-  if mechanism.name == 'dense':
-    return np.array(mechanism.matrix)[:num_rounds, :num_rounds]
-  if mechanism.name == 'banded-inverse':
-    column = np.array(mechanism.inverse_coefficients)
-    return np.linalg.inv(_lower_toeplitz(column, num_rounds))
-  if mechanism.name == 'blt':
-    column = np.ones(num_rounds)
-    column[1:] = sum(
-        weight * decay ** rounds[:-1]
-        for weight, decay in zip(mechanism.weights, mechanism.decays)
-    )
-  else:
-    column = np.array(mechanism.coefficients)
-  return _lower_toeplitz(column, num_rounds)
-
-
-def noise_matrix(mechanism: mechanism_lib.Mechanism) -> np.ndarray:
-  """Returns C^-1 of the whole run: one block per tree, shape [T, T]."""
-  lengths = _tree_lengths(mechanism)
-  return scipy.linalg.block_diag(
-      *(np.linalg.inv(strategy(mechanism, length)) for length in lengths)
-  )
-
-
-def covariance(mechanism: mechanism_lib.Mechanism) -> np.ndarray:
-  """Returns Cov of the released residuals at unit draws, shape [T, T]."""
-  if mechanism.name in _TREES:
-    return reference.residual_covariance(mechanism)
-  inverse = noise_matrix(mechanism)
-  return inverse @ inverse.T
-
-
 def expected_prefix_noise(
     mechanism: mechanism_lib.Mechanism, num_params: int
 ) -> np.ndarray:
@@ -112,7 +73,7 @@ def expected_prefix_noise(
         )
     )
   total, rows = np.zeros(num_params), []
-  for tree, length in enumerate(_tree_lengths(mechanism)):
+  for tree, length in enumerate(reference.tree_lengths(mechanism)):
     first_round = len(rows)
     draw = streams.node_normals(
         streams.fold_in(root, tree),
@@ -120,7 +81,7 @@ def expected_prefix_noise(
         # pylint: disable=cell-var-from-loop
         lambda round_in_tree: digests[first_round + round_in_tree],
     )
-    if mechanism.name in _TREES:
+    if mechanism.name in reference.TREES:
       in_tree = [
           sum(
               share * draw(level, index).numpy().astype(np.float64)
@@ -132,23 +93,11 @@ def expected_prefix_noise(
       ]
     else:
       draws = np.stack([draw(0, t).numpy() for t in range(length)])
-      residuals = np.linalg.solve(strategy(mechanism, length), draws)
+      residuals = np.linalg.solve(reference.strategy(mechanism, length), draws)
       in_tree = np.cumsum(residuals, axis=0)
     rows.extend(total + row for row in in_tree)
     total = rows[-1]
   return np.stack(rows)
-
-
-def covariance_statistic(samples: np.ndarray, expected: np.ndarray) -> float:
-  """Returns the log-likelihood ratio of "Cov = expected" against any other.
-
-  Chi-square with T (T + 1) / 2 degrees of freedom where the covariance is right
-  (T rounds; `samples` has shape [T, p], p independent normal columns).
-  """
-  num_rounds, num_samples = samples.shape
-  ratio = np.linalg.solve(expected, samples @ samples.T / num_samples)
-  _, log_determinant = np.linalg.slogdet(ratio)
-  return num_samples * (np.trace(ratio) - log_determinant - num_rounds)
 
 
 def crossing_cohort(num_clients: int, size: int) -> list[np.ndarray]:
@@ -204,17 +153,3 @@ def moved_by_first_in_float32(cohort: list[np.ndarray]) -> float:
       total += update[0]
     totals.append(float(total))
   return abs(totals[0] - totals[1]) * np.sqrt(cohort[0].size)
-
-
-def _lower_toeplitz(column: np.ndarray, num_rounds: int) -> np.ndarray:
-  padded = np.zeros(num_rounds)
-  padded[: len(column)] = column[:num_rounds]
-  return scipy.linalg.toeplitz(padded, np.zeros(num_rounds))
-
-
-def _tree_lengths(mechanism: mechanism_lib.Mechanism) -> list[int]:
-  step = mechanism.restart_every or mechanism.num_rounds
-  return [
-      min(step, mechanism.num_rounds - start)
-      for start in range(0, mechanism.num_rounds, step)
-  ]

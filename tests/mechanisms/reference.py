@@ -9,12 +9,15 @@ combination of independent nodes, and the combination is spelled out.
 import collections
 
 import numpy as np
+import scipy.linalg
 
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 # (tree, level, index) -> coefficient of that node's unit draw.
 Combination = collections.Counter
+TREES = ('tree', 'honaker')
 
 
 def prefix(name: str, tree: int, t: int) -> Combination:
@@ -77,3 +80,67 @@ def workload_variances(
       inverse_coefficients, num_rounds
   )
   return np.sum(rows**2, axis=1)
+
+
+def strategy(mechanism: mechanism_lib.Mechanism, num_rounds: int) -> np.ndarray:
+  """Returns C of one tree of a matrix mechanism, shape [n, n]."""
+  rounds = np.arange(num_rounds)
+  if mechanism.name == 'independent':
+    return np.eye(num_rounds)
+  if mechanism.name == 'dense':
+    return np.array(mechanism.matrix)[:num_rounds, :num_rounds]
+  if mechanism.name == 'banded-inverse':
+    column = np.array(mechanism.inverse_coefficients)
+    return np.linalg.inv(_lower_toeplitz(column, num_rounds))
+  if mechanism.name == 'blt':
+    column = np.ones(num_rounds)
+    column[1:] = sum(
+        weight * decay ** rounds[:-1]
+        for weight, decay in zip(mechanism.weights, mechanism.decays)
+    )
+  else:
+    column = np.array(mechanism.coefficients)
+  return _lower_toeplitz(column, num_rounds)
+
+
+def noise_matrix(mechanism: mechanism_lib.Mechanism) -> np.ndarray:
+  """Returns C^-1 of the whole run: one block per tree, shape [T, T]."""
+  lengths = tree_lengths(mechanism)
+  return scipy.linalg.block_diag(
+      *(np.linalg.inv(strategy(mechanism, length)) for length in lengths)
+  )
+
+
+def covariance(mechanism: mechanism_lib.Mechanism) -> np.ndarray:
+  """Returns Cov of the released residuals at unit draws, shape [T, T]."""
+  if mechanism.name in TREES:
+    return residual_covariance(mechanism)
+  inverse = noise_matrix(mechanism)
+  return inverse @ inverse.T
+
+
+def covariance_statistic(samples: np.ndarray, expected: np.ndarray) -> float:
+  """Returns the log-likelihood ratio of "Cov = expected" against any other.
+
+  Chi-square with T (T + 1) / 2 degrees of freedom where the covariance is right
+  (T rounds; `samples` has shape [T, p], p independent normal columns).
+  """
+  num_rounds, num_samples = samples.shape
+  ratio = np.linalg.solve(expected, samples @ samples.T / num_samples)
+  _, log_determinant = np.linalg.slogdet(ratio)
+  return num_samples * (np.trace(ratio) - log_determinant - num_rounds)
+
+
+def tree_lengths(mechanism: mechanism_lib.Mechanism) -> list[int]:
+  """Returns the rounds of every tree of a run."""
+  step = mechanism.restart_every or mechanism.num_rounds
+  return [
+      min(step, mechanism.num_rounds - start)
+      for start in range(0, mechanism.num_rounds, step)
+  ]
+
+
+def _lower_toeplitz(column: np.ndarray, num_rounds: int) -> np.ndarray:
+  padded = np.zeros(num_rounds)
+  padded[: len(column)] = column[:num_rounds]
+  return scipy.linalg.toeplitz(padded, np.zeros(num_rounds))

@@ -1,0 +1,358 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The rounds of a server without TensorFlow: noise, clients, refusals, resume."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import scipy.stats
+
+from tests.mechanisms import reference
+from tff_dp import _checks
+from tff_dp.files import write_ahead
+from tff_dp.integrations import noise
+from tff_dp.integrations import server_rounds
+from tff_dp.integrations import updates
+from tff_dp.mechanisms import tree
+from tff_dp.mechanisms.matrix import banded_inverse
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import toeplitz
+from tff_dp.participation import coins
+from tff_dp.participation import sampling
+from tff_dp.plans import dp_ftrl
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_NUM_ROUNDS = 12
+# As in tests/aggregators/covariance_test.py: finds 2 % with near certainty.
+_NUM_PARAMS = 20_000
+_FALSE_ALARM = 1e-6
+_BLT = blt.Blt(_NUM_ROUNDS, (0.25, 0.125, 0.1), (0.95, 0.5, 0.1), 5)
+_MECHANISMS = {
+    'blt': _BLT,
+    'toeplitz': toeplitz.Toeplitz.square_root(_NUM_ROUNDS),
+    'banded_inverse': banded_inverse.BandedInverse(
+        _NUM_ROUNDS, (1.0, -0.5, -0.125), restart_every=5
+    ),
+    'honaker_completed': tree.HonakerTree(
+        _NUM_ROUNDS, restart_every=5, complete_trees=True
+    ),
+    'tree_completed': tree.Tree(
+        _NUM_ROUNDS, restart_every=5, complete_trees=True
+    ),
+}
+_KEY = coins.insecure_root_key(5)
+_CLIENTS = [f'node {i}' for i in range(8)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _ForgetfulBlt(blt.Blt):
+  """A mutant: forgets its buffers after every round."""
+
+  def next_noise(self, buffers, round_in_tree, operations):
+    noise_, _ = super().next_noise(buffers, round_in_tree, operations)
+    return noise_, buffers
+
+
+@dataclasses.dataclass(frozen=True)
+class _QuietHonaker(tree.HonakerTree):
+  """A mutant: three percent too little noise on every release."""
+
+  def next_noise(self, buffers, round_in_tree, operations):
+    noise_, buffers = super().next_noise(buffers, round_in_tree, operations)
+    return 0.97 * noise_, buffers
+
+
+def _released(mechanism, totals=None, *, num_params=_NUM_PARAMS):
+  """Returns the noise of a run, shape [T, p]; sums are 0 unless given."""
+  state, rows = noise.initialize(mechanism, num_params, key=_KEY), []
+  for t in range(mechanism.num_rounds):
+    total = np.zeros(num_params, np.int64)
+    if totals is not None:
+      total += totals[t]
+    row, state = noise.next_noise(mechanism, state, total)
+    rows.append(row)
+  return np.stack(rows)
+
+
+def _statistic_and_limit(mechanism):
+  statistic = reference.covariance_statistic(
+      _released(mechanism), reference.covariance(mechanism)
+  )
+  degrees = _NUM_ROUNDS * (_NUM_ROUNDS + 1) / 2
+  return statistic, scipy.stats.chi2.isf(_FALSE_ALARM, degrees)
+
+
+class NoiseTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(*_MECHANISMS.items())
+  def test_covariance_equals_the_definition(self, mechanism):
+    self.assertLess(*_statistic_and_limit(mechanism))
+
+  @parameterized.named_parameters(
+      ('blt', _ForgetfulBlt(_NUM_ROUNDS, _BLT.weights, _BLT.decays, 5)),
+      ('honaker', _QuietHonaker(_NUM_ROUNDS)),
+  )
+  def test_wrong_noise_is_found(self, mutant):
+    self.assertGreater(*_statistic_and_limit(mutant))
+
+  @parameterized.named_parameters(*_MECHANISMS.items())
+  def test_other_sums_have_other_noise_from_their_round_on(self, mechanism):
+    sums = np.zeros(_NUM_ROUNDS, np.int64)
+    first = _released(mechanism, sums, num_params=3)
+    np.testing.assert_array_equal(
+        first, _released(mechanism, sums, num_params=3)
+    )
+    sums[6] = 1
+    other = _released(mechanism, sums, num_params=3)
+    np.testing.assert_array_equal(first[:6], other[:6])
+    self.assertTrue(np.all(first[6:] != other[6:]))
+
+  def test_key_of_zeros_is_refused(self):
+    with self.assertRaisesRegex(ValueError, 'not all zeros'):
+      noise.initialize(_BLT, 3, key=bytes(16))
+
+
+class UpdatesTest(absltest.TestCase):
+
+  def test_no_client_moves_the_sum_by_more_than_the_clip_norm(self):
+    rng = np.random.default_rng(2)
+    for clip in (1e-3, 1.0, 0.7):
+      for scale in (1e-9, 1.0, 1e200):
+        bounded, _ = updates.clip(scale * rng.normal(size=1000), clip)
+        steps = updates.on_grid(bounded, clip)
+        # In integers of Python: exact.
+        squared = sum(int(step) ** 2 for step in steps)
+        limit = int(clip / updates.grid_step(clip)) ** 2
+        self.assertLessEqual(squared, limit)
+        # And no more is taken off than the grid does.
+        np.testing.assert_allclose(
+            steps * updates.grid_step(clip), bounded, rtol=0, atol=clip * 2**-38
+        )
+
+
+def _plan(**changes):
+  return dp_ftrl.DpFtrlPlan(**dict(
+      mechanism=blt.Blt(6, (0.25, 0.125), (0.95, 0.5), 3),
+      participation=sampling.MinSeparation(6, min_index_gap=2),
+      l2_norm_clip=0.5,
+      clients_per_round=3,
+      noise_multiplier=1.5,
+  ) | changes)
+
+
+def _model():
+  return {'w': np.zeros([2, 2], np.float32), 'b': np.ones(1)}
+
+
+def _trained(model, client):
+  """Returns what an honest client replies, of norm below 0.5."""
+  change = 0.01 * (1 + _CLIENTS.index(client))
+  return {name: value + change for name, value in model.items()}
+
+
+class ServerRoundsTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir().full_path)
+
+  def _open(self, name='run', plan=None, **changes):
+    rounds = server_rounds.ServerRounds(
+        plan or _plan(),
+        _model(),
+        **dict(
+            output_dir=self._folder / name,
+            delta=1e-5,
+            stack='a test',
+            insecure_seed=5,
+        ) | changes,
+    )
+    self.addCleanup(rounds.close)
+    return rounds
+
+  def _round(self, rounds):
+    cohort = rounds.select(_CLIENTS)
+    rounds.finish((each, _trained(rounds.model, each)) for each in cohort)
+    return cohort
+
+  def test_equals_a_plain_loop(self):
+    plan, rounds = _plan(), self._open()
+    model = np.array([0.0, 0, 0, 0, 1])
+    state = noise.initialize(plan.mechanism, 5, key=_KEY)
+    for _ in range(plan.num_rounds):
+      cohort = self._round(rounds)
+      # On the grid, whose step is 2^-40.
+      changes = np.stack([
+          updates.flat(_trained(
+              updates.unflat(model, _model()), each)) - model
+          for each in cohort
+      ])
+      total = np.trunc(changes * 2.0**40).astype(np.int64).sum(axis=0)
+      unit, state = noise.next_noise(plan.mechanism, state, total)
+      model += (total * 2.0**-40 + 1.5 * 0.5 * unit) / 3
+      model = updates.flat(updates.unflat(model, _model()))
+      np.testing.assert_array_equal(updates.flat(rounds.model), model)
+
+  def test_killed_anywhere_it_goes_on_bit_for_bit(self):
+    whole = self._open('whole')
+    for _ in range(6):
+      self._round(whole)
+    for _ in range(6):
+      # Nothing is closed but the lock, which the kernel would give up.
+      killed = self._open('killed')
+      cohort = killed.select(_CLIENTS)
+      killed.close()
+      again = self._open('killed')
+      # Whoever is there by now.
+      self.assertEqual(again.select(_CLIENTS[:1]), cohort)
+      again.finish((c, _trained(again.model, c)) for c in reversed(cohort))
+      again.close()
+    for name, value in whole.model.items():
+      np.testing.assert_array_equal(again.model[name], value)
+    self.assertEqual(again.epsilon, whole.epsilon)
+
+  def test_going_back_behind_a_release_is_refused(self):
+    rounds = self._open()
+    path = self._folder / 'run' / 'secret' / 'checkpoint.npz'
+    before = path.read_bytes()
+    self._round(rounds)
+    rounds.close()
+    path.write_bytes(before)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'released 1'):
+      self._open()
+    path.unlink()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no checkpoint'):
+      self._open()
+
+  def test_rounds_beyond_plan_and_budget_are_refused(self):
+    rounds = self._open()
+    for _ in range(6):
+      self._round(rounds)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
+      rounds.select(_CLIENTS)
+    budget = _plan().epsilon(delta=1e-5, num_rounds=2)
+    rounds = self._open('budget', epsilon_budget=budget)
+    self.assertEqual(rounds.rounds_left, 2)
+    self._round(rounds)
+    self._round(rounds)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 3 would'):
+      rounds.select(_CLIENTS)
+    self.assertLessEqual(rounds.epsilon, budget)
+
+  def test_participation_is_kept(self):
+    rounds = self._open()
+    first = self._round(rounds)
+    others = [each for each in _CLIENTS if each not in first]
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'eligible'):
+      rounds.select(first + others[:2])
+    self.assertNoCommonElements(first, self._round(rounds))
+    rounds.select(_CLIENTS)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'has a cohort'):
+      rounds.select(_CLIENTS)
+
+  def test_round_without_a_cohort_is_refused(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no cohort'):
+      self._open().finish([])
+
+  def test_lying_and_broken_clients_are_named_and_bounded(self):
+    plan = _plan(noise_multiplier=0.0)
+    rounds = self._open(plan=plan, server_learning_rate=3.0)
+    first, second, third = rounds.select(_CLIENTS)
+    stranger = next(c for c in _CLIENTS if c not in (first, second, third))
+    far = {name: value + 1e30 for name, value in rounds.model.items()}
+    rounds.finish([
+        (first, far),
+        (first, far),
+        (stranger, far),
+        (second, {'w': np.full([2, 2], np.nan), 'b': np.ones(1)}),
+    ])
+    moved = updates.flat(rounds.model) - [0, 0, 0, 0, 1]
+    self.assertAlmostEqual(np.linalg.norm(moved), 0.5, places=5)
+    self.assertEqual(
+        [tuple(each) for each in rounds.complaints],
+        [
+            (first, 'over the clip norm'),
+            (first, 'not asked, or replied twice'),
+            (stranger, 'not asked, or replied twice'),
+            (second, 'not finite'),
+            (third, 'no reply'),
+        ],
+    )
+    lines = (self._folder / 'run/secret/clients.jsonl').read_text().splitlines()
+    self.assertLen(lines, 5)
+    self.assertEqual(json.loads(lines[0])['client_id'], first)
+    released = self._folder / 'run' / 'release'
+    for path in released.iterdir():
+      self.assertNotIn('node ', path.read_text())
+
+  @parameterized.parameters(
+      (None,),
+      ({'w': np.zeros([2, 2])},),
+      ({'w': np.zeros([4]), 'b': np.ones(1)},),
+      ({'w': np.zeros([2, 2], np.int64), 'b': np.ones(1)},),
+      ({'w': np.zeros([2, 2], object), 'b': np.ones(1)},),
+  )
+  def test_reply_of_another_shape_counts_as_zero(self, weights):
+    rounds = self._open(plan=_plan(noise_multiplier=0.0))
+    first, *_ = rounds.select(_CLIENTS)
+    rounds.finish([(first, weights)])
+    np.testing.assert_array_equal(updates.flat(rounds.model), [0, 0, 0, 0, 1])
+    self.assertIn('shape', rounds.complaints[0].problem)
+
+  def test_statement_says_who_is_trusted(self):
+    rounds = self._open(insecure_seed=None)
+    rounds.select(_CLIENTS)
+    stated = rounds.statement()
+    self.assertEqual(stated.points['mechanism']['rounds_done'], 1)
+    self.assertIn('clips every update again', stated.points['setting']['trusted'])
+    self.assertIn('adds them up without noise', stated.points['setting']['adversary'])
+    self.assertEqual(stated.epsilon, _plan().epsilon(delta=1e-5, num_rounds=1))
+    self.assertEmpty(stated.warnings)
+    key = np.load(self._folder / 'run/secret/checkpoint.npz')['header']
+    key = json.loads(key.tobytes())['key']
+    for path in (self._folder / 'run' / 'release').iterdir():
+      self.assertNotIn(key, path.read_text())
+
+  def test_charged_and_on_the_disk_before_anybody_is_asked(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    record = write_ahead.WriteAheadRecord(
+        self._folder / 'run/secret/write_ahead.jsonl', run_id='any'
+    )
+    self.addCleanup(record.close)
+    self.assertEqual(record.rounds_begun, 1)
+    self.assertEqual(record.released_through, 0)
+
+  @parameterized.parameters(
+      (dict(initial={'w': np.zeros(2, int)}), 'finite floats'),
+      (dict(initial={}), 'some weights'),
+      (dict(server_learning_rate=0.0), 'server_learning_rate'),
+  )
+  def test_wrong_arguments(self, changes, message):
+    initial = changes.pop('initial', _model())
+    with self.assertRaisesRegex(ValueError, message):
+      server_rounds.ServerRounds(
+          _plan(), initial, output_dir=self._folder / 'run', delta=1e-5,
+          stack='a test', **changes,
+      )
+
+  def test_loads_without_tensorflow(self):
+    code = (
+        'import sys, tff_dp.integrations.server_rounds;'
+        'print([m for m in sys.modules if m.startswith(("tensorflow", "jax"))])'
+    )
+    found = subprocess.run(
+        [sys.executable, '-c', code],
+        capture_output=True, text=True, cwd=_ROOT, check=True,
+    )
+    self.assertEqual(found.stdout.strip(), '[]')
+
+
+if __name__ == '__main__':
+  absltest.main()
