@@ -6,14 +6,16 @@ ARGS ?=
 python := .venv/bin/python
 python_current := .venv-current/bin/python
 python_colab := .venv-colab/bin/python
+python_flower := .venv-flower/bin/python
 # Two processes, because each loads TFF and starts a worker of its own; whole
 # files, so that a file's start-up is paid once. If one of the two dies, the
 # other finishes: with a third in its place, pytest-xdist 3.8 waits for ever.
 pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help environment environment-current environment-colab train test \
-    test-current test-colab benchmark benchmark-round docs lock
+.PHONY: help environment environment-current environment-colab \
+    environment-flower train test test-current test-colab test-flower \
+    benchmark benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -27,6 +29,9 @@ environment-current: ## The same with a current Python, in .venv-current.
 
 environment-colab: ## The same with the versions of stock Colab, in .venv-colab.
 	@tools/make_environment.sh colab
+
+environment-flower: ## One without TFF, for Flower, in .venv-flower.
+	@tools/make_environment.sh flower
 
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
@@ -42,6 +47,9 @@ test-colab: environment-colab ## Run imports, doctor and notebooks there.
 	@$(python_colab) -m pytest tests/compat_test.py tests/shim_test.py \
 	    tests/cli/doctor_test.py tests/notebooks_test.py $(ARGS)
 
+test-flower: environment-flower ## Test the Flower adapter on a real SuperLink.
+	@$(python_flower) -m pytest tests/integrations $(ARGS)
+
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
 
@@ -51,5 +59,5 @@ benchmark-round: environment ## Measure a round against its floor, side by side.
 docs: environment ## Build guide and API reference into build/docs.
 	@$(python) tools/build_docs.py
 
-lock: ## Resolve the three locks (newer versions: ARGS=--upgrade).
+lock: ## Resolve all locks (newer versions: ARGS=--upgrade).
 	@tools/lock_requirements.sh $(ARGS)

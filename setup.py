@@ -72,6 +72,7 @@ setuptools.setup(
         'scipy',
         'tqdm',
     ],
-    extras_require={'cuda': _CUDA},
+    # Not beside TensorFlow Federated: its pins and Flower's exclude each other.
+    extras_require={'cuda': _CUDA, 'flower': ['flwr==1.41.0']},
     entry_points={'console_scripts': ['tff-dp = tff_dp.cli.main:main']},
 )

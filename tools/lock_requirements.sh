@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Resolves the three stacks, requirements.in under requirements.overrides into
-# requirements.lock and the same for requirements.current and .colab: every
-# package with its hashes, no index addresses. Versions that the present locks have are kept
+# requirements.lock and the same for requirements.current and .colab, and what
+# Flower needs, requirements.flower, which has no overrides: every package with
+# its hashes, no index addresses. Versions that the present locks have are kept
 # where they still fit, so that a second run changes nothing; --upgrade takes
 # the newest ones.
 set -euo pipefail
@@ -21,15 +22,19 @@ export UV_PYTHON_DOWNLOADS=never
 
 # resolve NAME PYTHON [FLAG...]
 resolve() {
-  local name=$1 python=$2
+  local name=$1 python=$2 overrides=()
   shift 2
-  uv pip compile --quiet "${name}.in" --override "${name}.overrides" \
+  if [[ -e "${name}.overrides" ]]; then
+    overrides=(--override "${name}.overrides")
+  fi
+  uv pip compile --quiet "${name}.in" "${overrides[@]}" \
     --python-version "${python}" --python-platform x86_64-manylinux_2_31 \
     --generate-hashes --no-header --no-annotate --no-emit-index-url \
     --no-emit-find-links --output-file "${name}.lock" "$@" >/dev/null
 }
 
 resolve requirements 3.11 "$@"
+resolve requirements.flower 3.11 "$@"
 resolve requirements.current 3.12 "$@"
 resolve requirements.colab 3.13 "$@"
 # One lock for two Pythons: the newer one must have nothing to change.

@@ -5,6 +5,7 @@
 #   tools/make_environment.sh                 # .venv, the reference stack
 #   tools/make_environment.sh current         # .venv-current, the current one
 #   tools/make_environment.sh colab           # .venv-colab, that of Colab
+#   tools/make_environment.sh flower          # .venv-flower, without TFF
 #   tools/make_environment.sh current --find  # only prints its Python, if any
 #
 # Makes a folder with Python and everything in the lock, or does nothing, within
@@ -20,8 +21,10 @@ case "${1:-reference}" in
     venv=.venv-current lock=requirements.current.lock versions=(3.13 3.12)
     ;;
   colab) venv=.venv-colab lock=requirements.colab.lock versions=(3.13) ;;
+  flower) venv=.venv-flower lock=requirements.flower.lock versions=(3.11) ;;
   *)
-    echo "error: no stack is called $1; there are: reference, current, colab" >&2
+    echo "error: no stack is called $1; there are: reference," \
+      'current, colab, flower' >&2
     exit 2
     ;;
 esac
@@ -129,7 +132,7 @@ make_environment() {
       "move it away, or delete it yourself: rm -r ${venv}"
   fi
   say "Making ${venv} with ${tool} and $(grep -c '==' "${lock}")" \
-    'packages (3 GB); this may take some minutes.'
+    'packages (TFF: 3 GB); this may take some minutes.'
   # From here on it is ours, and unfinished. What an older lock has installed
   # must not stay, so it is made anew.
   rm -rf "${venv}"

@@ -11,14 +11,17 @@ with keys (SuperNode authentication). One that connects without comes back as
 somebody new, and then the plan bounds connections, not clients.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 import logging
 import os
 import time
 from typing import Any
 
+import numpy as np
+
 try:
   # pylint: disable=g-importing-member
+  from flwr.app import Array
   from flwr.app import ArrayRecord
   from flwr.app import ConfigRecord
   from flwr.app import Message
@@ -114,13 +117,13 @@ class DpFtrlStrategy(Strategy):
     total = self._plan.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self._plan.num_rounds, num_rounds=total)
     with server_rounds.ServerRounds(
-        self._plan, _arrays(initial_arrays), **self._options
+        self._plan, arrays_of(initial_arrays), **self._options
     ) as self.rounds:
       done = self._rounds_before = self.rounds.rounds_done
       wanted = max(0, total - done)
       return_value = super().start(
           grid,
-          ArrayRecord(self.rounds.model),
+          record_of(self.rounds.model),
           min(wanted, self.rounds.rounds_left),
           timeout,
           train_config,
@@ -130,22 +133,26 @@ class DpFtrlStrategy(Strategy):
       if self.rounds.rounds_left == 0 and self.rounds.rounds_done < total:
         _log.info('the epsilon budget ends before round %d', total)
       if return_value.arrays is None or not len(return_value.arrays):
-        return_value.arrays = ArrayRecord(self.rounds.model)
+        return_value.arrays = record_of(self.rounds.model)
       return return_value
 
   def configure_train(
-      self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+      self,
+      server_round: int,
+      arrays: ArrayRecord,
+      config: ConfigRecord,
+      grid: Grid,
   ) -> Iterable[Message]:
     """Returns the messages to the cohort, which is charged by then."""
+    del arrays  # What is sent is what the run holds, whoever calls.
     rounds = self._opened()
     self._check_round(server_round)
     while len(nodes := list(grid.get_node_ids())) < self._min_available_nodes:
       time.sleep(_SECONDS_BETWEEN_LOOKS)
     cohort = rounds.select(map(str, nodes))
     config['server-round'] = rounds.rounds_done + 1
-    # What is sent is what the run holds, whoever calls.
     content = RecordDict(
-        {_ARRAYS: ArrayRecord(rounds.model), _CONFIG: config}
+        {_ARRAYS: record_of(rounds.model), _CONFIG: config}
     )
     return [
         Message(
@@ -166,10 +173,14 @@ class DpFtrlStrategy(Strategy):
         (str(reply.metadata.src_node_id), _weights(reply)) for reply in replies
     )
     # No name and no number of them: who was clipped follows from data.
-    return ArrayRecord(model), MetricRecord({'epsilon': rounds.epsilon})
+    return record_of(model), MetricRecord({'epsilon': rounds.epsilon})
 
   def configure_evaluate(
-      self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+      self,
+      server_round: int,
+      arrays: ArrayRecord,
+      config: ConfigRecord,
+      grid: Grid,
   ) -> Iterable[Message]:
     """Returns nothing: metrics on clients' data would need noise."""
     del server_round, arrays, config, grid
@@ -200,7 +211,13 @@ class DpFtrlStrategy(Strategy):
       raise _checks.ArgumentError('server_round', server_round, str(expected))
 
 
-def _arrays(record: ArrayRecord) -> dict[str, Any]:
+def record_of(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
+  """Returns arrays as Flower sends them."""
+  return ArrayRecord({name: Array(value) for name, value in arrays.items()})
+
+
+def arrays_of(record: ArrayRecord) -> dict[str, np.ndarray]:
+  """Returns the arrays that Flower has sent, by name."""
   return {name: array.numpy() for name, array in record.items()}
 
 
@@ -208,7 +225,7 @@ def _weights(reply: Message) -> dict[str, Any] | None:
   """Returns a client's weights, or `None` for whatever else it has sent."""
   try:
     (record,) = reply.content.array_records.values()
-    return _arrays(record)
+    return arrays_of(record)
   except Exception:  # pylint: disable=broad-except
     # A client can send any bytes; none of them may stop the others' round.
     return None
