@@ -22,10 +22,10 @@ from tff_dp.mechanisms.matrix import blt
 from tff_dp.participation import sampling
 from tff_dp.plans import dp_ftrl
 
-NUM_ROUNDS = 5
+NUM_ROUNDS = 3
 SEED = 5
 PLAN = dp_ftrl.DpFtrlPlan(
-    mechanism=blt.Blt(NUM_ROUNDS, (0.25, 0.125), (0.95, 0.5), 3),
+    mechanism=blt.Blt(NUM_ROUNDS, (0.25, 0.125), (0.95, 0.5), 2),
     participation=sampling.MinSeparation(NUM_ROUNDS, min_index_gap=1),
     l2_norm_clip=1.0,
     clients_per_round=2,

@@ -26,7 +26,7 @@ pytest.importorskip('flwr', reason='Flower is not here: make test-flower')
 from tests.integrations import flower_app  # pylint: disable=g-import-not-at-top
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_SECONDS = 16
+_SECONDS = 240
 _APP = """
 [project]
 name = "tff-dp-test"
