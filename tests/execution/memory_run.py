@@ -21,6 +21,8 @@ from tff_dp import execution
 _NUM_ROUNDS = 200
 _ROUNDS_PER_READING = 5
 _MODEL_BYTES = 4 * 100_000
+_NUM_CHUNK_ROUNDS = 60
+_CLIENT_BYTES = 4 * 25_000
 
 
 def _build_round() -> tff.Computation:
@@ -126,6 +128,39 @@ def _measure_rounds() -> tuple[list[int], list[int]]:
   return resident, traces
 
 
+def _measure_chunks() -> tuple[list[int], dict[str, int]]:
+  """Returns resident bytes (every few rounds) and paths, of 4 clients a round."""
+  length = _CLIENT_BYTES // 4
+  rows_type = tff.SequenceType(tff.TensorType(np.float32, [None, length]))
+
+  @tff.tensorflow.computation(rows_type)
+  def total(batches):
+    @tf.function
+    def loop():
+      so_far = tf.zeros([length])
+      # An iterator, which is a resource, unlike the loop of `reduce`.
+      for batch in iter(batches):
+        so_far += tf.reduce_sum(batch, axis=0)
+      return so_far
+
+    return tf.reduce_sum(loop()) + batches.reduce(
+        0.0, lambda sum_of, batch: sum_of + tf.reduce_max(batch)
+    )
+
+  @tff.federated_computation(at_clients(rows_type))
+  def computation(batches):
+    return tff.federated_sum(tff.federated_map(total, batches))
+
+  clients = [[np.ones([1, length], np.float32)] for _ in range(4)]
+  resident = []
+  with execution.create_sync_in_process_context() as context:
+    for round_num in range(_NUM_CHUNK_ROUNDS):
+      computation(clients)
+      if not round_num % _ROUNDS_PER_READING:
+        resident.append(_resident_bytes())
+    return resident, context.num_clients_by_path
+
+
 def _held_computations() -> list[tuple[int, int]]:
   """Returns (functions held with a computation, and after its end), thrice."""
   held = []
@@ -146,6 +181,7 @@ def main() -> None:
   gc.collect()
   gc.freeze()
   resident, traces = _measure_rounds()
+  resident_in_chunks, paths = _measure_chunks()
   print(
       json.dumps(
           dict(
@@ -153,6 +189,9 @@ def main() -> None:
               rounds_per_reading=_ROUNDS_PER_READING,
               resident=resident,
               traces=traces,
+              client_bytes=_CLIENT_BYTES,
+              resident_in_chunks=resident_in_chunks,
+              paths=paths,
               held=_held_computations(),
           )
       )

@@ -47,6 +47,15 @@ class MemoryTest(absltest.TestCase):
     slope, _ = np.polyfit(rounds[steady], resident[steady], 1)
     self.assertLess(slope, _MAX_SLOPE * _measured['model_bytes'])
 
+  def test_data_of_clients_in_chunks_is_given_back(self):
+    resident = np.array(_measured['resident_in_chunks'])
+    rounds = np.arange(len(resident)) * _measured['rounds_per_reading']
+    self.assertEqual(_measured['paths'], {'in_chunks': 240, 'one_by_one': 0})
+    steady = rounds >= 15
+    slope, _ = np.polyfit(rounds[steady], resident[steady], 1)
+    # Four clients come in a round: what keeps their data has 4 or more.
+    self.assertLess(slope, 0.4 * _measured['client_bytes'])
+
   def test_nothing_is_traced_anew(self):
     # The first rounds see both workers, lists and datasets.
     self.assertLen(set(_measured['traces'][5:]), 1)
