@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import html.parser
 import importlib
+import importlib.util
 import os
 import pathlib
 import pkgutil
@@ -242,9 +243,13 @@ def _is_stale(code: str) -> bool:
     head = f'tff_dp.{head}'
   if not rest or head.partition('.')[0] != 'tff_dp':
     return False
+  name = '.'.join([head, *rest])
   try:
-    pkgutil.resolve_name('.'.join([head, *rest]))
+    pkgutil.resolve_name(name)
   except (AttributeError, ImportError):
+    # What belongs to another stack cannot be loaded here, only looked for.
+    with contextlib.suppress(ImportError):
+      return importlib.util.find_spec(name) is None
     return True
   return False
 
