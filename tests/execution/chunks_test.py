@@ -293,6 +293,37 @@ class ComputationTest(parameterized.TestCase):
         _digests, numbers, [4, 9, 2, 1, 5, 3], 7, in_chunks=5
     )
 
+  def test_iterators_of_clients_at_the_same_time_are_apart(self):
+    # What makes an iterator runs in all threads at once.
+    @tff.tensorflow.computation(_NUMBERS)
+    @tf.function
+    def squared_mix(numbers):
+      iterator = iter(numbers)
+      mix = tf.constant(0, tf.int64)
+      number = iterator.get_next_as_optional()
+      while number.has_value():
+        mix = 3 * mix + number.get_value()
+        number = iterator.get_next_as_optional()
+      return mix * mix
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def mixed(numbers):
+      return tff.federated_sum(tff.federated_map(squared_mix, numbers))
+
+    clients = [
+        tf.data.Dataset.from_tensor_slices(first + np.array([0, 5]))
+        for first in np.arange(200)
+    ]
+    expected = sum((4 * first + 5) ** 2 for first in range(200))
+    context = execution.create_sync_in_process_context(
+        max_concurrent_clients=8, max_clients_per_call=20
+    )
+    with tff.framework.get_context_stack().install(context):
+      found = {int(mixed(clients)) for _ in range(20)}
+    self.assertEqual(found, {expected})
+    self.assertEqual(context.num_clients_by_path['one_by_one'], 0)
+    context.close()
+
   def test_no_clients(self):
     self.assert_paths_agree(_digests, [], [], 7, in_chunks=0)
 

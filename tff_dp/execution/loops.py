@@ -31,8 +31,6 @@ from tff_dp.execution import datasets
 from tff_dp.execution import graph_defs
 
 _ITERATOR_OP = 'AnonymousIteratorV3'
-# With which a handle is counted by reference (`ResourceHandle::ANONYMOUS_NAME`).
-_NO_NAME = 'cd2c89b7-88b7-44c8-ad83-06c2a9158347'
 _WHILES = ('While', 'StatelessWhile')
 # Operation -> how many inputs it keeps for itself, before those that it hands
 # on, and the attributes with the functions that it calls.
@@ -140,28 +138,40 @@ def _reduce_rows(variant, state, step, dtypes, is_batched: bool):
 
 
 def _new_rows_iterator():
-  # A variable without a name: everybody who makes one gets another, and it ends
-  # with the last who refers to it.
+  # A table of one entry. It ends with the last who refers to it, which a stack
+  # does not, and threads that make one at once get different ones, which they
+  # do not get of a variable without a name.
   with _on_cpu():
-    return tf.raw_ops.VarHandleOp(
-        dtype=tf.variant, shape=[], shared_name=_NO_NAME
+    return tf.raw_ops.AnonymousMutableHashTable(
+        key_dtype=tf.int64, value_dtype=tf.variant
     )
+
+
+def _write_rows(variant, iterator):
+  key = tf.constant(0, tf.int64)
+  tf.raw_ops.LookupTableInsertV2(
+      table_handle=iterator, keys=key, values=variant
+  )
 
 
 def _make_rows_iterator(variant, iterator):
   with _on_cpu():
-    tf.raw_ops.AssignVariableOp(resource=iterator, value=variant)
+    _write_rows(variant, iterator)
 
 
 def _next_of_rows(iterator, *, dtypes, is_batched):
   with _on_cpu():
-    variant = tf.raw_ops.ReadVariableOp(resource=iterator, dtype=tf.variant)
+    variant = tf.raw_ops.LookupTableFindV2(
+        table_handle=iterator,
+        keys=tf.constant(0, tf.int64),
+        default_value=tf.raw_ops.OptionalNone(),
+    )
     columns, batch_size, start = _unpack(variant, dtypes)
     after = tf.raw_ops.OptionalFromValue(
         components=[*columns, batch_size, start + batch_size]
     )
     with tf.control_dependencies([variant]):
-      tf.raw_ops.AssignVariableOp(resource=iterator, value=after)
+      _write_rows(after, iterator)
     return tf.cond(
         start < _num_rows(columns),
         lambda: tf.raw_ops.OptionalFromValue(
