@@ -138,9 +138,9 @@ def _reduce_rows(variant, state, step, dtypes, is_batched: bool):
 
 
 def _new_rows_iterator():
-  # A table of one entry. It ends with the last who refers to it, which a stack
-  # does not, and threads that make one at once get different ones, which they
-  # do not get of a variable without a name.
+  # A table of one entry, as everybody who makes one gets another, and it ends
+  # with the last who refers to it. A stack would stay, and to a variable
+  # `graphs` gives a name, so that all workers would share one.
   with _on_cpu():
     return tf.raw_ops.AnonymousMutableHashTable(
         key_dtype=tf.int64, value_dtype=tf.variant
