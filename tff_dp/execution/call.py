@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 import concurrent.futures
+import itertools
 import logging
 import re
 import threading
@@ -14,7 +15,6 @@ import tensorflow_federated as tff
 from tff_dp import _compat
 from tff_dp.execution import arguments
 from tff_dp.execution import chunks
-from tff_dp.execution import datasets
 from tff_dp.execution import errors
 from tff_dp.execution import program as program_lib
 from tff_dp.execution import values
@@ -25,8 +25,11 @@ _type_conversions = _compat.private_tff('type_conversions')
 Struct = tff.structure.Struct
 _log = logging.getLogger(__name__)
 # The paths of clients.
-_IN_CHUNKS, _ONE_BY_ONE = 'in_chunks', 'one_by_one'
-PATHS = (_IN_CHUNKS, _ONE_BY_ONE)
+_AT_ONCE, _IN_CHUNKS, _ONE_BY_ONE = 'at_once', 'in_chunks', 'one_by_one'
+PATHS = (_AT_ONCE, _IN_CHUNKS, _ONE_BY_ONE)
+# To trace a graph for many clients at once takes a second or so, which fewer
+# clients of a worker do not save soon.
+_MIN_CLIENTS_FOR_AT_ONCE = 64
 # How long an interrupted call waits for kernels that do not look whether they
 # have been cancelled.
 _CANCELLATION_SECONDS = 0.5
@@ -217,43 +220,37 @@ class Call:
     ]
     accumulators = zeros
     share = range(worker, self._num_clients, num_workers)
-    for clients, leaves in self._chunks(one_pass, share):
-      if self._is_cancelled or failures.is_beyond(clients[0]):
-        break
+
+    def num_alike(leaves):
+      if len(share) < _MIN_CLIENTS_FOR_AT_ONCE:
+        return 0
+      return self._program.num_at_once(
+          number, worker, is_batched=chunks.is_batched(leaves)
+      )
+
+    good = itertools.takewhile(
+        lambda client: not (self._is_cancelled or failures.is_beyond(client)),
+        share,
+    )
+    for chunk in chunks.gather(
+        ((client, self._leaves(one_pass, client)) for client in good),
+        limit=self._max_clients_per_call,
+        num_alike=num_alike,
+    ):
+      # Clients with lower numbers may still come.
+      if self._is_cancelled or failures.is_beyond(chunk.clients[0]):
+        continue
       done = None
-      if leaves is not None:
+      if chunk.leaves is not None:
         done = self._work_on_chunk(
-            number, worker, leaves, server_inputs, accumulators
+            number, worker, chunk, server_inputs, accumulators
         )
       if done is None:
         done = self._work_one_by_one(
-            number, worker, clients, server_inputs, accumulators, failures
+            number, worker, chunk.clients, server_inputs, accumulators, failures
         )
-      else:
-        self._count(_IN_CHUNKS, len(clients))
       accumulators = done
     return accumulators
-
-  def _chunks(self, one_pass, share):
-    """Yields lists of clients, with what they have if they go together."""
-    clients, leaves, form, size = [], [], None, 0
-    for client in share:
-      own = self._leaves(one_pass, client)
-      own_form = None if own is None else chunks.form(own)
-      own_size = 0 if own_form is None else chunks.num_bytes(own)
-      if clients and (
-          own_form is None
-          or own_form != form
-          or len(clients) == self._max_clients_per_call
-          or size + own_size > chunks.MAX_BYTES
-      ):
-        yield clients, leaves if form is not None else None
-        clients, leaves, size = [], [], 0
-      clients.append(client)
-      leaves.append(own)
-      form, size = own_form, size + own_size
-    if clients:
-      yield clients, leaves if form is not None else None
 
   def _leaves(self, one_pass, client: int) -> list | None:
     """Returns what a client has, or None if it must have a call of its own."""
@@ -268,26 +265,27 @@ class Call:
       found += leaves
     return found
 
-  def _work_on_chunk(self, number, worker, leaves, server_inputs, accumulators):
+  def _work_on_chunk(self, number, worker, chunk, server_inputs, accumulators):
     """Returns the accumulators after a chunk, or None if nothing was done."""
-    batched = [
-        leaf.batch_size is not None
-        for leaf in leaves[0]
-        if isinstance(leaf, datasets.Table)
-    ]
-    function = self._program.chunk_pass(
-        number, worker, is_batched=batched[0] if batched else None
+    if chunk.is_alike:
+      compiled, join, path = self._program.cohort_pass, chunks.stack, _AT_ONCE
+    else:
+      compiled, join, path = self._program.chunk_pass, chunks.join, _IN_CHUNKS
+    function = compiled(
+        number, worker, is_batched=chunks.is_batched(chunk.leaves[0])
     )
     if function is None:
       return None
     try:
-      return self._execute(
-          function, [*server_inputs, *chunks.join(leaves), *accumulators]
+      done = self._execute(
+          function, [*server_inputs, *join(chunk.leaves), *accumulators]
       )
     except Exception as error:  # pylint: disable=broad-except
       # Nothing has changed. One by one, it is known who has failed.
       _log.debug('A chunk of clients is done again one by one: %s', type(error))
       return None
+    self._count(path, len(chunk.clients))
+    return done
 
   def _work_one_by_one(
       self, number, worker, clients, server_inputs, accumulators, failures

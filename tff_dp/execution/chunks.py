@@ -7,15 +7,20 @@ client's training. So what the clients of a chunk have is put together: tensors
 are stacked, and the rows of sequences (`datasets.Table`) stand one below the
 other. They are cut apart in the graph, and clients come in the same order. A
 chunk is bounded, so memory does not grow with the cohort.
+
+Clients who have equally many rows in equal batches can do without the loop:
+their data are stacked, and one operation is done for all of them at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+import dataclasses
 import itertools
 
 import numpy as np
 import tensorflow as tf
 
 from tff_dp.execution import datasets
+from tff_dp.execution import inline
 from tff_dp.execution import loops
 from tff_dp.execution import values
 
@@ -24,15 +29,120 @@ from tff_dp.execution import values
 _MAX_BYTES_OF_CLIENT = 2**20
 # Of the data of one chunk.
 MAX_BYTES = 2**25
+# A call costs as much as a very small client.
+_MAX_CLIENTS_OF_LOOP = 64
+# With fewer of them, a loop is as fast.
+_MIN_ALIKE = 8
 
 
-def form(leaves: list) -> tuple | None:
+@dataclasses.dataclass(eq=False)
+class Chunk:
+  """Some clients, in their order.
+
+  Attributes:
+    clients: Their numbers.
+    leaves: What they have, or None if this client has a call of its own.
+    is_alike: Whether they go at once, see `stack`.
+    num_bytes: Of all they have.
+  """
+
+  clients: list[int] = dataclasses.field(default_factory=list)
+  leaves: list[list] | None = dataclasses.field(default_factory=list)
+  is_alike: bool = False
+  num_bytes: int = 0
+
+  def add(self, client: int, leaves: list, size: int) -> None:
+    self.clients.append(client)
+    self.leaves.append(leaves)
+    self.num_bytes += size
+
+
+def gather(
+    clients: Iterable[tuple[int, list | None]],
+    *,
+    limit: int,
+    num_alike: Callable[[list], int],
+) -> Iterator[Chunk]:
+  """Yields the clients in chunks.
+
+  Those that go at once are collected until there are enough of a kind, so they
+  may come later than others with higher numbers.
+
+  Args:
+    clients: Numbers, and leaves or None for a client that must go alone.
+    limit: The largest number of clients of a chunk.
+    num_alike: Says how many with leaves of this form go at once; 0 for none.
+  """
+  last, last_form, kinds, num_waiting, limits = Chunk(), None, {}, 0, {None: 0}
+  for client, own in clients:
+    size = 0 if own is None else num_bytes(own)
+    own_form = None if own is None else _form(own, size)
+    at_once = limits.get(own_form)
+    if at_once is None:
+      at_once = limits[own_form] = min(limit, num_alike(own))
+    if at_once >= _MIN_ALIKE:
+      kind = own_form, _lengths(own)
+      chunk = kinds.setdefault(kind, Chunk(is_alike=True))
+      chunk.add(client, own, size)
+      num_waiting += size
+      if len(chunk.clients) < at_once:
+        if num_waiting <= MAX_BYTES:
+          continue
+        kind = max(kinds, key=lambda kind: kinds[kind].num_bytes)
+      yield kinds[kind]
+      num_waiting -= kinds.pop(kind).num_bytes
+      continue
+    if last.clients and (
+        own_form is None
+        or own_form != last_form
+        or len(last.clients) == min(limit, _MAX_CLIENTS_OF_LOOP)
+        or last.num_bytes + size > MAX_BYTES
+    ):
+      yield last
+      last = Chunk()
+    if own_form is None:
+      yield Chunk([client], None)
+      continue
+    last.add(client, own, size)
+    last_form = own_form
+  if last.clients:
+    yield last
+  few = []
+  for chunk in kinds.values():
+    if len(chunk.clients) >= _MIN_ALIKE:
+      yield chunk
+    else:
+      few += zip(chunk.clients, chunk.leaves)
+  if few:
+    few.sort(key=lambda pair: pair[0])
+    yield from gather(few, limit=limit, num_alike=lambda leaves: 0)
+
+
+def _lengths(leaves: list) -> tuple:
+  """Returns what clients have in common who go at once, but for the form."""
+  return tuple(
+      (leaf.num_rows, leaf.batch_size)
+      for leaf in leaves
+      if isinstance(leaf, datasets.Table)
+  )
+
+
+def is_batched(leaves: list) -> bool | None:
+  """Returns whether a client's sequences are of batches; None without any."""
+  for leaf in leaves:
+    if isinstance(leaf, datasets.Table):
+      return leaf.batch_size is not None
+  return None
+
+
+def _form(leaves: list, size: int) -> tuple | None:
   """Returns what clients of a chunk have in common; None for none of them.
 
   Args:
     leaves: The tensors and tables that a client has.
+    size: How many bytes that is.
   """
-  if num_bytes(leaves) > _MAX_BYTES_OF_CLIENT:
+  if size > _MAX_BYTES_OF_CLIENT:
     return None
   tables = [leaf for leaf in leaves if isinstance(leaf, datasets.Table)]
   batched = {table.batch_size is not None for table in tables}
@@ -41,9 +151,9 @@ def form(leaves: list) -> tuple | None:
   return (
       *batched,
       *(
-          tuple((c.dtype, *c.shape[1:]) for c in leaf.columns)
+          tuple((c.dtype, *c.shape.as_list()[1:]) for c in leaf.columns)
           if isinstance(leaf, datasets.Table)
-          else (leaf.dtype, *leaf.shape)
+          else (leaf.dtype, *leaf.shape.as_list())
           for leaf in leaves
       ),
   )
@@ -143,3 +253,92 @@ def client(skeletons, tensors, index, *, is_batched: bool | None) -> list:
       return values.Rows(loops.pack(rows, sizes[index]), bool(is_batched))
 
   return [build(skeleton) for skeleton in skeletons]
+
+
+def stack(clients: list[list]) -> list[tf.Tensor]:
+  """Returns the tensors of a chunk of alike clients, see `stack_specs`.
+
+  Args:
+    clients: The leaves of each, all of one form and of the same lengths.
+  """
+  tensors = []
+  with tf.device(datasets.DATASET_DEVICE):
+    for leaves in zip(*clients):
+      if not isinstance(leaves[0], datasets.Table):
+        tensors.append(tf.stack(leaves))
+        continue
+      for column in zip(*(table.columns for table in leaves)):
+        tensors.append(tf.stack(column))
+      tensors.append(tf.constant(leaves[0].batch_size or 1, tf.int64))
+  return tensors
+
+
+def stack_specs(
+    skeletons: Iterable, *, is_batched: bool | None
+) -> list[tf.TensorSpec]:
+  """Returns the specs of the tensors of a chunk of alike clients.
+
+  These are, for everything that a client has, a stack of tensors; or the
+  columns, of shape [clients, rows, ...], and the batch size of all.
+
+  Args:
+    skeletons: Of what a client has.
+    is_batched: Whether sequences consist of batches of rows, or of rows.
+
+  Raises:
+    NotPlainError: There are elements that are no tensors.
+  """
+  found = []
+  for leaf in _leaves(skeletons):
+    # The number of clients is not handed on, nor where rows end.
+    _, *own = specs([leaf], is_batched=is_batched)
+    if isinstance(leaf, values.Tensor):
+      found += own
+      continue
+    found += [_many(spec, spec.shape) for spec in own[:-2]]
+    found.append(tf.TensorSpec([], tf.int64))
+  return found
+
+
+def at_once(work: Callable, skeletons, tensors, *, is_batched) -> list:
+  """Returns the results of `work` for all clients, each a stack.
+
+  Args:
+    work: Maps the symbolic values that a client has to tensors.
+    skeletons: Of these values.
+    tensors: Of the chunk, as `stack_specs` says.
+    is_batched: See `stack_specs`.
+
+  Raises:
+    ValueError: There is an operation that TensorFlow cannot do for many.
+  """
+  sizes, stacked, remaining = [], [], iter(tensors)
+  for leaf in _leaves(skeletons):
+    if isinstance(leaf, values.Tensor):
+      stacked.append(next(remaining))
+      continue
+    width = len(tf.nest.flatten(leaf.element_spec))
+    columns = list(itertools.islice(remaining, width))
+    if not columns:
+      raise loops.NotPlainError('elements hold nothing')
+    stacked += columns
+    # Not of a client's own column: that all have as many keeps loops in step.
+    sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))
+
+  def of_client(own):
+    own, own_sizes = iter(own), iter(sizes)
+
+    def build(skeleton):
+      if isinstance(skeleton, values.Struct):
+        return values.map_struct(build, skeleton)
+      if isinstance(skeleton, values.Tensor):
+        return next(own)
+      width = len(tf.nest.flatten(skeleton.element_spec))
+      columns = list(itertools.islice(own, width))
+      return inline.Columns(columns, *next(own_sizes), bool(is_batched))
+
+    return work([build(skeleton) for skeleton in skeletons])
+
+  return tf.vectorized_map(
+      of_client, stacked, fallback_to_while_loop=False, warn=False
+  )

@@ -26,6 +26,7 @@ import tensorflow_federated as tff
 from tff_dp.execution import datasets
 from tff_dp.execution import errors
 from tff_dp.execution import graph_defs
+from tff_dp.execution import inline
 from tff_dp.execution import loops
 from tff_dp.execution import values
 
@@ -312,6 +313,28 @@ class TensorFlowGraph:
         name='tff',
     )
     return values.pack(self._result_skeleton, results), variables
+
+
+  def inlined(self, argument):
+    """Adds the computation to the current graph, as plain code.
+
+    Args:
+      argument: The symbolic value of its parameter, or None. All sequences in
+        it are `inline.Columns`.
+
+    Returns:
+      The symbolic result.
+
+    Raises:
+      NotPlainError: It is more than a function of its argument, or may be.
+    """
+    tensors = [] if argument is None else values.flatten(argument)
+    results = inline.evaluate(
+        self._graph_def,
+        dict(zip(self._parameters, tensors, strict=True)),
+        self._results,
+    )
+    return values.pack(self._result_skeleton, results)
 
 
 def _of_this_graph(tensor: tf.Tensor) -> tf.Tensor:

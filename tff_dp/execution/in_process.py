@@ -23,8 +23,8 @@ from tff_dp.execution import devices
 from tff_dp.execution import errors
 from tff_dp.execution import program
 
-# A call costs as much as a very small client.
-_MAX_CLIENTS_PER_CALL = 64
+# The less a client computes, the more of them are worth a call.
+_MAX_CLIENTS_PER_CALL = 512
 
 
 class _Engine:
@@ -185,7 +185,7 @@ class _InProcessContext:
 
   @property
   def num_clients_by_path(self) -> dict[str, int]:
-    """How many clients worked `in_chunks` and `one_by_one`, since the start.
+    """How many clients worked `at_once`, `in_chunks` and `one_by_one` so far.
 
     A client counts once for each pass over the clients. Why a computation's
     clients come one by one is in the debug log of `tff_dp.execution`.
@@ -278,8 +278,9 @@ def create_sync_in_process_context(
     default_num_clients: Number of clients of a computation whose arguments do
       not tell.
     max_clients_per_call: How many clients a worker trains in one call of
-      TensorFlow, one after the other, if their data is in memory. With 1, each
-      has a call of its own, as those have whose data is a pipeline.
+      TensorFlow, if their data is in memory: all of them at once, or at most 64
+      one after the other. With 1, each has a call of its own, as those have
+      whose data is a pipeline.
 
   Raises:
     ArgumentError: A bad value, or a device that does not exist.

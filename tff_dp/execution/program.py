@@ -28,6 +28,12 @@ _program_numbers = itertools.count()
 _log = logging.getLogger(__name__)
 # What is known to work in a loop over clients.
 _IN_CHUNKS = (schedule_lib.Call, schedule_lib.Pick, interpreter.Literal)
+# What clients who work at once may have of the model and of the results, all
+# together; more of it leaves the caches of a processor, and then the loop is as
+# fast. What they compute in between is a few times that.
+_MAX_BYTES_AT_ONCE = 2**22
+_MAX_CLIENTS_AT_ONCE = 512
+_MIN_CLIENTS_AT_ONCE = 16
 
 
 def _lower(computation: tff.Computation) -> schedule_lib.Schedule:
@@ -75,6 +81,42 @@ def _client_work(one_pass, interpreting, known, accumulators) -> list:
         interpreting.apply(interpreting.value(accumulate), Struct(pair))
     )
   return results
+
+
+def _increment(result: tf.Tensor, accumulator: tf.Tensor) -> tf.Tensor:
+  """Returns what is added to an accumulator, which must not depend on it.
+
+  Raises:
+    NotPlainError: It is not certain that the result is such a sum.
+  """
+  operation = _origin(result).op
+  if operation.type in ('Add', 'AddV2'):
+    parts = list(operation.inputs)
+    own = [_origin(part) is accumulator for part in parts]
+    if any(own) and parts[1 - own.index(True)].shape == accumulator.shape:
+      increment = parts[1 - own.index(True)]
+      if not _depends(increment, accumulator):
+        return increment
+  raise loops.NotPlainError(f'{operation.type} is no sum over clients')
+
+
+def _origin(tensor: tf.Tensor) -> tf.Tensor:
+  while tensor.op.type == 'Identity':
+    tensor = tensor.op.inputs[0]
+  return tensor
+
+
+def _depends(tensor: tf.Tensor, other: tf.Tensor) -> bool:
+  waiting, found = [tensor.op], set()
+  while waiting:
+    operation = waiting.pop()
+    if operation is other.op:
+      return True
+    if operation not in found:
+      found.add(operation)
+      waiting += [part.op for part in operation.inputs]
+      waiting += operation.control_inputs
+  return False
 
 
 def _cut(items: list, *places: int) -> list[list]:
@@ -249,11 +291,7 @@ class Program:
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
     accumulator_specs = self._specs(one_pass.accumulations)
-    if (
-        one_pass.kept
-        or any(spec.dtype == tf.variant for spec in accumulator_specs)
-        or not all(isinstance(n.operation, _IN_CHUNKS) for n in one_pass.nodes)
-    ):
+    if not self._can_be_chunked(one_pass):
       return None
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
 
@@ -298,6 +336,94 @@ class Program:
         return None
 
     return self._of_worker(f'p{number}c{is_batched}', worker, trace)
+
+  def num_at_once(
+      self, number: int, worker: int, *, is_batched: bool | None
+  ) -> int:
+    """Returns for how many clients `cohort_pass` is made, or 0."""
+    one_pass = self._schedule.passes[number - 1]
+    specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])
+    sizes = [spec.dtype.size * (spec.shape.num_elements() or 0) for spec in specs]
+    found = min(_MAX_CLIENTS_AT_ONCE, _MAX_BYTES_AT_ONCE // max(1, sum(sizes)))
+    if found < _MIN_CLIENTS_AT_ONCE:
+      return 0
+    is_there = self.cohort_pass(number, worker, is_batched=is_batched)
+    return found if is_there is not None else 0
+
+  def cohort_pass(
+      self, number: int, worker: int, *, is_batched: bool | None
+  ) -> tracing.TracedFunction | None:
+    """Returns the function that does a pass for alike clients, all at once.
+
+    It maps (server inputs, a chunk as `chunks.stack` makes it, accumulators) to
+    accumulators.
+
+    Args:
+      number: Of the pass.
+      worker: Whose function it is.
+      is_batched: See `chunks.stack_specs`.
+
+    Returns:
+      None if clients have to come one after the other: because they have no
+      sequence to loop over, because more than sums is made of what they
+      compute, or because it is not certain that it is a pure function.
+    """
+    one_pass = self._schedule.passes[number - 1]
+    server_specs = self._specs(one_pass.server_inputs)
+    accumulator_specs = self._specs(one_pass.accumulations)
+    # Sums of given values keep their order, down to the last bit.
+    if is_batched is None or not self._can_be_chunked(one_pass):
+      return None
+    skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
+
+    def body(interpreting, tensors):
+      interpreting.is_inline = True
+      server, chunk, accumulators = _cut(
+          tensors, len(server_specs), len(tensors) - len(accumulator_specs)
+      )
+
+      def work(own):
+        known = self._unpack(one_pass.server_inputs, server) + own
+        results = _client_work(
+            one_pass,
+            interpreting,
+            zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
+            self._unpack(one_pass.accumulations, accumulators),
+        )
+        results = itertools.chain(*map(values.flatten, results))
+        return list(map(_increment, results, accumulators))
+
+      increments = chunks.at_once(
+          work, skeletons, chunk, is_batched=is_batched
+      )
+      return self._unpack(
+          one_pass.accumulations,
+          [
+              accumulator + tf.reduce_sum(increment, axis=0)
+              for accumulator, increment in zip(accumulators, increments)
+          ],
+      )
+
+    def trace(key, device):
+      try:
+        specs = chunks.stack_specs(skeletons, is_batched=is_batched)
+        return self._trace_specs(
+            key, body, [*server_specs, *specs, *accumulator_specs], device
+        )
+      # TensorFlow's own are about what cannot be done for many at once.
+      except (loops.NotPlainError, TypeError, ValueError) as error:
+        _log.debug('Clients do not work at once: %s', error)
+        return None
+
+    return self._of_worker(f'p{number}a{is_batched}', worker, trace)
+
+  def _can_be_chunked(self, one_pass: schedule_lib.Pass) -> bool:
+    specs = self._specs(one_pass.accumulations)
+    return (
+        not one_pass.kept
+        and not any(spec.dtype == tf.variant for spec in specs)
+        and all(isinstance(n.operation, _IN_CHUNKS) for n in one_pass.nodes)
+    )
 
   def merge(self, number: int) -> tracing.TracedFunction:
     """Returns the function that joins the accumulators of two workers."""

@@ -36,6 +36,7 @@ class GraphInterpreter(interpreter.Interpreter):
   Attributes:
     variables: The variables of everything that was stamped so far.
     seeded_operations: Its random operations with a state and a fixed seed.
+    is_inline: Whether computations become plain code, see `inline`.
   """
 
   def __init__(self, cache: graphs.GraphCache, scope: str, device: str):
@@ -46,6 +47,7 @@ class GraphInterpreter(interpreter.Interpreter):
     self._known = {}
     self.variables = []
     self.seeded_operations = []
+    self.is_inline = False
 
   def set(self, node: schedule.Node, value) -> None:
     self._known[node] = value
@@ -80,6 +82,8 @@ class GraphInterpreter(interpreter.Interpreter):
   def call_tensorflow(self, block, argument):
     # Each stamp has variables of its own, though the computation be the same.
     graph = self._cache.get(block)
+    if self.is_inline:
+      return graph.inlined(argument)
     result, variables = graph.stamp(
         argument,
         scope=f'{self._scope}_{next(self._num_stamped)}',

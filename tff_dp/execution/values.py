@@ -230,9 +230,7 @@ def _leaves(value, type_spec) -> list | None:
   if isinstance(type_spec, tff.TensorType):
     return [_tensor_from_python(value, type_spec, '')]
   if isinstance(value, tf.data.Dataset):
-    table = datasets.table_of(value)
-    if not _is_assignable(value.element_spec, type_spec.element):
-      return None
+    table = _table_of_dataset(value, type_spec.element)
   else:
     table = _table_of_elements(value, type_spec.element)
   return None if table is None else [table]
@@ -252,6 +250,26 @@ def _is_assignable(element_spec, type_spec: tff.Type) -> bool:
       return False
     _last_assignable.pair = pair
   return True
+
+
+# Dataset -> (type of its elements, table). It refers to arrays that the dataset
+# holds anyway.
+_tables = weakref.WeakKeyDictionary()
+
+
+def _table_of_dataset(value, type_spec: tff.Type) -> datasets.Table | None:
+  """Returns the table of a dataset with such elements, or None.
+
+  Remembers it, because clients come again, and to look takes longer than some
+  of them compute.
+  """
+  known_type, table = _tables.get(value, (None, None))
+  if known_type is not type_spec:
+    table = datasets.table_of(value)
+    if not _is_assignable(value.element_spec, type_spec):
+      table = None
+    _tables[value] = type_spec, table
+  return table
 
 
 def _table_of_elements(value, type_spec: tff.Type) -> datasets.Table | None:
