@@ -27,7 +27,12 @@ Struct = tff.structure.Struct
 _program_numbers = itertools.count()
 _log = logging.getLogger(__name__)
 # What is known to work in a loop over clients.
-_IN_CHUNKS = (schedule_lib.Call, schedule_lib.Pick, interpreter.Literal)
+_IN_CHUNKS = (
+    schedule_lib.Call,
+    schedule_lib.Pick,
+    schedule_lib.Select,
+    interpreter.Literal,
+)
 # What clients who work at once may have of the model and of the results, all
 # together; more of it leaves the caches of a processor, and then the loop is as
 # fast. What they compute in between is a few times that.
@@ -296,6 +301,7 @@ class Program:
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
 
     def body(interpreting, tensors):
+      interpreting.selects_rows = True
       server, (num_clients, *chunk), accumulators = _cut(
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
@@ -373,6 +379,9 @@ class Program:
     accumulator_specs = self._specs(one_pass.accumulations)
     # Sums of given values keep their order, down to the last bit.
     if is_batched is None or not self._can_be_chunked(one_pass):
+      return None
+    operations = [node.operation for node in one_pass.nodes]
+    if any(isinstance(found, schedule_lib.Select) for found in operations):
       return None
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
 

@@ -19,6 +19,7 @@ from tff_dp.execution import datasets
 from tff_dp.execution import graphs
 from tff_dp.execution import interpreter
 from tff_dp.execution import schedule
+from tff_dp.execution import selections
 from tff_dp.execution import values
 
 _execute = _compat.private_tensorflow('execute')
@@ -37,6 +38,7 @@ class GraphInterpreter(interpreter.Interpreter):
     variables: The variables of everything that was stamped so far.
     seeded_operations: Its random operations with a state and a fixed seed.
     is_inline: Whether computations become plain code, see `inline`.
+    selects_rows: Whether slices that clients ask for are rows, not a dataset.
   """
 
   def __init__(self, cache: graphs.GraphCache, scope: str, device: str):
@@ -48,6 +50,7 @@ class GraphInterpreter(interpreter.Interpreter):
     self.variables = []
     self.seeded_operations = []
     self.is_inline = False
+    self.selects_rows = False
 
   def set(self, node: schedule.Node, value) -> None:
     self._known[node] = value
@@ -140,22 +143,12 @@ class GraphInterpreter(interpreter.Interpreter):
     result_type = function.block.type_signature.result
 
     @_as_it_is
-    def slice_fn(key):
-      in_range = tf.debugging.Assert(
-          tf.logical_and(0 <= key, key <= max_key),
-          ['federated_select: the key', key, 'is not within 0 and', max_key],
-      )
-      with tf.control_dependencies([in_range]):
-        key = tf.identity(key)
+    def slice_of(key):
       argument = Struct([(None, server_value), (None, key)])
       return values.to_element(self.apply(function, argument), result_type)
 
-    with tf.device(datasets.DATASET_DEVICE):
-      return (
-          tf.data.Dataset.from_tensor_slices(keys)
-          .map(slice_fn)
-          .with_options(values.untuned())
-      )
+    select = selections.as_rows if self.selects_rows else selections.as_dataset
+    return select(keys, max_key, slice_of)
 
 
 def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):

@@ -66,14 +66,16 @@ class ClientComputations(NamedTuple):
       follow from, int64 of shape [2]. It never leaves the client.
     draw: (key, round) -> (the number of an instance, int32 of shape [1]; what
       the server is told of it, of shape [1], or [0] where it does not ask).
-    move: (sequence of one instance, data) -> (instance after the step, float64
-      of shape [p], `Sums`), without noise.
+    instance: (sequence of one instance) -> the instance, float32 of shape [p].
+    move: (instance, data) -> (instance after the step, float64 of shape [p],
+      `Sums`), without noise.
     report: (what `move` returned, key, round) -> the report.
   """
 
   data_type: tff.Type
   key: tff.Computation
   draw: tff.Computation
+  instance: tff.Computation
   move: tff.Computation
   report: tff.Computation
 
@@ -140,15 +142,21 @@ def build(
     drawn = release_marks.mark_coin(drawn)
     return drawn, drawn[: int(plan.server.needs_drawn)]
 
-  @tff.tensorflow.computation(slice_type, data_type)
-  def move(instances, data):
+  # On its own: the slices are rows, and a client's examples are batches. See
+  # `check_in_work.KEYS_TYPE`.
+  @tff.tensorflow.computation(slice_type)
+  @tf.function
+  def instance(slices):
+    return check_in_work.only_element(
+        slices, tf.TensorSpec([size]), 'instance'
+    )
+
+  @tff.tensorflow.computation(tff.TensorType(np.float32, [size]), data_type)
+  def move(instance, data):
     gradient = model.build_gradient()
 
     @tf.function
-    def run(instances, data):
-      instance = check_in_work.only_element(
-          instances, tf.TensorSpec([size]), 'instance'
-      )
+    def run(instance, data):
       total = tf.zeros([size], tf.float64)
       loss = tf.constant(0.0)
       num_examples = tf.constant(0, tf.int64)
@@ -167,7 +175,7 @@ def build(
       )
       return moved, Sums(loss, num_examples, num_refused)
 
-    return run(instances, data)
+    return run(instance, data)
 
   @tff.tensorflow.computation(
       tff.TensorType(np.float64, [size]), key_type, round_type
@@ -181,7 +189,7 @@ def build(
     noised = moved + draw_noise(step, size, key)
     return release_of(plan).mark(tf.cast(noised, tf.float32))
 
-  return ClientComputations(data_type, key, draw, move, report)
+  return ClientComputations(data_type, key, draw, instance, move, report)
 
 
 def clip(gradient: tf.Tensor, step: client_steps.ClientStep) -> tf.Tensor:

@@ -160,13 +160,14 @@ def build_process(
     else:
       keys = tff.federated_eval(client.key, tff.CLIENTS)
     drawn, told = tff.federated_map(client.draw, (keys, round_index))
-    instances = tff.federated_select(
+    slices = tff.federated_select(
         drawn,
         tff.federated_eval(last_key, tff.SERVER),
         state.instances,
         take,
     )
-    moved, sums = tff.federated_map(client.move, (instances, data))
+    instance = tff.federated_map(client.instance, slices)
+    moved, sums = tff.federated_map(client.move, (instance, data))
     reports = tff.federated_map(client.report, (moved, keys, round_index))
     collected = tff.federated_aggregate(
         tff.federated_zip((reports, told)),
