@@ -417,6 +417,69 @@ class ComputationTest(parameterized.TestCase):
     expected = 2 + 31 * (31 * 2 + 5) + 24 + 31 * (31 * 2 + 6) + 65
     self.assertEqual(_run('in_chunks', computation, numbers)[0], expected)
 
+  @parameterized.parameters(1, 3, 6)
+  def test_slices_that_clients_select_are_rows(self, num_keys):
+    # By an iterator, whose place must be known to one client alone; several
+    # rounds, for two workers have to meet to disturb each other.
+    @tff.tensorflow.computation(tff.TensorType(np.float32, [4, 2]), np.int32)
+    def row(table, key):
+      return collections.OrderedDict(row=table[key], key=key)
+
+    @tff.tensorflow.computation(tff.SequenceType(row.type_signature.result))
+    @tf.function
+    def in_order(slices):
+      number = tf.constant(0, tf.int64)
+      total = tf.zeros([2])
+      for element in iter(slices):
+        number = 10 * number + tf.cast(element['key'] + 1, tf.int64)
+        total += element['row']
+      return number, total
+
+    @tff.federated_computation(
+        at_server(tff.TensorType(np.float32, [4, 2])),
+        at_clients(tff.TensorType(np.int32, [num_keys])),
+    )
+    def computation(table, keys):
+      slices = tff.federated_select(
+          keys, tff.federated_value(3, tff.SERVER), table, row
+      )
+      return tff.federated_sum(tff.federated_map(in_order, slices))
+
+    table = np.arange(8, dtype=np.float32).reshape(4, 2)
+    keys = np.random.default_rng(5).integers(4, size=[60, num_keys])
+    powers = 10 ** np.arange(keys.shape[1])[::-1]
+    for name in ('in_chunks', *5 * ['in_pairs']):
+      (number, total), paths = _run(
+          name, computation, table, list(keys.astype(np.int32))
+      )
+      self.assertEqual(paths['in_chunks'], len(keys))
+      self.assertEqual(number, ((keys + 1) @ powers).sum())
+      np.testing.assert_array_equal(total, table[keys].sum(axis=(0, 1)))
+
+  def test_a_key_that_is_not_there_names_its_client(self):
+    @tff.tensorflow.computation(tff.TensorType(np.float32, [4]), np.int32)
+    def take(table, key):
+      return table[key]
+
+    @tff.tensorflow.computation(tff.SequenceType(np.float32))
+    def total_of(slices):
+      return slices.reduce(np.float32(0), tf.add)
+
+    @tff.federated_computation(at_clients(tff.TensorType(np.int32, [1])))
+    def computation(keys):
+      slices = tff.federated_select(
+          keys,
+          tff.federated_value(3, tff.SERVER),
+          tff.federated_value(np.ones(4, np.float32), tff.SERVER),
+          take,
+      )
+      return tff.federated_sum(tff.federated_map(total_of, slices))
+
+    keys = [np.array([key], np.int32) for key in (0, 3, 4, 2)]
+    with self.assertRaises(errors.ClientComputationError) as caught:
+      _run('in_chunks', computation, keys)
+    self.assertEqual(caught.exception.client_index, 2)
+
   def test_clients_share_no_state_and_no_draws(self):
     @tff.tensorflow.computation(np.int64)
     def work(value):

@@ -70,7 +70,7 @@ def _key(client, data):
 
 def _report(client, instances, data, round_index):
   """Returns (report, sums) of a client, as a round computes them."""
-  moved, sums = client.move(instances, data)
+  moved, sums = client.move(client.instance(instances), data)
   return client.report(moved, _key(client, data), round_index), sums
 
 
