@@ -14,7 +14,7 @@ from scipy import integrate
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
 
 _VALUES = 2**64
@@ -161,10 +161,10 @@ class FactsTest(parameterized.TestCase):
             randomizers.RandomizedResponse(2.0, 5).event,
         ],
         [
-            protocol_events.GaussianLocalDpEvent(2.0),
-            protocol_events.SphereLocalDpEvent(2.0),
-            protocol_events.LaplaceLocalDpEvent(2.0),
-            protocol_events.RandomizedResponseLocalDpEvent(2.0, 5),
+            run_events.GaussianLocalDpEvent(2.0),
+            run_events.SphereLocalDpEvent(2.0),
+            run_events.LaplaceLocalDpEvent(2.0),
+            run_events.RandomizedResponseLocalDpEvent(2.0, 5),
         ],
     )
 
@@ -217,7 +217,7 @@ class FactsTest(parameterized.TestCase):
   def test_declared_randomizer_is_its_epsilon_and_delta(self):
     self.assertEqual(
         randomizers.Declared(2.0, 1e-9).event,
-        protocol_events.LocalDpEvent(2.0, 1e-9),
+        run_events.LocalDpEvent(2.0, 1e-9),
     )
     for ask in ('variance', 'wire_bytes'):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'declared'):

@@ -10,10 +10,10 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
 
-_LOCAL = protocol_events.LocalDpEvent(1.0)
+_LOCAL = run_events.LocalDpEvent(1.0)
 _ALL = (
     participation.FixedWindowCheckIn(6, 0.5, 3),
     participation.SlidingWindowCheckIn(6, 2),
@@ -95,20 +95,20 @@ class ProtocolTest(parameterized.TestCase):
     fixed, sliding, averaged, allocation, shuffled, everybody = _ALL
     self.assertEqual(
         fixed.dp_event(_LOCAL),
-        protocol_events.FixedWindowCheckInDpEvent(_LOCAL, 6, 0.5),
+        run_events.FixedWindowCheckInDpEvent(_LOCAL, 6, 0.5),
     )
     self.assertEqual(
         sliding.dp_event(_LOCAL),
-        protocol_events.SlidingWindowCheckInDpEvent(_LOCAL, 2),
+        run_events.SlidingWindowCheckInDpEvent(_LOCAL, 2),
     )
     self.assertEqual(
         averaged.dp_event(_LOCAL),
-        protocol_events.AveragedCheckInDpEvent(_LOCAL, 6, 100),
+        run_events.AveragedCheckInDpEvent(_LOCAL, 6, 100),
     )
     gaussian = dp_accounting.GaussianDpEvent(2.0)
     self.assertEqual(
         allocation.dp_event(gaussian),
-        protocol_events.RandomAllocationDpEvent(gaussian, 6, 2, 0.5),
+        run_events.RandomAllocationDpEvent(gaussian, 6, 2, 0.5),
     )
     event = shuffled.dp_event(_LOCAL)
     self.assertEqual(event.count, 6)
@@ -118,7 +118,7 @@ class ProtocolTest(parameterized.TestCase):
     event = everybody.dp_event(_LOCAL)
     self.assertEqual(event.count, 6)
     self.assertEqual(
-        event.event, protocol_events.ShuffledDpEvent(_LOCAL, 100)
+        event.event, run_events.ShuffledDpEvent(_LOCAL, 100)
     )
 
   def test_minibatches_change_no_event(self):

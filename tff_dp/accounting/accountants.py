@@ -35,7 +35,7 @@ It gets events under a relation whose distributions are the same as ours:
   contribution" against "a contribution of norm 2 C". Sampled mechanisms are
   mixtures under replace-one, which that pair does not describe: refused.
 
-Check-ins, shuffles and random allocations (`protocol_events`) are accounted for
+Check-ins, shuffles and random allocations (`run_events`) are accounted for
 by 'pld', through `protocol_accountant`; `amplification` says by which argument.
 So are messages of silos and opened sums (`record_events`), under replace-one,
 to the same number as by the ledger of a silo; messages without sampling also by

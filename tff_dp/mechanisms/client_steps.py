@@ -32,7 +32,7 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 
 CLIPS = ('box', 'l1', 'l2')
 MECHANISMS = ('laplace', 'gaussian', None)
@@ -198,10 +198,10 @@ class ClientStep:
       multiplier = 2.0 * (
           self.noise_scale(num_params) / self.l2_sensitivity(num_params)
       )
-      return protocol_events.GaussianLocalDpEvent(multiplier)
+      return run_events.GaussianLocalDpEvent(multiplier)
     if self.clip != 'box':
-      return protocol_events.LaplaceLocalDpEvent(self.model_epsilon(num_params))
-    one = protocol_events.LaplaceLocalDpEvent(
+      return run_events.LaplaceLocalDpEvent(self.model_epsilon(num_params))
+    one = run_events.LaplaceLocalDpEvent(
         self.coordinate_epsilon(num_params)
     )
     return dp_accounting.SelfComposedDpEvent(one, int(num_params))

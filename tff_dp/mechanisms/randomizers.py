@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import coin_thresholds
 
 _KEY_TAG = b'tff_dp client noise key 1'
@@ -57,7 +57,7 @@ class LocalRandomizer(abc.ABC):
 
   @property
   @abc.abstractmethod
-  def event(self) -> protocol_events.LocalRandomizerDpEvent:
+  def event(self) -> run_events.LocalRandomizerDpEvent:
     """The event of one report; its privacy profile follows from it."""
 
   @abc.abstractmethod
@@ -111,8 +111,8 @@ class Gaussian(LocalRandomizer):
     return math.inf
 
   @property
-  def event(self) -> protocol_events.GaussianLocalDpEvent:
-    return protocol_events.GaussianLocalDpEvent(self.noise_multiplier)
+  def event(self) -> run_events.GaussianLocalDpEvent:
+    return run_events.GaussianLocalDpEvent(self.noise_multiplier)
 
   def variance(self, num_params: int) -> float:
     """Returns d tau^2. Exact, whatever the input."""
@@ -156,8 +156,8 @@ class Sphere(LocalRandomizer):
     _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
 
   @property
-  def event(self) -> protocol_events.SphereLocalDpEvent:
-    return protocol_events.SphereLocalDpEvent(self.local_epsilon)
+  def event(self) -> run_events.SphereLocalDpEvent:
+    return run_events.SphereLocalDpEvent(self.local_epsilon)
 
   @property
   def flip_threshold(self) -> int:
@@ -228,8 +228,8 @@ class Laplace(LocalRandomizer):
     return 2.0 * self.l1_norm_clip / self.local_epsilon
 
   @property
-  def event(self) -> protocol_events.LaplaceLocalDpEvent:
-    return protocol_events.LaplaceLocalDpEvent(self.local_epsilon)
+  def event(self) -> run_events.LaplaceLocalDpEvent:
+    return run_events.LaplaceLocalDpEvent(self.local_epsilon)
 
   def variance(self, num_params: int) -> float:
     """Returns 2 d b^2. Exact, whatever the input."""
@@ -265,8 +265,8 @@ class RandomizedResponse(LocalRandomizer):
     _checks.integer_at_least(2, num_categories=self.num_categories)
 
   @property
-  def event(self) -> protocol_events.RandomizedResponseLocalDpEvent:
-    return protocol_events.RandomizedResponseLocalDpEvent(
+  def event(self) -> run_events.RandomizedResponseLocalDpEvent:
+    return run_events.RandomizedResponseLocalDpEvent(
         self.local_epsilon, self.num_categories
     )
 
@@ -347,8 +347,8 @@ class Declared(LocalRandomizer):
     return 'any'
 
   @property
-  def event(self) -> protocol_events.LocalDpEvent:
-    return protocol_events.LocalDpEvent(self.local_epsilon, self.local_delta)
+  def event(self) -> run_events.LocalDpEvent:
+    return run_events.LocalDpEvent(self.local_epsilon, self.local_delta)
 
   def variance(self, num_params: int) -> float:
     """Refuses: nobody said."""

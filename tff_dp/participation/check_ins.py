@@ -17,7 +17,7 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
 
 _SECRET_CHECK_INS = (
@@ -87,13 +87,13 @@ class FixedWindowCheckIn(_Slots):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> protocol_events.FixedWindowCheckInDpEvent:
+  ) -> run_events.FixedWindowCheckInDpEvent:
     """See base class. Exact for a prefix: s of m slots are a window of s slots.
 
     A client is in the first s with probability p0 s / m, uniformly among them.
     """
     stopped = self._stopped_after(num_rounds)
-    return protocol_events.FixedWindowCheckInDpEvent(
+    return run_events.FixedWindowCheckInDpEvent(
         event,
         num_slots=stopped,
         check_in_probability=protocol_lib.share_of(
@@ -150,10 +150,10 @@ class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> protocol_events.SlidingWindowCheckInDpEvent:
+  ) -> run_events.SlidingWindowCheckInDpEvent:
     """See base class. A prefix counts as the whole pass."""
     self._stopped_after(num_rounds)
-    return protocol_events.SlidingWindowCheckInDpEvent(
+    return run_events.SlidingWindowCheckInDpEvent(
         event, window=self.window
     )
 
@@ -195,10 +195,10 @@ class AveragedCheckIn(_Slots):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> protocol_events.AveragedCheckInDpEvent:
+  ) -> run_events.AveragedCheckInDpEvent:
     """See base class. A prefix counts as the whole pass."""
     self._stopped_after(num_rounds)
-    return protocol_events.AveragedCheckInDpEvent(
+    return run_events.AveragedCheckInDpEvent(
         event,
         num_slots=self.num_slots,
         min_num_clients=self.min_num_clients,
@@ -241,12 +241,12 @@ class RandomAllocation(protocol_lib.CentralCheckIn, _Slots):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> protocol_events.RandomAllocationDpEvent:
+  ) -> run_events.RandomAllocationDpEvent:
     """See base class. Exact for a prefix of 1-of-m, else the whole pass."""
     stopped = self._stopped_after(num_rounds)
     if self.num_selected > 1:
       stopped = self.num_slots
-    return protocol_events.RandomAllocationDpEvent(
+    return run_events.RandomAllocationDpEvent(
         event,
         num_steps=stopped,
         num_selected=self.num_selected,

@@ -17,7 +17,7 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
 
 
@@ -154,6 +154,6 @@ class CyclicAllocation(protocol_lib.CentralCheckIn):
     return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
   def _window(self, event, slots: int, probability: float):
-    return protocol_events.RandomAllocationDpEvent(
+    return run_events.RandomAllocationDpEvent(
         event, num_steps=slots, participation_probability=probability
     )

@@ -106,7 +106,7 @@ class CheckInProtocol(abc.ABC):
 
     Args:
       event: What is done to one report: a local event of
-        `accounting.events.protocol_events`, or where the server adds the noise
+        `accounting.events.run_events`, or where the server adds the noise
         a `GaussianDpEvent`.
       num_rounds: Steps after which the pass stopped, `None` for all. Never more
         costly than the whole pass, of which it is post-processing.

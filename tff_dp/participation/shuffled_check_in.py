@@ -13,7 +13,7 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
 
 
@@ -66,7 +66,7 @@ class ShuffledReports(_BehindShuffler):
   ) -> dp_accounting.SelfComposedDpEvent:
     """See base class. A prefix is fewer rounds."""
     return dp_accounting.SelfComposedDpEvent(
-        protocol_events.ShuffledDpEvent(event, self.min_num_clients),
+        run_events.ShuffledDpEvent(event, self.min_num_clients),
         self._stopped_after(num_rounds),
     )
 
@@ -145,7 +145,7 @@ class ShuffledCheckIn(_BehindShuffler):
   ) -> dp_accounting.SelfComposedDpEvent:
     """See base class. Rounds are independent, so a prefix is fewer of them."""
     return dp_accounting.SelfComposedDpEvent(
-        protocol_events.ShuffledCheckInDpEvent(
+        run_events.ShuffledCheckInDpEvent(
             event,
             min_num_clients=self.min_num_clients,
             check_in_probability=self.certified_rate,

@@ -17,8 +17,8 @@ from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
+from tff_dp.accounting.events import run_events
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
@@ -230,11 +230,11 @@ class CostTest(parameterized.TestCase):
 
   @parameterized.parameters(
       dp_accounting.LaplaceDpEvent(20.0),
-      protocol_events.ShuffledDpEvent(
-          protocol_events.SphereLocalDpEvent(1.0), 10_000
+      run_events.ShuffledDpEvent(
+          run_events.SphereLocalDpEvent(1.0), 10_000
       ),
       _SUMS[1],
-      protocol_events.GaussianLocalDpEvent(9.0),
+      run_events.GaussianLocalDpEvent(9.0),
   )
   def test_composes_with_what_is_stated_for_replace_one(self, other):
     messages = _Self(_POISSON, 12)

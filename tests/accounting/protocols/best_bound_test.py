@@ -18,7 +18,6 @@ from tff_dp.accounting import published
 from tff_dp.accounting.amplification import fixed_window
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_bounds
@@ -30,16 +29,16 @@ _Times = dp_accounting.SelfComposedDpEvent
 _Composed = dp_accounting.ComposedDpEvent
 _Gaussian = dp_accounting.GaussianDpEvent
 
-_Local = protocol_events.LocalDpEvent
-_Sphere = protocol_events.SphereLocalDpEvent
-_Response = protocol_events.RandomizedResponseLocalDpEvent
-_LocalGaussian = protocol_events.GaussianLocalDpEvent
-_Fixed = protocol_events.FixedWindowCheckInDpEvent
-_Sliding = protocol_events.SlidingWindowCheckInDpEvent
-_Averaged = protocol_events.AveragedCheckInDpEvent
-_Shuffled = protocol_events.ShuffledDpEvent
-_CheckIn = protocol_events.ShuffledCheckInDpEvent
-_Allocation = protocol_events.RandomAllocationDpEvent
+_Local = run_events.LocalDpEvent
+_Sphere = run_events.SphereLocalDpEvent
+_Response = run_events.RandomizedResponseLocalDpEvent
+_LocalGaussian = run_events.GaussianLocalDpEvent
+_Fixed = run_events.FixedWindowCheckInDpEvent
+_Sliding = run_events.SlidingWindowCheckInDpEvent
+_Averaged = run_events.AveragedCheckInDpEvent
+_Shuffled = run_events.ShuffledDpEvent
+_CheckIn = run_events.ShuffledCheckInDpEvent
+_Allocation = run_events.RandomAllocationDpEvent
 
 _N = 60_000
 _MNIST = _Times(_CheckIn(_Local(2.0), _N, 0.1), 6800)
@@ -325,7 +324,7 @@ class SoundnessTest(parameterized.TestCase):
   def test_strong_clones_by_type_only(self):
     strong = [_Sphere(1.0), _Response(1.0), _Response(1.0, 9)]
     weak = [
-        _Local(1.0), protocol_events.LaplaceLocalDpEvent(1.0),
+        _Local(1.0), run_events.LaplaceLocalDpEvent(1.0),
         _LocalGaussian(5.0), _Local(1.0, 1e-12),
     ]
     for local in strong + weak:
@@ -569,7 +568,7 @@ class CertificateTest(parameterized.TestCase):
       best_bound.amplify(_Local(1.0), delta=delta)
 
   def test_strangers(self):
-    class Mine(protocol_events.SphereLocalDpEvent):
+    class Mine(run_events.SphereLocalDpEvent):
       pass
 
     with self.assertRaisesRegex(TypeError, 'Mine'):

@@ -19,7 +19,6 @@ from tff_dp.accounting import published
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
@@ -30,23 +29,23 @@ _Times = dp_accounting.SelfComposedDpEvent
 _Composed = dp_accounting.ComposedDpEvent
 _Gaussian = dp_accounting.GaussianDpEvent
 _Laplace = dp_accounting.LaplaceDpEvent
-_Local = protocol_events.LocalDpEvent
-_Sphere = protocol_events.SphereLocalDpEvent
+_Local = run_events.LocalDpEvent
+_Sphere = run_events.SphereLocalDpEvent
 
-_CHECK_IN = protocol_events.ShuffledCheckInDpEvent(_Local(1.0), 3000, 0.2)
-_SHUFFLE = protocol_events.ShuffledDpEvent(_Sphere(1.0), 3000)
-_FIXED = protocol_events.FixedWindowCheckInDpEvent(_Local(0.5), 200, 0.5)
-_ALLOCATION = protocol_events.RandomAllocationDpEvent(_Gaussian(2.0), 50)
+_CHECK_IN = run_events.ShuffledCheckInDpEvent(_Local(1.0), 3000, 0.2)
+_SHUFFLE = run_events.ShuffledDpEvent(_Sphere(1.0), 3000)
+_FIXED = run_events.FixedWindowCheckInDpEvent(_Local(0.5), 200, 0.5)
+_ALLOCATION = run_events.RandomAllocationDpEvent(_Gaussian(2.0), 50)
 _POISSON = dp_accounting.PoissonSampledDpEvent(0.1, _Gaussian(2.0))
 _REPLACED = (
     _Local(0.3),
-    protocol_events.RandomizedResponseLocalDpEvent(0.3, 4),
+    run_events.RandomizedResponseLocalDpEvent(0.3, 4),
     _Sphere(0.3),
-    protocol_events.LaplaceLocalDpEvent(0.3),
-    protocol_events.GaussianLocalDpEvent(3.0),
+    run_events.LaplaceLocalDpEvent(0.3),
+    run_events.GaussianLocalDpEvent(3.0),
     _FIXED,
-    protocol_events.SlidingWindowCheckInDpEvent(_Local(0.5), 200),
-    protocol_events.AveragedCheckInDpEvent(_Local(0.2), 200, 9000),
+    run_events.SlidingWindowCheckInDpEvent(_Local(0.5), 200),
+    run_events.AveragedCheckInDpEvent(_Local(0.2), 200, 9000),
     _SHUFFLE,
     _CHECK_IN,
     _Gaussian(5.0),
@@ -152,7 +151,7 @@ class CompositionTest(parameterized.TestCase):
       self.assertLess(plain, 1.001)
 
   def test_vacuous_is_infinite_and_quick(self):
-    event = protocol_events.ShuffledCheckInDpEvent(
+    event = run_events.ShuffledCheckInDpEvent(
         _Local(2.0, 0.9), 60_000, 0.1
     )
     accountant = _Accountant().compose(event, 10**6)
@@ -326,7 +325,7 @@ class AtomicityTest(parameterized.TestCase):
     accountant = _Accountant().compose(_CHECK_IN, 3)
     before = (accountant.get_epsilon(1e-5), accountant.ledger)
 
-    class Strange(protocol_events.SphereLocalDpEvent):
+    class Strange(run_events.SphereLocalDpEvent):
       pass
 
     for bad, error in (
@@ -335,7 +334,7 @@ class AtomicityTest(parameterized.TestCase):
          dp_accounting.UnsupportedEventError),
         (_Composed([_SHUFFLE, dp_accounting.UnsupportedDpEvent()]),
          dp_accounting.UnsupportedEventError),
-        (_Composed([_SHUFFLE, protocol_events.ShuffledDpEvent(
+        (_Composed([_SHUFFLE, run_events.ShuffledDpEvent(
             Strange(1.0), 9)]), dp_accounting.UnsupportedEventError),
         (published.UncertifiedValue(1.0, formula='f', flaw='f'), TypeError),
         (3.0, TypeError),

@@ -13,7 +13,7 @@ from absl.testing import parameterized
 import dp_accounting
 
 from tests.cli import command
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import main
 
@@ -86,31 +86,31 @@ class NumbersTest(parameterized.TestCase):
     self.assertNotIn('UNCERTIFIED', out)
 
   def test_is_what_the_library_says(self):
-    local = protocol_events.LocalDpEvent(0.3)
+    local = run_events.LocalDpEvent(0.3)
     for words, event in (
-        (_SHUFFLE, protocol_events.ShuffledDpEvent(
-            protocol_events.LocalDpEvent(1.0), 5000)),
+        (_SHUFFLE, run_events.ShuffledDpEvent(
+            run_events.LocalDpEvent(1.0), 5000)),
         ((*_SHUFFLE, '--rounds=3', '--randomizer=sphere'),
-         dp_accounting.SelfComposedDpEvent(protocol_events.ShuffledDpEvent(
-             protocol_events.SphereLocalDpEvent(1.0), 5000), 3)),
+         dp_accounting.SelfComposedDpEvent(run_events.ShuffledDpEvent(
+             run_events.SphereLocalDpEvent(1.0), 5000), 3)),
         ((*_CHECK_IN, '--randomizer=randomized-response', '--categories=7'),
          dp_accounting.SelfComposedDpEvent(
-             protocol_events.ShuffledCheckInDpEvent(
-                 protocol_events.RandomizedResponseLocalDpEvent(1.0, 7),
+             run_events.ShuffledCheckInDpEvent(
+                 run_events.RandomizedResponseLocalDpEvent(1.0, 7),
                  3000, 0.2), 5)),
         ((*_RANDOM, '--check-in-probability=0.5'),
-         protocol_events.FixedWindowCheckInDpEvent(local, 200, 0.5)),
+         run_events.FixedWindowCheckInDpEvent(local, 200, 0.5)),
         ((*_RANDOM, '--rounds=600'), dp_accounting.SelfComposedDpEvent(
-            protocol_events.FixedWindowCheckInDpEvent(local, 200), 3)),
+            run_events.FixedWindowCheckInDpEvent(local, 200), 3)),
         ((*_RANDOM, '--protocol=sliding-window', '--rounds=600'),
-         protocol_events.SlidingWindowCheckInDpEvent(local, 200)),
+         run_events.SlidingWindowCheckInDpEvent(local, 200)),
         ((*_RANDOM, '--protocol=averaged', '--population=90000'),
-         protocol_events.AveragedCheckInDpEvent(local, 200, 90_000)),
+         run_events.AveragedCheckInDpEvent(local, 200, 90_000)),
         ((*_RANDOM, '--local-delta=1e-13'),
-         protocol_events.FixedWindowCheckInDpEvent(
-             protocol_events.LocalDpEvent(0.3, 1e-13), 200)),
+         run_events.FixedWindowCheckInDpEvent(
+             run_events.LocalDpEvent(0.3, 1e-13), 200)),
         ((*_ALLOCATION, '--check-in-probability=0.5', '--selected=2'),
-         protocol_events.RandomAllocationDpEvent(
+         run_events.RandomAllocationDpEvent(
              dp_accounting.GaussianDpEvent(1.0), 100, 2, 0.5)),
     ):
       result = _json(*words)
@@ -124,8 +124,8 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(
         result['epsilon'],
         best_bound.amplify(
-            protocol_events.ShuffledDpEvent(
-                protocol_events.GaussianLocalDpEvent(5.0), 5000
+            run_events.ShuffledDpEvent(
+                run_events.GaussianLocalDpEvent(5.0), 5000
             ),
             delta=1e-6,
         ).epsilon,

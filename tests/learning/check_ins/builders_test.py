@@ -20,7 +20,7 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import participation
-from tff_dp.accounting.events import protocol_events
+from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import check_ins as protocol_plan
 
@@ -82,10 +82,10 @@ class TypesTest(parameterized.TestCase):
       self.assertNoCommonElements(np.ravel(leaf).tolist(), [_LONG_WORD])
 
   @parameterized.parameters(
-      (runs.fixed, protocol_events.FixedWindowCheckInDpEvent),
-      (runs.averaged, protocol_events.AveragedCheckInDpEvent),
-      (runs.sliding, protocol_events.SlidingWindowCheckInDpEvent),
-      (runs.allocation, protocol_events.RandomAllocationDpEvent),
+      (runs.fixed, run_events.FixedWindowCheckInDpEvent),
+      (runs.averaged, run_events.AveragedCheckInDpEvent),
+      (runs.sliding, run_events.SlidingWindowCheckInDpEvent),
+      (runs.allocation, run_events.RandomAllocationDpEvent),
   )
   def test_process_knows_its_plan_and_event(self, plan, event_type):
     plan = plan()

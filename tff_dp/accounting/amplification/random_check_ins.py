@@ -6,7 +6,7 @@ Protocols (Balle, Kairouz, McMahan, Thakkar and Thakurta, arXiv:2007.06605): a
 client draws one slot uniformly, by coins of its own, checks in there, and what
 is used of it has gone through an e0-LDP or (e0, d0)-LDP randomizer at the
 client. Adjacency: replace one client. What is trusted, seen and known is in the
-docstrings of `protocol_events`.
+docstrings of `run_events`.
 
 Every function takes the *total* delta and splits it itself, and returns
 

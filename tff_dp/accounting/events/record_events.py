@@ -25,7 +25,7 @@ client, if it is the same person: one record in one silo, and what this person
 does as a client. A person with several records pays more, see
 `silo_guarantee.person_epsilon`.
 
-Numbers and events in all fields, as in `protocol_events`.
+Numbers and events in all fields, as in `run_events`.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,6 @@ import attr
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import run_events
 
 # arXiv:2102.06387, proposition 14, asks for it.
@@ -56,7 +55,7 @@ def _wide(**argument) -> None:
 
 
 @attr.s(frozen=True)
-class MessageDpEvent(protocol_events.RecordDpEvent):
+class MessageDpEvent(run_events.RecordDpEvent):
   """Base of what a silo sends once; see the subclasses."""
 
 
@@ -68,7 +67,7 @@ class GaussianRecordDpEvent(MessageDpEvent):
   sigma = noise_multiplier / 2.
   """
 
-  noise_multiplier: float = protocol_events.real_field(_checks.positive)
+  noise_multiplier: float = run_events.real_field(_checks.positive)
 
 
 @attr.s(frozen=True)
@@ -79,8 +78,8 @@ class PoissonRecordDpEvent(MessageDpEvent):
   pure noise.
   """
 
-  noise_multiplier: float = protocol_events.real_field(_checks.positive)
-  sampling_probability: float = protocol_events.real_field(_share_of, 1.0)
+  noise_multiplier: float = run_events.real_field(_checks.positive)
+  sampling_probability: float = run_events.real_field(_share_of, 1.0)
 
 
 @attr.s(frozen=True)
@@ -91,9 +90,9 @@ class FixedSizeRecordDpEvent(MessageDpEvent):
   batch size 1.
   """
 
-  noise_multiplier: float = protocol_events.real_field(_checks.positive)
-  num_records: int = protocol_events.count_field(1)
-  batch_size: int = protocol_events.count_field(1)
+  noise_multiplier: float = run_events.real_field(_checks.positive)
+  num_records: int = run_events.count_field(1)
+  batch_size: int = run_events.count_field(1)
 
   def __attrs_post_init__(self):
     _checks.integer_between(1, self.num_records, batch_size=self.batch_size)
@@ -106,7 +105,7 @@ def _events_of_messages(events) -> tuple[dp_accounting.DpEvent, ...]:
 
 
 @attr.s(frozen=True, hash=False)
-class DisjointRecordsDpEvent(protocol_events.RecordDpEvent):
+class DisjointRecordsDpEvent(run_events.RecordDpEvent):
   """Messages over disjoint parts of the records of one silo.
 
   Parallel composition: a record is in one part at most, and all messages of
@@ -145,7 +144,7 @@ class DisjointRecordsDpEvent(protocol_events.RecordDpEvent):
 
 
 @attr.s(frozen=True)
-class SumDpEvent(protocol_events.RecordDpEvent):
+class SumDpEvent(run_events.RecordDpEvent):
   """Base of opened sums of integer vectors.
 
   Every coordinate of a record of norm at most C is rounded at random to a grid
@@ -162,11 +161,11 @@ class BinomialSumDpEvent(SumDpEvent):
   After arXiv:2106.09805. `num_records` are promised to be in the sum.
   """
 
-  grid: int = protocol_events.count_field(1)
-  trials: int = protocol_events.count_field(1)
-  num_records: int = protocol_events.count_field(1)
-  dimension: int = protocol_events.count_field(1)
-  probability: float = protocol_events.real_field(_share_of, 0.5, default=0.5)
+  grid: int = run_events.count_field(1)
+  trials: int = run_events.count_field(1)
+  num_records: int = run_events.count_field(1)
+  dimension: int = run_events.count_field(1)
+  probability: float = run_events.real_field(_share_of, 0.5, default=0.5)
 
 
 @attr.s(frozen=True)
@@ -177,9 +176,9 @@ class SkellamSumDpEvent(SumDpEvent):
   the sum, for each coordinate.
   """
 
-  grid: int = protocol_events.count_field(1)
-  variance: float = protocol_events.real_field(_checks.positive)
-  dimension: int = protocol_events.count_field(1)
+  grid: int = run_events.count_field(1)
+  variance: float = run_events.real_field(_checks.positive)
+  dimension: int = run_events.count_field(1)
 
 
 @attr.s(frozen=True)
@@ -190,7 +189,7 @@ class DiscreteGaussianSumDpEvent(SumDpEvent):
   grid; so many shares are promised to be in the sum.
   """
 
-  grid: int = protocol_events.count_field(1)
-  stddev: float = protocol_events.real_field(_wide)
-  num_shares: int = protocol_events.count_field(1)
-  dimension: int = protocol_events.count_field(1)
+  grid: int = run_events.count_field(1)
+  stddev: float = run_events.real_field(_wide)
+  num_shares: int = run_events.count_field(1)
+  dimension: int = run_events.count_field(1)

@@ -4,8 +4,8 @@
 
     certificate = amplification.amplify(
         dp_accounting.SelfComposedDpEvent(
-            protocol_events.ShuffledCheckInDpEvent(
-                protocol_events.SphereLocalDpEvent(2.0),
+            run_events.ShuffledCheckInDpEvent(
+                run_events.SphereLocalDpEvent(2.0),
                 min_num_clients=60_000, check_in_probability=0.1),
             6800),
         delta=1 / 60_000)
@@ -31,7 +31,7 @@ from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import protocol_assumptions
+from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.protocols import protocol_bounds
 
 # The pointwise least of several profiles, composed.
@@ -189,7 +189,7 @@ def amplify(
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.one_of(BOUNDS, bound=bound)
   leaves = run_events.leaves(event)
-  relation = protocol_assumptions.relation_for(leaves, neighboring_relation)
+  relation = bounds.relation_for(leaves, neighboring_relation)
   return _amplified(
       tuple(run_events.merged(leaves)),
       float(delta),
@@ -240,7 +240,7 @@ def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
       bound=chosen.bound,
       candidates=tuple(candidates),
       epsilon_no_amplification=none.epsilon,
-      assumptions=protocol_assumptions.of(
+      assumptions=bounds.assumptions_of(
           [leaf for leaf, _ in leaves],
           bound=chosen.bound,
           derived_sources=search.derived_sources(chosen.bound),
@@ -248,7 +248,7 @@ def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
       ),
       neighboring_relation=relation,
       bound_asked_for=bound,
-      unit=protocol_assumptions.unit_of([leaf for leaf, _ in leaves])[0],
+      unit=bounds.unit_of([leaf for leaf, _ in leaves])[0],
   )
 
 

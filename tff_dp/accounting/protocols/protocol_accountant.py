@@ -35,11 +35,9 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
-from tff_dp.accounting.protocols import protocol_assumptions
 from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.accounting.protocols import record_bounds
 from tff_dp.accounting.silos import silo_events
@@ -65,7 +63,7 @@ _TUNED_FOR = 1e-6
 def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
   """Whether the event contains check-ins, shuffles, messages of silos, ..."""
   return any(
-      isinstance(leaf, protocol_events.ProtocolDpEvent)
+      isinstance(leaf, run_events.ProtocolDpEvent)
       for leaf, _ in run_events.leaves(event)
   )
 
@@ -127,7 +125,7 @@ def interval_for(
 
 
 class CheckInPLDAccountant(pld_lib.PLDAccountant):
-  """Privacy accountant for `protocol_events`, `record_events` and others.
+  """Privacy accountant for `run_events`, `record_events` and others.
 
   Upper bound on epsilon and on delta. Its results hold for adaptively chosen
   events.
@@ -220,7 +218,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     if isinstance(event, _STRUCTURE):
       return super()._maybe_compose(event, count, do_compose)
     replaces = self.neighboring_relation is Relation.REPLACE_ONE
-    is_ours = isinstance(event, protocol_events.ProtocolDpEvent)
+    is_ours = isinstance(event, run_events.ProtocolDpEvent)
     if is_ours or (replaces and bounds.is_noised_sum(event)):
       return self._maybe_compose_part(event, count, do_compose)
     name = type(event).__name__
@@ -245,7 +243,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
   def _maybe_compose_part(self, event, count, do_compose):
     """Composes an event that is bounded by profiles."""
     relation = _RELATIONS[self.neighboring_relation]
-    needs = isinstance(event, protocol_events.REPLACE_ONE_TYPES)
+    needs = isinstance(event, run_events.REPLACE_ONE_TYPES)
     if needs and relation is not run_events.NeighboringRelation.REPLACE_ONE:
       return _Details(
           event,
@@ -292,7 +290,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     ours = [
         leaf
         for leaf in leaves
-        if isinstance(leaf[0], protocol_events.REPLACE_ONE_TYPES)
+        if isinstance(leaf[0], run_events.REPLACE_ONE_TYPES)
     ]
     sampled = [
         leaf
@@ -326,7 +324,7 @@ def epsilon(
     PrivacyRefusedError: If the relation or the method does not cover the event.
   """
   leaves = run_events.leaves(event)
-  relation = protocol_assumptions.relation_for(leaves, asked)
+  relation = bounds.relation_for(leaves, asked)
   uses = _uses(leaves, method)
   if uses is not None:
     return max(silo_events.epsilon_of(use, delta, False) for use in uses)
@@ -355,7 +353,7 @@ def delta(
     asked: The relation to account under.
   """
   leaves = run_events.leaves(event)
-  relation = protocol_assumptions.relation_for(leaves, asked)
+  relation = bounds.relation_for(leaves, asked)
   uses = _uses(leaves, method)
   if uses is not None:
     return max(silo_events.delta_of(use, float(epsilon)) for use in uses)
@@ -368,7 +366,7 @@ def _uses(leaves, method: str) -> list[silo_events.Uses] | None:
 
   Nor if the method is not for it.
   """
-  is_record = lambda leaf: isinstance(leaf, protocol_events.RecordDpEvent)
+  is_record = lambda leaf: isinstance(leaf, run_events.RecordDpEvent)
   if method == 'rdp' or not any(is_record(leaf) for leaf, _ in leaves):
     return None
   uses = record_bounds.uses_of(run_events.merged(leaves))

@@ -39,7 +39,6 @@ from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.protocols import record_bounds
@@ -83,30 +82,30 @@ def of(
     count: How many.
     delta: Of everything together. Some bounds are tuned for it; they hold for
       any.
-    relation: To account under; `protocol_events.REPLACE_ONE_TYPES` have no
+    relation: To account under; `run_events.REPLACE_ONE_TYPES` have no
       other than replace-one, which is for the caller to check.
   """
   if bounds.is_noised_sum(event):
     part = functools.partial(bounds.noised_sum, event, count, relation)
     return (bounds.Bound('none', 'the noise at the server', part=part),)
-  if isinstance(event, protocol_events.RandomAllocationDpEvent):
+  if isinstance(event, run_events.RandomAllocationDpEvent):
     return tuple(_of_allocation(event, count, delta, relation))
-  if isinstance(event, protocol_events.LocalRandomizerDpEvent):
+  if isinstance(event, run_events.LocalRandomizerDpEvent):
     return (bounds.none(bounds.report(event), count),)
-  if isinstance(event, protocol_events.RecordDpEvent):
+  if isinstance(event, run_events.RecordDpEvent):
     return tuple(record_bounds.of(event, count))
   # Exact types, as for local events.
   find = {
-      protocol_events.FixedWindowCheckInDpEvent: _of_fixed_window,
-      protocol_events.SlidingWindowCheckInDpEvent: _of_sliding_window,
-      protocol_events.AveragedCheckInDpEvent: _of_averaged,
-      protocol_events.ShuffledDpEvent: _of_shuffle,
-      protocol_events.ShuffledCheckInDpEvent: _of_shuffled_check_in,
+      run_events.FixedWindowCheckInDpEvent: _of_fixed_window,
+      run_events.SlidingWindowCheckInDpEvent: _of_sliding_window,
+      run_events.AveragedCheckInDpEvent: _of_averaged,
+      run_events.ShuffledDpEvent: _of_shuffle,
+      run_events.ShuffledCheckInDpEvent: _of_shuffled_check_in,
   }.get(type(event))
   if find is None:
     raise TypeError(
         f'event={event!r} is not allowed: expected an event of'
-        ' tff_dp.accounting.events.protocol_events or record_events.'
+        ' tff_dp.accounting.events.run_events or record_events.'
     )
   return tuple(find(event, bounds.report(event.event), count, delta))
 
@@ -217,7 +216,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
   yield _closed_form('5.1', report, theorem, count, delta)
 
   def clones(**options):
-    if isinstance(event.event, protocol_events.GaussianLocalDpEvent):
+    if isinstance(event.event, run_events.GaussianLocalDpEvent):
       # The best pair of a cohort that is as large, chosen by the same costs.
       _, (local_epsilon, local_delta) = (
           shuffled_check_in.gaussian_round_profile(
@@ -270,7 +269,7 @@ def _of_shuffled_check_in(
     return composition.Part(profile, count)
 
   yield bounds.Bound('subsampling', _SHUFFLING_PROOFS, True, part=subsampled)
-  is_gaussian = isinstance(event.event, protocol_events.GaussianLocalDpEvent)
+  is_gaussian = isinstance(event.event, run_events.GaussianLocalDpEvent)
 
   def pair():
     if is_gaussian:

@@ -23,7 +23,6 @@ import numpy as np
 
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import protocol_events
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.integers import integer_sums
@@ -39,7 +38,7 @@ _Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
 
 
 def of(
-    event: protocol_events.RecordDpEvent, count: int
+    event: run_events.RecordDpEvent, count: int
 ) -> Iterator[bounds.Bound]:
   """Yields the bounds on `count` equal events, 'none' first.
 
