@@ -29,7 +29,7 @@ from tff_dp.cli import runs
 # pylint: enable=g-import-not-at-top
 
 _TREE = '--rounds 64 --max-participations 4 --min-index-gap 16'
-_KINDS = (
+KINDS = (
     f'dp-ftrl --mechanism independent {_TREE} --noise-multiplier 4',
     f'dp-ftrl --mechanism honaker {_TREE} --noise-multiplier 4',
     f'dp-ftrl --mechanism blt {_TREE} --noise-multiplier 4',
@@ -44,7 +44,7 @@ _KINDS = (
     'draw-and-discard --parameters 33 --epsilon 1 --instances 20'
     ' --participations 3',
 )
-_DELTA = '--delta=1e-6'
+DELTA = '--delta=1e-6'
 
 
 def files_of(words: list[str]) -> list[str]:
@@ -84,11 +84,11 @@ def main() -> None:
   )
   parser.add_argument('--list', action='store_true', help='name the files')
   arguments, words = parser.parse_known_args()
-  commands = [words] if words else [kind.split() for kind in _KINDS]
+  commands = [words] if words else [kind.split() for kind in KINDS]
   print('front  number  all  kind')
   for command in commands:
     if not words:
-      command.append(_DELTA)
+      command.append(DELTA)
     files = files_of(command)
     front = [
         name for name in files if name.startswith('cli/') or name == '_checks.py'

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what every kind of run has on the command line."""
 
+import importlib.util
 import json
+import pathlib
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -39,6 +41,24 @@ _PLANS = {
     ),
 }
 _DELTA = ('--delta=1e-5',)
+# `tools` is no package: it is not imported by anything that is shipped.
+_SPEC = importlib.util.spec_from_file_location(
+    'trace_epsilon',
+    pathlib.Path(__file__).parents[3] / 'tools' / 'trace_epsilon.py',
+)
+# The most files that one epsilon may go through: they should become fewer.
+_MOST_FILES = {
+    'dp-ftrl --mechanism independent': 14,
+    'dp-ftrl --mechanism honaker': 16,
+    'dp-ftrl --mechanism blt': 20,
+    'shuffle': 20,
+    'shuffled-check-in': 21,
+    'random-check-in': 20,
+    'random-allocation': 24,
+    'cyclic-allocation': 33,
+    'isrl': 16,
+    'draw-and-discard': 15,
+}
 _BUDGET = 2.0
 
 
@@ -53,6 +73,16 @@ class FlagsTest(parameterized.TestCase):
     arguments = main.parse(['account', 'dp-ftrl', *plan, noise, *_DELTA])
     run = runs.run_of(arguments)
     return [*run.plan.headline(delta=run.delta), 'details']
+
+  def test_an_epsilon_goes_through_few_files(self):
+    trace = importlib.util.module_from_spec(_SPEC)
+    _SPEC.loader.exec_module(trace)
+    most = dict(_MOST_FILES)
+    for kind in trace.KINDS:
+      name = next(name for name in most if f'{kind} '.startswith(f'{name} '))
+      files = trace.files_of([*kind.split(), trace.DELTA])
+      self.assertLessEqual(len(files), most.pop(name), (kind, files))
+    self.assertEmpty(most)
 
   def test_every_kind_is_tested(self):
     self.assertSameElements(_PLANS, runs.KINDS)
