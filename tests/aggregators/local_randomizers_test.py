@@ -106,24 +106,23 @@ class TypesTest(parameterized.TestCase):
 
   @parameterized.parameters(_GAUSSIAN, _LAPLACE)
   def test_server_gets_one_vector_and_draws_nothing(self, spec):
+    shuffled = tff.to_type(
+        collections.OrderedDict(total=(np.int64, [4]), num_reports=np.int32)
+    )
     for process in self._processes(spec):
-      # What leaves a client is one noised vector, and no key.
-      self.assertEqual(
-          flows.to_server(process.next),
-          [(tff.framework.FEDERATED_AGGREGATE.uri, _VECTOR)],
-      )
-      shuffled = tff.to_type(
-          collections.OrderedDict(total=(np.int64, [4]), num_reports=np.int32)
-      )
+      # What leaves a client is one noised vector and a one, and no key.
+      ((uri, sent),) = flows.to_server(process.next)
+      self.assertEqual(uri, tff.framework.FEDERATED_SUM.uri)
+      tff.test.assert_types_equivalent(sent, shuffled)
       inputs = flows.server_inputs(process.next)
       tff.test.assert_types_equivalent(inputs[0], shuffled)
-      # The noise can only come from the clients: the server, and the shuffle
-      # step, have no random operation.
-      for uri in (
-          tff.framework.FEDERATED_APPLY.uri,
-          tff.framework.FEDERATED_AGGREGATE.uri,
-      ):
-        self.assertEmpty(flows.random_operations(process.next, uri))
+      # The noise can only come from the clients: the server has no random
+      # operation, and the shuffle step is a sum.
+      self.assertEmpty(
+          flows.random_operations(
+              process.next, tff.framework.FEDERATED_APPLY.uri
+          )
+      )
       self.assertNotEmpty(
           flows.random_operations(
               process.next, tff.framework.FEDERATED_MAP.uri
@@ -163,9 +162,10 @@ class TypesTest(parameterized.TestCase):
         process.next.type_signature.result.result,
         tff.FederatedType(tff.TensorType(np.float32, [5]), tff.SERVER),
     )
+    # A one in the place of the category that is reported.
     self.assertEqual(
         flows.to_server(process.next),
-        [(tff.framework.FEDERATED_AGGREGATE.uri, tff.TensorType(np.int64))],
+        [(tff.framework.FEDERATED_SUM.uri, tff.TensorType(np.int64, [5]))],
     )
     self.assertEqual(
         flows.server_inputs(process.next)[0], tff.TensorType(np.int64, [5])

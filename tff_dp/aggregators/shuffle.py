@@ -63,34 +63,17 @@ def build_sum(
     step: A power of two, see `grid_step`.
   """
 
-  def total_and_count(total, num_reports):
-    return collections.OrderedDict(total=total, num_reports=num_reports)
-
-  @tff.tensorflow.computation
+  @tff.tensorflow.computation(tff.TensorType(np.float32, [num_params]))
   @tf.function(autograph=False)
-  def zero():
-    return total_and_count(tf.zeros([num_params], tf.int64), tf.constant(0))
-
-  sum_type = zero.type_signature.result
-
-  @tff.tensorflow.computation(
-      sum_type, tff.TensorType(np.float32, [num_params])
-  )
-  @tf.function(autograph=False)
-  def accumulate(so_far, report):
+  def in_units(report):
     # The product is exact, because the factor is a power of two; the cast drops
     # what is behind the point.
-    units = tf.cast(report * np.float32(1.0 / step), tf.int64)
-    return total_and_count(
-        so_far['total'] + units, so_far['num_reports'] + 1
+    return collections.OrderedDict(
+        total=tf.cast(report * np.float32(1.0 / step), tf.int64),
+        num_reports=tf.constant(1),
     )
 
-  @tff.tensorflow.computation(sum_type, sum_type)
-  @tf.function(autograph=False)
-  def merge(left, right):
-    return tf.nest.map_structure(tf.add, left, right)
-
-  return _aggregation(zero, accumulate, merge, _identity(sum_type))
+  return _sum_of(in_units)
 
 
 def build_collection(width: int) -> Callable[[tff.Value], tff.Value]:
@@ -128,7 +111,10 @@ def build_collection(width: int) -> Callable[[tff.Value], tff.Value]:
       rows = tf.gather(rows, order)
     return rows
 
-  return _aggregation(zero, accumulate, merge, in_order)
+  def aggregate(value):
+    return tff.federated_aggregate(value, zero(), accumulate, merge, in_order)
+
+  return aggregate
 
 
 def build_counts(num_categories: int) -> Callable[[tff.Value], tff.Value]:
@@ -141,39 +127,27 @@ def build_counts(num_categories: int) -> Callable[[tff.Value], tff.Value]:
     num_categories: Categories are 0..num_categories - 1.
   """
 
-  @tff.tensorflow.computation
+  @tff.tensorflow.computation(tff.TensorType(np.int64))
   @tf.function(autograph=False)
-  def zero():
-    return tf.zeros([num_categories], tf.int64)
-
-  counts_type = zero.type_signature.result
-
-  @tff.tensorflow.computation(counts_type, tff.TensorType(np.int64))
-  @tf.function(autograph=False)
-  def accumulate(counts, category):
+  def one_hot(category):
+    # `tf.one_hot` would drop a category that there is not.
     return tf.tensor_scatter_nd_add(
-        counts, [[category]], tf.ones([1], tf.int64)
+        tf.zeros([num_categories], tf.int64),
+        [[category]],
+        tf.ones([1], tf.int64),
     )
 
-  @tff.tensorflow.computation(counts_type, counts_type)
-  @tf.function(autograph=False)
-  def merge(left, right):
-    return left + right
-
-  return _aggregation(zero, accumulate, merge, _identity(counts_type))
+  return _sum_of(one_hot)
 
 
-def _aggregation(zero, accumulate, merge, report):
+def _sum_of(contribution: tff.Computation) -> Callable[[tff.Value], tff.Value]:
+  """Returns the sum of what each client contributes.
+
+  A `federated_sum`: unlike a `federated_aggregate` with functions of its own,
+  it has a place in both of TFF's forms for production stacks.
+  """
+
   def aggregate(value):
-    return tff.federated_aggregate(value, zero(), accumulate, merge, report)
+    return tff.federated_sum(tff.federated_map(contribution, value))
 
   return aggregate
-
-
-def _identity(type_spec: tff.Type) -> tff.Computation:
-  @tff.tensorflow.computation(type_spec)
-  @tf.function(autograph=False)
-  def identity(value):
-    return tf.nest.map_structure(tf.identity, value)
-
-  return identity

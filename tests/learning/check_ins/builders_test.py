@@ -58,21 +58,26 @@ class TypesTest(parameterized.TestCase):
   def test_only_randomized_reports_leave_a_client(self, randomizer):
     for plan in (runs.fixed, runs.shuffled):
       process = runs.build(plan(randomizer=randomizer))
-      report = tff.TensorType(np.float32, [small_model.NUM_PARAMS])
-      if randomizer is runs.SPHERE:
-        report = tff.TensorType(np.int64, [3])
-      # One way out, and its value is the report: no loss, no number of
-      # examples, no key.
-      self.assertEqual(
-          flows.to_server(process.next),
-          [(tff.framework.FEDERATED_AGGREGATE.uri, report)],
+      expected = tff.framework.FEDERATED_SUM
+      report = tff.to_type(
+          collections.OrderedDict(
+              total=(np.int64, [small_model.NUM_PARAMS]), num_reports=np.int32
+          )
       )
+      if randomizer is runs.SPHERE:
+        expected = tff.framework.FEDERATED_AGGREGATE
+        report = tff.TensorType(np.int64, [3])
+      # One way out, and its value is the report, with a one to be counted: no
+      # loss, no number of examples, no key.
+      ((uri, sent),) = flows.to_server(process.next)
+      self.assertEqual(uri, expected.uri)
+      tff.test.assert_types_equivalent(sent, report)
       if randomizer is runs.LOUD:
-        for uri in (
-            tff.framework.FEDERATED_APPLY.uri,
-            tff.framework.FEDERATED_AGGREGATE.uri,
-        ):
-          self.assertEmpty(flows.random_operations(process.next, uri))
+        self.assertEmpty(
+            flows.random_operations(
+                process.next, tff.framework.FEDERATED_APPLY.uri
+            )
+        )
 
   def test_state_holds_no_key(self):
     process = runs.build(runs.fixed(randomizer=runs.LOUD))
