@@ -38,6 +38,7 @@ _LAYERS = (
     ('learning',),
     ('execution',),
     ('program',),
+    ('export',),
     ('cli',),
     ('__main__',),
 )

@@ -16,10 +16,10 @@ from tff_dp.accounting.events import run_events
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.cli import main
-from tff_dp.cli import runs
 from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.plans import events
 
 _DELTA = 1e-5
 _SILO_DELTA = 1e-4
@@ -139,7 +139,7 @@ class CheckInsTest(parameterized.TestCase):
   @parameterized.product(plan=_PLANS, num_rounds=(None, 4))
   def test_account_recomputes_epsilon(self, plan, num_rounds):
     self._write(plan, num_rounds=num_rounds)
-    run = runs.read(str(self.path))
+    run = events.read(str(self.path))
     self.assertEqual(run.plan, plan)
     result = self._json()
     self.assertEqual(
@@ -176,7 +176,7 @@ class CheckInsTest(parameterized.TestCase):
     change(content)
     self.path.write_text(json.dumps(content))
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, message):
-      runs.read(str(self.path))
+      events.read(str(self.path))
 
   @parameterized.parameters(
       lambda c: c['plan']['protocol'].update(name='Poisson'),
@@ -190,7 +190,7 @@ class CheckInsTest(parameterized.TestCase):
     change(content)
     self.path.write_text(json.dumps(content))
     with self.assertRaises((_checks.ArgumentError, ValueError)):
-      runs.read(str(self.path))
+      events.read(str(self.path))
 
 
 class SilosTest(parameterized.TestCase):
@@ -211,7 +211,7 @@ class SilosTest(parameterized.TestCase):
   def test_account_recomputes_epsilon_of_every_silo(self, num_rounds):
     plan = _silo_plan()
     self._write(plan.events_json(delta=1e-5, num_rounds=num_rounds))
-    self.assertEqual(runs.read(str(self.path)).plan, plan)
+    self.assertEqual(events.read(str(self.path)).plan, plan)
     argv = ('account', '--events', self.path)
     result = command.run_flat(main.main, *argv)
     self.assertEqual(
@@ -241,13 +241,13 @@ class SilosTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'the events state '
     ):
-      runs.read(str(self.path))
+      events.read(str(self.path))
 
   def test_unit_of_another_plan_is_refused(self):
     content = _silo_plan().events_json(delta=_SILO_DELTA)
     self._write(content | {'unit': 'client'})
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'unit=client'):
-      runs.read(str(self.path))
+      events.read(str(self.path))
 
   def test_run_without_a_guarantee_is_refused(self):
     self._write(_silo_plan(voids=('a reason',)).events_json(delta=_SILO_DELTA))

@@ -28,10 +28,10 @@ from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
-from tff_dp.cli import runs
 from tff_dp.learning import silos
 from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import randomizers
+from tff_dp.plans import events
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
@@ -154,7 +154,7 @@ class KilledTest(kills.RunsTestCase):
     self.assertEqual([row['silos'] for row in result.metrics], num)
     points = result.statement.points['implementation']
     self.assertEqual(points['realised_participation'], said)
-    run = runs.read(root / 'release' / 'events.json')
+    run = events.read(root / 'release' / 'events.json')
     self.assertEqual(run.plan, plan)
     self.assertEqual(
         run.plan.epsilon(delta=run.delta, num_rounds=run.num_rounds),

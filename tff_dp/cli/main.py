@@ -35,6 +35,10 @@ _COMMANDS = {
         'doctor.add_arguments',
         'check this machine, and say how to fix it',
     ),
+    'export': (
+        'export.add_arguments',
+        'a finished run as a bundle for a production stack, or its check',
+    ),
     'statement': (
         'runs.add_statement',
         'the privacy statement of a plan, in twelve points',
@@ -52,6 +56,8 @@ _EXAMPLES = """examples:
   tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
   tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
       --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
+  tff-dp export runs/mine --output bundle
+  tff-dp export --verify bundle
   tff-dp doctor
 
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,

@@ -8,11 +8,11 @@ A result is the headline of the plan, with the same fields for every kind, and
 
 from collections.abc import Callable, Sequence
 import json
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
-from tff_dp.plans import base
+from tff_dp.plans import events
 
 _LABEL_WIDTH = 15
 _LONG_CELL = 24
@@ -40,25 +40,12 @@ _UNITS = {
         'one record is replaced; the number of records is public',
     ),
 }
+# What a command states numbers of.
+PlanRun = events.PlanRun
 # Of a calibration, what is printed elsewhere.
 _SOLVED = (
     'answer', 'verdict', 'solved_for', 'noise_multiplier', 'delta', 'is_met',
 )
-
-
-class PlanRun(NamedTuple):
-  """What a command states numbers of.
-
-  Attributes:
-    plan: What was promised.
-    num_rounds: Rounds that count, `None` for all.
-    delta: The delta at which epsilon is stated; `None` if there is none, where
-      pure epsilons add up.
-  """
-
-  plan: base.Plan
-  num_rounds: Optional[int]
-  delta: Optional[float]
 
 
 def show(

@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tff-dp account`, `calibrate` and `statement`: one run, and what it costs.
 
-The run comes from flags, or is read from `events.json`. That file names the
-plan and what it cost. A reader should not have to believe the cost: the plan is
-made anew from the file, says anew what so many of its rounds spend, and both
-must agree.
+The run comes from flags, or is read from `events.json`, which is not believed:
+see `plans.events`.
 """
 
 import argparse
@@ -13,15 +11,14 @@ from collections.abc import Callable
 import functools
 import importlib
 import json
-import math
 import types
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp import plans
 from tff_dp.cli import errors
 from tff_dp.cli import results
 from tff_dp.plans import base
+from tff_dp.plans import events
 from tff_dp.statement import builder
 
 # KIND -> module, and a line for the list of kinds.
@@ -59,8 +56,6 @@ KINDS = {
         'noised models of one client that a server writes over its instances',
     ),
 }
-# Of squared sensitivities, whose last digits belong to the processor.
-_TOLERANCE = 1e-9
 _STATEMENT_FORMATS = ('markdown', 'json')
 _EXAMPLES = {
     'account': """examples:
@@ -151,7 +146,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
       raise _checks.ArgumentError(
           'events', None, 'a file, or a KIND and its flags, see --help'
       )
-    run = read(arguments.events)
+    run = events.read(arguments.events)
     if arguments.delta is not None:
       run = run._replace(delta=arguments.delta)
     _checks.delta(delta=run.delta)
@@ -163,39 +158,6 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   module = _module_of(arguments.kind)
   with errors.named_as_flags(module.FLAGS):
     return module.run_of(arguments)
-
-
-def read(path: str) -> results.PlanRun:
-  """Returns the run of a file that the `events_json` of a plan wrote.
-
-  Raises:
-    OSError: If the file cannot be read.
-    ArgumentError: If it is not such a file.
-    PrivacyRefusedError: If the plan in it does not cost what it says.
-  """
-  with open(path, encoding='utf-8') as file:
-    try:
-      content = json.load(file)
-      is_known = (
-          content['schema'] == base.EVENTS_SCHEMA
-          and content['schema_version'] == base.SCHEMA_VERSION
-      )
-      if not is_known:
-        raise KeyError('schema')
-      plan = plans.from_description(content['plan'])
-      (event,) = content['events']
-      run = results.PlanRun(plan, event['rounds'], content['delta'])
-      anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
-      _check_same('', content, json.loads(json.dumps(anew)))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-      raise _checks.ArgumentError(
-          'events',
-          path,
-          f'a file of schema {base.EVENTS_SCHEMA} version'
-          f' {base.SCHEMA_VERSION}, as a run writes it'
-          f' ({type(error).__name__}: {error})',
-      ) from error
-  return run
 
 
 def _account(arguments: argparse.Namespace) -> int:
@@ -299,25 +261,3 @@ def _module_of(
 
 def _module(name: str) -> types.ModuleType:
   return importlib.import_module(f'tff_dp.cli.flags.{name}')
-
-
-def _check_same(name: str, stated: Any, planned: Any) -> None:
-  """Raises where a file states something else than its plan."""
-  if isinstance(stated, dict) and isinstance(planned, dict):
-    for key in {**planned, **stated}:
-      _check_same(key, stated.get(key), planned.get(key))
-    return
-  if isinstance(stated, list) and isinstance(planned, list):
-    if len(stated) == len(planned):
-      for each, other in zip(stated, planned):
-        _check_same(name, each, other)
-      return
-  is_same = stated == planned
-  if isinstance(stated, float) and isinstance(planned, float):
-    is_same = is_same or math.isclose(stated, planned, rel_tol=_TOLERANCE)
-  if not is_same:
-    raise _checks.PrivacyRefusedError(
-        f'the events state {name}={stated}, but their plan has {planned}',
-        why='the epsilon of such a file would not be that of the run',
-        way_out='take the events.json that the run wrote, unchanged',
-    )

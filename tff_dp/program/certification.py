@@ -12,6 +12,7 @@ round then says of itself.
 from collections.abc import Iterable
 import dataclasses
 import functools
+import hashlib
 import math
 from typing import Any
 
@@ -157,8 +158,36 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
           ' DrawAndDiscardPlan or NonPrivatePlan',
       )
     _check_built_from(built_from, plan)
+  return _certify(process.next, plan)
+
+
+def certify_computation(
+    next_computation: tff.Computation, plan: base.Plan
+) -> Certificate:
+  """Returns what `certify` does of a `next` that was read from a file.
+
+  Such a file does not say which plan its process was built from, but the marks
+  of its noise do.
+
+  Args:
+    next_computation: Of a process.
+    plan: What is stated.
+  """
+  if _kind(plan) == 'non_private':
+    return Certificate(plan, None, frozenset())
+  return _certify(next_computation, plan)
+
+
+def type_fingerprint(process: Any) -> str:
+  """Returns 16 hexadecimal digits, equal for processes of equal types."""
+  text = str(process.next.type_signature)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _certify(next_computation, plan) -> Certificate:
+  """Returns what `certify` does, without asking who built it."""
   flow = data_flow.follow(
-      process.next, presence_is_public=_kind(plan) in _OF_SILOS
+      next_computation, presence_is_public=_kind(plan) in _OF_SILOS
   )
   if not flow.releases:
     raise _no_noise(flow, plan)
@@ -175,7 +204,7 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
     _check_metrics(not_covered)
     _check_asked(flow)
     if plan.kind == 'draw_and_discard':
-      _check_repeats(process, plan)
+      _check_repeats(next_computation, plan)
     elif plan.kind == 'check_ins':
       # Nothing of it is in the state.
       return Certificate(plan, None, not_covered)
@@ -323,9 +352,9 @@ def _check_asked(flow) -> None:
     )
 
 
-def _check_repeats(process, plan) -> None:
+def _check_repeats(next_computation, plan) -> None:
   """Raises if a round that is repeated has other reports than before."""
-  data = process.next.type_signature.parameter[1].member
+  data = next_computation.type_signature.parameter[1].member
   if draw_and_discard_client.KEY not in dir(data):
     raise _checks.PrivacyRefusedError(
         'clients of the process bring no key of their own',

@@ -4,7 +4,6 @@
 
 from collections.abc import Callable, Mapping
 import contextlib
-import hashlib
 import os
 from typing import Any
 
@@ -149,7 +148,7 @@ def train(
           'epsilon_budget': epsilon_budget,
           'rounds_per_eval': rounds_per_eval,
           **cohorts.identity(),
-          'process_type': _hash(str(process.next.type_signature)),
+          'process_type': certification.type_fingerprint(process),
       },
       'config': dict(config or {}),
   }
@@ -191,7 +190,3 @@ def train(
     except Exception as error:
       _failures.log(directory.log, error)
       raise
-
-
-def _hash(text: str) -> str:
-  return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,154 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`tff-dp export`: a run as a bundle for a production stack, and its check."""
+
+import argparse
+import dataclasses
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp.cli import errors
+from tff_dp.cli import results
+
+_EXAMPLES = """examples:
+  what the run keeps: weights, plan, events, statement
+    tff-dp export runs/mine --output bundle
+  with the process and its two forms; my_task.py has two functions without
+  arguments, which build them as for the run
+    tff-dp export runs/mine --output bundle \\
+        --process my_task:build_process --model my_task:build_model
+  and a TaskConfig for On-Device Personalization, of a plan that it can express
+    tff-dp export runs/mine --output bundle --odp-population my_app
+  whoever receives it
+    tff-dp export --verify bundle
+
+exit code of --verify: 0 if everything is right, 5 if anything is not.
+"""
+
+
+def add_arguments(parser: errors.Parser) -> None:
+  """Adds the flags of `export`."""
+  parser.description = (
+      'Writes a finished run as a directory that proves itself, or checks\n'
+      'one (--verify). A run keeps no process, so --process names the code\n'
+      'that builds it anew; it is compared with the run, and refused if it\n'
+      'has a fixed noise key or other noise. Checkpoints are never read: no\n'
+      'noise key and no sum without noise can get into a bundle.'
+  )
+  parser.epilog = _EXAMPLES
+  parser.add_argument(
+      'source', nargs='?', metavar='RUN', help='output_dir of a run that has ended'
+  )
+  parser.add('--output', metavar='DIR', help='the bundle, a new directory')
+  parser.add('--process', metavar='MODULE:FUNCTION', help='returns the learning'
+             ' process, without insecure_seed')
+  parser.add('--model', metavar='MODULE:FUNCTION', help='returns the functional'
+             ' model')
+  parser.add('--odp-population', metavar='NAME', help='also write a TaskConfig'
+             ' for this population of On-Device Personalization')
+  parser.add('--verify', metavar='DIR', help='check the bundle in this'
+             ' directory, and write nothing')
+  parser.add('--format', choices=('text', 'json'), default='text')
+  parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+  """Exports, or verifies."""
+  if arguments.verify is not None:
+    for name in ('source', 'output', 'process', 'model', 'odp_population'):
+      if getattr(arguments, name) is not None:
+        raise _checks.ArgumentError(
+            name, getattr(arguments, name), 'nothing with --verify'
+        )
+    return _verify(arguments)
+  if arguments.source is None:
+    raise _checks.ArgumentError(
+        'run', None, 'the directory of a run, or --verify DIR; see --help'
+    )
+  if arguments.output is None:
+    raise _checks.ArgumentError('output', None, 'the directory of the bundle')
+  return _export(arguments)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+  process = _built('process', arguments.process)
+  model = _built('model', arguments.model)
+  from tff_dp import export  # pylint: disable=g-import-not-at-top
+
+  manifest = export.export_bundle(
+      arguments.source,
+      output=arguments.output,
+      process=process,
+      model=model,
+      odp_population=arguments.odp_population,
+  )
+  if arguments.format == 'json':
+    print(json.dumps(manifest, indent=2))
+    return errors.DONE
+  rows = [
+      ['files', str(len(manifest['files']) + 1)],
+      *([f'no {name}', reason] for name, reason in manifest['absent'].items()),
+      ['written to', arguments.output],
+      ['check it', f'tff-dp export --verify {arguments.output}'],
+  ]
+  print('\n'.join(results.aligned(rows)))
+  return errors.DONE
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+  from tff_dp import export  # pylint: disable=g-import-not-at-top
+  from tff_dp.export import verification  # pylint: disable=g-import-not-at-top
+
+  findings = export.verify_bundle(arguments.verify)
+  if arguments.format == 'json':
+    print(json.dumps([dataclasses.asdict(each) for each in findings], indent=2))
+  else:
+    rows = [[each.status, each.check, each.detail] for each in findings]
+    print('\n'.join(results.aligned(rows)))
+  failed = [each for each in findings if each.status == verification.FAILED]
+  if not failed:
+    return errors.DONE
+  errors.show(
+      f'{arguments.verify} is not what it says: {failed[0].check},'
+      f' {failed[0].detail}',
+      why='then its guarantee need not hold',
+      way_out='fetch the bundle again, or export the run again',
+  )
+  return errors.REFUSED
+
+
+def _built(name: str, where: str | None) -> Any:
+  """Returns what a function returns that a flag names, `None` without it."""
+  if where is None:
+    return None
+  module, colon, function = where.partition(':')
+  if not (module and colon and function):
+    raise _checks.ArgumentError(
+        name, where, 'MODULE:FUNCTION, such as my_task:build_process'
+    )
+  # As for `python -m`; an installed command has its own folder in the path.
+  if os.getcwd() not in sys.path:
+    sys.path.insert(0, os.getcwd())
+  # The shim must come before TFF.
+  from tff_dp import _compat  # pylint: disable=g-import-not-at-top
+
+  _compat.require_tff()
+  try:
+    build = getattr(importlib.import_module(module), function)
+  except ModuleNotFoundError as error:
+    if error.name != module.partition('.')[0] and error.name != module:
+      raise
+    raise _checks.ArgumentError(
+        name, where, f'a module that Python finds from here; {error}'
+    ) from error
+  except AttributeError as error:
+    raise _checks.ArgumentError(
+        name, where, f'a function of {module}; {error}'
+    ) from error
+  if not callable(build):
+    raise _checks.ArgumentError(name, where, 'a function without arguments')
+  return build()

@@ -1,0 +1,12 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles: a run for a production stack, which can be checked offline."""
+
+from tff_dp import _compat
+
+_compat.require_tff()
+
+# pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp.export.exporting import export_bundle
+from tff_dp.export.verification import Finding
+from tff_dp.export.verification import verify_bundle

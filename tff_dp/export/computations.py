@@ -1,0 +1,310 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TFF's computations and forms as files, and a round that compares them.
+
+A production stack runs `next` in one of two forms: a map-reduce form, ten
+TensorFlow graphs around one aggregation; or a distribute-aggregate form, five
+computations, of which the aggregation keeps its federated operators.
+"""
+
+import pathlib
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.execution import graph_defs
+from tff_dp.export import bundle
+from tff_dp.learning.silos import terms as silo_terms
+from tff_dp.plans import base
+
+_mapreduce = tff.backends.mapreduce
+# The arguments of the forms' constructors, beside the type.
+_PARTS = {
+    bundle.MAP_REDUCE: (
+        'prepare', 'work', 'zero', 'accumulate', 'merge', 'report',
+        'secure_sum_bitwidth', 'secure_sum_max_input',
+        'secure_modular_sum_modulus', 'update',
+    ),
+    bundle.DISTRIBUTE_AGGREGATE: (
+        'server_prepare', 'server_to_client_broadcast', 'client_work',
+        'client_to_server_aggregation', 'server_result',
+    ),
+}
+FORMS = tuple(_PARTS)
+_MAKE = {
+    bundle.MAP_REDUCE: _mapreduce.MapReduceForm,
+    bundle.DISTRIBUTE_AGGREGATE: _mapreduce.DistributeAggregateForm,
+}
+_COMPILE = {
+    bundle.MAP_REDUCE: _mapreduce.get_map_reduce_form_for_computation,
+    bundle.DISTRIBUTE_AGGREGATE: (
+        _mapreduce.get_distribute_aggregate_form_for_computation
+    ),
+}
+_RECOMPOSE = {
+    bundle.MAP_REDUCE: _mapreduce.get_computation_for_map_reduce_form,
+    bundle.DISTRIBUTE_AGGREGATE: (
+        _mapreduce.get_computation_for_distribute_aggregate_form
+    ),
+}
+_NUM_CLIENTS, _NUM_BATCHES, _BATCH_SIZE = 2, 2, 2
+# 64 random bits are smaller once in a million times.
+_LEAST_WORD = 2**43
+_SELECT = 'federated_select'
+_LONGEST_REASON = 200
+
+
+def write(path: pathlib.Path, computation: tff.Computation) -> None:
+  """Writes a computation, equal bytes for an equal one."""
+  proto = tff.framework.serialize_computation(computation)
+  path.write_bytes(proto.SerializeToString(deterministic=True))
+
+
+def read(path: pathlib.Path) -> tff.Computation:
+  """Returns the computation in a file; containers of Python's are lost."""
+  proto = _proto_class().FromString(path.read_bytes())
+  return tff.framework.deserialize_computation(proto)
+
+
+def compile_form(kind: str, next_computation: tff.Computation) -> Any:
+  """Returns a form of `next`.
+
+  Args:
+    kind: One of `FORMS`.
+    next_computation: Of a learning process.
+
+  Raises:
+    NoFormError: With the reason, if there is none.
+  """
+  try:
+    return _COMPILE[kind](next_computation)
+  except (TypeError, ValueError) as error:
+    raise NoFormError(_reason(next_computation, error)) from error
+
+
+class NoFormError(Exception):
+  """A computation that has no form; the message says why."""
+
+
+def _reason(computation: tff.Computation, error: Exception) -> str:
+  used = _operators(computation)
+  if _SELECT in used:
+    return f'TFF compiles no {_SELECT}, with which clients ask for a part'
+  if 'federated_aggregate' in used and 'FunctionType' in str(error):
+    return 'TFF compiles no federated_aggregate into it, only sums'
+  said = ' '.join(str(error).split())
+  if len(said) > _LONGEST_REASON:
+    said = said[:_LONGEST_REASON] + '...'
+  return f'TFF does not compile it ({type(error).__name__}: {said})'
+
+
+def _operators(computation: tff.Computation) -> set[str]:
+  found = set()
+
+  def visit(part):
+    if isinstance(part, tff.framework.Intrinsic):
+      found.add(part.uri)
+    return part, False
+
+  tff.framework.transform_postorder(computation.to_building_block(), visit)
+  return found
+
+
+def write_form(folder: pathlib.Path, kind: str, form: Any) -> None:
+  """Writes the parts of a form, one file each."""
+  folder.mkdir()
+  for name in _PARTS[kind]:
+    write(folder / f'{name}.pb', getattr(form, name))
+
+
+def read_form(
+    folder: pathlib.Path, kind: str, next_computation: tff.Computation
+) -> Any:
+  """Returns the form whose parts are in a folder.
+
+  Args:
+    folder: Of `write_form`.
+    kind: One of `FORMS`.
+    next_computation: What it is a form of; for its type.
+  """
+  parts = {name: read(folder / f'{name}.pb') for name in _PARTS[kind]}
+  return _MAKE[kind](next_computation.type_signature, **parts)
+
+
+def parts(kind: str, form: Any) -> list[tff.Computation]:
+  """Returns the computations that a form consists of."""
+  return [getattr(form, name) for name in _PARTS[kind]]
+
+
+def recompose(kind: str, form: Any) -> tff.Computation:
+  """Returns the computation that a form stands for."""
+  return _RECOMPOSE[kind](form)
+
+
+def made_data(next_computation: tff.Computation, plan: base.Plan) -> list[Any]:
+  """Returns small made data of clients, or silos, for one round.
+
+  Integers are zeros, for they may be labels, but for keys; floats are random.
+
+  Args:
+    next_computation: Of a learning process.
+    plan: Of the process.
+  """
+  member = next_computation.type_signature.parameter[1].member
+  rng = np.random.default_rng(0)
+  if 'terms' in dir(member):
+    # A silo has as many records as its noise was made for.
+    silos = sorted(plan.terms.items(), key=lambda item: item[1].num_records)
+    if plan.kind == 'silos':
+      silos = silos[:_NUM_CLIENTS]
+    return [
+        silo_terms.silo_data(
+            terms,
+            [_made(member.examples.element, rng, size=terms.num_records)],
+            rng.integers(1, 2**62, 2),
+        )
+        for _, terms in silos
+    ]
+  has_one_winner = (
+      plan.kind == 'check_ins' and plan.is_local and plan.protocol.has_one_winner
+  )
+  num_clients = 1 if has_one_winner else _NUM_CLIENTS
+  return [_made(member, rng) for _ in range(num_clients)]
+
+
+def _made(type_spec, rng, name: str = '', size: int = _BATCH_SIZE):
+  """Returns a value of a type, of NumPy arrays in lists and structures."""
+  is_key = name == 'key'
+  if isinstance(type_spec, tff.SequenceType):
+    # A client brings exactly one key.
+    num_batches = 1 if is_key else _NUM_BATCHES
+    return [_made(type_spec.element, rng, name) for _ in range(num_batches)]
+  if isinstance(type_spec, tff.StructType):
+    return tff.structure.Struct([
+        (each, _made(element, rng, each or name, size))
+        for each, element in tff.structure.iter_elements(type_spec)
+    ])
+  size = 1 if is_key else size
+  shape = [size if length is None else length for length in type_spec.shape]
+  dtype = np.dtype(type_spec.dtype)
+  if is_key:
+    return rng.integers(1, 2**62, shape, dtype)
+  if dtype.kind == 'f':
+    return rng.standard_normal(shape).astype(dtype)
+  return np.full(shape, b'' if dtype.kind in 'OSU' else 0, dtype)
+
+
+def leaves(value: Any) -> dict[str, np.ndarray]:
+  """Returns the numbers in the result of a computation, by their path.
+
+  In the order of the type, whatever Python containers there are.
+
+  Args:
+    value: Structures of TFF or of Python.
+  """
+  if isinstance(value, (dict, list, tuple)) or attrs.has(type(value)):
+    value = tff.structure.from_container(value)
+  if not isinstance(value, tff.structure.Struct):
+    return {'': np.asarray(value)}
+  return {
+      f'{index if name is None else name}/{rest}'.rstrip('/'): leaf
+      for index, (name, part) in enumerate(tff.structure.iter_elements(value))
+      for rest, leaf in leaves(part).items()
+  }
+
+
+def differences(
+    first: dict[str, np.ndarray], second: dict[str, np.ndarray]
+) -> list[str]:
+  """Returns the paths at which two results are not the same bits."""
+  if list(map(np.shape, first.values())) != list(
+      map(np.shape, second.values())
+  ):
+    return ['the structure']
+  # By position: a form names nothing.
+  return [
+      name
+      for (name, one), other in zip(first.items(), second.values())
+      if one.dtype != other.dtype or one.tobytes() != other.tobytes()
+  ]
+
+
+def is_finite(result: dict[str, np.ndarray]) -> bool:
+  """Returns whether no number is NaN."""
+  return not any(
+      leaf.dtype.kind == 'f' and np.isnan(leaf).any()
+      for leaf in result.values()
+  )
+
+
+def keys_in(computation: tff.Computation) -> list[str]:
+  """Returns the constants in a computation that may be keys of noise.
+
+  A key is two 64-bit words that look random; nothing else of ours is.
+
+  Args:
+    computation: Any part of a process.
+  """
+  found = []
+
+  def visit(part):
+    if isinstance(part, tff.framework.CompiledComputation):
+      graph_def = tf.compat.v1.GraphDef()
+      part.proto.tensorflow.graph_def.Unpack(graph_def)
+      found.extend(
+          node.name
+          for node in graph_defs.all_nodes(graph_def)
+          if node.op == 'Const' and _is_key(node.attr['value'].tensor)
+      )
+    return part, False
+
+  tff.framework.transform_postorder(computation.to_building_block(), visit)
+  return found
+
+
+def _is_key(tensor) -> bool:
+  if tensor.dtype != tf.int64.as_datatype_enum:
+    return False
+  words = np.ravel(tf.make_ndarray(tensor))
+  pairs = words.size >= 2 and words.size % 2 == 0
+  return pairs and bool((np.abs(words.astype(float)) > _LEAST_WORD).all())
+
+
+def check_initialize(initialize: tff.Computation) -> Any:
+  """Returns an initial state, if its keys are secret and new every time.
+
+  Raises:
+    PrivacyRefusedError: If a key is fixed.
+  """
+  states = [leaves(initialize()) for _ in range(2)]
+  fixed = keys_in(initialize)
+  for name, value in states[0].items():
+    last = name.rpartition('/')[2]
+    if last == 'is_key_insecure' and np.any(value):
+      fixed.append(name)
+    if last == 'key' and np.array_equal(value, states[1][name]):
+      fixed.append(name)
+  if fixed:
+    raise fixed_key(fixed)
+  return initialize()
+
+
+def fixed_key(names: list[str]) -> _checks.PrivacyRefusedError:
+  """Returns the error for computations with keys in them."""
+  return _checks.PrivacyRefusedError(
+      f'the process has a fixed noise key ({", ".join(sorted(set(names)))})',
+      why='whoever reads the file can take the noise away',
+      way_out='build the process without insecure_seed',
+  )
+
+
+def _proto_class():
+  @tff.tensorflow.computation
+  def empty():
+    return tf.constant(0)
+
+  return type(tff.framework.serialize_computation(empty))

@@ -1,0 +1,188 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`export_bundle`: from the directory of a run to a bundle.
+
+A run keeps its model, plan, events and statement, but not its process, which is
+made by code. So the process is handed over, built anew as it was for the run,
+and compared with what the run says of itself. Without it the bundle has what
+the run keeps.
+
+Only `release/` of the run is read: a bundle cannot hold the state of the
+aggregator, with the noise key and what is remembered of noise, because nothing
+here opens a checkpoint.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp.execution import contexts
+from tff_dp.export import bundle
+from tff_dp.export import computations
+from tff_dp.export import model_card
+from tff_dp.export import models
+from tff_dp.export import task_config
+from tff_dp.files import run_directory
+from tff_dp.plans import events as events_lib
+from tff_dp.program import certification
+
+_COPIED = (
+    bundle.STATEMENT, bundle.STATEMENT_PAGE, bundle.EVENTS, bundle.WEIGHTS
+)
+_NO_PROCESS = 'no process was given'
+_NO_MODEL = 'no functional model was given'
+
+
+def export_bundle(
+    run: str | os.PathLike,
+    *,
+    output: str | os.PathLike,
+    process: tff.learning.templates.LearningProcess | None = None,
+    model: tff.learning.models.FunctionalModel | None = None,
+    odp_population: str | None = None,
+) -> dict[str, Any]:
+  """Writes the bundle of a finished run, and returns its manifest.
+
+  Args:
+    run: The `output_dir` of `program.train`.
+    output: The directory of the bundle: absent, or empty.
+    process: Built as for the run, whose state and key it does not know. `None`
+      for a bundle without computations.
+    model: Of the run, whose last weights become its initial ones; for the
+      functional model, and for predictions with the SavedModel.
+    odp_population: Name of the population for On-Device Personalization. `None`
+      for no task configuration.
+
+  Raises:
+    ArgumentError: If `run` or `output` is nothing of that kind, or process or
+      model are not those of the run.
+    PrivacyRefusedError: If the process has a fixed key or adds other noise than
+      the plan of the run says, or On-Device Personalization cannot express the
+      plan.
+  """
+  release = pathlib.Path(run) / 'release'
+  _check_run(run, release)
+  output = pathlib.Path(output)
+  if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    raise _checks.ArgumentError(
+        'output', os.fspath(output), 'a new or empty directory'
+    )
+  described = events_lib.read(release / bundle.EVENTS)
+  weights = models.read_weights(release / bundle.WEIGHTS)
+  if model is not None:
+    models.check(model, weights)
+  config = None
+  if odp_population is not None:
+    config = task_config.render(described, population=odp_population)
+  # What is refused later leaves nothing half written behind.
+  temporary = output.with_name(output.name + '.tff_dp_tmp')
+  if temporary.exists():
+    shutil.rmtree(temporary)
+  temporary.mkdir(parents=True)
+  try:
+    manifest = _write(
+        temporary, release, described, weights, process, model, config
+    )
+    if output.exists():
+      output.rmdir()
+    os.replace(temporary, output)
+  except BaseException:
+    shutil.rmtree(temporary, ignore_errors=True)
+    raise
+  return manifest
+
+
+def _write(root, release, described, weights, process, model, config):
+  """Writes all files into an empty directory; returns the manifest."""
+  plan, absent = described.plan, {}
+  for name in _COPIED:
+    shutil.copyfile(release / name, root / name)
+  run_directory.write_json(root / bundle.PLAN, plan.describe())
+  if process is None:
+    absent |= dict.fromkeys(bundle.OF_PROCESS, _NO_PROCESS)
+  else:
+    _check_process(process, plan, release)
+    with contexts.ensure_installed():
+      absent |= _write_process(root, process)
+  models.write_saved_model(root / bundle.SAVED_MODEL, weights, model)
+  if model is None:
+    absent[bundle.FUNCTIONAL_MODEL] = _NO_MODEL
+  else:
+    models.write_functional_model(
+        root / bundle.FUNCTIONAL_MODEL, weights, model
+    )
+  if config is None:
+    absent[bundle.TASK_CONFIG] = (
+        task_config.why_not(plan) or 'no population was named'
+    )
+  else:
+    (root / bundle.TASK_CONFIG).write_text(config, encoding='utf-8')
+  card = model_card.render(
+      json.loads((root / bundle.STATEMENT).read_text(encoding='utf-8')),
+      weights=weights,
+      rounds=described.num_rounds,
+      absent=absent,
+      odp=None if config is None else task_config.accounting(described),
+  )
+  (root / bundle.CARD).write_text(card, encoding='utf-8')
+  facts = {
+      'plan_fingerprint': plan.fingerprint,
+      'rounds': described.num_rounds,
+      'absent': absent,
+  }
+  bundle.write_manifest(root, facts)
+  return bundle.read_manifest(root)
+
+
+def _check_run(run, release: pathlib.Path) -> None:
+  """Raises unless the directory has what a run leaves at its end."""
+  missing = [name for name in _COPIED if not (release / name).is_file()]
+  if missing:
+    raise _checks.ArgumentError(
+        'run',
+        os.fspath(run),
+        'the output_dir of a run that has ended, with its release directory;'
+        f' there is no release/{missing[0]}',
+    )
+
+
+def _check_process(process, plan, release: pathlib.Path) -> None:
+  """Raises unless the process is that of the run."""
+  certification.certify(process, plan)
+  config = release / 'config.json'
+  with contextlib.suppress(OSError):
+    identity = json.loads(config.read_text(encoding='utf-8'))
+    ran = identity.get('program', {}).get('process_type')
+    here = certification.type_fingerprint(process)
+    if ran not in (None, here):
+      raise _checks.ArgumentError(
+          'process',
+          here,
+          f'the process of the run, whose type has the fingerprint {ran}: the'
+          ' same model, plan and options',
+      )
+
+
+def _write_process(root, process) -> dict[str, str]:
+  """Writes the computations; returns which forms are absent, and why."""
+  computations.check_initialize(process.initialize)
+  fixed = computations.keys_in(process.next)
+  if fixed:
+    raise computations.fixed_key(fixed)
+  computations.write(root / bundle.INITIALIZE, process.initialize)
+  computations.write(root / bundle.NEXT, process.next)
+  absent = {}
+  for kind in computations.FORMS:
+    try:
+      form = computations.compile_form(kind, process.next)
+    except computations.NoFormError as error:
+      absent[kind] = str(error)
+    else:
+      computations.write_form(root / kind, kind, form)
+  return absent

@@ -1,0 +1,79 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The model card of a bundle: what it is, what it promises, what is left out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tff_dp.accounting import rounding
+from tff_dp.statement import plain_words
+
+_LEFT_OUT = """## What is in no file
+
+The state of the aggregator (it holds the noise key and what is remembered of
+noise), checkpoints, sums without noise, metrics, and anything of a client.
+"""
+_CHECK = """## How to check it
+
+    tff-dp export --verify DIRECTORY
+
+recomputes epsilon from `events.json`, runs a round of `next.pb` and of every
+form on made data, and compares weights and digests. It needs no network.
+"""
+
+
+def render(
+    statement: Mapping[str, Any],
+    *,
+    weights: Mapping[str, np.ndarray],
+    rounds: int,
+    absent: Mapping[str, str],
+    odp: str | None,
+) -> str:
+  """Returns the card as Markdown, the same for the same arguments.
+
+  Args:
+    statement: What `PrivacyStatement.to_json` returned.
+    weights: Of the model, by name.
+    rounds: Rounds that are accounted for.
+    absent: What the bundle does not have -> why.
+    odp: How On-Device Personalization accounts, `None` without a configuration.
+  """
+  size = sum(value.size for value in weights.values())
+  epsilon = rounding.from_json_number(statement['epsilon'])
+  guarantee = 'NO PRIVACY'
+  if not plain_words.is_void(statement):
+    guarantee = (
+        f'epsilon {rounding.rounded_up(epsilon)} at delta'
+        f' {statement["delta"]:g} for one {statement["unit"]},'
+        f' {statement["neighboring_relation"]} adjacency'
+    )
+  lines = [
+      '# Model card',
+      '',
+      f'- Trained by a plan of the kind `{statement["kind"]}`, {rounds} rounds.',
+      f'- {len(weights)} tensors, {size} numbers.',
+      f'- Guarantee: {guarantee}.',
+      f'- Trusted: {statement["trust"]}.',
+      '',
+      plain_words.paragraph(statement),
+      '',
+      'All of it is in `privacy_statement.md`.',
+      '',
+      '## Not known to tff_dp',
+      '',
+      'Intended use, training population, quality and fairness: whoever trained'
+      ' the model adds them, beside this directory. In it, a changed card is a'
+      ' changed file.',
+      '',
+      _LEFT_OUT,
+  ]
+  if absent:
+    lines += ['## What this bundle does not have', '']
+    lines += [f'- `{name}`: {reason}.' for name, reason in absent.items()]
+    lines += ['']
+  if odp is not None:
+    lines += ['## On-Device Personalization', '', odp, '']
+  return '\n'.join([*lines, _CHECK])

@@ -1,0 +1,99 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The file `events.json` of a run, read without believing its numbers.
+
+The file names the plan and what it cost. A reader should not have to believe
+the cost: the plan is made anew from the file, says anew what so many of its
+rounds spend, and both must agree.
+"""
+
+import json
+import math
+import os
+from typing import Any, NamedTuple, Optional
+
+from tff_dp import _checks
+from tff_dp import plans
+from tff_dp.plans import base
+
+# Of squared sensitivities, whose last digits belong to the processor.
+_TOLERANCE = 1e-9
+
+
+class PlanRun(NamedTuple):
+  """What numbers are stated of.
+
+  Attributes:
+    plan: What was promised.
+    num_rounds: Rounds that count, `None` for all.
+    delta: The delta at which epsilon is stated; `None` if there is none, where
+      pure epsilons add up.
+  """
+
+  plan: base.Plan
+  num_rounds: Optional[int]
+  delta: Optional[float]
+
+
+def read(path: str | os.PathLike) -> PlanRun:
+  """Returns the run of a file that the `events_json` of a plan wrote.
+
+  Raises:
+    OSError: If the file cannot be read.
+    ArgumentError: If it is not such a file.
+    PrivacyRefusedError: If the plan in it does not cost what it says.
+  """
+  with open(path, encoding='utf-8') as file:
+    try:
+      content = json.load(file)
+      is_known = (
+          content['schema'] == base.EVENTS_SCHEMA
+          and content['schema_version'] == base.SCHEMA_VERSION
+      )
+      if not is_known:
+        raise KeyError('schema')
+      plan = plans.from_description(content['plan'])
+      (event,) = content['events']
+      run = PlanRun(plan, event['rounds'], content['delta'])
+      anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
+      check_same('', content, json.loads(json.dumps(anew)))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+      raise _checks.ArgumentError(
+          'events',
+          os.fspath(path),
+          f'a file of schema {base.EVENTS_SCHEMA} version'
+          f' {base.SCHEMA_VERSION}, as a run writes it'
+          f' ({type(error).__name__}: {error})',
+      ) from error
+  return run
+
+
+def check_same(name: str, stated: Any, planned: Any) -> None:
+  """Raises where a file states something else than its plan.
+
+  Args:
+    name: Of what is compared.
+    stated: In the file, plain JSON types.
+    planned: What the plan says.
+
+  Raises:
+    PrivacyRefusedError: With the name and both values.
+  """
+  if isinstance(stated, dict) and isinstance(planned, dict):
+    for key in {**planned, **stated}:
+      check_same(key, stated.get(key), planned.get(key))
+    return
+  if isinstance(stated, list) and isinstance(planned, list):
+    if len(stated) == len(planned):
+      for each, other in zip(stated, planned):
+        check_same(name, each, other)
+      return
+  is_same = stated == planned
+  if isinstance(stated, float) and isinstance(planned, float):
+    is_same = is_same or math.isclose(stated, planned, rel_tol=_TOLERANCE)
+  if not is_same:
+    raise _checks.PrivacyRefusedError(
+        f'the events state {name}={stated}, but their plan has {planned}',
+        why='the epsilon of such a file would not be that of the run',
+        way_out='take the events.json that the run wrote, unchanged',
+    )
