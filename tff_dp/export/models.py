@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 
+_OBJECT_GRAPH = '_CHECKPOINTABLE_OBJECT_GRAPH'
+_TYPES = re.compile(r'\w+_spec/\.ATTRIBUTES/VARIABLE_VALUE')
 _TRAINABLE, _NON_TRAINABLE = 'trainable', 'non_trainable'
 
 
@@ -100,6 +103,22 @@ def read_functional_model(folder: pathlib.Path) -> list[np.ndarray]:
   """Returns the weights in a functional model, trainable ones first."""
   loaded = tff.learning.models.load_functional_model(str(folder))
   return [np.asarray(value) for value in tf.nest.flatten(loaded.initial_weights)]
+
+
+def stored_shapes(folder: pathlib.Path) -> list[list[int]]:
+  """Returns the shapes of all variables in a SavedModel, sorted.
+
+  But for the object graph, and the types that TFF writes beside the weights.
+
+  Args:
+    folder: Of the SavedModel, or the functional model.
+  """
+  stored = tf.train.list_variables(str(folder / 'variables' / 'variables'))
+  return sorted(
+      list(shape)
+      for name, shape in stored
+      if name != _OBJECT_GRAPH and not _TYPES.fullmatch(name)
+  )
 
 
 def in_order(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -68,29 +68,34 @@ def read(path: str | os.PathLike) -> PlanRun:
   return run
 
 
-def check_same(name: str, stated: Any, planned: Any) -> None:
+def check_same(
+    name: str, stated: Any, planned: Any, *, tolerance: float = _TOLERANCE
+) -> None:
   """Raises where a file states something else than its plan.
 
   Args:
     name: Of what is compared.
     stated: In the file, plain JSON types.
     planned: What the plan says.
+    tolerance: Of numbers, relative.
 
   Raises:
     PrivacyRefusedError: With the name and both values.
   """
   if isinstance(stated, dict) and isinstance(planned, dict):
     for key in {**planned, **stated}:
-      check_same(key, stated.get(key), planned.get(key))
+      check_same(
+          key, stated.get(key), planned.get(key), tolerance=tolerance
+      )
     return
   if isinstance(stated, list) and isinstance(planned, list):
     if len(stated) == len(planned):
       for each, other in zip(stated, planned):
-        check_same(name, each, other)
+        check_same(name, each, other, tolerance=tolerance)
       return
   is_same = stated == planned
   if isinstance(stated, float) and isinstance(planned, float):
-    is_same = is_same or math.isclose(stated, planned, rel_tol=_TOLERANCE)
+    is_same = is_same or math.isclose(stated, planned, rel_tol=tolerance)
   if not is_same:
     raise _checks.PrivacyRefusedError(
         f'the events state {name}={stated}, but their plan has {planned}',

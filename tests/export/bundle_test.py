@@ -1,0 +1,313 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle says what a run has done, and nothing else passes for one."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tff_dp
+
+from tests.cli import command
+from tests.learning import small_model
+from tests.program import processes
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import export
+from tff_dp import mechanisms
+from tff_dp import participation
+from tff_dp import program
+from tff_dp.cli import main
+from tff_dp.export import bundle
+from tff_dp.export import computations
+from tff_dp.export import task_config
+from tff_dp.export import verification
+from tff_dp.plans import events
+from tff_dp.program.files import checkpoints
+
+_DELTA = 1e-7
+# For the command line, which calls them.
+build_model = small_model.build
+
+
+def _plan(mechanism=None, **changes):
+  mechanism = mechanism or mechanisms.HonakerTree(4)
+  arguments = dict(
+      participation=participation.MinSeparation(4, min_index_gap=2),
+      noise_multiplier=4.0,
+  )
+  return small_model.build_plan(mechanism, **arguments | changes)
+
+
+def build_process(**changes):
+  return small_model.build_process(
+      _plan(), **dict(insecure_seed=None) | changes
+  )
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+class BundleTest(parameterized.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls._folder = tempfile.TemporaryDirectory()
+    cls.root = pathlib.Path(cls._folder.name)
+    cls.process = build_process()
+    cls.result = program.train(
+        cls.process,
+        processes.Clients(),
+        output_dir=cls.root / 'run',
+        delta=_DELTA,
+        total_rounds=2,
+        progress='quiet',
+    )
+    cls.output = cls.root / 'bundle'
+    cls.manifest = export.export_bundle(
+        cls.root / 'run',
+        output=cls.output,
+        process=cls.process,
+        model=small_model.build(),
+        odp_population='my_app',
+    )
+
+  @classmethod
+  def tearDownClass(cls):
+    cls._folder.cleanup()
+    super().tearDownClass()
+
+  def _copy(self) -> pathlib.Path:
+    target = pathlib.Path(self.create_tempdir().full_path) / 'bundle'
+    shutil.copytree(self.output, target)
+    return target
+
+  def _forged(self, name: str, content: bytes) -> dict[str, str]:
+    """Returns what fails if a file is replaced, and the manifest with it."""
+    root = self._copy()
+    (root / name).write_bytes(content)
+    facts = {
+        key: self.manifest[key]
+        for key in ('plan_fingerprint', 'rounds', 'absent')
+    }
+    bundle.write_manifest(root, facts)
+    return self._failed(root)
+
+  def _failed(self, root) -> dict[str, str]:
+    return {
+        each.check: each.detail
+        for each in export.verify_bundle(root)
+        if each.status == verification.FAILED
+    }
+
+  def test_everything_is_there_and_verifies(self):
+    self.assertEmpty(self.manifest['absent'])
+    found = export.verify_bundle(self.output)
+    self.assertEqual({each.status for each in found}, {verification.OK})
+    details = {each.check: each.detail for each in found}
+    for form in ('map-reduce form', 'distribute-aggregate form'):
+      self.assertEqual(details[form], 'the same bits as the process')
+    self.assertIn(str(self.result.epsilon), details['guarantee'])
+
+  def test_a_changed_byte_is_found_in_every_file(self):
+    root = self._copy()
+    files = [path for path in root.rglob('*') if path.is_file()]
+    self.assertLen(files, 1 + len(self.manifest['files']))
+    for path in files:
+      content = path.read_bytes()
+      place = len(content) // 2
+      changed = bytearray(content)
+      changed[place] ^= 1
+      path.write_bytes(changed)
+      if path.name == bundle.MANIFEST:
+        # Another digest, other JSON, or none.
+        try:
+          self.assertNotEqual(bundle.read_manifest(root), self.manifest)
+        except _checks.ArgumentError:
+          pass
+      else:
+        self.assertIn('has changed', self._failed(root)['files'])
+      path.write_bytes(content)
+    (root / 'more').write_bytes(b'')
+    self.assertIn('more is not in the manifest', self._failed(root)['files'])
+    (root / 'more').unlink()
+    (root / bundle.NEXT).unlink()
+    self.assertIn('next.pb is missing', self._failed(root)['files'])
+
+  def test_no_key_and_nothing_else_of_the_aggregator_is_in_a_file(self):
+    store = checkpoints.CheckpointStore(
+        self.root / 'run' / 'secret' / 'checkpoints'
+    )
+    state = store.load(2, like=self.process.initialize()).process_state
+    secrets = {
+        name: leaf.tobytes()
+        for name, leaf in computations.leaves(state.aggregator).items()
+        if leaf.nbytes >= 16 and np.any(leaf)
+    }
+    self.assertContainsSubset(['key'], [n.split('/')[-1] for n in secrets])
+    for path in self.output.rglob('*'):
+      if path.is_file():
+        content = path.read_bytes()
+        for name, secret in secrets.items():
+          self.assertNotIn(secret, content, f'{name} in {path.name}')
+        self.assertNotIn(str(self.root).encode(), content)
+
+  def test_a_file_of_another_run_does_not_pass(self):
+    def changed(name, **facts):
+      content = json.loads((self.output / name).read_text())
+      return json.dumps(content | facts).encode()
+
+    plan = _plan().describe() | {'noise_multiplier': 5.0}
+    for name, content, where in (
+        (bundle.EVENTS, changed(bundle.EVENTS, plan=plan), 'guarantee'),
+        (bundle.PLAN, changed(bundle.PLAN, noise_multiplier=5.0), 'guarantee'),
+        (bundle.STATEMENT, changed(bundle.STATEMENT, epsilon=0.1), 'guarantee'),
+        ('aggregator.npz', b'', 'files'),
+    ):
+      self.assertEqual(list(self._forged(name, content)), [where], name)
+
+  def test_a_fixed_key_and_a_sum_without_noise_do_not_pass(self):
+    fixed = build_process(insecure_seed=3)
+    path = pathlib.Path(self.create_tempfile().full_path)
+    computations.write(path, fixed.initialize)
+    failed = self._forged(bundle.INITIALIZE, path.read_bytes())
+    self.assertIn('fixed noise key', failed['process'])
+    computations.write(path, processes.fed_avg().next)
+    failed = self._forged(bundle.NEXT, path.read_bytes())
+    self.assertIn('adds no noise', failed['process'])
+
+  def test_what_is_refused_leaves_nothing_behind(self):
+    target = self.root / 'refused'
+    run = self.root / 'run'
+    for message, error, changes in (
+        ('fixed noise key', _checks.PrivacyRefusedError,
+         dict(process=build_process(insecure_seed=3))),
+        ('built from the plan', _checks.PrivacyRefusedError,
+         dict(process=small_model.build_process(_plan(noise_multiplier=5.0)))),
+        ('process=', _checks.ArgumentError,
+         dict(process=build_process(momentum=0.9))),
+        ('model=', _checks.ArgumentError, dict(model=object())),
+        ('run=', _checks.ArgumentError, dict(run=self.root)),
+        ('output=', _checks.ArgumentError, dict(output=run)),
+    ):
+      arguments = dict(run=run, output=target) | changes
+      with self.assertRaisesRegex(error, message):
+        export.export_bundle(arguments.pop('run'), **arguments)
+    self.assertEqual({p.name for p in self.root.iterdir()}, {'run', 'bundle'})
+
+  def test_command_line(self):
+    target = pathlib.Path(self.create_tempdir().full_path) / 'small'
+    run = self.root / 'run'
+    code, out, _ = command.run(main.main, 'export', run, '--output', target)
+    self.assertEqual(code, 0)
+    self.assertIn('no process was given', out)
+    code, out, _ = command.run(main.main, 'export', '--verify', target)
+    self.assertEqual(code, 0)
+    self.assertRegex(out, 'absent +process')
+    (target / bundle.CARD).write_text('# Mine')
+    code, _, err = command.run(main.main, 'export', '--verify', target)
+    self.assertEqual(code, 5)
+    self.assertIn('MODEL_CARD.md has changed', err)
+    for words, message in (
+        ([], '--run is missing'),
+        ([run], '--output is missing'),
+        (['--verify', run], 'manifest.json'),
+        (['--verify', target, '--process', 'a:b'], 'nothing with --verify'),
+        ([run, '--output', target, '--process', 'nonsense'], 'MODULE:FUNCTION'),
+        ([run, '--output', target, '--process', 'no_such_module:f'], 'module'),
+        ([run, '--output', target, '--model', f'{__name__}:no'], 'function'),
+        (
+            [run, '--output', target, '--model', f'{__name__}:build_model'],
+            'a new or empty directory',
+        ),
+    ):
+      code, _, err = command.run(main.main, 'export', *words)
+      self.assertEqual(code, 2, err)
+      self.assertIn(message, err)
+
+
+class TaskConfigTest(parameterized.TestCase):
+
+  def _render(self, plan):
+    return task_config.render(
+        events.PlanRun(plan, 2, _DELTA), population='my_app'
+    )
+
+  @parameterized.parameters(
+      (mechanisms.Independent(4), {}, 'FIXED_GAUSSIAN', 2),
+      (
+          mechanisms.Independent(4),
+          dict(
+              adaptive_clipping=mechanisms.AdaptiveClipping(),
+              clients_per_round=100,
+          ),
+          'ADAPTIVE_GAUSSIAN',
+          2,
+      ),
+      # No more often than the plan allows.
+      (
+          mechanisms.HonakerTree(4),
+          dict(
+              participation=participation.MinSeparation(
+                  4, min_index_gap=1, max_participations=1
+              )
+          ),
+          'TREE_AGGREGATION',
+          4,
+      ),
+  )
+  def test_expressible(self, mechanism, changes, name, separation):
+    plan = _plan(mechanism, **changes)
+    text = self._render(plan)
+    for line in (
+        f'type: {name}',
+        f'minimum_separation: {separation}',
+        f'num_max_training_rounds: {plan.num_rounds}',
+        f'report_goal: {plan.clients_per_round}',
+        'noise_multiplier: 4.0',
+        'clip_norm: 0.5',
+        'population_name: "my_app"',
+    ):
+      self.assertRegex(text, rf'(?m)^ *{line}$')
+    self.assertEqual(text.count('{'), text.count('}'))
+    self.assertIn('ODP accounts with', ' '.join(text.split()))
+
+  @parameterized.parameters(
+      (mechanisms.Blt(4, (0.25,), (0.5,)), {}, 'Blt'),
+      (mechanisms.Banded.square_root(4, 2), {}, 'Banded'),
+      (mechanisms.Tree(4), {}, 'Honaker'),
+      (mechanisms.HonakerTree(4, restart_every=2), {}, 'restart'),
+      (mechanisms.Independent(4), dict(noise_multiplier=0.0), 'no noise'),
+      (mechanisms.Independent(4), dict(noise_multiplier=0.3), 'at most 10'),
+      (
+          mechanisms.Independent(4),
+          dict(
+              adaptive_clipping=mechanisms.AdaptiveClipping(learning_rate=0.1)
+          ),
+          'learning_rate=0.2',
+      ),
+      (
+          mechanisms.Independent(4),
+          dict(adaptive_clipping=mechanisms.AdaptiveClipping()),
+          'clients / 20',
+      ),
+  )
+  def test_refused_with_the_reason(self, mechanism, changes, reason):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, reason):
+      self._render(_plan(mechanism, **changes))
+
+  def test_name_of_the_population(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'odp_population='):
+      task_config.render(
+          events.PlanRun(_plan(), 2, _DELTA), population='a" b'
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()
