@@ -7,6 +7,7 @@ python := .venv/bin/python
 python_current := .venv-current/bin/python
 python_colab := .venv-colab/bin/python
 python_flower := .venv-flower/bin/python
+python_nvflare := .venv-nvflare/bin/python
 # Two processes, because each loads TFF and starts a worker of its own; whole
 # files, so that a file's start-up is paid once. If one of the two dies, the
 # other finishes: with a third in its place, pytest-xdist 3.8 waits for ever.
@@ -14,8 +15,8 @@ pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
-    environment-flower train test test-current test-colab test-flower \
-    benchmark benchmark-round docs lock
+    environment-flower environment-nvflare train test test-current \
+    test-colab test-flower test-nvflare benchmark benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -33,6 +34,9 @@ environment-colab: ## The same with the versions of stock Colab, in .venv-colab.
 environment-flower: ## One without TFF, for Flower, in .venv-flower.
 	@tools/make_environment.sh flower
 
+environment-nvflare: ## One without TFF, for NVFlare, in .venv-nvflare.
+	@tools/make_environment.sh nvflare
+
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
 
@@ -49,6 +53,9 @@ test-colab: environment-colab ## Run imports, doctor and notebooks there.
 
 test-flower: environment-flower ## Test the Flower adapter on a real SuperLink.
 	@$(python_flower) -m pytest tests/integrations $(ARGS)
+
+test-nvflare: environment-nvflare ## Test the NVFlare adapter in its simulator.
+	@$(python_nvflare) -m pytest tests/integrations $(ARGS)
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)

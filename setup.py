@@ -72,7 +72,12 @@ setuptools.setup(
         'scipy',
         'tqdm',
     ],
-    # Not beside TensorFlow Federated: its pins and Flower's exclude each other.
-    extras_require={'cuda': _CUDA, 'flower': ['flwr==1.41.0']},
+    # Flower and NVFlare have environments of their own: their pins and those of
+    # TensorFlow Federated exclude each other.
+    extras_require={
+        'cuda': _CUDA,
+        'flower': ['flwr==1.41.0'],
+        'nvflare': ['nvflare==2.9.0'],
+    },
     entry_points={'console_scripts': ['tff-dp = tff_dp.cli.main:main']},
 )

@@ -4,10 +4,10 @@
 #
 # Resolves the three stacks, requirements.in under requirements.overrides into
 # requirements.lock and the same for requirements.current and .colab, and what
-# Flower needs, requirements.flower, which has no overrides: every package with
-# its hashes, no index addresses. Versions that the present locks have are kept
-# where they still fit, so that a second run changes nothing; --upgrade takes
-# the newest ones.
+# Flower and NVFlare need, requirements.flower and .nvflare, which have no
+# overrides: every package with its hashes, no index addresses. Versions that the
+# present locks have are kept where they still fit, so that a second run changes
+# nothing; --upgrade takes the newest ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,6 +35,7 @@ resolve() {
 
 resolve requirements 3.11 "$@"
 resolve requirements.flower 3.11 "$@"
+resolve requirements.nvflare 3.11 "$@"
 resolve requirements.current 3.12 "$@"
 resolve requirements.colab 3.13 "$@"
 # One lock for two Pythons: the newer one must have nothing to change.

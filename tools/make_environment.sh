@@ -6,6 +6,7 @@
 #   tools/make_environment.sh current         # .venv-current, the current one
 #   tools/make_environment.sh colab           # .venv-colab, that of Colab
 #   tools/make_environment.sh flower          # .venv-flower, without TFF
+#   tools/make_environment.sh nvflare         # .venv-nvflare, without TFF
 #   tools/make_environment.sh current --find  # only prints its Python, if any
 #
 # Makes a folder with Python and everything in the lock, or does nothing, within
@@ -21,10 +22,12 @@ case "${1:-reference}" in
     venv=.venv-current lock=requirements.current.lock versions=(3.13 3.12)
     ;;
   colab) venv=.venv-colab lock=requirements.colab.lock versions=(3.13) ;;
-  flower) venv=.venv-flower lock=requirements.flower.lock versions=(3.11) ;;
+  flower | nvflare)
+    venv=.venv-$1 lock=requirements.$1.lock versions=(3.11)
+    ;;
   *)
     echo "error: no stack is called $1; there are: reference," \
-      'current, colab, flower' >&2
+      'current, colab, flower, nvflare' >&2
     exit 2
     ;;
 esac
