@@ -17,27 +17,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 import numpy as np
 
+from tests.integrations import plain_loop
 from tff_dp.integrations import flower
-from tff_dp.mechanisms.matrix import blt
-from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl
 
-NUM_ROUNDS = 3
-SEED = 5
-PLAN = dp_ftrl.DpFtrlPlan(
-    mechanism=blt.Blt(NUM_ROUNDS, (0.25, 0.125), (0.95, 0.5), 2),
-    participation=sampling.MinSeparation(NUM_ROUNDS, min_index_gap=1),
-    l2_norm_clip=1.0,
-    clients_per_round=2,
-    noise_multiplier=1.5,
-)
 # What the two clients add to every weight. The second is over the clip norm.
 CHANGES = (0.25, 10.0)
-
-
-def initial_model() -> dict[str, np.ndarray]:
-  """Returns the weights before round 1."""
-  return {'w': np.zeros([2, 3], np.float32), 'b': np.ones(2)}
 
 
 class _KilledOnce(flower.DpFtrlStrategy):
@@ -60,10 +44,15 @@ def main(grid, context):
   del context
   folder = pathlib.Path(os.environ['TFF_DP_TEST_FOLDER'])
   strategy = _KilledOnce(
-      PLAN, output_dir=folder / 'run', delta=1e-5, insecure_seed=SEED
+      plain_loop.PLAN,
+      output_dir=folder / 'run',
+      delta=1e-5,
+      insecure_seed=plain_loop.SEED,
   )
   result = strategy.start(
-      grid=grid, initial_arrays=flower.record_of(initial_model()), timeout=60
+      grid=grid,
+      initial_arrays=flower.record_of(plain_loop.initial_model()),
+      timeout=60,
   )
   weights = flower.arrays_of(result.arrays)
   np.savez(folder / 'unfinished.npz', **weights)
@@ -74,10 +63,8 @@ def main(grid, context):
 def train(message, context):
   """Adds the client's change to every weight."""
   change = CHANGES[context.node_config['partition-id']]
-  weights = {
-      name: (value + change).astype(value.dtype)
-      for name, value in flower.arrays_of(message.content['arrays']).items()
-  }
+  model = flower.arrays_of(message.content['arrays'])
+  weights = plain_loop.changed(model, change)
   content = RecordDict({
       'arrays': flower.record_of(weights),
       'metrics': MetricRecord({'num-examples': 1}),

@@ -18,9 +18,8 @@ from absl.testing import absltest
 import numpy as np
 import pytest
 
-from tff_dp.integrations import noise
+from tests.integrations import plain_loop
 from tff_dp.integrations import updates
-from tff_dp.participation import coins
 
 pytest.importorskip('flwr', reason='Flower is not here: make test-flower')
 from tests.integrations import flower_app  # pylint: disable=g-import-not-at-top
@@ -55,29 +54,6 @@ def _free_ports(number):
   for each in sockets:
     each.close()
   return ports
-
-
-def _expected() -> np.ndarray:
-  """Returns the weights of a plain loop over the definition."""
-  plan, like = flower_app.PLAN, flower_app.initial_model()
-  model = updates.flat(like)
-  state = noise.initialize(
-      plan.mechanism, model.size, key=coins.insecure_root_key(flower_app.SEED)
-  )
-  step = updates.grid_step(plan.l2_norm_clip)
-  for _ in range(plan.num_rounds):
-    total = np.zeros(model.size, np.int64)
-    for change in flower_app.CHANGES:
-      reply = {
-          name: (value + change).astype(value.dtype)
-          for name, value in updates.unflat(model, like).items()
-      }
-      update, _ = updates.clip(updates.flat(reply) - model, plan.l2_norm_clip)
-      total += np.trunc(update / step).astype(np.int64)
-    unit, state = noise.next_noise(plan.mechanism, state, total)
-    model = model + (total * step + plan.noise_multiplier * unit) / 2
-    model = updates.flat(updates.unflat(model, like))
-  return model
 
 
 class FlowerTest(absltest.TestCase):
@@ -146,13 +122,14 @@ class FlowerTest(absltest.TestCase):
     self._run_app()
     self._wait_until((self._folder / 'weights.npz').exists)
     with np.load(self._folder / 'weights.npz') as arrays:
-      found = {name: arrays[name] for name in flower_app.initial_model()}
-    np.testing.assert_array_equal(updates.flat(found), _expected())
+      found = {name: arrays[name] for name in plain_loop.initial_model()}
+    expected = plain_loop.weights(lambda _: flower_app.CHANGES)
+    np.testing.assert_array_equal(updates.flat(found), expected)
     secret = self._folder / 'run' / 'secret'
     complaints = (secret / 'clients.jsonl').read_text().splitlines()
     self.assertEqual(
         [json.loads(line)['problem'] for line in complaints],
-        ['over the clip norm'] * flower_app.NUM_ROUNDS,
+        ['over the clip norm'] * plain_loop.NUM_ROUNDS,
     )
     statement = self._folder / 'run' / 'release' / 'privacy_statement.md'
     self.assertIn('Flower hands it the updates', statement.read_text())

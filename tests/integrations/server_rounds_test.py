@@ -289,7 +289,7 @@ class ServerRoundsTest(parameterized.TestCase):
     self.assertEqual(json.loads(lines[0])['client_id'], first)
     released = self._folder / 'run' / 'release'
     for path in released.iterdir():
-      self.assertNotIn('node ', path.read_text())
+      self.assertNotIn(b'node ', path.read_bytes())
 
   @parameterized.parameters(
       (None,),
@@ -317,7 +317,7 @@ class ServerRoundsTest(parameterized.TestCase):
     key = np.load(self._folder / 'run/secret/checkpoint.npz')['header']
     key = json.loads(key.tobytes())['key']
     for path in (self._folder / 'run' / 'release').iterdir():
-      self.assertNotIn(key, path.read_text())
+      self.assertNotIn(key.encode(), path.read_bytes())
 
   def test_charged_and_on_the_disk_before_anybody_is_asked(self):
     rounds = self._open()

@@ -161,7 +161,7 @@ class ServerRounds:
     except BaseException:
       self._directory.close()
       raise
-    self.statement()
+    self._publish()
 
   @property
   def epsilon(self) -> float:
@@ -249,7 +249,7 @@ class ServerRounds:
     self._cohort = None
     self._save()
     self._record.release(self.rounds_done)
-    self.statement()
+    self._publish()
     return dict(self.model)
 
   def statement(self) -> statement_lib.PrivacyStatement:
@@ -325,6 +325,15 @@ class ServerRounds:
       for each in complaints:
         line = {'round': self.rounds_done + 1, **each._asdict()}
         file.write(json.dumps(line) + '\n')
+
+  def _publish(self) -> None:
+    """Writes what anybody may see: the model, its statement and events."""
+    content = io.BytesIO()
+    np.savez(content, **self.model)
+    run_directory.write_atomically(
+        self._directory.release / 'model.npz', content.getvalue()
+    )
+    self.statement()
 
   def _save(self) -> None:
     """Returns once key, noise, model and ledger are on the disk."""

@@ -1,0 +1,212 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""An NVFlare controller that follows a `DpFtrlPlan`. Checked against 2.9.
+
+    np.savez('model.npz', w=w)
+    controller = nvflare.DpFtrlController(
+        plan, '/data/model.npz', output_dir='/data/run', delta=1e-6)
+    job = FedJob('private')
+    job.set_app_packages(['tff_dp'])  # Installed, not copied into the job.
+    job.to_server(controller)
+
+Clients get the model and reply with their trained weights, or with the
+difference, as for NVFlare's `FedAvg`. A client is counted by the name in its
+certificate, which it keeps when it connects again.
+"""
+
+from collections.abc import Callable, Mapping
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+try:
+  # pylint: disable=g-importing-member
+  from nvflare.app_common.abstract.fl_model import FLModel
+  from nvflare.app_common.abstract.fl_model import ParamsType
+  from nvflare.app_common.workflows.model_controller import ModelController
+except ImportError as error:
+  raise ImportError(
+      'tff_dp.integrations.nvflare needs NVFlare 2.9, in an environment without'
+      " TensorFlow Federated: `pip install 'tff-dp[nvflare]'`"
+  ) from error
+
+from tff_dp import _checks
+from tff_dp.integrations import server_rounds
+from tff_dp.integrations import updates
+from tff_dp.plans import dp_ftrl
+from tff_dp.statement import declarations as declarations_lib
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+class DpFtrlController(ModelController):
+  """Clips, sums, noises and counts as the plan says; refuses what is beyond it.
+
+  NVFlare builds it anew on the server from the job's configuration, so every
+  argument is one that JSON can hold. Metrics of clients are dropped: they have
+  no noise. A job that is submitted again goes on with the run in `output_dir`.
+
+  Attributes:
+    rounds: The `ServerRounds`, from `run` on; `None` before.
+  """
+
+  def __init__(
+      self,
+      plan: dp_ftrl.DpFtrlPlan | Mapping[str, Any],
+      initial_model: str | os.PathLike,
+      *,
+      output_dir: str | os.PathLike,
+      delta: float,
+      num_rounds: int | None = None,
+      min_available_clients: int | None = None,
+      timeout: int = 3600,
+      task_name: str = 'train',
+      persistor_id: str = '',
+      epsilon_budget: float | None = None,
+      server_learning_rate: float = 1.0,
+      schedule_seed: int = 0,
+      declarations: Mapping[str, Any] | None = None,
+      insecure_seed: int | None = None,
+  ):
+    """Makes the controller; nothing is read or written before `run`.
+
+    Args:
+      plan: See `server_rounds.ServerRounds`; or what its `describe` returns.
+      initial_model: The model before round 1: a file of the server that
+        `np.savez` has written. A run that is resumed goes on from its
+        checkpoint.
+      output_dir: See `server_rounds.ServerRounds`; on the server.
+      delta: See there.
+      num_rounds: Rounds of the whole run after which to stop; `None` for all of
+        the plan. The budget may stop it before.
+      min_available_clients: A round waits for as many; `None` for as many as
+        take part in it.
+      timeout: Seconds to wait for the replies of a round.
+      task_name: Of the task that clients are sent.
+      persistor_id: Of a model persistor, which then gets every released model
+        beside `release/model.npz`.
+      epsilon_budget: See `server_rounds.ServerRounds`.
+      server_learning_rate: See there.
+      schedule_seed: See there.
+      declarations: By name, see `statement.declarations.Declarations`.
+      insecure_seed: See there.
+    """
+    # A client that reports an error must not end the others' round.
+    super().__init__(persistor_id=persistor_id, ignore_result_error=True)
+    if not isinstance(plan, dp_ftrl.DpFtrlPlan):
+      plan = dp_ftrl.DpFtrlPlan.from_description(dict(plan))
+    total = plan.num_rounds if num_rounds is None else num_rounds
+    _checks.integer_between(1, plan.num_rounds, num_rounds=total)
+    _checks.optional_integer_at_least(
+        1, min_available_clients=min_available_clients
+    )
+    _checks.integer_at_least(1, timeout=timeout)
+    # NVFlare reads a job's configuration off attributes of arguments' names.
+    self._plan = plan.describe()
+    self._initial_model = os.fspath(initial_model)
+    self._output_dir = os.fspath(output_dir)
+    self._delta = delta
+    self._num_rounds = total
+    self._min_available_clients = min_available_clients or plan.clients_per_round
+    self._timeout = timeout
+    self._task_name = task_name
+    self._epsilon_budget = epsilon_budget
+    self._server_learning_rate = server_learning_rate
+    self._schedule_seed = schedule_seed
+    self._declarations = declarations and dict(declarations)
+    self._insecure_seed = insecure_seed
+    self.rounds: server_rounds.ServerRounds | None = None
+
+  def run(self) -> None:
+    """Runs or resumes the run; NVFlare calls it."""
+    with np.load(self._initial_model, allow_pickle=False) as arrays:
+      initial_model = {name: arrays[name] for name in arrays.files}
+    with server_rounds.ServerRounds(
+        dp_ftrl.DpFtrlPlan.from_description(self._plan),
+        initial_model,
+        output_dir=self._output_dir,
+        delta=self._delta,
+        stack='NVFlare',
+        epsilon_budget=self._epsilon_budget,
+        server_learning_rate=self._server_learning_rate,
+        schedule_seed=self._schedule_seed,
+        declarations=self._declarations and declarations_lib.Declarations(
+            **self._declarations
+        ),
+        insecure_seed=self._insecure_seed,
+    ) as self.rounds:
+      while self.rounds.rounds_done < self._num_rounds:
+        if not self.rounds.rounds_left:
+          self.info(
+              f'the epsilon budget ends before round {self._num_rounds}'
+          )
+          break
+        if not self._run_round(self.rounds):
+          break
+      self.info(repr(self.rounds.statement()))
+
+  def aggregate(self, results: list[FLModel]) -> dict[str, np.ndarray]:
+    """Returns the released model of the round whose results these are."""
+    return self.rounds.finish(
+        (result.meta['client_name'], _weights(result, self.rounds.model))
+        for result in results
+    )
+
+  def _run_round(self, rounds: server_rounds.ServerRounds) -> bool:
+    """Returns whether the round was finished; else it waits for a resume."""
+    self._wait(lambda: len(self._clients()) >= self._min_available_clients)
+    if self.abort_signal.triggered:
+      return False
+    cohort = rounds.select(self._clients())
+    # A round that had begun before a restart may ask who is not back yet.
+    self._wait(lambda: set(cohort) <= set(self._clients()), self._timeout)
+    here = set(self._clients())
+    asked = [client for client in cohort if client in here]
+    results = []
+    if asked:  # For an empty list NVFlare would ask all clients.
+      results = self.send_model_and_wait(
+          task_name=self._task_name,
+          data=FLModel(
+              params=dict(rounds.model),
+              current_round=rounds.rounds_done,
+              total_rounds=self._num_rounds,
+          ),
+          targets=asked,
+          timeout=self._timeout,
+      )
+    if self.abort_signal.triggered:
+      return False
+    model = self.aggregate(results)
+    # No name and no number of clients: who was clipped follows from data.
+    self.info(f'round {rounds.rounds_done}: epsilon {rounds.epsilon}')
+    if self.persistor:
+      self.save_model(FLModel(params=model))
+    return True
+
+  def _clients(self) -> list[str]:
+    return [client.name for client in self.engine.get_clients()]
+
+  def _wait(
+      self, is_so: Callable[[], bool], seconds: float = float('inf')
+  ) -> None:
+    end = time.monotonic() + seconds
+    while not (
+        is_so() or self.abort_signal.triggered or time.monotonic() > end
+    ):
+      time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _weights(
+    result: FLModel, model: Mapping[str, np.ndarray]
+) -> dict[str, Any] | None:
+  """Returns a client's weights, or what else it has sent."""
+  if result.params_type != ParamsType.DIFF:
+    return result.params
+  if not updates.fits(result.params, model):
+    return None
+  return {
+      name: value + result.params[name].astype(np.float64)
+      for name, value in model.items()
+  }
