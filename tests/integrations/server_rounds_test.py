@@ -19,6 +19,8 @@ from tff_dp.files import write_ahead
 from tff_dp.integrations import noise
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
+from tff_dp.mechanisms import adaptive_clipping
+from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
@@ -113,6 +115,16 @@ class NoiseTest(parameterized.TestCase):
     np.testing.assert_array_equal(first[:6], other[:6])
     self.assertTrue(np.all(first[6:] != other[6:]))
 
+  def test_streams_of_one_key_are_independent(self):
+    def released(domain):
+      state = noise.initialize(_BLT, _NUM_PARAMS, key=_KEY)
+      total = np.zeros(_NUM_PARAMS, np.int64)
+      return noise.next_noise(_BLT, state, total, domain=domain)[0]
+
+    correlation = np.corrcoef(released('value'), released('quantile'))[0, 1]
+    limit = scipy.stats.norm.isf(_FALSE_ALARM) / np.sqrt(_NUM_PARAMS)
+    self.assertLess(abs(correlation), limit)
+
   def test_key_of_zeros_is_refused(self):
     with self.assertRaisesRegex(ValueError, 'not all zeros'):
       noise.initialize(_BLT, 3, key=bytes(16))
@@ -143,6 +155,16 @@ def _plan(**changes):
       l2_norm_clip=0.5,
       clients_per_round=3,
       noise_multiplier=1.5,
+  ) | changes)
+
+
+def _adaptive(**changes):
+  # A clip norm below some clients' norms and above others'.
+  return _plan(**dict(
+      adaptive_clipping=adaptive_clipping.AdaptiveClipping(
+          target_quantile=0.6, learning_rate=0.7, budget_share=0.1
+      ),
+      l2_norm_clip=0.05,
   ) | changes)
 
 
@@ -199,16 +221,74 @@ class ServerRoundsTest(parameterized.TestCase):
       model = updates.flat(updates.unflat(model, _model()))
       np.testing.assert_array_equal(updates.flat(rounds.model), model)
 
-  def test_killed_anywhere_it_goes_on_bit_for_bit(self):
-    whole = self._open('whole')
+  @parameterized.named_parameters(
+      ('trees', blt.Blt(6, (0.25, 0.125), (0.95, 0.5), 3), 3),
+      ('independent', independent.Independent(6), 1),
+  )
+  def test_clip_norm_follows_the_noised_bits(self, mechanism, num_rounds):
+    rounds = self._open(plan=_adaptive(mechanism=mechanism))
+    model, clip, bits = np.array([0.0, 0, 0, 0, 1]), 0.05, 0.0
+    value = noise.initialize(mechanism, 5, key=_KEY)
+    quantile = noise.initialize(mechanism, 1, key=_KEY)
+    sides = set()
+    for t in range(1, 7):
+      cohort, total, surplus = self._round(rounds), 0, 0
+      step = 2.0 ** np.floor(np.log2(clip) + 1) * 2.0**-40
+      for each in cohort:
+        reply = _trained(updates.unflat(model, _model()), each)
+        update = updates.flat(reply) - model
+        norm = np.linalg.norm(update)
+        surplus += 1 if norm <= clip else -1
+        sides.add(norm <= clip)
+        bound = clip * (1 - 1e-6)
+        total += np.trunc(update * min(1, bound / norm) / step).astype(int)
+      both = np.append(total, surplus)
+      drawn, value = noise.next_noise(mechanism, value, both, num_params=5)
+      drawn_bits, quantile = noise.next_noise(
+          mechanism, quantile, both, num_params=1, domain='quantile'
+      )
+      model += (total * step + 1.5 / np.sqrt(0.9) * clip * drawn) / 3
+      model = updates.flat(updates.unflat(model, _model()))
+      np.testing.assert_allclose(
+          updates.flat(rounds.model), model, rtol=1e-6, atol=1e-9
+      )
+      model = updates.flat(rounds.model)
+      # A client moves the sum of bits by 1/2, and its noise is for that.
+      bits += 0.5 * (surplus + 1.5 / np.sqrt(0.1) * drawn_bits[0]) / 3
+      if t % num_rounds == 0:
+        estimate = np.clip(bits / num_rounds + 0.5, 0, 1)
+        clip, bits = clip * np.exp(-0.7 * (estimate - 0.6)), 0.0
+      self.assertAlmostEqual(rounds.l2_norm_clip / clip, 1.0, places=12)
+    self.assertLen(sides, 2)
+    self.assertNotEqual(clip, 0.05)
+
+  def test_no_reply_counts_for_more_than_one_bit(self):
+    rounds = self._open(plan=_adaptive(
+        mechanism=independent.Independent(6), noise_multiplier=0.0
+    ))
+    first, second, third = rounds.select(_CLIENTS)
+    far = {name: value + 1e30 for name, value in rounds.model.items()}
+    rounds.finish([
+        (first, far), (first, far), ('stranger', far),
+        (second, {'w': np.full([2, 2], np.nan), 'b': np.ones(1)}),
+        (third, None),
+    ])
+    # One over, one of zeros within, one without a bit: the share is 1/2.
+    expected = 0.05 * np.exp(-0.7 * (0.5 - 0.6))
+    self.assertAlmostEqual(rounds.l2_norm_clip, expected)
+
+  @parameterized.parameters(_plan, _adaptive)
+  def test_killed_anywhere_it_goes_on_bit_for_bit(self, plan):
+    plan = plan()
+    whole = self._open('whole', plan=plan)
     for _ in range(6):
       self._round(whole)
     for _ in range(6):
       # Nothing is closed but the lock, which the kernel would give up.
-      killed = self._open('killed')
+      killed = self._open('killed', plan=plan)
       cohort = killed.select(_CLIENTS)
       killed.close()
-      again = self._open('killed')
+      again = self._open('killed', plan=plan)
       # Whoever is there by now.
       self.assertEqual(again.select(_CLIENTS[:1]), cohort)
       again.finish((c, _trained(again.model, c)) for c in reversed(cohort))
@@ -216,6 +296,7 @@ class ServerRoundsTest(parameterized.TestCase):
     for name, value in whole.model.items():
       np.testing.assert_array_equal(again.model[name], value)
     self.assertEqual(again.epsilon, whole.epsilon)
+    self.assertEqual(again.l2_norm_clip, whole.l2_norm_clip)
 
   def test_going_back_behind_a_release_is_refused(self):
     rounds = self._open()

@@ -21,7 +21,8 @@ from tff_dp.participation import coins
 
 # Changing how keys are derived changes every stream: change the tag with it.
 _VERSION_TAG = 'tff_dp numpy streams 1'
-_VALUE_DOMAIN = 'value'
+VALUE_DOMAIN = 'value'
+QUANTILE_DOMAIN = 'quantile'
 _DIGEST_DOMAIN = 'digest'
 
 
@@ -67,7 +68,12 @@ def initialize(
 
 
 def next_noise(
-    mechanism: mechanism_lib.Mechanism, state: NoiseState, total: np.ndarray
+    mechanism: mechanism_lib.Mechanism,
+    state: NoiseState,
+    total: np.ndarray,
+    *,
+    num_params: int | None = None,
+    domain: str = VALUE_DOMAIN,
 ) -> tuple[np.ndarray, NoiseState]:
   """Returns (noise, state) of the round that begins, at unit draws.
 
@@ -77,8 +83,10 @@ def next_noise(
   Args:
     mechanism: What noise is added in which round.
     state: After the previous round.
-    total: The sum that the noise protects; it must not depend on the order of
-      the clients, or a repeated round would draw other noise.
+    total: All sums of the round, which the noise protects; it must not depend on
+      the order of the clients, or a repeated round would draw other noise.
+    num_params: Length of the noise; `None` for that of `total`.
+    domain: Name of the stream. Two streams of one key have independent noise.
   """
   digest = coins.subkey(
       state.key,
@@ -87,19 +95,19 @@ def next_noise(
       state.digests[(state.round_in_tree - 1) % len(state.digests)],
       total.tobytes(),
   )
-  num_params = len(total)
+  num_params = len(total) if num_params is None else num_params
   opened, left_behind = state, 0.0
   if state.round_in_tree == mechanism.restart_every:
     last = state
     for _ in range(mechanism.virtual_rounds):
-      noise, last = _step(mechanism, last, digest, num_params)
+      noise, last = _step(mechanism, last, digest, num_params, domain)
       left_behind = left_behind + noise
     opened = state._replace(tree_id=state.tree_id + 1, round_in_tree=0)
     if not mechanism.overwrites_buffers:
       opened = opened._replace(
           buffers=tuple(mechanism.initialize(np.zeros(num_params)))
       )
-  noise, opened = _step(mechanism, opened, digest, num_params)
+  noise, opened = _step(mechanism, opened, digest, num_params, domain)
   return noise + left_behind, opened
 
 
@@ -109,7 +117,7 @@ def probe() -> str:
   return hashlib.sha256(drawn.astype('<f8').tobytes()).hexdigest()[:16]
 
 
-def _step(mechanism, state, digest, num_params):
+def _step(mechanism, state, digest, num_params, domain):
   """Returns (noise, state) of the next round of the same tree."""
   at_round = state.round_in_tree + 1
   digests = list(state.digests)
@@ -121,7 +129,7 @@ def _step(mechanism, state, digest, num_params):
         coins.subkey(
             state.key,
             _VERSION_TAG,
-            _VALUE_DOMAIN,
+            domain,
             state.tree_id,
             int(level),
             int(index),

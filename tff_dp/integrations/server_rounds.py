@@ -21,6 +21,7 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
+from tff_dp.integrations import clip_norm
 from tff_dp.integrations import noise
 from tff_dp.integrations import updates as updates_lib
 from tff_dp.participation import coins
@@ -68,6 +69,7 @@ class ServerRounds:
     plan: The plan.
     model: The weights after the last finished round, by name; do not change.
     rounds_done: How many rounds are finished.
+    l2_norm_clip: Of the next round. Covered: it follows noised bits.
     complaints: About the clients of the last finished round. Not covered.
   """
 
@@ -88,7 +90,7 @@ class ServerRounds:
     """Begins a run, or resumes the one in `output_dir`.
 
     Args:
-      plan: With a noise multiplier and a fixed clip norm.
+      plan: With a noise multiplier.
       initial_model: Weights by name, of any float type. In a run that is
         resumed, only names, shapes and types count.
       output_dir: Absent, empty, or of this very run.
@@ -157,6 +159,9 @@ class ServerRounds:
       self._noise = noise.initialize(
           plan.mechanism, updates_lib.flat(self.model).size, key=key
       )
+      self._clip_norm = clip_norm.ClipNorm(plan.l2_norm_clip)
+      # None of it is used where the clip norm is fixed.
+      self._bits_buffers = noise.initialize(plan.mechanism, 1, key=key).buffers
       self._restore()
     except BaseException:
       self._directory.close()
@@ -167,6 +172,10 @@ class ServerRounds:
   def epsilon(self) -> float:
     """What the rounds that have begun have spent."""
     return self._budget.epsilon_after(self._record.rounds_begun)
+
+  @property
+  def l2_norm_clip(self) -> float:
+    return self._clip_norm.l2_norm_clip
 
   @property
   def rounds_left(self) -> int:
@@ -234,13 +243,10 @@ class ServerRounds:
           way_out='call select first',
       )
     before = updates_lib.flat(self.model)
-    total, self.complaints = self._sum(before, replies)
-    unit_noise, self._noise = noise.next_noise(
-        self.plan.mechanism, self._noise, total
-    )
-    clip = self.plan.l2_norm_clip
+    total, surplus, self.complaints = self._sum(before, replies)
+    clip = self.l2_norm_clip
     noised = total * updates_lib.grid_step(clip)
-    noised += self.plan.noise_multiplier * clip * unit_noise
+    noised += self._noise_of_round(total, surplus)
     mean = noised / self.plan.clients_per_round
     self.model = updates_lib.unflat(
         before + self._learning_rate * mean, self.model
@@ -291,14 +297,45 @@ class ServerRounds:
   def __exit__(self, *exception_info) -> None:
     self.close()
 
+  def _noise_of_round(self, total: np.ndarray, surplus: int) -> np.ndarray:
+    """Returns the noise on `total`, and lets the clip norm follow."""
+    plan, before = self.plan, self._noise
+    scale = plan.noise_multiplier_by_domain['value'] * self.l2_norm_clip
+    protected = total
+    if plan.adaptive_clipping is not None:
+      protected = np.append(total, surplus)
+    unit_noise, self._noise = noise.next_noise(
+        plan.mechanism, before, protected, num_params=len(total)
+    )
+    if plan.adaptive_clipping is not None:
+      bits_noise, bits_state = noise.next_noise(
+          plan.mechanism,
+          before._replace(buffers=self._bits_buffers),
+          protected,
+          num_params=1,
+          domain=noise.QUANTILE_DOMAIN,
+      )
+      self._bits_buffers = bits_state.buffers
+      self._clip_norm = clip_norm.after_round(
+          plan,
+          self._clip_norm,
+          surplus,
+          float(bits_noise[0]),
+          rounds_done=self.rounds_done + 1,
+      )
+    return scale * unit_noise
+
   def _secret(self, name: str):
     return self._directory.secret / name
 
   def _sum(
       self, before: np.ndarray, replies: Iterable[tuple[str, Any]]
-  ) -> tuple[np.ndarray, tuple[Complaint, ...]]:
-    """Returns the sum of the updates on the grid, int64, and the complaints."""
-    clip = self.plan.l2_norm_clip
+  ) -> tuple[np.ndarray, int, tuple[Complaint, ...]]:
+    """Returns the sum of the updates on the grid, int64, and the complaints.
+
+    Between the two: how many more clients were within the clip norm than over.
+    """
+    clip, surplus = self.l2_norm_clip, 0
     total = np.zeros(before.size, np.int64)
     waiting, complaints = set(self._cohort), []
     for client_id, weights in replies:
@@ -316,9 +353,10 @@ class ServerRounds:
       if problem:
         complaints.append(Complaint(client_id, problem))
       total += updates_lib.on_grid(bounded, clip)
+      surplus += 1 if updates_lib.is_within(update, clip) else -1
     complaints += [Complaint(each, 'no reply') for each in sorted(waiting)]
     self._write_complaints(complaints)
-    return total, tuple(complaints)
+    return total, surplus, tuple(complaints)
 
   def _write_complaints(self, complaints: Sequence[Complaint]) -> None:
     with open(self._secret('clients.jsonl'), 'a', encoding='utf-8') as file:
@@ -345,6 +383,7 @@ class ServerRounds:
         'round_in_tree': state.round_in_tree,
         'digests': [digest.hex() for digest in state.digests],
         'num_buffers': len(state.buffers),
+        'clip_norm': self._clip_norm,
     }
     content = io.BytesIO()
     np.savez(
@@ -353,6 +392,7 @@ class ServerRounds:
         ledger=np.frombuffer(self._ledger.to_bytes(), np.uint8),
         **{f'model_{i}': v for i, v in enumerate(self.model.values())},
         **{f'buffer_{i}': v for i, v in enumerate(state.buffers)},
+        **{f'bits_{i}': v for i, v in enumerate(self._bits_buffers)},
     )
     run_directory.write_atomically(
         self._secret('checkpoint.npz'), content.getvalue()
@@ -372,9 +412,11 @@ class ServerRounds:
       self.model = {
           name: arrays[f'model_{i}'] for i, name in enumerate(self.model)
       }
-      buffers = tuple(
-          arrays[f'buffer_{i}'] for i in range(header['num_buffers'])
+      buffers, self._bits_buffers = (
+          tuple(arrays[f'{name}_{i}'] for i in range(header['num_buffers']))
+          for name in ('buffer', 'bits')
       )
+    self._clip_norm = clip_norm.ClipNorm(*header['clip_norm'])
     self.rounds_done = header['rounds_done']
     self._refuse_if(
         not record.released_through <= self.rounds_done <= record.rounds_begun,
@@ -404,12 +446,6 @@ class ServerRounds:
 
 def _check_plan(plan: Any) -> None:
   _checks.instance_of(dp_ftrl.DpFtrlPlan, 'a DpFtrlPlan', plan=plan)
-  if plan.adaptive_clipping is not None:
-    raise _checks.ArgumentError(
-        'plan.adaptive_clipping',
-        plan.adaptive_clipping,
-        'None: this server has a fixed clip norm',
-    )
   _checks.integer_between(
       1, updates_lib.MOST_CLIENTS, clients_per_round=plan.clients_per_round
   )

@@ -62,8 +62,7 @@ def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
     update: float64 vector.
     l2_norm_clip: Bound on the exact norm.
   """
-  with np.errstate(over='ignore', invalid='ignore'):
-    norm = float(np.linalg.norm(update))
+  norm = _norm(update)
   if not math.isfinite(norm):
     return np.zeros_like(update), 'not finite'
   bound = l2_norm_clip * (1.0 - _NORM_MARGIN)
@@ -71,6 +70,12 @@ def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
     update = update * (bound / norm)
   is_over = norm > l2_norm_clip * (1.0 + _CLIENT_MARGIN)
   return update, 'over the clip norm' if is_over else ''
+
+
+def is_within(update: np.ndarray, l2_norm_clip: float) -> bool:
+  """Whether a norm is within the clip norm, as that of a zeroed update is."""
+  norm = _norm(update)
+  return norm <= l2_norm_clip or not math.isfinite(norm)
 
 
 def on_grid(update: np.ndarray, l2_norm_clip: float) -> np.ndarray:
@@ -82,3 +87,8 @@ def grid_step(l2_norm_clip: float) -> float:
   """Returns the step, a power of two, so that scaling by it is exact."""
   _, exponent = math.frexp(l2_norm_clip)
   return math.ldexp(1.0, exponent - _GRID_BITS)
+
+
+def _norm(update: np.ndarray) -> float:
+  with np.errstate(over='ignore', invalid='ignore'):
+    return float(np.linalg.norm(update))
