@@ -16,6 +16,7 @@ import scipy.stats
 from tests.mechanisms import reference
 from tff_dp import _checks
 from tff_dp.files import write_ahead
+from tff_dp.integrations import cohorts
 from tff_dp.integrations import noise
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
@@ -310,6 +311,27 @@ class ServerRoundsTest(parameterized.TestCase):
     path.unlink()
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no checkpoint'):
       self._open()
+
+  def test_who_comes_back_is_asked_and_nobody_in_the_place_of_others(self):
+    rounds = self._open()
+    first, second, third = rounds.select(_CLIENTS)
+    rounds.close()
+    others = [each for each in _CLIENTS if each not in (first, second, third)]
+    # The second comes back while the server waits, the third never does.
+    looks = iter([others[:1], others, [*others, first], [first, second]])
+    last = [first, second, *others]
+    asked = cohorts.connected(
+        self._open(), lambda: next(looks, last), at_least=3, timeout=2.5
+    )
+    self.assertEqual(asked, [first, second])
+
+  def test_nobody_is_charged_for_a_round_that_is_stopped_before(self):
+    rounds = self._open()
+    asked = cohorts.connected(
+        rounds, list, at_least=3, timeout=1, is_stopped=lambda: True
+    )
+    self.assertEmpty(asked)
+    self.assertEqual(rounds.epsilon, 0)
 
   def test_rounds_beyond_plan_and_budget_are_refused(self):
     rounds = self._open()

@@ -14,7 +14,6 @@ somebody new, and then the plan bounds connections, not clients.
 from collections.abc import Callable, Iterable, Mapping
 import logging
 import os
-import time
 from typing import Any
 
 import numpy as np
@@ -39,12 +38,12 @@ except ImportError as error:
   ) from error
 
 from tff_dp import _checks
+from tff_dp.integrations import cohorts
 from tff_dp.integrations import server_rounds
 from tff_dp.plans import dp_ftrl
 
 _ARRAYS = 'arrays'
 _CONFIG = 'config'
-_SECONDS_BETWEEN_LOOKS = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -87,6 +86,7 @@ class DpFtrlStrategy(Strategy):
     )
     self._min_available_nodes = min_available_nodes or plan.clients_per_round
     self._rounds_before = 0
+    self._timeout = 0.0
     self.rounds: server_rounds.ServerRounds | None = None
 
   # pylint: disable-next=arguments-renamed
@@ -108,7 +108,8 @@ class DpFtrlStrategy(Strategy):
         from its checkpoint.
       num_rounds: Rounds of the whole run after which to stop; `None` for all
         of the plan. The budget may stop it before.
-      timeout: Seconds to wait for the replies of a round.
+      timeout: Seconds to wait for the replies of a round, and before for nodes
+        that a resumed round has chosen and that are not back.
       train_config: For clients; 'server-round' is added.
       evaluate_config: Ignored: there is no evaluation on clients.
       evaluate_fn: From round and model to metrics, on public data. In a run
@@ -116,6 +117,7 @@ class DpFtrlStrategy(Strategy):
     """
     total = self._plan.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self._plan.num_rounds, num_rounds=total)
+    self._timeout = timeout
     with server_rounds.ServerRounds(
         self._plan, arrays_of(initial_arrays), **self._options
     ) as self.rounds:
@@ -143,13 +145,19 @@ class DpFtrlStrategy(Strategy):
       config: ConfigRecord,
       grid: Grid,
   ) -> Iterable[Message]:
-    """Returns the messages to the cohort, which is charged by then."""
+    """Returns the messages to the cohort, which is charged by then.
+
+    Who is not connected is not sent one: Flower would wait for its reply.
+    """
     del arrays  # What is sent is what the run holds, whoever calls.
     rounds = self._opened()
     self._check_round(server_round)
-    while len(nodes := list(grid.get_node_ids())) < self._min_available_nodes:
-      time.sleep(_SECONDS_BETWEEN_LOOKS)
-    cohort = rounds.select(map(str, nodes))
+    cohort = cohorts.connected(
+        rounds,
+        lambda: map(str, grid.get_node_ids()),
+        at_least=self._min_available_nodes,
+        timeout=self._timeout,
+    )
     config['server-round'] = rounds.rounds_done + 1
     content = RecordDict(
         {_ARRAYS: record_of(rounds.model), _CONFIG: config}

@@ -14,9 +14,8 @@ difference, as for NVFlare's `FedAvg`. A client is counted by the name in its
 certificate, which it keeps when it connects again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import os
-import time
 from typing import Any
 
 import numpy as np
@@ -33,12 +32,11 @@ except ImportError as error:
   ) from error
 
 from tff_dp import _checks
+from tff_dp.integrations import cohorts
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
 from tff_dp.plans import dp_ftrl
 from tff_dp.statement import declarations as declarations_lib
-
-_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 class DpFtrlController(ModelController):
@@ -156,14 +154,15 @@ class DpFtrlController(ModelController):
 
   def _run_round(self, rounds: server_rounds.ServerRounds) -> bool:
     """Returns whether the round was finished; else it waits for a resume."""
-    self._wait(lambda: len(self._clients()) >= self._min_available_clients)
+    asked = cohorts.connected(
+        rounds,
+        lambda: [client.name for client in self.engine.get_clients()],
+        at_least=self._min_available_clients,
+        timeout=self._timeout,
+        is_stopped=lambda: self.abort_signal.triggered,
+    )
     if self.abort_signal.triggered:
       return False
-    cohort = rounds.select(self._clients())
-    # A round that had begun before a restart may ask who is not back yet.
-    self._wait(lambda: set(cohort) <= set(self._clients()), self._timeout)
-    here = set(self._clients())
-    asked = [client for client in cohort if client in here]
     results = []
     if asked:  # For an empty list NVFlare would ask all clients.
       results = self.send_model_and_wait(
@@ -184,18 +183,6 @@ class DpFtrlController(ModelController):
     if self.persistor:
       self.save_model(FLModel(params=model))
     return True
-
-  def _clients(self) -> list[str]:
-    return [client.name for client in self.engine.get_clients()]
-
-  def _wait(
-      self, is_so: Callable[[], bool], seconds: float = float('inf')
-  ) -> None:
-    end = time.monotonic() + seconds
-    while not (
-        is_so() or self.abort_signal.triggered or time.monotonic() > end
-    ):
-      time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _weights(
