@@ -41,6 +41,9 @@ _MISSING = 'not installed'
 # against TFF 0.87.0; none of them imports jax or tensorflow-privacy itself.
 _PRIVATE_TFF = {
     'array': 'core.impl.compiler.array',
+    'computation_serialization': (
+        'core.impl.computation.computation_serialization'
+    ),
     'default_context': 'core.impl.context_stack.set_default_context',
     'no_context': 'core.impl.context_stack.runtime_error_context',
     'type_conversions': 'core.impl.types.type_conversions',

@@ -64,6 +64,12 @@ class ClientComputationError(RuntimeError):
     self.details = details
     self.client_id = client_id
 
+  def __reduce__(self):
+    # Exceptions travel by the positions of arguments, which these have not.
+    fields = vars(self).copy()
+    fields.pop('__notes__', None)
+    return _again, (fields,)
+
   def named(self, client_id: str | bytes) -> 'ClientComputationError':
     """Returns the same error with the client's id."""
     return ClientComputationError(
@@ -74,6 +80,10 @@ class ClientComputationError(RuntimeError):
         details=self.details,
         client_id=client_id,
     )
+
+
+def _again(fields: dict) -> ClientComputationError:
+  return ClientComputationError(**fields)
 
 
 @contextlib.contextmanager

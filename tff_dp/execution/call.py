@@ -38,7 +38,7 @@ _FAILED_NODE = re.compile(r'{{node (.+?)}}')
 _FUNCTION_NODE = re.compile(r'{{function_node (?!__inference_wrapped)(.+?)}}')
 
 
-class _Failures:
+class Failures:
   """What the workers of a pass tell each other about errors."""
 
   def __init__(self, num_clients: int):
@@ -59,23 +59,29 @@ class _Failures:
     with self._lock:
       return bool(self._errors) and client > min(self._errors)
 
-  def raise_first(self) -> None:
+  def first(self) -> tuple[int, Exception] | None:
+    """Returns the first client that failed, and the error for the user."""
     if not self._errors:
-      return
+      return None
     client = min(self._errors)
     error = self._errors[client]
     if not isinstance(error, tf.errors.OpError):
-      raise error
+      return client, error
     functions = _FUNCTION_NODE.findall(error.message)[-1:]
     nodes = _FAILED_NODE.findall(error.message)[:1]
-    # Not "from error": a trace would show its message, and that the data.
-    raise errors.ClientComputationError(
+    return client, errors.ClientComputationError(
         client_index=client,
         num_clients=self._num_clients,
         operation='/'.join(functions + nodes),
         kind=type(error).__name__,
         details=error.message,
-    ) from None
+    )
+
+  def raise_first(self) -> None:
+    failed = self.first()
+    if failed is not None:
+      # Not "from": a trace would show TensorFlow's message, and that the data.
+      raise failed[1] from None
 
 
 class Call:
@@ -189,14 +195,10 @@ class Call:
   def _run_pass(self, number: int) -> None:
     one_pass = self._program.schedule.passes[number - 1]
     zeros = self._flat([node.inputs[1] for node in one_pass.accumulations])
-    num_workers = min(len(self._program.worker_devices), self._num_clients)
     for node in one_pass.kept:
       self._kept[node] = [None] * self._num_clients
-    failures = _Failures(self._num_clients)
-    partial = self._wait([
-        self._executor.submit(self._work, number, worker, zeros, failures)
-        for worker in range(num_workers)
-    ])
+    failures = Failures(self._num_clients)
+    partial = self._partial_sums(number, zeros, failures)
     failures.raise_first()
     total = partial[0] if partial else zeros
     for other in partial[1:]:
@@ -210,16 +212,33 @@ class Call:
         self._single,
     )
 
-  def _work(self, number: int, worker: int, zeros, failures):
+  def _partial_sums(self, number: int, zeros, failures) -> list[list]:
+    """Does a pass; returns the shares' flat accumulators, in their order.
+
+    What it keeps of clients goes to `_kept`. All other work of a call is the
+    server's, so this is what another place for clients has to override.
+    """
+    num_workers = min(len(self._program.worker_devices), self._num_clients)
+    return self._wait([
+        self._executor.submit(
+            self._work,
+            number,
+            worker,
+            range(worker, self._num_clients, num_workers),
+            zeros,
+            failures,
+        )
+        for worker in range(num_workers)
+    ])
+
+  def _work(self, number: int, worker: int, share: range, zeros, failures):
     """Does one worker's share of a pass; returns its flat accumulators."""
     one_pass = self._program.schedule.passes[number - 1]
     device = self._program.worker_devices[worker]
-    num_workers = len(self._program.worker_devices)
     server_inputs = [
         _moved(tensor, device) for tensor in self._flat(one_pass.server_inputs)
     ]
     accumulators = zeros
-    share = range(worker, self._num_clients, num_workers)
 
     def num_alike(leaves):
       if len(share) < _MIN_CLIENTS_FOR_AT_ONCE:

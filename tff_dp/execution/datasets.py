@@ -138,11 +138,24 @@ def as_argument(
     graph_defs.confine(graph_def, f'{where}, a dataset')
     if not has_state:
       return dataset
-    # Of seeds and caches. Variables and tables are there by their values.
-    for node in graph_def.node:
-      for handle in _handles(node):
-        handle.name = _ABSENT
-    return Recipe(tf.constant(graph_def.SerializeToString()))
+    return _recipe(graph_def)
+
+
+def recipe_of(variant: tf.Tensor) -> Recipe:
+  """Returns how to make a dataset in another process, from its variant."""
+  with tf.device(DATASET_DEVICE):
+    serialized = tf.raw_ops.DatasetToGraphV2(
+        input_dataset=variant, external_state_policy=_IGNORE_STATE
+    )
+    return _recipe(tf.compat.v1.GraphDef.FromString(serialized.numpy()))
+
+
+def _recipe(graph_def: tf.compat.v1.GraphDef) -> Recipe:
+  # Of seeds and caches. Variables and tables are there by their values.
+  for node in graph_def.node:
+    for handle in _handles(node):
+      handle.name = _ABSENT
+  return Recipe(tf.constant(graph_def.SerializeToString()))
 
 
 def _handles(node) -> list:

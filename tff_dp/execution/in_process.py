@@ -38,6 +38,7 @@ class _Engine:
       max_concurrent_clients: int | None,
       default_num_clients: int,
       max_clients_per_call: int,
+      make_call: Callable[..., call.Call] = call.Call,
   ):
     _checks.integer_at_least(1, max_clients_per_call=max_clients_per_call)
     _checks.optional_integer_at_least(
@@ -56,6 +57,7 @@ class _Engine:
     )
     self._default_num_clients = default_num_clients
     self._max_clients_per_call = max_clients_per_call
+    self._make_call = make_call
     self._clients_by_path = dict.fromkeys(call.PATHS, 0)
     self._executor = concurrent.futures.ThreadPoolExecutor(
         max_workers=num_workers, thread_name_prefix='tff_dp_worker'
@@ -114,7 +116,7 @@ class _Engine:
     num_clients = given.num_clients
     if num_clients is None:
       num_clients = self._default_num_clients
-    return call.Call(
+    return self._make_call(
         compiled,
         given,
         type_spec.result,

@@ -13,7 +13,9 @@ import warnings
 
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow_federated.proto.v0 import computation_pb2
 
+from tff_dp import _compat
 from tff_dp.execution import chunks
 from tff_dp.execution import errors
 from tff_dp.execution import graphs
@@ -22,6 +24,8 @@ from tff_dp.execution import loops
 from tff_dp.execution import schedule as schedule_lib
 from tff_dp.execution import tracing
 from tff_dp.execution import values
+
+_serialization = _compat.private_tff('computation_serialization')
 
 Struct = tff.structure.Struct
 _program_numbers = itertools.count()
@@ -39,6 +43,13 @@ _IN_CHUNKS = (
 _MAX_BYTES_AT_ONCE = 2**22
 _MAX_CLIENTS_AT_ONCE = 512
 _MIN_CLIENTS_AT_ONCE = 16
+
+
+def deserialize(serialized: bytes) -> tff.Computation:
+  """Returns the computation of a program, from its `serialized`."""
+  return _serialization.deserialize_computation(
+      computation_pb2.Computation.FromString(serialized)
+  )
 
 
 def _lower(computation: tff.Computation) -> schedule_lib.Schedule:
@@ -154,6 +165,8 @@ class Program:
       UnsupportedComputationError: It contains something that cannot run here.
     """
     self.worker_devices = worker_devices
+    # Not the computation, which would then live as long as this.
+    self._proto = _serialization.serialize_computation(computation)
     self._server_device = server_device
     self._schedule = _lower(computation)
     self._number = next(_program_numbers)
@@ -207,6 +220,14 @@ class Program:
   def skeleton(self, node: schedule_lib.Node):
     """Returns the skeleton of a node that crosses from graph to graph."""
     return self._skeletons[node]
+
+  def set_skeleton(self, node: schedule_lib.Node, skeleton) -> None:
+    """Tells the skeleton of a node that was computed somewhere else."""
+    self._skeletons[node] = skeleton
+
+  def serialized(self) -> bytes:
+    """Returns the computation, of which `deserialize` makes the same program."""
+    return self._proto.SerializeToString(deterministic=True)
 
   def value(self, node: schedule_lib.Node, tensors: list[tf.Tensor]):
     """Returns the value of a node from its flat tensors."""

@@ -1,0 +1,11 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Clients on many machines: one run over Ray, Dask or an engine of one's own."""
+
+# pylint: disable=g-importing-member
+from tff_dp.execution.cluster.context import ClusterContext
+from tff_dp.execution.cluster.context import create_cluster_context
+from tff_dp.execution.cluster.engine import ClusterError
+from tff_dp.execution.cluster.engine import Engine
+from tff_dp.execution.cluster.engine import LocalEngine
+from tff_dp.execution.cluster.engine import WorkerLostError

@@ -1,0 +1,252 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A TFF context whose clients are spread over the workers of a cluster.
+
+The driver, which is the process with this context, runs all stages of the
+server, and so draws all of the server's noise; of its state, a task gets what
+the clients of that pass read.
+"""
+
+from collections.abc import Callable
+import functools
+import re
+
+from tff_dp import _checks
+from tff_dp.execution import arguments
+from tff_dp.execution import call
+from tff_dp.execution import in_process
+from tff_dp.execution.cluster import dask_engine
+from tff_dp.execution.cluster import engine as engine_lib
+from tff_dp.execution.cluster import ray_engine
+from tff_dp.execution.cluster import wire
+from tff_dp.execution.cluster import worker
+
+_ENGINES = {'dask': dask_engine.DaskEngine, 'ray': ray_engine.RayEngine}
+_LOADER = re.compile(r'[\w.]+:\w+')
+_MAX_CLIENTS_PER_CALL = 64
+_MAX_RETRIES = 3
+
+
+class _ShardedCall(call.Call):
+  """A call whose passes run on a cluster, shard by shard."""
+
+  def __init__(
+      self,
+      program,
+      given,
+      result_type,
+      *,
+      cluster: engine_lib.Shards,
+      num_shards: int,
+      load_clients: str | None,
+      check: Callable[[], None],
+      **settings,
+  ):
+    super().__init__(program, given, result_type, **settings)
+    self._cluster = cluster
+    self._num_shards = num_shards
+    self._load_clients = load_clients
+    self._check = check
+
+  def _partial_sums(self, number, zeros, failures):
+    self._check()
+    schedule = self._program.schedule.passes[number - 1]
+    num_shards = min(self._num_shards, self._num_clients)
+    shares = [
+        range(shard, self._num_clients, num_shards)
+        for shard in range(num_shards)
+    ]
+    if not shares:
+      return []
+    sent = self._cluster.run(
+        worker.run_shard,
+        [
+            wire.dumps(self._computation()),
+            wire.dumps(self._pass(number, zeros)),
+        ],
+        [
+            wire.dumps(self._shard(schedule, share), where='a client\'s value')
+            for share in shares
+        ],
+        is_cancelled=lambda: self._is_cancelled,
+    )
+    results = [wire.loads(data) for data in sent]
+    return self._taken(schedule, results, failures)
+
+  def _computation(self) -> worker.Computation:
+    return worker.Computation(
+        self._program.serialized(),
+        self._load_clients,
+        self._max_clients_per_call,
+        worker.versions(),
+    )
+
+  def _pass(self, number: int, zeros) -> worker.Pass:
+    schedule = self._program.schedule.passes[number - 1]
+    return worker.Pass(
+        number,
+        self._num_clients,
+        [
+            (self._program.skeleton(node), wire.from_flat(self._single[node]))
+            for node in schedule.server_inputs
+        ],
+        wire.from_flat(zeros),
+        [
+            None
+            if node in self._given.clients
+            else self._program.skeleton(node)
+            for node in schedule.client_inputs
+        ],
+    )
+
+  def _shard(self, schedule, share: range) -> worker.Shard:
+    inputs = []
+    for node in schedule.client_inputs:
+      given = self._given.clients.get(node)
+      if given is None:
+        kept = self._kept[node]
+        inputs.append({c: wire.from_flat(kept[c]) for c in share})
+      elif isinstance(given, arguments.Shared):
+        inputs.append(wire.from_flat(given.value))
+      else:
+        inputs.append((given.where, {c: given.members[c] for c in share}))
+    return worker.Shard(share, inputs)
+
+  def _taken(self, schedule, results, failures) -> list[list]:
+    """Returns the sums in results; the rest of them goes where it belongs."""
+    sums = []
+    skeleton = worker.joined(
+        [self._program.skeleton(node) for node in schedule.accumulations]
+    )
+    for result in results:
+      if result.failed is not None:
+        client, error = result.failed
+        if client is None:
+          raise error
+        failures.add(client, error)
+        continue
+      for path, num_clients in result.counts.items():
+        self._count(path, num_clients)
+      for node, (kept_skeleton, kept) in zip(schedule.kept, result.kept):
+        self._program.set_skeleton(node, kept_skeleton)
+        for client, flat in kept.items():
+          self._kept[node][client] = wire.to_fresh(flat, kept_skeleton)
+      sums.append(wire.to_fresh(result.sums, skeleton))
+    return sums
+
+
+class ClusterContext(in_process.InProcessContext):
+  """A synchronous TFF context whose clients are on the workers of a cluster."""
+
+  def __init__(
+      self,
+      engine: engine_lib.Engine,
+      *,
+      load_clients: str | None,
+      num_shards: int,
+      max_retries: int,
+      default_num_clients: int,
+      max_clients_per_call: int,
+  ):
+    self._shards = engine_lib.Shards(engine, max_retries=max_retries)
+    self._num_shards = num_shards
+    self._cluster = engine
+    super().__init__(
+        client_tf_devices=None,
+        server_tf_device=None,
+        max_concurrent_clients=1,
+        default_num_clients=default_num_clients,
+        max_clients_per_call=max_clients_per_call,
+        make_call=functools.partial(
+            _ShardedCall,
+            cluster=self._shards,
+            num_shards=num_shards,
+            load_clients=load_clients,
+            check=functools.partial(_check_workers, engine),
+        ),
+    )
+
+  @property
+  def num_workers(self) -> int:
+    """How many shards run at the same time, at this moment."""
+    return self._cluster.num_workers
+
+  @property
+  def num_shards(self) -> int:
+    """Into how many parts a pass is cut; results depend on it."""
+    return self._num_shards
+
+  @property
+  def shards(self) -> engine_lib.Shards:
+    """What has travelled, which shards wait and how many were lost."""
+    return self._shards
+
+  def describe_workers(self) -> dict[str, object]:
+    """Returns worker -> what `tff-dp doctor` wants to know of it."""
+    return self._cluster.on_every_worker(worker.describe)
+
+  def close(self) -> None:
+    super().close()
+    self._cluster.close()
+
+
+def _check_workers(engine: engine_lib.Engine) -> None:
+  if engine.num_workers < 1:
+    raise engine_lib.ClusterError(
+        'the cluster has no worker; start one, and see docs/many_machines.md'
+    )
+
+
+def create_cluster_context(
+    engine: str | engine_lib.Engine,
+    *,
+    num_shards: int,
+    address: str | None = None,
+    load_clients: str | None = None,
+    max_retries: int = _MAX_RETRIES,
+    default_num_clients: int = 0,
+    max_clients_per_call: int = _MAX_CLIENTS_PER_CALL,
+) -> ClusterContext:
+  """Returns a context whose clients work on many machines.
+
+  The server's part, and so its noise, is computed here. A worker gets what its
+  clients read and returns sums without noise: engine, workers and whoever reads
+  their memory, network or spilled files must be trusted as the server is.
+
+  Args:
+    engine: 'dask' or 'ray', or an `Engine`, which the context then owns.
+    num_shards: Into how many parts the clients of a round are cut. Results
+      depend on it as they do on `max_concurrent_clients` in process, and not on
+      the number of workers.
+    address: Of the cluster; `None` starts one of two workers on this machine.
+    load_clients: 'module:function' that workers import; it returns the data of
+      the client whose id it is given. Where a client's value is a string, this
+      is taken as the id. `None` if the values themselves travel.
+    max_retries: How often a shard may be given away again, when its worker is
+      lost. A client whose work fails is an error at once.
+    default_num_clients: Number of clients of a computation whose arguments do
+      not tell.
+    max_clients_per_call: See `create_sync_in_process_context`.
+
+  Raises:
+    ArgumentError: A bad value.
+    ImportError: The engine is not installed.
+  """
+  _checks.integer_at_least(1, num_shards=num_shards)
+  if load_clients is not None and not _LOADER.fullmatch(load_clients):
+    raise _checks.ArgumentError(
+        'load_clients', load_clients, "'module:function', or None"
+    )
+  if not isinstance(engine, engine_lib.Engine):
+    _checks.one_of(tuple(_ENGINES), engine=engine)
+    engine = _ENGINES[engine](address)
+  elif address is not None:
+    raise _checks.ArgumentError('address', address, 'None with an Engine')
+  return ClusterContext(
+      engine,
+      load_clients=load_clients,
+      num_shards=num_shards,
+      max_retries=max_retries,
+      default_num_clients=default_num_clients,
+      max_clients_per_call=max_clients_per_call,
+  )

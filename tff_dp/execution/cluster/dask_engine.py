@@ -1,0 +1,119 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dask distributed as an engine.
+
+Dask's scheduler gives a task away again by itself when its worker dies, as often
+as its setting `distributed.scheduler.allowed-failures` says; each retry of ours
+comes on top.
+"""
+
+import concurrent.futures
+import contextlib
+import logging
+
+from tff_dp.execution.cluster import engine as engine_lib
+
+_CLOSE_SECONDS = 1.0
+_NUM_LOCAL_WORKERS = 2
+
+
+def _distributed():
+  try:
+    import distributed  # pylint: disable=g-import-not-at-top
+  except ImportError as error:
+    raise ImportError(
+        "engine 'dask' needs Dask: pip install 'tff-dp[dask]'"
+    ) from error
+  return distributed
+
+
+class DaskEngine(engine_lib.Engine):
+  """A client of a Dask scheduler, or of two local workers."""
+
+  def __init__(
+      self, address: str | None = None, *, num_workers: int = _NUM_LOCAL_WORKERS
+  ):
+    """Connects.
+
+    Args:
+      address: Of the scheduler, such as 'tcp://host:8786'; `None` starts a
+        scheduler in this process, and workers.
+      num_workers: How many workers, if they are started here.
+    """
+    self._distributed = _distributed()
+    # Its own way of telling about every connection.
+    logging.getLogger('distributed').setLevel(logging.WARNING)
+    self._cluster = None
+    if address is None:
+      self._cluster = self._distributed.LocalCluster(
+          n_workers=num_workers,
+          threads_per_worker=1,
+          processes=True,
+          dashboard_address=None,
+          memory_limit=None,
+      )
+    self._client = self._distributed.Client(
+        address or self._cluster, set_as_default=False
+    )
+    # Ours -> Dask's, while a task runs.
+    self._running = {}
+
+  def put(self, data):
+    return self._client.scatter(data, hash=False)
+
+  def release(self, reference) -> None:
+    reference.release()
+
+  def submit(self, function, references, data):
+    task = self._client.submit(function, *references, data, pure=False)
+    future = concurrent.futures.Future()
+    self._running[future] = task
+
+    def done(task):
+      self._running.pop(future, None)
+      try:
+        result, error = task.result(), None
+      except self._lost as lost:
+        result, error = None, engine_lib.WorkerLostError(
+            f'{type(lost).__name__}: {lost}'
+        )
+      except Exception as other:  # pylint: disable=broad-except
+        result, error = None, other
+      with contextlib.suppress(concurrent.futures.InvalidStateError):
+        if error is None:
+          future.set_result(result)
+        else:
+          future.set_exception(error)
+
+    task.add_done_callback(done)
+    return future
+
+  @property
+  def _lost(self):
+    # A task is cancelled, for one, when what was scattered to a dead worker is
+    # lost: nobody can compute that again.
+    return (
+        self._distributed.KilledWorker,
+        concurrent.futures.CancelledError,
+        self._distributed.client.FutureCancelledError,
+    )
+
+  def cancel(self, future) -> None:
+    task = self._running.pop(future, None)
+    if task is not None:
+      with contextlib.suppress(Exception):
+        self._client.cancel([task], asynchronous=True, force=True)
+
+  def on_every_worker(self, function):
+    return dict(self._client.run(function))
+
+  @property
+  def num_workers(self) -> int:
+    return sum(self._client.nthreads().values())
+
+  def close(self) -> None:
+    with contextlib.suppress(Exception):
+      self._client.close(timeout=_CLOSE_SECONDS)
+    if self._cluster is not None:
+      with contextlib.suppress(Exception):
+        self._cluster.close(timeout=_CLOSE_SECONDS)

@@ -1,0 +1,227 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of a distributed engine, and the shards of a pass on one.
+
+An engine carries bytes to a worker, calls `worker.run_shard` there and carries
+bytes back. Everything else is here: who is asked again when a worker is lost,
+and which result counts.
+"""
+
+import abc
+from collections.abc import Callable
+import concurrent.futures
+import logging
+import time
+
+from tff_dp import _checks
+
+_log = logging.getLogger(__name__)
+# How often a pass looks whether it was cancelled.
+_LOOK_SECONDS = 0.5
+_REPORT_SECONDS = 10.0
+_NUM_NAMED = 5
+
+
+class WorkerLostError(RuntimeError):
+  """A worker is gone, or what it held; the task itself has not failed."""
+
+
+class ClusterError(RuntimeError):
+  """The cluster did not do what it was asked, however often."""
+
+
+class Engine(abc.ABC):
+  """Runs functions of bytes on the workers of a cluster."""
+
+  @abc.abstractmethod
+  def put(self, data: bytes):
+    """Returns a reference that stands for `data` in tasks, until `release`."""
+
+  @abc.abstractmethod
+  def release(self, reference) -> None:
+    """Frees what `put` stored. Never fails."""
+
+  @abc.abstractmethod
+  def submit(
+      self, function: Callable[..., bytes], references: list, data: bytes
+  ) -> concurrent.futures.Future:
+    """Starts `function(*what references stand for, data)` on any worker.
+
+    An engine may repeat a task whose worker was lost, but not one that raised.
+    The future then holds the error, or `WorkerLostError` if the worker or what
+    a reference stands for is lost.
+    """
+
+  @abc.abstractmethod
+  def cancel(self, future: concurrent.futures.Future) -> None:
+    """Ends a task of `submit` as far as the engine can. Never fails."""
+
+  @abc.abstractmethod
+  def on_every_worker(self, function: Callable[[], object]) -> dict[str, object]:
+    """Returns worker -> result of a function."""
+
+  @property
+  @abc.abstractmethod
+  def num_workers(self) -> int:
+    """How many tasks run at the same time, at this moment."""
+
+  @abc.abstractmethod
+  def close(self) -> None:
+    """Ends the connection, and all that was started for it."""
+
+
+class LocalEngine(Engine):
+  """Threads of this process: the reference for other engines, and for tests."""
+
+  def __init__(self, num_workers: int = 2):
+    _checks.integer_at_least(1, num_workers=num_workers)
+    self._num_workers = num_workers
+    self._threads = concurrent.futures.ThreadPoolExecutor(
+        num_workers, thread_name_prefix='tff_dp_local_engine'
+    )
+
+  def put(self, data: bytes) -> bytes:
+    return data
+
+  def release(self, reference) -> None:
+    del reference
+
+  def submit(self, function, references, data):
+    return self._threads.submit(function, *references, data)
+
+  def cancel(self, future) -> None:
+    future.cancel()
+
+  def on_every_worker(self, function):
+    return {'local': function()}
+
+  @property
+  def num_workers(self) -> int:
+    return self._num_workers
+
+  def close(self) -> None:
+    self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+class Shards:
+  """Runs the shards of passes; of each it takes one result.
+
+  Attributes:
+    num_lost: How often a shard was given away again.
+    num_bytes_sent: Of what all tasks together were given. What they share counts
+      once, though it travels to every worker that has a task.
+    num_bytes_received: Of the results that were taken.
+    waiting: The shards without a result.
+  """
+
+  def __init__(self, engine: Engine, *, max_retries: int):
+    _checks.integer_at_least(0, max_retries=max_retries)
+    self._engine = engine
+    self._max_retries = max_retries
+    self.num_lost = 0
+    self.num_bytes_sent = 0
+    self.num_bytes_received = 0
+    self.waiting = ()
+
+  def run(
+      self,
+      function: Callable[..., bytes],
+      shared: list[bytes],
+      shards: list[bytes],
+      *,
+      is_cancelled: Callable[[], bool],
+  ) -> list[bytes]:
+    """Returns one result for each shard, in their order.
+
+    A shard that is given away again has a new task. The old one's future is
+    forgotten at that moment, so nothing that a slow twin still sends is taken.
+
+    Args:
+      function: Of `shared` and of what one shard has.
+      shared: What all shards need.
+      shards: What each of them has.
+      is_cancelled: Whether to give up.
+
+    Raises:
+      ClusterError: The workers of one shard were lost too often.
+      concurrent.futures.CancelledError: `is_cancelled` said so.
+    """
+    tries = [0] * len(shards)
+    results = [None] * len(shards)
+    references, stale = [], []
+    pending = {}
+
+    def start(shard):
+      tries[shard] += 1
+      self.num_bytes_sent += len(shards[shard])
+      pending[
+          self._engine.submit(function, references, shards[shard])
+      ] = shard
+
+    try:
+      references += self._put(shared)
+      for shard in range(len(shards)):
+        start(shard)
+      reported = time.monotonic()
+      while pending:
+        self.waiting = tuple(sorted(pending.values()))
+        done, _ = concurrent.futures.wait(
+            pending,
+            timeout=_LOOK_SECONDS,
+            return_when=concurrent.futures.FIRST_COMPLETED,
+        )
+        if is_cancelled():
+          raise concurrent.futures.CancelledError()
+        lost = []
+        for future in done:
+          shard = pending.pop(future)
+          try:
+            results[shard] = future.result()
+            self.num_bytes_received += len(results[shard])
+          except WorkerLostError as error:
+            self._check_tries(shard, tries[shard], error)
+            lost.append(shard)
+        if lost:
+          self.num_lost += len(lost)
+          _log.warning('%s: its worker was lost; again.', _named(lost, tries))
+          # What a lost worker held for others may be lost as well.
+          stale += references
+          references[:] = self._put(shared)
+          for shard in lost:
+            start(shard)
+        if time.monotonic() - reported > _REPORT_SECONDS and pending:
+          reported = time.monotonic()
+          _log.warning(
+              'Waiting for %s of %d on %d workers.',
+              _named(sorted(pending.values()), tries),
+              len(shards),
+              self._engine.num_workers,
+          )
+      return results
+    finally:
+      self.waiting = ()
+      for future in pending:
+        self._engine.cancel(future)
+      for reference in stale + references:
+        self._engine.release(reference)
+
+  def _put(self, shared: list[bytes]) -> list:
+    self.num_bytes_sent += sum(map(len, shared))
+    return [self._engine.put(data) for data in shared]
+
+  def _check_tries(self, shard: int, tries: int, error: Exception) -> None:
+    if tries > self._max_retries:
+      raise ClusterError(
+          f'shard {shard} was tried {tries} times, and its worker was lost each'
+          f' time ({error}). A worker that runs out of memory is lost like this'
+          ' too; smaller shards need less time, not less memory.'
+      ) from error
+
+
+def _named(shards: list[int], tries: list[int]) -> str:
+  names = [
+      f'{shard} (try {tries[shard]})' if tries[shard] > 1 else str(shard)
+      for shard in shards[:_NUM_NAMED]
+  ]
+  more = ', ...' if len(shards) > _NUM_NAMED else ''
+  return f'shard {", ".join(names)}{more}'

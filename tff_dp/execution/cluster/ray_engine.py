@@ -1,0 +1,129 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ray as an engine."""
+
+import concurrent.futures
+import contextlib
+import os
+
+from tff_dp.execution.cluster import engine as engine_lib
+
+_NUM_LOCAL_WORKERS = 2
+_STORE_BYTES = 2**28  # Of a local cluster, which takes it all at once.
+
+
+def _ray():
+  try:
+    import ray  # pylint: disable=g-import-not-at-top
+  except ImportError as error:
+    raise ImportError(
+        "engine 'ray' needs Ray: pip install 'tff-dp[ray]'"
+    ) from error
+  return ray
+
+
+class RayEngine(engine_lib.Engine):
+  """A driver of a Ray cluster, or of a local one."""
+
+  def __init__(
+      self, address: str | None = None, *, num_workers: int = _NUM_LOCAL_WORKERS
+  ):
+    """Connects.
+
+    Args:
+      address: Of the cluster, such as 'host:6379' or 'auto'; `None` starts one
+        on this machine. Where this process is connected already, it stays so.
+      num_workers: Number of CPUs of a cluster that is started here.
+    """
+    # A run tells nobody about itself, unless its user wants that.
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    self._ray = _ray()
+    self._is_owner = not self._ray.is_initialized()
+    if self._is_owner:
+      options = {'address': address}
+      if address is None:
+        options = {
+            'address': 'local',
+            'num_cpus': num_workers,
+            'include_dashboard': False,
+            'object_store_memory': _STORE_BYTES,
+        }
+      self._ray.init(log_to_driver=False, configure_logging=False, **options)
+    self._functions = {}
+    # Ours -> Ray's, while a task runs.
+    self._running = {}
+
+  def put(self, data):
+    return self._ray.put(data)
+
+  def release(self, reference) -> None:
+    with contextlib.suppress(Exception):
+      self._ray.internal.free([reference])
+
+  def submit(self, function, references, data):
+    if function not in self._functions:
+      self._functions[function] = self._ray.remote(
+          num_cpus=1, max_retries=0, scheduling_strategy='SPREAD'
+      )(function)
+    reference = self._functions[function].remote(*references, data)
+    future = concurrent.futures.Future()
+    self._running[future] = reference
+
+    def done(task):
+      self._running.pop(future, None)
+      error = task.exception()
+      with contextlib.suppress(concurrent.futures.InvalidStateError):
+        if error is None:
+          future.set_result(task.result())
+        elif isinstance(error, self._lost):
+          future.set_exception(
+              engine_lib.WorkerLostError(type(error).__name__)
+          )
+        else:
+          future.set_exception(error)
+
+    reference.future().add_done_callback(done)
+    return future
+
+  @property
+  def _lost(self):
+    errors = self._ray.exceptions
+    return (
+        errors.LocalRayletDiedError,
+        errors.NodeDiedError,
+        errors.ObjectLostError,
+        errors.OutOfMemoryError,
+        errors.WorkerCrashedError,
+    )
+
+  def cancel(self, future) -> None:
+    reference = self._running.pop(future, None)
+    if reference is not None:
+      with contextlib.suppress(Exception):
+        # Ends the worker's process; Ray starts another one when needed.
+        self._ray.cancel(reference, force=True)
+
+  def on_every_worker(self, function):
+    strategy = self._ray.util.scheduling_strategies
+    there = [node for node in self._ray.nodes() if node['Alive']]
+    asked = [
+        self._ray.remote(
+            num_cpus=0,
+            scheduling_strategy=strategy.NodeAffinitySchedulingStrategy(
+                node['NodeID'], soft=False
+            ),
+        )(function).remote()
+        for node in there
+    ]
+    return {
+        node['NodeManagerHostname'] + ' ' + node['NodeID'][:8]: answer
+        for node, answer in zip(there, self._ray.get(asked))
+    }
+
+  @property
+  def num_workers(self) -> int:
+    return int(self._ray.cluster_resources().get('CPU', 0))
+
+  def close(self) -> None:
+    if self._is_owner:
+      self._ray.shutdown()

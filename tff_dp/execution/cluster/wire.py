@@ -1,0 +1,105 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Values as bytes, on their way to a worker and back.
+
+Everything that travels is pickled, so a worker must trust the driver, and the
+driver its workers; see docs/many_machines.md.
+"""
+
+import io
+import pickle
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.execution import datasets
+from tff_dp.execution import values
+
+_DATASET_ADVICE = (
+    '{}: a tf.data.Dataset belongs to the process that made it. Give the'
+    " client's id as a string, and create_cluster_context(load_clients="
+    "'module:function') the function that loads its data where it is read; or,"
+    ' if the data is small, a list of its batches'
+)
+
+
+class _Pickler(pickle.Pickler):
+  """Takes what users hand in, and says what to do about datasets."""
+
+  def __init__(self, file, where: str):
+    super().__init__(file, protocol=5)
+    self._where = where
+
+  def reducer_override(self, obj):
+    """Returns how to make an object of TensorFlow again; pickle calls this."""
+    if isinstance(obj, tf.data.Dataset):
+      raise TypeError(_DATASET_ADVICE.format(self._where))
+    if isinstance(obj, values.Struct):
+      # Half unpickled it cannot be asked for anything.
+      return values.Struct, (tff.structure.to_elements(obj),)
+    if isinstance(obj, tf.Variable):
+      obj = obj.read_value()
+    if isinstance(obj, tf.Tensor):
+      return tf.constant, (obj.numpy(), obj.dtype.name)
+    if isinstance(obj, tf.RaggedTensor):
+      return (
+          tf.RaggedTensor.from_nested_row_splits,
+          (obj.flat_values, obj.nested_row_splits),
+      )
+    if isinstance(obj, tf.SparseTensor):
+      return tf.SparseTensor, (obj.indices, obj.values, obj.dense_shape)
+    return NotImplemented
+
+
+def dumps(value, *, where: str = 'a task') -> bytes:
+  """Returns any value as bytes.
+
+  Args:
+    value: Python containers of numbers, arrays, tensors.
+    where: What to call it in an error.
+
+  Raises:
+    TypeError: There is a dataset in it, or something that cannot travel.
+  """
+  file = io.BytesIO()
+  try:
+    _Pickler(file, where).dump(value)
+  except (pickle.PicklingError, AttributeError) as error:
+    raise TypeError(f'{where} cannot travel to a worker: {error}') from error
+  return file.getvalue()
+
+
+loads = pickle.loads
+
+
+def from_flat(flat: list) -> list[bytes]:
+  """Returns a flat value as bytes; of datasets, recipes travel."""
+  return [_to_bytes(item) for item in flat]
+
+
+def _to_bytes(item) -> bytes:
+  if isinstance(item, datasets.Recipe):
+    return item.graph.numpy()
+  if item.dtype == tf.variant:
+    return datasets.recipe_of(item).graph.numpy()
+  return tf.io.serialize_tensor(item).numpy()
+
+
+def to_flat(sent: list[bytes], skeleton) -> list:
+  """Returns the flat value; see `values.fresh`.
+
+  Args:
+    sent: What `from_flat` returned.
+    skeleton: Of the value.
+  """
+  return [
+      datasets.Recipe(tf.constant(data))
+      if spec.dtype == tf.variant
+      else tf.io.parse_tensor(data, spec.dtype)
+      for data, spec in zip(sent, values.flat_specs(skeleton), strict=True)
+  ]
+
+
+def to_fresh(sent: list[bytes], skeleton) -> list[tf.Tensor]:
+  """Returns the tensors of a value, with datasets made of their recipes."""
+  return values.fresh(to_flat(sent, skeleton))

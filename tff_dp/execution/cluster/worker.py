@@ -1,0 +1,309 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker of a cluster does: one pass over the clients of one shard.
+
+A task is three parts: the computation, which stays the same for a run; what all
+clients of a pass read; and the shard's clients. Nothing is kept from one task to
+the next but compiled computations, so any worker can do any task, again too.
+"""
+
+from collections.abc import Iterator, Mapping
+import dataclasses
+import functools
+import hashlib
+import importlib
+import platform
+import threading
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _version
+from tff_dp.execution import arguments
+from tff_dp.execution import call
+from tff_dp.execution import devices
+from tff_dp.execution import errors
+from tff_dp.execution import program as program_lib
+from tff_dp.execution import values
+from tff_dp.execution.cluster import wire
+
+_MAX_PROGRAMS = 32
+# Digest -> program. The lock is held while a shard runs: a process does one at a
+# time, however many threads an engine has, since programs have variables.
+_programs = {}
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Computation:
+  """What stays the same from pass to pass.
+
+  Attributes:
+    serialized: TFF's computation.
+    load_clients: 'module:function' that loads a client's data, or None.
+    max_clients_per_call: See `create_sync_in_process_context`.
+    versions: Of the driver.
+  """
+
+  serialized: bytes
+  load_clients: str | None
+  max_clients_per_call: int
+  versions: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+  """What all shards of a pass need.
+
+  Attributes:
+    number: Of the pass, from 1.
+    num_clients: Of all shards together.
+    server_inputs: Pairs of skeleton and bytes, in the order of the schedule.
+    zeros: Where accumulators start.
+    client_skeletons: Of the client inputs; None for an argument's, which its
+      type tells.
+  """
+
+  number: int
+  num_clients: int
+  server_inputs: list[tuple]
+  zeros: list[bytes]
+  client_skeletons: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+  """What belongs to one shard.
+
+  Attributes:
+    share: Its clients.
+    inputs: For each client input of the pass: client -> value as handed in, or
+      as bytes if an earlier pass kept it; or the bytes that all clients share.
+  """
+
+  share: range
+  inputs: list
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """What comes back.
+
+  Attributes:
+    sums: The accumulators; None after an error.
+    kept: For each kept node: skeleton, and client -> bytes.
+    counts: Path -> number of clients that took it.
+    failed: Client and error, if the work of one failed; or None and the error,
+      if something else did. Not raised, for engines may try again what raises.
+  """
+
+  sums: list[bytes] | None = None
+  kept: list[tuple] = dataclasses.field(default_factory=list)
+  counts: dict[str, int] = dataclasses.field(default_factory=dict)
+  failed: tuple[int | None, Exception] | None = None
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+  """Returns what driver and workers must agree on."""
+  major, minor, _ = platform.python_version_tuple()
+  return {
+      'Python': f'{major}.{minor}',
+      'tensorflow': tf.__version__,
+      'tensorflow-federated': tff.__version__,
+      'tff_dp': _version.__version__,
+      'threads within an operation': str(
+          tf.config.threading.get_intra_op_parallelism_threads()
+      ),
+  }
+
+
+def describe() -> dict[str, object]:
+  """Returns what `doctor` asks every worker."""
+  resolved = devices.resolve(client_tf_devices=None, server_tf_device=None)
+  return {'versions': versions(), 'device': resolved.clients[0]}
+
+
+def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+  """Returns in words where two results of `versions` differ; '' if nowhere."""
+  return ', '.join(
+      f'{name} {theirs.get(name)} at the worker, {ours[name]} at the driver'
+      for name in ours
+      if theirs.get(name) != ours[name]
+  )
+
+
+class _Members(Mapping):
+  """The clients of a shard, of which some are ids and loaded when needed."""
+
+  def __init__(self, given: dict, load, num_clients: int):
+    self._given = given
+    self._load = load
+    self._num_clients = num_clients
+    # Between the look whether a client goes into a chunk and its own call.
+    self._loaded = {}
+
+  def __getitem__(self, client: int):
+    value = self._given[client]
+    if self._load is None or not isinstance(value, (str, bytes)):
+      return value
+    try:
+      return self._load(value)
+    except Exception as error:  # pylint: disable=broad-except
+      raise errors.ClientComputationError(
+          client_index=client,
+          num_clients=self._num_clients,
+          operation='load_clients',
+          kind=type(error).__name__,
+          details=str(error),
+      ) from error
+
+  def __iter__(self) -> Iterator[int]:
+    return iter(self._given)
+
+  def __len__(self) -> int:
+    return len(self._given)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loading(arguments.ClientList):
+  """A list of clients that are loaded one by one."""
+
+  def leaves(self, client: int) -> list | None:
+    try:
+      return super().leaves(client)
+    except errors.ClientComputationError:
+      return None  # In a call of its own it fails again, in its turn.
+
+
+class _ShardCall(call.Call):
+  """A call of which one shard of one pass runs, in the thread that asks."""
+
+  def work(self, one_pass: Pass, share: range) -> Result:
+    schedule = self._program.schedule.passes[one_pass.number - 1]
+    specs = [self._program.skeleton(node) for node in schedule.accumulations]
+    zeros = wire.to_fresh(one_pass.zeros, joined(specs))
+    for node in schedule.kept:
+      self._kept[node] = [None] * self._num_clients
+    failures = call.Failures(self._num_clients)
+    sums = self._work(one_pass.number, 0, share, zeros, failures)
+    if failures.first() is not None:
+      client, error = failures.first()
+      return Result(failed=(client, _portable(error)))
+    return Result(
+        wire.from_flat(sums),
+        [
+            (
+                self._program.skeleton(node),
+                {c: wire.from_flat(self._kept[node][c]) for c in share},
+            )
+            for node in schedule.kept
+        ],
+    )
+
+  def keep(self, node, flat: Mapping[int, list]) -> None:
+    """Tells what an earlier pass has kept."""
+    self._kept[node] = flat
+
+
+def joined(skeletons: list):
+  """Returns the skeleton of several values together."""
+  return values.Struct([(None, skeleton) for skeleton in skeletons])
+
+
+def _portable(error: Exception) -> Exception:
+  """Returns an error that the driver can read."""
+  try:
+    wire.loads(wire.dumps(error))
+    return error
+  except Exception:  # pylint: disable=broad-except
+    return RuntimeError(f'{type(error).__name__}: {error}')
+
+
+def run_shard(computation: bytes, one_pass: bytes, shard: bytes) -> bytes:
+  """Returns the pickled `Result` of a shard; all arguments are pickled too."""
+  with _lock:
+    try:
+      result = _run(computation, wire.loads(one_pass), wire.loads(shard))
+    except Exception as error:  # pylint: disable=broad-except
+      result = Result(failed=(None, _portable(error)))
+    return wire.dumps(result)
+
+
+def _program(sent: bytes) -> tuple[Computation, program_lib.Program]:
+  """Returns the computation, compiled."""
+  digest = hashlib.sha256(sent).digest()
+  if digest not in _programs:
+    computation = wire.loads(sent)
+    found = differences(computation.versions, versions())
+    if found:
+      raise RuntimeError(f'this worker cannot take part: {found}')
+    while len(_programs) >= _MAX_PROGRAMS:
+      _programs.pop(next(iter(_programs)))[1].release()
+    device = devices.resolve(client_tf_devices=None, server_tf_device=None)
+    _programs[digest] = computation, program_lib.Program(
+        program_lib.deserialize(computation.serialized),
+        worker_devices=(device.clients[0],),
+        server_device=device.server,
+    )
+  return _programs[digest]
+
+
+@functools.cache
+def _loader(name: str | None):
+  if name is None:
+    return None
+  module, function = name.split(':')
+  return getattr(importlib.import_module(module), function)
+
+
+def _run(sent: bytes, one_pass: Pass, shard: Shard) -> Result:
+  computation, program = _program(sent)
+  schedule = program.schedule.passes[one_pass.number - 1]
+  load = _loader(computation.load_clients)
+  single, clients, kept = {}, {}, {}
+  for node, (skeleton, flat) in zip(
+      schedule.server_inputs, one_pass.server_inputs, strict=True
+  ):
+    program.set_skeleton(node, skeleton)
+    single[node] = wire.to_flat(flat, skeleton)
+  for node, skeleton, given in zip(
+      schedule.client_inputs,
+      one_pass.client_skeletons,
+      shard.inputs,
+      strict=True,
+  ):
+    if skeleton is not None:
+      program.set_skeleton(node, skeleton)
+      kept[node] = {
+          client: wire.to_fresh(flat, skeleton)
+          for client, flat in given.items()
+      }
+    elif isinstance(given, list):
+      clients[node] = arguments.Shared(
+          wire.to_flat(given, program.skeleton(node))
+      )
+    else:
+      where, members = given
+      clients[node] = _Loading(
+          _Members(members, load, one_pass.num_clients),
+          node.operation.type_spec,
+          where,
+      )
+  counts = dict.fromkeys(call.PATHS, 0)
+
+  def count(path, num_clients):
+    counts[path] += num_clients
+
+  running = _ShardCall(
+      program,
+      arguments.Arguments(single, clients, one_pass.num_clients),
+      None,
+      num_clients=one_pass.num_clients,
+      executor=None,
+      max_clients_per_call=computation.max_clients_per_call,
+      count=count,
+  )
+  for node, flat in kept.items():
+    running.keep(node, flat)
+  return dataclasses.replace(running.work(one_pass, shard.share), counts=counts)
