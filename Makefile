@@ -8,6 +8,7 @@ python_current := .venv-current/bin/python
 python_colab := .venv-colab/bin/python
 python_flower := .venv-flower/bin/python
 python_nvflare := .venv-nvflare/bin/python
+python_cluster := .venv-cluster/bin/python
 # Two processes, because each loads TFF and starts a worker of its own; whole
 # files, so that a file's start-up is paid once. If one of the two dies, the
 # other finishes: with a third in its place, pytest-xdist 3.8 waits for ever.
@@ -15,8 +16,9 @@ pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
-    environment-flower environment-nvflare train test test-current \
-    test-colab test-flower test-nvflare benchmark benchmark-round docs lock
+    environment-flower environment-nvflare environment-cluster train test \
+    test-current test-colab test-flower test-nvflare test-cluster benchmark \
+    benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -37,6 +39,9 @@ environment-flower: ## One without TFF, for Flower, in .venv-flower.
 environment-nvflare: ## One without TFF, for NVFlare, in .venv-nvflare.
 	@tools/make_environment.sh nvflare
 
+environment-cluster: ## The reference stack with Ray and Dask, in .venv-cluster.
+	@tools/make_environment.sh cluster
+
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
 
@@ -56,6 +61,9 @@ test-flower: environment-flower ## Test the Flower adapter on a real SuperLink.
 
 test-nvflare: environment-nvflare ## Test the NVFlare adapter in its simulator.
 	@$(python_nvflare) -m pytest tests/integrations $(ARGS)
+
+test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
+	@$(python_cluster) -m pytest tests/execution/cluster $(ARGS)
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)

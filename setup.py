@@ -73,11 +73,17 @@ setuptools.setup(
         'tqdm',
     ],
     # Flower and NVFlare have environments of their own: their pins and those of
-    # TensorFlow Federated exclude each other.
+    # TensorFlow Federated exclude each other. Ray and Dask go beside it, see
+    # requirements.cluster.lock.
     extras_require={
         'cuda': _CUDA,
+        'dask': ['distributed==2026.8.0'],
         'flower': ['flwr==1.41.0'],
         'nvflare': ['nvflare==2.9.0'],
+        'ray': [
+            'ray==2.52.1; python_version < "3.12"',
+            'ray>=2.60,<2.61; python_version >= "3.12"',
+        ],
     },
     entry_points={'console_scripts': ['tff-dp = tff_dp.cli.main:main']},
 )

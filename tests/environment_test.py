@@ -22,12 +22,15 @@ _INPUTS = (
     'pyproject.toml',
     'tools/make_environment.sh',
 )
-_WITHOUT_TFF = ('requirements.flower', 'requirements.nvflare')
-_LOCKS = (
-    'requirements',
-    'requirements.current',
-    'requirements.colab',
-    *_WITHOUT_TFF,
+_LOCKS = tuple(
+    f'requirements{stack}'
+    for stack in ('', '.current', '.colab', '.flower', '.nvflare', '.cluster')
+)
+# Two have none, the third those of what it includes.
+_NO_FILES = (
+    'requirements.flower.overrides',
+    'requirements.nvflare.overrides',
+    'requirements.cluster.overrides',
 )
 # All that the script may use besides uv or Python.
 _TOOLS = tuple(
@@ -261,10 +264,10 @@ class LockTest(parameterized.TestCase):
   def test_holds_what_is_asked_for(self, name):
     pinned = self._pinned(name)
     for file in (f'{name}.in', f'{name}.overrides'):
-      if name in _WITHOUT_TFF and file.endswith('.overrides'):
-        continue  # There are none.
+      if file in _NO_FILES:
+        continue
       for line in (_ROOT / file).read_text().splitlines():
-        if line.startswith('#'):
+        if line.startswith(('#', '-r ')):
           continue
         package, _, version = line.partition('==')
         package = re.match('[a-z-]+', package).group()

@@ -5,9 +5,10 @@
 # Resolves the three stacks, requirements.in under requirements.overrides into
 # requirements.lock and the same for requirements.current and .colab, and what
 # Flower and NVFlare need, requirements.flower and .nvflare, which have no
-# overrides: every package with its hashes, no index addresses. Versions that the
-# present locks have are kept where they still fit, so that a second run changes
-# nothing; --upgrade takes the newest ones.
+# overrides, and the reference with Ray and Dask, requirements.cluster: every
+# package with its hashes, no index addresses. Versions that the present locks
+# have are kept where they still fit, so that a second run changes nothing;
+# --upgrade takes the newest ones.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,10 +23,13 @@ export UV_PYTHON_DOWNLOADS=never
 
 # resolve NAME PYTHON [FLAG...]
 resolve() {
-  local name=$1 python=$2 overrides=()
+  local name=$1 python=$2 overrides=() stack=$1
   shift 2
-  if [[ -e "${name}.overrides" ]]; then
-    overrides=(--override "${name}.overrides")
+  if [[ "${name}" == requirements.cluster ]]; then
+    stack=requirements  # Which it includes.
+  fi
+  if [[ -e "${stack}.overrides" ]]; then
+    overrides=(--override "${stack}.overrides")
   fi
   uv pip compile --quiet "${name}.in" "${overrides[@]}" \
     --python-version "${python}" --python-platform x86_64-manylinux_2_31 \
@@ -36,6 +40,7 @@ resolve() {
 resolve requirements 3.11 "$@"
 resolve requirements.flower 3.11 "$@"
 resolve requirements.nvflare 3.11 "$@"
+resolve requirements.cluster 3.11 "$@"
 resolve requirements.current 3.12 "$@"
 resolve requirements.colab 3.13 "$@"
 # One lock for two Pythons: the newer one must have nothing to change.
