@@ -10,7 +10,9 @@ from tff_dp import _checks
 
 IN_PROCESS = 'in_process'
 NATIVE = 'native'
-_CONTEXTS = (IN_PROCESS, NATIVE)
+_CLUSTERS = ('dask', 'ray')
+_CONTEXTS = (IN_PROCESS, NATIVE, *_CLUSTERS)
+_NUM_SHARDS = 8
 # Flag -> the library's argument, so that an error names what the user typed.
 _ARGUMENTS = {
     'client_devices': 'client_tf_devices',
@@ -18,7 +20,7 @@ _ARGUMENTS = {
     'max_concurrent_clients': 'max_concurrent_clients',
 }
 _NO_DEVICES = (
-    "nothing with --context=native: TFF's worker chooses its device itself."
+    'nothing with --context={}: its workers choose their devices themselves.'
     ' Leave the flag out, or use --context=in_process'
 )
 
@@ -31,17 +33,20 @@ class EngineSettings:
   interrupted run may go on somewhere else.
 
   Attributes:
-    context: 'in_process' or 'native'.
+    context: 'in_process', 'native', 'dask' or 'ray'.
     client_devices: Names separated by commas, None for all GPUs or CPU:0.
     server_device: Name, None for the first GPU or CPU:0.
     max_concurrent_clients: How many clients may train at the same time, None
-      for the context's own choice.
+      for the context's own choice. On a cluster, the number of shards.
+    cluster_address: Of Dask's scheduler or Ray's head, None for two workers of
+      this machine.
   """
 
   context: str = IN_PROCESS
   client_devices: str | None = None
   server_device: str | None = None
   max_concurrent_clients: int | None = None
+  cluster_address: str | None = None
 
   def __post_init__(self):
     _checks.one_of(_CONTEXTS, context=self.context)
@@ -50,8 +55,16 @@ class EngineSettings:
     )
     for name in ('client_devices', 'server_device'):
       value = getattr(self, name)
-      if value is not None and self.context == NATIVE:
-        raise _checks.ArgumentError(name, value, _NO_DEVICES)
+      if value is not None and self.context != IN_PROCESS:
+        raise _checks.ArgumentError(
+            name, value, _NO_DEVICES.format(self.context)
+        )
+    if self.cluster_address is not None and self.context not in _CLUSTERS:
+      raise _checks.ArgumentError(
+          'cluster_address',
+          self.cluster_address,
+          f'nothing with --context={self.context}, only with dask or ray',
+      )
 
   @property
   def client_device_names(self) -> list[str] | None:
@@ -73,7 +86,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       choices=_CONTEXTS,
       default=IN_PROCESS,
       help='in_process for TensorFlow in this process, native for the C++'
-      f" worker that TFF brings, which has no GPU (default: {IN_PROCESS})",
+      ' worker that TFF brings, which has no GPU, dask or ray for the workers'
+      f' of a cluster (default: {IN_PROCESS})',
+  )
+  group.add_argument(
+      '--cluster-address',
+      metavar='ADDRESS',
+      help="of Dask's scheduler (tcp://host:8786) or Ray's head (host:6379);"
+      ' without it, two workers start on this machine',
   )
   group.add_argument(
       '--client-devices',
@@ -92,7 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       type=int,
       metavar='NUMBER',
       help='clients that train at the same time, on all devices together'
-      " (default: the context's own choice)",
+      " (default: the context's own choice); on a cluster, the number of parts"
+      f' that a round is cut into (default: {_NUM_SHARDS})',
   )
 
 
@@ -120,6 +141,8 @@ def start(settings: EngineSettings, *, progress: str):
   from tff_dp import execution  # pylint: disable=g-import-not-at-top
   from tff_dp.execution import devices  # pylint: disable=g-import-not-at-top
 
+  if settings.context in _CLUSTERS:
+    return _start_cluster(settings, progress=progress)
   arguments = {'max_concurrent_clients': settings.max_concurrent_clients}
   if settings.context == IN_PROCESS:
     arguments['client_tf_devices'] = settings.client_device_names
@@ -138,6 +161,28 @@ def start(settings: EngineSettings, *, progress: str):
     print(
         f'clients on {", ".join(clients)}, {context.num_workers} at a time;'
         f' server on {devices.short_name(context.server_device)}',
+        file=sys.stderr,
+    )
+  return context
+
+
+def _start_cluster(settings: EngineSettings, *, progress: str):
+  from tasks.common import cluster_clients  # pylint: disable=g-import-not-at-top
+  from tff_dp.execution import cluster  # pylint: disable=g-import-not-at-top
+  from tff_dp.execution import contexts  # pylint: disable=g-import-not-at-top
+
+  context = contexts.install_default(
+      cluster.create_cluster_context(
+          settings.context,
+          address=settings.cluster_address,
+          load_clients=cluster_clients.LOADER,
+          num_shards=settings.max_concurrent_clients or _NUM_SHARDS,
+      )
+  )
+  if progress != 'quiet':
+    print(
+        f'clients on {context.num_workers} workers of {settings.context}, in'
+        f' {context.num_shards} shards',
         file=sys.stderr,
     )
   return context

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tasks.common import client_files
+from tasks.common import cluster_clients
 
 FILE = 'emnist_all.sqlite'
 DIGITS, ALL = 'digits_only', 'all'
@@ -29,6 +30,7 @@ class Emnist:
 
   Attributes:
     train: `ClientData` of batches (pixels, label), in a fixed order.
+    participants: The same for the rounds; on a cluster, workers load it.
     test: Batches (pixels, label) of all held-out examples, NumPy arrays.
     num_classes: 10 or 62.
     num_examples: Writer -> number of training examples; public here.
@@ -36,6 +38,7 @@ class Emnist:
   """
 
   train: Any
+  participants: Any
   test: list[tuple[np.ndarray, np.ndarray]]
   num_classes: int
   num_examples: dict[str, int]
@@ -84,6 +87,35 @@ def look(
   )
 
 
+def clients(
+    *, folder: str, only_digits: bool, batch_size: int, num_epochs: int
+):
+  """Returns the writers of a file that was looked at, as `ClientData`.
+
+  Args:
+    folder: See `load`, like the others.
+    only_digits: See there.
+    batch_size: See there.
+    num_epochs: See there.
+  """
+  train, _ = _read(folder, only_digits=only_digits)
+  return train.preprocess(
+      lambda rows: _of_model(rows).batch(batch_size).repeat(num_epochs)
+  )
+
+
+def _read(folder: str, *, only_digits: bool):
+  import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
+
+  return tff.simulation.datasets.emnist.load_data(
+      only_digits=only_digits, cache_dir=folder
+  )
+
+
+def _of_model(dataset):
+  return dataset.map(lambda row: (row['pixels'][..., None], row['label']))
+
+
 def load(
     folder: pathlib.Path,
     contents: client_files.Contents,
@@ -101,23 +133,19 @@ def load(
     batch_size: Examples of a local step.
     num_epochs: Local passes over a writer's examples.
   """
-  import tensorflow as tf  # pylint: disable=g-import-not-at-top
-  import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
-
-  def of_model(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    return dataset.map(
-        lambda row: (row['pixels'][..., tf.newaxis], row['label'])
-    )
-
-  train, test = tff.simulation.datasets.emnist.load_data(
-      only_digits=only_digits, cache_dir=str(folder)
-  )
+  _, test = _read(str(folder), only_digits=only_digits)
   kind = DIGITS if only_digits else ALL
-  held_out = of_model(test.create_tf_dataset_from_all_clients(seed=0))
+  settings = dict(
+      folder=str(folder.resolve()),
+      only_digits=only_digits,
+      batch_size=batch_size,
+      num_epochs=num_epochs,
+  )
+  train = clients(**settings)
+  held_out = _of_model(test.create_tf_dataset_from_all_clients(seed=0))
   return Emnist(
-      train=train.preprocess(
-          lambda dataset: of_model(dataset).batch(batch_size).repeat(num_epochs)
-      ),
+      train=train,
+      participants=cluster_clients.at_workers(train, __name__, **settings),
       test=list(held_out.batch(_EVALUATED_AT_ONCE).as_numpy_iterator()),
       num_classes=_NUM_CLASSES[kind],
       num_examples=dict(contents.num_examples[f'{kind}_train']),

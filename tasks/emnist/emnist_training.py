@@ -42,7 +42,7 @@ def train(
   noise = () if plan is None else (plan.mechanism.name,)
   return federated_run.train(
       process,
-      data.train,
+      data.participants,
       run='_'.join((settings.system, *noise)),
       settings=settings,
       most_frequent=float(np.bincount(labels).max() / labels.size),

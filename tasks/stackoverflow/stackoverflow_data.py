@@ -209,6 +209,33 @@ def load(folder: pathlib.Path):
   return train, test
 
 
+def clients(
+    *,
+    folder: str,
+    num_words: int,
+    sequence_length: int,
+    is_stand_in: bool,
+    **batches,
+) -> Users:
+  """Returns the users of a folder that was looked at.
+
+  Args:
+    folder: See `load`.
+    num_words: See `load_vocabulary`, like the next two.
+    sequence_length: See there.
+    is_stand_in: See there.
+    **batches: Of `Users`.
+  """
+  vocabulary = load_vocabulary(
+      pathlib.Path(folder),
+      num_words=num_words,
+      sequence_length=sequence_length,
+      is_stand_in=is_stand_in,
+  )
+  train, _ = load(pathlib.Path(folder))
+  return Users(train, vocabulary, **batches)
+
+
 def sentences(dataset) -> Iterator[str]:
   """Yields the sentences of a dataset of TFF's loader."""
   for row in dataset.as_numpy_iterator():

@@ -6,6 +6,7 @@ import collections
 import itertools
 from typing import Any
 
+from tasks.common import cluster_clients
 from tasks.common import federated_run
 from tasks.stackoverflow import stackoverflow_data
 from tff_dp import learning
@@ -73,12 +74,19 @@ def train(
     **options: Of `federated_run.train`.
   """
   train_data, test_data = stackoverflow_data.load(settings.folder)
-  users = stackoverflow_data.Users(
-      train_data,
-      vocabulary,
-      batch_size=settings.client_batch_size,
-      num_epochs=settings.client_epochs_per_round,
-      most_examples=settings.examples_per_client,
+  batches = {
+      'batch_size': settings.client_batch_size,
+      'num_epochs': settings.client_epochs_per_round,
+      'most_examples': settings.examples_per_client,
+  }
+  users = cluster_clients.at_workers(
+      stackoverflow_data.Users(train_data, vocabulary, **batches),
+      stackoverflow_data.__name__,
+      folder=str(settings.folder.resolve()),
+      num_words=settings.words,
+      sequence_length=settings.sequence_length,
+      is_stand_in=settings.stand_in,
+      **batches,
   )
   spec = tf.TensorSpec([None, vocabulary.sequence_length], tf.int64)
 

@@ -253,7 +253,7 @@ def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
   Raises:
     ArgumentError: A bad value, or a device that does not exist.
   """
-  return _set_default(in_process.create_sync_in_process_context(**arguments))
+  return install_default(in_process.create_sync_in_process_context(**arguments))
 
 
 def set_async_in_process_context(
@@ -264,7 +264,7 @@ def set_async_in_process_context(
   Args:
     **arguments: As `create_async_in_process_context` takes them.
   """
-  return _set_default(in_process.create_async_in_process_context(**arguments))
+  return install_default(in_process.create_async_in_process_context(**arguments))
 
 
 def set_default_context(
@@ -326,7 +326,7 @@ def set_default_context(
       raise _checks.ArgumentError(
           name, value, f'None, for kind="native" {why}'
       )
-  return _set_default(
+  return install_default(
       create_native_context(
           max_concurrent_clients=max_concurrent_clients,
           default_num_clients=default_num_clients,
@@ -373,7 +373,11 @@ class _Owner:
     self._context.close()
 
 
-def _set_default(context):
+def install_default(context):
+  """Makes a context TFF's default for this thread, and returns it.
+
+  See `set_default_context`, which makes the context as well.
+  """
   tff.framework.set_default_context(context)
   previous = getattr(_thread, 'owner', None)
   _thread.owner = _Owner(context)

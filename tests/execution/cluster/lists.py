@@ -3,6 +3,9 @@
 """Clients' data in a form that travels, and a small process that trains on it."""
 
 import collections
+import os
+import pathlib
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +17,10 @@ from tff_dp import mechanisms
 INPUT = collections.OrderedDict(
     x=tf.TensorSpec([None, 3], tf.float32), y=tf.TensorSpec([None], tf.int32)
 )
+
+# Environment variable: the folder through which tests talk to workers.
+FOLDER = 'TFF_DP_TEST_CLUSTER'
+_loaded = []
 
 
 class ListsContext(tff.framework.SyncContext):
@@ -97,6 +104,23 @@ def load_dataset(client_id: str) -> tf.data.Dataset:
   }
   dataset = tf.data.Dataset.from_tensor_slices(collections.OrderedDict(rows))
   return dataset.filter(lambda row: True).batch(3)
+
+
+def load_when_allowed(client_id: str) -> list:
+  """The same; waits while the folder of the test asks it to."""
+  _loaded.append(client_id)
+  folder = pathlib.Path(os.environ[FOLDER])
+  if (folder / f'hold_{client_id}').exists():
+    (folder / f'held_{client_id}').write_text(str(os.getpid()))
+    while (folder / f'hold_{client_id}').exists():
+      time.sleep(0.02)
+    time.sleep(1)  # To be killed in.
+  return load(client_id)
+
+
+def num_loaded() -> int:
+  """Returns how many clients this process has loaded."""
+  return len(_loaded)
 
 
 def train(process, clients: list, num_rounds: int = 2):

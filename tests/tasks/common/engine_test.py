@@ -13,6 +13,8 @@ from absl.testing import parameterized
 from tasks.common import engine
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp.execution import cluster
+from tff_dp.execution import contexts
 
 _PREFIX = '/job:localhost/replica:0/task:0/device:'
 
@@ -60,14 +62,20 @@ class FlagsTest(parameterized.TestCase):
     self.assertEqual(settings.server_device, 'CPU:0')
     self.assertEqual(settings.max_concurrent_clients, 3)
 
-  @parameterized.parameters(
-      ('client_devices', 'CPU:0'), ('server_device', 'CPU:0')
+  @parameterized.product(
+      field=('client_devices', 'server_device'),
+      context=('native', 'dask', 'ray'),
   )
-  def test_native_takes_no_devices(self, field, value):
+  def test_only_in_process_takes_devices(self, field, context):
     with self.assertRaisesRegex(
-        _checks.ArgumentError, f"{field}='{value}' .*use --context=in_process"
+        _checks.ArgumentError, f"{field}='CPU:0' .*use --context=in_process"
     ):
-      engine.EngineSettings(context='native', **{field: value})
+      engine.EngineSettings(context=context, **{field: 'CPU:0'})
+
+  @parameterized.parameters('native', 'in_process')
+  def test_only_a_cluster_has_an_address(self, context):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'cluster_address='):
+      engine.EngineSettings(context=context, cluster_address='host:1')
 
   @parameterized.parameters(0, -1, 1.5, True)
   def test_number_of_clients_at_a_time(self, value):
@@ -82,6 +90,30 @@ class FlagsTest(parameterized.TestCase):
 
 
 class StartTest(parameterized.TestCase):
+
+  def test_cluster_gets_shards_and_loader(self):
+    with (
+        mock.patch.object(cluster, 'create_cluster_context') as create,
+        mock.patch.object(contexts, 'install_default') as install,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
+      install.return_value = mock.Mock(num_workers=5, num_shards=3)
+      engine.start(
+          engine.EngineSettings(
+              context='ray', cluster_address='h:1', max_concurrent_clients=3
+          ),
+          progress='plain',
+      )
+    self.assertEqual(create.call_args.args, ('ray',))
+    self.assertEqual(
+        create.call_args.kwargs,
+        {
+            'address': 'h:1',
+            'load_clients': 'tasks.common.cluster_clients:load',
+            'num_shards': 3,
+        },
+    )
+    self.assertIn('5 workers of ray, in 3 shards', err.getvalue())
 
   def test_in_process_gets_the_devices(self):
     arguments, _ = _start(

@@ -10,6 +10,8 @@ comes on top.
 import concurrent.futures
 import contextlib
 import logging
+import os
+import signal
 
 from tff_dp.execution.cluster import engine as engine_lib
 
@@ -112,6 +114,12 @@ class DaskEngine(engine_lib.Engine):
     return sum(self._client.nthreads().values())
 
   def close(self) -> None:
+    if self._cluster is not None:
+      # Or a worker would first come to the end of its task.
+      for nanny in self._cluster.workers.values():
+        with contextlib.suppress(Exception):
+          nanny.auto_restart = False
+          os.kill(nanny.pid, signal.SIGKILL)
     with contextlib.suppress(Exception):
       self._client.close(timeout=_CLOSE_SECONDS)
     if self._cluster is not None:

@@ -1,0 +1,235 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Two workers of Ray and of Dask: the same results, also when one is killed.
+
+Needs the engines, which are no part of the other environments: `make
+test-cluster`.
+"""
+
+import importlib.util
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import pytest
+import tensorflow_federated as tff
+
+from tests.execution import conformance
+from tests.execution import conformance_test
+from tests.execution.cluster import lists
+from tff_dp import execution
+from tff_dp.execution import cluster
+from tff_dp.execution.cluster import dask_engine
+from tff_dp.execution.cluster import ray_engine
+
+_ENGINES = {
+    'dask': (dask_engine.DaskEngine, 'distributed'),
+    'ray': (ray_engine.RayEngine, 'ray'),
+}
+_ROOT = pathlib.Path(__file__).parents[3]
+_IDS = [f'client_{i}' for i in range(10)]
+_LOAD = 'tests.execution.cluster.lists:load_when_allowed'
+# Not a speed but the end of waiting.
+_SECONDS = 120
+# What a list of a client's elements cannot stand for: datasets that count how
+# often they are read, or fail while they are.
+_DATASETS_ONLY = frozenset(())
+
+pytestmark = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for _, name in _ENGINES.values()),
+    reason='Ray and Dask are not here: make test-cluster',
+)
+
+
+class _EngineTest:
+  """What every engine must do; a class of its own starts each engine once."""
+
+  name = ''
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls._folder = pathlib.Path(absltest.TEST_TMPDIR.value) / cls.name
+    cls._folder.mkdir(parents=True, exist_ok=True)
+    os.environ[lists.FOLDER] = os.fspath(cls._folder)
+    cls._in_process = execution.create_sync_in_process_context(
+        max_concurrent_clients=4
+    )
+    cls._engine = _ENGINES[cls.name][0](num_workers=2)
+    # More shards than workers.
+    cls._context = cluster.create_cluster_context(
+        cls._engine, num_shards=4, load_clients=_LOAD
+    )
+    with tff.framework.get_context_stack().install(cls._in_process):
+      cls._process = lists.build_process()
+      cls._expected = lists.train(
+          cls._process, [lists.load(i) for i in _IDS]
+      )
+
+  @classmethod
+  def tearDownClass(cls):
+    cls._context.close()
+    cls._in_process.close()
+    super().tearDownClass()
+
+  def _train(self):
+    with tff.framework.get_context_stack().install(self._context):
+      return lists.train(self._process, _IDS)
+
+  def _assert_same_bits(self, found):
+    self.assertEmpty(
+        conformance.differences(self._expected, found, tolerance=0)
+    )
+
+  def test_conformance(self):
+    sharded = lists.ListsContext(self._context)
+    stack = tff.framework.get_context_stack()
+    for name, case in conformance_test._CASES.items():  # pylint: disable=protected-access
+      if name in _DATASETS_ONLY:
+        continue
+      with self.subTest(name):
+        with stack.install(self._in_process):
+          function, *arguments = case.build()
+        if case.raises is not None:
+          with self.assertRaises(Exception) as raised:
+            with stack.install(sharded):
+              function(*arguments)
+          said = getattr(raised.exception, 'details', str(raised.exception))
+          self.assertRegex(said, case.raises)
+          continue
+        with stack.install(self._in_process):
+          expected = function(*arguments)
+        with stack.install(sharded):
+          actual = function(*arguments)
+        if case.is_random:
+          found = conformance.differences_in_distribution(expected, actual)
+        else:
+          found = conformance.differences(expected, actual, tolerance=1e-6)
+        self.assertEmpty(found)
+
+  def test_same_bits_with_more_shards_than_workers(self):
+    self.assertEqual(self._context.num_workers, 2)
+    self._assert_same_bits(self._train())
+
+  def test_kill_of_a_worker(self):
+    before = dict(self._context.num_clients_by_path)
+    holding = self._folder / 'hold_client_5'
+    holding.touch()
+    killed = []
+
+    def kill():
+      deadline = time.monotonic() + _SECONDS
+      held = self._folder / 'held_client_5'
+      while time.monotonic() < deadline:
+        if held.exists() and (pid := held.read_text()):
+          holding.unlink()
+          os.kill(int(pid), signal.SIGKILL)
+          killed.append(int(pid))
+          return
+        time.sleep(0.02)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    found = self._train()
+    killer.join()
+    self.assertLen(killed, 1)
+    # Weights, state of the noise and metrics, which count the examples.
+    self._assert_same_bits(found)
+    now = self._context.num_clients_by_path
+    self.assertEqual(
+        sum(now.values()) - sum(before.values()), 2 * len(_IDS)
+    )
+
+  def test_a_client_that_fails_is_an_error_at_once(self):
+    lost = self._context.shards.num_lost
+    with tff.framework.get_context_stack().install(self._context):
+      state = self._process.initialize()
+      with self.assertRaises(execution.ClientComputationError) as raised:
+        self._process.next(state, [*_IDS[:3], 'no_3', 'no_4'])
+    self.assertEqual(raised.exception.client_index, 3)
+    self.assertEqual(self._context.shards.num_lost, lost)
+
+  def test_what_doctor_asks(self):
+    found = self._context.describe_workers()
+    self.assertNotEmpty(found)
+    for answer in found.values():
+      self.assertIn('CPU:0', answer['device'])
+      self.assertEqual(
+          cluster.context.worker.differences(
+              cluster.context.worker.versions(), answer['versions']
+          ),
+          '',
+      )
+
+  def test_interrupt_ends_soon_and_leaves_no_process(self):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            '-m',
+            'tests.execution.cluster.interrupt_run',
+            self.name,
+        ],
+        cwd=_ROOT,
+        env={**os.environ, lists.FOLDER: os.fspath(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    (folder / 'hold_client_1').touch()
+    held = folder / 'held_client_1'
+    deadline = time.monotonic() + _SECONDS
+    while not held.exists() and time.monotonic() < deadline:
+      time.sleep(0.05)
+    time.sleep(0.2)
+    worker_pid = int(held.read_text())
+    child.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    output, _ = child.communicate(timeout=_SECONDS)
+    print(f'{self.name}: ended {time.monotonic() - start:.1f} s after Ctrl-C')
+    self.assertIn('interrupted', output)
+    while _is_alive(worker_pid) and time.monotonic() < deadline:
+      time.sleep(0.05)
+    self.assertFalse(_is_alive(worker_pid))
+
+
+def _is_alive(pid: int) -> bool:
+  try:
+    state = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2]
+  except OSError:
+    return False
+  return state.split()[0] != 'Z'
+
+
+class DaskTest(_EngineTest, parameterized.TestCase):
+  name = 'dask'
+
+  def test_a_worker_that_joins_late_is_used(self):
+    engine = dask_engine.DaskEngine(num_workers=1)
+    with cluster.create_cluster_context(
+        engine, num_shards=4, load_clients=_LOAD
+    ) as context:
+      self._assert_same_bits(lists.train(self._process, _IDS))
+      self.assertEqual(context.num_workers, 1)
+      engine._cluster.scale(2)  # pylint: disable=protected-access
+      engine._client.wait_for_workers(2)  # pylint: disable=protected-access
+      self._assert_same_bits(lists.train(self._process, _IDS))
+      self.assertEqual(context.num_workers, 2)
+      done = engine.on_every_worker(lists.num_loaded)
+    self.assertLen(done, 2)
+    self.assertTrue(all(done.values()), done)
+
+
+class RayTest(_EngineTest, parameterized.TestCase):
+  name = 'ray'
+
+
+if __name__ == '__main__':
+  absltest.main()
