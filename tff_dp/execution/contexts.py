@@ -358,6 +358,12 @@ def ensure_installed() -> contextlib.AbstractContextManager:
   return contextlib.nullcontext()
 
 
+def not_covered() -> str:
+  """Returns what a statement must say of this thread's context, or ''."""
+  current = tff.framework.get_context_stack().current
+  return getattr(current, 'not_covered', '')
+
+
 class _Owner:
   """Closes a context when the thread that has this object ends."""
 

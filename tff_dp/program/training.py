@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping
 import contextlib
+import dataclasses
 import os
 from typing import Any
 
@@ -180,7 +181,7 @@ def train(
         total_rounds=total_rounds,
         checkpoint_every=checkpoint_every,
         checkpoint_kind=checkpoint_kind,
-        declarations=declarations,
+        declarations=_with_context(declarations),
     )
     try:
       run.restore(progress)
@@ -190,3 +191,16 @@ def train(
     except Exception as error:
       _failures.log(directory.log, error)
       raise
+
+
+def _with_context(
+    declarations: declarations_lib.Declarations | None,
+) -> declarations_lib.Declarations | None:
+  """Returns the declarations with what the context adds to them."""
+  added = contexts.not_covered()
+  if not added:
+    return declarations
+  declared = declarations or declarations_lib.Declarations()
+  return dataclasses.replace(
+      declared, not_covered=f'{declared.not_covered}; {added}'
+  )

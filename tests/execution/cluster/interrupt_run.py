@@ -4,11 +4,12 @@
 
 import sys
 
-from tests.execution.cluster import lists
-from tff_dp.execution import cluster
-
 
 def main() -> None:
+  # Not above: Dask's workers load this module when they start.
+  from tests.execution.cluster import lists  # pylint: disable=g-import-not-at-top
+  from tff_dp.execution import cluster  # pylint: disable=g-import-not-at-top
+
   try:
     with cluster.create_cluster_context(
         sys.argv[1],

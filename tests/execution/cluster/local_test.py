@@ -22,6 +22,8 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.execution import cluster
 from tff_dp.execution.cluster import engine as engine_lib
+from tff_dp.program import training
+from tff_dp.statement import declarations
 
 # The rest of the conformance suite runs with the real engines.
 _CASES = {
@@ -269,6 +271,15 @@ class ClusterContextTest(parameterized.TestCase):
         state = self._process.initialize()
         with self.assertRaisesRegex(RuntimeError, 'Python 2.7 at the worker'):
           self._process.next(state, _CLIENTS)
+
+  def test_the_statement_names_what_lies_in_the_cluster(self):
+    declared = declarations.Declarations(not_covered='the weather')
+    self.assertIs(training._with_context(declared), declared)  # pylint: disable=protected-access
+    with _cluster():
+      found = training._with_context(declared)  # pylint: disable=protected-access
+    self.assertRegex(
+        found.not_covered, 'the weather; .*object store.*spilled.*TLS'
+    )
 
   def test_no_clients_at_all(self):
     count = tff.federated_computation(

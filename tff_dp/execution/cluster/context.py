@@ -10,6 +10,7 @@ the clients of that pass read.
 from collections.abc import Callable
 import functools
 import re
+import zlib
 
 from tff_dp import _checks
 from tff_dp.execution import arguments
@@ -90,7 +91,7 @@ class _ShardedCall(call.Call):
             (self._program.skeleton(node), wire.from_flat(self._single[node]))
             for node in schedule.server_inputs
         ],
-        wire.from_flat(zeros),
+        [zlib.compress(data, 1) for data in wire.from_flat(zeros)],
         [
             None
             if node in self._given.clients
@@ -136,7 +137,18 @@ class _ShardedCall(call.Call):
 
 
 class ClusterContext(in_process.InProcessContext):
-  """A synchronous TFF context whose clients are on the workers of a cluster."""
+  """A synchronous TFF context whose clients are on the workers of a cluster.
+
+  Attributes:
+    not_covered: What a privacy statement says of it.
+  """
+
+  not_covered = (
+      'sums of updates without noise, which lie in the memory and the object'
+      " store of a cluster's workers, may be spilled to their disks, and travel"
+      ' unencrypted unless TLS is set up there: the cluster is part of the'
+      ' trusted server'
+  )
 
   def __init__(
       self,

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import platform
 import threading
+import zlib
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -59,7 +60,7 @@ class Pass:
     number: Of the pass, from 1.
     num_clients: Of all shards together.
     server_inputs: Pairs of skeleton and bytes, in the order of the schedule.
-    zeros: Where accumulators start.
+    zeros: Where accumulators start, compressed.
     client_skeletons: Of the client inputs; None for an argument's, which its
       type tells.
   """
@@ -182,7 +183,9 @@ class _ShardCall(call.Call):
   def work(self, one_pass: Pass, share: range) -> Result:
     schedule = self._program.schedule.passes[one_pass.number - 1]
     specs = [self._program.skeleton(node) for node in schedule.accumulations]
-    zeros = wire.to_fresh(one_pass.zeros, joined(specs))
+    zeros = wire.to_fresh(
+        [zlib.decompress(data) for data in one_pass.zeros], joined(specs)
+    )
     for node in schedule.kept:
       self._kept[node] = [None] * self._num_clients
     failures = call.Failures(self._num_clients)
