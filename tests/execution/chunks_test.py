@@ -3,6 +3,7 @@
 """Clients in chunks and one by one: the same results, errors and promises."""
 
 import collections
+import contextlib
 import logging
 
 from absl.testing import absltest
@@ -12,6 +13,7 @@ from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.execution import conformance
 from tests.execution.conformance import at_clients
 from tests.execution.conformance import at_server
 from tff_dp import execution
@@ -37,6 +39,7 @@ def setUpModule():
       'one_by_one': dict(max_concurrent_clients=1, max_clients_per_call=1),
       'in_chunks': dict(max_concurrent_clients=1),
       'in_pairs': dict(max_concurrent_clients=2, max_clients_per_call=2),
+      'at_once': dict(max_concurrent_clients=2),
   }.items():
     _CONTEXTS[name] = execution.create_sync_in_process_context(**arguments)
 
@@ -88,7 +91,10 @@ def _run(name: str, function, *arguments):
   """Returns a result, and how many clients took which path."""
   context = _CONTEXTS[name]
   before = context.num_clients_by_path
-  with tff.framework.get_context_stack().install(context):
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(tff.framework.get_context_stack().install(context))
+    if name == 'at_once':
+      stack.enter_context(conformance.at_once())
     result = function(*arguments)
   after = context.num_clients_by_path
   return result, {path: after[path] - before[path] for path in after}
@@ -167,11 +173,14 @@ class TrainingTest(parameterized.TestCase):
     process = _averaging(model, loop)
     cohorts = _cohort(), _cohort() + _pipelines(), []
     expected, paths = _run('one_by_one', _rounds, process, *cohorts)
-    self.assertEqual(paths, {'in_chunks': 0, 'one_by_one': 27})
+    self.assertEqual(paths['one_by_one'], 27)
     self.assertGreater(np.abs(expected[0] - 1).max(), 0.05)
-    for name in ('in_chunks', 'in_pairs'):
+    for name in ('in_chunks', 'in_pairs', 'at_once'):
       actual, paths = _run(name, _rounds, process, *cohorts)
-      self.assertEqual(paths, {'in_chunks': 24, 'one_by_one': 3})
+      # A model with variables is no pure function.
+      is_at_once = name == 'at_once' and loop == 'DATASET_ITERATOR'
+      taken = 'at_once' if is_at_once else 'in_chunks'
+      self.assertEqual((paths[taken], paths['one_by_one']), (24, 3))
       _assert_close(actual, expected)
 
   def test_noise_and_clipping_are_those_of_the_other_path(self):
@@ -190,18 +199,19 @@ class TrainingTest(parameterized.TestCase):
     )
     # Whose sum is zero: the key of the noise depends on its bits, too.
     noise, _ = _run('one_by_one', _rounds, process, 12 * [[]])
-    same_noise, _ = _run('in_chunks', _rounds, process, 12 * [[]])
-    alike, paths = _run('in_chunks', _rounds, process, 12 * [_dataset(4, 5)])
-    self.assertEqual(paths['in_chunks'], 12)
-    for one, two in zip(noise, same_noise, strict=True):
-      self.assertEqual(one.tobytes(), two.tobytes())
-    noise = np.concatenate([np.ravel(noise[0] - 1), noise[1]])
-    self.assertBetween(np.linalg.norm(noise), 1e-7, 1e-4)
-    update = np.concatenate([np.ravel(alike[0] - 1), alike[1]])
-    # Each is clipped to 0.1, so their mean is as long, but for the noise.
-    self.assertAlmostEqual(np.linalg.norm(update), 0.1, delta=2e-4)
+    length = np.linalg.norm(np.append(noise[0] - 1, noise[1]))
+    self.assertBetween(length, 1e-7, 1e-4)
+    for name in ('in_chunks', 'at_once'):
+      same_noise, _ = _run(name, _rounds, process, 12 * [[]])
+      for one, two in zip(noise, same_noise, strict=True):
+        self.assertEqual(one.tobytes(), two.tobytes())
+      alike, paths = _run(name, _rounds, process, 12 * [_dataset(4, 5)])
+      self.assertEqual(paths[name], 12)
+      update = np.append(alike[0] - 1, alike[1])
+      # Each is clipped to 0.1, so their mean is as long, but for the noise.
+      self.assertAlmostEqual(np.linalg.norm(update), 0.1, delta=2e-4)
 
-  @parameterized.parameters('one_by_one', 'in_chunks', 'in_pairs')
+  @parameterized.parameters('one_by_one', 'in_chunks', 'in_pairs', 'at_once')
   def test_released_noise_on_updates_of_all_lengths(self, path):
     random = np.random.default_rng(3)
     scales = 10.0 ** np.arange(-3, 4)
@@ -220,7 +230,7 @@ class TrainingTest(parameterized.TestCase):
     released, paths = _run(
         path, lambda: run(start(), [list(rows) for rows in data])
     )
-    taken = 'one_by_one' if path == 'one_by_one' else 'in_chunks'
+    taken = 'in_chunks' if path == 'in_pairs' else path
     self.assertEqual(paths[taken], 7)
     updates = np.array([rows.sum(axis=0, dtype=np.float64) for rows in data])
     norms = np.linalg.norm(updates, axis=1, keepdims=True)
@@ -231,6 +241,27 @@ class TrainingTest(parameterized.TestCase):
     self.assertBetween(np.sum(noise**2), low, high)
     along = updates / norms @ noise
     self.assertLess(np.abs(along).max(), stats.norm.isf(1e-7))
+
+  def test_exact_norms_are_within_the_clip_norm_at_once(self):
+    # One large coordinate, in whose sum of squares small ones get lost.
+    rows = np.full([16, _WIDTH], 2e-4, np.float32)
+    rows[:, 0] = 1.0
+    rows[8:] = np.random.default_rng(5).normal(size=[8, _WIDTH])
+    plan = plans.DpFtrlPlan(
+        mechanism=mechanisms.Independent(1),
+        participation=participation.MinSeparation(1, min_index_gap=1),
+        l2_norm_clip=0.5,
+        clients_per_round=1,
+        noise_multiplier=0.0,
+    )
+    start, run = _summed_rows(plan.aggregator())
+    # All but one client have nothing, so the sum is what this one sends.
+    for row in rows[[0, 8]]:
+      data = [[row]] + 3 * [[np.zeros(_WIDTH, np.float32)]]
+      sent, paths = _run('at_once', lambda: run(start(), data))  # pylint: disable=cell-var-from-loop
+      self.assertEqual(paths['at_once'], 4)
+      norm = np.sqrt(np.sum(np.square(sent, dtype=np.float64)))
+      self.assertBetween(norm, 0.5 * (1 - 2e-5), 0.5)
 
 
 @tff.tensorflow.computation(_NUMBERS, np.int64)
@@ -277,12 +308,17 @@ def _total(vectors):
 
 class ComputationTest(parameterized.TestCase):
 
-  def assert_paths_agree(self, computation, *arguments, in_chunks: int):
+  def assert_paths_agree(
+      self, computation, *arguments, in_chunks: int, at_once: int = 0
+  ):
     expected, _ = _run('one_by_one', computation, *arguments)
-    for name in ('in_chunks', 'in_pairs'):
+    for name in ('in_chunks', 'in_pairs', 'at_once'):
       actual, paths = _run(name, computation, *arguments)
       self.assertEqual(actual, expected)
-      self.assertEqual(paths['in_chunks'], in_chunks)
+      if name == 'at_once' and at_once:
+        self.assertEqual(paths['at_once'], at_once)
+      else:
+        self.assertEqual(paths['in_chunks'], in_chunks)
 
   def test_order_and_other_arguments(self):
     numbers = [[3, 1, 2], [], [5], [2**40, 7]] + [
@@ -388,7 +424,7 @@ class ComputationTest(parameterized.TestCase):
       return tff.federated_sum(tff.federated_map(work, numbers))
 
     numbers = [[3, 1], [2], [], [4, 4, 4], [5]]
-    self.assert_paths_agree(computation, numbers, in_chunks=5)
+    self.assert_paths_agree(computation, numbers, in_chunks=5, at_once=5)
 
   def test_scan_with_side_effects(self):
     @tff.tensorflow.computation(_NUMBERS)
@@ -542,7 +578,7 @@ class FailureTest(absltest.TestCase):
       return tff.federated_sum(tff.federated_map(work, numbers))
 
     numbers = [[1], [2, 3], [4], [5, -6], [7], [-8]]
-    for name in ('one_by_one', 'in_chunks', 'in_pairs'):
+    for name in _CONTEXTS:
       with self.assertRaises(errors.ClientComputationError) as caught:
         _run(name, computation, numbers)
       self.assertEqual(caught.exception.client_index, 3)

@@ -8,14 +8,19 @@ arguments; `case` registers it under the function's name. The tables are in
 `conformance_processes`; `conformance_test` runs every case on every context.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import contextlib
 import dataclasses
+from unittest import mock
 
 import attrs
 import numpy as np
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from tff_dp.execution import call
+from tff_dp.execution import chunks
 
 # Of a two-sample Kolmogorov-Smirnov test, where results are random.
 _FALSE_ALARM = 1e-6
@@ -35,6 +40,7 @@ class Case:
     is_random: Whether results are only equal in distribution.
     native: Whether TFF's native context can run it. It refuses secure sums.
     expected: None, or returns the result, for what no context of TFF's can run.
+    at_once: How many clients work at once, where all may.
   """
 
   build: Callable[[], tuple]
@@ -43,6 +49,7 @@ class Case:
   is_random: bool = False
   native: bool = True
   expected: Callable[[], object] | None = None
+  at_once: int = 0
 
   @property
   def name(self) -> str:
@@ -71,6 +78,14 @@ def at_server(member) -> tff.FederatedType:
 
 def dataset(values, dtype=np.int32) -> tf.data.Dataset:
   return tf.data.Dataset.from_tensor_slices(np.asarray(values, dtype))
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+  """Lets few clients work at once, too, and single ones of their kind."""
+  with mock.patch.object(call, '_MIN_CLIENTS_FOR_AT_ONCE', 1):
+    with mock.patch.object(chunks, '_MIN_ALIKE', 1):
+      yield
 
 
 def outline(value):

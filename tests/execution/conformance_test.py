@@ -5,6 +5,7 @@
 TFF's test context is the reference. It is the native one with plain bodies in
 place of secure sums, so it runs every case. Where TFF's worker does not run, two
 workers are compared with one, and one with the results that were found by hand.
+The clients of two workers work at once wherever they can, those of one never.
 """
 
 import functools
@@ -157,7 +158,12 @@ class ConformanceTest(parameterized.TestCase):
 
   @parameterized.named_parameters(_named(lambda case: True))
   def test_two_workers(self, name):
-    self._check('two_workers', name)
+    context = _contexts['two_workers']
+    before = context.num_clients_by_path['at_once']
+    with conformance.at_once():
+      self._check('two_workers', name)
+    after = context.num_clients_by_path['at_once']
+    self.assertEqual(after - before, _CASES[name].at_once)
 
   def test_tables_do_not_shadow_each_other(self):
     tables = (

@@ -50,7 +50,8 @@ class MemoryTest(absltest.TestCase):
   def test_data_of_clients_in_chunks_is_given_back(self):
     resident = np.array(_measured['resident_in_chunks'])
     rounds = np.arange(len(resident)) * _measured['rounds_per_reading']
-    self.assertEqual(_measured['paths'], {'in_chunks': 240, 'one_by_one': 0})
+    paths = {'at_once': 0, 'in_chunks': 240, 'one_by_one': 0}
+    self.assertEqual(_measured['paths'], paths)
     steady = rounds >= 15
     slope, _ = np.polyfit(rounds[steady], resident[steady], 1)
     # Four clients come in a round: what keeps their data has 4 or more.

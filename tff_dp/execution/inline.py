@@ -346,8 +346,15 @@ def _while(library, node, inputs: list) -> list:
 
 
 def _loop(cond: Callable, body: Callable, state: list, shapes: list) -> list:
+  def shaped_body(*state):
+    # Shapes get lost in a graph that is walked node by node.
+    return [
+        tf.ensure_shape(part, shape) if shape.rank is not None else part
+        for part, shape in zip(body(*state), shapes, strict=True)
+    ]
+
   found = tf.while_loop(
-      cond, body, state, shape_invariants=shapes, parallel_iterations=1
+      cond, shaped_body, state, shape_invariants=shapes, parallel_iterations=1
   )
   return list(found) if isinstance(found, (list, tuple)) else [found]
 

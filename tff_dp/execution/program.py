@@ -40,7 +40,7 @@ _IN_CHUNKS = (
 # What clients who work at once may have of the model and of the results, all
 # together; more of it leaves the caches of a processor, and then the loop is as
 # fast. What they compute in between is a few times that.
-_MAX_BYTES_AT_ONCE = 2**22
+_MAX_BYTES_AT_ONCE = 2**23
 _MAX_CLIENTS_AT_ONCE = 512
 _MIN_CLIENTS_AT_ONCE = 16
 
