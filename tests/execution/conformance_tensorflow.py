@@ -259,3 +259,54 @@ def assertion_inside():
     return tff.federated_sum(tff.federated_map(refuse, values))
 
   return computation, [1, 0, 2]
+
+
+# Pure work on sequences, which may be done for all clients at once.
+
+
+@_case(tolerance=1e-6, at_once=7)
+def pure_steps_on_ragged_clients():
+  batch = collections.OrderedDict(
+      x=tff.TensorType(np.float32, [None, 3]),
+      y=tff.TensorType(np.float32, [None]),
+  )
+  weights_type = tff.TensorType(np.float32, [3])
+
+  @tff.tensorflow.computation(tff.SequenceType(batch), weights_type)
+  def work(batches, start):
+    @tf.function
+    def train():
+      weights, num_examples = start, tf.constant(0)
+      for batch in iter(batches):
+        errors = tf.linalg.matvec(batch['x'], weights) - batch['y']
+        step = tf.linalg.matvec(batch['x'], errors, transpose_a=True)
+        weights -= 0.1 * tf.clip_by_norm(step, 1.0)
+        num_examples += tf.shape(batch['y'])[0]
+      if tf.reduce_sum(weights) > 0.5:
+        weights *= 2.0
+      largest = batches.reduce(
+          -1.0, lambda so_far, b: tf.maximum(so_far, tf.reduce_max(b['y']))
+      )
+      return weights, num_examples, largest * tf.nn.l2_loss(weights)
+
+    return train()
+
+  @tff.federated_computation(
+      at_clients(tff.SequenceType(batch)), at_server(weights_type)
+  )
+  def computation(data, weights):
+    return tff.federated_sum(
+        tff.federated_map(work, (data, tff.federated_broadcast(weights)))
+    )
+
+  random = np.random.default_rng(1)
+  data = [
+      tf.data.Dataset.from_tensor_slices(
+          collections.OrderedDict(
+              x=random.normal(size=[size, 3]).astype(np.float32),
+              y=random.normal(size=size).astype(np.float32),
+          )
+      ).batch(2)
+      for size in (5, 0, 3, 5, 1, 4, 3)
+  ]
+  return computation, data, np.array([0.1, 0.2, 0.3], np.float32)

@@ -203,6 +203,9 @@ def _check_is_pure(node, inputs: list) -> None:
     raise loops.NotPlainError(f'{node.name} ({node.op}) has a state')
   if 'Random' in node.op or 'Stateless' in node.op or 'seed' in node.attr:
     raise loops.NotPlainError(f'{node.name} ({node.op}) is random')
+  if 'Conv' in node.op or 'Pool' in node.op:
+    # Nothing is won, and what is in between is larger than the weights.
+    raise loops.NotPlainError(f'{node.name} ({node.op}) is large')
   if any(True for _ in graph_defs.function_attributes(node)):
     raise loops.NotPlainError(f'{node.name} ({node.op}) calls a function')
   if not all(isinstance(value, tf.Tensor) for value in inputs):
@@ -241,8 +244,6 @@ class _Split:
   def __init__(self, values: Sequence):
     self._values = list(values)
     for value in values:
-      if isinstance(value, _Optional):
-        continue
       if isinstance(value, _Iterator) and value.sequence is None:
         raise loops.NotPlainError('an iterator is set up later')
 
