@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.ledger import participation_ledger as ledger_lib
@@ -13,16 +14,34 @@ from tff_dp.participation import sampling
 _CLIENTS = [f'client_{index}' for index in range(24)]
 
 
-def _run(schedule, clients_per_round, *, restart_every=None, seed=0):
+class _CountingLedger(ledger_lib.ParticipationLedger):
+  """Counts the clients that it is asked about."""
+
+  num_asked = 0
+
+  def eligible(self, client_ids, round_index):
+    self.num_asked += len(client_ids)
+    return super().eligible(client_ids, round_index)
+
+
+def _run(
+    schedule,
+    clients_per_round,
+    *,
+    restart_every=None,
+    seed=0,
+    clients=_CLIENTS,
+    ledger=None,
+):
   """Returns all cohorts; the ledger raises if one breaks the pattern."""
-  ledger = ledger_lib.ParticipationLedger(
+  ledger = ledger or ledger_lib.ParticipationLedger(
       schedule.pattern, restart_every=restart_every, run_id='test'
   )
   cohorts = []
   for round_index in range(1, schedule.num_rounds + 1):
     cohort = schedule.select(
         round_index=round_index,
-        client_ids=_CLIENTS,
+        client_ids=clients,
         clients_per_round=clients_per_round,
         ledger=ledger,
         seed=seed,
@@ -93,6 +112,43 @@ class ScheduleTest(parameterized.TestCase):
     )
     # Binomial(600, 1/4): mean 150, std 10.6; 24 clients, 5 std each.
     self.assertLess(np.abs(counts - 150).max(), 53)
+
+  def test_a_round_asks_about_a_few_clients_for_each_that_comes(self):
+    clients = [f'client_{index}' for index in range(800)]
+    schedule = sampling.UniformSampling(200, max_participations=1)
+    ledger = _CountingLedger(schedule.pattern, run_id='test')
+    cohorts = _run(schedule, 4, clients=clients, ledger=ledger)
+    # A pass of all clients, each of them once.
+    self.assertCountEqual(sum(cohorts, []), clients)
+    # To look at all of them in every round would be 200 times the population.
+    self.assertLess(ledger.num_asked, 30 * len(clients))
+    uncapped = sampling.UniformSampling(200)
+    ledger = _CountingLedger(uncapped.pattern, run_id='test')
+    _run(uncapped, 4, clients=clients, ledger=ledger)
+    self.assertLess(ledger.num_asked, 2 * 200 * 4)
+
+  def test_who_comes_next_is_uniform_among_those_who_may(self):
+    # Pairs of 50 clients; of those, 5 have come and may not come again.
+    clients = _CLIENTS + [f'other_{index}' for index in range(26)]
+    schedule = sampling.UniformSampling(2, max_participations=1)
+    counts = dict.fromkeys(clients[5:], 0)
+    num_runs = 4000
+    ledger = ledger_lib.ParticipationLedger(schedule.pattern, run_id='test')
+    ledger.commit(clients[:5], 1)
+    for seed in range(num_runs):
+      for client in schedule.select(
+          round_index=2,
+          client_ids=clients,
+          clients_per_round=2,
+          ledger=ledger,
+          seed=seed,
+      ):
+        counts[client] += 1
+    # Their sum is fixed and those of a pair differ, so the true statistic is
+    # smaller than chi-square with 44 degrees of freedom: false alarm 1e-6.
+    expected = 2 * num_runs / 45
+    statistic = sum((n - expected) ** 2 / expected for n in counts.values())
+    self.assertLess(statistic, stats.chi2.isf(1e-6, 44))
 
   @parameterized.named_parameters(
       (

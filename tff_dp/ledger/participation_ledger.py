@@ -151,6 +151,17 @@ class ParticipationLedger:
     _, count = self._history(self._look_up(list(client_ids)))
     return count.tolist()
 
+  def fewest_participations(self, num_clients: int) -> int:
+    """Returns in how many rounds the one took part who did so least often.
+
+    Args:
+      num_clients: Size of the population, all of whose clients count.
+    """
+    num_seen = len(self._index_of_key)
+    if num_seen < num_clients:
+      return 0
+    return int(self._count[:num_seen].min(initial=0))
+
   def commit(self, client_ids: Iterable[str], round_index: int) -> None:
     """Counts the cohort of a round, or refuses it and changes nothing.
 

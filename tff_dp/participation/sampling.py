@@ -21,6 +21,10 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.ledger import participation_ledger as ledger_lib
 
 
+# Clients that are drawn for each one of a cohort before all are looked at.
+_DRAWS_PER_CLIENT = 16
+
+
 class Schedule(abc.ABC):
   """The contract of a schedule.
 
@@ -74,7 +78,9 @@ class _RandomCohorts(Schedule):
   """Draws cohorts among the eligible clients.
 
   Uniformly; under a cap on participations those with the fewest come first, so
-  that the last rounds do not run out of clients.
+  that the last rounds do not run out of clients. In most rounds clients are
+  drawn from the population until enough of them may come, so a round costs no
+  more for a larger population. Where few may, all clients are looked at.
 
   Attributes:
     max_participations: Most participations of one client, `None` for no cap.
@@ -107,6 +113,12 @@ class _RandomCohorts(Schedule):
   def select(
       self, *, round_index, client_ids, clients_per_round, ledger, seed
   ) -> list[str]:
+    rng = np.random.default_rng([seed, round_index])
+    cohort = self._by_rejection(
+        rng, round_index, client_ids, clients_per_round, ledger
+    )
+    if cohort is not None:
+      return cohort
     eligible = ledger.eligible(client_ids, round_index)
     if len(eligible) < clients_per_round:
       raise _checks.PrivacyRefusedError(
@@ -116,12 +128,38 @@ class _RandomCohorts(Schedule):
           way_out='use fewer clients per round, or a plan with a smaller '
           'separation or more participations',
       )
-    rng = np.random.default_rng([seed, round_index])
     order = rng.permutation(len(eligible))
     if self.max_participations is not None:
       counts = np.asarray(ledger.num_participations(eligible))
       order = order[np.argsort(counts[order], kind='stable')]
     return [eligible[position] for position in order[:clients_per_round]]
+
+  def _by_rejection(
+      self, rng, round_index, client_ids, clients_per_round, ledger
+  ) -> Optional[list[str]]:
+    """Returns the cohort, or None if too many who were drawn may not come.
+
+    Uniform, as rejection is: given that it is found, it is a sample without
+    replacement of those who may come; who is drawn twice counts once.
+    """
+    most = _DRAWS_PER_CLIENT * clients_per_round
+    if len(client_ids) <= most:
+      return None
+    fewest = None
+    if self.max_participations is not None:
+      fewest = ledger.fewest_participations(len(client_ids))
+    cohort = {}
+    for _ in range(_DRAWS_PER_CLIENT):
+      positions = rng.integers(len(client_ids), size=clients_per_round)
+      drawn = [client_ids[position] for position in positions]
+      drawn = ledger.eligible(drawn, round_index)
+      if fewest is not None:
+        counts = ledger.num_participations(drawn)
+        drawn = [one for one, n in zip(drawn, counts) if n == fewest]
+      cohort.update(dict.fromkeys(drawn))
+      if len(cohort) >= clients_per_round:
+        return list(cohort)[:clients_per_round]
+    return None
 
 
 @dataclasses.dataclass(frozen=True)
