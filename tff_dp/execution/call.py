@@ -275,13 +275,18 @@ class Call:
     """Returns what a client has, or None if it must have a call of its own."""
     if self._max_clients_per_call == 1:
       return None
-    found = []
+    found, of_part = [], {}
     for node in one_pass.client_inputs:
       given = self._given.clients.get(node)
-      leaves = None if given is None else given.leaves(client)
-      if leaves is None:
+      if given is None:
         return None
-      found += leaves
+      # A part of the argument has a node for each of its uses.
+      path = node.operation.path
+      if path not in of_part:
+        of_part[path] = given.leaves(client)
+      if of_part[path] is None:
+        return None
+      found += of_part[path]
     return found
 
   def _work_on_chunk(self, number, worker, chunk, server_inputs, accumulators):
