@@ -370,7 +370,7 @@ class Program:
     """Returns for how many clients `cohort_pass` is made, or 0."""
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])
-    sizes = [spec.dtype.size * (spec.shape.num_elements() or 0) for spec in specs]
+    sizes = [s.dtype.size * (s.shape.num_elements() or 0) for s in specs]
     found = min(_MAX_CLIENTS_AT_ONCE, _MAX_BYTES_AT_ONCE // max(1, sum(sizes)))
     if found < _MIN_CLIENTS_AT_ONCE:
       return 0
