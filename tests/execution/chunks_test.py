@@ -243,9 +243,10 @@ class TrainingTest(parameterized.TestCase):
     self.assertLess(np.abs(along).max(), stats.norm.isf(1e-7))
 
   def test_exact_norms_are_within_the_clip_norm_at_once(self):
-    # One large coordinate, in whose sum of squares small ones get lost.
-    rows = np.full([16, _WIDTH], 2e-4, np.float32)
-    rows[:, 0] = 1.0
+    # Large coordinates, one a lane, in whose sums of squares small ones get
+    # lost: the squared norm lacks most, whether of a vector or of rows.
+    rows = np.full([16, _WIDTH], np.sqrt(0.99 * 2**-24), np.float32)
+    rows[:, :16] = 1.0
     rows[8:] = np.random.default_rng(5).normal(size=[8, _WIDTH])
     plan = plans.DpFtrlPlan(
         mechanism=mechanisms.Independent(1),
