@@ -9,9 +9,11 @@ test-cluster`.
 import importlib.util
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -38,9 +40,25 @@ _IDS = [f'client_{i}' for i in range(10)]
 _LOAD = 'tests.execution.cluster.lists:load_when_allowed'
 # Not a speed but the end of waiting.
 _SECONDS = 120
-# What a list of a client's elements cannot stand for: datasets that count how
-# often they are read, or fail while they are.
-_DATASETS_ONLY = frozenset(())
+# What a list of a client's elements cannot stand for: datasets that are another
+# one whenever they are read.
+_DATASETS_ONLY = frozenset((
+    'concatenated',
+    'dataset_in_a_struct',
+    'dataset_of_a_later_pass',
+    'dataset_with_two_uses',
+    'generator_of_random_numbers',
+    'random_anew',
+    'rebatched',
+    'sampled_anew',
+    'shuffle',
+    'shuffle_and_repeat',
+    'shuffle_below',
+    'shuffle_of_cache',
+    'table',
+    'variable',
+    'within_flat_map',
+))
 
 pytestmark = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for _, name in _ENGINES.values()),
@@ -56,8 +74,8 @@ class _EngineTest:
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls._folder = pathlib.Path(absltest.TEST_TMPDIR.value) / cls.name
-    cls._folder.mkdir(parents=True, exist_ok=True)
+    cls._folder = pathlib.Path(tempfile.mkdtemp(prefix=cls.name))
+    cls.addClassCleanup(shutil.rmtree, cls._folder)
     os.environ[lists.FOLDER] = os.fspath(cls._folder)
     cls._in_process = execution.create_sync_in_process_context(
         max_concurrent_clients=4

@@ -232,8 +232,9 @@ def create_cluster_context(
       the number of workers.
     address: Of the cluster; `None` starts one of two workers on this machine.
     load_clients: 'module:function' that workers import; it returns the data of
-      the client whose id it is given. Where a client's value is a string, this
-      is taken as the id. `None` if the values themselves travel.
+      the client whose id it is given. Where a client's value is a string and
+      the computation takes something else, it is the id. `None` if the values
+      themselves travel.
     max_retries: How often a shard may be given away again, when its worker is
       lost. A client whose work fails is an error at once.
     default_num_clients: Number of clients of a computation whose arguments do

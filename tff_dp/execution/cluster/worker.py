@@ -16,6 +16,7 @@ import platform
 import threading
 import zlib
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -146,7 +147,7 @@ class _Members(Mapping):
 
   def __getitem__(self, client: int):
     value = self._given[client]
-    if self._load is None or not isinstance(value, (str, bytes)):
+    if self._load is None or not isinstance(value, str):
       return value
     try:
       return self._load(value)
@@ -288,10 +289,14 @@ def _run(sent: bytes, one_pass: Pass, shard: Shard) -> Result:
       )
     else:
       where, members = given
+      type_spec = node.operation.type_spec
+      # Where a string is what the computation takes, it is no id.
+      is_string = (
+          isinstance(type_spec, tff.TensorType) and type_spec.dtype == np.str_
+      )
+      own_load = None if is_string else load
       clients[node] = _Loading(
-          _Members(members, load, one_pass.num_clients),
-          node.operation.type_spec,
-          where,
+          _Members(members, own_load, one_pass.num_clients), type_spec, where
       )
   counts = dict.fromkeys(call.PATHS, 0)
 
