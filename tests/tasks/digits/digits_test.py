@@ -93,8 +93,8 @@ class FlagsTest(parameterized.TestCase):
           'native_device',
           ('train', 'digits', '--context=native', '--client-devices=CPU:0'),
           '--client-devices=CPU:0 is not allowed: expected nothing with'
-          " --context=native: TFF's worker chooses its device itself. Leave the"
-          ' flag out, or use --context=in_process',
+          ' --context=native: its workers choose their devices themselves. Leave'
+          ' the flag out, or use --context=in_process',
           2,
       ),
   )
