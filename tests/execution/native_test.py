@@ -19,6 +19,7 @@ from tff_dp.execution import native
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # Loads TFF once, which takes seconds, and ends in every way, as copies of itself.
+# A line is one write: `print` may write it in pieces, which mix with a copy's.
 # Started from a thread that ends at once, which must not end the worker.
 _CHILD = """
 import os, sys, threading, time
@@ -33,7 +34,7 @@ else:
   for _ in copies:
     copy, status = os.wait()
     code = os.waitstatus_to_exitcode(status)
-    print('ended', copies[copy], code, flush=True)
+    os.write(1, f'ended {copies[copy]} {code}\\n'.encode())
   sys.exit()
 workers = []
 def start():
@@ -42,7 +43,7 @@ thread = threading.Thread(target=start)
 thread.start()
 thread.join()
 workers[0].wait_until_ready()
-print(how, os.getpid(), workers[0].pid, flush=True)
+os.write(1, f'{how} {os.getpid()} {workers[0].pid}\\n'.encode())
 if how == 'exception':
   raise RuntimeError('on purpose')
 if how == 'kill':
