@@ -5,14 +5,17 @@
 import json
 import pathlib
 import shutil
+import tarfile
 import tempfile
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tff_dp
+import tensorflow as tf  # pylint: disable=g-bad-import-order
 
 from tests.cli import command
+from tests.export import small_bundle
 from tests.learning import small_model
 from tests.program import processes
 from tff_dp import _checks
@@ -20,7 +23,6 @@ from tff_dp import execution
 from tff_dp import export
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp import program
 from tff_dp.cli import main
 from tff_dp.export import bundle
 from tff_dp.export import computations
@@ -29,24 +31,9 @@ from tff_dp.export import verification
 from tff_dp.plans import events
 from tff_dp.program.files import checkpoints
 
-_DELTA = 1e-7
 # For the command line, which calls them.
 build_model = small_model.build
-
-
-def _plan(mechanism=None, **changes):
-  mechanism = mechanism or mechanisms.HonakerTree(4)
-  arguments = dict(
-      participation=participation.MinSeparation(4, min_index_gap=2),
-      noise_multiplier=4.0,
-  )
-  return small_model.build_plan(mechanism, **arguments | changes)
-
-
-def build_process(**changes):
-  return small_model.build_process(
-      _plan(), **dict(insecure_seed=None) | changes
-  )
+build_process = small_bundle.build_process
 
 
 def setUpModule():
@@ -61,21 +48,10 @@ class BundleTest(parameterized.TestCase):
     cls._folder = tempfile.TemporaryDirectory()
     cls.root = pathlib.Path(cls._folder.name)
     cls.process = build_process()
-    cls.result = program.train(
-        cls.process,
-        processes.Clients(),
-        output_dir=cls.root / 'run',
-        delta=_DELTA,
-        total_rounds=2,
-        progress='quiet',
-    )
+    cls.result = small_bundle.train(cls.process, cls.root / 'run')
     cls.output = cls.root / 'bundle'
-    cls.manifest = export.export_bundle(
-        cls.root / 'run',
-        output=cls.output,
-        process=cls.process,
-        model=small_model.build(),
-        odp_population='my_app',
+    cls.manifest = small_bundle.write(
+        cls.process, cls.root / 'run', cls.output
     )
 
   @classmethod
@@ -114,6 +90,22 @@ class BundleTest(parameterized.TestCase):
     for form in ('map-reduce form', 'distribute-aggregate form'):
       self.assertEqual(details[form], 'the same bits as the process')
     self.assertIn(str(self.result.epsilon), details['guarantee'])
+
+  def test_a_bundle_of_another_stack_verifies(self):
+    own = small_bundle.archive(tf.__version__)
+    others = [path for path in small_bundle.KEPT.iterdir() if path != own]
+    self.assertNotEmpty(others)
+    for path in others:
+      folder = self.create_tempdir().full_path
+      with tarfile.open(path) as packed:
+        packed.extractall(folder, filter='data')
+      root = pathlib.Path(folder) / 'bundle'
+      manifest = bundle.read_manifest(root)
+      self.assertNotEqual(manifest['versions']['tensorflow'], tf.__version__)
+      self.assertEmpty(manifest['absent'])
+      found = export.verify_bundle(root)
+      statuses = {each.status for each in found}
+      self.assertEqual(statuses, {verification.OK}, found)
 
   def test_a_changed_byte_is_found_in_every_file(self):
     root = self._copy()
@@ -163,7 +155,7 @@ class BundleTest(parameterized.TestCase):
       content = json.loads((self.output / name).read_text())
       return json.dumps(content | facts).encode()
 
-    plan = _plan().describe() | {'noise_multiplier': 5.0}
+    plan = small_bundle.build_plan().describe() | {'noise_multiplier': 5.0}
     for name, content, where in (
         (bundle.EVENTS, changed(bundle.EVENTS, plan=plan), 'guarantee'),
         (bundle.PLAN, changed(bundle.PLAN, noise_multiplier=5.0), 'guarantee'),
@@ -189,7 +181,8 @@ class BundleTest(parameterized.TestCase):
         ('fixed noise key', _checks.PrivacyRefusedError,
          dict(process=build_process(insecure_seed=3))),
         ('built from the plan', _checks.PrivacyRefusedError,
-         dict(process=small_model.build_process(_plan(noise_multiplier=5.0)))),
+         dict(process=small_model.build_process(
+             small_bundle.build_plan(noise_multiplier=5.0)))),
         ('process=', _checks.ArgumentError,
          dict(process=build_process(momentum=0.9))),
         ('model=', _checks.ArgumentError, dict(model=object())),
@@ -236,7 +229,7 @@ class TaskConfigTest(parameterized.TestCase):
 
   def _render(self, plan):
     return task_config.render(
-        events.PlanRun(plan, 2, _DELTA), population='my_app'
+        events.PlanRun(plan, 2, small_bundle.DELTA), population='my_app'
     )
 
   @parameterized.parameters(
@@ -263,7 +256,7 @@ class TaskConfigTest(parameterized.TestCase):
       ),
   )
   def test_expressible(self, mechanism, changes, name, separation):
-    plan = _plan(mechanism, **changes)
+    plan = small_bundle.build_plan(mechanism, **changes)
     text = self._render(plan)
     for line in (
         f'type: {name}',
@@ -300,12 +293,13 @@ class TaskConfigTest(parameterized.TestCase):
   )
   def test_refused_with_the_reason(self, mechanism, changes, reason):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, reason):
-      self._render(_plan(mechanism, **changes))
+      self._render(small_bundle.build_plan(mechanism, **changes))
 
   def test_name_of_the_population(self):
     with self.assertRaisesRegex(_checks.ArgumentError, 'odp_population='):
       task_config.render(
-          events.PlanRun(_plan(), 2, _DELTA), population='a" b'
+          events.PlanRun(small_bundle.build_plan(), 2, small_bundle.DELTA),
+          population='a" b',
       )
 
 
