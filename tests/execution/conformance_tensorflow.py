@@ -53,6 +53,32 @@ def variables():
 
 
 @_case()
+def variable_and_loop_of_the_old_kind():
+  # TFF's compilers of forms leave such loops behind: Enter, Merge, Switch.
+  tf.compat.v1.disable_control_flow_v2()
+  try:
+
+    @tff.tensorflow.computation(np.int32)
+    def count(n):
+      total = tf.Variable(2, name='total')
+      _, found = tf.compat.v1.while_loop(
+          lambda i, _: i < n,
+          lambda i, value: (i + 1, value * 3 + total),
+          [tf.constant(0), total.read_value()],
+      )
+      return found
+
+  finally:
+    tf.compat.v1.enable_control_flow_v2()
+
+  @tff.federated_computation(at_clients(np.int32))
+  def computation(values):
+    return tff.federated_map(count, values)
+
+  return (lambda: computation([3, 4, 0]),)
+
+
+@_case()
 def static_hash_table():
   @tff.tensorflow.computation(np.str_)
   def look_up(word):

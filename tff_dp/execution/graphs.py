@@ -159,10 +159,28 @@ def _rename_functions(graph_def, suffix: str) -> None:
 
 
 def _wait_for_initializer(graph_def, initializer: str) -> None:
+  """Lets all nodes wait for the initialiser that do not lead to it.
+
+  Only where nothing else makes them wait: a node in a loop of the old kind,
+  which TFF's compilers leave behind, must not have inputs from outside of it.
+  """
   nodes = {node.name: node for node in graph_def.node}
-  earlier = _ancestors(nodes, [initializer])
+  at_once = _ancestors(nodes, [initializer])
+
+  def is_waiting(node) -> bool:
+    return any(_node_of(name) not in at_once for name in node.input)
+
+  grows = True
+  while grows:
+    found = {
+        node.name
+        for node in graph_def.node
+        if node.op in _NEEDS_NO_INITIALIZER and not is_waiting(node)
+    }
+    grows = not found <= at_once
+    at_once |= found
   for node in graph_def.node:
-    if node.name not in earlier and node.op not in _NEEDS_NO_INITIALIZER:
+    if node.name not in at_once and not is_waiting(node):
       node.input.append(f'^{initializer}')
 
 
@@ -313,7 +331,6 @@ class TensorFlowGraph:
         name='tff',
     )
     return values.pack(self._result_skeleton, results), variables
-
 
   def inlined(self, argument):
     """Adds the computation to the current graph, as plain code.
