@@ -30,6 +30,7 @@ from tff_dp.export import task_config
 from tff_dp.export import verification
 from tff_dp.plans import events
 from tff_dp.program.files import checkpoints
+from tff_dp.program.files import process_files
 
 # For the command line, which calls them.
 build_model = small_model.build
@@ -167,10 +168,10 @@ class BundleTest(parameterized.TestCase):
   def test_a_fixed_key_and_a_sum_without_noise_do_not_pass(self):
     fixed = build_process(insecure_seed=3)
     path = pathlib.Path(self.create_tempfile().full_path)
-    computations.write(path, fixed.initialize)
+    process_files.write(path, fixed.initialize)
     failed = self._forged(bundle.INITIALIZE, path.read_bytes())
     self.assertIn('fixed noise key', failed['process'])
-    computations.write(path, processes.fed_avg().next)
+    process_files.write(path, processes.fed_avg().next)
     failed = self._forged(bundle.NEXT, path.read_bytes())
     self.assertIn('adds no noise', failed['process'])
 
@@ -194,15 +195,34 @@ class BundleTest(parameterized.TestCase):
         export.export_bundle(arguments.pop('run'), **arguments)
     self.assertEqual({p.name for p in self.root.iterdir()}, {'run', 'bundle'})
 
+  def test_the_process_that_a_run_keeps(self):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    run, kept = folder / 'run', folder / 'run' / 'release' / 'process'
+    shutil.copytree(self.root / 'run', run)
+    manifest = export.export_bundle(run, output=folder / 'bundle')
+    for name in (*bundle.OF_PROCESS[2:], bundle.NEXT):
+      self.assertNotIn(name, manifest['absent'])
+    self.assertEmpty(self._failed(folder / 'bundle'))
+    # It is what the run says, or is refused.
+    process_files.write(kept / process_files.NEXT, processes.fed_avg().next)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'adds no noise'):
+      export.export_bundle(run, output=folder / 'other')
+    # One with a key in it is not kept.
+    shutil.rmtree(kept)
+    process_files.keep(kept, build_process(insecure_seed=3))
+    self.assertFalse(kept.exists())
+    manifest = export.export_bundle(run, output=folder / 'other')
+    self.assertContainsSubset(bundle.OF_PROCESS, manifest['absent'])
+
   def test_command_line(self):
     target = pathlib.Path(self.create_tempdir().full_path) / 'small'
     run = self.root / 'run'
     code, out, _ = command.run(main.main, 'export', run, '--output', target)
     self.assertEqual(code, 0)
-    self.assertIn('no process was given', out)
+    self.assertIn('no functional model was given', out)
     code, out, _ = command.run(main.main, 'export', '--verify', target)
     self.assertEqual(code, 0)
-    self.assertRegex(out, 'absent +process')
+    self.assertRegex(out, 'absent +functional model')
     (target / bundle.CARD).write_text('# Mine')
     code, _, err = command.run(main.main, 'export', '--verify', target)
     self.assertEqual(code, 5)

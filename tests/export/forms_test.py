@@ -22,6 +22,7 @@ from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp.export import computations
 from tff_dp.learning import silos
+from tff_dp.program.files import process_files
 
 _BITS = 'the same bits'
 _ONLY_SUMS = 'only sums'
@@ -163,8 +164,8 @@ class ComparisonTest(absltest.TestCase):
     def without_key():
       return tf.constant([3, 4], tf.int64), tf.constant(words[0])
 
-    self.assertLen(computations.keys_in(with_key), 1)
-    self.assertEmpty(computations.keys_in(without_key))
+    self.assertLen(process_files.keys_in(with_key), 1)
+    self.assertEmpty(process_files.keys_in(without_key))
 
 
 if __name__ == '__main__':

@@ -15,12 +15,11 @@ from tff_dp.cli import errors
 from tff_dp.cli import results
 
 _EXAMPLES = """examples:
-  what the run keeps: weights, plan, events, statement
+  what the run keeps: weights, plan, events, statement, process and its forms
     tff-dp export runs/mine --output bundle
-  with the process and its two forms; my_task.py has two functions without
-  arguments, which build them as for the run
-    tff-dp export runs/mine --output bundle \\
-        --process my_task:build_process --model my_task:build_model
+  with the functional model; my_task.py has a function without arguments that
+  builds it as for the run
+    tff-dp export runs/mine --output bundle --model my_task:build_model
   and a TaskConfig for On-Device Personalization, of a plan that it can express
     tff-dp export runs/mine --output bundle --odp-population my_app
   whoever receives it
@@ -34,8 +33,8 @@ def add_arguments(parser: errors.Parser) -> None:
   """Adds the flags of `export`."""
   parser.description = (
       'Writes a finished run as a directory that proves itself, or checks\n'
-      'one (--verify). A run keeps no process, so --process names the code\n'
-      'that builds it anew; it is compared with the run, and refused if it\n'
+      'one (--verify). The process is the one that the run has kept, or that\n'
+      '--process builds anew; it is compared with the run, and refused if it\n'
       'has a fixed noise key or other noise. Checkpoints are never read: no\n'
       'noise key and no sum without noise can get into a bundle.'
   )
@@ -45,7 +44,7 @@ def add_arguments(parser: errors.Parser) -> None:
   )
   parser.add('--output', metavar='DIR', help='the bundle, a new directory')
   parser.add('--process', metavar='MODULE:FUNCTION', help='returns the learning'
-             ' process, without insecure_seed')
+             ' process, without insecure_seed (default: what the run has kept)')
   parser.add('--model', metavar='MODULE:FUNCTION', help='returns the functional'
              ' model')
   parser.add('--odp-population', metavar='NAME', help='also write a TaskConfig'

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TFF's computations and forms as files, and a round that compares them.
+"""TFF's forms of a process as files, and a round that compares them.
 
 A production stack runs `next` in one of two forms: a map-reduce form, ten
 TensorFlow graphs around one aggregation; or a distribute-aggregate form, five
@@ -16,10 +16,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.execution import graph_defs
 from tff_dp.export import bundle
 from tff_dp.learning.silos import terms as silo_terms
 from tff_dp.plans import base
+from tff_dp.program.files import process_files
 
 _mapreduce = tff.backends.mapreduce
 # The arguments of the forms' constructors, beside the type.
@@ -52,22 +52,8 @@ _RECOMPOSE = {
     ),
 }
 _NUM_CLIENTS, _NUM_BATCHES, _BATCH_SIZE = 2, 2, 2
-# 64 random bits are smaller once in a million times.
-_LEAST_WORD = 2**43
 _SELECT = 'federated_select'
 _LONGEST_REASON = 200
-
-
-def write(path: pathlib.Path, computation: tff.Computation) -> None:
-  """Writes a computation, equal bytes for an equal one."""
-  proto = tff.framework.serialize_computation(computation)
-  path.write_bytes(proto.SerializeToString(deterministic=True))
-
-
-def read(path: pathlib.Path) -> tff.Computation:
-  """Returns the computation in a file; containers of Python's are lost."""
-  proto = _proto_class().FromString(path.read_bytes())
-  return tff.framework.deserialize_computation(proto)
 
 
 def compile_form(kind: str, next_computation: tff.Computation) -> Any:
@@ -118,7 +104,7 @@ def write_form(folder: pathlib.Path, kind: str, form: Any) -> None:
   """Writes the parts of a form, one file each."""
   folder.mkdir()
   for name in _PARTS[kind]:
-    write(folder / f'{name}.pb', getattr(form, name))
+    process_files.write(folder / f'{name}.pb', getattr(form, name))
 
 
 def read_form(
@@ -131,7 +117,9 @@ def read_form(
     kind: One of `FORMS`.
     next_computation: What it is a form of; for its type.
   """
-  parts = {name: read(folder / f'{name}.pb') for name in _PARTS[kind]}
+  parts = {
+      name: process_files.read(folder / f'{name}.pb') for name in _PARTS[kind]
+  }
   return _MAKE[kind](next_computation.type_signature, **parts)
 
 
@@ -241,39 +229,6 @@ def is_finite(result: dict[str, np.ndarray]) -> bool:
   )
 
 
-def keys_in(computation: tff.Computation) -> list[str]:
-  """Returns the constants in a computation that may be keys of noise.
-
-  A key is two 64-bit words that look random; nothing else of ours is.
-
-  Args:
-    computation: Any part of a process.
-  """
-  found = []
-
-  def visit(part):
-    if isinstance(part, tff.framework.CompiledComputation):
-      graph_def = tf.compat.v1.GraphDef()
-      part.proto.tensorflow.graph_def.Unpack(graph_def)
-      found.extend(
-          node.name
-          for node in graph_defs.all_nodes(graph_def)
-          if node.op == 'Const' and _is_key(node.attr['value'].tensor)
-      )
-    return part, False
-
-  tff.framework.transform_postorder(computation.to_building_block(), visit)
-  return found
-
-
-def _is_key(tensor) -> bool:
-  if tensor.dtype != tf.int64.as_datatype_enum:
-    return False
-  words = np.ravel(tf.make_ndarray(tensor))
-  pairs = words.size >= 2 and words.size % 2 == 0
-  return pairs and bool((np.abs(words.astype(float)) > _LEAST_WORD).all())
-
-
 def check_initialize(initialize: tff.Computation) -> Any:
   """Returns an initial state, if its keys are secret and new every time.
 
@@ -281,7 +236,7 @@ def check_initialize(initialize: tff.Computation) -> Any:
     PrivacyRefusedError: If a key is fixed.
   """
   states = [leaves(initialize()) for _ in range(2)]
-  fixed = keys_in(initialize)
+  fixed = process_files.keys_in(initialize)
   for name, value in states[0].items():
     last = name.rpartition('/')[2]
     if last == 'is_key_insecure' and np.any(value):
@@ -300,11 +255,3 @@ def fixed_key(names: list[str]) -> _checks.PrivacyRefusedError:
       why='whoever reads the file can take the noise away',
       way_out='build the process without insecure_seed',
   )
-
-
-def _proto_class():
-  @tff.tensorflow.computation
-  def empty():
-    return tf.constant(0)
-
-  return type(tff.framework.serialize_computation(empty))

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`export_bundle`: from the directory of a run to a bundle.
 
-A run keeps its model, plan, events and statement, but not its process, which is
-made by code. So the process is handed over, built anew as it was for the run,
-and compared with what the run says of itself. Without it the bundle has what
-the run keeps.
+A run keeps its model, plan, events, statement and process, but for a process
+with a fixed noise key. One that is handed over instead, built anew as for the
+run, is compared with what the run says of itself.
 
 Only `release/` of the run is read: a bundle cannot hold the state of the
 aggregator, with the noise key and what is remembered of noise, because nothing
@@ -31,11 +30,12 @@ from tff_dp.export import task_config
 from tff_dp.files import run_directory
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
+from tff_dp.program.files import process_files
 
 _COPIED = (
     bundle.STATEMENT, bundle.STATEMENT_PAGE, bundle.EVENTS, bundle.WEIGHTS
 )
-_NO_PROCESS = 'no process was given'
+_NO_PROCESS = 'the run has kept none, and none was given'
 _NO_MODEL = 'no functional model was given'
 
 
@@ -53,7 +53,7 @@ def export_bundle(
     run: The `output_dir` of `program.train`.
     output: The directory of the bundle: absent, or empty.
     process: Built as for the run, whose state and key it does not know. `None`
-      for a bundle without computations.
+      for the one that the run has kept.
     model: Of the run, whose last weights become its initial ones; for the
       functional model, and for predictions with the SavedModel.
     odp_population: Name of the population for On-Device Personalization. `None`
@@ -105,9 +105,14 @@ def _write(root, release, described, weights, process, model, config):
     shutil.copyfile(release / name, root / name)
   run_directory.write_json(root / bundle.PLAN, plan.describe())
   if process is None:
-    absent |= dict.fromkeys(bundle.OF_PROCESS, _NO_PROCESS)
+    process = process_files.read_kept(release / process_files.FOLDER)
+    if process is not None:
+      certification.certify_computation(process.next, plan)
   else:
     _check_process(process, plan, release)
+  if process is None:
+    absent |= dict.fromkeys(bundle.OF_PROCESS, _NO_PROCESS)
+  else:
     with contexts.ensure_installed():
       absent |= _write_process(root, process)
   models.write_saved_model(root / bundle.SAVED_MODEL, weights, model)
@@ -172,11 +177,11 @@ def _check_process(process, plan, release: pathlib.Path) -> None:
 def _write_process(root, process) -> dict[str, str]:
   """Writes the computations; returns which forms are absent, and why."""
   computations.check_initialize(process.initialize)
-  fixed = computations.keys_in(process.next)
+  fixed = process_files.keys_in(process.next)
   if fixed:
     raise computations.fixed_key(fixed)
-  computations.write(root / bundle.INITIALIZE, process.initialize)
-  computations.write(root / bundle.NEXT, process.next)
+  process_files.write(root / bundle.INITIALIZE, process.initialize)
+  process_files.write(root / bundle.NEXT, process.next)
   absent = {}
   for kind in computations.FORMS:
     try:

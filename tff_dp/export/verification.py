@@ -25,6 +25,7 @@ from tff_dp.export import models
 from tff_dp.export import task_config
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
+from tff_dp.program.files import process_files
 from tff_dp.statement import statement as statement_lib
 
 # Of epsilon, whose search ends elsewhere with other versions of NumPy.
@@ -190,9 +191,9 @@ def _check_process(root: pathlib.Path, plan, absent) -> list[Finding]:
   known = {}
 
   def load() -> str:
-    known['initialize'] = computations.read(root / bundle.INITIALIZE)
-    known['next'] = computations.read(root / bundle.NEXT)
-    fixed = computations.keys_in(known['next'])
+    known['initialize'] = process_files.read(root / bundle.INITIALIZE)
+    known['next'] = process_files.read(root / bundle.NEXT)
+    fixed = process_files.keys_in(known['next'])
     if fixed:
       raise computations.fixed_key(fixed)
     known['state'] = computations.check_initialize(known['initialize'])
@@ -229,7 +230,7 @@ def _check_process(root: pathlib.Path, plan, absent) -> list[Finding]:
 def _check_form(root: pathlib.Path, kind: str, known: dict[str, Any]) -> str:
   form = computations.read_form(root / kind, kind, known['next'])
   for part in computations.parts(kind, form):
-    fixed = computations.keys_in(part)
+    fixed = process_files.keys_in(part)
     if fixed:
       raise computations.fixed_key(fixed)
   result = computations.leaves(

@@ -3,7 +3,7 @@
 """The output directory of one run: what may be shared, and what may not.
 
     output_dir/
-      release/   model, metrics, statement, events, config, environment
+      release/   model, metrics, statement, events, config, environment, process
       secret/    mode 0700: checkpoints (with the noise key), participation
                  ledger, write-ahead record, metrics that are not covered
 

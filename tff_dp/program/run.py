@@ -46,6 +46,7 @@ from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import outputs
+from tff_dp.program.files import process_files
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
 from tff_dp.statement import statement as statement_lib
@@ -397,6 +398,7 @@ class Run:
     release = self.directory.release
     run_directory.write_json(release / 'config.json', self.identity)
     outputs.write_environment(release / 'environment.json')
+    process_files.keep(release / process_files.FOLDER, self.process)
 
   def _finish(self, message: str) -> TrainResult:
     """Writes the last model and the final documents."""

@@ -1,0 +1,114 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The two computations of a process as files.
+
+A run keeps its process, as TFF serializes computations, so that it can be
+exported without the code that built it.
+"""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp.execution import graph_defs
+from tff_dp.files import run_directory
+
+# In `release/` of a run.
+FOLDER = 'process'
+INITIALIZE, NEXT = 'initialize.pb', 'next.pb'
+# 64 random bits are smaller once in a million times.
+_LEAST_WORD = 2**43
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptProcess:
+  """What files have of a process: computations, and no methods.
+
+  Attributes:
+    initialize: Returns a state at the server.
+    next: Maps a state and the clients' data to the next state and metrics.
+  """
+
+  initialize: tff.Computation
+  next: tff.Computation
+
+
+def keep(folder: pathlib.Path, process) -> None:
+  """Writes a process, unless a noise key may be in it.
+
+  Args:
+    folder: For its two files, and nothing else.
+    process: Any with `initialize` and `next`.
+  """
+  both = process.initialize, process.next
+  if not all(isinstance(each, tff.Computation) for each in both):
+    return  # Wrapped in Python, which no file holds.
+  if any(map(keys_in, both)):
+    return
+  folder.mkdir(exist_ok=True)
+  write(folder / INITIALIZE, process.initialize)
+  write(folder / NEXT, process.next)
+
+
+def read_kept(folder: pathlib.Path) -> KeptProcess | None:
+  """Returns what `keep` wrote, `None` if it wrote nothing."""
+  if not (folder / NEXT).exists():
+    return None
+  return KeptProcess(read(folder / INITIALIZE), read(folder / NEXT))
+
+
+def write(path: pathlib.Path, computation: tff.Computation) -> None:
+  """Writes a computation, equal bytes for an equal one."""
+  proto = tff.framework.serialize_computation(computation)
+  content = proto.SerializeToString(deterministic=True)
+  run_directory.write_atomically(path, content)
+
+
+def read(path: pathlib.Path) -> tff.Computation:
+  """Returns the computation in a file; containers of Python's are lost."""
+  proto = _proto_class().FromString(path.read_bytes())
+  return tff.framework.deserialize_computation(proto)
+
+
+def keys_in(computation: tff.Computation) -> list[str]:
+  """Returns the constants in a computation that may be keys of noise.
+
+  A key is two 64-bit words that look random; nothing else of ours is.
+
+  Args:
+    computation: Any part of a process.
+  """
+  found = []
+
+  def visit(part):
+    if isinstance(part, tff.framework.CompiledComputation):
+      graph_def = tf.compat.v1.GraphDef()
+      part.proto.tensorflow.graph_def.Unpack(graph_def)
+      found.extend(
+          node.name
+          for node in graph_defs.all_nodes(graph_def)
+          if node.op == 'Const' and _is_key(node.attr['value'].tensor)
+      )
+    return part, False
+
+  tff.framework.transform_postorder(computation.to_building_block(), visit)
+  return found
+
+
+def _is_key(tensor) -> bool:
+  if tensor.dtype != tf.int64.as_datatype_enum:
+    return False
+  words = np.ravel(tf.make_ndarray(tensor))
+  pairs = words.size >= 2 and words.size % 2 == 0
+  return pairs and bool((np.abs(words.astype(float)) > _LEAST_WORD).all())
+
+
+def _proto_class():
+  @tff.tensorflow.computation
+  def empty():
+    return tf.constant(0)
+
+  return type(tff.framework.serialize_computation(empty))
