@@ -75,6 +75,19 @@ class WriteAheadRecordTest(absltest.TestCase):
     with self.assertRaisesRegex(ValueError, 'round_index=3'):
       again.release(3)
 
+  def test_hashes_of_released_rounds_are_not_kept(self):
+    record = self._open()
+    for round_index in range(1, 8):
+      record.begin(round_index, ['a'], spent={})
+    record.release(5)
+    for each in (record, self._open()):
+      self.assertCountEqual(each._cohorts, [6, 7])
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'round 5 may have been released'
+      ):
+        each.begin(5, ['a'], spent={})
+      each.begin(6, ['a'], spent={})
+
   def test_full_disk_leaves_what_can_be_opened_again(self):
     record = self._open()
     record.begin(1, ['a'], spent={})

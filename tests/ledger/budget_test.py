@@ -124,6 +124,15 @@ class BudgetTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'cannot follow'):
       book.record(1)
 
+  def test_goes_on_after_the_rounds_of_an_earlier_process(self):
+    book = _book(epsilon=None)
+    book.resume(0)
+    book.resume(7)
+    self.assertEqual(book.record(7)['round'], 7)
+    book.record(8)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
+      book.resume(41)
+
   def test_record_names_everything(self):
     self.assertEqual(
         _book().record(1),

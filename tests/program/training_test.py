@@ -3,6 +3,7 @@
 """Tests of the training program: order, resume, refusal, interrupts."""
 
 import asyncio
+import collections
 import concurrent.futures
 import contextlib
 import csv
@@ -28,6 +29,7 @@ from tff_dp import _failures
 from tff_dp import execution
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
+from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
@@ -465,6 +467,54 @@ class FullDiskTest(kills.RunsTestCase):
     self.assertEqual(
         [row['round'] for row in result.metrics], list(range(1, 11))
     )
+
+
+class LongRunTest(absltest.TestCase):
+
+  def test_a_late_checkpoint_writes_no_more_than_an_early_one(self):
+    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    # Who took part in which round is kept up to a bound; here there is none.
+    self.enterContext(mock.patch.object(ledger_lib, '_MAX_RECORDED', 0))
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    whole, seen = collections.Counter(), {}
+    write = run_directory.write_atomically
+
+    def counted(path, content):
+      write(path, content)
+      whole[pathlib.Path(path).name.partition('_')[0]] += os.path.getsize(path)
+
+    def look(round_index):
+      if round_index % 10 == 1:
+        grown = {
+            name: (root / name).stat().st_size
+            for name in (
+                'release/metrics.csv',
+                'secret/metrics.jsonl',
+                'secret/metrics.not_covered.csv',
+                'secret/write_ahead.jsonl',
+            )
+        }
+        seen[round_index] = dict(whole) | grown
+
+    process = toy.Process()
+    process.next.on_round = look
+    with mock.patch.object(run_directory, 'write_atomically', counted):
+      _train(
+          root, process, plan=toy.build_plan(121), checkpoint_every=10,
+          rounds_per_eval=5,
+      )
+
+    def written(last):
+      return {
+          name: size - seen[last - 10][name]
+          for name, size in seen[last].items()
+      }
+
+    early, late = written(31), written(121)
+    self.assertIn('round', early)
+    for name, size in early.items():
+      # Rounds and epsilons have more digits.
+      self.assertLessEqual(late[name], 1.1 * size, name)
 
 
 class RefusalTest(parameterized.TestCase):

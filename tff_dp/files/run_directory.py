@@ -12,7 +12,7 @@ plan, configuration and clients; anything else is refused before a byte in it
 changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import contextlib
 import errno
 import fcntl
@@ -30,18 +30,26 @@ _SCHEMA = 1
 _TEMPORARY = re.compile(r'.*(\.tff_dp_tmp|_temp\d{4})$')
 
 
-def write_atomically(path: os.PathLike, content: bytes | str) -> None:
+def write_atomically(
+    path: os.PathLike, content: bytes | str | Iterable[bytes]
+) -> None:
   """Writes a file so that a reader sees all of it or its predecessor.
 
   The content is on the disk before the name points to it.
+
+  Args:
+    path: The file.
+    content: All of it, or its parts.
   """
   path = pathlib.Path(path)
   if isinstance(content, str):
     content = content.encode()
+  if isinstance(content, bytes):
+    content = [content]
   temporary = path.with_name(path.name + '.tff_dp_tmp')
   with naming(path):
     with open(temporary, 'wb') as file:
-      file.write(content)
+      file.writelines(content)
       file.flush()
       os.fsync(file.fileno())
     os.replace(temporary, path)

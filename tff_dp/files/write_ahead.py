@@ -6,7 +6,8 @@ A round counts as spent from the moment its line is stored, whatever happens to
 the process afterwards. Repeating a begun round after a crash is free, since the
 checkpoint gives it the same noise key; but only for the same cohort: the same
 noise on other data would reveal their difference. So each line holds a hash of
-the cohort, and another cohort is refused.
+the cohort, and another cohort is refused. In memory are only the hashes of
+rounds that have not been released.
 
 What has been released cannot be made again, not even from the same cohort: its
 data may have changed. So a line says how far a run is about to release, and a
@@ -47,29 +48,30 @@ class WriteAheadRecord:
     """
     self._path = pathlib.Path(path)
     self._run_id = run_id
-    self._cohorts = []
-    self.released_through = 0
-    content = self._path.read_bytes() if self._path.exists() else b''
-    # A line that has no end was being written when the process was killed: its
-    # round had not begun.
-    complete = content[: content.rfind(b'\n') + 1]
-    for number, line in enumerate(complete.splitlines(), start=1):
-      if not self._is_taken(line):
-        raise _checks.PrivacyRefusedError(
-            f'line {number} of the write-ahead record {self._path} is damaged',
-            why='it counts the rounds that have spent privacy',
-            way_out='restore the file from a copy, or start a new run',
-        )
+    # Of the rounds that may still be repeated.
+    self._cohorts: dict[int, str] = {}
+    self.rounds_begun = self.released_through = 0
     is_new = not self._path.exists()
     self._file = open(self._path, 'ab', buffering=0)
     if is_new:
       run_directory.flush(self._path.parent)
-    if len(complete) < len(content):
-      self._file.truncate(len(complete))
-
-  @property
-  def rounds_begun(self) -> int:
-    return len(self._cohorts)
+    complete = 0
+    with open(self._path, 'rb') as lines:
+      for number, line in enumerate(lines, start=1):
+        # A line that has no end was being written when the process was killed:
+        # its round had not begun.
+        if not line.endswith(b'\n'):
+          self._file.truncate(complete)
+          break
+        if not self._is_taken(line):
+          self._file.close()
+          raise _checks.PrivacyRefusedError(
+              f'line {number} of the write-ahead record {self._path} is'
+              ' damaged',
+              why='it counts the rounds that have spent privacy',
+              way_out='restore the file from a copy, or start a new run',
+          )
+        complete += len(line)
 
   def begin(
       self,
@@ -91,9 +93,15 @@ class WriteAheadRecord:
     _checks.integer_between(
         1, self.rounds_begun + 1, round_index=round_index
     )
+    if round_index <= self.released_through:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} may have been released',
+          why='its data may have changed since, and the ledger has it once',
+          way_out=f'go on with round {self.released_through + 1}',
+      )
     digest = self._digest(round_index, cohort)
     if round_index <= self.rounds_begun:
-      if digest != self._cohorts[round_index - 1]:
+      if digest != self._cohorts[round_index]:
         raise _checks.PrivacyRefusedError(
             f'round {round_index} had begun with another cohort',
             why='its noise is fixed, and the same noise on the data of other'
@@ -103,7 +111,7 @@ class WriteAheadRecord:
         )
       return
     self._append({**spent, 'round': int(round_index), 'cohort': digest})
-    self._cohorts.append(digest)
+    self._take(round_index, digest)
 
   def release(self, round_index: int) -> None:
     """Returns once it is on the disk that a round may have been released.
@@ -115,7 +123,7 @@ class WriteAheadRecord:
     _checks.integer_between(0, self.rounds_begun, round_index=round_index)
     if round_index > self.released_through:
       self._append({_RELEASED: int(round_index)})
-      self.released_through = int(round_index)
+      self._take_release(round_index)
 
   def close(self) -> None:
     self._file.close()
@@ -126,13 +134,23 @@ class WriteAheadRecord:
       entry = json.loads(line)
       if _RELEASED in entry:
         is_next = self.released_through < entry[_RELEASED] <= self.rounds_begun
-        self.released_through = entry[_RELEASED]
+        if is_next:
+          self._take_release(entry[_RELEASED])
       else:
         is_next = entry['round'] == self.rounds_begun + 1
-        self._cohorts.append(entry['cohort'])
+        self._take(entry['round'], entry['cohort'])
       return is_next
     except (ValueError, KeyError, TypeError):
       return False
+
+  def _take(self, round_index: int, digest: str) -> None:
+    self.rounds_begun = int(round_index)
+    self._cohorts[self.rounds_begun] = digest
+
+  def _take_release(self, round_index: int) -> None:
+    for released in range(self.released_through + 1, round_index + 1):
+      del self._cohorts[released]
+    self.released_through = int(round_index)
 
   def _append(self, entry: Mapping[str, object]) -> None:
     line = json.dumps(entry).encode() + b'\n'

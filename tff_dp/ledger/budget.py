@@ -21,6 +21,9 @@ from typing import Any
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 
+# Epsilons that are kept; a run asks for those of the latest rounds only.
+_MOST_KNOWN = 1000
+
 
 class BudgetLedger:
   """Counts recorded rounds, and refuses the one beyond the budget of a plan.
@@ -67,6 +70,8 @@ class BudgetLedger:
     if round_index == 0:
       return 0.0
     if round_index not in self._known:
+      if len(self._known) >= _MOST_KNOWN:
+        self._known.clear()
       epsilon = float(self.plan.epsilon_after(round_index, delta=self._delta))
       # Written so that NaN fails.
       self._known[round_index] = epsilon if epsilon >= 0 else math.inf
@@ -144,6 +149,19 @@ class BudgetLedger:
         'unit': self.plan.unit,
         **self.plan.spent(self.rounds_recorded),
     }
+
+  def resume(self, rounds_recorded: int) -> None:
+    """Counts the rounds as spent that an earlier process recorded.
+
+    Args:
+      rounds_recorded: 0 if there is none.
+
+    Raises:
+      PrivacyRefusedError: If they break plan or budget.
+    """
+    if rounds_recorded:
+      self.check(rounds_recorded)
+    self.rounds_recorded = int(rounds_recorded)
 
   def _is_allowed(self, round_index: int) -> bool:
     if self._epsilon is None:

@@ -9,9 +9,10 @@ to be covered or public, and if the certificate of the process found no data in
 it without their noise; whatever is not known is not covered.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import csv
 import io
+import itertools
 import logging
 import os
 import shutil
@@ -27,6 +28,8 @@ KEY = 'round'
 NOT_COVERED_SUFFIX = '.not_covered'
 _NOT_COVERED = 'not_covered'
 _METRICS = 'metrics.csv'
+# Of a line.
+_END = b'\r\n'
 # Measurements of `CorrelatedNoiseFactory` that follow from the configuration or
 # from what it released. TFF's own wrappers measure without noise.
 _COVERED_BY_AGGREGATOR = frozenset(
@@ -146,9 +149,8 @@ class Releases:
   """
 
   def __init__(
-      self, directory: run_directory.RunDirectory, history: Iterable[Row]
+      self, directory: run_directory.RunDirectory, history: Sequence[Row]
   ):
-    history = list(history)
     self._released = _Csv(directory.release / _METRICS, 'released', history)
     self._not_covered = _Csv(
         directory.secret / 'metrics.not_covered.csv', 'not_covered', history
@@ -185,34 +187,49 @@ class Releases:
 
 
 class _Csv:
-  """A CSV file of one part of the rows; a new column writes all anew."""
+  """A CSV file of one part of the rows; a new column is the last one.
 
-  def __init__(self, path: os.PathLike, part: str, rows: list[Row]):
+  Rows are in the file alone. Where a column is new, all lines before it get an
+  empty field, which happens as often as there are new columns.
+  """
+
+  def __init__(self, path: os.PathLike, part: str, rows: Sequence[Row]):
     self._path, self._part = path, part
-    self._rows = list(rows)
-    self._write_all()
+    self._columns = dict.fromkeys([KEY])
+    for row in rows:
+      self._columns.update(dict.fromkeys(sorted(row[part])))
+    run_directory.write_atomically(
+        path, itertools.chain([self._header()], map(self._line, rows))
+    )
 
   def append(self, row: Row) -> None:
     """Adds a row."""
-    self._rows.append(row)
-    if not row[self._part].keys() <= self._columns.keys():
-      self._write_all()
-      return
-    text = io.StringIO()
-    self._writer(text).writerow({KEY: row[KEY], **row[self._part]})
+    new = sorted(row[self._part].keys() - self._columns.keys())
+    if new:
+      self._columns.update(dict.fromkeys(new))
+      with open(self._path, 'rb') as lines:
+        run_directory.write_atomically(
+            self._path, self._widened(lines, b',' * len(new))
+        )
     with run_directory.naming(self._path):
-      with open(self._path, 'a', encoding='utf-8', newline='') as file:
-        file.write(text.getvalue())
+      with open(self._path, 'ab') as file:
+        file.write(self._line(row))
 
-  def _write_all(self) -> None:
-    self._columns = dict.fromkeys([KEY])
-    for row in self._rows:
-      self._columns.update(dict.fromkeys(sorted(row[self._part])))
+  def _widened(self, lines: Iterable[bytes], empty: bytes) -> Iterator[bytes]:
+    next(lines)
+    yield self._header()
+    for line in lines:
+      yield line.removesuffix(_END) + empty + _END
+
+  def _header(self) -> bytes:
+    return self._of(dict(zip(self._columns, self._columns)))
+
+  def _line(self, row: Row) -> bytes:
+    return self._of({KEY: row[KEY], **row[self._part]})
+
+  def _of(self, values: Mapping[str, object]) -> bytes:
     text = io.StringIO()
-    writer = self._writer(text)
-    writer.writeheader()
-    writer.writerows({KEY: row[KEY], **row[self._part]} for row in self._rows)
-    run_directory.write_atomically(self._path, text.getvalue())
-
-  def _writer(self, text: io.StringIO) -> csv.DictWriter:
-    return csv.DictWriter(text, fieldnames=list(self._columns))
+    csv.DictWriter(
+        text, fieldnames=list(self._columns), lineterminator=_END.decode()
+    ).writerow(values)
+    return text.getvalue().encode()

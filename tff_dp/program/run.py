@@ -9,16 +9,18 @@ A round goes through these steps, in this order:
    participation is committed.
 3. The write-ahead record stores the round: from now on it is spent.
 4. The process trains, on the caller's thread.
-5. A checkpoint saves process state, ledger and metrics together.
+5. A checkpoint saves process state and ledger, and how far the metrics go,
+   which are on the disk before it.
 6. The write-ahead record stores that the run releases so far.
 7. Only what a checkpoint holds is released.
 
 So a process may be killed at any moment. The next one repeats the rounds since
 the checkpoint, with the same cohorts and the same noise; nothing of them had
-been released. From a checkpoint before the last release no run goes on.
+been released. From a checkpoint before the last release no run goes on. What
+grows with the rounds is only appended to files.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import math
@@ -44,6 +46,7 @@ from tff_dp.program.display import hints
 from tff_dp.program.display import plots
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
+from tff_dp.program.files import history as history_lib
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import outputs
 from tff_dp.program.files import process_files
@@ -56,6 +59,8 @@ BUDGET = 'budget'
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 # Where nobody has said how often.
 _ROUNDS_TO_CHECKPOINT, _SECONDS_TO_CHECKPOINT = 10, 1.0
+# Of the time, so that a ledger of many participations slows no round down.
+_MOST_SHARE_OF_CHECKPOINTS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +70,8 @@ class TrainResult:
   Attributes:
     model_weights: The last model, as `process.get_model_weights` returns it.
     metrics: One dict per round with the key `round` and all covered or public
-      metrics; those of the evaluation in the rounds that had one.
+      metrics; those of the evaluation in the rounds that had one. They are
+      read from the file of the run.
     statement: The `PrivacyStatement` of the rounds that took place.
     epsilon: Spent at `delta`, for the adjacency of clients that the plan is
       stated for.
@@ -80,7 +86,7 @@ class TrainResult:
   """
 
   model_weights: Any
-  metrics: list[dict[str, float]]
+  metrics: Sequence[dict[str, float]]
   statement: statement_lib.PrivacyStatement
   epsilon: float
   delta: float
@@ -130,6 +136,7 @@ class Run:
   identity: Mapping[str, Any]
   record: write_ahead.WriteAheadRecord
   store: checkpoints.CheckpointStore
+  history: history_lib.History
   budget: budget_lib.BudgetLedger
   delta: float
   epsilon_budget: float | None
@@ -147,9 +154,9 @@ class Run:
   rounds_saved: int = 0
   rounds_planned: int = 0
   saved_at: float = 0.0
+  seconds_of_save: float = 0.0
   has_saved: bool = False
   has_warned: bool = False
-  history: list[releases.Row] = dataclasses.field(default_factory=list)
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
 
@@ -170,6 +177,7 @@ class Run:
           f'{self.directory.root} has begun a run but holds no checkpoint',
       )
       self.state = state
+      self.history.restore(history_lib.EMPTY)
       self.certificate.check(self.state, None, rounds_done=0)
       # Before any round: the keys of noise and coins are in it.
       self._save_checkpoint()
@@ -192,15 +200,14 @@ class Run:
         )
     self.certificate.check(self.state, None, rounds_done=latest)
     self.cohorts.restore(checkpoint.ledger)
-    self.history = checkpoint.history
+    self.history.restore(checkpoint.history)
     self.rounds_done = self.rounds_saved = latest
     for row in self.history:
       self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
 
   def execute(self, progress_mode: str) -> TrainResult:
     """Runs the remaining rounds and writes the results."""
-    for round_index in range(1, self.record.rounds_begun + 1):
-      self.budget.record(round_index)
+    self.budget.resume(self.record.rounds_begun)
     self.rounds_planned = self._affordable_rounds()
     # The statement first: a missing field is an error before round 1.
     self._write_statement()
@@ -345,8 +352,9 @@ class Run:
     waited = time.monotonic() - self.saved_at
     if self.checkpoint_every is None:
       rounds = self.rounds_done - self.rounds_saved
-      is_time = (
-          rounds >= _ROUNDS_TO_CHECKPOINT and waited >= _SECONDS_TO_CHECKPOINT
+      is_time = rounds >= _ROUNDS_TO_CHECKPOINT and waited >= max(
+          _SECONDS_TO_CHECKPOINT,
+          self.seconds_of_save / _MOST_SHARE_OF_CHECKPOINTS,
       )
     else:
       is_time = self.rounds_done % self.checkpoint_every == 0
@@ -362,13 +370,15 @@ class Run:
     """Saves a checkpoint, then releases the rows that it covers."""
     if self.rounds_done == self.rounds_saved:
       return
+    start = time.monotonic()
+    rows = self.history.unsaved
     self._save_checkpoint()
     if not self.has_saved:
       # Where a run goes on, this is the first that it may write anew.
       self._write_setting()
       self.has_saved = True
     self.record.release(self.rounds_done)
-    for row in self.history[self.rounds_saved :]:
+    for row in rows:
       released.release(row)
       display.released(row['released'], list(self.evaluated))
     self.rounds_saved = self.rounds_done
@@ -378,6 +388,7 @@ class Run:
       display.say(warning)
     self._write_statement()
     self.saved_at = time.monotonic()
+    self.seconds_of_save = self.saved_at - start
 
   def _save_checkpoint(self) -> None:
     state = self.state
@@ -389,7 +400,7 @@ class Run:
             process_state=state,
             noise=self.noise,
             ledger=self.cohorts.to_bytes(),
-            history=self.history,
+            history=self.history.save(),
         )
     )
 
@@ -417,10 +428,7 @@ class Run:
     )
     return TrainResult(
         model_weights=weights,
-        metrics=[
-            {releases.KEY: row[releases.KEY], **row['released']}
-            for row in self.history
-        ],
+        metrics=history_lib.Released(self.history, key=releases.KEY),
         statement=self._write_statement(),
         epsilon=self.budget.epsilon_after(self.record.rounds_begun),
         delta=self.delta,

@@ -22,6 +22,7 @@ from tff_dp.program import population
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
+from tff_dp.program.files import history as history_lib
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.statement import declarations as declarations_lib
 
@@ -173,6 +174,7 @@ def train(
         identity=identity,
         record=record,
         store=checkpoints.CheckpointStore(directory.checkpoints),
+        history=history_lib.History(directory.secret / 'metrics.jsonl'),
         budget=budget,
         delta=delta,
         epsilon_budget=epsilon_budget,

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Curves of a run as a picture: quality and epsilon against the round."""
 
+from collections.abc import Sequence
 import io
 import math
 import os
@@ -13,7 +14,7 @@ from tff_dp.program import releases
 
 def write_curves(
     path: os.PathLike,
-    history: list[releases.Row],
+    history: Sequence[releases.Row],
     *,
     evaluation_columns: list[str],
     delta: float,
@@ -39,14 +40,16 @@ def write_curves(
   figure = figure_lib.Figure(figsize=(6.4, 6.4), layout='constrained')
   top, bottom = figure.subplots(2, sharex=True)
   accuracies = [name for name in evaluation_columns if 'accuracy' in name]
-  for name in accuracies or evaluation_columns[:1]:
-    top.plot(*_series(history, name), marker='.', label=name)
+  drawn = accuracies or evaluation_columns[:1]
+  series = _series(history, [*drawn, 'epsilon'])
+  for name in drawn:
+    top.plot(*series[name], marker='.', label=name)
   if evaluation_columns:
     top.legend()
   else:
     top.text(0.5, 0.5, 'no evaluation', ha='center', transform=top.transAxes)
   top.set_ylabel('accuracy' if accuracies else 'evaluation')
-  rounds, epsilons = _series(history, 'epsilon')
+  rounds, epsilons = series['epsilon']
   if epsilons and all(math.isinf(value) for value in epsilons):
     bottom.text(
         0.5, 0.5, 'NO PRIVACY', ha='center', transform=bottom.transAxes
@@ -66,11 +69,13 @@ def write_curves(
 
 
 def _series(
-    history: list[releases.Row], name: str
-) -> tuple[list[int], list[float]]:
-  """Returns rounds and values of a column, where it has one."""
-  rows = [row for row in history if name in row['released']]
-  return (
-      [row[releases.KEY] for row in rows],
-      [row['released'][name] for row in rows],
-  )
+    history: Sequence[releases.Row], names: list[str]
+) -> dict[str, tuple[list[int], list[float]]]:
+  """Returns rounds and values of columns, where they have one."""
+  found = {name: ([], []) for name in names}
+  for row in history:
+    for name, (rounds, values) in found.items():
+      if name in row['released']:
+        rounds.append(row[releases.KEY])
+        values.append(row['released'][name])
+  return found

@@ -3,9 +3,9 @@
 """Checkpoints: everything a resumed run needs, in one atomic file.
 
 A checkpoint holds the state of the process (model, optimizer, noise key and
-round), the participation ledger and the history of metrics, so that they can
-never be of different rounds. It is written beside the final place and renamed.
-What it may leave out, `noise_checkpoints` says.
+round), the participation ledger and how far the `history` of metrics goes, so
+that they can never be of different rounds. It is written beside the final place
+and renamed. What it may leave out, `noise_checkpoints` says.
 
 `tff.program` would save a SavedModel, which takes longer than some ten rounds
 of a small model.
@@ -24,7 +24,7 @@ from tff_dp import _checks
 from tff_dp.files import run_directory
 from tff_dp.program.files import noise_checkpoints
 
-_FORMAT = 3
+_FORMAT = 4
 _KEEP_TOTAL = 2
 _CHECKSUM_BYTES = 4
 _PREFIX = 'round_'
@@ -40,14 +40,14 @@ class Checkpoint:
       in a seed-only checkpoint.
     noise: What `noise_checkpoints.describe` returned.
     ledger: The participation ledger as bytes.
-    history: One entry per round; see `releases.Row`.
+    history: What `History.save` returned.
   """
 
   round_index: int
   process_state: object
   noise: dict
   ledger: bytes
-  history: list[dict]
+  history: dict[str, int]
 
 
 class CheckpointStore:
@@ -59,16 +59,11 @@ class CheckpointStore:
 
   def __init__(self, root: os.PathLike):
     self._root = pathlib.Path(root)
-    self._history = _History()
 
   def save(self, checkpoint: Checkpoint) -> None:
     """Saves a checkpoint of a round that has none yet.
 
     Whatever goes wrong is raised: a run must not go on without a checkpoint.
-
-    Args:
-      checkpoint: Its history has the rows of those that were saved before it
-        by this store, and further ones.
     """
     saved = self._path(checkpoint.round_index)
     if saved.exists():
@@ -79,7 +74,7 @@ class CheckpointStore:
         pack(checkpoint.process_state),
         json.dumps(checkpoint.noise).encode(),
         checkpoint.ledger,
-        self._history.pack(checkpoint.history),
+        json.dumps(checkpoint.history).encode(),
     ])
     self._root.mkdir(exist_ok=True)
     run_directory.write_atomically(saved, _checksum(content) + content)
@@ -130,7 +125,7 @@ class CheckpointStore:
           process_state=unpack(state, like=like),
           noise=noise,
           ledger=ledger,
-          history=json.loads(zlib.decompress(history)),
+          history=json.loads(history),
       )
     except Exception as error:
       raise _checks.PrivacyRefusedError(
@@ -145,24 +140,6 @@ class CheckpointStore:
 
   def _path(self, round_index: int) -> pathlib.Path:
     return self._root / f'{_PREFIX}{round_index}'
-
-
-class _History:
-  """Packs rows of metrics that grow, without packing any of them twice."""
-
-  def __init__(self):
-    self._compressor = zlib.compressobj(1)
-    self._packed = self._compressor.compress(b'[')
-    self._num_rows = 0
-
-  def pack(self, history: list[dict]) -> bytes:
-    """Returns all rows; the first ones are those of earlier calls."""
-    for row in history[self._num_rows :]:
-      text = ', ' * (self._num_rows > 0) + json.dumps(row)
-      self._packed += self._compressor.compress(text.encode())
-      self._num_rows += 1
-    ending = self._compressor.copy()
-    return self._packed + ending.compress(b']') + ending.flush()
 
 
 def _checksum(content: bytes) -> bytes:
