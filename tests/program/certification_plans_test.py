@@ -3,6 +3,7 @@
 """Tests of which plan a process is of, and of noise that is not of it."""
 
 import dataclasses
+import math
 from unittest import mock
 
 from absl.testing import absltest
@@ -11,7 +12,9 @@ import numpy as np
 import tff_dp
 
 from tests.learning import small_model
+from tests.program import instance_run
 from tests.program import processes
+from tests.program import silo_run
 from tff_dp import _checks
 from tff_dp import aggregators
 from tff_dp import execution
@@ -214,6 +217,38 @@ class PlanOfTheProcessTest(parameterized.TestCase):
       certification.certify(process)
 
 
+class NoPrivacyByNameTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('dp_ftrl', lambda: small_model.build_process(_SILENT)),
+      ('aggregator', lambda: processes.fed_avg(_SILENT.aggregator())),
+      ('silos', lambda: silo_run.build_process(noise_stddev=0.0)),
+      (
+          'draw_and_discard',
+          lambda: instance_run.build_process(
+              instance_run.build_plan(
+                  step=dict(mechanism=None, epsilon=None, delta=None)
+              )
+          ),
+      ),
+  )
+  def test_is_certified_and_states_it(self, build):
+    plan = certification.certify(build()).plan
+    self.assertEqual(plan.epsilon_after(1, delta=1e-5), math.inf)
+    statement = plan.statement(delta=1e-5)
+    self.assertStartsWith(statement.warnings[0], 'NO PRIVACY')
+    self.assertEqual(statement.epsilon, math.inf)
+
+  def test_any_process_under_the_plan_without_privacy(self):
+    plan = tff_dp.NonPrivatePlan(
+        participation.UniformSampling(processes.NUM_ROUNDS), 2
+    )
+    check_ins = tff_dp.CheckInPlan(_PROTOCOLS['averaged'], _SPHERE)
+    for process in (processes.fed_avg(None), _check_in_process(check_ins)):
+      self.assertIs(certification.certify(process, plan).plan, plan)
+
+
+_SILENT = processes.build_plan(noise_multiplier=0.0)
 _SPHERE = randomizers.Sphere(1.0, 0.5)
 _PROTOCOLS = {
     'fixed': participation.FixedWindowCheckIn(processes.NUM_ROUNDS, 0.3),

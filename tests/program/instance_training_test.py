@@ -3,10 +3,12 @@
 """Real runs of draw and discard: what is charged, refused and written."""
 
 import collections
+import contextlib
 import csv
 import dataclasses
 import io
 import json
+import math
 from unittest import mock
 
 from absl.testing import absltest
@@ -122,6 +124,22 @@ class TrainTest(kills.RunsTestCase):
     self.assertEqual((result.rounds_done, result.stop_reason), (2, 'budget'))
     self.assertEqual(result.epsilon, budget)
     self.assertIn('smaller max_participations', result.message)
+
+  def test_step_without_noise_by_name(self):
+    stderr = self.enterContext(contextlib.redirect_stderr(io.StringIO()))
+    root = self.parent / 'no mechanism'
+    result = instance_run.run(
+        root, _build(step=_SILENT), total_rounds=2, progress='plain'
+    )
+    self.assertStartsWith(stderr.getvalue(), 'NO PRIVACY')
+    self.assertEqual(result.epsilon, math.inf)
+    self.assertStartsWith(result.statement.warnings[0], 'NO PRIVACY')
+    events = json.loads((root / 'release' / 'events.json').read_text())
+    self.assertStartsWith(events['warnings'][0], 'NO PRIVACY')
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'epsilon inf'):
+      instance_run.run(
+          self.parent / 'b', _build(step=_SILENT), epsilon_budget=9.0
+      )
 
   def test_without_privacy_by_name(self):
     plan = tff_dp.NonPrivatePlan(
@@ -291,11 +309,12 @@ class CertificationTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'after round 2'):
       certificate.check(output.state, output.metrics, rounds_done=2)
 
-  def test_without_noise(self):
-    process = _build(step=_SILENT)
-    refusal = self._check_refused(process, process.plan, 'adds no noise')
-    self.assertIn("mechanism='laplace'", refusal.way_out)
-    self.assertIn('NonPrivatePlan', refusal.way_out)
+  def test_a_plan_with_noise_does_not_take_a_process_without(self):
+    process, noised = _build(step=_SILENT), instance_run.build_plan()
+    self._check_refused(process, noised, 'built from the plan')
+    # What counts is the mark in the reports, not what the process says.
+    process.plan = noised
+    self._check_refused(process, noised, 'other noise')
 
   @parameterized.parameters(
       dict(step=dict(epsilon=1.9)),

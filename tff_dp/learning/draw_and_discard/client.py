@@ -183,7 +183,8 @@ def build(
   @tf.function(autograph=False)
   def report(moved, key, round_index):
     if not step.is_private:
-      return tf.cast(moved, tf.float32)
+      # The plan says so, by name; whatever states its epsilon says NO PRIVACY.
+      return release_of(plan).mark(tf.cast(moved, tf.float32))
     key = streams.fold_in(streams.domain_key(key, noise_domain), round_index)
     key = streams.fold_in(key, streams.digest(moved))
     noised = moved + draw_noise(step, size, key)
