@@ -52,7 +52,8 @@ class DrawAndDiscardPlan(base.Plan):
     max_participations: Most rounds of one client.
     num_rounds: T.
     clients_per_round: m, clients in flight at once. The spread at the start of
-      the instances and the spam filter depend on it.
+      the instances and the spam filter depend on it, and `steps_per_round`: m
+      far above k costs participations and moves no model further.
     strategy: What the server does with a report: one of
       `mechanisms.instances.strategies.NAMES`.
     server_batch: Reports in a batch of the strategy 'server_batch'.
@@ -103,6 +104,11 @@ class DrawAndDiscardPlan(base.Plan):
     return instance_strategies.Strategy(
         self.strategy, self.num_instances, self.server_batch
     )
+
+  @property
+  def steps_per_round(self) -> float:
+    """By how many steps a round moves the mean model, expected."""
+    return self.server.steps_per_round(self.clients_per_round)
 
   @property
   def participation(self) -> sampling.UniformSampling:

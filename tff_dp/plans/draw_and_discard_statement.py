@@ -93,6 +93,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
           'num_instances': plan.num_instances,
           'server_batch': plan.server_batch,
           'spam_filter': plan.spam_filter and plan.spam_filter.rule,
+          'steps of the mean model in a round': f'{plan.steps_per_round:.4g}',
           'part of the guarantee': 'no',
       }),
       'mechanism.clients_per_round': plan.clients_per_round,

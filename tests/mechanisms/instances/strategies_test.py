@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for strategies and instance_lineages, by plain simulation."""
 
+import itertools
 import math
 
 from absl.testing import absltest
@@ -214,6 +215,43 @@ class LineagesTest(parameterized.TestCase):
     self.assertAlmostEqual(mean, expected, delta=5 * error)
     if m > 1:
       self.assertGreater(abs(stays - expected), 7 * error)
+
+
+class StepsPerRoundTest(parameterized.TestCase):
+
+  @parameterized.product(
+      name=strategies.NAMES[:-1], shape=((1, 2), (2, 1), (2, 3), (3, 2), (3, 3))
+  )
+  def test_equals_all_coins(self, name, shape):
+    k, m = shape
+    strategy = strategies.Strategy(name, k)
+    steps = []
+    # Of each client what it is given, and where it goes; in any order.
+    for coins in itertools.product(range(k), repeat=2 * m):
+      # How many steps each model has behind it.
+      before = np.arange(strategy.num_models) * 10.0
+      after = before.copy()
+      for given, place in zip(coins[:m], coins[m:]):
+        if strategy.num_models == 1:
+          given = 0
+          if place:
+            continue
+        if strategy.needs_drawn:
+          place = given
+        new = before[given] + 1
+        after[place] = (new + after[place]) / 2 if strategy.averages else new
+      steps.append(after.mean() - before.mean())
+    self.assertAlmostEqual(np.mean(steps), strategy.steps_per_round(m))
+
+  def test_batches_and_limits(self):
+    batch = strategies.Strategy(strategies.SERVER_BATCH, 1, 10)
+    self.assertEqual(batch.steps_per_round(25), 2.5)
+    pool = strategies.Strategy(strategies.DRAW_AND_DISCARD, 20)
+    self.assertAlmostEqual(pool.steps_per_round(), 1 / 20)
+    # A fifth of what 100 updates one by one would be.
+    self.assertAlmostEqual(pool.steps_per_round(100), 0.994, places=3)
+    with self.assertRaisesRegex(ValueError, 'concurrency=0'):
+      pool.steps_per_round(0)
 
 
 if __name__ == '__main__':

@@ -31,6 +31,12 @@ k noise_variance/2 (theorem 1). Only the spread is stable: the mean of the
 instances drifts, its variance growing by noise_variance/k with every update at
 m = 1, as that of one model with k times fewer updates does.
 
+So do not count updates where many are in flight: what a round writes over is
+lost, and all of its clients began from the pool before it. A model moves by one
+step with probability 1 - (1 - 1/k)^m in a round, not by m/k steps
+(`steps_per_round`); with m = 100 and k = 20 that is a fifth of the progress of
+100 updates one by one.
+
 Source: arXiv:1807.04369, sections 3 and 5; docs/draw_and_discard_privacy.md
 derives the spread.
 """
@@ -103,6 +109,28 @@ class Strategy:
   @property
   def averages(self) -> bool:
     return self.name in (AVERAGE_RANDOM, AVERAGE_SAME)
+
+  def steps_per_round(self, concurrency: int = 1) -> float:
+    """Returns by how many steps of a client a round moves the mean of models.
+
+    Exact for the expectation, where all reports are taken and a step does not
+    depend on the model that it starts from. m/k for few clients in flight, at
+    most 1 for many: then the learning rate has to make up for it, or more
+    rounds. Averaging takes half of a step, and a model that n reports are
+    averaged into takes 1 - 2^-n. A batch of N needs N reports.
+
+    Args:
+      concurrency: m, clients that draw before any of them is written.
+    """
+    _checks.integer_at_least(1, concurrency=concurrency)
+    if self.name == SERVER_BATCH:
+      return concurrency / self.updates_per_batch
+    share = 1.0 / self.num_instances
+    if self.averages:
+      share /= 2
+    if share == 1.0:
+      return 1.0
+    return -math.expm1(concurrency * math.log1p(-share))
 
 
 def stationary_variance(
