@@ -473,7 +473,7 @@ class LongRunTest(absltest.TestCase):
 
   def test_a_late_checkpoint_writes_no_more_than_an_early_one(self):
     self.enterContext(mock.patch.object(plots, 'write_curves'))
-    # Who took part in which round is kept up to a bound; here there is none.
+    # Who took part in which round is kept up to a bound; here not at all.
     self.enterContext(mock.patch.object(ledger_lib, '_MAX_RECORDED', 0))
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     whole, seen = collections.Counter(), {}

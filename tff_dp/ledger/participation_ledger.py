@@ -12,6 +12,7 @@ Clients are known by a salted hash only. Even so the ledger is sensitive: it
 belongs to the checkpoint, and is never released.
 """
 
+import array
 from collections.abc import Iterable, Sequence
 import dataclasses
 import hashlib
@@ -121,8 +122,10 @@ class ParticipationLedger:
     self._index_of_key: dict[bytes, int] = {}
     self._last_round = np.zeros(0, np.int32)
     self._count = np.zeros(0, np.int32)
-    # The entries of each round's cohort, `None` above `_MAX_RECORDED` in total.
-    self._cohorts: list[np.ndarray] | None = []
+    # The entries of each round's cohort, one after the other, and their sizes;
+    # `None` above `_MAX_RECORDED` in total.
+    self._members: array.array | None = array.array('i')
+    self._sizes = array.array('i')
     # Hashing 100,000 ids a round would dominate: remember, in memory only.
     self._index_of_id: dict[bytes, int] = {}
 
@@ -205,16 +208,15 @@ class ParticipationLedger:
     Raises:
       PrivacyRefusedError: If there were too many participations to keep.
     """
-    if self._cohorts is None:
+    if self._members is None:
       raise _checks.PrivacyRefusedError(
           'the ledger does not know who took part in which round',
           why=f'of more than {_MAX_RECORDED} participations it keeps counts'
           ' only',
           way_out='account for the pattern that the ledger has enforced',
       )
-    sizes = [len(cohort) for cohort in self._cohorts]
-    clients = np.concatenate([np.zeros(0, np.int32), *self._cohorts])
-    rounds = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    clients = np.array(self._members, np.int32)
+    rounds = np.repeat(np.arange(1, len(self._sizes) + 1), self._sizes)
     order = np.argsort(clients, kind='stable')
     ends = np.cumsum(self._count[: len(self._index_of_key)])
     return np.split(rounds[order], ends[:-1]) if len(ends) else []
@@ -244,18 +246,16 @@ class ParticipationLedger:
         'min_index_gap': self._min_index_gap,
         'smallest_cohort': self._smallest_cohort,
         'largest_cohort': self._largest_cohort,
-        'has_cohorts': self._cohorts is not None,
+        'has_cohorts': self._members is not None,
     }
-    cohorts = self._cohorts or []
-    sizes = np.array([len(cohort) for cohort in cohorts], '<i4')
     body = b''.join((
         json.dumps(header, sort_keys=True).encode(),
         b'\n',
         b''.join(self._index_of_key),
         self._last_round[:num_clients].astype('<i4').tobytes(),
         self._count[:num_clients].astype('<i4').tobytes(),
-        sizes.tobytes(),
-        *(cohort.astype('<i4').tobytes() for cohort in cohorts),
+        np.array(self._sizes, '<i4').tobytes(),
+        np.array(self._members or (), '<i4').tobytes(),
     ))
     return _MAGIC + hashlib.sha256(body).digest() + body
 
@@ -318,10 +318,11 @@ class ParticipationLedger:
     self._min_index_gap = header['min_index_gap']
     self._smallest_cohort = header['smallest_cohort']
     self._largest_cohort = header['largest_cohort']
-    self._cohorts = None
+    sizes, members = np.split(cohorts, [self._num_rounds])
+    self._sizes = array.array('i', sizes.tobytes())
+    self._members = None
     if header['has_cohorts']:
-      sizes, clients = np.split(cohorts, [self._num_rounds])
-      self._cohorts = np.split(clients, np.cumsum(sizes))[:-1]
+      self._members = array.array('i', members.tobytes())
 
   def _check_round(self, round_index: int) -> None:
     _checks.integer_at_least(1, round_index=round_index)
@@ -382,10 +383,11 @@ class ParticipationLedger:
         self._min_index_gap = smallest
     self._last_round[indices] = round_index
     self._count[indices] += 1
-    if self._cohorts is not None:
-      self._cohorts.append(indices.astype(np.int32))
-      if self._count.sum(dtype=np.int64) > _MAX_RECORDED:
-        self._cohorts = None
+    if self._members is not None:
+      self._members.frombytes(indices.astype(np.intc).tobytes())
+      self._sizes.append(len(indices))
+      if len(self._members) > _MAX_RECORDED:
+        self._members, self._sizes = None, array.array('i')
     size = len(client_ids)
     is_first = self._num_rounds == 0
     self._smallest_cohort = (
