@@ -142,34 +142,47 @@ def information(num_examples: int = 200_000) -> np.ndarray:
 def expected_error(
     *,
     learning_rate: float,
-    num_updates: int,
-    num_instances: int,
+    num_steps: float,
+    num_clients: int,
     noise_variance: float,
-) -> tuple[float, float]:
-  """Returns (what is left of the start, fluctuation), root mean squares.
+    initial_variance: float,
+) -> tuple[float, float, float]:
+  """Returns (left of the start, fluctuation, sample), root mean squares.
 
   *Heuristic*: the gradient linearised around the truth. An instance has a chain
-  of T/k updates behind it. From a start at 0, exp(-H g T/k) of the distance is
-  left (H is the information). Its covariance V solves H V + V H = g H + (noise
+  of S steps behind it. From a start around 0, exp(-H g S) of the distance is
+  left (H is the information), and of the offset of the one instance that all
+  descend from after some k^2 updates. Its covariance V solves H V + V H = g H + (noise
   variance / g) I, so for noise-free clients V = g/2 I: averaging instances that
-  share their ancestors lowers that little. Mapped to unscaled features.
+  share their ancestors lowers that little. Clients that come again are a sample
+  of n, whose own best weights are off by the covariance H^-1/n. Both come as
+  the start goes. Mapped to unscaled features.
 
   Args:
     learning_rate: g.
-    num_updates: T, of one example each.
-    num_instances: k.
+    num_steps: S, `plan.steps_per_round` in every round: T/k for T updates one
+      by one, less for clients that are in flight at once.
+    num_clients: n, of one example each.
     noise_variance: Of one weight of one update.
+    initial_variance: Of one weight of the instances at the start.
   """
   eigenvalues, vectors = np.linalg.eigh(information())
   back = np.linalg.inv(scaling())
-  progress = learning_rate * num_updates / num_instances
+  progress = learning_rate * num_steps
   start = -vectors.T @ to_scaled(TRUE_WEIGHTS)
-  left = back @ vectors @ (np.exp(-eigenvalues * progress) * start)
+  shares = np.exp(-eigenvalues * progress)
+  left = back @ vectors @ (shares * start)
+  offset = back @ vectors * (shares * np.sqrt(initial_variance))
   variances = learning_rate / 2 + noise_variance / (
       2 * learning_rate * eigenvalues
   )
+  variances *= -np.expm1(-2 * eigenvalues * progress)
   spread = back @ vectors * np.sqrt(variances)
+  sample = back @ vectors * (
+      (1 - shares) / np.sqrt(eigenvalues * num_clients)
+  )
   return (
-      float(np.sqrt(np.mean(left**2))),
+      float(np.sqrt(np.mean(left**2) + np.sum(offset**2) / NUM_WEIGHTS)),
       float(np.sqrt(np.sum(spread**2) / NUM_WEIGHTS)),
+      float(np.sqrt(np.sum(sample**2) / NUM_WEIGHTS)),
   )

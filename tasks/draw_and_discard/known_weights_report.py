@@ -7,7 +7,6 @@ import math
 import pathlib
 
 import numpy as np
-import tff_dp
 
 from tasks.draw_and_discard import known_weights_model as model
 from tff_dp import _axes
@@ -21,17 +20,17 @@ class Result:
 
   Attributes:
     estimated: The mean of the instances, on unscaled features, [33].
-    spread: Standard deviation over the instances, [33].
     errors: (updates, root mean square of the error over the weights).
     expected: `known_weights_model.expected_error`.
     quality: Outcome rate, accuracy, precision and recall on fresh examples.
+    epsilon: Of all participations of a client.
   """
 
   estimated: np.ndarray
-  spread: np.ndarray
   errors: list[tuple[int, float]]
-  expected: tuple[float, float]
+  expected: tuple[float, float, float]
   quality: dict[str, float]
+  epsilon: float
 
   @property
   def error(self) -> float:
@@ -40,38 +39,43 @@ class Result:
 
 def report(settings, result: Result) -> str:
   """Returns the results of `known_weights.Settings` as Markdown."""
-  left, fluctuation = result.expected
+  left, fluctuation, sample = result.expected
+  plan = settings.plan
+  steps = plan.steps_per_round * plan.num_rounds
   lines = [
-      f'{settings.updates:,} updates, k = {settings.instances}, learning rate'
-      f' {settings.learning_rate:g},'
-      f' {_noise(settings)}.',
+      f'{settings.updates:,} updates of {settings.clients:,} clients,'
+      f' {settings.clients_per_round} in flight at once, k ='
+      f' {settings.instances}, learning rate {settings.learning_rate:g},'
+      f' {_noise(settings)}. An instance has about {steps:,.0f} steps behind it;'
+      f' one by one it would be {settings.updates / settings.instances:,.0f}.',
       '',
       f'Root mean square error of the weights: {result.error:.3f}.'
-      f' Expected: about {math.hypot(left, fluctuation):.3f} ({left:.3f} left'
-      f' of the start, {fluctuation:.3f} fluctuation).',
+      f' Expected: about {math.hypot(*result.expected):.3f} ({left:.3f} left'
+      f' of the start, {fluctuation:.3f} fluctuation, {sample:.3f} of the'
+      ' clients as a sample).',
       '',
-      '| term | true | estimated | spread of instances |',
-      '|---|---|---|---|',
+      '| term | true | estimated |',
+      '|---|---|---|',
   ]
-  for term, true, estimated, spread in zip(
-      model.TERMS,
-      model.TRUE_WEIGHTS,
-      result.estimated,
-      result.spread,
-      strict=True,
+  for term, true, estimated in zip(
+      model.TERMS, model.TRUE_WEIGHTS, result.estimated, strict=True
   ):
-    lines.append(f'| {term} | {true:.2f} | {estimated:.2f} | {spread:.2f} |')
+    lines.append(f'| {term} | {true:.2f} | {estimated:.2f} |')
   quality = ', '.join(
       f'{name} {value:.1%}' for name, value in result.quality.items()
   )
   lines += ['', f'On fresh examples: {quality}.']
-  if settings.step.is_private:
-    epsilons = {name: _up(one) for name, one in _epsilons(settings).items()}
+  if plan.step.is_private:
+    epsilons = {
+        name: _up(one) for name, one in _epsilons(settings, result).items()
+    }
     lines += [
         '',
         f'Epsilon of one participation: {epsilons["model_epsilon"]} for the'
         f" client's data; one weight: {epsilons['coordinate_epsilon']}"
-        f' ({draw_and_discard.FEATURE_LEVEL}).',
+        f' ({draw_and_discard.FEATURE_LEVEL}). Of all'
+        f' {plan.max_participations}: {epsilons["epsilon"]} at delta'
+        f' {settings.delta:g}.',
     ]
   else:
     lines += ['', 'No privacy: the clients add no noise.']
@@ -85,15 +89,15 @@ def to_json(settings, result: Result) -> dict[str, object]:
       'terms': list(model.TERMS),
       'true': model.TRUE_WEIGHTS.tolist(),
       'estimated': result.estimated.tolist(),
-      'spread': result.spread.tolist(),
       'error': result.error,
       'expected_left_of_start': result.expected[0],
       'expected_fluctuation': result.expected[1],
+      'expected_of_sample': result.expected[2],
       'errors': [list(point) for point in result.errors],
       'quality': result.quality,
       'guarantee': {
           name: rounding.to_json_number(epsilon)
-          for name, epsilon in _epsilons(settings).items()
+          for name, epsilon in _epsilons(settings, result).items()
       },
   }
 
@@ -107,14 +111,12 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
 
   figure = figure_lib.Figure(figsize=(9.0, 4.2), layout='constrained')
   weights, errors = figure.subplots(1, 2)
-  weights.errorbar(
+  weights.plot(
       model.TRUE_WEIGHTS,
       result.estimated,
-      yerr=result.spread,
-      fmt='o',
+      'o',
       markersize=4,
-      capsize=2,
-      label='mean and spread of the instances',
+      label='mean of the instances',
   )
   ends = [model.TRUE_WEIGHTS.min() - 0.2, model.TRUE_WEIGHTS.max() + 0.2]
   weights.plot(ends, ends, color='black', linestyle='--', linewidth=1)
@@ -145,18 +147,13 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
   figure.savefig(path, dpi=120)
 
 
-def _epsilons(settings) -> dict[str, float]:
-  """Returns epsilon of one participation, of the model and of one weight."""
-  plan = tff_dp.DrawAndDiscardPlan(
-      step=settings.step,
-      num_params=model.NUM_WEIGHTS,
-      num_instances=settings.instances,
-      max_participations=1,
-      num_rounds=settings.updates,
-  )
+def _epsilons(settings, result: Result) -> dict[str, float]:
+  """Returns epsilon of one participation, of one weight of it, and of all."""
+  plan = settings.plan
   return {
       'model_epsilon': draw_and_discard.guarantee(plan).model_epsilon,
       'coordinate_epsilon': plan.step.coordinate_epsilon(plan.num_params),
+      'epsilon': result.epsilon,
   }
 
 

@@ -10,13 +10,10 @@ import pathlib
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-from scipy import stats
 
+from tasks.common import engine
 from tasks.draw_and_discard import known_weights
 from tasks.draw_and_discard import known_weights_model as model
-from tasks.draw_and_discard import known_weights_report
-from tasks.draw_and_discard import known_weights_run
-from tff_dp import streams
 
 
 class ModelTest(absltest.TestCase):
@@ -65,116 +62,117 @@ class ModelTest(absltest.TestCase):
     # The paper: about 46 %, for features whose law it does not give.
     self.assertAlmostEqual(labels.mean(), 0.45, delta=0.04)
 
-  def test_both_generators_have_one_law(self):
-    theirs, their_labels = model.draw(np.random.default_rng(0), 40_000)
-    ours, labels = known_weights_run.draw(streams.insecure_root_key(1), 40_000)
-    difference = ours.numpy().mean(axis=0) - theirs.mean(axis=0)
-    error = np.sqrt(theirs.var(axis=0) * 2 / 40_000) + 1e-12
-    self.assertLess(np.abs(difference / error).max(), 6)
-    second = np.abs(
-        ours.numpy().T @ ours.numpy() - theirs.T @ theirs
-    ) / 40_000
-    self.assertLess(second.max(), 6 * 0.5 * np.sqrt(2 / 40_000))
-    # Labels given features: the score at the truth has mean 0.
-    for x, y in ((theirs, their_labels), (ours.numpy(), labels.numpy())):
-      shares = 1 / (1 + np.exp(-x @ model.to_scaled(model.TRUE_WEIGHTS)))
-      scores = (y - shares)[:, np.newaxis] * x
-      z = scores.mean(axis=0) / (scores.std(axis=0) / np.sqrt(len(x)))
-      self.assertLess(np.abs(z).max(), 6)
-    self.assertGreater(
-        stats.ks_2samp(
-            ours.numpy()[:, model.TERMS.index('D')],
-            theirs[:, model.TERMS.index('D')],
-        ).pvalue,
-        1e-6,
-    )
+  def test_labels_have_the_law_of_the_truth(self):
+    x, y = model.draw(np.random.default_rng(0), 40_000)
+    # Given features, the score at the truth has mean 0.
+    shares = 1 / (1 + np.exp(-x @ model.to_scaled(model.TRUE_WEIGHTS)))
+    scores = (y - shares)[:, np.newaxis] * x
+    z = scores.mean(axis=0) / (scores.std(axis=0) / np.sqrt(len(x)))
+    self.assertLess(np.abs(z).max(), 6)
 
   def test_expected_error(self):
-    arguments = {'num_instances': 10, 'noise_variance': 0.0}
+    arguments = {
+        'num_clients': 10_000, 'noise_variance': 0.0, 'initial_variance': 0.0
+    }
     start = np.sqrt(np.mean(model.TRUE_WEIGHTS**2))
-    left, _ = model.expected_error(
-        learning_rate=0.1, num_updates=0, **arguments
+    left, fluctuation, sample = model.expected_error(
+        learning_rate=0.1, num_steps=0, **arguments
     )
     self.assertAlmostEqual(left, start)
-    left, fluctuation = model.expected_error(
-        learning_rate=0.1, num_updates=10**9, **arguments
+    self.assertEqual((fluctuation, sample), (0, 0))
+    left, fluctuation, sample = model.expected_error(
+        learning_rate=0.1, num_steps=10**8, **arguments
     )
     self.assertLess(left, 1e-6)
-    _, smaller = model.expected_error(
-        learning_rate=0.025, num_updates=10**9, **arguments
+    _, smaller, half = model.expected_error(
+        learning_rate=0.025, num_steps=10**9, num_clients=40_000,
+        noise_variance=0.0, initial_variance=2.0,
     )
     self.assertAlmostEqual(fluctuation / smaller, 2)
+    self.assertAlmostEqual(sample / half, 2)
+
+  def test_steps_of_updates_in_flight_are_those_of_a_simulation(self):
+    # The gradient linearised, on one weight: what is left of the start.
+    k, m, rounds, contraction = 4, 6, 40, 0.03
+    rng = np.random.default_rng(0)
+    pools = np.ones((4000, k))
+    rows = np.arange(len(pools))
+    for _ in range(rounds):
+      before = pools.copy()
+      for _ in range(m):
+        given, place = rng.integers(k, size=(2, len(pools)))
+        pools[rows, place] = (1 - contraction) * before[rows, given]
+    steps = rounds * (1 - (1 - 1 / k) ** m)
+    plan = known_weights.Settings(
+        updates=rounds * m, clients_per_round=m, instances=k
+    ).plan
+    self.assertAlmostEqual(plan.steps_per_round * plan.num_rounds, steps)
+    self.assertAlmostEqual(
+        pools.mean() / np.exp(-contraction * steps), 1, delta=0.03
+    )
+    # One by one it would be 60 steps instead of 33.
+    self.assertGreater(pools.mean(), 2 * np.exp(-contraction * rounds * m / k))
 
 
 class RunTest(parameterized.TestCase):
 
-  def _settings(self, folder, **fields):
+  def _settings(self, **fields):
     return known_weights.Settings(
         **{
-            'output_dir': str(folder), 'updates': 100_000, 'instances': 4,
-            'learning_rate': 0.1, **fields,
+            'output_dir': self.create_tempdir().full_path, 'updates': 1200,
+            'clients': 400, 'clients_per_round': 24, 'instances': 4, **fields,
         }
     )
 
-  def test_error_is_as_expected_and_results_are_written(self):
-    folder = pathlib.Path(self.create_tempdir().full_path)
-    settings = self._settings(folder, updates=500_000)
+  def _main(self, settings):
     with contextlib.redirect_stdout(io.StringIO()) as out:
-      code = known_weights.main(settings, where=None, progress='quiet')
+      code = known_weights.main(
+          settings, where=engine.EngineSettings(), progress='quiet'
+      )
     self.assertEqual(code, 0)
-    self.assertIn('| D*E23 | 1.65 |', out.getvalue())
-    content = json.loads((folder / 'results.json').read_text())
-    self.assertLen(content['estimated'], 33)
-    self.assertEqual(content['errors'][-1], [500_000, content['error']])
-    expected = np.hypot(
-        content['expected_left_of_start'], content['expected_fluctuation']
-    )
-    self.assertLess(expected, 0.4)
-    self.assertAlmostEqual(content['error'] / expected, 1, delta=0.6)
-    self.assertEqual(content['guarantee']['model_epsilon'], 'inf')
-    self.assertGreater(content['quality']['accuracy'], 0.75)
-    self.assertGreater((folder / 'known_weights.png').stat().st_size, 5000)
+    path = pathlib.Path(settings.output_dir) / 'results.json'
+    return out.getvalue(), json.loads(path.read_text())
 
-  def test_resumed_run_is_the_same(self):
-    whole = known_weights.run(
-        self._settings(self.create_tempdir().full_path, seed=3),
-        progress='quiet',
-    )
-    folder = self.create_tempdir().full_path
-    settings = self._settings(folder, seed=3)
-    known_weights.run(
-        self._settings(folder, seed=3, updates=50_000), progress='quiet'
-    )
-    resumed = known_weights.run(settings, progress='quiet')
-    np.testing.assert_array_equal(whole.estimated, resumed.estimated)
-    self.assertEqual(resumed.errors[-1], whole.errors[-1])
-    with self.assertRaisesRegex(ValueError, 'of other settings'):
-      known_weights.run(
-          self._settings(folder, seed=4), progress='quiet'
-      )
-    with self.assertRaisesRegex(ValueError, 'at least the 100000'):
-      known_weights.run(
-          self._settings(folder, seed=3, updates=1000), progress='quiet'
-      )
+  def test_error_is_as_expected_and_a_second_run_goes_on(self):
+    settings = self._settings()
+    text, content = self._main(settings)
+    self.assertIn('| D*E23 | 1.65 |', text)
+    self.assertIn('about 50 steps', text)
+    self.assertIn('No privacy', text)
+    self.assertLen(content['estimated'], 33)
+    self.assertEqual(content['errors'][-1], [1200, content['error']])
+    expected = np.linalg.norm([
+        content['expected_left_of_start'],
+        content['expected_fluctuation'],
+        content['expected_of_sample'],
+    ])
+    self.assertAlmostEqual(content['error'] / expected, 1, delta=0.4)
+    self.assertEqual(content['guarantee']['epsilon'], 'inf')
+    folder = pathlib.Path(settings.output_dir)
+    self.assertGreater((folder / 'known_weights.png').stat().st_size, 5000)
+    self.assertEqual(self._main(settings), (text, content))
+    with self.assertRaisesRegex(ValueError, 'output_dir'):
+      self._main(self._settings(output_dir=settings.output_dir, seed=4))
 
   def test_noise(self):
     settings = self._settings(
-        self.create_tempdir().full_path, updates=50_000,
-        epsilon_per_coordinate=3.47,
+        updates=48, clients=24, epsilon_per_coordinate=3.47
     )
-    result = known_weights.run(settings, progress='quiet')
-    text = known_weights_report.report(settings, result)
+    text, content = self._main(settings)
     self.assertIn('Epsilon of one participation: 114.6', text)
     self.assertIn('feature-level', text)
+    self.assertLessEqual(content['guarantee']['epsilon'], 2 * 114.6)
+    self.assertGreater(content['guarantee']['epsilon'], 114.6)
 
   @parameterized.parameters(
       ({'updates': 0}, 'updates=0'),
       ({'instances': 0}, 'instances=0'),
+      ({'clients_per_round': 401}, 'clients_per_round=401'),
       ({'epsilon_per_coordinate': -1.0}, 'epsilon_per_coordinate=-1.0'),
   )
   def test_arguments(self, fields, message):
     with self.assertRaisesRegex(ValueError, message):
-      self._settings('unused', **fields)
+      self._settings(**fields)
 
 
 if __name__ == '__main__':
