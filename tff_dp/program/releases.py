@@ -181,8 +181,10 @@ class Releases:
     for name, value in row['released'].items():
       summary.value.add(tag=name, simple_value=value)
     with run_directory.naming(self._summaries), self._writer.as_default():
+      # Of Python's numbers TensorFlow keeps a copy for good.
+      step = tf.constant(np.array(row[KEY], np.int64))
       tf.summary.experimental.write_raw_pb(
-          summary.SerializeToString(), step=row[KEY]
+          summary.SerializeToString(), step=step
       )
 
 
