@@ -5,6 +5,7 @@
 import dataclasses
 import functools
 import itertools
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -18,6 +19,7 @@ from tff_dp import DrawAndDiscardPlan
 from tff_dp import execution
 from tff_dp.learning import draw_and_discard
 from tff_dp.learning import linear_models
+from tff_dp.learning.draw_and_discard import computations
 from tff_dp.mechanisms import ClientStep
 from tff_dp.mechanisms.instances import strategies
 
@@ -234,6 +236,16 @@ class RoundsTest(parameterized.TestCase):
     train = output.metrics['client_work']['not_covered']['train']
     self.assertEqual(train['num_examples'], 5)
     self.assertEqual(train['num_refused'], 3)
+
+  def test_many_reports_stay_with_what_their_clients_drew(self):
+    # Of a worker, some are put together twice, and some are left.
+    with mock.patch.object(computations, '_LATEST', 3):
+      process = _noiseless(strategy=strategies.SAME, num_instances=20)
+    state = process.initialize()
+    output = process.next(state, [[]] * 23)
+    self.assertEqual(output.metrics['aggregator']['num_stored'], 23)
+    # Who has no examples returns what it was given, to the same place.
+    np.testing.assert_array_equal(output.state.instances, state.instances)
 
   @parameterized.parameters(*strategies.NAMES)
   def test_every_strategy_writes_what_its_clients_returned(self, name):

@@ -33,6 +33,9 @@ MEAN_WEIGHTS, MEAN_PREDICTIONS = PREDICTIONS = (
     'mean_predictions',
 )
 
+# Reports of a round that are together before they are put to the others.
+_LATEST = 64
+
 
 def build_process(
     model: models.FlatModel,
@@ -87,15 +90,17 @@ def build_process(
   def last_key():
     return tf.constant(num_models - 1)
 
-  collected_type = tff.to_type((
-      tff.TensorType(np.float32, [None, size]),
-      tff.TensorType(np.int32, [None]),
-  ))
+  reports_type = tff.TensorType(np.float32, [None, size])
+  # Most reports, the latest of them, and what the server is told: so a report
+  # is copied twice and some, and not by every client that comes after.
+  collected_type = tff.to_type(
+      (reports_type, reports_type, tff.TensorType(np.int32, [None]))
+  )
 
   @tff.tensorflow.computation
   @tf.function(autograph=False)
   def nothing():
-    return tf.zeros([0, size]), tf.zeros([0], tf.int32)
+    return tf.zeros([0, size]), tf.zeros([0, size]), tf.zeros([0], tf.int32)
 
   @tff.tensorflow.computation(
       collected_type,
@@ -106,23 +111,30 @@ def build_process(
   )
   @tf.function(autograph=False)
   def collect(collected, one):
-    reports, drawn = collected
-    return (
-        tf.concat([reports, one[0][tf.newaxis]], axis=0),
-        tf.concat([drawn, one[1]], axis=0),
+    reports, latest, drawn = collected
+    latest = tf.concat([latest, one[0][tf.newaxis]], axis=0)
+    reports, latest = tf.cond(
+        tf.shape(latest)[0] < _LATEST,
+        lambda: (reports, latest),
+        lambda: (tf.concat([reports, latest], axis=0), latest[:0]),
     )
+    return reports, latest, tf.concat([drawn, one[1]], axis=0)
 
   @tff.tensorflow.computation(collected_type, collected_type)
   @tf.function(autograph=False)
   def merge(left, right):
-    return tuple(tf.concat(pair, axis=0) for pair in zip(left, right))
+    reports = tf.concat([*left[:2], right[0]], axis=0)
+    return reports, right[1], tf.concat([left[2], right[2]], axis=0)
 
   @tff.tensorflow.computation(collected_type)
   @tf.function(autograph=False)
   def collected_all(collected):
-    return tuple(tf.identity(part) for part in collected)
+    reports, latest, drawn = collected
+    return tf.concat([reports, latest], axis=0), tf.identity(drawn)
 
-  @tff.tensorflow.computation(state_type, collected_type)
+  @tff.tensorflow.computation(
+      state_type, collected_all.type_signature.result
+  )
   @tf.function(autograph=False)
   def apply(state, collected):
     reports, drawn = collected
