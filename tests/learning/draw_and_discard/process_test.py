@@ -242,8 +242,8 @@ class RoundsTest(parameterized.TestCase):
     with mock.patch.object(computations, '_LATEST', 3):
       process = _noiseless(strategy=strategies.SAME, num_instances=20)
     state = process.initialize()
-    output = process.next(state, [[]] * 23)
-    self.assertEqual(output.metrics['aggregator']['num_stored'], 23)
+    output = process.next(state, [[]] * 28)
+    self.assertEqual(output.metrics['aggregator']['num_stored'], 28)
     # Who has no examples returns what it was given, to the same place.
     np.testing.assert_array_equal(output.state.instances, state.instances)
 
