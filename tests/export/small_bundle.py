@@ -1,13 +1,15 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A run of two rounds and its bundle, with everything that a bundle may have.
+"""Runs of two rounds and their bundles; one with everything that there may be.
 
   python -m tests.export.small_bundle
 
-writes the bundle of this stack into `KEPT`, where tests on the other stack
-verify it. Again after a change of what a bundle, a plan or a statement says.
+writes the bundles of all systems with this stack into `KEPT`, where tests on
+the other stack verify them. Again after a change of what a bundle, a plan or a
+statement says.
 """
 
+import functools
 import pathlib
 import tarfile
 import tempfile
@@ -17,7 +19,11 @@ import tff_dp
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 
 from tests.learning import small_model
+from tests.program import instance_run
 from tests.program import processes
+from tests.program import protocol_run
+from tests.program import secure_sum_run
+from tests.program import silo_run
 from tff_dp import execution
 from tff_dp import export
 from tff_dp import mechanisms
@@ -69,8 +75,19 @@ def write(process, run: pathlib.Path, output: pathlib.Path) -> dict[str, Any]:
   )
 
 
+def _runs():
+  """Yields the names of runs of the other systems, and what makes each."""
+  for kind in (
+      protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED, protocol_run.CYCLIC
+  ):
+    yield kind, functools.partial(protocol_run.run, kind=kind)
+  yield 'silos', silo_run.run
+  yield 'secure_sums', secure_sum_run.run
+  yield 'draw_and_discard', instance_run.run
+
+
 def archive(version: str) -> pathlib.Path:
-  """Returns where the bundle of a version of TensorFlow is kept."""
+  """Returns where the bundles of a version of TensorFlow are kept."""
   return KEPT / f'tensorflow-{version.rpartition(".")[0]}.tar.xz'
 
 
@@ -80,10 +97,13 @@ def main():
     root = pathlib.Path(folder)
     process = build_process()
     train(process, root / 'run')
-    write(process, root / 'run', root / 'bundle')
+    write(process, root / 'run', root / 'bundles' / 'dp_ftrl')
+    for name, run in _runs():
+      run(root / name, total_rounds=2)
+      export.export_bundle(root / name, output=root / 'bundles' / name)
     KEPT.mkdir(exist_ok=True)
     with tarfile.open(archive(tf.__version__), 'w:xz') as packed:
-      packed.add(root / 'bundle', 'bundle')
+      packed.add(root / 'bundles', '')
 
 
 if __name__ == '__main__':
