@@ -143,8 +143,9 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
           'a process of silos cannot be trained under a NonPrivatePlan',
           why='silos bring their constants with their records, and those are'
           ' in the plan of the process',
-          way_out='build it with noise_stddev=0 and leave out plan=; the'
-          ' statement says NO PRIVACY',
+          way_out='build it with noise_stddev=0, or build_noisy_mb_sgd in the'
+          ' place of secure sums, and leave out plan=; the statement says NO'
+          ' PRIVACY',
       )
     return Certificate(plan, None, frozenset())
   if plan is None:
