@@ -266,7 +266,7 @@ class RequireTffTest(parameterized.TestCase):
         'values = Traced(), {}, module.held\n'
         'kind = trace.SupportsTracingProtocol\n'
         'print([isinstance(value, kind) for value in values])\n'
-        'print(doctor_probe.ATTEMPTS[doctor_probe.SAVING]())'
+        'print(doctor_probe.attempts()[doctor_probe.SAVING]())'
     )
     self.assertEqual(
         result.stdout, '[True, False, False]\nsaves\n', result.stderr

@@ -13,6 +13,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _columns
+from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp.cli import doctor
 from tff_dp.cli import doctor_probe
@@ -62,7 +63,7 @@ def _answers(changed=None, *, until: str | None = None):
   names = list(_FINE)
   names = names[: names.index(until) + 1] if until else names
   answers = {name: _FINE[name] for name in names} | (changed or {})
-  return absltest.mock.patch.object(doctor, '_ask_child', lambda: answers)
+  return absltest.mock.patch.object(doctor, '_ask_child', lambda *_: answers)
 
 
 def _printed(*names: str) -> str:
@@ -126,6 +127,36 @@ class DoctorTest(parameterized.TestCase):
     self.assertEqual(status, 3)
     self.assertIn('import of TFF          1.0 s\n', output)
     self.assertRegex(output, r'why: TensorFlow cannot list .*\(no answer with')
+
+  def test_workers_of_a_cluster(self):
+    workers = [
+        {'worker': 'tcp://a', 'device': 'CPU:0', 'differs': ''},
+        {
+            'worker': 'tcp://b',
+            'device': 'GPU:0',
+            'differs': 'tensorflow 2.9 at the worker, 2.14 at the driver',
+        },
+    ]
+    for found, status, line in (
+        (workers[:1], 0, 'worker tcp://a         CPU:0\n'),
+        (workers, 3, 'why: tcp://b cannot take part: tensorflow 2.9 at the'),
+    ):
+      with _answers({doctor_probe.CLUSTER: {'result': found}}):
+        code, output = _run('--context', 'dask')
+      self.assertEqual(code, status, output)
+      self.assertIn(line, output)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'without --context'):
+      _run('--cluster-address', 'tcp://host:8786')
+
+  def test_cluster_that_does_not_answer(self):
+    found = doctor_probe.attempts('no engine', None)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'engine='):
+      found[doctor_probe.CLUSTER]()
+    with _answers({doctor_probe.CLUSTER: {'error': 'OSError: timed out'}}):
+      code, output = _run('--context', 'ray')
+    self.assertEqual(code, 3)
+    self.assertIn('do not answer (OSError: timed out)', output)
+    self.assertIn('try: start scheduler and workers', output)
 
   def test_crash_is_counted_against_the_attempt_that_ran(self):
     code = _printed('import of TFF', 'devices')

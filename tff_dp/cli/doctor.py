@@ -15,13 +15,17 @@ import signal
 import subprocess
 import sys
 
+from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _version
 from tff_dp.cli import doctor_probe
 from tff_dp.cli import errors
 
 _PROBE_SECONDS = 180
-_PROBE = 'from tff_dp.cli import doctor_probe; doctor_probe.main()'
+_PROBE = (
+    'import sys; from tff_dp.cli import doctor_probe;'
+    ' doctor_probe.main(*sys.argv[1:])'
+)
 _FAILURES = {
     doctor_probe.LOADING: 'TFF does not load ({})',
     doctor_probe.DEVICES: 'TensorFlow cannot list its devices ({})',
@@ -34,8 +38,14 @@ _FAILURES = {
         'the TFF worker does not start ({}), so the native context cannot be'
         ' used; the in-process one, which is the default, needs no worker'
     ),
+    doctor_probe.CLUSTER: 'the workers of the cluster do not answer ({})',
 }
-_EXAMPLE = 'example:\n  tff-dp doctor --format json\n'
+# Before the name of a worker of a cluster.
+_WORKER_LINE = 'worker '
+_EXAMPLES = """examples:
+  tff-dp doctor --format json
+  tff-dp doctor --context dask --cluster-address tcp://host:8786
+"""
 
 
 def add_arguments(parser: errors.Parser) -> None:
@@ -45,25 +55,40 @@ def add_arguments(parser: errors.Parser) -> None:
       ' and computes, on which devices, and the recipe if it does not. Ends'
       f' with status {errors.ENVIRONMENT} if training cannot work here.'
   )
-  parser.epilog = _EXAMPLE
+  parser.epilog = _EXAMPLES
   parser.add_argument(
       '--format',
       choices=('text', 'json'),
       default='text',
       help='text for people, json for programs (default: text)',
   )
+  parser.add_argument(
+      '--context',
+      choices=('dask', 'ray'),
+      help='also compare the versions of every worker of a cluster',
+  )
+  parser.add_argument(
+      '--cluster-address',
+      metavar='ADDRESS',
+      help="of Dask's scheduler (tcp://host:8786) or Ray's head (host:6379);"
+      ' without it, two workers start on this machine',
+  )
   parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
   """Prints the report and returns the exit status."""
+  if args.cluster_address is not None and args.context is None:
+    raise _checks.ArgumentError(
+        'cluster_address', args.cluster_address, 'nothing without --context'
+    )
   findings = _compat.check_environment()
   if args.format == 'text':
     # Loading TFF takes seconds: first say what is known without.
     print(f'tff_dp {_version.__version__}\n', flush=True)
     _print_findings(findings)
   found_on_machine = _machine()
-  answers = _ask_child()
+  answers = _ask_child(args.context, args.cluster_address)
   attempts = _attempts(answers)
   findings += attempts
   status = _worst(findings)
@@ -106,6 +131,8 @@ def _attempts(answers: dict[str, dict]) -> list[_compat.Finding]:
       )
     elif name == doctor_probe.DEVICES:
       findings.extend(_device_findings(answer['result']))
+    elif name == doctor_probe.CLUSTER:
+      findings.extend(_worker_findings(answer['result']))
     else:
       result = answer['result']
       findings.append(
@@ -142,11 +169,30 @@ def _with_workers(names: list[str]) -> str:
   )
 
 
-def _ask_child() -> dict[str, dict]:
+def _worker_findings(found: list[dict[str, str]]) -> list[_compat.Finding]:
+  """Returns a line for every worker of a cluster."""
+  return [
+      _compat.Finding(
+          _WORKER_LINE + each['worker'],
+          each['device'],
+          'the versions of this machine',
+          _compat.Status.BROKEN if each['differs'] else _compat.Status.OK,
+          f'{each["worker"]} cannot take part: {each["differs"]}'
+          if each['differs']
+          else '',
+      )
+      for each in found
+  ]
+
+
+def _ask_child(
+    engine: str | None = None, address: str | None = None
+) -> dict[str, dict]:
   """Returns attempt -> {'result': ...} or {'error': why}, as far as it came."""
+  words = [word for word in (engine, address) if word is not None]
   try:
     child = subprocess.run(
-        [sys.executable, '-c', _PROBE],
+        [sys.executable, '-c', _PROBE, *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_PROBE_SECONDS,
@@ -161,7 +207,7 @@ def _ask_child() -> dict[str, dict]:
       answer = json.loads(line.removeprefix(doctor_probe.MARK))
       answers[answer.pop('name')] = answer
   if not any('error' in answer for answer in answers.values()):
-    for name in doctor_probe.ATTEMPTS:
+    for name in doctor_probe.attempts(engine, address):
       if name not in answers:  # Here it crashed or hung.
         answers[name] = {'error': end}
         break
@@ -212,6 +258,18 @@ def _print_findings(findings: list[_compat.Finding]) -> None:
     print(line.rstrip(), flush=True)
 
 
+def _recipe(findings: list[_compat.Finding]) -> str:
+  """Returns what to do about what is broken."""
+  broken = [f.name for f in findings if f.status is _compat.Status.BROKEN]
+  of_cluster = (doctor_probe.CLUSTER, _WORKER_LINE)
+  if all(name.startswith(of_cluster) for name in broken):
+    return (
+        'start scheduler and workers with the Python and the packages of this'
+        ' machine; docs/many_machines.md says how'
+    )
+  return _compat.RECIPE
+
+
 def _verdict(
     status: _compat.Status, findings: list[_compat.Finding]
 ) -> str:
@@ -223,6 +281,6 @@ def _verdict(
     return (
         'broken: training cannot work here\n'
         f'why: {_compat.causes(findings)}\n'
-        f'try: {_compat.RECIPE}'
+        f'try: {_recipe(findings)}'
     )
   return f'works, but is untested: {"; ".join(advice)}'

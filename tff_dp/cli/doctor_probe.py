@@ -6,6 +6,8 @@ Nothing heavy is imported at the top, because the parent reads the names here.
 """
 
 import asyncio
+from collections.abc import Callable
+import functools
 import json
 import time
 
@@ -20,11 +22,17 @@ DEVICES = 'devices'
 IN_PROCESS = 'in-process context'
 SAVING = 'checkpoint'
 WORKER = 'start of the worker'
+CLUSTER = 'cluster'
 
 
-def main() -> None:
-  """Makes the attempts in order up to the first failure, printing each."""
-  for name, attempt in ATTEMPTS.items():
+def main(engine: str | None = None, address: str | None = None) -> None:
+  """Makes the attempts in order up to the first failure, printing each.
+
+  Args:
+    engine: Of a cluster whose workers are asked too, 'dask' or 'ray'.
+    address: Of the cluster; `None` for workers of this machine.
+  """
+  for name, attempt in attempts(engine, address).items():
     answer = {'name': name}
     try:
       answer['result'] = attempt()
@@ -100,12 +108,44 @@ def _start_worker() -> str:
   return 'starts'
 
 
-# The worker last: what follows a failure is not tried, and only the native
-# context needs a worker. In columns B and C it is not expected to work.
-ATTEMPTS = {
-    LOADING: _load,
-    DEVICES: _list_devices,
-    IN_PROCESS: _compute,
-    SAVING: _save,
-    **({WORKER: _start_worker} if _compat.COLUMN.has_worker else {}),
-}
+def _ask_workers(engine: str, address: str | None) -> list[dict[str, str]]:
+  """Returns of every worker its name, its device, and how it differs."""
+  from tff_dp.execution.cluster import context as context_lib
+  from tff_dp.execution.cluster import worker
+
+  context = context_lib.create_cluster_context(
+      engine, address=address, num_shards=1
+  )
+  try:
+    found = context.describe_workers()
+  finally:
+    context.close()
+  if not found:
+    raise RuntimeError('it has no worker')
+  return [
+      {
+          'worker': name,
+          'device': answer['device'].rpartition('device:')[2],
+          'differs': worker.differences(worker.versions(), answer['versions']),
+      }
+      for name, answer in found.items()
+  ]
+
+
+def attempts(
+    engine: str | None = None, address: str | None = None
+) -> dict[str, Callable[[], object]]:
+  """Returns what is tried, in this order. Args: see `main`."""
+  found = {
+      LOADING: _load,
+      DEVICES: _list_devices,
+      IN_PROCESS: _compute,
+      SAVING: _save,
+  }
+  if engine is not None:
+    found[CLUSTER] = functools.partial(_ask_workers, engine, address)
+  # The worker last: what follows a failure is not tried, and only the native
+  # context needs a worker. In columns B and C it is not expected to work.
+  if _compat.COLUMN.has_worker:
+    found[WORKER] = _start_worker
+  return found
