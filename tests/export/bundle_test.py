@@ -49,10 +49,10 @@ class BundleTest(parameterized.TestCase):
     cls._folder = tempfile.TemporaryDirectory()
     cls.root = pathlib.Path(cls._folder.name)
     cls.process = build_process()
-    cls.result = small_bundle.train(cls.process, cls.root / 'run')
+    cls.result = small_bundle.train(cls.root / 'run', cls.process)
     cls.output = cls.root / 'bundle'
     cls.manifest = small_bundle.write(
-        cls.process, cls.root / 'run', cls.output
+        cls.root / 'run', output=cls.output, process=cls.process
     )
 
   @classmethod

@@ -9,6 +9,7 @@ the other stack verify them. Again after a change of what a bundle, a plan or a
 statement says.
 """
 
+from collections.abc import Callable, Iterator
 import functools
 import pathlib
 import tarfile
@@ -52,19 +53,23 @@ def build_process(**changes):
   )
 
 
-def train(process, run: pathlib.Path) -> program.TrainResult:
-  """Trains for two rounds."""
+def train(
+    run: pathlib.Path, process=None, *, total_rounds: int = 2
+) -> program.TrainResult:
+  """Trains with DP-FTRL."""
   return program.train(
-      process,
+      process or build_process(),
       processes.Clients(),
       output_dir=run,
       delta=DELTA,
-      total_rounds=2,
+      total_rounds=total_rounds,
       progress='quiet',
   )
 
 
-def write(process, run: pathlib.Path, output: pathlib.Path) -> dict[str, Any]:
+def write(
+    run: pathlib.Path, *, output: pathlib.Path, process=None
+) -> dict[str, Any]:
   """Writes the bundle of such a run; returns its manifest."""
   return export.export_bundle(
       run,
@@ -75,8 +80,9 @@ def write(process, run: pathlib.Path, output: pathlib.Path) -> dict[str, Any]:
   )
 
 
-def _runs():
-  """Yields the names of runs of the other systems, and what makes each."""
+def runs() -> Iterator[tuple[str, Callable[..., program.TrainResult]]]:
+  """Yields the names of runs, a system each, and what makes or resumes them."""
+  yield 'dp_ftrl', train
   for kind in (
       protocol_run.FIXED_WINDOW, protocol_run.SHUFFLED, protocol_run.CYCLIC
   ):
@@ -95,12 +101,10 @@ def main():
   execution.set_default_context()
   with tempfile.TemporaryDirectory() as folder:
     root = pathlib.Path(folder)
-    process = build_process()
-    train(process, root / 'run')
-    write(process, root / 'run', root / 'bundles' / 'dp_ftrl')
-    for name, run in _runs():
+    for name, run in runs():
       run(root / name, total_rounds=2)
-      export.export_bundle(root / name, output=root / 'bundles' / name)
+      export_run = write if run is train else export.export_bundle
+      export_run(root / name, output=root / 'bundles' / name)
     KEPT.mkdir(exist_ok=True)
     with tarfile.open(archive(tf.__version__), 'w:xz') as packed:
       packed.add(root / 'bundles', '')
