@@ -10,7 +10,7 @@ A file counts if a function in it runs between the words after `tff-dp account`
 and the return of `plan.epsilon`: what somebody has to open who follows the
 number in a debugger. Imports do not count, nor what prints the number. Caches
 are empty. `front` are the files that read and check flags, `tff_dp/cli` and
-`_checks`: the same four for every kind, and one of its own; `number` are the
+`_checks`: the same three for every kind, and one of its own; `number` are the
 rest.
 """
 
@@ -25,7 +25,6 @@ sys.path.insert(0, str(_PACKAGE.parent))
 
 # pylint: disable=g-import-not-at-top
 from tff_dp.cli import main as main_lib
-from tff_dp.cli import runs
 # pylint: enable=g-import-not-at-top
 
 _TREE = '--rounds 64 --max-participations 4 --min-index-gap 16'
@@ -73,7 +72,7 @@ def files_of(words: list[str]) -> list[str]:
 
 
 def _epsilon(words: list[str]) -> None:
-  run = runs.run_of(main_lib.parse(['account', *words]))
+  run = main_lib.run_of(main_lib.parse(['account', *words]))
   run.plan.epsilon(delta=run.delta, num_rounds=run.num_rounds)
 
 

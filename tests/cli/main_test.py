@@ -15,7 +15,6 @@ from absl.testing import parameterized
 from tests.cli import command
 from tff_dp import _failures
 from tff_dp.cli import main
-from tff_dp.cli import runs
 
 _ACCOUNT = ('account', 'dp-ftrl', '--rounds=10', '--noise-multiplier=1',
             '--delta=1e-6')
@@ -158,7 +157,7 @@ class MainTest(absltest.TestCase):
         ('statement',),
         *((command, kind)
           for command in ('account', 'calibrate', 'statement')
-          for kind in runs.KINDS),
+          for kind in main.KINDS),
         ('compare',),
         ('doctor',),
     ):
@@ -209,9 +208,9 @@ class MainTest(absltest.TestCase):
       self.assertIn(answer, done.stdout + done.stderr)
 
   def test_interruption_and_bugs(self):
-    with mock.patch.object(runs, '_account', side_effect=KeyboardInterrupt):
+    with mock.patch.object(main, '_account', side_effect=KeyboardInterrupt):
       self.assertEqual(_run(*_ACCOUNT)[0], 130)
-    with mock.patch.object(runs, '_account', side_effect=KeyError('a bug')):
+    with mock.patch.object(main, '_account', side_effect=KeyError('a bug')):
       code, out, err = _run(*_ACCOUNT)
       self.assertEqual((code, out), (1, ''))
       self.assertStartsWith(err, "error: KeyError: 'a bug'\nwhy: ")
@@ -223,7 +222,7 @@ class MainTest(absltest.TestCase):
 
   def test_full_disk(self):
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'runs/model.npz')
-    with mock.patch.object(runs, '_account', side_effect=error):
+    with mock.patch.object(main, '_account', side_effect=error):
       code, _, err = _run(*_ACCOUNT)
     self.assertEqual(code, 3)
     self.assertEqual(
@@ -240,7 +239,7 @@ class MainTest(absltest.TestCase):
         kind='InvalidArgumentError',
         details='Received a label value of 17',
     ).named('writer 9')
-    with mock.patch.object(runs, '_account', side_effect=error):
+    with mock.patch.object(main, '_account', side_effect=error):
       code, _, err = _run(*_ACCOUNT)
       self.assertEqual(code, 3)
       self.assertIn("client 'writer 9' failed in loss: Invalid", err)

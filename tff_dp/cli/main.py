@@ -1,22 +1,30 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of `tff-dp` and of `python -m tff_dp`."""
+"""Entry point of `tff-dp` and of `python -m tff_dp`, and what it accounts for.
+
+`account`, `calibrate` and `statement` are about one run, and what it costs. The
+run comes from flags, or is read from `events.json`, which is not believed: see
+`plans.events`. Nothing is imported before it is needed, because `doctor` must
+answer where the accounting cannot even be imported.
+"""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 import importlib
+import json
 import sys
+import types
 
+from tff_dp import _checks
 from tff_dp.cli import errors
 
 # Module of this package and a function there, which adds flags to a parser and
 # sets `run`, a function of the parsed arguments that returns the exit code. Only
-# the module that is asked for is loaded: `doctor` must answer where the others
-# cannot even be imported.
+# the module that is asked for is loaded.
 _COMMANDS = {
     'account': (
-        'runs.add_account',
+        'main.add_account',
         'epsilon of a run, from its parameters or its events.json',
     ),
     'advise': (
@@ -24,7 +32,7 @@ _COMMANDS = {
         'which systems fit a setting, and what each would cost',
     ),
     'calibrate': (
-        'runs.add_calibrate',
+        'main.add_calibrate',
         'the noise, or the rounds, that a privacy budget allows',
     ),
     'compare': (
@@ -40,7 +48,7 @@ _COMMANDS = {
         'a finished run as a bundle for a production stack, or its check',
     ),
     'statement': (
-        'runs.add_statement',
+        'main.add_statement',
         'the privacy statement of a plan, in twelve points',
     ),
 }
@@ -63,6 +71,81 @@ _EXAMPLES = """examples:
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,
 in a checkout.
 """ + errors.DEBUG_HELP
+# KIND -> module, and a line for the list of kinds.
+KINDS = {
+    'dp-ftrl': (
+        'dp_ftrl',
+        'correlated or independent noise on a stream of sums',
+    ),
+    'shuffle': (
+        'check_ins',
+        'every client sends one report through a shuffler',
+    ),
+    'shuffled-check-in': (
+        'check_ins',
+        'each client flips a coin every round, reports are shuffled',
+    ),
+    'random-check-in': (
+        'check_ins',
+        'each client draws its own slot, at a trusted server',
+    ),
+    'random-allocation': (
+        'check_ins',
+        'check-ins at a server that is trusted to add the noise',
+    ),
+    'cyclic-allocation': (
+        'cyclic_allocation',
+        'check-ins at a server whose noise is correlated over rounds',
+    ),
+    'isrl': (
+        'silos',
+        'messages of one silo that protects each of its records itself',
+    ),
+    'draw-and-discard': (
+        'draw_and_discard',
+        'noised models of one client that a server writes over its instances',
+    ),
+}
+_STATEMENT_FORMATS = ('markdown', 'json')
+_EXAMPLES_OF = {
+    'account': """examples:
+  StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
+    tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
+        --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
+  random check-ins at a trusted server; see also shuffle, random-check-in:
+    tff-dp account random-allocation --population 1000000 --slots 2000 \\
+        --noise-multiplier 1 --delta 1e-6
+  shuffled check-in with any local randomizer:
+    tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
+        --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
+  a silo, or clients that send back noised models:
+    tff-dp account isrl --help
+    tff-dp account draw-and-discard --help
+  a finished run, without believing its own numbers:
+    tff-dp account --events runs/digits/dp_ftrl/release/events.json
+""",
+    'calibrate': """examples:
+  the noise multiplier for 1600 rounds, each client in one of them:
+    tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
+        --max-participations 1 --epsilon 8 --delta 1e-6
+  the noise of a server at which clients check in at random:
+    tff-dp calibrate random-allocation --slots 2000 --epsilon 1 --delta 1e-6
+  the epsilon of one report, for three reports of every client:
+    tff-dp calibrate draw-and-discard --parameters 33 --instances 20 \\
+        --max-participations 3 --clip l1 --epsilon 4 --delta 1e-6
+""",
+    'statement': """examples:
+  to read before anybody trains:
+    tff-dp statement dp-ftrl --mechanism blt --rounds 2000 \\
+        --max-participations 6 --min-index-gap 314 --noise-multiplier 4 \\
+        --l2-norm-clip 0.5 --clients-per-round 6500 --delta 1e-10
+  of any randomizer behind a shuffler:
+    tff-dp statement shuffled-check-in --population 60000 \\
+        --check-in-rate 0.1 --local-epsilon 2 --rounds 100 --delta 1e-6
+  of the rounds that a run has done:
+    tff-dp statement --events runs/digits/dp_ftrl/release/events.json
+""",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,6 +171,71 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
   return parser.parse_args(words)
 
 
+def add_account(parser: errors.Parser) -> None:
+  """Adds the flags of `account`."""
+  parser.description = (
+      'Prints epsilon of a whole run with every model released, from its\n'
+      'parameters (KIND) or recomputed from the events.json of a run.\n'
+      'dp-ftrl claims no amplification; the other kinds claim what holds\n'
+      'for their protocol, and print what there is without beside.'
+  )
+  parser.epilog = _EXAMPLES_OF['account']
+  _add_events(parser)
+  _add_format(parser, ('text', 'json'))
+  parser.set_defaults(run=_account)
+  _add_kinds(parser, 'account', _account)
+
+
+def add_calibrate(parser: errors.Parser) -> None:
+  """Adds the flags of `calibrate`."""
+  parser.description = (
+      'Solves for what a privacy budget allows, rounds to the private side,\n'
+      'and prints the guarantee of the solution.'
+  )
+  parser.epilog = _EXAMPLES_OF['calibrate']
+  _add_kinds(parser, 'calibrate', _calibrate, required=True)
+
+
+def add_statement(parser: errors.Parser) -> None:
+  """Adds the flags of `statement`."""
+  parser.description = (
+      'Prints the privacy statement of a plan: setting, unit, neighbours,\n'
+      'what is released, mechanism, accounting, guarantee and what it rests\n'
+      'on. The plan comes from flags (KIND) or from the events.json of a run,\n'
+      'whose rounds so far are then stated; who came is in the statement\n'
+      'beside that file.'
+  )
+  parser.epilog = _EXAMPLES_OF['statement']
+  _add_events(parser)
+  _add_format(parser, _STATEMENT_FORMATS)
+  parser.set_defaults(run=_statement)
+  _add_kinds(parser, 'statement', _statement, formats=_STATEMENT_FORMATS)
+
+
+def run_of(arguments: argparse.Namespace) -> 'results.PlanRun':
+  """Returns the run of `KIND` and its flags, or of `--events`."""
+  if arguments.kind is None:
+    if arguments.events is None:
+      raise _checks.ArgumentError(
+          'events', None, 'a file, or a KIND and its flags, see --help'
+      )
+    # pylint: disable-next=g-import-not-at-top
+    from tff_dp.plans import events
+
+    run = events.read(arguments.events)
+    if arguments.delta is not None:
+      run = run._replace(delta=arguments.delta)
+    _checks.delta(delta=run.delta)
+    return run
+  if arguments.events is not None:
+    raise _checks.ArgumentError(
+        'events', arguments.events, f'nothing with {arguments.kind}'
+    )
+  module = _module_of(arguments.kind)
+  with errors.named_as_flags(module.FLAGS):
+    return module.run_of(arguments)
+
+
 def _command(words: list[str]) -> int:
   arguments = parse(words)
   return arguments.run(arguments)
@@ -96,6 +244,118 @@ def _command(words: list[str]) -> int:
 def _fill(where: str, parser: argparse.ArgumentParser) -> None:
   module, function = where.split('.')
   getattr(importlib.import_module(f'tff_dp.cli.{module}'), function)(parser)
+
+
+def _account(arguments: argparse.Namespace) -> int:
+  """Prints the guarantee of the run that flags or a file describe."""
+  # pylint: disable-next=g-import-not-at-top
+  from tff_dp.cli import results
+
+  described = run_of(arguments)
+  module = _module_of(arguments.kind, described.plan)
+  with errors.named_as_flags(module.FLAGS if arguments.kind else {}):
+    result = module.result_of(described, arguments)
+  results.show(
+      result, arguments.format, getattr(module, 'facts_of', None)
+  )
+  return errors.DONE
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+  """Solves, and prints the guarantee of the solution."""
+  # pylint: disable-next=g-import-not-at-top
+  from tff_dp.cli import results
+
+  _checks.positive(epsilon=arguments.epsilon)
+  if arguments.delta is not None:
+    _checks.delta(delta=arguments.delta)
+  module = _module_of(arguments.kind)
+  with errors.named_as_flags(module.FLAGS):
+    found, solution = module.calibrated(arguments)
+    result = module.result_of(found, arguments)
+  result['details']['calibration'] = {
+      'epsilon_budget': arguments.epsilon, **solution
+  }
+  results.show(
+      result, arguments.format, getattr(module, 'facts_of', None)
+  )
+  return errors.DONE
+
+
+def _statement(arguments: argparse.Namespace) -> int:
+  """Prints the statement of the plan, or run, that flags or a file describe."""
+  # pylint: disable-next=g-import-not-at-top
+  from tff_dp.statement import builder
+
+  described, observed = run_of(arguments), None
+  if arguments.kind is None:
+    observed = builder.RoundsDone(described.num_rounds)
+  statement = described.plan.statement(
+      delta=described.delta, observed=observed
+  )
+  if arguments.format == 'json':
+    print(json.dumps(statement.to_json(), indent=2, allow_nan=False))
+  else:
+    print(statement.to_markdown(), end='')
+  return errors.DONE
+
+
+def _add_kinds(
+    parser: errors.Parser,
+    command: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    required: bool = False,
+    formats: tuple[str, ...] = ('text', 'json'),
+) -> None:
+  """Adds all kinds of runs to a command.
+
+  Args:
+    parser: Of the command.
+    command: 'account', 'calibrate' or 'statement'.
+    run: What runs it.
+    required: Whether it does nothing without a kind.
+    formats: Of the output, the default first.
+  """
+
+  def fill(kind, kind_parser):
+    _module(KINDS[kind][0]).add_arguments(kind_parser, kind, command)
+    _add_format(kind_parser, formats)
+    kind_parser.set_defaults(run=run)
+
+  kinds = parser.add_subparsers(
+      dest='kind', metavar='KIND', required=required
+  )
+  for kind, (_, summary) in KINDS.items():
+    kinds.add_parser(kind, help=summary, fill=functools.partial(fill, kind))
+
+
+def _add_format(
+    parser: errors.Parser, formats: tuple[str, ...]
+) -> None:
+  """Adds `--format`."""
+  parser.add('--format', choices=formats, default=formats[0])
+
+
+def _add_events(parser: errors.Parser) -> None:
+  """Adds what makes a plan of a file instead of flags."""
+  parser.add('--events', metavar='FILE', help='the events.json of a run')
+  parser.add('--delta', float, help='with --events, another delta than that of'
+             ' the run')
+
+
+def _module_of(
+    kind: str | None, plan: 'base.Plan | None' = None
+) -> types.ModuleType:
+  """Returns the module of a kind on the command line, else of a plan's."""
+  if kind is not None:
+    return _module(KINDS[kind][0])
+  also = {'non_private': 'dp_ftrl', 'secure_sums': 'silos'}
+  return _module(also.get(plan.kind, plan.kind))
+
+
+def _module(name: str) -> types.ModuleType:
+  return importlib.import_module(f'tff_dp.cli.flags.{name}')
 
 
 if __name__ == '__main__':
