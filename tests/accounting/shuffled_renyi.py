@@ -4,8 +4,9 @@
 
 A second, independent road to the epsilon of arXiv:2206.03151, whose theorem 1
 and lemma 4 are sound once the target's chance to be among k messages is k / n.
-Looser than `shuffled_check_in`, which is compared with it. Replace-one adjacency. Orders are lambda > 1; what
-is called a divergence is in nats, of one round unless said.
+Looser than `shuffled_check_in`, which is compared with it. Replace-one
+adjacency. Orders are lambda > 1; what is called a divergence is in nats, of one
+round unless said.
 """
 
 import math
@@ -15,7 +16,7 @@ from scipy import special
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import clones
+from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import renyi
 
@@ -166,7 +167,7 @@ def _cohorts(num_clients: int, rate: float):
         upper - stats.binom.sf(ends, num_clients, rate),
     )
   # Differences of tails keep the error of the tail.
-  inside = np.maximum(inside, 0.0) + clones.RELATIVE_ERROR * np.minimum(
+  inside = np.maximum(inside, 0.0) + shuffling.RELATIVE_ERROR * np.minimum(
       lower, upper
   )
   return starts, ends, np.maximum(inside, _LEAST_MASS)

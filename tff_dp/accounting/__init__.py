@@ -49,7 +49,7 @@ _HOMES = {
     'SkellamSumDpEvent': 'accounting.events.record_events',
     'SlidingWindowCheckInDpEvent': 'accounting.events.run_events',
     'SphereLocalDpEvent': 'accounting.events.run_events',
-    'account_noise': 'accounting.silos.silo_calibration',
+    'account_noise': 'accounting.silos.silo_sampling',
     'amplify': 'accounting.protocols.best_bound',
     'calibrate_noise': 'accounting.silos.silo_calibration',
     'effective_sigma': 'accounting.events.run_events',

@@ -26,8 +26,8 @@ import dp_accounting
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.published import later_snapshots
 
 FEATURE_LEVEL = "feature-level; not a guarantee for the client's data"
@@ -247,7 +247,8 @@ def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
   """
   leaves = run_events.merged(run_events.leaves(what))
   return composition.epsilon(
-      [bounds.report(leaf).part(count) for leaf, count in leaves], delta
+      [local_profiles.report(leaf).part(count) for leaf, count in leaves],
+      delta,
   )
 
 

@@ -102,6 +102,8 @@ class SiloPlan(silo_base.PlanOfSilos):
         raise _checks.ArgumentError(
             'metric_stddevs', stddevs, 'one for each of metric_bounds'
         )
+      if not bounds and phase.accounted_stddev is None:
+        continue  # Nothing but the gradient is noised, as it is accounted.
       # Over the clip norm and its like, half of the range of a metric.
       added = silo_events.joint_noise_multiplier([
           phase.noise_stddev / terms.l2_norm_clip,

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.accounting import protocol_laws as laws
-from tff_dp.accounting.amplification import clones
 from tff_dp.accounting.amplification import shuffled_check_in
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
@@ -51,7 +50,7 @@ class RoundTest(parameterized.TestCase):
   def test_never_below_randomized_response(self, form, num_clients, rate):
     for e0 in (0.5, 2.0, 4.0):
       exact = _worst(laws.randomized_response(e0), num_clients, rate)
-      strong = shuffling.strong_clone_probability(e0)
+      strong = local_profiles.strong_clone_probability(e0)
       for rule in ({}, {'clone_probability': strong}, {'num_categories': 2}):
         bound = _FORMS[form](
             local_epsilon=e0,
@@ -81,7 +80,7 @@ class RoundTest(parameterized.TestCase):
           local_epsilon=e0,
           num_clients=n,
           check_in_rate=rate,
-          clone_probability=shuffling.strong_clone_probability(e0),
+          clone_probability=local_profiles.strong_clone_probability(e0),
       )(_EPSILONS)
       exact = _worst(laws.sphere_cells(e0, angle, 2.0), n, rate)
       np.testing.assert_array_less(exact - _ROUNDING, bound)
@@ -152,7 +151,7 @@ class RoundTest(parameterized.TestCase):
         local_epsilon=2.0, num_clients=8, check_in_rate=0.4, **rule
     )(_EPSILONS)
     wide = build()
-    with mock.patch.multiple(clones, _REACH=reach, _MARGIN=0):
+    with mock.patch.multiple(shuffling, _REACH=reach, _MARGIN=0):
       narrow = build()
     np.testing.assert_array_less(wide - _ROUNDING, narrow)
     self.assertGreater(narrow[0], wide[0] + 1e-4)
@@ -175,7 +174,7 @@ class RoundTest(parameterized.TestCase):
   def test_blocks_take_the_smallest_crowd(self):
     # The rate at a block's largest k hides a crowd that is too large, so the
     # sizes are looked at.
-    low = clones.window(5000, 0.4)[0]
+    low = shuffling.window(5000, 0.4)[0]
     plain = shuffling.round_profile
     with mock.patch.object(
         shuffling, 'round_profile', side_effect=plain
@@ -469,7 +468,7 @@ class BadInputTest(parameterized.TestCase):
             num_clients=10,
             check_in_rate=0.1,
             local_delta=1e-9,
-            clone_probability=shuffling.strong_clone_probability(1.0),
+            clone_probability=local_profiles.strong_clone_probability(1.0),
         )
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from scipy import stats
 
 from tests.accounting import protocol_laws as laws
-from tff_dp.accounting.amplification import clones
 from tff_dp.accounting.amplification import shuffling
+from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 
 _EPSILONS = np.array([0.0, 1e-3, 0.03, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5, 3.9])
@@ -48,7 +48,7 @@ class ClonesTest(parameterized.TestCase):
   @parameterized.product(local_epsilon=(0.01, 0.7, 2.0, 6.0))
   def test_shuffled_equals_every_outcome(self, local_epsilon):
     num_clones = np.array([0, 1, 2, 3, 7, 20, 33])
-    found = clones.shuffled(
+    found = shuffling.shuffled(
         _EPSILONS, local_epsilon=local_epsilon, num_clones=num_clones
     )
     for i, epsilon in enumerate(_EPSILONS):
@@ -63,10 +63,10 @@ class ClonesTest(parameterized.TestCase):
   def test_checked_in_equals_every_outcome(self, others, clone, inside):
     e0, out = 1.5, 1 - inside
     alpha = 1 / (1 + math.exp(-e0))
-    found = clones.checked_in(
+    found = shuffling.checked_in(
         _EPSILONS,
         local_epsilon=e0,
-        cells=clones.cells_of(
+        cells=shuffling.cells_of(
             np.array([others]),
             np.ones(1),
             clone_probability=clone,
@@ -102,7 +102,7 @@ class ClonesTest(parameterized.TestCase):
         )
         for shift in (-1e-16, 0.0, 1e-16):
           epsilon = max(0.0, math.log(odds) + shift)
-          found = clones.shuffled(
+          found = shuffling.shuffled(
               np.array([epsilon]),
               local_epsilon=e0,
               num_clones=np.array([count]),
@@ -112,8 +112,8 @@ class ClonesTest(parameterized.TestCase):
   @parameterized.parameters((1, 60), (1, 1), (2, 3), (790, 830), (1999, 2050))
   def test_tables_of_coins_are_exact(self, first, last):
     # By integers: m! / (k! (m - k)!) outcomes of 2^m.
-    table = clones._CoinTable(first, last)
-    width = clones._CoinTable._reach_of(last)
+    table = shuffling._CoinTable(first, last)
+    width = shuffling._CoinTable._reach_of(last)
     for size in sorted({first, (first + last) // 2, last}):
       m = size - 1
       # From the middle to beyond the table.
@@ -131,10 +131,10 @@ class ClonesTest(parameterized.TestCase):
 
   def test_large_tables_agree_with_40_digits(self):
     first, last = 180_000, 180_120
-    table = clones._CoinTable(first, last)
+    table = shuffling._CoinTable(first, last)
     for size, share in ((first, 0.0), (last, 0.3), (last - 1, 0.95)):
       m = size - 1
-      k = m // 2 + int(share * clones._CoinTable._reach_of(last))
+      k = m // 2 + int(share * shuffling._CoinTable._reach_of(last))
       found = table(np.array([k + 1]), np.array([size]))
       with mpmath.workdps(40):
         mass = mpmath.binomial(m, k) / mpmath.mpf(2) ** m
@@ -150,28 +150,28 @@ class ClonesTest(parameterized.TestCase):
   )
   def test_tables_change_nothing(self, setting, num_cells):
     others, clone = setting
-    cells = clones.cells_of(
+    cells = shuffling.cells_of(
         np.array([others, 2 * others]),
         np.array([0.3, 0.7]),
         clone_probability=clone,
         out_probability=0.9,
         in_probability=0.1,
     )
-    build = lambda: clones.checked_in(
+    build = lambda: shuffling.checked_in(
         np.concatenate([_EPSILONS, np.geomspace(1e-9, 2, 90)]),
         local_epsilon=3.0,
         cells=cells,
     )
-    with mock.patch.object(clones, '_CELLS_PER_LAW', 0):
+    with mock.patch.object(shuffling, '_CELLS_PER_LAW', 0):
       direct = build()
     with mock.patch.multiple(
-        clones, _CELLS_PER_LAW=1e9, _MOST_TABLE_CELLS=num_cells
+        shuffling, _CELLS_PER_LAW=1e9, _MOST_TABLE_CELLS=num_cells
     ):
       np.testing.assert_allclose(build(), direct, rtol=1e-9, atol=0)
 
   def test_windows_charge_what_they_leave_out(self):
     for trials, probability in ((12, 0.3), (10**4, 0.1), (10**7, 1e-8)):
-      low, high, below, above = clones.window(trials, probability)
+      low, high, below, above = shuffling.window(trials, probability)
       inside = stats.binom.pmf(
           np.arange(low, high + 1), trials, probability
       ).sum()
@@ -180,11 +180,11 @@ class ClonesTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 3, 7, 1000)
   def test_blocks_cover_the_window_once(self, most):
-    edges = clones.blocks(4, 60, most)
+    edges = shuffling.blocks(4, 60, most)
     self.assertEqual((edges[0], edges[-1]), (4, 61))
     self.assertTrue(np.all(np.diff(edges) > 0))
     self.assertLessEqual(len(edges) - 1, most)
-    masses = clones.block_masses(edges, 60, 0.5)
+    masses = shuffling.block_masses(edges, 60, 0.5)
     exact = stats.binom.sf(3, 60, 0.5)
     self.assertAlmostEqual(masses.sum() / exact, 1.0, delta=1e-8)
 
@@ -196,7 +196,7 @@ class ShufflingTest(parameterized.TestCase):
   )
   def test_never_below_randomized_response(self, local_epsilon, num_reports):
     exact = _worst(laws.randomized_response(local_epsilon), num_reports)
-    strong = shuffling.strong_clone_probability(local_epsilon)
+    strong = local_profiles.strong_clone_probability(local_epsilon)
     for rule in (
         {},
         {'clone_probability': strong},
@@ -235,7 +235,7 @@ class ShufflingTest(parameterized.TestCase):
       matrix = laws.sphere_cells(e0, angle, 2.0)
       np.testing.assert_allclose(matrix.sum(axis=1), 1)
       exact = _worst(matrix, 4)
-      strong = shuffling.strong_clone_probability(e0)
+      strong = local_profiles.strong_clone_probability(e0)
       bound = shuffling.round_profile(
           local_epsilon=e0, num_reports=4, clone_probability=strong
       )(_EPSILONS)
@@ -313,7 +313,7 @@ class ShufflingTest(parameterized.TestCase):
     wide = shuffling.round_profile(
         local_epsilon=e0, num_reports=n, **rule
     )(_EPSILONS)
-    with mock.patch.multiple(clones, _REACH=reach, _MARGIN=0):
+    with mock.patch.multiple(shuffling, _REACH=reach, _MARGIN=0):
       narrow = shuffling.round_profile(
           local_epsilon=e0, num_reports=n, **rule
       )(_EPSILONS)
@@ -328,7 +328,7 @@ class ShufflingTest(parameterized.TestCase):
         local_epsilon=1.0, num_reports=40, **rule
     )(_EPSILONS)
     wide = build()
-    with mock.patch.multiple(clones, _REACH=0.0, _MARGIN=0):
+    with mock.patch.multiple(shuffling, _REACH=0.0, _MARGIN=0):
       narrow = build()
     np.testing.assert_array_less(wide - _ROUNDING, narrow)
 
@@ -337,7 +337,7 @@ class ShufflingTest(parameterized.TestCase):
     profile = shuffling.round_profile(local_epsilon=1.0, num_reports=200_000)
     c = np.arange(71_500, 75_700)
     masses = stats.binom.pmf(c, 199_999, math.exp(-1.0))
-    parts = clones.shuffled(
+    parts = shuffling.shuffled(
         np.array([0.01]), local_epsilon=1.0, num_clones=c
     )
     exact = float((parts @ masses)[0])
@@ -345,7 +345,7 @@ class ShufflingTest(parameterized.TestCase):
     self.assertBetween(found / exact, 1.0, 1.01)
 
   def test_rules_that_do_not_fit(self):
-    strong = shuffling.strong_clone_probability(1.0)
+    strong = local_profiles.strong_clone_probability(1.0)
     with self.assertRaisesRegex(
         privacy_profiles.NotApplicableError, 'local_delta=0 only'
     ):

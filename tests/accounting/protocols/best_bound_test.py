@@ -15,7 +15,7 @@ from tests.accounting import protocol_laws
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting import published
-from tff_dp.accounting.amplification import fixed_window
+from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
@@ -155,7 +155,7 @@ class NumbersTest(parameterized.TestCase):
         (_Fixed(_Local(0.5), 200, 0.3), 200, 0.3),
         (_Sliding(_Local(0.5), 200), 200, 1.0),
     ):
-      profile = fixed_window.profile(
+      profile = random_check_ins.theorem_3_2_profile(
           local_epsilon=0.5,
           num_slots=num_slots,
           check_in_probability=probability,
@@ -488,7 +488,6 @@ class CertificateTest(parameterized.TestCase):
         bound='none',
         candidates=(),
         epsilon_no_amplification=2.0,
-        assumptions=(),
         neighboring_relation=_REPLACE_ONE,
     )
     return best_bound.Certificate(**(fields | changes))

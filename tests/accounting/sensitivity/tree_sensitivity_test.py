@@ -10,7 +10,6 @@ from absl.testing import parameterized
 import numpy as np
 
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.accounting.sensitivity import separation_tables
 from tff_dp.accounting.sensitivity import tree_sensitivity
 
 _SMALL = tuple(range(1, 13))
@@ -85,7 +84,7 @@ class MinSeparationTest(parameterized.TestCase):
       cached.cache_clear()
       self.addCleanup(cached.cache_clear)
     cost = {'columns': 1 << 30, 'values': -(1 << 30)}[what]
-    self.enter_context(mock.patch.object(separation_tables, '_GATHERED', cost))
+    self.enter_context(mock.patch.object(tree_sensitivity, '_GATHERED', cost))
 
   @parameterized.product(
       num_rounds=_SMALL, trees=_TREES, loop_over=('columns', 'values')

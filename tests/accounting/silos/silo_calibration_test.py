@@ -104,7 +104,7 @@ class RoundTripTest(parameterized.TestCase):
     sigma = silo_calibration.calibrate_noise(
         sampling, epsilon=epsilon, published_proofs=published_proofs, **_SILO
     )
-    spent = silo_calibration.account_noise(
+    spent = silo_sampling.account_noise(
         sampling, sigma=sigma, published_proofs=published_proofs, **_SILO
     )
     self.assertBetween(spent, 0.99 * epsilon, epsilon)

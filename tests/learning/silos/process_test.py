@@ -125,7 +125,7 @@ class BudgetTest(parameterized.TestCase):
     )
     for name, budget in _UNEQUAL.items():
       for phase, rounds in zip(process.plan.terms[name].phases, (3, 2)):
-        epsilon = silo_calibration.account_noise(
+        epsilon = silo_sampling.account_noise(
             silo_sampling.PoissonSampling(phase.num_records / 2),
             num_records=phase.num_records,
             num_rounds=rounds,

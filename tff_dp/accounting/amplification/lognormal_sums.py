@@ -13,15 +13,30 @@ of two transforms; never the grid value times the result under Q, which would
 multiply the rounding noise of the transform. docs/proofs_check_ins.md, section
 4, derives the bounds on what is wrapped around and rounded.
 
-That noise is a share of the whole mass. For tails there is `lognormal_tails`.
+That noise is a share of the whole mass. What lies beyond a threshold c,
+
+    Ex[(S - c)_+]   or   Ex[(c - S)_+],
+
+is far less. Two laws bound it nevertheless:
+
+* `TiltedSum`: weigh X by exp(r X), and the sum by exp(-r S) afterwards. What is
+  rounded counts Chernoff's bound on S beyond c times, not 1. For lower tails
+  that is all; for upper tails X must end below what takes S from its mean to c,
+  or the weights of single large X make that bound useless.
+* `LargeTerm`: one X beyond such a cut, of a mass that is known to all digits,
+  and the sum of the others. What is rounded counts that mass times.
+
+Section 4.8 of the same page has the proofs.
 """
 
 import math
 
 import numpy as np
 from scipy import fft
+from scipy import signal
 from scipy import special
 
+from tff_dp.accounting.curves import search
 from tff_dp.accounting.curves import transforms
 
 ROUNDING = transforms.ROUNDING
@@ -38,6 +53,12 @@ _DEVIATIONS = 13.0
 MOST_WRAPPED = 1e-30
 _WRAP_RATES = (1.0, 3.0, 6.0, 12.0, 18.0, 25.0, 32.0, 40.0)
 _BLOCK = 4096
+# Where rates of tilts are looked for, times the largest X.
+_RATES = (0.1, 1e12)
+_MOST_RATE = 600.0
+_NUM_NODES = 4000
+# Weights below it count next to nothing.
+_LEAST_WEIGHT = 1e-40
 
 
 class LognormalSum:
@@ -274,3 +295,187 @@ def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
     best = np.minimum(best, [rest + log_one, rest + log_weighted])
   # The logarithms are good to 1e-12: sums of 2^24 positive terms, pairwise.
   return np.exp(np.minimum(best + 1e-12 * t, 0.0))
+
+
+class TiltedSum:
+  """The law of S, weighted by exp(r S): X in (0, top] only.
+
+  With M = Ex[exp(r X)] and L the weighted law, of mass 1,
+
+      Ex[(S - c)_+] = M^t exp(-r c) sum_{s > c} (s - c) exp(-r (s - c)) L(s)
+
+  for r > 0, and so for (c - S)_+ and r < 0. There
+  |s - c| exp(-|r| |s - c|) <= 1 / (e |r|).
+  """
+
+  def __init__(
+      self, sigma: float, t: int, top: float, threshold: float, rate: float
+  ):
+    """Makes the law.
+
+    Args:
+      sigma: Noise std.
+      t: Number of steps.
+      top: The largest X.
+      threshold: For r > 0 the least c that will be asked for, else 0.
+      rate: r, see `best_rate`.
+    """
+    width, wrapped = 0.0, 1.0
+    while wrapped > MOST_WRAPPED:
+      width, log2_points = grid(
+          sigma, t, top, threshold, 1.3 * width
+      )
+      num_points = 1 << log2_points
+      step = width / num_points
+      one, errors = term_law(sigma, step, top)
+      values = step * np.arange(len(one))
+      weights = np.exp(rate * values)
+      moment = float(weights @ one)
+      weights /= moment
+      one *= weights
+      first = window_start(one, values, t, num_points)
+      wrapped, _ = wrapped_mass(
+          one, values, t, first * step, width
+      )
+    probs, rounding = transforms.convolved([(_padded(one, num_points), t)])
+    # Errors of the law of X move mass to the next points: so much in all.
+    moved = 4 / step * math.exp(abs(rate) * step) * float(errors @ weights)
+    self._error = rounding + wrapped + math.expm1(min(t * moved, 700.0))
+    # Weights are off by roundings of their exponents, at each of t terms.
+    most = float(np.max(np.abs(rate * values[one > _LEAST_WEIGHT])))
+    self._slack = 8 * ROUNDING * t * (most + abs(math.log(moment)) + 40)
+    self._log_moment = t * math.log(moment)
+    self._rate, self._step, self._first = rate, step, first
+    # sum over j from k on, or down to k, of d^|j - k| L_j, and with |j - k|.
+    order = slice(None, None, -1) if rate > 0 else slice(None)
+    probs = np.maximum(np.roll(probs, -first % num_points), 0.0)
+    discount = math.exp(-abs(rate) * step)
+    plain = signal.lfilter([1.0], [1.0, -discount], probs[order])
+    spread = signal.lfilter([0.0, discount], [1.0, -discount], plain)
+    self._sums = plain[order], spread[order]
+
+  def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (Ex[(S - c)_+], or of (c - S)_+ for r < 0; errors in it).
+
+    Upper bound. Thresholds c are above 0.
+    """
+    steps = thresholds / self._step
+    size = len(self._sums[0])
+    if self._rate > 0:
+      index = np.floor(steps) + 1 - self._first
+      is_there = index < size
+    else:
+      index = np.ceil(steps) - 1 - self._first
+      is_there = index >= 0
+    index = np.clip(index, 0, size - 1).astype(np.int64)
+    gap = self._step * np.abs(self._first + index - steps)
+    plain, spread = (sums[index] for sums in self._sums)
+    rate = abs(self._rate)
+    found = np.exp(-rate * gap) * (gap * plain + self._step * spread)
+    error = self._error / (math.e * rate)
+    logs = self._log_moment - self._rate * thresholds
+    # Terms of the sums count until they are discounted to nothing.
+    terms = min(size, 40 / (rate * self._step))
+    slack = np.abs(logs) + rate * thresholds + terms + 40
+    slack = self._slack + 8 * ROUNDING * slack
+    scale = np.exp(np.minimum(logs + slack, 700.0))
+    return scale * (np.where(is_there, found, 0.0) + error), scale * error
+
+
+class LargeTerm:
+  """The law of S where one given X is in (cut, top], the others in (0, top]."""
+
+  def __init__(
+      self, sigma: float, t: int, cut: float, top: float, threshold: float
+  ):
+    """Makes the law.
+
+    Args:
+      sigma: Noise std.
+      t: Number of steps, at least 2.
+      cut: Where that X begins.
+      top: Where all end.
+      threshold: The least c that will be asked for.
+    """
+    width, wrapped = 0.0, (1.0, 1.0)
+    while max(wrapped) > MOST_WRAPPED:
+      width, log2_points = grid(
+          sigma, t, top, threshold, 1.3 * width
+      )
+      num_points = 1 << log2_points
+      step = width / num_points
+      one, errors = term_law(sigma, step, top)
+      values = step * np.arange(len(one))
+      first = window_start(one, values, t, num_points)
+      # Of the others, when the given X is up to `top`.
+      wrapped = wrapped_mass(
+          one, values, t - 1, 0.0, first * step + width - top - step
+      )
+    large, large_errors = term_law(sigma, step, top, cut)
+    mass = float(large.sum())
+    probs, rounding = transforms.convolved([
+        (_padded(large / mass, num_points), 1),
+        (_padded(one, num_points), t - 1),
+    ])
+    probs = np.maximum(np.roll(probs, -first % num_points), 0.0)
+    self._mass, self._step, self._first = mass, step, first
+    masses = np.cumsum(probs[::-1])[::-1]
+    # sum over j >= k of (j - k) L_j.
+    self._sums = masses, np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
+    # Of the transforms, and of the masses that go in.
+    self._rounding = rounding + 16 * t * ROUNDING
+    self._error = (
+        mass * 2 * t * float(errors.sum())
+        + 2 * float(large_errors.sum())
+        # S above the window is cut off; t times P's mass is its expectation.
+        + mass * (t * wrapped[1] + top * wrapped[0])
+    )
+
+  def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (Ex[(S - c)_+] there, errors in it). Upper bound."""
+    steps = thresholds / self._step
+    size = len(self._sums[0])
+    index = np.clip(np.floor(steps) + 1 - self._first, 0, size)
+    gap = self._step * (self._first + index - steps)
+    room = self._step * size
+    is_there = index < size
+    index = np.minimum(index, size - 1).astype(np.int64)
+    masses, spread = (sums[index] for sums in self._sums)
+    found = np.where(is_there, gap * masses + self._step * spread, 0.0)
+    # Sums of so many positive terms, twice.
+    slack = 4 * ROUNDING * size * found
+    error = self._error + self._mass * self._rounding * (gap + room)
+    return self._mass * (found + slack) + error, error + self._mass * slack
+
+
+def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
+  """Returns the r for which S is about `threshold` in the weighted law.
+
+  Heuristic: any r of its sign will do.
+
+  Args:
+    sigma: Noise std.
+    t: Number of steps.
+    top: The largest X.
+    threshold: Above t for r > 0, below it for r < 0.
+  """
+  z = np.linspace(-12.0, sigma * math.log(top) + 0.5 / sigma, _NUM_NODES)
+  x = np.exp(z / sigma - 0.5 / sigma**2)
+  sign = math.copysign(1.0, threshold - t)
+
+  def is_below(rate):
+    logs = -0.5 * z**2 + sign * rate * x
+    weights = np.exp(logs - logs.max())
+    mean = float(weights @ x) / float(weights.sum())
+    return sign * (mean - threshold / t) <= 0
+
+  low, high = _RATES
+  # Weights of the largest X must not overflow.
+  high = min(high, _MOST_RATE) if sign > 0 else high
+  return sign * search.nearest(
+      is_below, high / top, low / top, geometric=True
+  )
+
+
+def _padded(law: np.ndarray, num_points: int) -> np.ndarray:
+  return np.pad(law, (0, num_points - len(law)))

@@ -20,16 +20,39 @@ which steps it took part in before.
 Not covered: one winner per step under central noise, where other clients'
 inputs change who wins, and sums divided by the realised number of reports.
 
-docs/proofs_check_ins.md proves the reductions to one of t steps, and
-`allocation_law` computes that case.
+docs/proofs_check_ins.md proves the reductions to one of t steps. There, with
+Q the law without a contribution of norm 1 and P with it, the likelihood ratio
+dP/dQ is under Q
+
+    Y = S / t,   S = X_1 + ... + X_t,   X_i = exp(g_i / sigma - 1/(2 sigma^2)),
+
+g_i standard normal, independent: Ex[X_i] = 1. With E = exp(epsilon),
+
+    delta_remove(E) = Ex_Q[(Y - E)_+] = P(S > t E) - E Q(S > t E)
+    delta_add(E)    = Ex_Q[(1 - E Y)_+] = Q(S < t / E) - E P(S < t / E).
+
+Both are expectations of convex functions of Y, so the law of S on a grid, as
+`lognormal_sums` makes it, gives an *Upper bound* in both directions.
+
+Large X are left out of the grid, and counted apart. One above t E settles that
+S > t E, so their share of delta_remove is exact: P(A) - E Q(A), A the event
+that some X_i is left out. The grids therefore grow with E, in rungs.
+
+What is wrapped around or rounded is bounded and added. A delta of less than
+`_LEAST_OVER_ROUNDING` times the rounding is not resolved by the grid; there the
+tails of `lognormal_sums` take over, whose rounding is a share of the tail that
+is asked for. Section 4 of the same page has the proofs.
 """
 
+import dataclasses
+import functools
 import math
 
 import numpy as np
+from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import allocation_law
+from tff_dp.accounting.amplification import lognormal_sums
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
@@ -46,6 +69,25 @@ _MOST_TAIL = 1e-10
 _MANY_STEPS = 10**7
 # Below it epsilon is about 100 or more, with or without amplification.
 _LEAST_NOISE = 0.1
+_LEAST_OVER_ROUNDING = 10.0
+# Of sums of up to 2^24 terms in blocks, of E and of thresholds.
+_RELATIVE_ERROR = 1e-11
+# Rungs of E: up to 4, then times 16.
+_FIRST_RUNG = math.log(4.0)
+_RUNG = math.log(16.0)
+_NUM_KNOTS = 2048
+_NUM_KNOTS_OF_HIGH_RUNGS = 512
+# Where the curve of one Gaussian falls below this, the knots end.
+_LEAST_DELTA = 1e-13
+_MOST_EPSILON = 600.0
+# Deltas below so many times the tail that is left out are left unresolved.
+_LEAST_OVER_TAIL = 10.0
+# What of a delta may be rounding where the law is tilted, and how often it is.
+_ERROR_SHARE = 1e-2
+_MOST_TILTS = 24
+# A large X: its share of the way of S to the threshold, and how many there are.
+_CUT_SHARE = 0.6
+_CUT_MASS = 1e-4
 
 
 def profiles(
@@ -163,7 +205,7 @@ def _one_of(sigma: float, num_steps: int, tail: float):
   alone = gaussian.profile(sigma)
   if num_steps == 1 or sigma < _LEAST_NOISE:
     return alone, alone
-  remove, add = allocation_law.curves(sigma, min(num_steps, _MANY_STEPS), tail)
+  remove, add = curves(sigma, min(num_steps, _MANY_STEPS), tail)
   return (
       privacy_profiles.minimum(alone, remove),
       privacy_profiles.minimum(alone, add),
@@ -201,3 +243,249 @@ def _thinned_add(profile, probability: float):
     return np.where(is_positive, np.minimum(rest, 1.0) * profile(inner), 0.0)
 
   return thinned
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """An upper bound on delta, given at knots and convex in E between them.
+
+  Attributes:
+    factors: E at the knots, increasing from 1.
+    deltas: The bound there, non-increasing.
+  """
+
+  factors: np.ndarray
+  deltas: np.ndarray
+
+  def __call__(self, epsilons: np.ndarray) -> np.ndarray:
+    """Returns the bound at epsilons >= 0. Above the last knot it is constant.
+
+    Upper bound: delta is convex in E, so a chord lies above it.
+    """
+    factors = np.exp(
+        np.minimum(np.asarray(epsilons, np.float64), _MOST_EPSILON)
+    )
+    return np.interp(factors, self.factors, self.deltas)
+
+
+@functools.lru_cache(maxsize=64)
+def curves(sigma: float, num_steps: int, tail: float) -> tuple[Curve, Curve]:
+  """Returns upper bounds on delta, (remove, add), for one of t >= 2 steps.
+
+  Args:
+    sigma: Noise std over the norm of the contribution, above 0.
+    num_steps: t.
+    tail: What may be left out of a grid that ends below t E. It is added. Ten
+      times as much is resolved.
+  """
+  # Beyond it the curve of one Gaussian, which bounds this one, is below it.
+  least = min(_LEAST_DELTA, tail)
+  largest = min(
+      gaussian.exact_epsilon(sigma=sigma, delta=least), _MOST_EPSILON
+  )
+  return (
+      _remove(sigma, num_steps, tail, largest),
+      _add(sigma, num_steps, tail, largest),
+  )
+
+
+def _knots(low: float, high: float) -> np.ndarray:
+  """Returns E at the knots between two epsilons, dense next to 0."""
+  if low > 0:
+    return np.exp(np.linspace(low, high, _NUM_KNOTS_OF_HIGH_RUNGS))
+  return np.exp(
+      np.union1d(
+          np.linspace(low, high, _NUM_KNOTS),
+          np.append(low, np.geomspace(1e-6 * high, high, _NUM_KNOTS)),
+      )
+  )
+
+
+def _remove(sigma: float, t: int, tail: float, largest: float) -> Curve:
+  """Returns the bound on P(S > t E) - E Q(S > t E), rung by rung."""
+  # Half of the tail for the one X under P, half for the others under Q.
+  enough = max(
+      _quantile(sigma, 0.5 * tail, 0.5),
+      _quantile(sigma, 0.5 * tail / t, -0.5),
+  )
+  rungs, low, high = [], 0.0, min(_FIRST_RUNG, largest)
+  while True:
+    factors = _knots(low, high)
+    deltas, is_tight = _remove_rung(sigma, t, factors, enough)
+    found = _with_tails(
+        _tail_remove, sigma, t, enough, factors, deltas, is_tight, tail
+    )
+    rungs.append((factors, found))
+    if high >= largest or found[-1] <= _LEAST_OVER_TAIL * tail:
+      break
+    low, high = high, min(high + _RUNG, largest)
+  return _curve(*(np.concatenate(arrays) for arrays in zip(*rungs)))
+
+
+def _remove_rung(sigma: float, t: int, factors, enough: float):
+  """Returns (bounds, whether they are tight) at knots of E in one rung."""
+  top = min(t * factors[-1], enough)
+  law = lognormal_sums.LognormalSum.of_sum(sigma, t, top, t * factors[0])
+  q_mass, p_mass = law.tails(t * factors, above=True)
+  # Some X_i is above `top`: under Q, or under P, where one has another law.
+  q_some = _any(law.q_above, t)
+  p_some = law.p_above + (1 - law.p_above) * _any(law.q_above, t - 1)
+  p_most = p_mass + law.p_rounding + p_some
+  error = law.input_rounding + law.p_wrapped + factors * law.q_wrapped
+  rounding = law.p_rounding + law.input_rounding
+  if top < t * factors[-1]:
+    # Not all of these sums are above t E.
+    q_some = 0.0
+  return _best(
+      p_most + error,
+      factors * (np.maximum(q_mass - law.q_rounding, 0.0) + q_some),
+      rounding + factors * law.q_rounding,
+      factors * q_some,
+      rounding,
+  )
+
+
+def _add(sigma: float, t: int, tail: float, largest: float) -> Curve:
+  """Returns the bound on Q(S < t / E) - E P(S < t / E)."""
+  factors = _knots(0.0, largest)
+  # An X above t settles that S > t / E, so nothing above t need be kept.
+  top = min(_quantile(sigma, tail / t, -0.5), float(t))
+  law = lognormal_sums.LognormalSum.of_sum(sigma, t, top, 0.0)
+  q_mass, p_mass = law.tails(t / factors, above=False)
+  q_most = q_mass + law.q_rounding
+  if top < t:
+    q_most = q_most + t * law.q_above
+  error = factors * (law.input_rounding + law.p_wrapped) + law.q_wrapped
+  rounding = law.q_rounding + factors * law.input_rounding
+  deltas, is_tight = _best(
+      q_most + error,
+      factors * np.maximum(p_mass - law.p_rounding, 0.0),
+      rounding + factors * law.p_rounding,
+      0.0,
+      rounding,
+  )
+  return _curve(
+      factors,
+      _with_tails(_tail_add, sigma, t, top, factors, deltas, is_tight, tail),
+  )
+
+
+def _with_tails(
+    bound_of, sigma, t, enough, factors, deltas, is_tight, tail
+) -> np.ndarray:
+  """Returns bounds at knots of E, by laws of tails where they are not tight.
+
+  Args:
+    bound_of: Returns bounds at some knots, and errors in them.
+    sigma: Noise std.
+    t: Number of steps.
+    enough: The largest X that need be kept.
+    factors: E at the knots.
+    deltas: Bounds there by the plain law.
+    is_tight: Whether they are.
+    tail: As in `curves`.
+  """
+  found = np.minimum.accumulate(deltas)
+  # Beyond a knot where rounding counts it counts ever more.
+  is_open = np.logical_or.accumulate(~is_tight)
+  is_open &= found > _LEAST_OVER_TAIL * tail
+  high = factors[-1]
+  for _ in range(_MOST_TILTS):
+    (where,) = np.nonzero(is_open & (factors <= high))
+    if not len(where):
+      break
+    band = factors[where]
+    bounds, errors = bound_of(sigma, t, enough, band)
+    found[where] = np.minimum(found[where], bounds)
+    is_resolved = errors <= _ERROR_SHARE * bounds
+    is_open[where[is_resolved]] = False
+    if is_resolved[0] or len(where) == 1:
+      is_open[where[0]] = False
+      high = factors[-1]
+    else:
+      # A tilt towards fewer knots, with a grid that ends before.
+      high = math.sqrt(band[0] * band[-1])
+    found = np.minimum.accumulate(found)
+    is_open &= found > _LEAST_OVER_TAIL * tail
+  return found
+
+
+def _tail_remove(sigma: float, t: int, enough: float, factors):
+  """Returns (bounds on delta, their errors) at knots of E.
+
+  At most one X is large, or each of them is counted (section 4.8).
+  """
+  thresholds = t * factors
+  top = min(thresholds[-1], enough)
+  # Well below what takes S from its mean to the first threshold, and rare.
+  cut = _CUT_SHARE * (thresholds[0] - t)
+  cut = min(max(cut, _quantile(sigma, _CUT_MASS / t, -0.5)), top)
+  rate = lognormal_sums.best_rate(sigma, t, cut, thresholds[0])
+  law = lognormal_sums.TiltedSum(sigma, t, cut, thresholds[0], rate)
+  excess, error = law.excess(thresholds)
+  # One in t is large, and t of them may be.
+  bounds, errors = excess / t, error / t
+  if cut < top:
+    law = lognormal_sums.LargeTerm(sigma, t, cut, top, thresholds[0])
+    excess, error = law.excess(thresholds)
+    bounds, errors = bounds + excess, errors + error
+  q_above, p_above = lognormal_sums.above(sigma, top)
+  q_some = _any(q_above, t) if top >= thresholds[-1] else 0.0
+  p_some = p_above + (1 - p_above) * _any(q_above, t - 1)
+  some = p_some - factors * q_some
+  some = some + _RELATIVE_ERROR * (p_some + factors * q_some)
+  return (1 + _RELATIVE_ERROR) * bounds + some, errors
+
+
+def _tail_add(sigma: float, t: int, enough: float, factors):
+  """Returns (bounds on delta, their errors) at knots of E, by one tilt."""
+  # Nothing above the largest threshold need be kept.
+  thresholds = t / factors
+  top = min(enough, thresholds[0])
+  rate = lognormal_sums.best_rate(sigma, t, top, thresholds[0])
+  law = lognormal_sums.TiltedSum(sigma, t, top, 0.0, rate)
+  excess, error = law.excess(thresholds)
+  q_above, _ = lognormal_sums.above(sigma, top)
+  some = t * q_above if top < thresholds[0] else 0.0
+  scale = factors / t
+  return (1 + _RELATIVE_ERROR) * scale * excess + some, scale * error
+
+
+def _any(probability: float, times: int) -> float:
+  """Returns 1 - (1 - p)^times."""
+  if probability >= 1:
+    return 1.0
+  return -math.expm1(times * math.log1p(-probability))
+
+
+def _best(most, least, rounding, other_least, other_rounding):
+  """Returns the better of two ways to bound a difference, and if it is tight.
+
+  `most - least` rounds to within `rounding`, `most - other_least` to within
+  `other_rounding`; both are upper bounds, but only the first is ever tight.
+  """
+  deltas = most - least + _RELATIVE_ERROR * (np.abs(most) + least)
+  others = most - other_least + _RELATIVE_ERROR * (np.abs(most) + other_least)
+  floors = _LEAST_OVER_ROUNDING * rounding
+  other_floors = _LEAST_OVER_ROUNDING * other_rounding
+  bounds = np.maximum(deltas, floors)
+  other_bounds = np.maximum(others, other_floors)
+  return np.minimum(bounds, other_bounds), deltas > floors
+
+
+def _quantile(sigma: float, tail: float, shift: float) -> float:
+  """Returns x with mass `tail` above it, under Q (shift -1/2) or P (1/2)."""
+  return math.exp(
+      min(-special.ndtri(tail) / sigma + shift / sigma**2, 700.0)
+  )
+
+
+def _curve(factors, deltas) -> Curve:
+  # A bound at a smaller E holds at a larger one.
+  deltas = np.minimum(1.0, np.minimum.accumulate(deltas))
+  # Rungs share their ends.
+  kept = np.append(np.diff(factors) > 0, True)
+  factors, deltas = factors[kept], deltas[kept]
+  factors.setflags(write=False)
+  deltas.setflags(write=False)
+  return Curve(factors, deltas)

@@ -23,7 +23,6 @@ import math
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import clones
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
@@ -258,9 +257,9 @@ def _cohorts(num_clients: int, rate: float, most_blocks: int):
   Of each: its smallest k; its largest, as a share of n; its probability. The
   first two are the tails.
   """
-  low, high, below, above = clones.window(num_clients, rate)
-  edges = clones.blocks(max(low, 1), max(high, 1), most_blocks)
-  masses = clones.block_masses(edges, num_clients, rate)
+  low, high, below, above = shuffling.window(num_clients, rate)
+  edges = shuffling.blocks(max(low, 1), max(high, 1), most_blocks)
+  masses = shuffling.block_masses(edges, num_clients, rate)
   if low <= 1:
     # k = 0 tells nothing.
     below = 0.0

@@ -27,6 +27,8 @@ PLD_ERROR = 1e-14
 _RELATIVE_ERROR = 1e-12
 # With less of finite loss than this left, delta counts as 1.
 LEAST_HIDDEN = 1e-6
+# Covers the rounding of a square root and a division.
+_ROUNDED_DOWN = 1 - 1e-15
 # A grid of this share of the standard deviation of all losses together adds
 # less than its square over 4 to their variance.
 _GRID_SHARE = 0.05
@@ -264,6 +266,19 @@ def self_composed(single, count: int):
     )
     single = single.self_compose(count)
   return single, error
+
+
+def one_gaussian(sigma: float, count: int) -> Part:
+  """Returns adaptively chosen Gaussian mechanisms as the one that they are.
+
+  Exact: arXiv:1905.02383, corollary 3.3.
+
+  Args:
+    sigma: Noise over the distance of neighbours, of one.
+    count: How many.
+  """
+  sigma = sigma / math.sqrt(count) * _ROUNDED_DOWN
+  return Part(gaussian.profile(sigma), sigma=sigma)
 
 
 def epsilon(parts: Sequence[Part], delta: float) -> float:

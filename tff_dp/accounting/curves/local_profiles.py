@@ -7,19 +7,99 @@ A profile here bounds H_E(R(x) || R(x')) over all inputs x, x' of one client:
 adjacency is replace-one, and both directions are bounded at once. What the
 client's input depends on, such as the model that was broadcast, is common
 knowledge, so these also hold given everything released before.
+
+Everything that amplification starts from follows from the type of the event,
+see `report`: the profile, the (epsilon0, delta0) that hold, and which rule for
+clones is proven. A subclass of a local event from elsewhere is not known here,
+whatever it inherits: its meaning is its own.
 """
 
+from collections.abc import Callable
+import dataclasses
 import math
 
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian as gaussian_curve
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.accounting.events import run_events
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 # Above it exp overflows; a mechanism with a local epsilon this large is public.
 _LARGEST_LOCAL_EPSILON = 500.0
+# Local epsilons at which the curve of a Gaussian randomizer is tried.
+_SPLITS = np.geomspace(0.02, 20.0, 48)
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalReport:
+  """What is known about one local report, for replace-one.
+
+  Attributes:
+    profile: Its own.
+    splits: Returns, for the delta of a whole, (epsilon0, delta0) that hold.
+    is_pure: Whether there is one pair and its delta0 is 0.
+    strong_clones: What tells the shuffle that its type has more clones than
+      the exp(-epsilon0) of all; empty if that is not proven.
+    together: Returns `count` reports as one part.
+  """
+
+  profile: privacy_profiles.Profile
+  splits: Callable[[float], tuple[tuple[float, float], ...]]
+  is_pure: bool
+  strong_clones: tuple[tuple[str, float], ...] = ()
+  together: Callable[[int], composition.Part] | None = None
+
+  def part(self, count: int) -> composition.Part:
+    """Returns so many reports, each seen on its own."""
+    if self.together is not None:
+      return self.together(count)
+    return composition.Part(self.profile, count)
+
+  @property
+  def split(self) -> tuple[float, float]:
+    """The one (epsilon0, delta0) of a randomizer that has one."""
+    (pair,) = self.splits(0.5)
+    return pair
+
+
+def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
+  """Returns what is known about the report that an event describes."""
+  kind = type(event)
+  if kind is run_events.GaussianLocalDpEvent:
+    return _gaussian_report(event.noise_multiplier)
+  if kind is run_events.LocalDpEvent:
+    return LocalReport(
+        approximate(event.epsilon, event.delta),
+        lambda _: ((event.epsilon, event.delta),),
+        is_pure=event.delta == 0,
+    )
+  strong_clones = ()
+  if kind is run_events.SphereLocalDpEvent:
+    profile = pure(event.epsilon)
+    strong_clones = (
+        (
+            'clone_probability',
+            strong_clone_probability(event.epsilon),
+        ),
+    )
+  elif kind is run_events.LaplaceLocalDpEvent:
+    profile = laplace(event.epsilon)
+  elif kind is run_events.RandomizedResponseLocalDpEvent:
+    profile = randomized_response(
+        event.epsilon, event.num_categories
+    )
+    strong_clones = (('num_categories', event.num_categories),)
+  else:
+    raise TypeError(
+        f'event={event!r} is not allowed: expected one of the local events of'
+        ' tff_dp.accounting.events.run_events.'
+    )
+  return LocalReport(
+      profile, lambda _: ((event.epsilon, 0.0),), True, strong_clones
+  )
 
 
 def pure(local_epsilon: float) -> privacy_profiles.Profile:
@@ -122,6 +202,36 @@ def gaussian(noise_multiplier: float) -> privacy_profiles.Profile:
   """
   _checks.positive(noise_multiplier=noise_multiplier)
   return gaussian_curve.profile(float(noise_multiplier) / 2)
+
+
+def strong_clone_probability(local_epsilon: float) -> float:
+  """Returns 2 / (exp(e0) + 1), for randomizers with a symmetric blanket only.
+
+  Binary randomized response and the one-bit sphere have one: some law U with
+  k <= dR(x)/dU <= exp(e0) k for all x and k = 2 / (exp(e0) + 1)
+  (docs/proofs_shuffling.md, section 6). Not for arbitrary randomizers: the
+  erratum of arXiv:2208.04591. Laplace noise, for one, is not covered.
+  """
+  _checks.non_negative(local_epsilon=local_epsilon)
+  return 2 / (1 + math.exp(local_epsilon))
+
+
+def _gaussian_report(noise_multiplier: float) -> LocalReport:
+  """Returns a report with Gaussian noise, which has a curve of splits."""
+  profile = gaussian(noise_multiplier)
+
+  def splits(delta):
+    local_deltas = profile(_SPLITS)
+    return tuple(
+        (float(local_epsilon), float(local_delta))
+        for local_epsilon, local_delta in zip(
+            _SPLITS, local_deltas, strict=True
+        )
+        if local_delta < delta
+    )
+
+  together = lambda count: composition.one_gaussian(noise_multiplier / 2, count)
+  return LocalReport(profile, splits, False, together=together)
 
 
 def _check_local_epsilon(local_epsilon) -> None:

@@ -447,3 +447,8 @@ REPLACE_ONE_TYPES = (
     ShuffledDpEvent,
     ShuffledCheckInDpEvent,
 )
+# The mechanisms of dp_accounting that noise a sum, stated for zero-out.
+NOISED_SUM_TYPES = (
+    dp_accounting.GaussianDpEvent,
+    dp_accounting.LaplaceDpEvent,
+)

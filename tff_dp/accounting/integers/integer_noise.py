@@ -4,7 +4,8 @@
 
 A law of integers is log-concave here (binomial, Skellam, discrete Gaussian).
 Then f(x) / f(x - s) falls in x, so the best set against a shift s is a
-half-line, and H_E grows with |s|: one coordinate that moves by at most h costs what a move of h costs.
+half-line, and H_E grows with |s|: one coordinate that moves by at most h costs
+what a move of h costs.
 
 A silo draws from a `table`, exact to 2^-62. Value `lower + i` has the weight
 w_i = round(2^62 P(X = lower + i)), and all weights add up to 2^62, so that 62
@@ -23,7 +24,7 @@ from scipy import special
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import clones
+from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import privacy_profiles
 
 # Standard deviations that a law is tabulated for; the rest is charged.
@@ -75,7 +76,7 @@ def binomial(trials: int, probability: float) -> IntegerLaw:
     outside = stats.binom.cdf(low - 1, trials, probability)
     outside = outside + stats.binom.sf(high, trials, probability)
     probs = stats.binom.pmf(values, trials, probability)
-  error = clones.RELATIVE_ERROR
+  error = shuffling.RELATIVE_ERROR
   outside = float(outside) * (1 + error)
   return IntegerLaw(low, probs, outside, error, variance)
 

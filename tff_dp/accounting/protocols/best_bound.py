@@ -75,10 +75,11 @@ class Certificate:
     candidates: All that were looked at, 'none' first.
     epsilon_no_amplification: What holds if nobody's coins, no crowd and no
       secrecy of the server are credited.
-    assumptions: What has to be true, one sentence each.
     neighboring_relation: The relation that it holds for.
     bound_asked_for: 'best', or the one bound that was asked for.
-    unit: Whose data is protected: a client, a record in a silo, or both.
+    leaves: What is released.
+    derived_sources: Where arguments of this project that it rests on are
+      written.
   """
 
   epsilon: float
@@ -86,10 +87,10 @@ class Certificate:
   bound: str
   candidates: tuple[Candidate, ...]
   epsilon_no_amplification: float
-  assumptions: tuple[str, ...]
   neighboring_relation: run_events.NeighboringRelation
   bound_asked_for: str = 'best'
-  unit: str = 'client'
+  leaves: tuple[dp_accounting.DpEvent, ...] = ()
+  derived_sources: tuple[str, ...] = ()
 
   def __post_init__(self):
     for name in ('epsilon', 'epsilon_no_amplification'):
@@ -105,6 +106,21 @@ class Certificate:
       raise _checks.ArgumentError(
           'epsilon', self.epsilon, 'at most epsilon_no_amplification'
       )
+
+  @property
+  def assumptions(self) -> tuple[str, ...]:
+    """What has to be true, one sentence each."""
+    return bounds.assumptions_of(
+        self.leaves,
+        bound=self.bound,
+        derived_sources=self.derived_sources,
+        relation=self.neighboring_relation,
+    )
+
+  @property
+  def unit(self) -> str:
+    """Whose data is protected: a client, a record in a silo, or both."""
+    return bounds.unit_of(self.leaves)[0]
 
   @property
   def is_vacuous(self) -> bool:
@@ -189,7 +205,7 @@ def amplify(
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.one_of(BOUNDS, bound=bound)
   leaves = run_events.leaves(event)
-  relation = bounds.relation_for(leaves, neighboring_relation)
+  relation = protocol_bounds.relation_for(leaves, neighboring_relation)
   return _amplified(
       tuple(run_events.merged(leaves)),
       float(delta),
@@ -240,15 +256,10 @@ def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
       bound=chosen.bound,
       candidates=tuple(candidates),
       epsilon_no_amplification=none.epsilon,
-      assumptions=bounds.assumptions_of(
-          [leaf for leaf, _ in leaves],
-          bound=chosen.bound,
-          derived_sources=search.derived_sources(chosen.bound),
-          relation=relation,
-      ),
       neighboring_relation=relation,
       bound_asked_for=bound,
-      unit=bounds.unit_of([leaf for leaf, _ in leaves])[0],
+      leaves=tuple(leaf for leaf, _ in leaves),
+      derived_sources=search.derived_sources(chosen.bound),
   )
 
 

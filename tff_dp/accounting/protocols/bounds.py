@@ -1,36 +1,30 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a bound is, and what is known about one report and one noised sum.
+"""What a bound on an event is, and what has to be true for it."""
 
-Everything that amplification starts from follows from the type of the event:
-the profile, the (epsilon0, delta0) that hold, and which rule for clones is
-proven. A subclass of a local event from elsewhere is not known here, whatever
-it inherits: its meaning is its own.
-
-Then the relation of a certified epsilon, and what has to be true for it.
-"""
-
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
-import math
 
 import dp_accounting
-import numpy as np
 
-from tff_dp import _checks
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
-from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.curves import local_profiles
-from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
 
-# Local epsilons at which the curve of a Gaussian randomizer is tried.
-_SPLITS = np.geomspace(0.02, 20.0, 48)
-# Covers the rounding of a square root and a division.
-_ROUNDED_DOWN = 1 - 1e-15
+_COINS = (
+    "Each client's coins are its own, honest, fresh, independent of all data"
+    ' and known to nobody else.'
+)
+_HONEST_NOISE = (
+    'Each client clips and adds its noise itself, as the randomizer says.'
+)
+_CLIENT = 'client'
+_RECORD = 'record in a silo'
+_CLIPS = 'Every record is clipped by itself, inside of its silo.'
+_SECRET_SLOTS = (
+    'The server and the channels to it are trusted: nobody learns who checked'
+    ' in, who won and which slots were empty.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,166 +48,6 @@ class Bound:
   is_derived: bool = False
   part: Callable[[], composition.Part] | None = None
   epsilon: Callable[[float], float] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class LocalReport:
-  """What is known about one local report, for replace-one.
-
-  Attributes:
-    profile: Its own.
-    splits: Returns, for the delta of a whole, (epsilon0, delta0) that hold.
-    is_pure: Whether there is one pair and its delta0 is 0.
-    strong_clones: What tells the shuffle that its type has more clones than
-      the exp(-epsilon0) of all; empty if that is not proven.
-    together: Returns `count` reports as one part.
-  """
-
-  profile: privacy_profiles.Profile
-  splits: Callable[[float], tuple[tuple[float, float], ...]]
-  is_pure: bool
-  strong_clones: tuple[tuple[str, float], ...] = ()
-  together: Callable[[int], composition.Part] | None = None
-
-  def part(self, count: int) -> composition.Part:
-    """Returns so many reports, each seen on its own."""
-    if self.together is not None:
-      return self.together(count)
-    return composition.Part(self.profile, count)
-
-  @property
-  def split(self) -> tuple[float, float]:
-    """The one (epsilon0, delta0) of a randomizer that has one."""
-    (pair,) = self.splits(0.5)
-    return pair
-
-
-def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
-  """Returns what is known about the report that an event describes."""
-  kind = type(event)
-  if kind is run_events.GaussianLocalDpEvent:
-    return _gaussian_report(event.noise_multiplier)
-  if kind is run_events.LocalDpEvent:
-    return LocalReport(
-        local_profiles.approximate(event.epsilon, event.delta),
-        lambda _: ((event.epsilon, event.delta),),
-        is_pure=event.delta == 0,
-    )
-  strong_clones = ()
-  if kind is run_events.SphereLocalDpEvent:
-    profile = local_profiles.pure(event.epsilon)
-    strong_clones = (
-        (
-            'clone_probability',
-            shuffling.strong_clone_probability(event.epsilon),
-        ),
-    )
-  elif kind is run_events.LaplaceLocalDpEvent:
-    profile = local_profiles.laplace(event.epsilon)
-  elif kind is run_events.RandomizedResponseLocalDpEvent:
-    profile = local_profiles.randomized_response(
-        event.epsilon, event.num_categories
-    )
-    strong_clones = (('num_categories', event.num_categories),)
-  else:
-    raise TypeError(
-        f'event={event!r} is not allowed: expected one of the local events of'
-        ' tff_dp.accounting.events.run_events.'
-    )
-  return LocalReport(
-      profile, lambda _: ((event.epsilon, 0.0),), True, strong_clones
-  )
-
-
-def none(report: LocalReport, count: int) -> Bound:
-  """Returns what holds without the protocol: reports, each seen alone."""
-  return Bound(
-      'none', 'the local randomizer alone', part=lambda: report.part(count)
-  )
-
-
-def nobody(name: str, source: str, count: int) -> Bound:
-  """Returns the bound on a protocol in which nobody takes part."""
-  part = lambda: composition.Part(privacy_profiles.nothing, count)
-  return Bound(name, source, part=part)
-
-def is_noised_sum(event: dp_accounting.DpEvent) -> bool:
-  """Whether the event is a Gaussian or Laplace mechanism of dp_accounting."""
-  return isinstance(
-      event, (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
-  )
-
-
-def noised_sum(
-    event: dp_accounting.GaussianDpEvent | dp_accounting.LaplaceDpEvent,
-    count: int,
-    relation: run_events.NeighboringRelation,
-) -> composition.Part:
-  """Returns `count` noised sums, whose event is stated for zero-out.
-
-  Under replace-one a contribution moves by up to twice its bound. That is
-  applied here: dp_accounting 0.4 does not, 0.6 does for some events.
-  """
-  multiplier = float(event.noise_multiplier)
-  if multiplier == math.inf:
-    return composition.Part(privacy_profiles.nothing)
-  if multiplier == 0:
-    return composition.Part(privacy_profiles.everything)
-  sigma = run_events.effective_sigma(
-      noise_multiplier=multiplier,
-      squared_sensitivity=1.0,
-      neighboring_relation=relation,
-  )
-  if isinstance(event, dp_accounting.LaplaceDpEvent):
-    return composition.Part(local_profiles.laplace(1 / sigma), count)
-  return one_gaussian(sigma, count)
-
-
-def one_gaussian(sigma: float, count: int) -> composition.Part:
-  """Returns adaptively chosen Gaussian mechanisms as the one that they are.
-
-  Exact: arXiv:1905.02383, corollary 3.3.
-
-  Args:
-    sigma: Noise over the distance of neighbours, of one.
-    count: How many.
-  """
-  sigma = sigma / math.sqrt(count) * _ROUNDED_DOWN
-  return composition.Part(gaussian.profile(sigma), sigma=sigma)
-
-
-def _gaussian_report(noise_multiplier: float) -> LocalReport:
-  """Returns a report with Gaussian noise, which has a curve of splits."""
-  profile = local_profiles.gaussian(noise_multiplier)
-
-  def splits(delta):
-    local_deltas = profile(_SPLITS)
-    return tuple(
-        (float(local_epsilon), float(local_delta))
-        for local_epsilon, local_delta in zip(
-            _SPLITS, local_deltas, strict=True
-        )
-        if local_delta < delta
-    )
-
-  together = lambda count: one_gaussian(noise_multiplier / 2, count)
-  return LocalReport(profile, splits, False, together=together)
-
-
-_COINS = (
-    "Each client's coins are its own, honest, fresh, independent of all data"
-    ' and known to nobody else.'
-)
-_HONEST_NOISE = (
-    'Each client clips and adds its noise itself, as the randomizer says.'
-)
-_CLIENT = 'client'
-_RECORD = 'record in a silo'
-_CLIPS = 'Every record is clipped by itself, inside of its silo.'
-_SECRET_SLOTS = (
-    'The server and the channels to it are trusted: nobody learns who checked'
-    ' in, who won and which slots were empty.'
-)
 
 
 def assumptions_of(
@@ -245,52 +79,6 @@ def assumptions_of(
   return tuple(dict.fromkeys(found))
 
 
-def relation_for(
-    leaves: run_events.Leaves,
-    asked: run_events.NeighboringRelation | str | None,
-) -> run_events.NeighboringRelation:
-  """Returns the relation to account under, after checking that it exists.
-
-  Args:
-    leaves: What is released.
-    asked: None for replace-one if anything is stated for it, else zero-out.
-
-  Raises:
-    PrivacyRefusedError: If no relation, or not this one, covers everything.
-  """
-  strangers = [
-      leaf
-      for leaf in leaves
-      if not isinstance(leaf[0], run_events.ProtocolDpEvent)
-      and not is_noised_sum(leaf[0])
-  ]
-  ours = [
-      leaf
-      for leaf in leaves
-      if isinstance(leaf[0], run_events.REPLACE_ONE_TYPES)
-  ]
-  if strangers:
-    other = f' next to {run_events.kinds(ours)}' if ours else ''
-    raise _checks.PrivacyRefusedError(
-        f'{run_events.kinds(strangers)} is not accounted for here{other}',
-        why='amplification by check-ins and shuffling and messages of silos are'
-        ' stated for replace-one or zero-out, other sampling for add-or-remove',
-        way_out='an epsilon of its own for each, or an event that bounds it,'
-        ' such as the GaussianDpEvent of the same noise without sampling',
-    )
-  if asked is None:
-    asked = 'replace_one' if ours else 'zero_out'
-  relation = run_events.NeighboringRelation(asked)
-  if ours and relation is not run_events.NeighboringRelation.REPLACE_ONE:
-    raise _checks.PrivacyRefusedError(
-        f'{run_events.kinds(ours)} is not accounted for under {relation}'
-        ' adjacency',
-        why=_reasons(ours),
-        way_out='neighboring_relation=replace_one',
-    )
-  return relation
-
-
 def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
   """Returns (whose data is protected, the same in a sentence)."""
   is_record = [
@@ -309,27 +97,10 @@ def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
   )
 
 
-def _reasons(leaves: run_events.Leaves) -> str:
-  """Returns why events are stated for no other relation than replace-one."""
-  is_record = [
-      isinstance(leaf, run_events.RecordDpEvent) for leaf, _ in leaves
-  ]
-  reasons = []
-  if not all(is_record):
-    reasons.append(
-        'a client that is absent would show in the number of reports'
-    )
-  if any(is_record):
-    reasons.append(
-        'the number of records of a silo is public, so none can be absent'
-    )
-  return '; '.join(reasons)
-
-
 def _of_leaf(leaf, bound: str) -> list[str]:
   if isinstance(leaf, run_events.RecordDpEvent):
     return _of_record(leaf, bound)
-  if is_noised_sum(leaf):
+  if isinstance(leaf, run_events.NOISED_SUM_TYPES):
     return ['The server adds the noise, and is trusted to.']
   if isinstance(leaf, run_events.RandomAllocationDpEvent):
     found = [

@@ -37,7 +37,6 @@ from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.accounting.protocols import record_bounds
 from tff_dp.accounting.silos import silo_events
@@ -219,7 +218,8 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
       return super()._maybe_compose(event, count, do_compose)
     replaces = self.neighboring_relation is Relation.REPLACE_ONE
     is_ours = isinstance(event, run_events.ProtocolDpEvent)
-    if is_ours or (replaces and bounds.is_noised_sum(event)):
+    is_noised_sum = isinstance(event, run_events.NOISED_SUM_TYPES)
+    if is_ours or (replaces and is_noised_sum):
       return self._maybe_compose_part(event, count, do_compose)
     name = type(event).__name__
     if name == 'RandomizedResponseDpEvent':
@@ -324,7 +324,7 @@ def epsilon(
     PrivacyRefusedError: If the relation or the method does not cover the event.
   """
   leaves = run_events.leaves(event)
-  relation = bounds.relation_for(leaves, asked)
+  relation = protocol_bounds.relation_for(leaves, asked)
   uses = _uses(leaves, method)
   if uses is not None:
     return max(silo_events.epsilon_of(use, delta, False) for use in uses)
@@ -353,7 +353,7 @@ def delta(
     asked: The relation to account under.
   """
   leaves = run_events.leaves(event)
-  relation = bounds.relation_for(leaves, asked)
+  relation = protocol_bounds.relation_for(leaves, asked)
   uses = _uses(leaves, method)
   if uses is not None:
     return max(silo_events.delta_of(use, float(epsilon)) for use in uses)

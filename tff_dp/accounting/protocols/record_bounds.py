@@ -155,7 +155,7 @@ def _worst_part(
   if len(alternatives) == 1:
     ((use, n), *more) = alternatives[0]
     if not more and use[0] == 'gaussian':
-      return bounds.one_gaussian(use[2] / 2, n * count)
+      return composition.one_gaussian(use[2] / 2, n * count)
     if not more:
       (part,) = silo_events.parts_of(((use, n * count),), published_proofs)
       return part

@@ -36,6 +36,7 @@ from scipy import special
 from tff_dp import _checks
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.amplification import shuffling
+from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 
 # Probabilities at which the boundary of lemma 3 is evaluated.
@@ -217,7 +218,7 @@ def published_fmt22_epsilon(
   profile = shuffling.round_profile(
       local_epsilon=local_epsilon,
       num_reports=num_reports,
-      clone_probability=shuffling.strong_clone_probability(local_epsilon),
+      clone_probability=local_profiles.strong_clone_probability(local_epsilon),
   )
   return _warned(
       privacy_profiles.epsilon_of(profile, delta),
@@ -312,7 +313,7 @@ def _settings(
       num_reports=max(
           1, math.floor((1 - margin) * num_clients * check_in_rate)
       ),
-      clone_probability=shuffling.strong_clone_probability(local_epsilon),
+      clone_probability=local_profiles.strong_clone_probability(local_epsilon),
   )
   round_epsilon = privacy_profiles.epsilon_of(profile, round_delta)
   return float(check_in_rate), num_rounds, delta, round_epsilon, round_delta

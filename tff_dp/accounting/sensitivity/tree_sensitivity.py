@@ -24,13 +24,19 @@ theorem D.3).
 """
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.accounting.sensitivity import separation_tables
 
+# No allowed set. Far enough from the limits of the type to add two of them.
+_IMPOSSIBLE = -(1 << 28)
+# What one more step of a loop costs, and an entry that is gathered, in entries
+# of an array that is added to another.
+_OVERHEAD = 2000
+_GATHERED = 2
 
 def squared_sensitivity(
     pattern: patterns.ParticipationPattern,
@@ -202,7 +208,7 @@ def _min_separation_by_round(
         pattern.truncated(unlimited), restart_every, complete_trees, first_round
     )
     first_round = unlimited + 1
-  tables = separation_tables.Tables(pattern)
+  tables = Tables(pattern)
   start, before = tables.start(), 0
   lengths = patterns.tree_lengths(
       pattern.num_rounds, restart_every=restart_every
@@ -221,7 +227,7 @@ def _min_separation_by_round(
       start = _state_after(length, states, tables)
 
 
-def _state_after(done: int, states, tables: separation_tables.Tables):
+def _state_after(done: int, states, tables: 'Tables'):
   """Returns the state after `done` rounds of a tree.
 
   Args:
@@ -239,3 +245,232 @@ def _state_after(done: int, states, tables: separation_tables.Tables):
       reached, state = states[-1]
       states.append((reached + (1 << level), tables.after(state, level)))
   return states[-1][1]
+
+
+class _Block(NamedTuple):
+  """What consecutive rounds cost; see `Tables`.
+
+  Attributes:
+    fewest: How many participations the first slice is for.
+    table: Of shape [slices, columns, columns].
+  """
+
+  fewest: int
+  table: np.ndarray
+
+
+class Tables:
+  """Max-plus tables for a minimum separation.
+
+  Let b be the rounds strictly between two participations. `table[q, s, e]`,
+  with s and e in 0..b, belongs to a block of consecutive rounds and is the
+  largest sum of count^2 over the nodes inside the block, for exactly q
+  participations, if the first s rounds are blocked by an earlier participation
+  and at most e rounds of the last one's mandatory gap reach beyond the block.
+  It never decreases in e and never increases in s.
+
+  Two neighbouring blocks join by handing the overhang of the left one over as
+  the blocked rounds of the right one:
+
+    joined[q, s, e] = max over i, j of left[q - i, s, j] + right[i, j, e].
+
+  The node over both adds q^2. Blocks that no node covers, such as two trees,
+  are joined and nothing is added. A run starts with nothing blocked, so its own
+  state is the single row s = 0, of shape [slices, columns].
+
+  If the separation alone keeps to the most participations, more of them in a
+  block are never worse: q is dropped where a larger one has as much. A state,
+  over which no node lies, then needs no q at all.
+  """
+
+  def __init__(self, pattern: patterns.MinSeparationPattern):
+    self._most = pattern.max_participations
+    self._is_limited = self._most < pattern.participations_that_fit
+    self._columns = pattern.min_index_gap
+    # Every level's counts add up to at most `most`, also over several trees.
+    bound = (pattern.num_rounds.bit_length() + 2) * self._most**2
+    if 2 * bound < -_IMPOSSIBLE:
+      self._dtype, self._impossible = np.int32, _IMPOSSIBLE
+    else:
+      self._dtype, self._impossible = np.int64, _IMPOSSIBLE << 32
+    self._start = np.zeros((1, self._columns), self._dtype)
+    self._block = functools.lru_cache(maxsize=None)(self._block_of)
+    self._slices = functools.lru_cache(maxsize=None)(self._slices_of)
+    self._first = functools.lru_cache(maxsize=None)(self._first_of)
+
+  def start(self) -> np.ndarray:
+    """Returns the state before round 1: nothing blocked, nothing counted."""
+    return self._start
+
+  def value(self, state: np.ndarray) -> int:
+    """Returns the largest value, whatever gap reaches beyond the end."""
+    return int(state[:, -1].max())
+
+  def after(
+      self, state: np.ndarray, level: int, num_real: int | None = None
+  ) -> np.ndarray:
+    """Returns the state after a node of 2^level rounds.
+
+    Args:
+      state: Before it.
+      level: Of the node.
+      num_real: How many of its rounds, the first ones, are real; all.
+    """
+    num_real = 1 << level if num_real is None else num_real
+    if num_real <= self._columns:
+      return self._after_one(state, level, num_real)
+    if state is self._start and self._is_limited and num_real == 1 << level:
+      return self._first(level)
+    slices = self._slices(level, num_real)
+    num = min(len(state) + len(slices) - 1, self._most + 1)
+    joined = self._nothing(num, self._columns)
+    for i, rows in enumerate(slices[:num]):
+      part = state[: num - i]
+      target = joined[i : i + len(part)]
+      for j, row in rows:
+        np.maximum(target, part[:, j, np.newaxis] + row, out=target)
+    # Impossible ones stay far enough from the limits of the type.
+    return np.maximum(joined, self._impossible)
+
+  def _after_one(self, state, level: int, num_real: int) -> np.ndarray:
+    """Returns `after` for rounds that can hold one participation at most.
+
+    It lies under level + 1 nodes whichever round it is, and the earlier the
+    less it reaches beyond. Without it, the overhang shrinks by the rounds.
+    """
+    num_slices = len(state)
+    if self._is_limited:
+      num_slices = min(num_slices + 1, self._most + 1)
+    joined = self._nothing(num_slices, self._columns)
+    ends = self._columns - num_real
+    part = joined[: len(state)]
+    part[:, :ends] = state[:, num_real:]
+    part[:, ends:] = state[:, -1:]
+    target = joined[1:, ends:] if self._is_limited else joined[:, ends:]
+    once = state[: len(target), :num_real] + self._dtype(level + 1)
+    np.maximum(target, once, out=target)
+    return joined
+
+  def _nothing(self, *shape: int) -> np.ndarray:
+    return np.full(shape, self._impossible, self._dtype)
+
+  def _first_of(self, level: int) -> np.ndarray:
+    """Returns the state after the first 2^level rounds of a run.
+
+    Nothing lies before them, so q counts all participations under their node,
+    and its table, the largest one, is not needed.
+    """
+    if 1 << level <= self._columns:
+      return self._after_one(self._start, level, 1 << level)
+    state = self.after(self._first(level - 1), level - 1)
+    squares = np.arange(len(state), dtype=self._dtype) ** 2
+    return np.where(state >= 0, state + squares[:, np.newaxis], state)
+
+  def _slices_of(self, level: int, num_real: int):
+    """Returns a node's slices as (j, row) pairs, as `after` needs them."""
+    table = self._block(level, num_real).table
+    if not self._is_limited:
+      table = table.max(axis=0, keepdims=True)
+    return [[(j, part[j]) for j in _last_of_equals(part)] for part in table]
+
+  def _block_of(self, level: int, num_real: int) -> _Block:
+    """Returns the block of a node whose first `num_real` rounds are real.
+
+    Virtual rounds neither count nor separate, so a half without real rounds
+    leaves the other half's table as it is.
+    """
+    if num_real <= self._columns:
+      return self._block_of_one(level, num_real)
+    half = 1 << (level - 1)
+    block = self._block(level - 1, min(num_real, half))
+    if num_real > half:
+      block = self._joined(block, self._block(level - 1, num_real - half))
+    return self._under_node(block)
+
+  def _block_of_one(self, level: int, num_real: int) -> _Block:
+    """Returns the block of rounds that hold one participation at most."""
+    columns = self._columns
+    table = self._nothing(2, columns, columns)
+    blocked, overhang = np.indices((columns, columns))
+    table[0][blocked <= num_real + overhang] = 0
+    latest = num_real - columns + overhang
+    table[1][blocked <= latest] = level + 1
+    return self._pruned(_Block(0, table))
+
+  def _joined(self, first: _Block, second: _Block) -> _Block:
+    """Returns the block of `first` followed by `second`."""
+    fewest = first.fewest + second.fewest
+    left, right = first.table, second.table
+    num = min(len(left) + len(right) - 1, self._most + 1 - fewest)
+    joined = self._nothing(num, *left.shape[1:])
+    columns = [_last_of_equals(table) for table in right]
+    values = [np.unique(table[table >= 0]) for table in left]
+    # Both loops come to the same; which is less to do?
+    size = self._columns**2
+    by_columns = _total(columns) * (_OVERHEAD + len(left) * size)
+    by_values = _total(values) * len(right) * (
+        _OVERHEAD + _GATHERED * size
+    )
+    if by_columns <= by_values:
+      for i, table in enumerate(right[:num]):
+        part = left[: num - i]
+        target = joined[i : i + len(part)]
+        for j in columns[i]:
+          candidate = part[:, :, j, np.newaxis] + table[j]
+          np.maximum(target, candidate, out=target)
+    else:
+      for q in range(min(len(left), num)):
+        for value, column in self._steps(left[q], values[q]):
+          for i, table in enumerate(right[: num - q]):
+            candidate = value + table[column]
+            np.maximum(joined[q + i], candidate, out=joined[q + i])
+    joined[joined < 0] = self._impossible
+    while len(joined) > 1 and joined[-1].max() < 0:
+      joined = joined[:-1]
+    return _Block(fewest, joined)
+
+  def _steps(self, table: np.ndarray, values: np.ndarray):
+    """Yields the steps of one slice, as (value, column) of every row.
+
+    For each value, the first column that reaches it is enough: the fewer rounds
+    reach into what follows, the more that has. (Dropped ones have as much in
+    another slice.)
+    """
+    for value in values:
+      reached = table >= value
+      reachable = reached.any(axis=1, keepdims=True)
+      yield (
+          np.where(reachable, value, self._impossible).astype(self._dtype),
+          reached.argmax(axis=1),
+      )
+
+  def _under_node(self, block: _Block) -> _Block:
+    """Adds q^2 to the slice of q."""
+    counts = block.fewest + np.arange(len(block.table), dtype=self._dtype)
+    squares = (counts**2)[:, np.newaxis, np.newaxis]
+    table = np.where(block.table >= 0, block.table + squares, block.table)
+    return self._pruned(_Block(block.fewest, table))
+
+  def _pruned(self, block: _Block) -> _Block:
+    """Drops what more participations do as well, where nothing limits them."""
+    if self._is_limited:
+      return block
+    table = block.table
+    best = np.maximum.accumulate(table[::-1], axis=0)[::-1]
+    table[:-1][table[:-1] <= best[1:]] = self._impossible
+    first = int(np.argmax(table.max(axis=(1, 2)) >= 0))
+    return _Block(block.fewest + first, table[first:])
+
+
+def _last_of_equals(table: np.ndarray) -> np.ndarray:
+  """Returns the last of each run of equal rows.
+
+  The more rounds an earlier block may reach into, the more it has; so the
+  others of a run are not needed. (Dropped ones have as much in another slice.)
+  """
+  changes = np.any(table[1:] != table[:-1], axis=1)
+  return np.append(np.flatnonzero(changes), len(table) - 1)
+
+
+def _total(lists) -> int:
+  return sum(len(one) for one in lists)

@@ -128,39 +128,6 @@ class CalibratedNoise:
     }
 
 
-def account_noise(
-    sampling: silo_sampling.Sampling,
-    *,
-    num_records: int,
-    num_rounds: int,
-    l2_norm_clip: float,
-    sigma: float,
-    delta: float,
-    published_proofs: bool = False,
-) -> float:
-  """Returns epsilon of one silo's messages of R rounds. Upper bound.
-
-  Args:
-    sampling: How the batch of each round is chosen; K.
-    num_records: n.
-    num_rounds: R, in which the silo sends.
-    l2_norm_clip: C, on the gradient of one record.
-    sigma: Standard deviation of the noise on the K-mean; 0 gives infinity.
-    delta: In (0, 1).
-    published_proofs: As in `silo_sampling`.
-  """
-  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
-  _checks.non_negative(sigma=sigma)
-  return silo_sampling.epsilon(
-      sampling,
-      num_records=num_records,
-      num_rounds=num_rounds,
-      noise_multiplier=sigma * (float(sampling.batch_size) / l2_norm_clip),
-      delta=delta,
-      published_proofs=published_proofs,
-  )
-
-
 def calibrate_noise(sampling: silo_sampling.Sampling, **settings) -> float:
   """Returns sigma for a budget; `calibrated` says what it really costs.
 
@@ -231,7 +198,7 @@ def calibrated(
         calibration, sampling, num_records, num_rounds, epsilon, delta
     )
     sigma = factor * l2_norm_clip
-  spend = lambda: account_noise(
+  spend = lambda: silo_sampling.account_noise(
       sampling, l2_norm_clip=l2_norm_clip, sigma=sigma, **settings
   )
   spent = spend()

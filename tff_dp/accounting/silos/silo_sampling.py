@@ -329,6 +329,39 @@ def epsilon(
   return composition.epsilon([composition.Part(profile, count)], delta)
 
 
+def account_noise(
+    sampling: Sampling,
+    *,
+    num_records: int,
+    num_rounds: int,
+    l2_norm_clip: float,
+    sigma: float,
+    delta: float,
+    published_proofs: bool = False,
+) -> float:
+  """Returns epsilon of one silo's messages of R rounds. Upper bound.
+
+  Args:
+    sampling: How the batch of each round is chosen; K.
+    num_records: n.
+    num_rounds: R, in which the silo sends.
+    l2_norm_clip: C, on the gradient of one record.
+    sigma: Standard deviation of the noise on the K-mean; 0 gives infinity.
+    delta: In (0, 1).
+    published_proofs: As in `Sampling.profile`.
+  """
+  _checks.clip_norm(l2_norm_clip=l2_norm_clip)
+  _checks.non_negative(sigma=sigma)
+  return epsilon(
+      sampling,
+      num_records=num_records,
+      num_rounds=num_rounds,
+      noise_multiplier=sigma * (float(sampling.batch_size) / l2_norm_clip),
+      delta=delta,
+      published_proofs=published_proofs,
+  )
+
+
 def gaussian_epsilon(
     *, noise_multiplier: float, count: int, delta: float
 ) -> float:

@@ -22,7 +22,6 @@ import numpy as np
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import clones
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
@@ -191,7 +190,7 @@ def round_profile(
   silo_epsilon = _silo_epsilon(
       sampling, num_records, noise_multiplier, silo_delta
   )
-  # The shuffling of `clones` is for epsilons whose powers are floats, and
+  # That of `shuffling` is for epsilons whose powers are floats, and
   # nothing is left to gain long before that.
   if silo_epsilon > math.log(num_silos) + 1 or num_silos == 1:
     return None
@@ -237,7 +236,7 @@ def _silo_epsilon(sampling, num_records, noise_multiplier, delta) -> float:
     largest = _quantile(num_records, rate, delta / 8)
     with np.errstate(divide='ignore', under='ignore'):
       tail = float(stats.binom.sf(largest, num_records, rate))
-    remaining -= 2 * tail * (1 + clones.RELATIVE_ERROR)
+    remaining -= 2 * tail * (1 + shuffling.RELATIVE_ERROR)
   profile = local_profiles.gaussian(noise_multiplier / largest)
   return privacy_profiles.epsilon_of(profile, remaining)
 
@@ -248,6 +247,6 @@ def _quantile(trials: int, rate: float, tail: float) -> int:
   def is_enough(successes):
     with np.errstate(divide='ignore', under='ignore'):
       exceeded = float(stats.binom.sf(successes, trials, rate))
-    return exceeded * (1 + clones.RELATIVE_ERROR) < tail
+    return exceeded * (1 + shuffling.RELATIVE_ERROR) < tail
 
   return search.nearest(is_enough, 0, trials)

@@ -14,7 +14,6 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
 
@@ -211,7 +210,7 @@ class SiloTerms:
       num_messages = tuple(phase.num_rounds for phase in self.phases)
     return max(
         (
-            silo_calibration.account_noise(
+            silo_sampling.account_noise(
                 phase.sampling,
                 num_records=phase.num_records,
                 num_rounds=count,

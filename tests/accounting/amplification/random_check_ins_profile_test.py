@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests for fixed_window: theorem 3.2 step by step, against exact laws."""
+"""Tests for random_check_ins: theorem 3.2 step by step, against exact laws."""
 
 import math
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.accounting import check_in_laws
-from tff_dp.accounting.amplification import fixed_window
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
@@ -19,14 +18,16 @@ _EPSILONS = np.array([0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0])
 
 
 def _epsilon(**settings) -> float:
-  return privacy_profiles.epsilon_of(fixed_window.profile(**settings), 1e-6)
+  return privacy_profiles.epsilon_of(
+      random_check_ins.theorem_3_2_profile(**settings), 1e-6
+  )
 
 
 class StepsTest(parameterized.TestCase):
 
   @parameterized.parameters((1.0, 7, 1.0), (0.3, 4, 0.2), (3.0, 5, 0.6))
   def test_formula(self, e0, m, p0):
-    steps = fixed_window.step_epsilons(
+    steps = random_check_ins.step_epsilons(
         local_epsilon=e0, num_slots=m, check_in_probability=p0
     )
     for i in range(1, m + 1):
@@ -43,7 +44,7 @@ class StepsTest(parameterized.TestCase):
   ):
     # The bound is on every conditional law, not only on their composition.
     m = 3
-    steps = fixed_window.step_epsilons(
+    steps = random_check_ins.step_epsilons(
         local_epsilon=e0, num_slots=m, check_in_probability=p0
     )
     laws = [
@@ -89,7 +90,7 @@ class StepsTest(parameterized.TestCase):
     ones = [
         law[past + (1,)] / (law[past + (0,)] + law[past + (1,)]) for law in laws
     ]
-    step = fixed_window.step_epsilons(local_epsilon=e0, num_slots=m)[-1]
+    step = random_check_ins.step_epsilons(local_epsilon=e0, num_slots=m)[-1]
     self.assertAlmostEqual(math.log(ones[1] / ones[0]), step, delta=1e-9)
 
 
@@ -117,7 +118,7 @@ class ProfileTest(parameterized.TestCase):
         for bit in (0, 1)
     ]
     settings = dict(local_epsilon=e0, num_slots=m, check_in_probability=p0)
-    bounds = fixed_window.profile(**settings)(_EPSILONS)
+    bounds = random_check_ins.theorem_3_2_profile(**settings)(_EPSILONS)
     thinned = privacy_profiles.subsampled(local_profiles.pure(e0), p0)(
         _EPSILONS
     )
@@ -141,7 +142,7 @@ class ProfileTest(parameterized.TestCase):
         )
         for bit in (0, 1)
     ]
-    bounds = fixed_window.profile(
+    bounds = random_check_ins.theorem_3_2_profile(
         local_epsilon=e0, num_slots=m, check_in_probability=p0
     )(epsilons)
     for first, second in (laws, laws[::-1]):
@@ -180,7 +181,9 @@ class ProfileTest(parameterized.TestCase):
 
   def test_composition_of_two_by_hand(self):
     e0 = 0.4
-    first, second = fixed_window.step_epsilons(local_epsilon=e0, num_slots=2)
+    first, second = random_check_ins.step_epsilons(
+        local_epsilon=e0, num_slots=2
+    )
     for epsilon in (0.0, 0.1, 0.2, 0.3):
       exact = 0.0
       for a in (1, -1):
@@ -189,7 +192,9 @@ class ProfileTest(parameterized.TestCase):
           up = 1 / (1 + math.exp(-a * first)) / (1 + math.exp(-b * second))
           exact += max(0.0, up * (1 - math.exp(epsilon - loss)))
       bound = float(
-          fixed_window.profile(local_epsilon=e0, num_slots=2)(epsilon)
+          random_check_ins.theorem_3_2_profile(
+              local_epsilon=e0, num_slots=2
+          )(epsilon)
       )
       self.assertGreaterEqual(bound, min(
           exact, float(local_profiles.pure(e0)(np.array(epsilon)))
@@ -218,7 +223,9 @@ class ProfileTest(parameterized.TestCase):
       self.assertEqual(_epsilon(**settings), 0.0)
 
   def test_one_slot_is_randomized_response(self):
-    profile = fixed_window.profile(local_epsilon=0.7, num_slots=1)
+    profile = random_check_ins.theorem_3_2_profile(
+        local_epsilon=0.7, num_slots=1
+    )
     exact = local_profiles.pure(0.7)(_EPSILONS)
     np.testing.assert_allclose(profile(_EPSILONS), exact, rtol=1e-9, atol=1e-9)
 
@@ -226,7 +233,7 @@ class ProfileTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         privacy_profiles.NotApplicableError, 'too many'
     ):
-      fixed_window.profile(local_epsilon=1.0, num_slots=10**8)
+      random_check_ins.theorem_3_2_profile(local_epsilon=1.0, num_slots=10**8)
 
   def test_errors(self):
     for name, value in (
@@ -238,7 +245,7 @@ class ProfileTest(parameterized.TestCase):
       settings = dict(local_epsilon=1.0, num_slots=5)
       settings[name] = value
       with self.assertRaisesRegex(ValueError, f'^{name}='):
-        fixed_window.profile(**settings)
+        random_check_ins.theorem_3_2_profile(**settings)
 
 
 if __name__ == '__main__':

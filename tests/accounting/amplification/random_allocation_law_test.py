@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests for lognormal_sums and allocation_law: every error bound on its own."""
+"""Tests for the law of random_allocation: every error bound on its own."""
 
 import math
 from unittest import mock
@@ -11,8 +11,8 @@ import mpmath
 import numpy as np
 from scipy import special
 
-from tff_dp.accounting.amplification import allocation_law
 from tff_dp.accounting.amplification import lognormal_sums
+from tff_dp.accounting.amplification import random_allocation
 
 _Sum = lognormal_sums.LognormalSum
 
@@ -212,11 +212,11 @@ class CurveTest(parameterized.TestCase):
   def test_rungs_do_not_matter(self, sigma, t):
     # What is left out of a grid is counted exactly: other grids, same result.
     epsilons = np.array([0.0, 0.05, 0.5, 1.0, 1.5, 2.0])
-    remove, _ = allocation_law.curves(sigma, t, 1e-10)
-    with mock.patch.object(allocation_law, '_FIRST_RUNG', 2.2):
-      allocation_law.curves.cache_clear()
-      other, _ = allocation_law.curves(sigma, t, 1e-10)
-    allocation_law.curves.cache_clear()
+    remove, _ = random_allocation.curves(sigma, t, 1e-10)
+    with mock.patch.object(random_allocation, '_FIRST_RUNG', 2.2):
+      random_allocation.curves.cache_clear()
+      other, _ = random_allocation.curves(sigma, t, 1e-10)
+    random_allocation.curves.cache_clear()
     np.testing.assert_allclose(
         remove(epsilons), other(epsilons), rtol=5e-3, atol=2e-8
     )
@@ -224,28 +224,28 @@ class CurveTest(parameterized.TestCase):
   @parameterized.parameters((0.6, 100), (1.0, 1000), (3.0, 10))
   def test_finer_grids_change_little_and_downward(self, sigma, t):
     epsilons = np.array([0.0, 0.01, 0.1, 0.5, 1.0])
-    rough = allocation_law.curves(sigma, t, 1e-10)
+    rough = random_allocation.curves(sigma, t, 1e-10)
     with mock.patch.object(lognormal_sums, '_STEP_SHARE', 0.0025):
-      allocation_law.curves.cache_clear()
-      fine = allocation_law.curves(sigma, t, 1e-10)
-    allocation_law.curves.cache_clear()
+      random_allocation.curves.cache_clear()
+      fine = random_allocation.curves(sigma, t, 1e-10)
+    random_allocation.curves.cache_clear()
     for first, second in zip(rough, fine):
       np.testing.assert_allclose(
           first(epsilons), second(epsilons), rtol=2e-3, atol=2e-8
       )
 
   def test_non_increasing_and_constant_at_the_end(self):
-    for curve in allocation_law.curves(0.7, 100, 1e-10):
+    for curve in random_allocation.curves(0.7, 100, 1e-10):
       self.assertTrue(np.all(np.diff(curve.deltas) <= 0))
       self.assertTrue(np.all(np.diff(curve.factors) > 0))
       self.assertEqual(curve(np.array([500.0]))[0], curve.deltas[-1])
 
   def test_near_the_rounding_tails_take_over(self):
-    loose = allocation_law.curves(1.0, 900, 1e-10)
-    with mock.patch.object(allocation_law, '_LEAST_OVER_ROUNDING', 1000.0):
-      allocation_law.curves.cache_clear()
-      strict = allocation_law.curves(1.0, 900, 1e-10)
-    allocation_law.curves.cache_clear()
+    loose = random_allocation.curves(1.0, 900, 1e-10)
+    with mock.patch.object(random_allocation, '_LEAST_OVER_ROUNDING', 1000.0):
+      random_allocation.curves.cache_clear()
+      strict = random_allocation.curves(1.0, 900, 1e-10)
+    random_allocation.curves.cache_clear()
     for before, curve in zip(loose, strict):
       first, last = curve.deltas[0], curve.deltas[-1]
       deltas = np.geomspace(0.9 * first, max(2e-9, 2 * last), 50)

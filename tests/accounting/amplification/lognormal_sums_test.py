@@ -9,9 +9,8 @@ from absl.testing import parameterized
 import numpy as np
 from scipy import special
 
-from tff_dp.accounting.amplification import allocation_law
 from tff_dp.accounting.amplification import lognormal_sums
-from tff_dp.accounting.amplification import lognormal_tails
+from tff_dp.accounting.amplification import random_allocation
 
 
 def _convolved(factors):
@@ -34,8 +33,8 @@ class TailsTest(parameterized.TestCase):
   )
   def test_tilted_sums_have_all_digits(self, sigma, t, share):
     top = 4.0
-    rate = lognormal_tails.best_rate(sigma, t, top, share * t)
-    law = lognormal_tails.TiltedSum(sigma, t, top, 0.0, rate)
+    rate = lognormal_sums.best_rate(sigma, t, top, share * t)
+    law = lognormal_sums.TiltedSum(sigma, t, top, 0.0, rate)
     step = law._step  # pylint: disable=protected-access
     one, _ = lognormal_sums.term_law(sigma, step, top)
     whole = _convolved([one] * t)
@@ -50,7 +49,7 @@ class TailsTest(parameterized.TestCase):
   @parameterized.product(sigma=(0.8, 1.0), t=(2, 5))
   def test_large_terms_have_all_digits(self, sigma, t):
     cut, top = 12.0, 40.0
-    law = lognormal_tails.LargeTerm(sigma, t, cut, top, 0.0)
+    law = lognormal_sums.LargeTerm(sigma, t, cut, top, 0.0)
     step = law._step  # pylint: disable=protected-access
     one, _ = lognormal_sums.term_law(sigma, step, top)
     large, _ = lognormal_sums.term_law(sigma, step, top, cut)
@@ -84,7 +83,7 @@ class SmallDeltasTest(parameterized.TestCase):
 
   @parameterized.parameters(0.5, 1.0, 4.0)
   def test_one_of_two_steps_by_an_integral(self, sigma):
-    curves = allocation_law.curves(sigma, 2, 1e-19)
+    curves = random_allocation.curves(sigma, 2, 1e-19)
     for target in (1e-7, 1e-12, 1e-17):
       for curve, exact_of in zip(curves, (_remove_of_two, _add_of_two)):
         (reached,) = np.nonzero(curve.deltas <= target)
@@ -103,8 +102,8 @@ class SmallDeltasTest(parameterized.TestCase):
     if sigma > 1:
       factors = np.array([1.03, 1.04])
     # pylint: disable=protected-access
-    plain, is_tight = allocation_law._remove_rung(sigma, t, factors, 1e12)
-    tails, errors = allocation_law._tail_remove(sigma, t, 1e12, factors)
+    plain, is_tight = random_allocation._remove_rung(sigma, t, factors, 1e12)
+    tails, errors = random_allocation._tail_remove(sigma, t, 1e12, factors)
     self.assertTrue(is_tight.all())
     np.testing.assert_allclose(tails, plain, rtol=5e-3)
     self.assertLess(errors[0], 1e-4 * tails[0])
