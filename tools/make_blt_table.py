@@ -20,10 +20,10 @@ sys.path.insert(0, str(_ROOT))
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import blt_table
-from tff_dp.mechanisms.matrix import toeplitz_objective
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 # pylint: enable=g-import-not-at-top,wrong-import-position
 
-_TABLE = _ROOT / 'tff_dp' / 'mechanisms' / 'blt_table.py'
+_TABLE = _ROOT / 'tff_dp' / 'mechanisms' / 'matrix' / 'blt_table.py'
 # (rounds, least index gap, most participations).
 _SETTINGS = (
     # Once: StackOverflow of arXiv:2103.00039, and round numbers.
@@ -53,10 +53,10 @@ def main() -> None:
     pattern = patterns.MinSeparationPattern(
         num_rounds, min_index_gap=gap, max_participations=most
     )
-    for error in toeplitz_objective.ERRORS:
+    for error in toeplitz_algebra.ERRORS:
       for num_buffers in _BUFFERS:
         key = blt_table.Key(
-            *toeplitz_objective.tree_setting(pattern), num_buffers, error
+            *toeplitz_algebra.tree_setting(pattern), num_buffers, error
         )
         entries[key] = blt.search(
             pattern, num_buffers=num_buffers, error=error

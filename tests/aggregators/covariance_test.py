@@ -20,7 +20,6 @@ from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import streams
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import dense
@@ -48,9 +47,9 @@ _MECHANISMS = {
     'tree_uncached': mechanisms.Tree(_NUM_ROUNDS, num_cached_levels=0),
     'honaker': mechanisms.HonakerTree(_NUM_ROUNDS),
     'toeplitz': toeplitz.Toeplitz.square_root(_NUM_ROUNDS),
-    'banded': banded.Banded(_NUM_ROUNDS, (1.0, 0.5, 0.375, 0.25)),
+    'banded': toeplitz.Banded(_NUM_ROUNDS, (1.0, 0.5, 0.375, 0.25)),
     # More terms than one walk over memory adds up.
-    'banded_many': banded.Banded.square_root(_NUM_ROUNDS, 10),
+    'banded_many': toeplitz.Banded.square_root(_NUM_ROUNDS, 10),
     'blt': blt.Blt(_NUM_ROUNDS, (0.25, 0.125, 0.1), (0.95, 0.5, 0.1)),
     'banded_inverse': banded_inverse.BandedInverse(
         _NUM_ROUNDS, (1.0, -0.5, -0.125)
@@ -169,7 +168,7 @@ class CovarianceTest(parameterized.TestCase):
       ),
       (
           'one_band_missing',
-          banded.Banded(_NUM_ROUNDS, (1.0, 0.5, 0.375)),
+          toeplitz.Banded(_NUM_ROUNDS, (1.0, 0.5, 0.375)),
           _MECHANISMS['banded'],
       ),
   )

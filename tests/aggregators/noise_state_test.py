@@ -13,7 +13,6 @@ import tensorflow as tf
 from tff_dp import mechanisms
 from tff_dp import streams
 from tff_dp.aggregators import noise_state
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import dense
@@ -36,9 +35,9 @@ _MECHANISMS = {
         _NUM_ROUNDS, restart_every=9, complete_trees=True
     ),
     'toeplitz': toeplitz.Toeplitz.square_root(_NUM_ROUNDS, restart_every=9),
-    'banded': banded.Banded.square_root(_NUM_ROUNDS, 4),
-    'banded_many': banded.Banded.square_root(_NUM_ROUNDS, 17),
-    'banded_restarts': banded.Banded.square_root(
+    'banded': toeplitz.Banded.square_root(_NUM_ROUNDS, 4),
+    'banded_many': toeplitz.Banded.square_root(_NUM_ROUNDS, 17),
+    'banded_restarts': toeplitz.Banded.square_root(
         _NUM_ROUNDS, 4, restart_every=9
     ),
     'blt': blt.Blt(_NUM_ROUNDS, (0.3, 0.2, 0.1), (0.97, 0.6, 0.0)),

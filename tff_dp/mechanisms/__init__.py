@@ -15,7 +15,7 @@ from tff_dp.mechanisms.client_steps import ClientStep
 from tff_dp.mechanisms.independent import Independent
 from tff_dp.mechanisms.instances.spam_filters import calibrate_spam_filter
 from tff_dp.mechanisms.instances.spam_filters import SpamFilter
-from tff_dp.mechanisms.matrix.banded import Banded
+from tff_dp.mechanisms.matrix.toeplitz import Banded
 from tff_dp.mechanisms.matrix.banded_inverse import BandedInverse
 from tff_dp.mechanisms.matrix.blt import Blt
 from tff_dp.mechanisms.matrix.dense import Dense

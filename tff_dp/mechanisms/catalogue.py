@@ -11,18 +11,17 @@ from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz
-from tff_dp.mechanisms.matrix import toeplitz_objective
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 BY_NAME = {
     'independent': independent.Independent,
     'tree': tree.Tree,
     'honaker': tree.HonakerTree,
-    'banded': banded.Banded,
+    'banded': toeplitz.Banded,
     'blt': blt.Blt,
     'toeplitz': toeplitz.Toeplitz,
     'banded-inverse': banded_inverse.BandedInverse,
@@ -53,7 +52,7 @@ def default_bands(
     restart_every: Optional[int] = None,
 ) -> int:
   """Returns how many bands `build` gives to 'banded' or 'banded-inverse'."""
-  setting = toeplitz_objective.tree_setting(
+  setting = toeplitz_algebra.tree_setting(
       mechanism_lib.pattern_of(participation), restart_every=restart_every
   )
   if name == 'banded-inverse':
@@ -104,7 +103,7 @@ def build(
           option, value, f'nothing with {name}, which has no such option'
       )
   error = _DEFAULT_ERROR if error is None else error
-  _checks.one_of(toeplitz_objective.ERRORS, error=error)
+  _checks.one_of(toeplitz_algebra.ERRORS, error=error)
   made = BY_NAME[name]
   if name == 'independent':
     return made(pattern.num_rounds)
@@ -139,7 +138,7 @@ def summary(mechanism: mechanism_lib.Mechanism) -> dict[str, Any]:
         'weights': list(mechanism.weights),
         'decays': list(mechanism.decays),
     }
-  if isinstance(mechanism, banded.Banded):
+  if isinstance(mechanism, toeplitz.Banded):
     return {'num_bands': mechanism.num_bands}
   if isinstance(mechanism, banded_inverse.BandedInverse):
     return {'num_bands': mechanism.num_bands}

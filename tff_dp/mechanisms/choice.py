@@ -27,7 +27,7 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import dense
-from tff_dp.mechanisms.matrix import toeplitz_objective
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 _MOST_BUFFERS = 8
 # Errors that differ by less than this are equal: fewer model copies decide.
@@ -153,7 +153,7 @@ def compare(
     progress: Is told the name of a mechanism before the work begins.
   """
   pattern = mechanism_lib.pattern_of(participation)
-  _checks.one_of(toeplitz_objective.ERRORS, error=error)
+  _checks.one_of(toeplitz_algebra.ERRORS, error=error)
   if names is None:
     names = tuple(catalogue.BY_NAME)
   for name in names:

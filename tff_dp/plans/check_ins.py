@@ -17,8 +17,9 @@ Making one and reading its epsilon needs no TensorFlow.
 """
 
 import dataclasses
+import functools
 import math
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import dp_accounting
 
@@ -32,7 +33,7 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import randomizers
-from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import check_ins
 from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
@@ -50,6 +51,21 @@ _MOST_NOISE = 1e9
 _TOLERANCE = 1e-4
 # More than a norm of thousands of squares can be wrong by, relative.
 _ROUNDING = 1e-12
+
+
+class _Guarantee(NamedTuple):
+  """Epsilon of all that a run releases, and what it is made of.
+
+  Attributes:
+    epsilon: Of models and noised counts.
+    certificate: Of the models.
+    shares: What the noised counts have of it, `None` without any, or where
+      nothing is amplified: then the coins might be public.
+  """
+
+  epsilon: float
+  certificate: best_bound.Certificate
+  shares: Optional[noised_counts.CountedGuarantee]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,11 +174,12 @@ class CheckInPlan(base.Plan):
     """What hides one report: local noise, or that on its column of C."""
     if self.is_local:
       return self.randomizer.event
+    if isinstance(self.mechanism, independent.Independent):
+      return self.randomizer.event
     once = patterns.MinSeparationPattern(self.num_rounds, max_participations=1)
-    # Rounded against us; 1 for independent noise, which it leaves alone.
     norm = math.sqrt(self.mechanism.squared_sensitivity(once))
     multiplier = self.randomizer.noise_multiplier
-    if norm != 1.0:
+    if norm != 1.0:  # Rounded against us.
       multiplier /= norm * (1 + _ROUNDING)
     return dp_accounting.GaussianDpEvent(multiplier)
 
@@ -449,12 +466,73 @@ class CheckInPlan(base.Plan):
     if num_rounds is None:
       num_rounds = self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return check_ins_statement.guarantee(
+    return _guarantee_of(
         self,
         float(delta),
         num_rounds,
         neighboring_relation or self.neighboring_relation,
     )
+
+
+# A statement is written with every checkpoint, a row of metrics every round.
+@functools.lru_cache(maxsize=1024)
+def _guarantee_of(
+    plan: CheckInPlan,
+    delta: float,
+    num_rounds: int,
+    relation: run_events.NeighboringRelation,
+) -> _Guarantee:
+  """Returns the guarantee of a run that stops after some rounds.
+
+  Args:
+    plan: Who takes part, and with what noise.
+    delta: In (0, 1).
+    num_rounds: At least 1.
+    relation: How two neighbouring data sets differ.
+  """
+  if plan.occupancy_noise_stddev is None:
+    certificate = _certificate_of(plan, delta, num_rounds, relation, plan.bound)
+    return _Guarantee(certificate.epsilon, certificate, None)
+  passes_begun = -(-num_rounds // plan.protocol.num_rounds)
+  shares = noised_counts.guarantee(
+      lambda part: _certificate_of(
+          plan, part, num_rounds, relation, plan.bound
+      ).epsilon,
+      count_stddev=plan.occupancy_noise_stddev,
+      max_reports=passes_begun * plan.protocol.max_reports,
+      delta=delta,
+  )
+  # Holds whatever is known of the coins, hence of the counts.
+  plain = _certificate_of(plan, delta, num_rounds, relation, 'none')
+  if shares.epsilon >= plain.epsilon:
+    return _Guarantee(plain.epsilon, plain, None)
+  certificate = _certificate_of(
+      plan, shares.protocol_delta, num_rounds, relation, plan.bound
+  )
+  return _Guarantee(shares.epsilon, certificate, shares)
+
+
+@functools.lru_cache(maxsize=1024)
+def _certificate_of(
+    plan: CheckInPlan,
+    delta: float,
+    num_rounds: int,
+    relation: run_events.NeighboringRelation,
+    bound: str,
+) -> best_bound.Certificate:
+  """Returns the certificate of the models of a run that stops."""
+  if bound == 'best' and num_rounds < plan.num_rounds:
+    # Of a run that stops, only the bound that is best for the whole one.
+    best = _certificate_of(plan, delta, plan.num_rounds, relation, bound).bound
+    if best in best_bound.BOUNDS:
+      bound = best
+  return best_bound.amplify(
+      plan.protocol_event(num_rounds=num_rounds),
+      delta=delta,
+      bound=bound,
+      neighboring_relation=relation,
+      published_proofs=plan.published_proofs,
+  )
 
 
 def _check_mechanism(plan: CheckInPlan) -> None:
@@ -473,7 +551,7 @@ def _check_mechanism(plan: CheckInPlan) -> None:
           ' and BLT noise, two reports of a client overlap, which no proof here'
           ' covers'
       )
-      if isinstance(mechanism, banded.Banded):
+      if isinstance(mechanism, toeplitz.Banded):
         if (
             mechanism.num_rounds == plan.num_rounds
             and mechanism.num_bands <= protocol.stride

@@ -18,10 +18,10 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
-from tff_dp.mechanisms.matrix import banded
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.participation import sampling
 from tff_dp.plans import check_ins
 
 # Strides are tried in ratios of about its square, then of itself.
@@ -84,11 +84,11 @@ def candidate(
   protocol = cyclic_allocation.CyclicAllocation(
       num_rounds, num_windows, stride, check_in_probability
   )
-  pattern = sampling.MinSeparation(
+  pattern = patterns.MinSeparationPattern(
       num_rounds, min_index_gap=stride, max_participations=num_windows
   )
   # As many bands as fit, whose best coefficients do not depend on B and E.
-  mechanism = banded.Banded.optimized(pattern, stride, error=error)
+  mechanism = toeplitz.Banded.optimized(pattern, stride, error=error)
   plan = check_ins.CheckInPlan(
       protocol,
       protocol_lib.CentralGaussian(1.0, l2_norm_clip),

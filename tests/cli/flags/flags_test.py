@@ -49,12 +49,12 @@ _SPEC = importlib.util.spec_from_file_location(
 _MOST_FILES = {
     'dp-ftrl --mechanism independent': 13,
     'dp-ftrl --mechanism honaker': 14,
-    'dp-ftrl --mechanism blt': 19,
-    'shuffle': 17,
-    'shuffled-check-in': 17,
-    'random-check-in': 17,
-    'random-allocation': 21,
-    'cyclic-allocation': 28,
+    'dp-ftrl --mechanism blt': 17,
+    'shuffle': 16,
+    'shuffled-check-in': 16,
+    'random-check-in': 16,
+    'random-allocation': 19,
+    'cyclic-allocation': 24,
     'isrl': 12,
     'draw-and-discard': 12,
 }

@@ -10,26 +10,26 @@ from tests.accounting import brute_force
 from tests.mechanisms import contract
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import toeplitz
 
 
 class ContractTest(contract.MechanismContract, parameterized.TestCase):
   SPECS = (
-      banded.Banded.square_root(11, 3),
-      banded.Banded.square_root(10, 1),
-      banded.Banded.square_root(12, 3, restart_every=5),
-      banded.Banded.square_root(12, 20, restart_every=4),
-      banded.Banded.square_root(9, 9),
+      toeplitz.Banded.square_root(11, 3),
+      toeplitz.Banded.square_root(10, 1),
+      toeplitz.Banded.square_root(12, 3, restart_every=5),
+      toeplitz.Banded.square_root(12, 20, restart_every=4),
+      toeplitz.Banded.square_root(9, 9),
       # No order and both signs: columns that do not meet need neither.
-      banded.Banded(11, (1.0, -0.7, 0.9)),
-      banded.Banded(11, (1.0, 0.0, -1.5), restart_every=6),
+      toeplitz.Banded(11, (1.0, -0.7, 0.9)),
+      toeplitz.Banded(11, (1.0, 0.0, -1.5), restart_every=6),
   )
 
 
 class BandedTest(parameterized.TestCase):
 
   def test_bands_above_the_separation_are_refused(self):
-    spec = banded.Banded.square_root(100, 10)
+    spec = toeplitz.Banded.square_root(100, 10)
     spec.squared_sensitivity(
         patterns.MinSeparationPattern(100, min_index_gap=10)
     )
@@ -49,8 +49,8 @@ class BandedTest(parameterized.TestCase):
 
   def test_bands_are_free_where_a_client_is_in_a_tree_once(self):
     for spec in (
-        banded.Banded.square_root(12, 12),
-        banded.Banded.square_root(12, 12, restart_every=6),
+        toeplitz.Banded.square_root(12, 12),
+        toeplitz.Banded.square_root(12, 12, restart_every=6),
     ):
       for pattern in (
           patterns.MinSeparationPattern(12, max_participations=1),
@@ -60,7 +60,7 @@ class BandedTest(parameterized.TestCase):
       ):
         self.assertGreater(spec.squared_sensitivity(pattern), 1)
     # With restarts, no more bands count than a tree has rounds.
-    spec = banded.Banded.square_root(12, 12, restart_every=6)
+    spec = toeplitz.Banded.square_root(12, 12, restart_every=6)
     self.assertEqual(spec.num_bands, 6)
     spec.squared_sensitivity(patterns.MinSeparationPattern(12, min_index_gap=6))
     spec.squared_sensitivity(
@@ -70,15 +70,15 @@ class BandedTest(parameterized.TestCase):
   @parameterized.parameters((3, 2), (1, 0), (20, 8))
   def test_keeps_one_vector_less_than_bands(self, num_bands, expected):
     self.assertEqual(
-        banded.Banded.square_root(9, num_bands).state_copies, expected
+        toeplitz.Banded.square_root(9, num_bands).state_copies, expected
     )
 
   def test_one_band_is_independent_noise(self):
-    residuals, _ = contract.noise_matrix(banded.Banded.square_root(5, 1))
+    residuals, _ = contract.noise_matrix(toeplitz.Banded.square_root(5, 1))
     np.testing.assert_array_equal(residuals, np.eye(5))
 
   def test_signs_cannot_make_it_worse(self):
-    spec = banded.Banded(10, (1.0, -0.7, 0.9))
+    spec = toeplitz.Banded(10, (1.0, -0.7, 0.9))
     pattern = patterns.MinSeparationPattern(10, min_index_gap=3)
     self.assertTrue(spec.sensitivity_is_exact(pattern))
     matrix = brute_force.block_diagonal(spec.coefficients, 10)
@@ -89,8 +89,8 @@ class BandedTest(parameterized.TestCase):
 
   def test_optimized_has_less_error_and_serves_its_participation(self):
     pattern = patterns.MinSeparationPattern(64, min_index_gap=16)
-    spec = banded.Banded.optimized(pattern, 16, error='mean')
-    root = banded.Banded.square_root(64, 16)
+    spec = toeplitz.Banded.optimized(pattern, 16, error='mean')
+    root = toeplitz.Banded.square_root(64, 16)
 
     def loss(spec):
       return spec.squared_sensitivity(pattern) * spec.prefix_variances().mean()
@@ -98,7 +98,7 @@ class BandedTest(parameterized.TestCase):
     self.assertLess(loss(spec), loss(root))
     self.assertEqual(spec.num_bands, 16)
     with self.assertRaisesRegex(_checks.ArgumentError, '^num_bands=17'):
-      banded.Banded.optimized(pattern, 17)
+      toeplitz.Banded.optimized(pattern, 17)
 
   @parameterized.named_parameters(
       ('first', (2.0, 1.0), r'coefficients\[0\]=2.0'),
@@ -108,12 +108,12 @@ class BandedTest(parameterized.TestCase):
   )
   def test_bad_coefficients_are_named(self, coefficients, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
-      banded.Banded(1000, coefficients)
+      toeplitz.Banded(1000, coefficients)
 
   @parameterized.parameters(0, 1.5, True)
   def test_bad_band_counts_are_named(self, num_bands):
     with self.assertRaisesRegex(_checks.ArgumentError, '^num_bands='):
-      banded.Banded.square_root(9, num_bands)
+      toeplitz.Banded.square_root(9, num_bands)
 
 
 if __name__ == '__main__':

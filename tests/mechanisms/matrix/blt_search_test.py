@@ -14,7 +14,7 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import toeplitz
-from tff_dp.mechanisms.matrix import toeplitz_objective
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 _SIX_EPOCHS = patterns.MinSeparationPattern(
     2048, min_index_gap=342, max_participations=6
@@ -190,8 +190,8 @@ class SearchTest(parameterized.TestCase):
 
   def test_gradient(self):
     for setting in ((20, 20, 1), (20, 6, 3)):
-      objective = toeplitz_objective.Objective(
-          toeplitz_objective.TreeSetting(*setting), error='mean'
+      objective = toeplitz_algebra.Objective(
+          toeplitz_algebra.TreeSetting(*setting), error='mean'
       )
       free = np.array([-1.0, 0.5, -2.0, 1.0, -3.0, 2.0])
       difference = scipy_optimize.check_grad(

@@ -9,7 +9,7 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import blt_table
-from tff_dp.mechanisms.matrix import toeplitz_objective
+from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 
 def _pattern(key):
@@ -22,8 +22,8 @@ def _pattern(key):
 
 def _error(key, parameters):
   pattern = _pattern(key)
-  objective = toeplitz_objective.Objective(
-      toeplitz_objective.tree_setting(pattern), error=key.error
+  objective = toeplitz_algebra.Objective(
+      toeplitz_algebra.tree_setting(pattern), error=key.error
   )
   return blt.error_of(objective, parameters, pattern=pattern)
 
@@ -34,11 +34,9 @@ class BltTableTest(absltest.TestCase):
     self.assertGreater(len(blt_table.ENTRIES), 50)
     for key, entry in blt_table.ENTRIES.items():
       pattern = _pattern(key)
-      self.assertEqual(toeplitz_objective.tree_setting(pattern), key[:3])
-      found = blt_table.lookup(
-          toeplitz_objective.tree_setting(pattern),
-          num_buffers=key.num_buffers,
-          error=key.error,
+      self.assertEqual(toeplitz_algebra.tree_setting(pattern), key[:3])
+      found = blt.optimize(
+          pattern, num_buffers=key.num_buffers, error=key.error
       )
       np.testing.assert_allclose(found, entry, rtol=1e-6)
       mechanism = blt.Blt(key.num_rounds, *found)

@@ -11,7 +11,6 @@ from scipy import linalg
 from scipy import optimize as scipy_optimize
 
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz
 
@@ -57,7 +56,7 @@ class DenseOptimizationTest(parameterized.TestCase):
     bound = _lower_bound(32)
     for mechanism in (
         toeplitz.Toeplitz.optimized(_once(32), error='mean'),
-        banded.Banded.optimized(_once(32), 8, error='mean'),
+        toeplitz.Banded.optimized(_once(32), 8, error='mean'),
     ):
       self.assertGreater(_error(mechanism, _once(32)), 1.01 * bound)
 
@@ -93,7 +92,7 @@ class DenseOptimizationTest(parameterized.TestCase):
     found = dense.Dense.optimized(pattern, error=error)
     others = [
         toeplitz.Toeplitz.optimized(pattern, error=error),
-        banded.Banded.optimized(
+        toeplitz.Banded.optimized(
             pattern,
             24 if pattern.max_participations == 1 else pattern.min_index_gap,
             error=error,

@@ -14,7 +14,6 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.accounting.sensitivity import toeplitz_sensitivity
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_objective
 
 _WORKLOADS = {
     'prefix': None,
@@ -47,8 +46,8 @@ class ObjectiveTest(parameterized.TestCase):
   def test_value_is_the_accountants(self, workload, error, pattern):
     column = _column(20)
     inverse = toeplitz_algebra.inverse(column, 20)
-    objective = toeplitz_objective.Objective(
-        toeplitz_objective.tree_setting(pattern),
+    objective = toeplitz_algebra.Objective(
+        toeplitz_algebra.tree_setting(pattern),
         error=error,
         workload=_WORKLOADS[workload],
     )
@@ -66,7 +65,7 @@ class ObjectiveTest(parameterized.TestCase):
         np.exp(value), expected, rtol=0.03 if is_norm else 1e-9
     )
     np.testing.assert_allclose(
-        toeplitz_objective.accounted_error(
+        toeplitz_algebra.accounted_error(
             objective, column, inverse, pattern=pattern
         ),
         np.exp(value),
@@ -81,8 +80,8 @@ class ObjectiveTest(parameterized.TestCase):
   def test_gradients_are_those_of_differences(
       self, workload, error, gap_and_most
   ):
-    objective = toeplitz_objective.Objective(
-        toeplitz_objective.TreeSetting(20, *gap_and_most),
+    objective = toeplitz_algebra.Objective(
+        toeplitz_algebra.TreeSetting(20, *gap_and_most),
         error=error,
         workload=_WORKLOADS[workload],
     )
@@ -103,8 +102,8 @@ class ObjectiveTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 2, 3, 8, 33, 100)
   def test_series_inverse(self, num_rounds):
-    objective = toeplitz_objective.Objective(
-        toeplitz_objective.TreeSetting(num_rounds, num_rounds, 1), error='max'
+    objective = toeplitz_algebra.Objective(
+        toeplitz_algebra.TreeSetting(num_rounds, num_rounds, 1), error='max'
     )
     column = 2.0 * _column(num_rounds)
     np.testing.assert_allclose(
@@ -118,8 +117,8 @@ class ObjectiveTest(parameterized.TestCase):
     num_rounds = 3000
     workload = workloads.Workload(0.9, cooldown=workloads.Cooldown())
     inverse = toeplitz_algebra.inverse_square_root_coefficients(num_rounds)
-    objective = toeplitz_objective.Objective(
-        toeplitz_objective.TreeSetting(num_rounds, num_rounds, 1),
+    objective = toeplitz_algebra.Objective(
+        toeplitz_algebra.TreeSetting(num_rounds, num_rounds, 1),
         error=error,
         workload=workload,
     )
@@ -134,22 +133,22 @@ class ObjectiveTest(parameterized.TestCase):
         100, min_index_gap=10, max_participations=8
     )
     self.assertEqual(
-        toeplitz_objective.tree_setting(pattern, restart_every=35),
+        toeplitz_algebra.tree_setting(pattern, restart_every=35),
         (35, 10, 4),
     )
     self.assertEqual(
-        toeplitz_objective.tree_setting(pattern, restart_every=10), (10, 10, 1)
+        toeplitz_algebra.tree_setting(pattern, restart_every=10), (10, 10, 1)
     )
     self.assertEqual(
-        toeplitz_objective.tree_setting(patterns.MinSeparationPattern(
+        toeplitz_algebra.tree_setting(patterns.MinSeparationPattern(
             9, min_index_gap=2, max_participations=1)),
         (9, 9, 1),
     )
 
   def test_unknown_error(self):
     with self.assertRaisesRegex(ValueError, "error='median'"):
-      toeplitz_objective.Objective(
-          toeplitz_objective.TreeSetting(5, 5, 1), error='median'
+      toeplitz_algebra.Objective(
+          toeplitz_algebra.TreeSetting(5, 5, 1), error='median'
       )
 
 
@@ -161,11 +160,11 @@ class LocalMinimumTest(absltest.TestCase):
 
   def test_finds_the_bottom(self):
     center = np.array([1.0, -2.0, 3.0])
-    found = toeplitz_objective.local_minimum(_bowl, np.zeros(3), args=(center,))
+    found = toeplitz_algebra.local_minimum(_bowl, np.zeros(3), args=(center,))
     np.testing.assert_allclose(found, center, atol=1e-6)
 
   def test_keeps_to_bounds(self):
-    found = toeplitz_objective.local_minimum(
+    found = toeplitz_algebra.local_minimum(
         _bowl, np.zeros(2), args=(np.array([1.0, -2.0]),), bounds=[(0, 0.5)] * 2
     )
     np.testing.assert_allclose(found, [0.5, 0.0], atol=1e-6)
@@ -175,15 +174,15 @@ class LocalMinimumTest(absltest.TestCase):
       value = x - 0.1 * np.log(x)
       return float(value[0]), 1 - 0.1 / x
 
-    found = toeplitz_objective.local_minimum(function, np.array([5.0]))
+    found = toeplitz_algebra.local_minimum(function, np.array([5.0]))
     np.testing.assert_allclose(found, 0.1, atol=1e-5)
 
   def test_nothing_to_search(self):
-    self.assertEmpty(toeplitz_objective.local_minimum(_bowl, np.zeros(0)))
+    self.assertEmpty(toeplitz_algebra.local_minimum(_bowl, np.zeros(0)))
 
   def test_does_without_threadpoolctl(self):
     with mock.patch.dict(sys.modules, threadpoolctl=None):
-      found = toeplitz_objective.local_minimum(
+      found = toeplitz_algebra.local_minimum(
           _bowl, np.zeros(1), args=(np.ones(1),)
       )
     np.testing.assert_allclose(found, 1.0, atol=1e-6)

@@ -12,7 +12,6 @@ from scipy import optimize as scipy_optimize
 from tests.mechanisms import reference
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_optimization
@@ -42,9 +41,9 @@ class BandedTest(parameterized.TestCase):
   def test_published_setting(self, error, root, optimised):
     # dp_ftrl.md, section 2.5: the square root of 342 bands has a mean of 9.0.
     start = time.process_time()
-    mechanism = banded.Banded.optimized(_SIX_EPOCHS, 342, error=error)
+    mechanism = toeplitz.Banded.optimized(_SIX_EPOCHS, 342, error=error)
     self.assertLess(time.process_time() - start, 10.0)
-    square_root = banded.Banded.square_root(2048, 342)
+    square_root = toeplitz.Banded.square_root(2048, 342)
     self.assertAlmostEqual(
         _error(square_root, _SIX_EPOCHS, error), root, delta=0.05
     )
@@ -57,12 +56,12 @@ class BandedTest(parameterized.TestCase):
     pattern = _PATTERNS[pattern]
     if bands > pattern.min_index_gap and pattern.max_participations > 1:
       with self.assertRaisesRegex(ValueError, f'num_bands={bands} .*at most'):
-        banded.Banded.optimized(pattern, bands, error=error)
+        toeplitz.Banded.optimized(pattern, bands, error=error)
       return
-    mechanism = banded.Banded.optimized(pattern, bands, error=error)
+    mechanism = toeplitz.Banded.optimized(pattern, bands, error=error)
     self.assertEqual(mechanism.num_bands, bands)
     self.assertTrue(mechanism.sensitivity_is_exact(pattern))
-    root = banded.Banded.square_root(60, bands)
+    root = toeplitz.Banded.square_root(60, bands)
     self.assertLessEqual(
         _error(mechanism, pattern, error),
         _error(root, pattern, error) * (1 + 1e-7),
@@ -79,7 +78,7 @@ class BandedTest(parameterized.TestCase):
     bands = min(3, gap)
 
     def objective(free):
-      mechanism = banded.Banded(num_rounds, (1.0, *free))
+      mechanism = toeplitz.Banded(num_rounds, (1.0, *free))
       return _error(mechanism, pattern, error)
 
     # Of any sign and size.
@@ -92,7 +91,7 @@ class BandedTest(parameterized.TestCase):
             -1, 1, size=(5, bands - 1)
         )
     )
-    found = banded.Banded.optimized(pattern, bands, error=error)
+    found = toeplitz.Banded.optimized(pattern, bands, error=error)
     self.assertLessEqual(
         _error(found, pattern, error), least * (1 + 1e-6)
     )
@@ -105,7 +104,7 @@ class BandedTest(parameterized.TestCase):
     self.assertLen(coefficients, 10)
 
   def test_restarts_allow_as_many_bands_as_a_tree_has_rounds(self):
-    mechanism = banded.Banded.optimized(
+    mechanism = toeplitz.Banded.optimized(
         patterns.OncePerTreePattern(60), 20, restart_every=20
     )
     self.assertEqual(mechanism.num_bands, 20)
@@ -136,7 +135,7 @@ class ToeplitzTest(parameterized.TestCase):
     for error, most in (('mean', 8.8), ('max', 10.4)):
       found = toeplitz.Toeplitz.optimized(_SIX_EPOCHS, error=error)
       self.assertLessEqual(_error(found, _SIX_EPOCHS, error), most)
-      bands = banded.Banded.optimized(_SIX_EPOCHS, 342, error=error)
+      bands = toeplitz.Banded.optimized(_SIX_EPOCHS, 342, error=error)
       self.assertLessEqual(
           _error(found, _SIX_EPOCHS, error),
           _error(bands, _SIX_EPOCHS, error) * (1 + 1e-9),
@@ -151,7 +150,7 @@ class ToeplitzTest(parameterized.TestCase):
     others = [toeplitz.Toeplitz.square_root(60)]
     most = 60 if pattern.max_participations == 1 else pattern.min_index_gap
     for bands in (1, most):
-      others.append(banded.Banded.optimized(pattern, bands, error=error))
+      others.append(toeplitz.Banded.optimized(pattern, bands, error=error))
     for other in others:
       self.assertLessEqual(
           _error(found, pattern, error),
@@ -269,7 +268,7 @@ class WorkloadTest(parameterized.TestCase):
       if function == toeplitz_optimization.optimize_banded_inverse:
         mechanism = banded_inverse.BandedInverse(100, coefficients)
       else:
-        mechanism = banded.Banded(100, coefficients)
+        mechanism = toeplitz.Banded(100, coefficients)
       variances = reference.workload_variances(
           workload, mechanism.inverse_column(100), 100
       )

@@ -11,7 +11,6 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import tree
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
@@ -56,7 +55,7 @@ class ToeplitzTest(parameterized.TestCase):
         (tree.Tree(2048), 25, 0),
         (tree.HonakerTree(2048), 19, 0),
         (toeplitz.Toeplitz.square_root(2048), 10.9, 1),
-        (banded.Banded.square_root(2048, 342), 9.0, 1),
+        (toeplitz.Banded.square_root(2048, 342), 9.0, 1),
     ):
       error = np.sqrt(
           spec.squared_sensitivity(pattern) * np.mean(spec.prefix_variances())

@@ -27,10 +27,10 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.aggregators import adaptive_clipping as adaptive_clipping_factory
 from tff_dp.mechanisms import adaptive_clipping
-from tff_dp.mechanisms.matrix import banded
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import dense
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.program import run as run_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import noise_checkpoints
@@ -52,7 +52,7 @@ _MECHANISMS = {
     'blt': blt.Blt(
         _NUM_ROUNDS, (0.3, 0.2), (0.97, 0.5), restart_every=_RESTART
     ),
-    'banded': banded.Banded.square_root(
+    'banded': toeplitz.Banded.square_root(
         _NUM_ROUNDS, 4, restart_every=_RESTART
     ),
     'banded_inverse': banded_inverse.BandedInverse.square_root(_NUM_ROUNDS, 4),

@@ -9,13 +9,13 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
+from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
 from tff_dp.cli import results
 from tff_dp.cli.flags import check_ins
-from tff_dp.mechanisms.matrix import banded
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import cyclic_allocation as protocols
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.participation import sampling
 from tff_dp.plans import check_ins as plan_lib
 from tff_dp.plans import cyclic_allocation as plans
 
@@ -76,7 +76,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
       arguments.check_in_probability,
   )
   bands = arguments.stride if arguments.bands is None else arguments.bands
-  pattern = sampling.MinSeparation(
+  pattern = patterns.MinSeparationPattern(
       arguments.rounds,
       min_index_gap=arguments.stride,
       max_participations=arguments.windows,
@@ -84,7 +84,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   noise = protocol_lib.CentralGaussian(
       arguments.noise_multiplier, arguments.clip_norm
   )
-  mechanism = banded.Banded.optimized(pattern, bands, error=arguments.error)
+  mechanism = toeplitz.Banded.optimized(pattern, bands, error=arguments.error)
   plan = plan_lib.CheckInPlan(protocol, noise, mechanism=mechanism)
   return results.PlanRun(plan, None, arguments.delta)
 

@@ -31,7 +31,6 @@ from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt_table
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_objective
 
 MAX_BUFFERS = 8
 # Up to here all starts are tried, beyond it only the first: each costs seconds.
@@ -182,10 +181,13 @@ def optimize(
     restart_every: Rounds per tree, `None` for one tree.
   """
   if restart_every is None and workload in (None, workloads.Workload()):
-    setting = toeplitz_objective.tree_setting(pattern)
-    known = blt_table.lookup(setting, num_buffers=num_buffers, error=error)
-    if known is not None:
-      return known
+    setting = toeplitz_algebra.tree_setting(pattern)
+    key = blt_table.Key(*setting, num_buffers, error)
+    if key in blt_table.ENTRIES:
+      return tuple(
+          tuple(np.float32(numbers).astype(np.float64).tolist())
+          for numbers in blt_table.ENTRIES[key]
+      )
   return search(
       pattern,
       num_buffers=num_buffers,
@@ -244,10 +246,10 @@ def _level(pattern, num_buffers, error, workload, restart_every) -> _Level:
     candidates.append(_with_split_buffer(below.parameters))
     if below.levels_without_gain == _PATIENCE:
       return below._replace(parameters=candidates[0])
-  setting = toeplitz_objective.tree_setting(
+  setting = toeplitz_algebra.tree_setting(
       pattern, restart_every=restart_every
   )
-  objective = toeplitz_objective.Objective(
+  objective = toeplitz_algebra.Objective(
       setting, error=error, workload=workload
   )
   for start in _starts(setting, num_buffers):
@@ -266,15 +268,15 @@ def _level(pattern, num_buffers, error, workload, restart_every) -> _Level:
 
 
 def error_of(
-    objective: toeplitz_objective.Objective,
+    objective: toeplitz_algebra.Objective,
     parameters: Parameters,
     *,
     pattern: patterns.ParticipationPattern,
     restart_every: Optional[int] = None,
 ) -> float:
-  """Returns sqrt(S2 V) of parameters, see `toeplitz_objective`."""
+  """Returns sqrt(S2 V) of parameters, see `toeplitz_algebra`."""
   num_rounds = objective.setting.num_rounds
-  return toeplitz_objective.accounted_error(
+  return toeplitz_algebra.accounted_error(
       objective,
       toeplitz_algebra.blt_coefficients(*parameters, num_rounds),
       toeplitz_algebra.blt_inverse_coefficients(*parameters, num_rounds),
@@ -283,7 +285,7 @@ def error_of(
   )
 
 
-def _starts(setting: toeplitz_objective.TreeSetting, num_buffers: int):
+def _starts(setting: toeplitz_algebra.TreeSetting, num_buffers: int):
   """Yields starting (weights, 1 - decays), fitted to the square root.
 
   The buffers' memories 1 / (1 - th) lie on geometric grids: up to the horizon,
@@ -318,7 +320,7 @@ def _fitted_weights(forgetting: np.ndarray, n: int) -> np.ndarray:
 
 
 def _minimized(
-    objective: toeplitz_objective.Objective,
+    objective: toeplitz_algebra.Objective,
     weights: np.ndarray,
     forgetting: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -328,7 +330,7 @@ def _minimized(
       np.log(weights / (1.0 - weights.sum())),
       np.log(forgetting / (1.0 - forgetting)),
   ))
-  found = toeplitz_objective.local_minimum(
+  found = toeplitz_algebra.local_minimum(
       _log_error,
       free,
       args=(objective,),

@@ -7,9 +7,7 @@ facts; S2 is computed from them like from any others, so a wrong entry would
 cost utility, never privacy. `python tools/make_blt_table.py` writes them anew.
 """
 
-from typing import NamedTuple, Optional
-
-import numpy as np
+from typing import NamedTuple
 
 
 class Key(NamedTuple):
@@ -28,26 +26,6 @@ class Key(NamedTuple):
   max_participations: int
   num_buffers: int
   error: str
-
-
-def lookup(
-    setting, *, num_buffers: int, error: str
-) -> Optional[tuple[tuple[float, ...], tuple[float, ...]]]:
-  """Returns (weights, decays) as float32 numbers, `None` if there are none.
-
-  Args:
-    setting: A `toeplitz_objective.TreeSetting`.
-    num_buffers: Buffers of the mechanism.
-    error: 'max' or 'mean'.
-  """
-  entry = ENTRIES.get(Key(*setting, num_buffers, error))
-  if entry is None:
-    return None
-  weights, decays = (
-      tuple(np.float32(numbers).astype(np.float64).tolist())
-      for numbers in entry
-  )
-  return weights, decays
 
 
 # Numbers are the shortest that read back as the same float32.

@@ -36,7 +36,6 @@ from tff_dp.accounting.sensitivity import matrix_sensitivity
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_objective
 from tff_dp.mechanisms.matrix import toeplitz_optimization
 
 # Entries grow with the square, and the work of a step with the cube.
@@ -209,9 +208,9 @@ def optimize(
     pattern: Which rounds one client may take part in; at most 256 rounds.
     error: 'max' or 'mean': whether V is the largest or the mean variance.
   """
-  _checks.one_of(toeplitz_objective.ERRORS, error=error)
+  _checks.one_of(toeplitz_algebra.ERRORS, error=error)
   _checks.integer_between(1, MAX_ROUNDS, num_rounds=pattern.num_rounds)
-  n, gap, most = toeplitz_objective.tree_setting(pattern)
+  n, gap, most = toeplitz_algebra.tree_setting(pattern)
   bands = n if most == 1 else min(gap, n)
   toeplitz = toeplitz_optimization.optimize_toeplitz(pattern, error=error)
   start = toeplitz_optimization.optimize_banded(
@@ -246,7 +245,7 @@ def _minimized(start: np.ndarray, error: str) -> np.ndarray:
   free = np.nonzero(np.tril(start))
   matrix = start
   for order, iterations in _ORDERS[error]:
-    found = toeplitz_objective.local_minimum(
+    found = toeplitz_algebra.local_minimum(
         _log_error,
         _normalized(matrix)[free],
         args=(free, len(start), order),

@@ -1,22 +1,59 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Lower-triangular Toeplitz matrices as power series of their first column.
+"""Toeplitz matrices as power series, and what is minimised over them.
 
-The matrix with first column c_0, c_1, ... has the entry c_{i-j} in row i and
-column j <= i. It stands for the series c(x) = sum_j c_j x^j: the product of two
-such matrices belongs to the product of the series, and the first n coefficients
-never depend on later ones. So every function here takes and returns a first
-column, cut off or continued with zeros at `n` coefficients.
+The lower-triangular matrix with first column c_0, c_1, ... has the entry
+c_{i-j} in row i and column j <= i. It stands for the series c(x) = sum_j c_j
+x^j: the product of two such matrices belongs to the product of the series, and
+the first n coefficients never depend on later ones. So functions of matrices
+take and return a first column, cut off or continued with zeros at `n`
+coefficients. All arithmetic is float64.
 
-All arithmetic is float64.
+What the optimisers minimise is the error at equal privacy. For a mechanism C
+with first column c, d = 1/c that of its inverse, a workload A, and one tree of
+n rounds:
+
+    S2(c) = |sum_{j < k, j b < n} shift(c, j b)|^2
+    V(d)  = max_t or mean_t of Var([A C^-1 z]_t)
+    error = sqrt(S2 V)
+
+S2 is the squared sensitivity for at most k participations, b rounds apart,
+where c is non-negative and non-increasing, or has no more than b coefficients,
+or k = 1. An optimiser keeps to one of these sets; the accountant checks again.
+
+The error does not change if c is multiplied by a constant. All products of
+series go through the fast Fourier transform, so one value with its gradient
+costs O(n log n).
+
+*Heuristic* in two respects, which cost utility at most: where the noise
+restarts, the error of one tree is minimised, not that of the run; and with a
+cooldown, which makes A no Toeplitz matrix, the variance is computed in some 64
+rounds and interpolated, the maximum being replaced by a norm of high order.
 """
 
+from collections.abc import Callable, Sequence
 from collections.abc import Sequence
+import contextlib
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
+from scipy import fft
 from scipy import linalg
+from scipy import optimize
 from scipy import signal
 
+from tff_dp import _checks
+from tff_dp.accounting.sensitivity import patterns
+from tff_dp.accounting.sensitivity import toeplitz_sensitivity
+from tff_dp.mechanisms import workloads
+
+ERRORS = ('max', 'mean')
+# Rounds in which the variance is computed where there is no closed form.
+_SAMPLED_ROUNDS = 64
+# Order of the norm in place of the maximum over these rounds.
+_NORM_ORDER = 64
+# Stands for an infinite value; the line search goes back from there.
+_REJECTED = 1e3
 
 def first(coefficients: Sequence[float], n: int) -> np.ndarray:
   """Returns the first n coefficients, zeros where there are fewer."""
@@ -121,3 +158,282 @@ def round_variances(
 def _powers(bases: np.ndarray, n: int) -> np.ndarray:
   """Returns bases^0 .. bases^(n-1), shape [n, len(bases)]; 0^0 is 1."""
   return bases[np.newaxis, :] ** np.arange(max(n, 0))[:, np.newaxis]
+
+
+class TreeSetting(NamedTuple):
+  """One tree, and what one client may do in it.
+
+  Attributes:
+    num_rounds: Rounds n of the tree.
+    min_index_gap: Least difference b of two rounds of one client.
+    max_participations: Most rounds k of one client. If that is one, the gap
+      means nothing and equals n.
+  """
+
+  num_rounds: int
+  min_index_gap: int
+  max_participations: int
+
+
+def tree_setting(
+    pattern: patterns.ParticipationPattern,
+    *,
+    restart_every: Optional[int] = None,
+) -> TreeSetting:
+  """Returns what the pattern allows inside the longest tree of a run."""
+  _checks.optional_integer_at_least(1, restart_every=restart_every)
+  num_rounds = min(restart_every or pattern.num_rounds, pattern.num_rounds)
+  limits = pattern.truncated(num_rounds).limits()
+  gap = limits.min_index_gap
+  if limits.max_participations == 1:
+    gap = num_rounds
+  return TreeSetting(num_rounds, gap, limits.max_participations)
+
+
+class Objective:
+  """S2, V and their gradients, for one setting.
+
+  Attributes:
+    setting: The tree.
+    error: 'max' or 'mean'.
+  """
+
+  def __init__(
+      self,
+      setting: TreeSetting,
+      *,
+      error: str,
+      workload: Optional[workloads.Workload] = None,
+  ):
+    _checks.one_of(ERRORS, error=error)
+    self.setting = setting
+    self.error = error
+    n = setting.num_rounds
+    workload = workload or workloads.Workload()
+    self._size = fft.next_fast_len(2 * n, real=True)
+    self._workload = workload.coefficients(n)
+    if self._workload is not None:
+      # Var_t is the sum of e_i^2, i < t: it never falls, and e_i^2 is part of
+      # n - i of the n variances.
+      self._shares = np.ones(n)
+      if error == 'mean':
+        self._shares = np.arange(n, 0, -1) / n
+    else:
+      self._steps = workload.step_coefficients(n)
+      rounds = _sampled_rounds(n)
+      self._round_shares = _interpolation_shares(rounds)
+      factors = np.where(
+          np.arange(n) < rounds[:, np.newaxis], workload.factors(n), 0.0
+      )
+      self._schedules = fft.rfft(factors, self._size)
+
+  def log_error(
+      self, coefficients: np.ndarray, inverse: np.ndarray
+  ) -> tuple[float, np.ndarray, np.ndarray]:
+    """Returns log(sqrt(S2 V)) and its partial derivatives by c and by d.
+
+    Args:
+      coefficients: c, shape [n].
+      inverse: d, the first n coefficients of 1 / c.
+    """
+    sensitivity, by_c = self.squared_sensitivity(coefficients)
+    variance, by_d = self.variance(inverse)
+    return (
+        0.5 * float(np.log(sensitivity * variance)),
+        0.5 * by_c / sensitivity,
+        0.5 * by_d / variance,
+    )
+
+  def through_inverse(
+      self, inverse: np.ndarray, by_inverse: np.ndarray
+  ) -> np.ndarray:
+    """Returns the gradient by a series, from that by its inverse.
+
+    The series 1 / c changes by -1 / c^2 times the change of c.
+    """
+    return -self.adjoint_product(self.product(inverse, inverse), by_inverse)
+
+  def squared_sensitivity(
+      self, coefficients: np.ndarray
+  ) -> tuple[float, np.ndarray]:
+    """Returns S2 and its gradient with respect to c."""
+    response = self._aligned(coefficients)
+    gradient = 2.0 * self._aligned(response[::-1])[::-1]
+    return float(response @ response), gradient
+
+  def variance(self, inverse: np.ndarray) -> tuple[float, np.ndarray]:
+    """Returns V and its gradient with respect to d."""
+    if self._workload is None:
+      return self._sampled_variance(inverse)
+    entries = self.product(self._workload, inverse)
+    weighted = self._shares * entries
+    gradient = 2.0 * self.adjoint_product(self._workload, weighted)
+    return float(weighted @ entries), gradient
+
+  def product(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Returns the first n coefficients of the product of two series."""
+    spectrum = fft.rfft(left, self._size) * fft.rfft(right, self._size)
+    return fft.irfft(spectrum, self._size)[: self.setting.num_rounds]
+
+  def adjoint_product(
+      self, factor: np.ndarray, gradient: np.ndarray
+  ) -> np.ndarray:
+    """Returns the gradient by x, from that by `product(factor, x)`."""
+    return self.product(factor, gradient[::-1])[::-1]
+
+  def series_inverse(self, coefficients: np.ndarray) -> np.ndarray:
+    """Returns the first n coefficients of 1 / c, by Newton's iteration.
+
+    Each step d <- d (2 - c d) doubles how many of them are right.
+    """
+    n = self.setting.num_rounds
+    inverse = np.array([1.0 / coefficients[0]])
+    while len(inverse) < n:
+      length = min(2 * len(inverse), n)
+      size = fft.next_fast_len(2 * length, real=True)
+      spectrum = fft.rfft(inverse, size)
+      defect = -fft.irfft(
+          spectrum * fft.rfft(coefficients[:length], size), size
+      )[:length]
+      defect[0] += 2.0
+      inverse = fft.irfft(spectrum * fft.rfft(defect, size), size)[:length]
+    return inverse
+
+  def _aligned(self, values: np.ndarray) -> np.ndarray:
+    """Returns the sum of `values` shifted by 0, b, 2b, ..., k of them."""
+    n, gap, most = self.setting
+    if most == 1:
+      return values
+    grid = np.pad(values, (0, -n % gap)).reshape(-1, gap).cumsum(axis=0)
+    grid[most:] -= grid[:-most].copy()
+    return grid.ravel()[:n]
+
+  def _sampled_variance(self, inverse: np.ndarray):
+    """Returns V and its gradient where A is no Toeplitz matrix.
+
+    Row t of A C^-1 is the correlation of f_1..f_t with the coefficients of
+    M C^-1, and so is the gradient of its squared norm with the row itself.
+    """
+    steps = self.product(self._steps, inverse)
+    rows = self._correlations(fft.rfft(steps, self._size))
+    variances = np.sum(rows**2, axis=1)
+    if self.error == 'mean':
+      value = float(self._round_shares @ variances)
+      shares = self._round_shares
+    else:
+      largest = np.max(variances)
+      powers = (variances / largest) ** _NORM_ORDER
+      value = float(largest * np.sum(powers) ** (1.0 / _NORM_ORDER))
+      shares = value * powers / np.sum(powers) / variances
+    by_steps = 2.0 * shares @ self._correlations(
+        fft.rfft(rows, self._size, axis=1)
+    )
+    return value, self.adjoint_product(self._steps, by_steps)
+
+  def _correlations(self, spectrum: np.ndarray) -> np.ndarray:
+    """Returns sum_i f_{j+i} v_i for each sampled round and j = 0..n-1."""
+    full = fft.irfft(self._schedules * np.conj(spectrum), self._size, axis=1)
+    return full[:, : self.setting.num_rounds]
+
+
+def accounted_error(
+    objective: Objective,
+    coefficients: np.ndarray,
+    inverse: np.ndarray,
+    *,
+    pattern: patterns.ParticipationPattern,
+    restart_every: Optional[int] = None,
+) -> float:
+  """Returns sqrt(S2 V) with S2 of the run, as the accountant computes it.
+
+  By this candidates are compared: an optimiser may have left the set for which
+  its S2 is right, and a bound is then what the user pays for.
+
+  Args:
+    objective: Computes V, of one tree.
+    coefficients: c, as rounded for use, shape [n].
+    inverse: d, the first n coefficients of 1 / c.
+    pattern: Which rounds one client may take part in.
+    restart_every: Rounds per tree; `None` for one tree over the whole run.
+  """
+  squared_sensitivity = toeplitz_sensitivity.squared_sensitivity(
+      coefficients, pattern, restart_every=restart_every
+  )
+  variance, _ = objective.variance(inverse)
+  return float(np.sqrt(squared_sensitivity * variance))
+
+
+def _sampled_rounds(num_rounds: int) -> np.ndarray:
+  """Returns rounds of 1..n: dense at the start, even later, the last one."""
+  if num_rounds <= _SAMPLED_ROUNDS:
+    return np.arange(1, num_rounds + 1)
+  half = _SAMPLED_ROUNDS // 2
+  rounds = np.concatenate((
+      np.geomspace(1, num_rounds, half), np.linspace(1, num_rounds, half)
+  ))
+  return np.unique(np.round(rounds).astype(np.int64))
+
+
+def _interpolation_shares(rounds: np.ndarray) -> np.ndarray:
+  """Returns what each round counts in the mean of a linear interpolation."""
+  everywhere = np.arange(1, rounds[-1] + 1)
+  hats = np.eye(len(rounds))
+  return np.array(
+      [np.mean(np.interp(everywhere, rounds, hat)) for hat in hats]
+  )
+
+
+def local_minimum(
+    function: Callable[..., tuple[float, np.ndarray]],
+    start: np.ndarray,
+    *,
+    args: tuple[Any, ...] = (),
+    bounds: Optional[Sequence[tuple[float, float]]] = None,
+    max_iterations: int = 200,
+) -> np.ndarray:
+  """Returns where a descent by L-BFGS from `start` ends.
+
+  *Heuristic*: a local minimum, or near one if the iterations did not suffice.
+
+  Args:
+    function: Of the free numbers and `args`; returns a value, here a logarithm
+      and hence of moderate size, and its gradient.
+    start: Where to begin, shape [n].
+    args: Passed on.
+    bounds: Least and largest of each number, `None` for none.
+    max_iterations: When to stop at the latest.
+  """
+  if not len(start):
+    return start
+
+  def guarded(free):
+    # A series whose inverse explodes overflows; it is no minimum.
+    with np.errstate(all='ignore'):
+      value, gradient = function(free, *args)
+    if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
+      return _REJECTED, np.zeros_like(free)
+    return value, gradient
+
+  with _one_thread():
+    return optimize.minimize(
+        guarded,
+        start,
+        jac=True,
+        method='L-BFGS-B',
+        bounds=bounds,
+        options=dict(maxiter=max_iterations, ftol=1e-10, gtol=1e-8),
+    ).x
+
+
+def _one_thread():
+  """Returns a context in which linear algebra does not start threads.
+
+  Recent SciPy calls LAPACK in every iteration, on matrices of some ten rows.
+  Waking up threads for these takes several times longer than all the rest.
+  Where threadpoolctl is not installed, it is just slower.
+  """
+  try:
+    import threadpoolctl  # pylint: disable=g-import-not-at-top
+  except ImportError:
+    return contextlib.nullcontext()
+  return threadpoolctl.threadpool_limits(limits=1, user_api='blas')

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Coefficients of Toeplitz, banded and banded-inverse noise for a setting.
 
-All three minimise sqrt(S2 V) of `toeplitz_objective` by L-BFGS with gradients
+All three minimise sqrt(S2 V) of `toeplitz_algebra` by L-BFGS with gradients
 by hand, from the square root of the prefix sum. They differ in what is free:
 
 * banded: the coefficients c_1..c_{p-1} of C, each in [0, 1].
@@ -30,7 +30,6 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import toeplitz_algebra
-from tff_dp.mechanisms.matrix import toeplitz_objective
 
 # With fewer, the square root is nearer to the optimum than the best bands.
 _FEW_BANDS = 16
@@ -148,10 +147,10 @@ class _Search:
   """
 
   def __init__(self, pattern, error, workload, restart_every):
-    self.setting = toeplitz_objective.tree_setting(
+    self.setting = toeplitz_algebra.tree_setting(
         pattern, restart_every=restart_every
     )
-    self._objective = toeplitz_objective.Objective(
+    self._objective = toeplitz_algebra.Objective(
         self.setting, error=error, workload=workload
     )
     self._run = dict(pattern=pattern, restart_every=restart_every)
@@ -164,7 +163,7 @@ class _Search:
       return value, gradient[1 : len(start)]
 
     bounds = [(0.0, 1.0)] * (len(start) - 1)
-    found = toeplitz_objective.local_minimum(function, start[1:], bounds=bounds)
+    found = toeplitz_algebra.local_minimum(function, start[1:], bounds=bounds)
     return np.concatenate(([1.0], found))
 
   def non_increasing_from(self, start: np.ndarray) -> np.ndarray:
@@ -184,7 +183,7 @@ class _Search:
 
     bounds = [(-_LOG_RANGE, _LOG_RANGE)] * len(start)
     found = column(
-        toeplitz_objective.local_minimum(
+        toeplitz_algebra.local_minimum(
             function, np.zeros(len(start)), bounds=bounds
         )
     )
@@ -211,7 +210,7 @@ class _Search:
       return value, np.cumsum(by_ratios) * scales * np.exp(logarithms)
 
     bounds = [(-_LOG_RANGE, _LOG_RANGE)] * (num_bands - 1)
-    found = toeplitz_objective.local_minimum(
+    found = toeplitz_algebra.local_minimum(
         function, np.zeros(num_bands - 1), bounds=bounds
     )
     return inverse(found)[0]
@@ -229,7 +228,7 @@ class _Search:
 
     largest = 1.0 if self.setting.max_participations == 1 else 0.0
     bounds = [(-1.0, largest)] * (len(start) - 1)
-    found = toeplitz_objective.local_minimum(function, start[1:], bounds=bounds)
+    found = toeplitz_algebra.local_minimum(function, start[1:], bounds=bounds)
     return np.concatenate(([1.0], found))
 
   def best(
@@ -244,7 +243,7 @@ class _Search:
 
     def error(values):
       pair = values, self._objective.series_inverse(values)
-      return toeplitz_objective.accounted_error(
+      return toeplitz_algebra.accounted_error(
           self._objective, *(pair[::-1] if of_inverses else pair), **self._run
       )
 
