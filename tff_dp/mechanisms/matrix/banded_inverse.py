@@ -20,6 +20,7 @@ from tff_dp import _checks
 from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
+from tff_dp.mechanisms.matrix import toeplitz_optimization
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +99,6 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
       stores_draws: Whether the last draws are kept.
       restart_every: Rounds per tree, or `None` for one tree.
     """
-    # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
-    from tff_dp.mechanisms.matrix import toeplitz_optimization
-
     pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_banded_inverse(
         pattern,

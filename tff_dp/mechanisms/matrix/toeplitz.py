@@ -30,6 +30,7 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.accounting.sensitivity import toeplitz_sensitivity
 from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms.matrix import toeplitz_algebra
+from tff_dp.mechanisms.matrix import toeplitz_optimization
 
 class ToeplitzMechanism(mechanism.Mechanism):
   """Geometry, sensitivity and variances of a Toeplitz mechanism.
@@ -207,9 +208,6 @@ class Toeplitz(ToeplitzMechanism):
       workload: What the server makes of the sums; the prefix sum by default.
       restart_every: Rounds per tree, or `None` for one tree.
     """
-    # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
-    from tff_dp.mechanisms.matrix import toeplitz_optimization
-
     pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_toeplitz(
         pattern, error=error, workload=workload, restart_every=restart_every
@@ -294,9 +292,6 @@ class Banded(ToeplitzMechanism):
       workload: What the server makes of the sums; the prefix sum by default.
       restart_every: Rounds per tree, or `None` for one tree.
     """
-    # Slow to load, and rarely needed. pylint: disable=g-import-not-at-top
-    from tff_dp.mechanisms.matrix import toeplitz_optimization
-
     pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_banded(
         pattern,
