@@ -364,6 +364,49 @@ class ComputationTest(parameterized.TestCase):
   def test_no_clients(self):
     self.assert_paths_agree(_digests, [], [], 7, in_chunks=0)
 
+  def test_arrays_of_all_kinds(self):
+    # Of the type itself, which stay arrays; of others, which are converted; and
+    # such as look like an array of the type.
+    rows = np.arange(12, dtype=np.int64)
+    masked = np.ma.masked_array(rows[:2], mask=[True, False])
+    numbers = [
+        list(rows[:3]),
+        [np.array(7), np.array(2)],
+        [tf.constant(5, tf.int64), np.array(4), 3],
+        [np.array(3, np.int32), np.array(2, '>i8'), np.array(1.0)],
+        list(masked.data),
+        tf.data.Dataset.from_tensor_slices(rows[::2]),
+    ]
+    self.assert_paths_agree(
+        _digests, numbers, [4, 9, 2, 1, 5, 3], 7, in_chunks=6
+    )
+
+    batches = tff.SequenceType(tff.TensorType(np.int64, [None, 2]))
+    pairs = rows.reshape(6, 2)
+
+    @tff.tensorflow.computation(batches)
+    def digest(found):
+      step = lambda y, z: 31 * y + tf.reduce_sum(z * [[1, 2]])
+      return found.reduce(np.int64(0), step)
+
+    @tff.federated_computation(at_clients(batches))
+    def digests(found):
+      return tff.federated_sum(tff.federated_map(digest, found))
+
+    clients = [
+        [pairs[:4], pairs[4:]],
+        [pairs.T.reshape(2, 6).T[:4], pairs[4:]],
+        [pairs[:4].astype('>i8'), pairs[4:].astype(np.int16)],
+        [np.ma.masked_array(pairs[:4], mask=pairs[:4] == 3), pairs[4:]],
+        [tf.constant(pairs[:4]), pairs[4:].tolist()],
+        [pairs[::2]],
+        [pairs[:0]],
+    ]
+    expected, _ = _run('one_by_one', digests, clients)
+    for name in ('in_chunks', 'in_pairs', 'at_once'):
+      actual, paths = _run(name, digests, clients)
+      self.assertEqual((actual, paths['one_by_one']), (expected, 1))
+
   def test_clients_of_different_shapes(self):
     vectors = [np.ones(n, np.float32) for n in (2, 2, 3, 0, 0, 2)]
     self.assert_paths_agree(_total, vectors, in_chunks=6)

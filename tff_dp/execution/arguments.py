@@ -3,10 +3,12 @@
 """What a user handed in, assigned to the nodes of a schedule."""
 
 import dataclasses
+import functools
 
 import tensorflow_federated as tff
 
 from tff_dp.execution import errors
+from tff_dp.execution import leaves
 from tff_dp.execution import schedule
 from tff_dp.execution import values
 
@@ -42,10 +44,13 @@ class ClientList:
         values.from_python(self.members[client], self.type_spec, where=where)
     )
 
+  @functools.cached_property
+  def _reader(self) -> leaves.Reader:
+    return leaves.Reader(self.type_spec)
 
   def leaves(self, client: int) -> list | None:
-    """Returns a client's value for a chunk; see `values.leaves_from_python`."""
-    return values.leaves_from_python(self.members[client], self.type_spec)
+    """Returns a client's value for a chunk; see `leaves.Reader`."""
+    return self._reader(self.members[client])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ Clients who have equally many rows in equal batches can do without the loop:
 their data are stacked, and one operation is done for all of them at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
 import itertools
 
@@ -75,14 +75,15 @@ def gather(
   """
   last, last_form, kinds, num_waiting, limits = Chunk(), None, {}, 0, {None: 0}
   for client, own in clients:
-    size = 0 if own is None else num_bytes(own)
-    own_form = None if own is None else _form(own, size)
+    size, own_form = (0, None) if own is None else _form(own)
     at_once = limits.get(own_form)
     if at_once is None:
       at_once = limits[own_form] = min(limit, num_alike(own))
     if at_once >= _MIN_ALIKE:
       kind = own_form, _lengths(own)
-      chunk = kinds.setdefault(kind, Chunk(is_alike=True))
+      chunk = kinds.get(kind)
+      if chunk is None:
+        chunk = kinds[kind] = Chunk(is_alike=True)
       chunk.add(client, own, size)
       num_waiting += size
       if len(chunk.clients) < at_once:
@@ -135,37 +136,39 @@ def is_batched(leaves: list) -> bool | None:
   return None
 
 
-def _form(leaves: list, size: int) -> tuple | None:
-  """Returns what clients of a chunk have in common; None for none of them.
+def _form(leaves: list) -> tuple[int, tuple | None]:
+  """Returns a client's bytes, and what it has in common with others of a chunk.
 
-  Args:
-    leaves: The tensors and tables that a client has.
-    size: How many bytes that is.
+  None for the latter, if it can be in no chunk.
   """
+  size, batched, form = 0, None, []
+  for leaf in leaves:
+    if not isinstance(leaf, datasets.Table):
+      size += datasets.num_bytes_of(leaf)
+      form.append(datasets.form_of(leaf))
+      continue
+    size += leaf.num_bytes
+    own = leaf.batch_size is not None
+    if batched not in (None, own):
+      return size, None
+    batched = own
+    form.append(leaf.form)
   if size > _MAX_BYTES_OF_CLIENT:
-    return None
-  tables = [leaf for leaf in leaves if isinstance(leaf, datasets.Table)]
-  batched = {table.batch_size is not None for table in tables}
-  if len(batched) > 1:
-    return None
-  return (
-      *batched,
-      *(
-          tuple((c.dtype, *c.shape.as_list()[1:]) for c in leaf.columns)
-          if isinstance(leaf, datasets.Table)
-          else (leaf.dtype, *leaf.shape.as_list())
-          for leaf in leaves
-      ),
-  )
+    return size, None
+  return size, (batched, *form)
 
 
-def num_bytes(leaves: list) -> int:
-  """Returns how much memory a client's data takes, strings not counted."""
-  tensors = itertools.chain.from_iterable(
-      leaf.columns if isinstance(leaf, datasets.Table) else [leaf]
-      for leaf in leaves
-  )
-  return sum(t.dtype.size * t.shape.num_elements() for t in tensors)
+def _stacked(tensors: Sequence) -> tf.Tensor:
+  if all(isinstance(tensor, np.ndarray) for tensor in tensors):
+    return tf.constant(np.stack(tensors))
+  # `tf.stack` would look at each of them in Python.
+  return tf.raw_ops.Pack(values=list(tensors), axis=0)
+
+
+def _joined(tensors: Sequence) -> tf.Tensor:
+  if all(isinstance(tensor, np.ndarray) for tensor in tensors):
+    return tf.constant(np.concatenate(tensors))
+  return tf.concat(tensors, 0)
 
 
 def join(clients: list[list]) -> list[tf.Tensor]:
@@ -178,10 +181,10 @@ def join(clients: list[list]) -> list[tf.Tensor]:
   with tf.device(datasets.DATASET_DEVICE):
     for leaves in zip(*clients):
       if not isinstance(leaves[0], datasets.Table):
-        tensors.append(tf.stack(leaves))
+        tensors.append(_stacked(leaves))
         continue
       for column in zip(*(table.columns for table in leaves)):
-        tensors.append(tf.concat(column, 0))
+        tensors.append(_joined(column))
       ends = np.cumsum([0, *(table.num_rows for table in leaves)])
       sizes = [table.batch_size or 1 for table in leaves]
       tensors += [tf.constant(ends, tf.int64), tf.constant(sizes, tf.int64)]
@@ -265,10 +268,10 @@ def stack(clients: list[list]) -> list[tf.Tensor]:
   with tf.device(datasets.DATASET_DEVICE):
     for leaves in zip(*clients):
       if not isinstance(leaves[0], datasets.Table):
-        tensors.append(tf.stack(leaves))
+        tensors.append(_stacked(leaves))
         continue
       for column in zip(*(table.columns for table in leaves)):
-        tensors.append(tf.stack(column))
+        tensors.append(_stacked(column))
       tensors.append(tf.constant(leaves[0].batch_size or 1, tf.int64))
   return tensors
 

@@ -12,7 +12,9 @@ are used as they are.
 
 import dataclasses
 import functools
+import math
 
+import numpy as np
 import tensorflow as tf
 
 from tff_dp import _compat
@@ -81,22 +83,47 @@ class Recipe:
       return tf.raw_ops.DatasetFromGraph(graph_def=self.graph)
 
 
-@dataclasses.dataclass(frozen=True)
+def form_of(tensor: tf.Tensor | np.ndarray) -> tuple[str, tuple[int, ...]]:
+  """Returns the dtype's name and the shape; quick to hash and to compare."""
+  return tensor.dtype.name, tuple(tensor.shape)
+
+
+def num_bytes_of(tensor: tf.Tensor | np.ndarray) -> int:
+  """Returns how much memory a tensor takes, strings not counted."""
+  itemsize = getattr(tensor.dtype, 'itemsize', None) or tensor.dtype.size
+  return itemsize * math.prod(tensor.shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Table:
   """A sequence in memory, as the rows that its elements are cut from.
 
+  What is asked of it again and again is worked out once, as its client may come
+  in every round.
+
   Attributes:
-    columns: The components of an element, eager tensors of shape [rows, ...].
+    columns: The components of an element, eager tensors or arrays of shape
+      [rows, ...].
     batch_size: How many rows an element has, the last one perhaps fewer; None
       if every element is one row, without the dimension.
   """
 
-  columns: tuple[tf.Tensor, ...]
+  columns: tuple[tf.Tensor | np.ndarray, ...]
   batch_size: int | None
 
-  @property
+  @functools.cached_property
   def num_rows(self) -> int:
-    return self.columns[0].shape[0]
+    return int(self.columns[0].shape[0])
+
+  @functools.cached_property
+  def num_bytes(self) -> int:
+    return sum(map(num_bytes_of, self.columns))
+
+  @functools.cached_property
+  def form(self) -> tuple:
+    """What tables have in common that can make one: dtypes, shapes of rows."""
+    forms = map(form_of, self.columns)
+    return tuple((name, *shape[1:]) for name, shape in forms)
 
 
 def table_of(dataset: tf.data.Dataset) -> Table | None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import dataclasses
 import functools
 import itertools
-import threading
 import weakref
 
 import numpy as np
@@ -195,110 +194,10 @@ def from_python(value, type_spec: tff.Type, *, where: str):
   if isinstance(type_spec, tff.SequenceType):
     return _dataset_from_python(value, type_spec, where)
   if isinstance(type_spec, tff.TensorType):
-    return _tensor_from_python(value, type_spec, where)
+    return tensor_from_python(value, type_spec, where)
   raise TypeError(
       f'{where}: a value of type {type_spec} cannot be an argument.'
   )
-
-
-def leaves_from_python(value, type_spec: tff.Type) -> list | None:
-  """Returns a client's tensors and tables, depth first, for a chunk of clients.
-
-  None if it has a sequence that is no table, or is not of that type: then
-  `from_python` knows what to do.
-
-  Args:
-    value: As for `from_python`.
-    type_spec: Its TFF type, without placement.
-  """
-  try:
-    with tf.device(datasets.DATASET_DEVICE):
-      return _leaves(value, type_spec)
-  except (TypeError, ValueError):
-    return None
-
-
-def _leaves(value, type_spec) -> list | None:
-  if isinstance(type_spec, tff.StructType):
-    found = []
-    for part, inner in zip(parts(value, type_spec, where=''), type_spec):
-      leaves = _leaves(part, inner)
-      if leaves is None:
-        return None
-      found += leaves
-    return found
-  if isinstance(type_spec, tff.TensorType):
-    return [_tensor_from_python(value, type_spec, '')]
-  if isinstance(value, tf.data.Dataset):
-    table = _table_of_dataset(value, type_spec.element)
-  else:
-    table = _table_of_elements(value, type_spec.element)
-  return None if table is None else [table]
-
-
-_last_assignable = threading.local()
-
-
-def _is_assignable(element_spec, type_spec: tff.Type) -> bool:
-  """Returns whether elements have a type; quickly, if the last ones had it."""
-  pair = element_spec, type_spec
-  last = getattr(_last_assignable, 'pair', (None, None))
-  # Types are compared by what they hold, which takes its time.
-  if last[1] is not type_spec or last[0] != element_spec:
-    found = tff.types.tensorflow_to_type(element_spec)
-    if not type_spec.is_assignable_from(found):
-      return False
-    _last_assignable.pair = pair
-  return True
-
-
-# Dataset -> (type of its elements, table). It refers to arrays that the dataset
-# holds anyway.
-_tables = weakref.WeakKeyDictionary()
-
-
-def _table_of_dataset(value, type_spec: tff.Type) -> datasets.Table | None:
-  """Returns the table of a dataset with such elements, or None.
-
-  Remembers it, because clients come again, and to look takes longer than some
-  of them compute.
-  """
-  known_type, table = _tables.get(value, (None, None))
-  if known_type is not type_spec:
-    table = datasets.table_of(value)
-    if not _is_assignable(value.element_spec, type_spec):
-      table = None
-    _tables[value] = type_spec, table
-  return table
-
-
-def _table_of_elements(value, type_spec: tff.Type) -> datasets.Table | None:
-  """Returns the table of a list of elements, or None if they make none."""
-  if not isinstance(value, (list, tuple)):
-    return None
-  specs = tf.nest.flatten(_type_conversions.type_to_tf_structure(type_spec))
-  if not specs or not all(isinstance(spec, tf.TensorSpec) for spec in specs):
-    return None
-  is_batched = all(spec.shape.rank and spec.shape[0] is None for spec in specs)
-  rows = [
-      tf.nest.flatten(
-          to_element(_element_from_python(element, type_spec, ''), type_spec)
-      )
-      for element in value
-  ]
-  if not rows:
-    shapes = [spec.shape[1:] if is_batched else spec.shape for spec in specs]
-    columns = (tf.zeros([0, *s], p.dtype) for s, p in zip(shapes, specs))
-    return datasets.Table(tuple(columns), 1 if is_batched else None)
-  if not is_batched:
-    return datasets.Table(tuple(map(tf.stack, zip(*rows))), None)
-  sizes = [{part.shape[0] for part in row} for row in rows]
-  (size, *others) = [n for (n,) in sizes]  # All parts of a batch have as many.
-  *full, last = [size, *others]
-  if any(n != size for n in full) or not 0 < last <= size:
-    return None
-  columns = tuple(tf.concat(column, 0) for column in zip(*rows))
-  return datasets.Table(columns, size)
 
 
 def _mismatch(where: str, type_spec, found: str) -> TypeError:
@@ -347,7 +246,7 @@ def _struct_from_python(value, type_spec, where) -> Struct:
   ])
 
 
-def _element_from_python(value, type_spec, where):
+def element_from_python(value, type_spec, where):
   """Returns the value for an element of a list that stands for a sequence.
 
   TFF casts there, and so do we, but not if the cast loses more than digits.
@@ -358,7 +257,7 @@ def _element_from_python(value, type_spec, where):
       raise _mismatch(where, type_spec, f'found the keys {sorted(value)}')
     found = parts(value, type_spec, where=where)
     return Struct([
-        (name, _element_from_python(part, inner, f'{where}[{name or index}]'))
+        (name, element_from_python(part, inner, f'{where}[{name or index}]'))
         for index, ((name, inner), part) in enumerate(zip(elements, found))
     ])
   dtype = tf.as_dtype(type_spec.dtype)
@@ -372,7 +271,7 @@ def _element_from_python(value, type_spec, where):
     value = _cast(value, dtype.as_numpy_dtype, type_spec, where)
   elif isinstance(value, (int, float, list, tuple)) and dtype != tf.string:
     value = _numbers_from_python(value, dtype, type_spec, where)
-  return _tensor_from_python(value, type_spec, where)
+  return tensor_from_python(value, type_spec, where)
 
 
 def _cast(value, dtype, type_spec, where) -> np.ndarray:
@@ -418,7 +317,7 @@ def _dataset_from_python(
         f' type {type(value).__name__}',
     )
   elements = [
-      _element_from_python(element, type_spec.element, f'{where}[{index}]')
+      element_from_python(element, type_spec.element, f'{where}[{index}]')
       for index, element in enumerate(value)
   ]
   return _dataset_of(elements, type_spec.element)
@@ -477,7 +376,7 @@ def _dataset_of(elements: list, type_spec: tff.Type) -> tf.data.Dataset:
     return joined([slices(list(group)) for _, group in alike])
 
 
-def _tensor_from_python(value, type_spec, where) -> tf.Tensor:
+def tensor_from_python(value, type_spec, where) -> tf.Tensor:
   dtype, shape = tf.as_dtype(type_spec.dtype), tf.TensorShape(type_spec.shape)
   if isinstance(value, tf.Variable):
     value = value.read_value()

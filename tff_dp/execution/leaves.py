@@ -1,0 +1,231 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What clients have, as tensors and tables that chunks are made of.
+
+A cohort has thousands of clients, and what is done for each of them in Python
+is most of a small client's time. So the type is looked at once, arrays stay
+arrays until a chunk makes tensors of all of them, and what a dataset is made of
+is remembered with it.
+"""
+
+from collections.abc import Mapping
+import functools
+import threading
+import weakref
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _compat
+from tff_dp.execution import datasets
+from tff_dp.execution import values
+
+_type_conversions = _compat.private_tff('type_conversions')
+_last_assignable = threading.local()
+# Dataset -> (type of its elements, table). It refers to arrays that the dataset
+# holds anyway.
+_tables = weakref.WeakKeyDictionary()
+
+
+class Reader:
+  """Reads the values of clients, which are of one type."""
+
+  def __init__(self, type_spec: tff.Type):
+    """Looks at the type, which has no placement."""
+    if isinstance(type_spec, tff.StructType):
+      self._read = _StructReader(type_spec).read
+    elif isinstance(type_spec, tff.SequenceType):
+      self._read = _SequenceReader(type_spec.element).read
+    else:
+      self._read = _TensorReader(type_spec).read
+
+  def __call__(self, value) -> list | None:
+    """Returns a client's tensors, arrays and `datasets.Table`s, depth first.
+
+    None if it has a sequence that is no table, or is not of the type: then
+    `values.from_python` knows what to do.
+
+    Args:
+      value: As for `values.from_python`.
+    """
+    try:
+      return self._read(value)
+    except (TypeError, ValueError):
+      return None
+
+
+class _StructReader:
+  """Reads Python containers."""
+
+  def __init__(self, type_spec: tff.StructType):
+    self._type = type_spec
+    self._readers = [Reader(inner) for inner in type_spec]
+
+  def read(self, value) -> list | None:
+    found = []
+    parts = values.parts(value, self._type, where='')
+    for reader, part in zip(self._readers, parts):
+      leaves = reader(part)
+      if leaves is None:
+        return None
+      found += leaves
+    return found
+
+
+class _TensorReader:
+  """Reads arrays, tensors and numbers."""
+
+  def __init__(self, type_spec: tff.TensorType):
+    self._type = type_spec
+    self._dtype = np.dtype(type_spec.dtype)
+    shape = tf.TensorShape(type_spec.shape)
+    self._dims = None if shape.rank is None else shape.as_list()
+
+  def is_plain(self, value) -> bool:
+    """Returns whether it is an array of this very type."""
+    # By its class, as a masked array is something else.
+    if type(value) is not np.ndarray or value.dtype != self._dtype:  # pylint: disable=unidiomatic-typecheck
+      return False
+    dims = value.shape if self._dims is None else self._dims
+    return (
+        self._dtype.kind in 'biufc'
+        and len(dims) == value.ndim
+        and all(d in (None, size) for d, size in zip(dims, value.shape))
+    )
+
+  def read(self, value) -> list:
+    if self.is_plain(value):
+      return [value]
+    with tf.device(datasets.DATASET_DEVICE):
+      return [values.tensor_from_python(value, self._type, '')]
+
+
+class _SequenceReader:
+  """Reads datasets and lists of elements."""
+
+  def __init__(self, type_spec: tff.Type):
+    self._type = type_spec
+    specs = tf.nest.flatten(_type_conversions.type_to_tf_structure(type_spec))
+    self._specs = specs
+    self._has_rows = bool(specs) and all(
+        isinstance(spec, tf.TensorSpec) for spec in specs
+    )
+    self._is_batched = self._has_rows and all(
+        spec.shape.rank and spec.shape[0] is None for spec in specs
+    )
+    # Of elements that need no look at their structure.
+    self._parts, self._names = None, None
+    if isinstance(type_spec, tff.TensorType):
+      self._parts = [_TensorReader(type_spec)]
+    elif isinstance(type_spec, tff.StructType) and all(
+        isinstance(inner, tff.TensorType) for inner in type_spec
+    ):
+      self._parts = [_TensorReader(inner) for inner in type_spec]
+      self._names = [name for name, _ in tff.structure.iter_elements(type_spec)]
+
+  def read(self, value) -> list | None:
+    if isinstance(value, tf.data.Dataset):
+      table = self._table_of_dataset(value)
+    else:
+      table = self._table_of_elements(value)
+    return None if table is None else [table]
+
+  def _table_of_dataset(self, value) -> datasets.Table | None:
+    """Returns the table of a dataset with such elements, or None.
+
+    Remembers it, because clients come again, and to look takes longer than some
+    of them compute.
+    """
+    known_type, table = _tables.get(value, (None, None))
+    if known_type is not self._type:
+      table = datasets.table_of(value)
+      if not _is_assignable(value.element_spec, self._type):
+        table = None
+      _tables[value] = self._type, table
+    return table
+
+  def _table_of_elements(self, value) -> datasets.Table | None:
+    """Returns the table of a list of elements, or None if they make none."""
+    if not self._has_rows or not isinstance(value, (list, tuple)):
+      return None
+    if not value:
+      return self._empty
+    rows = [self._plain_parts(element) for element in value]
+    if None not in rows:
+      stack, concatenate = np.stack, np.concatenate
+    else:
+      with tf.device(datasets.DATASET_DEVICE):
+        rows = [self._any_parts(element) for element in value]
+      stack, concatenate = tf.stack, tf.concat
+    batch_size = None
+    if self._is_batched:
+      batch_size = _batch_size(rows)
+      if batch_size is None:
+        return None
+      if len(rows) == 1:
+        return datasets.Table(tuple(rows[0]), batch_size)
+    with tf.device(datasets.DATASET_DEVICE):
+      join = concatenate if self._is_batched else stack
+      columns = tuple(join(column, 0) for column in zip(*rows))
+    return datasets.Table(columns, batch_size)
+
+  @functools.cached_property
+  def _empty(self) -> datasets.Table:
+    shapes = [s.shape[1:] if self._is_batched else s.shape for s in self._specs]
+    with tf.device(datasets.DATASET_DEVICE):
+      columns = tuple(
+          tf.zeros([0, *shape], spec.dtype)
+          for shape, spec in zip(shapes, self._specs)
+      )
+    return datasets.Table(columns, 1 if self._is_batched else None)
+
+  def _plain_parts(self, element) -> list[np.ndarray] | None:
+    """Returns the arrays of an element, or None if it has something else."""
+    if self._parts is None:
+      return None
+    if self._names is None:
+      found = [element]
+    elif isinstance(element, Mapping):
+      if None in self._names or len(element) != len(self._names):
+        return None
+      found = [element.get(name) for name in self._names]
+    elif type(element) in (list, tuple) and len(element) == len(self._names):
+      found = element
+    else:
+      return None
+    if not all(p.is_plain(value) for p, value in zip(self._parts, found)):
+      return None
+    return list(found)
+
+  def _any_parts(self, element) -> list[tf.Tensor]:
+    found = values.element_from_python(element, self._type, '')
+    return tf.nest.flatten(values.to_element(found, self._type))
+
+
+def _is_assignable(element_spec, type_spec: tff.Type) -> bool:
+  """Returns whether elements have a type; quickly, if the last ones had it."""
+  pair = element_spec, type_spec
+  last = getattr(_last_assignable, 'pair', (None, None))
+  # Types are compared by what they hold, which takes its time.
+  if last[1] is not type_spec or last[0] != element_spec:
+    found = tff.types.tensorflow_to_type(element_spec)
+    if not type_spec.is_assignable_from(found):
+      return False
+    _last_assignable.pair = pair
+  return True
+
+
+def _batch_size(rows: list[list]) -> int | None:
+  """Returns the rows of every batch but a shorter last one; None otherwise.
+
+  Raises:
+    ValueError: The parts of a batch differ.
+  """
+  # All parts of a batch have as many.
+  sizes = [{part.shape[0] for part in row} for row in rows]
+  (size, *others) = [n for (n,) in sizes]
+  *full, last = [size, *others]
+  if any(n != size for n in full) or not 0 < last <= size:
+    return None
+  return size
