@@ -8,7 +8,7 @@ import functools
 import tensorflow_federated as tff
 
 from tff_dp.execution import errors
-from tff_dp.execution import leaves
+from tff_dp.execution import leaves as leaves_lib
 from tff_dp.execution import schedule
 from tff_dp.execution import values
 
@@ -45,10 +45,10 @@ class ClientList:
     )
 
   @functools.cached_property
-  def _reader(self) -> leaves.Reader:
-    return leaves.Reader(self.type_spec)
+  def _reader(self) -> leaves_lib.Reader:
+    return leaves_lib.Reader(self.type_spec)
 
-  def leaves(self, client: int) -> list | None:
+  def leaves(self, client: int) -> leaves_lib.Leaves | None:
     """Returns a client's value for a chunk; see `leaves.Reader`."""
     return self._reader(self.members[client])
 

@@ -16,6 +16,7 @@ from tff_dp import _compat
 from tff_dp.execution import arguments
 from tff_dp.execution import chunks
 from tff_dp.execution import errors
+from tff_dp.execution import leaves as leaves_lib
 from tff_dp.execution import program as program_lib
 from tff_dp.execution import values
 
@@ -56,8 +57,10 @@ class Failures:
     Earlier ones still run, so that the same client is named whatever the number
     of workers.
     """
+    if not self._errors:
+      return False
     with self._lock:
-      return bool(self._errors) and client > min(self._errors)
+      return client > min(self._errors)
 
   def first(self) -> tuple[int, Exception] | None:
     """Returns the first client that failed, and the error for the user."""
@@ -240,19 +243,18 @@ class Call:
     ]
     accumulators = zeros
 
-    def num_alike(leaves):
+    def num_alike(is_batched):
       if len(share) < _MIN_CLIENTS_FOR_AT_ONCE:
         return 0
-      return self._program.num_at_once(
-          number, worker, is_batched=chunks.is_batched(leaves)
-      )
+      return self._program.num_at_once(number, worker, is_batched=is_batched)
 
     good = itertools.takewhile(
         lambda client: not (self._is_cancelled or failures.is_beyond(client)),
         share,
     )
+    leaves = self._leaves(one_pass)
     for chunk in chunks.gather(
-        ((client, self._leaves(one_pass, client)) for client in good),
+        ((client, leaves(client)) for client in good),
         limit=self._max_clients_per_call,
         num_alike=num_alike,
     ):
@@ -271,23 +273,29 @@ class Call:
       accumulators = done
     return accumulators
 
-  def _leaves(self, one_pass, client: int) -> list | None:
-    """Returns what a client has, or None if it must have a call of its own."""
-    if self._max_clients_per_call == 1:
-      return None
-    found, of_part = [], {}
-    for node in one_pass.client_inputs:
-      given = self._given.clients.get(node)
-      if given is None:
+  def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
+    """Returns a function that tells what a client has.
+
+    None if this client must have a call of its own.
+    """
+    given = [self._given.clients.get(node) for node in one_pass.client_inputs]
+    if self._max_clients_per_call == 1 or None in given:
+      return lambda client: None
+    # A part of the argument has a node for each of its uses.
+    paths = [node.operation.path for node in one_pass.client_inputs]
+    if len(paths) == 1:
+      return given[0].leaves
+    lists = dict(zip(paths, given))
+
+    def leaves(client):
+      own = {path: part.leaves(client) for path, part in lists.items()}
+      if None in own.values():
         return None
-      # A part of the argument has a node for each of its uses.
-      path = node.operation.path
-      if path not in of_part:
-        of_part[path] = given.leaves(client)
-      if of_part[path] is None:
-        return None
-      found += of_part[path]
-    return found
+      return leaves_lib.Leaves(
+          [item for path in paths for item in own[path].items]
+      )
+
+    return leaves
 
   def _work_on_chunk(self, number, worker, chunk, server_inputs, accumulators):
     """Returns the accumulators after a chunk, or None if nothing was done."""
@@ -295,14 +303,13 @@ class Call:
       compiled, join, path = self._program.cohort_pass, chunks.stack, _AT_ONCE
     else:
       compiled, join, path = self._program.chunk_pass, chunks.join, _IN_CHUNKS
-    function = compiled(
-        number, worker, is_batched=chunks.is_batched(chunk.leaves[0])
-    )
+    function = compiled(number, worker, is_batched=chunk.is_batched)
     if function is None:
       return None
     try:
+      tensors = join([leaves.items for leaves in chunk.leaves])
       done = self._execute(
-          function, [*server_inputs, *join(chunk.leaves), *accumulators]
+          function, [*server_inputs, *tensors, *accumulators]
       )
     except Exception as error:  # pylint: disable=broad-except
       # Nothing has changed. One by one, it is known who has failed.

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from tff_dp.execution import datasets
 from tff_dp.execution import inline
+from tff_dp.execution import leaves as leaves_lib
 from tff_dp.execution import loops
 from tff_dp.execution import values
 
@@ -42,26 +43,29 @@ class Chunk:
   Attributes:
     clients: Their numbers.
     leaves: What they have, or None if this client has a call of its own.
+    is_batched: Whether their sequences are of batches; None without any.
     is_alike: Whether they go at once, see `stack`.
     num_bytes: Of all they have.
   """
 
   clients: list[int] = dataclasses.field(default_factory=list)
-  leaves: list[list] | None = dataclasses.field(default_factory=list)
+  leaves: list[leaves_lib.Leaves] | None = dataclasses.field(default_factory=list)
+  is_batched: bool | None = None
   is_alike: bool = False
   num_bytes: int = 0
 
-  def add(self, client: int, leaves: list, size: int) -> None:
+  def add(self, client: int, leaves: leaves_lib.Leaves) -> None:
     self.clients.append(client)
     self.leaves.append(leaves)
-    self.num_bytes += size
+    self.is_batched = leaves.is_batched
+    self.num_bytes += leaves.num_bytes
 
 
 def gather(
-    clients: Iterable[tuple[int, list | None]],
+    clients: Iterable[tuple[int, leaves_lib.Leaves | None]],
     *,
     limit: int,
-    num_alike: Callable[[list], int],
+    num_alike: Callable[[bool | None], int],
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
@@ -71,21 +75,31 @@ def gather(
   Args:
     clients: Numbers, and leaves or None for a client that must go alone.
     limit: The largest number of clients of a chunk.
-    num_alike: Says how many with leaves of this form go at once; 0 for none.
+    num_alike: Says how many go at once whose sequences are of batches, or not;
+      0 for none.
   """
-  last, last_form, kinds, num_waiting, limits = Chunk(), None, {}, 0, {None: 0}
+  last, last_form, kinds, num_waiting, limits = Chunk(), None, {}, 0, {}
   for client, own in clients:
-    size, own_form = (0, None) if own is None else _form(own)
-    at_once = limits.get(own_form)
+    if (
+        own is None
+        or own.form is None
+        or own.num_bytes > _MAX_BYTES_OF_CLIENT
+    ):
+      if last.clients:
+        yield last
+      last, last_form = Chunk(), None
+      yield Chunk([client], None)
+      continue
+    at_once = limits.get(own.is_batched)
     if at_once is None:
-      at_once = limits[own_form] = min(limit, num_alike(own))
+      at_once = limits[own.is_batched] = min(limit, num_alike(own.is_batched))
     if at_once >= _MIN_ALIKE:
-      kind = own_form, _lengths(own)
+      kind = own.form, own.lengths
       chunk = kinds.get(kind)
       if chunk is None:
         chunk = kinds[kind] = Chunk(is_alike=True)
-      chunk.add(client, own, size)
-      num_waiting += size
+      chunk.add(client, own)
+      num_waiting += own.num_bytes
       if len(chunk.clients) < at_once:
         if num_waiting <= MAX_BYTES:
           continue
@@ -94,18 +108,14 @@ def gather(
       num_waiting -= kinds.pop(kind).num_bytes
       continue
     if last.clients and (
-        own_form is None
-        or own_form != last_form
+        own.form != last_form
         or len(last.clients) == min(limit, _MAX_CLIENTS_OF_LOOP)
-        or last.num_bytes + size > MAX_BYTES
+        or last.num_bytes + own.num_bytes > MAX_BYTES
     ):
       yield last
       last = Chunk()
-    if own_form is None:
-      yield Chunk([client], None)
-      continue
-    last.add(client, own, size)
-    last_form = own_form
+    last.add(client, own)
+    last_form = own.form
   if last.clients:
     yield last
   few = []
@@ -116,46 +126,7 @@ def gather(
       few += zip(chunk.clients, chunk.leaves)
   if few:
     few.sort(key=lambda pair: pair[0])
-    yield from gather(few, limit=limit, num_alike=lambda leaves: 0)
-
-
-def _lengths(leaves: list) -> tuple:
-  """Returns what clients have in common who go at once, but for the form."""
-  return tuple(
-      (leaf.num_rows, leaf.batch_size)
-      for leaf in leaves
-      if isinstance(leaf, datasets.Table)
-  )
-
-
-def is_batched(leaves: list) -> bool | None:
-  """Returns whether a client's sequences are of batches; None without any."""
-  for leaf in leaves:
-    if isinstance(leaf, datasets.Table):
-      return leaf.batch_size is not None
-  return None
-
-
-def _form(leaves: list) -> tuple[int, tuple | None]:
-  """Returns a client's bytes, and what it has in common with others of a chunk.
-
-  None for the latter, if it can be in no chunk.
-  """
-  size, batched, form = 0, None, []
-  for leaf in leaves:
-    if not isinstance(leaf, datasets.Table):
-      size += datasets.num_bytes_of(leaf)
-      form.append(datasets.form_of(leaf))
-      continue
-    size += leaf.num_bytes
-    own = leaf.batch_size is not None
-    if batched not in (None, own):
-      return size, None
-    batched = own
-    form.append(leaf.form)
-  if size > _MAX_BYTES_OF_CLIENT:
-    return size, None
-  return size, (batched, *form)
+    yield from gather(few, limit=limit, num_alike=lambda is_batched: 0)
 
 
 def _stacked(tensors: Sequence) -> tf.Tensor:

@@ -23,9 +23,45 @@ from tff_dp.execution import values
 
 _type_conversions = _compat.private_tff('type_conversions')
 _last_assignable = threading.local()
-# Dataset -> (type of its elements, table). It refers to arrays that the dataset
-# holds anyway.
-_tables = weakref.WeakKeyDictionary()
+# Dataset -> (type of its elements, leaves or None). They refer to arrays that
+# the dataset holds anyway.
+_known = weakref.WeakKeyDictionary()
+
+
+class Leaves:
+  """What a client has, and what decides with whom it shares a chunk.
+
+  Attributes:
+    items: Its tensors, arrays and `datasets.Table`s, depth first.
+    num_bytes: How much memory they take, strings not counted.
+    is_batched: Whether its sequences are of batches; None without any.
+    form: The same for all of one chunk, dtypes and shapes but for the number of
+      rows; None if it can be in no chunk.
+    lengths: Number of rows and batch size of each table.
+  """
+
+  __slots__ = ('items', 'num_bytes', 'is_batched', 'form', 'lengths')
+
+  def __init__(self, items: list):
+    tables = [item for item in items if isinstance(item, datasets.Table)]
+    batched = {table.batch_size is not None for table in tables}
+    self.items = items
+    self.num_bytes = sum(
+        item.num_bytes
+        if isinstance(item, datasets.Table)
+        else datasets.num_bytes_of(item)
+        for item in items
+    )
+    self.is_batched = batched.pop() if len(batched) == 1 else None
+    self.form = None
+    if not batched:
+      self.form = self.is_batched, *(
+          item.form
+          if isinstance(item, datasets.Table)
+          else datasets.form_of(item)
+          for item in items
+      )
+    self.lengths = tuple((t.num_rows, t.batch_size) for t in tables)
 
 
 class Reader:
@@ -33,15 +69,14 @@ class Reader:
 
   def __init__(self, type_spec: tff.Type):
     """Looks at the type, which has no placement."""
-    if isinstance(type_spec, tff.StructType):
-      self._read = _StructReader(type_spec).read
-    elif isinstance(type_spec, tff.SequenceType):
-      self._read = _SequenceReader(type_spec.element).read
-    else:
-      self._read = _TensorReader(type_spec).read
+    if isinstance(type_spec, tff.SequenceType):
+      self._read = _SequenceReader(type_spec.element).leaves
+      return
+    reader = _reader(type_spec)
+    self._read = lambda value: _leaves(reader.read(value))
 
-  def __call__(self, value) -> list | None:
-    """Returns a client's tensors, arrays and `datasets.Table`s, depth first.
+  def __call__(self, value) -> Leaves | None:
+    """Returns what a client has.
 
     None if it has a sequence that is no table, or is not of the type: then
     `values.from_python` knows what to do.
@@ -55,21 +90,33 @@ class Reader:
       return None
 
 
+def _leaves(items: list | None) -> Leaves | None:
+  return None if items is None else Leaves(items)
+
+
+def _reader(type_spec: tff.Type):
+  if isinstance(type_spec, tff.StructType):
+    return _StructReader(type_spec)
+  if isinstance(type_spec, tff.SequenceType):
+    return _SequenceReader(type_spec.element)
+  return _TensorReader(type_spec)
+
+
 class _StructReader:
   """Reads Python containers."""
 
   def __init__(self, type_spec: tff.StructType):
     self._type = type_spec
-    self._readers = [Reader(inner) for inner in type_spec]
+    self._readers = [_reader(inner) for inner in type_spec]
 
   def read(self, value) -> list | None:
     found = []
     parts = values.parts(value, self._type, where='')
     for reader, part in zip(self._readers, parts):
-      leaves = reader(part)
-      if leaves is None:
+      items = reader.read(part)
+      if items is None:
         return None
-      found += leaves
+      found += items
     return found
 
 
@@ -125,32 +172,34 @@ class _SequenceReader:
       self._names = [name for name, _ in tff.structure.iter_elements(type_spec)]
 
   def read(self, value) -> list | None:
-    if isinstance(value, tf.data.Dataset):
-      table = self._table_of_dataset(value)
-    else:
-      table = self._table_of_elements(value)
-    return None if table is None else [table]
+    found = self.leaves(value)
+    return None if found is None else found.items
 
-  def _table_of_dataset(self, value) -> datasets.Table | None:
-    """Returns the table of a dataset with such elements, or None.
-
-    Remembers it, because clients come again, and to look takes longer than some
-    of them compute.
-    """
-    known_type, table = _tables.get(value, (None, None))
+  def leaves(self, value) -> Leaves | None:
+    """Returns the leaves of a client that has nothing but this sequence."""
+    if not isinstance(value, tf.data.Dataset):
+      return _leaves(self._items_of_elements(value))
+    known_type, found = _known.get(value, (None, None))
     if known_type is not self._type:
-      table = datasets.table_of(value)
-      if not _is_assignable(value.element_spec, self._type):
-        table = None
-      _tables[value] = self._type, table
-    return table
+      # Is remembered, because clients come again, and to look takes longer than
+      # some of them compute.
+      found = _leaves(self._items_of_dataset(value))
+      _known[value] = self._type, found
+    return found
 
-  def _table_of_elements(self, value) -> datasets.Table | None:
+  def _items_of_dataset(self, value) -> list[datasets.Table] | None:
+    """Returns the table of a dataset with such elements, or None."""
+    table = datasets.table_of(value)
+    if table is None or not _is_assignable(value.element_spec, self._type):
+      return None
+    return [table]
+
+  def _items_of_elements(self, value) -> list[datasets.Table] | None:
     """Returns the table of a list of elements, or None if they make none."""
     if not self._has_rows or not isinstance(value, (list, tuple)):
       return None
     if not value:
-      return self._empty
+      return [self._empty]
     rows = [self._plain_parts(element) for element in value]
     if None not in rows:
       stack, concatenate = np.stack, np.concatenate
@@ -164,11 +213,11 @@ class _SequenceReader:
       if batch_size is None:
         return None
       if len(rows) == 1:
-        return datasets.Table(tuple(rows[0]), batch_size)
+        return [datasets.Table(tuple(rows[0]), batch_size)]
     with tf.device(datasets.DATASET_DEVICE):
       join = concatenate if self._is_batched else stack
       columns = tuple(join(column, 0) for column in zip(*rows))
-    return datasets.Table(columns, batch_size)
+    return [datasets.Table(columns, batch_size)]
 
   @functools.cached_property
   def _empty(self) -> datasets.Table:

@@ -25,6 +25,7 @@ from tff_dp.execution import arguments
 from tff_dp.execution import call
 from tff_dp.execution import devices
 from tff_dp.execution import errors
+from tff_dp.execution import leaves as leaves_lib
 from tff_dp.execution import program as program_lib
 from tff_dp.execution import values
 from tff_dp.execution.cluster import wire
@@ -171,7 +172,7 @@ class _Members(Mapping):
 class _Loading(arguments.ClientList):
   """A list of clients that are loaded one by one."""
 
-  def leaves(self, client: int) -> list | None:
+  def leaves(self, client: int) -> leaves_lib.Leaves | None:
     try:
       return super().leaves(client)
     except errors.ClientComputationError:
