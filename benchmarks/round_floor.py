@@ -117,14 +117,19 @@ class Batched:
   layer is one `einsum` for the whole cohort.
   """
 
-  def __init__(self, task: round_tasks.Task):
+  def __init__(self, task: round_tasks.Task, *, stacks_in_round: bool = False):
+    """Makes the graph.
+
+    Args:
+      task: What to train.
+      stacks_in_round: Whether a round begins with the tensors of each client,
+        as it does where others come in the next one, or with the cohort's.
+    """
     shape = (task.num_clients, -1, task.batch_size)
-    inputs, labels = (np.stack(column) for column in zip(*task.clients()))
-    inputs = tf.constant(inputs.reshape(*shape, inputs.shape[-1]))
-    labels = tf.constant(labels.reshape(*shape))
+    clients = task.clients()
     self._server = [tf.Variable(weight) for weight in task.initial_weights()]
 
-    def loss(weights, index):
+    def loss(weights, inputs, labels, index):
       hidden = inputs[:, index]
       for kernel, bias in zip(weights[::2], weights[1::2]):
         if kernel is not weights[0]:
@@ -138,13 +143,17 @@ class Batched:
       ) / task.batch_size
 
     @tf.function(autograph=False)
-    def train():
+    def train(inputs, labels):
+      inputs = tf.reshape(inputs, [*shape, inputs.shape[-1]])
+      labels = tf.reshape(labels, shape)
       weights = [
           tf.repeat(weight[None], task.num_clients, axis=0)
           for weight in self._server
       ]
       for index in range(labels.shape[1]):
-        gradients = tf.gradients(loss(weights, index), weights)
+        gradients = tf.gradients(
+            loss(weights, inputs, labels, index), weights
+        )
         weights = [
             weight - task.learning_rate * gradient
             for weight, gradient in zip(weights, gradients)
@@ -152,7 +161,17 @@ class Batched:
       for start, weight in zip(self._server, weights):
         start.assign_add(tf.reduce_mean(weight - start, axis=0))
 
-    self.run_round = train
+    if stacks_in_round:
+      own = [[tf.constant(part) for part in client] for client in clients]
+
+      def run_round():
+        columns = map(list, zip(*own))
+        train(*(tf.raw_ops.Pack(values=column, axis=0) for column in columns))
+
+      self.run_round = run_round
+    else:
+      cohort = [tf.constant(np.stack(column)) for column in zip(*clients)]
+      self.run_round = lambda: train(*cohort)
 
   def weights(self) -> list[np.ndarray]:
     return [weight.numpy() for weight in self._server]

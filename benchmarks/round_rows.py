@@ -157,11 +157,13 @@ def make_rows(
   names.append('floor')
   if is_wanted('floor_2_threads'):
     add('floor_2_threads', round_floor.Floor(task, 2))
-  if is_wanted('batched'):
+  for name, stacks in {'batched': False, 'batched_stacking': True}.items():
+    if not is_wanted(name):
+      continue
     if isinstance(task.model, round_tasks.Dense):
-      add('batched', round_floor.Batched(task))
+      add(name, round_floor.Batched(task, stacks_in_round=stacks))
     else:
-      absent['batched'] = 'written for dense networks only'
+      absent[name] = 'written for dense networks only'
   native = None
   for engine in round_tff.engines(workers):
     aggregations = [

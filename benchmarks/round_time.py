@@ -18,7 +18,9 @@ Rows:
   floor            a `tf.function` that trains over arrays and adds up in place,
                    one client at a time; `floor_2_threads`, two at a time
   batched          all clients at once: one `einsum` for a layer of the cohort
-                   (dense networks only)
+                   (dense networks only), whose data is in one tensor;
+                   `batched_stacking`, with the tensors of each client put
+                   together in every round, as a cohort that changes needs
   in_process       tff_dp's context, with LoopImplementation.DATASET_ITERATOR;
                    `in_process_default`, with the loop that TFF takes by default
   native_iterator  TFF's runtime, with the same loop

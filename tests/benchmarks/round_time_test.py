@@ -35,22 +35,22 @@ class SameResultTest(parameterized.TestCase):
       ('tiny_cnn', round_tff.AGGREGATIONS),
       # The other model, which trains alike whatever becomes of its updates.
       ('tiny_lstm', ('tree',)),
-      ('tiny_mlp', ('dp_ftrl',), 'batched'),
+      ('tiny_mlp', ('dp_ftrl',), ['batched', 'batched_stacking']),
   )
   def test_in_process_rows_compute_what_the_floor_computes(
-      self, name, aggregations, floor='floor_2_threads'
+      self, name, aggregations, floors=('floor_2_threads',)
   ):
     if not hasattr(execution, 'create_sync_in_process_context'):
       self.skipTest('no in-process context here')
     task = round_tasks.TASKS[name]
     names = [f'in_process/{aggregation}' for aggregation in aggregations]
     rows, absent = round_rows.make_rows(
-        task, self._stack, wanted=[floor, *names]
+        task, self._stack, wanted=[*floors, *names]
     )
     self.assertEmpty(absent)
     self.assertEqual(
         [row.name for row in rows],
-        ['floor', floor, *names],
+        ['floor', *floors, *names],
     )
     round_rows.warm_up(task, rows)
     round_rows.measure(rows, 2)
