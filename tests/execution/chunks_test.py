@@ -83,7 +83,12 @@ def _pipelines() -> list:
   return [
       _dataset(7, 31).map(lambda batch: batch),
       _dataset(7, 32).repeat(2),
-      [_examples(1, 33), _examples(3, 34)],
+      tf.data.Dataset.from_tensors(_examples(4, 33)),
+      _dataset(5, 34).cache(),
+      tf.data.Dataset.from_tensor_slices(_examples(6, 35))
+      .shuffle(3, seed=1)
+      .batch(2),
+      [_examples(1, 36), _examples(3, 37)],
   ]
 
 
@@ -173,14 +178,14 @@ class TrainingTest(parameterized.TestCase):
     process = _averaging(model, loop)
     cohorts = _cohort(), _cohort() + _pipelines(), []
     expected, paths = _run('one_by_one', _rounds, process, *cohorts)
-    self.assertEqual(paths['one_by_one'], 27)
+    self.assertEqual(paths['one_by_one'], 30)
     self.assertGreater(np.abs(expected[0] - 1).max(), 0.05)
     for name in ('in_chunks', 'in_pairs', 'at_once'):
       actual, paths = _run(name, _rounds, process, *cohorts)
       # A model with variables is no pure function.
       is_at_once = name == 'at_once' and loop == 'DATASET_ITERATOR'
-      taken = 'at_once' if is_at_once else 'in_chunks'
-      self.assertEqual((paths[taken], paths['one_by_one']), (24, 3))
+      self.assertEqual(paths['at_once'], 24 if is_at_once else 0)
+      self.assertEqual(paths['one_by_one'], 0)
       _assert_close(actual, expected)
 
   def test_noise_and_clipping_are_those_of_the_other_path(self):
@@ -294,6 +299,34 @@ def _until_four(numbers):
   return total
 
 
+def _plus_length(numbers):
+  length = numbers.cardinality()
+  return numbers.map(lambda number: number + length)
+
+
+def _ordered_digest(numbers):
+  """Returns a number that depends on the order, within batches too."""
+
+  def step(digest, element):
+    element = tf.reshape(element, [-1])
+    places = tf.range(1, tf.size(element, tf.int64) + 1)
+    return 31 * digest + tf.reduce_sum(element * places)
+
+  return numbers.reduce(np.int64(7), step)
+
+
+# Clients with equally many numbers, and others.
+_COUNTS = [[3, 1, 2], [2], [], [4, 4, 7], [5, 1], [9], []]
+
+
+def _sum_over_clients(work):
+  @tff.federated_computation(at_clients(work.type_signature.parameter))
+  def computation(values):
+    return tff.federated_sum(tff.federated_map(work, values))
+
+  return computation
+
+
 _VECTOR = tff.TensorType(np.float32, [None])
 
 
@@ -327,7 +360,7 @@ class ComputationTest(parameterized.TestCase):
         tf.data.Dataset.range(3),
     ]
     self.assert_paths_agree(
-        _digests, numbers, [4, 9, 2, 1, 5, 3], 7, in_chunks=5
+        _digests, numbers, [4, 9, 2, 1, 5, 3], 7, in_chunks=6
     )
 
   def test_iterators_of_clients_at_the_same_time_are_apart(self):
@@ -405,46 +438,108 @@ class ComputationTest(parameterized.TestCase):
     expected, _ = _run('one_by_one', digests, clients)
     for name in ('in_chunks', 'in_pairs', 'at_once'):
       actual, paths = _run(name, digests, clients)
-      self.assertEqual((actual, paths['one_by_one']), (expected, 1))
+      self.assertEqual((actual, paths['one_by_one']), (expected, 0))
 
   def test_clients_of_different_shapes(self):
     vectors = [np.ones(n, np.float32) for n in (2, 2, 3, 0, 0, 2)]
     self.assert_paths_agree(_total, vectors, in_chunks=6)
 
   @parameterized.named_parameters(
-      ('map', lambda x: x.map(lambda y: y + 1).reduce(np.int64(0), tf.add)),
-      ('cardinality', lambda x: x.cardinality()),
-      ('take', lambda x: x.take(1).reduce(np.int64(0), tf.add)),
-      ('twice', lambda x: x.concatenate(x).reduce(np.int64(0), tf.add)),
+      ('map', lambda x: x.map(lambda y: y + 1)),
+      ('maps_with_others', _plus_length),
+      ('take', lambda x: x.take(1)),
+      ('take_all', lambda x: x.take(-1).take(2**62)),
+      ('take_of_map', lambda x: x.map(lambda y: 2 * y).take(2)),
+      ('repeat', lambda x: x.repeat(3)),
+      ('repeat_never', lambda x: x.repeat(0)),
+      ('repeat_map_repeat', lambda x: x.repeat(2).map(tf.square).repeat(2)),
+      ('batch', lambda x: x.batch(2)),
+      ('batch_many', lambda x: x.batch(2**40)),
+      ('full_batches', lambda x: x.batch(2, drop_remainder=True)),
+      ('map_batch', lambda x: x.map(lambda y: y + 1).batch(2)),
+      ('map_repeat_batch', lambda x: x.map(lambda y: -y).repeat(3).batch(4)),
+      ('repeat_take_repeat', lambda x: x.repeat(3).take(4).repeat(2)),
+      ('repeat_batch_map', lambda x: x.repeat(2).batch(2).map(lambda y: -y)),
+      ('batch_map_repeat', lambda x: x.batch(2).map(lambda y: -y).repeat(2)),
+      ('take_batch_take', lambda x: x.take(2).batch(1).take(1)),
+      (
+          'parallel',
+          lambda x: x.map(tf.square, num_parallel_calls=2).batch(
+              2, num_parallel_calls=2
+          ),
+      ),
+      ('cache_prefetch', lambda x: x.cache().prefetch(tf.data.AUTOTUNE)),
+  )
+  def test_what_is_made_of_rows_is_rows(self, pipeline):
+    @tff.tensorflow.computation(_NUMBERS)
+    def work(numbers):
+      found = pipeline(numbers)
+      return _ordered_digest(found) + 1000003 * found.cardinality()
+
+    self.assert_paths_agree(
+        _sum_over_clients(work), _COUNTS, in_chunks=7, at_once=7
+    )
+
+  def test_preprocessing_of_a_process(self):
+    rows = collections.OrderedDict(
+        x=tff.TensorType(np.float32, [2]), y=np.int64
+    )
+
+    @tff.tensorflow.computation(tff.SequenceType(rows))
+    def preprocess(dataset):
+      dataset = dataset.map(lambda e: dict(e, x=e['x'] / 2)).repeat(2)
+      return dataset.batch(3).map(lambda e: dict(e, x=e['x'] + 1)).prefetch(1)
+
+    process = tff.simulation.compose_dataset_computation_with_learning_process(
+        preprocess, _averaging(_functional_model(), 'DATASET_ITERATOR')
+    )
+    slices = tf.data.Dataset.from_tensor_slices
+    cohort = [slices(_examples(size, size)) for size in (5, 1, 0, 5)]
+    expected, _ = _run('one_by_one', _rounds, process, cohort, cohort)
+    for name, path in ('in_chunks', 'in_chunks'), ('at_once', 'at_once'):
+      actual, paths = _run(name, _rounds, process, cohort, cohort)
+      _assert_close(actual, expected)
+      self.assertEqual(paths[path], 8)
+
+  @parameterized.named_parameters(
+      ('shuffle', lambda x: x.shuffle(3, seed=4)),
+      ('concatenate', lambda x: x.concatenate(x)),
+      ('batches_of_batches', lambda x: x.batch(1).batch(2).map(tf.squeeze)),
+      ('filter', lambda x: x.filter(lambda y: y > 1)),
+      (
+          'seed',
+          lambda x: x.map(
+              lambda y: y + tf.random.uniform([], 0, 2**40, tf.int64, seed=1)
+          ),
+      ),
+  )
+  def test_what_no_rows_stand_for_is_a_dataset_in_a_chunk(self, pipeline):
+    work = tff.tensorflow.computation(
+        lambda numbers: _ordered_digest(pipeline(numbers)), _NUMBERS
+    )
+    with self.assertLogs('tff_dp.execution', logging.DEBUG) as logs:
+      self.assert_paths_agree(_sum_over_clients(work), _COUNTS, in_chunks=7)
+    self.assertIn('Rows of clients in chunks are no option', str(logs.output))
+
+  @parameterized.named_parameters(
       (
           'also_of_another',
           lambda x: _sum_of(x) + _sum_of(tf.data.Dataset.range(3)),
       ),
-      (
-          'break',
-          tf.function(_until_four),
-      ),
+      ('break', tf.function(_until_four)),
       (
           'seeded_step',
           lambda x: x.reduce(
               np.int64(0),
               lambda y, z: y
-              + tf.random.uniform([], 0, 1, tf.int64, seed=1)
+              + tf.random.uniform([], 0, 2**40, tf.int64, seed=1)
               + z,
           ),
       ),
   )
-  def test_what_is_not_understood_is_left_alone(self, function):
+  def test_loops_that_are_not_plain(self, function):
     work = tff.tensorflow.computation(function, _NUMBERS)
-
-    @tff.federated_computation(at_clients(_NUMBERS))
-    def computation(numbers):
-      return tff.federated_sum(tff.federated_map(work, numbers))
-
-    numbers = [[3, 1], [2], [4, 4, 4], [5]]
-    with self.assertLogs('tff_dp.execution', logging.DEBUG) as logs:
-      self.assert_paths_agree(computation, numbers, in_chunks=0)
-    self.assertIn('Clients come one by one', ' '.join(logs.output))
+    self.assert_paths_agree(_sum_over_clients(work), _COUNTS, in_chunks=7)
 
   def test_for_loops_and_a_loop_around(self):
     @tff.tensorflow.computation(_NUMBERS)

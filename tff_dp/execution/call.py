@@ -243,10 +243,10 @@ class Call:
     ]
     accumulators = zeros
 
-    def num_alike(is_batched):
+    def num_alike(kind):
       if len(share) < _MIN_CLIENTS_FOR_AT_ONCE:
         return 0
-      return self._program.num_at_once(number, worker, is_batched=is_batched)
+      return self._program.num_at_once(number, worker, kind=kind)
 
     good = itertools.takewhile(
         lambda client: not (self._is_cancelled or failures.is_beyond(client)),
@@ -303,7 +303,7 @@ class Call:
       compiled, join, path = self._program.cohort_pass, chunks.stack, _AT_ONCE
     else:
       compiled, join, path = self._program.chunk_pass, chunks.join, _IN_CHUNKS
-    function = compiled(number, worker, is_batched=chunk.is_batched)
+    function = compiled(number, worker, kind=chunk.kind)
     if function is None:
       return None
     try:

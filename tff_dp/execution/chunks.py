@@ -19,8 +19,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from tff_dp.execution import columns as columns_lib
 from tff_dp.execution import datasets
-from tff_dp.execution import inline
 from tff_dp.execution import leaves as leaves_lib
 from tff_dp.execution import loops
 from tff_dp.execution import values
@@ -43,21 +43,23 @@ class Chunk:
   Attributes:
     clients: Their numbers.
     leaves: What they have, or None if this client has a call of its own.
-    is_batched: Whether their sequences are of batches; None without any.
+    kind: Of their sequences.
     is_alike: Whether they go at once, see `stack`.
     num_bytes: Of all they have.
   """
 
   clients: list[int] = dataclasses.field(default_factory=list)
-  leaves: list[leaves_lib.Leaves] | None = dataclasses.field(default_factory=list)
-  is_batched: bool | None = None
+  leaves: list[leaves_lib.Leaves] | None = dataclasses.field(
+      default_factory=list
+  )
+  kind: datasets.Kind | None = None
   is_alike: bool = False
   num_bytes: int = 0
 
   def add(self, client: int, leaves: leaves_lib.Leaves) -> None:
     self.clients.append(client)
     self.leaves.append(leaves)
-    self.is_batched = leaves.is_batched
+    self.kind = leaves.kind
     self.num_bytes += leaves.num_bytes
 
 
@@ -65,7 +67,7 @@ def gather(
     clients: Iterable[tuple[int, leaves_lib.Leaves | None]],
     *,
     limit: int,
-    num_alike: Callable[[bool | None], int],
+    num_alike: Callable[[datasets.Kind], int],
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
@@ -75,10 +77,9 @@ def gather(
   Args:
     clients: Numbers, and leaves or None for a client that must go alone.
     limit: The largest number of clients of a chunk.
-    num_alike: Says how many go at once whose sequences are of batches, or not;
-      0 for none.
+    num_alike: Says how many go at once with such sequences; 0 for none.
   """
-  last, last_form, kinds, num_waiting, limits = Chunk(), None, {}, 0, {}
+  last, last_form, groups, num_waiting, limits = Chunk(), None, {}, 0, {}
   for client, own in clients:
     if (
         own is None
@@ -90,22 +91,22 @@ def gather(
       last, last_form = Chunk(), None
       yield Chunk([client], None)
       continue
-    at_once = limits.get(own.is_batched)
+    at_once = limits.get(own.kind)
     if at_once is None:
-      at_once = limits[own.is_batched] = min(limit, num_alike(own.is_batched))
+      at_once = limits[own.kind] = min(limit, num_alike(own.kind))
     if at_once >= _MIN_ALIKE:
-      kind = own.form, own.lengths
-      chunk = kinds.get(kind)
+      group = own.form, own.lengths
+      chunk = groups.get(group)
       if chunk is None:
-        chunk = kinds[kind] = Chunk(is_alike=True)
+        chunk = groups[group] = Chunk(is_alike=True)
       chunk.add(client, own)
       num_waiting += own.num_bytes
       if len(chunk.clients) < at_once:
         if num_waiting <= MAX_BYTES:
           continue
-        kind = max(kinds, key=lambda kind: kinds[kind].num_bytes)
-      yield kinds[kind]
-      num_waiting -= kinds.pop(kind).num_bytes
+        group = max(groups, key=lambda group: groups[group].num_bytes)
+      yield groups[group]
+      num_waiting -= groups.pop(group).num_bytes
       continue
     if last.clients and (
         own.form != last_form
@@ -119,17 +120,18 @@ def gather(
   if last.clients:
     yield last
   few = []
-  for chunk in kinds.values():
+  for chunk in groups.values():
     if len(chunk.clients) >= _MIN_ALIKE:
       yield chunk
     else:
       few += zip(chunk.clients, chunk.leaves)
   if few:
     few.sort(key=lambda pair: pair[0])
-    yield from gather(few, limit=limit, num_alike=lambda is_batched: 0)
+    yield from gather(few, limit=limit, num_alike=lambda kind: 0)
 
 
 def _stacked(tensors: Sequence) -> tf.Tensor:
+  tensors = values.fresh(tensors)
   if all(isinstance(tensor, np.ndarray) for tensor in tensors):
     return tf.constant(np.stack(tensors))
   # `tf.stack` would look at each of them in Python.
@@ -163,26 +165,27 @@ def join(clients: list[list]) -> list[tf.Tensor]:
 
 
 def specs(
-    skeletons: Iterable, *, is_batched: bool | None
+    skeletons: Iterable, *, kind: datasets.Kind
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk.
 
   These are the number of clients and, for everything that a client has, a stack
-  of tensors; or the columns, where each client's rows end (with a 0 before),
-  and each client's batch size.
+  of tensors, or of datasets; or the columns, where each client's rows end (with
+  a 0 before), and each client's batch size.
 
   Args:
     skeletons: Of what a client has.
-    is_batched: Whether sequences consist of batches of rows, or of rows.
+    kind: Of its sequences.
 
   Raises:
     NotPlainError: There are elements that are no tensors.
   """
   found = [tf.TensorSpec([], tf.int32)]
   for leaf in _leaves(skeletons):
-    if isinstance(leaf, values.Tensor):
-      found.append(_many(leaf.spec, leaf.spec.shape))
+    if isinstance(leaf, values.Tensor) or kind is datasets.Kind.DATASETS:
+      found += [_many(spec, spec.shape) for spec in values.flat_specs(leaf)]
       continue
+    is_batched = kind is datasets.Kind.BATCHES
     for spec in tf.nest.flatten(leaf.element_spec):
       if not isinstance(spec, tf.TensorSpec):
         raise loops.NotPlainError(f'elements are {spec}')
@@ -203,14 +206,23 @@ def _leaves(skeletons: Iterable) -> Iterator:
       yield skeleton
 
 
-def client(skeletons, tensors, index, *, is_batched: bool | None) -> list:
+def client(
+    skeletons,
+    tensors,
+    index,
+    *,
+    kind: datasets.Kind,
+    as_datasets: bool = False,
+) -> list:
   """Returns the symbolic values that one client has.
 
   Args:
     skeletons: Of these values.
     tensors: Of the chunk, without the number of clients.
     index: Which client of the chunk it is, a symbolic int32.
-    is_batched: See `specs`.
+    kind: See `specs`.
+    as_datasets: Whether sequences are datasets, for those who do not understand
+      rows.
   """
   remaining = iter(tensors)
 
@@ -219,12 +231,24 @@ def client(skeletons, tensors, index, *, is_batched: bool | None) -> list:
       return values.map_struct(build, skeleton)
     if isinstance(skeleton, values.Tensor):
       return next(remaining)[index]
+    if kind is datasets.Kind.DATASETS:
+      with tf.device(datasets.DATASET_DEVICE):
+        return values.pack(skeleton, [next(remaining)[index]])
+    is_batched = kind is datasets.Kind.BATCHES
     width = len(tf.nest.flatten(skeleton.element_spec))
     columns = list(itertools.islice(remaining, width))
     ends, sizes = next(remaining), next(remaining)
     with tf.device(datasets.DATASET_DEVICE):
       rows = [column[ends[index] : ends[index + 1]] for column in columns]
-      return values.Rows(loops.pack(rows, sizes[index]), bool(is_batched))
+      if not as_datasets:
+        return values.Rows(loops.pack(rows, sizes[index]), is_batched)
+      dataset = tf.data.Dataset.from_tensor_slices(tuple(rows))
+      if is_batched:
+        dataset = dataset.batch(sizes[index])
+      # With the structure of its elements, which some ask for.
+      return values.pack(
+          skeleton, values.flatten(dataset.with_options(values.untuned()))
+      )
 
   return [build(skeleton) for skeleton in skeletons]
 
@@ -248,7 +272,7 @@ def stack(clients: list[list]) -> list[tf.Tensor]:
 
 
 def stack_specs(
-    skeletons: Iterable, *, is_batched: bool | None
+    skeletons: Iterable, *, kind: datasets.Kind
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk of alike clients.
 
@@ -257,7 +281,7 @@ def stack_specs(
 
   Args:
     skeletons: Of what a client has.
-    is_batched: Whether sequences consist of batches of rows, or of rows.
+    kind: Of its sequences.
 
   Raises:
     NotPlainError: There are elements that are no tensors.
@@ -265,7 +289,7 @@ def stack_specs(
   found = []
   for leaf in _leaves(skeletons):
     # The number of clients is not handed on, nor where rows end.
-    _, *own = specs([leaf], is_batched=is_batched)
+    _, *own = specs([leaf], kind=kind)
     if isinstance(leaf, values.Tensor):
       found += own
       continue
@@ -274,14 +298,16 @@ def stack_specs(
   return found
 
 
-def at_once(work: Callable, skeletons, tensors, *, is_batched) -> list:
+def at_once(
+    work: Callable, skeletons, tensors, *, kind: datasets.Kind
+) -> list:
   """Returns the results of `work` for all clients, each a stack.
 
   Args:
     work: Maps the symbolic values that a client has to tensors.
     skeletons: Of these values.
     tensors: Of the chunk, as `stack_specs` says.
-    is_batched: See `stack_specs`.
+    kind: See `stack_specs`.
 
   Raises:
     ValueError: There is an operation that TensorFlow cannot do for many.
@@ -309,7 +335,9 @@ def at_once(work: Callable, skeletons, tensors, *, is_batched) -> list:
         return next(own)
       width = len(tf.nest.flatten(skeleton.element_spec))
       columns = list(itertools.islice(own, width))
-      return inline.Columns(columns, *next(own_sizes), bool(is_batched))
+      return columns_lib.Columns(
+          columns, *next(own_sizes), kind is datasets.Kind.BATCHES
+      )
 
     return work([build(skeleton) for skeleton in skeletons])
 

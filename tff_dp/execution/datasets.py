@@ -11,6 +11,7 @@ are used as they are.
 """
 
 import dataclasses
+import enum
 import functools
 import math
 
@@ -67,6 +68,15 @@ _IGNORE_STATE = 1  # Of `external_state_policy`; the others warn or fail.
 _ABSENT = 'tff_dp/absent'
 
 
+class Kind(enum.Enum):
+  """As what the clients of a chunk have their sequences."""
+
+  ABSENT = enum.auto()
+  ROWS = enum.auto()
+  BATCHES = enum.auto()
+  DATASETS = enum.auto()
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe:
   """A dataset with state, serialized without that state.
@@ -110,6 +120,10 @@ class Table:
 
   columns: tuple[tf.Tensor | np.ndarray, ...]
   batch_size: int | None
+
+  @property
+  def kind(self) -> Kind:
+    return Kind.ROWS if self.batch_size is None else Kind.BATCHES
 
   @functools.cached_property
   def num_rows(self) -> int:

@@ -337,10 +337,10 @@ class TensorFlowGraph:
 
     Args:
       argument: The symbolic value of its parameter, or None. All sequences in
-        it are `inline.Columns`.
+        it are `columns.Columns`.
 
     Returns:
-      The symbolic result.
+      The symbolic result, in which sequences are `Columns`, too.
 
     Raises:
       NotPlainError: It is more than a function of its argument, or may be.
@@ -351,7 +351,14 @@ class TensorFlowGraph:
         dict(zip(self._parameters, tensors, strict=True)),
         self._results,
     )
-    return values.pack(self._result_skeleton, results)
+    remaining = iter(results)
+
+    def build(skeleton):
+      if isinstance(skeleton, values.Struct):
+        return values.map_struct(build, skeleton)
+      return next(remaining)
+
+    return build(self._result_skeleton)
 
 
 def _of_this_graph(tensor: tf.Tensor) -> tf.Tensor:

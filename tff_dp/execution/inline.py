@@ -21,64 +21,46 @@ import tensorflow as tf
 from tff_dp import _compat
 from tff_dp.execution import graph_defs
 from tff_dp.execution import loops
+from tff_dp.execution.columns import Columns
 
 _op_def_registry = _compat.private_tensorflow('op_def_registry')
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 _IFS = ('If', 'StatelessIf')
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Columns:
-  """A sequence inside a graph, whose rows are in memory.
-
-  Attributes:
-    columns: The components of its elements, shape [rows, ...].
-    num_rows: How many there are, an int64 scalar.
-    batch_size: Rows of a batch, an int64 scalar; the last may be shorter.
-    is_batched: Whether its elements are batches of rows, or the rows.
-  """
-
-  columns: Sequence[tf.Tensor]
-  num_rows: tf.Tensor
-  batch_size: tf.Tensor
-  is_batched: bool
-
-  def element(self, start: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the components of the element that begins with a row."""
-    if not self.is_batched:
-      return [column[start] for column in self.columns]
-    end = tf.minimum(start + self.batch_size, self.num_rows)
-    return [column[start:end] for column in self.columns]
-
-
 @dataclasses.dataclass(eq=False)
 class _Iterator:
-  """An iterator, which has read what is before row `start`."""
+  """An iterator, which has read what is before element `index`."""
 
   sequence: Columns | None = None
-  start: tf.Tensor | None = None
+  index: tf.Tensor | None = None
 
-  def at(self, start: tf.Tensor | None) -> '_Iterator':
-    return _Iterator(self.sequence, start)
+  def at(self, index: tf.Tensor | None) -> '_Iterator':
+    return _Iterator(self.sequence, index)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Optional:
-  """The element that begins with row `start`, if there is one."""
+  """The element `index`, if there is one."""
 
   sequence: Columns
-  start: tf.Tensor
+  index: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class _NoState:
+  """Where a dataset keeps what it has read, of which nothing depends on it."""
 
 
 def evaluate(
     graph_def, inputs: Mapping[str, object], results: Sequence[str]
-) -> list[tf.Tensor]:
+) -> list[tf.Tensor | Columns]:
   """Adds a graph to the current one and returns its results.
 
   Args:
     graph_def: The graph.
     inputs: Tensors and `Columns` by the names of their placeholders.
-    results: Names of the tensors that it returns.
+    results: Names of the tensors and sequences that it returns.
 
   Raises:
     NotPlainError: There is something in it that is not understood.
@@ -88,8 +70,8 @@ def evaluate(
     scope.set(name.split(':')[0], [value])
   scope.run()
   found = [scope.get(name) for name in results]
-  if not all(isinstance(value, tf.Tensor) for value in found):
-    raise loops.NotPlainError('a sequence is a result')
+  if not all(isinstance(value, (tf.Tensor, Columns)) for value in found):
+    raise loops.NotPlainError('what reads a sequence is a result')
   return found
 
 
@@ -250,7 +232,7 @@ class _Split:
   @property
   def tensors(self) -> list[tf.Tensor]:
     return [
-        value if isinstance(value, tf.Tensor) else value.start
+        value if isinstance(value, tf.Tensor) else value.index
         for value in self._values
         if not isinstance(value, Columns)
     ]
@@ -290,7 +272,7 @@ def _conditional(library, node, predicate, inputs: list) -> list:
       returned.append(results)
       if not all(isinstance(result, tf.Tensor) for result in results):
         raise loops.NotPlainError(f'{node.name} returns a sequence')
-      moved = [v.start for v in own if isinstance(v, _Iterator)]
+      moved = [v.index for v in own if isinstance(v, _Iterator)]
       return list(map(tf.identity, results + moved))
 
     return run
@@ -299,7 +281,7 @@ def _conditional(library, node, predicate, inputs: list) -> list:
   found = list(found) if isinstance(found, (list, tuple)) else [found]
   size = len(found) - len(split.iterators())
   for iterator, start in zip(split.iterators(), found[size:]):
-    iterator.start = start
+    iterator.index = start
   # What both hand on stays what it is, such as whether a loop goes on, which is
   # the same for all clients.
   return [
@@ -332,14 +314,14 @@ def _while(library, node, inputs: list) -> list:
   shapes = [
       tf.TensorShape(given[index])
       if given and isinstance(value, tf.Tensor)
-      else (value if isinstance(value, tf.Tensor) else value.start).shape
+      else (value if isinstance(value, tf.Tensor) else value.index).shape
       for index, value in enumerate(inputs)
       if not isinstance(value, Columns)
   ]
   found = split.join(_loop(cond, body, split.tensors, shapes))
   for old, new in zip(inputs, found):
     if isinstance(old, _Iterator):
-      old.start = new.start
+      old.index = new.index
   return [
       new if isinstance(old, tf.Tensor) else old
       for old, new in zip(inputs, found)
@@ -362,21 +344,19 @@ def _loop(cond: Callable, body: Callable, state: list, shapes: list) -> list:
 
 def _reduce(library, node, sequence, *rest) -> list:
   """Returns what `ReduceDataset` returns."""
-  if not isinstance(sequence, Columns):
-    raise loops.NotPlainError(f'{node.name} goes over a dataset')
+  _check_is_columns(node, sequence)
   size = len(node.attr['Tstate'].list.type)
   state, others = rest[:size], rest[size:]
   shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
   step = node.attr['f'].func.name
+  num_elements = sequence.num_elements
 
-  def cond(start, *_):
-    return start < sequence.num_rows
+  def cond(index, *_):
+    return index < num_elements
 
-  def body(start, *state):
-    element = sequence.element(start)
-    return start + sequence.batch_size, *library.call(
-        step, [*state, *element, *others]
-    )
+  def body(index, *state):
+    element = sequence.element(index)
+    return index + 1, *library.call(step, [*state, *element, *others])
 
   start = tf.constant(0, tf.int64)
   _, *state = _loop(cond, body, [start, *state], [start.shape, *shapes])
@@ -390,27 +370,102 @@ def _new_iterator(library, node) -> list:
 
 def _set_up(library, node, sequence, iterator) -> list:
   del library
-  if not isinstance(sequence, Columns):
-    raise loops.NotPlainError(f'{node.name} iterates over a dataset')
-  iterator.sequence, iterator.start = sequence, tf.constant(0, tf.int64)
+  _check_is_columns(node, sequence)
+  iterator.sequence, iterator.index = sequence, tf.constant(0, tf.int64)
   return []
 
 
 def _get_next(library, node, iterator) -> list:
   del library, node
-  found = _Optional(iterator.sequence, iterator.start)
-  iterator.start += iterator.sequence.batch_size
+  found = _Optional(iterator.sequence, iterator.index)
+  iterator.index += 1
   return [found]
 
 
 def _has_value(library, node, optional) -> list:
   del library, node
-  return [optional.start < optional.sequence.num_rows]
+  return [optional.index < optional.sequence.num_elements]
 
 
 def _get_value(library, node, optional) -> list:
   del library, node
-  return optional.sequence.element(optional.start)
+  return optional.sequence.element(optional.index)
+
+
+def _check_is_columns(node, sequence) -> None:
+  if not isinstance(sequence, Columns):
+    raise loops.NotPlainError(f'{node.name} ({node.op}) is over a dataset')
+
+
+def _constant(node, tensor):
+  found = tf.get_static_value(tensor)
+  if found is None:
+    raise loops.NotPlainError(f'{node.name} ({node.op}) depends on a value')
+  return found.item() if hasattr(found, 'item') else found
+
+
+def _map(library, node, sequence, *others) -> list:
+  """Returns what a `MapDataset` returns: elements are mapped when read."""
+  _check_is_columns(node, sequence)
+  if node.op.startswith('Parallel'):
+    others = others[:-1]  # How many at a time.
+  function = node.attr['f'].func.name
+  return [
+      sequence.mapped(lambda parts: library.call(function, [*parts, *others]))
+  ]
+
+
+def _repeat(library, node, sequence, count) -> list:
+  del library
+  _check_is_columns(node, sequence)
+  count = _constant(node, count)
+  if count < 0:
+    raise loops.NotPlainError(f'{node.name} has no end')
+  return [sequence.repeated(count)]
+
+
+def _take(library, node, sequence, count) -> list:
+  del library
+  _check_is_columns(node, sequence)
+  return [sequence.taken(count)]
+
+
+def _batch(library, node, sequence, size, *rest) -> list:
+  """Returns what a `BatchDatasetV2` or `ParallelBatchDataset` returns."""
+  del library
+  _check_is_columns(node, sequence)
+  if not _constant(node, size) > 0:
+    raise loops.NotPlainError(f'{node.name} has batches of nothing')
+  return [sequence.batched(size, rest[-1])]
+
+
+def _same_elements(library, node, sequence) -> list:
+  del library
+  _check_is_columns(node, sequence)
+  return [sequence]
+
+
+def _prefetch(library, node, sequence, size) -> list:
+  del size
+  return _same_elements(library, node, sequence)
+
+
+def _cache(library, node, sequence, path, state=None) -> list:
+  del state
+  if _constant(node, path) != b'':
+    raise loops.NotPlainError(f'{node.name} writes files')
+  return _same_elements(library, node, sequence)
+
+
+def _no_state(library, node) -> list:
+  del library, node
+  return [_NoState()]
+
+
+def _cardinality(library, node, sequence) -> list:
+  del library
+  _check_is_columns(node, sequence)
+  return [sequence.num_elements]
 
 
 def _l2_loss(library, node, tensor) -> list:
@@ -426,5 +481,17 @@ _SPECIAL = {
     'IteratorGetNextAsOptional': _get_next,
     'OptionalHasValue': _has_value,
     'OptionalGetValue': _get_value,
+    'MapDataset': _map,
+    'ParallelMapDatasetV2': _map,
+    'RepeatDataset': _repeat,
+    'TakeDataset': _take,
+    'BatchDatasetV2': _batch,
+    'ParallelBatchDataset': _batch,
+    'CacheDataset': _cache,
+    'CacheDatasetV2': _cache,
+    'DummyMemoryCache': _no_state,
+    'PrefetchDataset': _prefetch,
+    'OptionsDataset': _same_elements,
+    'DatasetCardinality': _cardinality,
     'L2Loss': _l2_loss,
 }

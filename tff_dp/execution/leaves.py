@@ -10,6 +10,7 @@ is remembered with it.
 
 from collections.abc import Mapping
 import functools
+import itertools
 import threading
 import weakref
 
@@ -19,6 +20,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _compat
 from tff_dp.execution import datasets
+from tff_dp.execution import errors
 from tff_dp.execution import values
 
 _type_conversions = _compat.private_tff('type_conversions')
@@ -32,36 +34,34 @@ class Leaves:
   """What a client has, and what decides with whom it shares a chunk.
 
   Attributes:
-    items: Its tensors, arrays and `datasets.Table`s, depth first.
-    num_bytes: How much memory they take, strings not counted.
-    is_batched: Whether its sequences are of batches; None without any.
+    items: Its tensors, arrays and sequences, depth first. A sequence is a
+      `datasets.Table`, or what `values.flatten` makes of a dataset.
+    num_bytes: How much memory they take, strings and datasets not counted.
+    kind: Of its sequences.
     form: The same for all of one chunk, dtypes and shapes but for the number of
       rows; None if it can be in no chunk.
     lengths: Number of rows and batch size of each table.
   """
 
-  __slots__ = ('items', 'num_bytes', 'is_batched', 'form', 'lengths')
+  __slots__ = ('items', 'num_bytes', 'kind', 'form', 'lengths')
 
   def __init__(self, items: list):
-    tables = [item for item in items if isinstance(item, datasets.Table)]
-    batched = {table.batch_size is not None for table in tables}
+    kinds, form, lengths, self.num_bytes = set(), [], [], 0
+    for item in items:
+      if isinstance(item, datasets.Table):
+        kinds.add(item.kind)
+        form.append(item.form)
+        lengths.append((item.num_rows, item.batch_size))
+        self.num_bytes += item.num_bytes
+      elif isinstance(item, datasets.Recipe) or item.dtype == tf.variant:
+        kinds.add(datasets.Kind.DATASETS)
+      else:
+        form.append(datasets.form_of(item))
+        self.num_bytes += datasets.num_bytes_of(item)
     self.items = items
-    self.num_bytes = sum(
-        item.num_bytes
-        if isinstance(item, datasets.Table)
-        else datasets.num_bytes_of(item)
-        for item in items
-    )
-    self.is_batched = batched.pop() if len(batched) == 1 else None
-    self.form = None
-    if not batched:
-      self.form = self.is_batched, *(
-          item.form
-          if isinstance(item, datasets.Table)
-          else datasets.form_of(item)
-          for item in items
-      )
-    self.lengths = tuple((t.num_rows, t.batch_size) for t in tables)
+    self.kind = kinds.pop() if kinds else datasets.Kind.ABSENT
+    self.form = None if kinds else (self.kind, *form)
+    self.lengths = tuple(lengths)
 
 
 class Reader:
@@ -69,29 +69,23 @@ class Reader:
 
   def __init__(self, type_spec: tff.Type):
     """Looks at the type, which has no placement."""
-    if isinstance(type_spec, tff.SequenceType):
-      self._read = _SequenceReader(type_spec.element).leaves
-      return
-    reader = _reader(type_spec)
-    self._read = lambda value: _leaves(reader.read(value))
+    self._reader = _reader(type_spec)
 
   def __call__(self, value) -> Leaves | None:
     """Returns what a client has.
 
-    None if it has a sequence that is no table, or is not of the type: then
-    `values.from_python` knows what to do.
+    None if it is not of the type, or cannot be read: `values.from_python` knows
+    what to say.
 
     Args:
       value: As for `values.from_python`.
     """
     try:
-      return self._read(value)
-    except (TypeError, ValueError):
+      if isinstance(self._reader, _SequenceReader):
+        return self._reader.leaves(value)
+      return Leaves(self._reader.read(value))
+    except (TypeError, ValueError, errors.UnsupportedComputationError):
       return None
-
-
-def _leaves(items: list | None) -> Leaves | None:
-  return None if items is None else Leaves(items)
 
 
 def _reader(type_spec: tff.Type):
@@ -109,15 +103,10 @@ class _StructReader:
     self._type = type_spec
     self._readers = [_reader(inner) for inner in type_spec]
 
-  def read(self, value) -> list | None:
-    found = []
+  def read(self, value) -> list:
     parts = values.parts(value, self._type, where='')
-    for reader, part in zip(self._readers, parts):
-      items = reader.read(part)
-      if items is None:
-        return None
-      found += items
-    return found
+    found = [r.read(part) for r, part in zip(self._readers, parts)]
+    return list(itertools.chain.from_iterable(found))
 
 
 class _TensorReader:
@@ -171,35 +160,35 @@ class _SequenceReader:
       self._parts = [_TensorReader(inner) for inner in type_spec]
       self._names = [name for name, _ in tff.structure.iter_elements(type_spec)]
 
-  def read(self, value) -> list | None:
-    found = self.leaves(value)
-    return None if found is None else found.items
+  def read(self, value) -> list:
+    return self.leaves(value).items
 
-  def leaves(self, value) -> Leaves | None:
+  def leaves(self, value) -> Leaves:
     """Returns the leaves of a client that has nothing but this sequence."""
     if not isinstance(value, tf.data.Dataset):
-      return _leaves(self._items_of_elements(value))
+      return Leaves([self._table_of_elements(value) or self._dataset(value)])
     known_type, found = _known.get(value, (None, None))
     if known_type is not self._type:
+      _check_is_assignable(value.element_spec, self._type)
+      item = datasets.table_of(value) or self._dataset(value)
+      found = Leaves([item])
       # Is remembered, because clients come again, and to look takes longer than
-      # some of them compute.
-      found = _leaves(self._items_of_dataset(value))
-      _known[value] = self._type, found
+      # some of them compute. But for recipes, which are copies of the data.
+      if not isinstance(item, datasets.Recipe):
+        _known[value] = self._type, found
     return found
 
-  def _items_of_dataset(self, value) -> list[datasets.Table] | None:
-    """Returns the table of a dataset with such elements, or None."""
-    table = datasets.table_of(value)
-    if table is None or not _is_assignable(value.element_spec, self._type):
-      return None
-    return [table]
+  def _dataset(self, value):
+    found = values.from_python(value, tff.SequenceType(self._type), where='')
+    (item,) = values.flatten(found)
+    return item
 
-  def _items_of_elements(self, value) -> list[datasets.Table] | None:
+  def _table_of_elements(self, value) -> datasets.Table | None:
     """Returns the table of a list of elements, or None if they make none."""
     if not self._has_rows or not isinstance(value, (list, tuple)):
       return None
     if not value:
-      return [self._empty]
+      return self._empty
     rows = [self._plain_parts(element) for element in value]
     if None not in rows:
       stack, concatenate = np.stack, np.concatenate
@@ -213,11 +202,11 @@ class _SequenceReader:
       if batch_size is None:
         return None
       if len(rows) == 1:
-        return [datasets.Table(tuple(rows[0]), batch_size)]
+        return datasets.Table(tuple(rows[0]), batch_size)
     with tf.device(datasets.DATASET_DEVICE):
       join = concatenate if self._is_batched else stack
       columns = tuple(join(column, 0) for column in zip(*rows))
-    return [datasets.Table(columns, batch_size)]
+    return datasets.Table(columns, batch_size)
 
   @functools.cached_property
   def _empty(self) -> datasets.Table:
@@ -252,17 +241,15 @@ class _SequenceReader:
     return tf.nest.flatten(values.to_element(found, self._type))
 
 
-def _is_assignable(element_spec, type_spec: tff.Type) -> bool:
-  """Returns whether elements have a type; quickly, if the last ones had it."""
-  pair = element_spec, type_spec
+def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
+  """Raises `TypeError` if elements have no such type; quickly if others had."""
   last = getattr(_last_assignable, 'pair', (None, None))
   # Types are compared by what they hold, which takes its time.
   if last[1] is not type_spec or last[0] != element_spec:
     found = tff.types.tensorflow_to_type(element_spec)
     if not type_spec.is_assignable_from(found):
-      return False
-    _last_assignable.pair = pair
-  return True
+      raise TypeError(f'elements are {found}, not {type_spec}')
+    _last_assignable.pair = element_spec, type_spec
 
 
 def _batch_size(rows: list[list]) -> int | None:

@@ -6,6 +6,7 @@ It holds the schedule and the graphs, each of which is traced when it is first
 needed; `call` runs them.
 """
 
+import functools
 import itertools
 import logging
 import threading
@@ -17,6 +18,7 @@ from tensorflow_federated.proto.v0 import computation_pb2
 
 from tff_dp import _compat
 from tff_dp.execution import chunks
+from tff_dp.execution import datasets
 from tff_dp.execution import errors
 from tff_dp.execution import graphs
 from tff_dp.execution import interpreter
@@ -30,6 +32,8 @@ _serialization = _compat.private_tff('computation_serialization')
 Struct = tff.structure.Struct
 _program_numbers = itertools.count()
 _log = logging.getLogger(__name__)
+# What many clients can have at once.
+_TABLES = (datasets.Kind.ROWS, datasets.Kind.BATCHES)
 # What is known to work in a loop over clients.
 _IN_CHUNKS = (
     schedule_lib.Call,
@@ -299,7 +303,7 @@ class Program:
       return self._functions[key]
 
   def chunk_pass(
-      self, number: int, worker: int, *, is_batched: bool | None
+      self, number: int, worker: int, *, kind: datasets.Kind
   ) -> tracing.TracedFunction | None:
     """Returns the function that does a pass for a chunk of clients.
 
@@ -308,7 +312,7 @@ class Program:
     Args:
       number: Of the pass.
       worker: Whose function it is.
-      is_batched: See `chunks.specs`.
+      kind: See `chunks.specs`.
 
     Returns:
       None if clients have to come one by one: because something is kept of each,
@@ -321,15 +325,19 @@ class Program:
       return None
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
 
-    def body(interpreting, tensors):
-      interpreting.selects_rows = True
+    def body(interpreting, tensors, as_datasets):
+      interpreting.selects_rows = not as_datasets
       server, (num_clients, *chunk), accumulators = _cut(
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
 
       def work(index, *accumulators):
         known = self._unpack(one_pass.server_inputs, server) + chunks.client(
-            skeletons, chunk, index, is_batched=is_batched
+            skeletons,
+            chunk,
+            index,
+            kind=kind,
+            as_datasets=as_datasets,
         )
         results = _client_work(
             one_pass,
@@ -352,20 +360,28 @@ class Program:
       return self._unpack(one_pass.accumulations, results)
 
     def trace(key, device):
-      try:
-        specs = chunks.specs(skeletons, is_batched=is_batched)
-        return self._trace_specs(
-            key, body, [*server_specs, *specs, *accumulator_specs], device
-        )
-      # TensorFlow's own are about shapes that a loop cannot have.
-      except (loops.NotPlainError, TypeError, ValueError) as error:
-        _log.debug('Clients come one by one: %s', error)
-        return None
+      for as_datasets in (False, True):
+        try:
+          specs = chunks.specs(skeletons, kind=kind)
+          return self._trace_specs(
+              key,
+              functools.partial(body, as_datasets=as_datasets),
+              [*server_specs, *specs, *accumulator_specs],
+              device,
+          )
+        except loops.NotPlainError as error:
+          _log.debug('Rows of clients in chunks are no option: %s', error)
+        # TensorFlow's own are about shapes that a loop cannot have.
+        except (TypeError, ValueError) as error:
+          _log.debug('Clients come one by one: %s', error)
+          return None
+      _log.debug('Clients come one by one.')
+      return None
 
-    return self._of_worker(f'p{number}c{is_batched}', worker, trace)
+    return self._of_worker(f'p{number}c{kind.name}', worker, trace)
 
   def num_at_once(
-      self, number: int, worker: int, *, is_batched: bool | None
+      self, number: int, worker: int, *, kind: datasets.Kind
   ) -> int:
     """Returns for how many clients `cohort_pass` is made, or 0."""
     one_pass = self._schedule.passes[number - 1]
@@ -374,11 +390,11 @@ class Program:
     found = min(_MAX_CLIENTS_AT_ONCE, _MAX_BYTES_AT_ONCE // max(1, sum(sizes)))
     if found < _MIN_CLIENTS_AT_ONCE:
       return 0
-    is_there = self.cohort_pass(number, worker, is_batched=is_batched)
+    is_there = self.cohort_pass(number, worker, kind=kind)
     return found if is_there is not None else 0
 
   def cohort_pass(
-      self, number: int, worker: int, *, is_batched: bool | None
+      self, number: int, worker: int, *, kind: datasets.Kind
   ) -> tracing.TracedFunction | None:
     """Returns the function that does a pass for alike clients, all at once.
 
@@ -388,7 +404,7 @@ class Program:
     Args:
       number: Of the pass.
       worker: Whose function it is.
-      is_batched: See `chunks.stack_specs`.
+      kind: See `chunks.stack_specs`.
 
     Returns:
       None if clients have to come one after the other: because they have no
@@ -399,7 +415,7 @@ class Program:
     server_specs = self._specs(one_pass.server_inputs)
     accumulator_specs = self._specs(one_pass.accumulations)
     # Sums of given values keep their order, down to the last bit.
-    if is_batched is None or not self._can_be_chunked(one_pass):
+    if kind not in _TABLES or not self._can_be_chunked(one_pass):
       return None
     operations = [node.operation for node in one_pass.nodes]
     if any(isinstance(found, schedule_lib.Select) for found in operations):
@@ -423,9 +439,7 @@ class Program:
         results = itertools.chain(*map(values.flatten, results))
         return list(map(_increment, results, accumulators))
 
-      increments = chunks.at_once(
-          work, skeletons, chunk, is_batched=is_batched
-      )
+      increments = chunks.at_once(work, skeletons, chunk, kind=kind)
       return self._unpack(
           one_pass.accumulations,
           [
@@ -436,7 +450,7 @@ class Program:
 
     def trace(key, device):
       try:
-        specs = chunks.stack_specs(skeletons, is_batched=is_batched)
+        specs = chunks.stack_specs(skeletons, kind=kind)
         return self._trace_specs(
             key, body, [*server_specs, *specs, *accumulator_specs], device
         )
@@ -445,7 +459,7 @@ class Program:
         _log.debug('Clients do not work at once: %s', error)
         return None
 
-    return self._of_worker(f'p{number}a{is_batched}', worker, trace)
+    return self._of_worker(f'p{number}a{kind.name}', worker, trace)
 
   def _can_be_chunked(self, one_pass: schedule_lib.Pass) -> bool:
     specs = self._specs(one_pass.accumulations)
