@@ -12,8 +12,11 @@ machine only; bytes do not depend on it.
 import argparse
 import functools
 import os
+import pathlib
+import shutil
 import signal
 import statistics
+import tempfile
 import threading
 import time
 
@@ -36,9 +39,19 @@ _NUM_WORKERS = 2
 _BATCHES, _BATCH_SIZE = 5, 20
 
 
-@functools.lru_cache(maxsize=64)
+# Environment variable: the folder where workers leave their process ids.
+_PIDS = 'TFF_DP_BENCHMARK_PIDS'
+
+
 def load(client_id: str) -> list[tuple[np.ndarray, np.ndarray]]:
   """Returns the batches of a made-up writer; workers call it."""
+  if _PIDS in os.environ:
+    (pathlib.Path(os.environ[_PIDS]) / str(os.getpid())).touch()
+  return _batches(client_id)
+
+
+@functools.lru_cache(maxsize=64)
+def _batches(client_id: str) -> list[tuple[np.ndarray, np.ndarray]]:
   rng = np.random.default_rng(int(client_id))
   shape = (_BATCH_SIZE, 28, 28, 1)
   return [
@@ -79,11 +92,27 @@ def _seconds(process, state, clients, num_rounds: int) -> list[float]:
   return found
 
 
+def _timed_runs(shards) -> list[float]:
+  """Returns a list that grows by the seconds of every pass over shards."""
+  found, run = [], shards.run
+
+  def timed(*args, **kwargs):
+    start = time.perf_counter()
+    try:
+      return run(*args, **kwargs)
+    finally:
+      found.append(time.perf_counter() - start)
+
+  shards.run = timed
+  return found
+
+
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('engine', choices=_ENGINES)
   parser.add_argument('--clients', type=int, default=10)
   parser.add_argument('--rounds', type=int, default=5)
+  parser.add_argument('--shards', type=int, default=_NUM_WORKERS)
   args = parser.parse_args()
   ids = [str(number) for number in range(args.clients)]
   data = [load(client_id) for client_id in ids]
@@ -95,11 +124,14 @@ def main() -> None:
     first, *rest = _seconds(process, state, data, args.rounds + 1)
   alone = statistics.median(rest)
   print(f'in process: first {first:.2f} s, then {alone:.3f} s', flush=True)
+  folder = pathlib.Path(tempfile.mkdtemp(prefix='cluster'))
+  os.environ[_PIDS] = os.fspath(folder)
   engine = _ENGINES[args.engine](num_workers=_NUM_WORKERS)
   with cluster.create_cluster_context(
-      engine, num_shards=_NUM_WORKERS, load_clients='benchmarks.cluster:load'
+      engine, num_shards=args.shards, load_clients='benchmarks.cluster:load'
   ) as context:
     (first,) = _seconds(process, state, ids, 1)
+    waited = _timed_runs(context.shards)
     before = context.shards.num_bytes_sent, context.shards.num_bytes_received
     rest = _seconds(process, state, ids, args.rounds)
     sent = context.shards.num_bytes_sent - before[0]
@@ -107,16 +139,19 @@ def main() -> None:
     median = statistics.median(rest)
     print(f'{args.engine}: first {first:.2f} s, then {median:.3f} s')
     print(f'ratio to in process: {median / alone:.2f}')
+    alone = median - statistics.median(waited)
+    print(f'of a round, without any shard at work: {alone:.3f} s')
     print(f'bytes a round: {sent / args.rounds:,.0f} to the engine,')
-    print(f'  {received / args.rounds:,.0f} from {_NUM_WORKERS} shards')
+    print(f'  {received / args.rounds:,.0f} from {args.shards} shards')
     if args.engine != 'local':
-      pid = next(iter(engine.on_every_worker(os.getpid).values()))
+      pid = min(int(file.name) for file in folder.iterdir())
       killer = threading.Timer(median / 3, os.kill, (pid, signal.SIGKILL))
       killer.start()
       (killed,) = _seconds(process, state, ids, 1)
       killer.join()
-      print(f'a round in which process {pid} is killed: {killed:.2f} s')
+      print(f'a round in which a worker is killed: {killed:.2f} s')
       print(f'  shards given away again by us: {context.shards.num_lost}')
+  shutil.rmtree(folder)
 
 
 if __name__ == '__main__':

@@ -227,7 +227,13 @@ class Run:
         )
     )
     message = ''
-    with contextlib.closing(display), contextlib.closing(released), guard:
+    cluster = outputs.current_cluster()
+    reporting = contextlib.nullcontext()
+    if cluster is not None:
+      reporting = cluster.reporting_to(display.say)
+    with contextlib.closing(display), contextlib.closing(
+        released
+    ), guard, reporting:
       display.say(self._guarantee())
       hint = hints.too_noisy(
           self.plan,
@@ -261,6 +267,7 @@ class Run:
             self.rounds_done,
             seconds=seconds,
             epsilon=self.budget.epsilon_after(self.rounds_done),
+            num_workers=cluster and cluster.num_workers,
         )
       self._save(released, display)
       result = self._finish(message)

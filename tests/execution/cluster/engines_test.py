@@ -6,6 +6,7 @@ Needs the engines, which are no part of the other environments: `make
 test-cluster`.
 """
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -66,6 +67,38 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def _in_process():
+  """Returns a context with four workers, the process, and what it trains."""
+  context = execution.create_sync_in_process_context(max_concurrent_clients=4)
+  with tff.framework.get_context_stack().install(context):
+    process = lists.build_process()
+    clients = [lists.load(i) for i in _IDS]
+    return context, process, lists.train(process, clients)
+
+
+@contextlib.contextmanager
+def _while_held(folder: pathlib.Path, client: str, do):
+  """Does something to the process that loads a client; yields what it did."""
+  held, holding = folder / f'held_{client}', folder / f'hold_{client}'
+  holding.touch()
+  done = []
+
+  def wait():
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+      if held.exists() and (pid := held.read_text()):
+        holding.unlink()
+        do(int(pid))
+        done.append(int(pid))
+        return
+      time.sleep(0.02)
+
+  waiter = threading.Thread(target=wait)
+  waiter.start()
+  yield done
+  waiter.join()
+
+
 class _EngineTest:
   """What every engine must do; a class of its own starts each engine once."""
 
@@ -77,19 +110,12 @@ class _EngineTest:
     cls._folder = pathlib.Path(tempfile.mkdtemp(prefix=cls.name))
     cls.addClassCleanup(shutil.rmtree, cls._folder)
     os.environ[lists.FOLDER] = os.fspath(cls._folder)
-    cls._in_process = execution.create_sync_in_process_context(
-        max_concurrent_clients=4
-    )
+    cls._in_process, cls._process, cls._expected = _in_process()
     cls._engine = _ENGINES[cls.name][0](num_workers=2)
     # More shards than workers.
     cls._context = cluster.create_cluster_context(
         cls._engine, num_shards=4, load_clients=_LOAD
     )
-    with tff.framework.get_context_stack().install(cls._in_process):
-      cls._process = lists.build_process()
-      cls._expected = lists.train(
-          cls._process, [lists.load(i) for i in _IDS]
-      )
 
   @classmethod
   def tearDownClass(cls):
@@ -133,30 +159,19 @@ class _EngineTest:
         self.assertEmpty(found)
 
   def test_same_bits_with_more_shards_than_workers(self):
+    # The one that another test killed may not be back.
+    deadline = time.monotonic() + _SECONDS
+    while self._context.num_workers < 2 and time.monotonic() < deadline:
+      time.sleep(0.1)
     self.assertEqual(self._context.num_workers, 2)
     self._assert_same_bits(self._train())
 
   def test_kill_of_a_worker(self):
     before = dict(self._context.num_clients_by_path)
-    holding = self._folder / 'hold_client_5'
-    holding.touch()
-    killed = []
-
-    def kill():
-      deadline = time.monotonic() + _SECONDS
-      held = self._folder / 'held_client_5'
-      while time.monotonic() < deadline:
-        if held.exists() and (pid := held.read_text()):
-          holding.unlink()
-          os.kill(int(pid), signal.SIGKILL)
-          killed.append(int(pid))
-          return
-        time.sleep(0.02)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    found = self._train()
-    killer.join()
+    with _while_held(
+        self._folder, 'client_5', lambda pid: os.kill(pid, signal.SIGKILL)
+    ) as killed:
+      found = self._train()
     self.assertLen(killed, 1)
     # Weights, state of the noise and metrics, which count the examples.
     self._assert_same_bits(found)
@@ -247,6 +262,45 @@ class DaskTest(_EngineTest, parameterized.TestCase):
 
 class RayTest(_EngineTest, parameterized.TestCase):
   name = 'ray'
+
+
+class RayNodeTest(absltest.TestCase):
+
+  def test_loss_of_a_node(self):
+    import ray.cluster_utils  # pylint: disable=g-import-not-at-top
+
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    os.environ[lists.FOLDER] = os.fspath(folder)
+    in_process, process, expected = _in_process()
+    self.addCleanup(in_process.close)
+    size = {'object_store_memory': 2**27}
+    machines = ray.cluster_utils.Cluster(
+        initialize_head=True, head_node_args={'num_cpus': 0, **size}
+    )
+    self.addCleanup(machines.shutdown)
+    nodes = [machines.add_node(num_cpus=1, **size) for _ in range(2)]
+    machines.wait_for_nodes()
+    engine = ray_engine.RayEngine(machines.address)
+
+    def lose(worker_pid):
+      status = pathlib.Path(f'/proc/{worker_pid}/stat').read_text()
+      parent = int(status.rpartition(')')[2].split()[1])
+      for node in nodes:
+        (raylet,) = node.all_processes['raylet']
+        if raylet.process.pid == parent:
+          machines.remove_node(node, allow_graceful=False)
+          return
+      raise AssertionError(f'{worker_pid} is of no node')
+
+    with cluster.create_cluster_context(
+        engine, num_shards=4, load_clients=_LOAD
+    ) as context:
+      self.assertEqual(context.num_workers, 2)
+      with _while_held(folder, 'client_5', lose) as lost:
+        found = lists.train(process, _IDS)
+      self.assertLen(lost, 1)
+      self.assertGreater(context.shards.num_lost, 0)
+    self.assertEmpty(conformance.differences(expected, found, tolerance=0))
 
 
 if __name__ == '__main__':

@@ -32,6 +32,9 @@ class ListsContext(tff.framework.SyncContext):
   def invoke(self, comp, arg):
     return self._context.invoke(comp, _with_lists(arg, is_client=False))
 
+  def __getattr__(self, name):
+    return getattr(self._context, name)
+
 
 def _with_lists(value, *, is_client: bool):
   if isinstance(value, tff.structure.Struct):

@@ -131,6 +131,30 @@ class ShardsTest(absltest.TestCase):
     self.assertEmpty(set(late) & set(found))
     self.assertEqual([result[:1] for result in found], [b'a', b'b', b'c'])
 
+  def test_says_what_it_waits_for(self):
+    may_end = threading.Event()
+
+    heard = []
+
+    def hear(message):
+      heard.append(message)
+      may_end.set()
+
+    def function(shared, shard):
+      if shard == b'1':
+        may_end.wait(60)
+      return shared
+
+    engine = cluster.LocalEngine(2)
+    self.addCleanup(engine.close)
+    shards = engine_lib.Shards(engine, max_retries=0)
+    shards.say = hear
+    with absltest.mock.patch.object(engine_lib, '_REPORT_SECONDS', 0):
+      shards.run(
+          function, [b''], [b'0', b'1', b'2'], is_cancelled=lambda: False
+      )
+    self.assertRegex(heard[0], r'waiting for shard .* of 3 on 2 workers')
+
   def test_lost_too_often(self):
     with self.assertRaisesRegex(cluster.ClusterError, 'tried 3 times'):
       self._run(_Lossy(99), lambda shared, shard: shard, [b'a'], max_retries=2)

@@ -4,6 +4,7 @@
 
 import pathlib
 import shutil
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -15,6 +16,7 @@ from tests.execution.cluster import lists
 from tests.export import small_bundle
 from tff_dp import execution
 from tff_dp.execution import cluster
+from tff_dp.program.display import progress
 
 
 class SystemsTest(parameterized.TestCase):
@@ -33,8 +35,11 @@ class SystemsTest(parameterized.TestCase):
     engine = cluster.LocalEngine()
     context = cluster.create_cluster_context(engine, num_shards=2)
     self.addCleanup(context.close)
-    with contexts.install(lists.ListsContext(context)):
+    with contexts.install(lists.ListsContext(context)), mock.patch.object(
+        progress.Progress, 'round_done'
+    ) as round_done:
       found = run(folder / 'other', total_rounds=2)
+    self.assertEqual(round_done.call_args.kwargs['num_workers'], 2)
     self.assertGreater(context.shards.num_bytes_received, 0)
     self.assertEqual(found.rounds_done, 2)
     self.assertEqual(found.epsilon, expected.epsilon)

@@ -49,6 +49,20 @@ class ProgressTest(parameterized.TestCase):
     display.close()
     return stream.getvalue()
 
+  def test_workers_of_a_cluster(self):
+    stream = io.StringIO()
+    display = progress_lib.Progress(
+        'plain',
+        delta=1e-5,
+        epsilon_budget=None,
+        rounds_done=0,
+        rounds_planned=2,
+        stream=stream,
+    )
+    for round_index in (1, 2):
+      display.round_done(round_index, seconds=1.0, epsilon=1.0, num_workers=3)
+    self.assertEqual(stream.getvalue().count(' workers=3\n'), 2)
+
   def test_plain_lines_come_at_the_ends_and_once_per_minute(self):
     lines = self._run('auto', io.StringIO()).splitlines()
     self.assertEqual(

@@ -7,10 +7,10 @@ server, and so draws all of the server's noise; of its state, a task gets what
 the clients of that pass read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import contextlib
 import functools
 import re
-import zlib
 
 from tff_dp import _checks
 from tff_dp.execution import arguments
@@ -91,7 +91,7 @@ class _ShardedCall(call.Call):
             (self._program.skeleton(node), wire.from_flat(self._single[node]))
             for node in schedule.server_inputs
         ],
-        [zlib.compress(data, 1) for data in wire.from_flat(zeros)],
+        wire.without_zeros(wire.from_flat(zeros)),
         [
             None
             if node in self._given.clients
@@ -192,6 +192,15 @@ class ClusterContext(in_process.InProcessContext):
   def shards(self) -> engine_lib.Shards:
     """What has travelled, which shards wait and how many were lost."""
     return self._shards
+
+  @contextlib.contextmanager
+  def reporting_to(self, say: Callable[[str], None]) -> Iterator[None]:
+    """Lets `say`, instead of the log, tell what a pass waits for."""
+    before, self._shards.say = self._shards.say, say
+    try:
+      yield
+    finally:
+      self._shards.say = before
 
   def describe_workers(self) -> dict[str, object]:
     """Returns worker -> what `tff-dp doctor` wants to know of it."""

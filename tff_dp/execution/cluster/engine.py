@@ -112,6 +112,7 @@ class Shards:
       once, though it travels to every worker that has a task.
     num_bytes_received: Of the results that were taken.
     waiting: The shards without a result.
+    say: Told in words what a pass waits for; the log, unless it is set.
   """
 
   def __init__(self, engine: Engine, *, max_retries: int):
@@ -122,6 +123,7 @@ class Shards:
     self.num_bytes_sent = 0
     self.num_bytes_received = 0
     self.waiting = ()
+    self.say = _log.warning
 
   def run(
       self,
@@ -183,7 +185,7 @@ class Shards:
             lost.append(shard)
         if lost:
           self.num_lost += len(lost)
-          _log.warning('%s: its worker was lost; again.', _named(lost, tries))
+          self.say(f'{_named(lost, tries)}: the worker was lost; again')
           # What a lost worker held for others may be lost as well.
           stale += references
           references[:] = self._put(shared)
@@ -191,11 +193,9 @@ class Shards:
             start(shard)
         if time.monotonic() - reported > _REPORT_SECONDS and pending:
           reported = time.monotonic()
-          _log.warning(
-              'Waiting for %s of %d on %d workers.',
-              _named(sorted(pending.values()), tries),
-              len(shards),
-              self._engine.num_workers,
+          self.say(
+              f'waiting for {_named(sorted(pending.values()), tries)} of'
+              f' {len(shards)} on {self._engine.num_workers} workers'
           )
       return results
     finally:

@@ -1,14 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Values as bytes, on their way to a worker and back.
+"""Values as arrays and bytes, on their way to a worker and back.
 
 Everything that travels is pickled, so a worker must trust the driver, and the
 driver its workers; see docs/many_machines.md.
 """
 
+import dataclasses
 import io
 import pickle
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -72,34 +74,64 @@ def dumps(value, *, where: str = 'a task') -> bytes:
 loads = pickle.loads
 
 
-def from_flat(flat: list) -> list[bytes]:
-  """Returns a flat value as bytes; of datasets, recipes travel."""
-  return [_to_bytes(item) for item in flat]
+@dataclasses.dataclass(frozen=True)
+class _Recipe:
+  """A dataset, as the graph that makes it."""
+
+  graph: bytes
 
 
-def _to_bytes(item) -> bytes:
+@dataclasses.dataclass(frozen=True)
+class _Zeros:
+  """A tensor whose bytes are zeros, which need not travel."""
+
+  shape: tuple[int, ...]
+
+
+def from_flat(flat: list) -> list:
+  """Returns a flat value as arrays; of datasets, recipes travel."""
+  return [_from_item(item) for item in flat]
+
+
+def _from_item(item):
   if isinstance(item, datasets.Recipe):
-    return item.graph.numpy()
+    return _Recipe(item.graph.numpy())
   if item.dtype == tf.variant:
-    return datasets.recipe_of(item).graph.numpy()
-  return tf.io.serialize_tensor(item).numpy()
+    return _Recipe(datasets.recipe_of(item).graph.numpy())
+  return item.numpy()
 
 
-def to_flat(sent: list[bytes], skeleton) -> list:
-  """Returns the flat value; see `values.fresh`.
-
-  Args:
-    sent: What `from_flat` returned.
-    skeleton: Of the value.
-  """
+def without_zeros(sent: list) -> list:
+  """Returns what `from_flat` returned, smaller where all is zero."""
   return [
-      datasets.Recipe(tf.constant(data))
-      if spec.dtype == tf.variant
-      else tf.io.parse_tensor(data, spec.dtype)
-      for data, spec in zip(sent, values.flat_specs(skeleton), strict=True)
+      _Zeros(item.shape)
+      if isinstance(item, np.ndarray)
+      and not item.dtype.hasobject
+      and item.tobytes() == bytes(item.nbytes)
+      else item
+      for item in sent
   ]
 
 
-def to_fresh(sent: list[bytes], skeleton) -> list[tf.Tensor]:
+def to_flat(sent: list, skeleton) -> list:
+  """Returns the flat value; see `values.fresh`.
+
+  Args:
+    sent: What `from_flat` or `without_zeros` returned.
+    skeleton: Of the value.
+  """
+  specs = values.flat_specs(skeleton)
+  return [_to_item(*pair) for pair in zip(sent, specs, strict=True)]
+
+
+def _to_item(item, spec: tf.TensorSpec):
+  if isinstance(item, _Recipe):
+    return datasets.Recipe(tf.constant(item.graph))
+  if isinstance(item, _Zeros):
+    return tf.zeros(item.shape, spec.dtype)
+  return tf.constant(item, spec.dtype)
+
+
+def to_fresh(sent: list, skeleton) -> list[tf.Tensor]:
   """Returns the tensors of a value, with datasets made of their recipes."""
   return values.fresh(to_flat(sent, skeleton))

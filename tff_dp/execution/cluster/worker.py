@@ -14,7 +14,6 @@ import hashlib
 import importlib
 import platform
 import threading
-import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -61,8 +60,8 @@ class Pass:
   Attributes:
     number: Of the pass, from 1.
     num_clients: Of all shards together.
-    server_inputs: Pairs of skeleton and bytes, in the order of the schedule.
-    zeros: Where accumulators start, compressed.
+    server_inputs: Pairs of skeleton and arrays, in the order of the schedule.
+    zeros: Where accumulators start, see `wire.without_zeros`.
     client_skeletons: Of the client inputs; None for an argument's, which its
       type tells.
   """
@@ -70,7 +69,7 @@ class Pass:
   number: int
   num_clients: int
   server_inputs: list[tuple]
-  zeros: list[bytes]
+  zeros: list
   client_skeletons: list
 
 
@@ -81,7 +80,7 @@ class Shard:
   Attributes:
     share: Its clients.
     inputs: For each client input of the pass: client -> value as handed in, or
-      as bytes if an earlier pass kept it; or the bytes that all clients share.
+      as arrays if an earlier pass kept it; or the arrays that all clients share.
   """
 
   share: range
@@ -94,13 +93,13 @@ class Result:
 
   Attributes:
     sums: The accumulators; None after an error.
-    kept: For each kept node: skeleton, and client -> bytes.
+    kept: For each kept node: skeleton, and client -> arrays.
     counts: Path -> number of clients that took it.
     failed: Client and error, if the work of one failed; or None and the error,
       if something else did. Not raised, for engines may try again what raises.
   """
 
-  sums: list[bytes] | None = None
+  sums: list | None = None
   kept: list[tuple] = dataclasses.field(default_factory=list)
   counts: dict[str, int] = dataclasses.field(default_factory=dict)
   failed: tuple[int | None, Exception] | None = None
@@ -185,9 +184,7 @@ class _ShardCall(call.Call):
   def work(self, one_pass: Pass, share: range) -> Result:
     schedule = self._program.schedule.passes[one_pass.number - 1]
     specs = [self._program.skeleton(node) for node in schedule.accumulations]
-    zeros = wire.to_fresh(
-        [zlib.decompress(data) for data in one_pass.zeros], joined(specs)
-    )
+    zeros = wire.to_fresh(one_pass.zeros, joined(specs))
     for node in schedule.kept:
       self._kept[node] = [None] * self._num_clients
     failures = call.Failures(self._num_clients)

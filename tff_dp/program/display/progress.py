@@ -73,6 +73,7 @@ class Progress:
     self._start = clock()
     self._latest: dict[str, float] = {}
     self._seconds_of_rounds = []
+    self._num_workers = None
     self._bar = None
     if mode == 'bar':
       line = _NotebookLine() if in_notebook else stream
@@ -93,6 +94,7 @@ class Progress:
       *,
       seconds: float,
       epsilon: float,
+      num_workers: int | None = None,
   ) -> None:
     """Reports a round.
 
@@ -100,7 +102,9 @@ class Progress:
       round_index: 1-based.
       seconds: How long it took.
       epsilon: What is spent now.
+      num_workers: How many machines' workers there are; `None` for this process.
     """
+    self._num_workers = num_workers
     # The first round compiles; it would spoil the estimate.
     if len(self._seconds_of_rounds) == 1:
       self._seconds_of_rounds = []
@@ -119,6 +123,7 @@ class Progress:
           f'round={round_index}/{self._rounds_planned}'
           f' {self._text(epsilon)} seconds_per_round={rate:.3g}'
           f' eta_seconds={eta:.0f}'
+          + (f' workers={num_workers}' if num_workers is not None else '')
       )
 
   def released(self, metrics: Mapping[str, float], shown: list[str]) -> None:
@@ -159,6 +164,8 @@ class Progress:
     names = sorted(self._known(epsilon), key=lambda name: name == _SNR)
     parts += [f'{name} {_shown(name, self._latest[name])}' for name in names]
     parts += [f'{self._seconds_per_round():.3g} s/round']
+    if self._num_workers is not None:
+      parts += [f'{self._num_workers} workers']
     total = self._rounds_planned
     rest = f'100%|| {total}/{total} [0:00:00<0:00:00, ]'
     room = (_width(self._stream) or _COLUMNS) - len(rest) - _LEAST_BAR

@@ -97,6 +97,12 @@ def _describe_context() -> dict[str, object]:
   return found
 
 
+def current_cluster():
+  """Returns the current context if its clients are on a cluster, else None."""
+  context = tff.framework.get_context_stack().current
+  return context if hasattr(context, 'reporting_to') else None
+
+
 def resident_megabytes() -> float:
   """Returns the resident memory of this process, in MB of 10**6 bytes."""
   with open('/proc/self/statm', encoding='ascii') as file:
