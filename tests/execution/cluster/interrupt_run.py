@@ -6,9 +6,10 @@ import sys
 
 
 def main() -> None:
-  # Not above: Dask's workers load this module when they start.
-  from tests.execution.cluster import lists  # pylint: disable=g-import-not-at-top
+  # Not above: Dask's workers load this module when they start. And tff_dp before
+  # what imports TFF, which the current stack needs.
   from tff_dp.execution import cluster  # pylint: disable=g-import-not-at-top
+  from tests.execution.cluster import lists  # pylint: disable=g-import-not-at-top
 
   try:
     with cluster.create_cluster_context(
