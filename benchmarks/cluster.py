@@ -10,6 +10,7 @@ machine only; bytes do not depend on it.
 """
 
 import argparse
+import contextlib
 import functools
 import os
 import pathlib
@@ -83,13 +84,11 @@ def _process():
   )
 
 
-def _seconds(process, state, clients, num_rounds: int) -> list[float]:
-  found = []
-  for _ in range(num_rounds):
-    start = time.perf_counter()
+def _seconds(context, process, state, clients) -> float:
+  start = time.perf_counter()
+  with tff.framework.get_context_stack().install(context):
     process.next(state, clients)
-    found.append(time.perf_counter() - start)
-  return found
+  return time.perf_counter() - start
 
 
 def _timed_runs(shards) -> list[float]:
@@ -111,43 +110,57 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('engine', choices=_ENGINES)
   parser.add_argument('--clients', type=int, default=10)
-  parser.add_argument('--rounds', type=int, default=5)
+  parser.add_argument('--rounds', type=int, default=11)
   parser.add_argument('--shards', type=int, default=_NUM_WORKERS)
   args = parser.parse_args()
   ids = [str(number) for number in range(args.clients)]
   data = [load(client_id) for client_id in ids]
-  with execution.create_sync_in_process_context(
-      max_concurrent_clients=_NUM_WORKERS
-  ):
-    process = _process()
-    state = process.initialize()
-    first, *rest = _seconds(process, state, data, args.rounds + 1)
-  alone = statistics.median(rest)
-  print(f'in process: first {first:.2f} s, then {alone:.3f} s', flush=True)
   folder = pathlib.Path(tempfile.mkdtemp(prefix='cluster'))
   os.environ[_PIDS] = os.fspath(folder)
   engine = _ENGINES[args.engine](num_workers=_NUM_WORKERS)
-  with cluster.create_cluster_context(
-      engine, num_shards=args.shards, load_clients='benchmarks.cluster:load'
+  with contextlib.closing(
+      execution.create_sync_in_process_context(
+          max_concurrent_clients=_NUM_WORKERS
+      )
+  ) as alone, contextlib.closing(
+      cluster.create_cluster_context(
+          engine, num_shards=args.shards, load_clients='benchmarks.cluster:load'
+      )
   ) as context:
-    (first,) = _seconds(process, state, ids, 1)
+    with tff.framework.get_context_stack().install(alone):
+      process = _process()
+      state = process.initialize()
+    for name, where, clients in (
+        ('in process', alone, data),
+        (args.engine, context, ids),
+    ):
+      first = _seconds(where, process, state, clients)
+      print(f'{name}: first round {first:.2f} s', flush=True)
     waited = _timed_runs(context.shards)
     before = context.shards.num_bytes_sent, context.shards.num_bytes_received
-    rest = _seconds(process, state, ids, args.rounds)
+    # In turns, as the machine may have other work now and then.
+    rounds = [
+        (
+            _seconds(alone, process, state, data),
+            _seconds(context, process, state, ids),
+        )
+        for _ in range(args.rounds)
+    ]
     sent = context.shards.num_bytes_sent - before[0]
     received = context.shards.num_bytes_received - before[1]
-    median = statistics.median(rest)
-    print(f'{args.engine}: first {first:.2f} s, then {median:.3f} s')
-    print(f'ratio to in process: {median / alone:.2f}')
-    alone = median - statistics.median(waited)
-    print(f'of a round, without any shard at work: {alone:.3f} s')
+    medians = [statistics.median(column) for column in zip(*rounds)]
+    ratio = statistics.median(there / here for here, there in rounds)
+    outside = medians[1] - statistics.median(waited)
+    print(f'in process {medians[0]:.3f} s, {args.engine} {medians[1]:.3f} s')
+    print(f'ratio, median of {args.rounds} pairs of rounds: {ratio:.2f}')
+    print(f'of a round, without any shard at work: {outside:.3f} s')
     print(f'bytes a round: {sent / args.rounds:,.0f} to the engine,')
     print(f'  {received / args.rounds:,.0f} from {args.shards} shards')
     if args.engine != 'local':
       pid = min(int(file.name) for file in folder.iterdir())
-      killer = threading.Timer(median / 3, os.kill, (pid, signal.SIGKILL))
+      killer = threading.Timer(medians[1] / 3, os.kill, (pid, signal.SIGKILL))
       killer.start()
-      (killed,) = _seconds(process, state, ids, 1)
+      killed = _seconds(context, process, state, ids)
       killer.join()
       print(f'a round in which a worker is killed: {killed:.2f} s')
       print(f'  shards given away again by us: {context.shards.num_lost}')

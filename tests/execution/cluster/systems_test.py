@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All systems by `program.train`: a run goes on over a cluster, to the bit."""
 
+import importlib.util
 import pathlib
 import shutil
 from unittest import mock
@@ -16,6 +17,7 @@ from tests.execution.cluster import lists
 from tests.export import small_bundle
 from tff_dp import execution
 from tff_dp.execution import cluster
+from tff_dp.execution.cluster import dask_engine
 from tff_dp.program.display import progress
 
 
@@ -25,6 +27,15 @@ class SystemsTest(parameterized.TestCase):
       (name, run) for name, run in small_bundle.runs()
   )
   def test_same_bits_as_in_process(self, run):
+    self._check(run, cluster.LocalEngine())
+
+  @parameterized.parameters('dp_ftrl', 'silos', 'draw_and_discard')
+  def test_same_bits_on_dask(self, name):
+    if not importlib.util.find_spec('distributed'):
+      self.skipTest('Dask is not here: make test-cluster')
+    self._check(dict(small_bundle.runs())[name], dask_engine.DaskEngine())
+
+  def _check(self, run, engine):
     contexts = tff.framework.get_context_stack()
     folder = pathlib.Path(self.create_tempdir().full_path)
     with execution.create_sync_in_process_context(max_concurrent_clients=2):
@@ -32,7 +43,6 @@ class SystemsTest(parameterized.TestCase):
       # Keys and coins of the rest are in its checkpoint.
       shutil.copytree(folder / 'run', folder / 'other')
       expected = run(folder / 'run', total_rounds=2)
-    engine = cluster.LocalEngine()
     context = cluster.create_cluster_context(engine, num_shards=2)
     self.addCleanup(context.close)
     with contexts.install(lists.ListsContext(context)), mock.patch.object(

@@ -61,10 +61,8 @@ class _ShardedCall(call.Call):
       return []
     sent = self._cluster.run(
         worker.run_shard,
-        [
-            wire.dumps(self._computation()),
-            wire.dumps(self._pass(number, zeros)),
-        ],
+        # One, as an engine takes its time for each.
+        [wire.dumps((self._computation(), self._pass(number, zeros)))],
         [
             wire.dumps(self._shard(schedule, share), where='a client\'s value')
             for share in shares
@@ -74,12 +72,14 @@ class _ShardedCall(call.Call):
     results = [wire.loads(data) for data in sent]
     return self._taken(schedule, results, failures)
 
-  def _computation(self) -> worker.Computation:
-    return worker.Computation(
-        self._program.serialized(),
-        self._load_clients,
-        self._max_clients_per_call,
-        worker.versions(),
+  def _computation(self) -> bytes:
+    return wire.dumps(
+        worker.Computation(
+            self._program.serialized(),
+            self._load_clients,
+            self._max_clients_per_call,
+            worker.versions(),
+        )
     )
 
   def _pass(self, number: int, zeros) -> worker.Pass:

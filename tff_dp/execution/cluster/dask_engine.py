@@ -16,6 +16,12 @@ import signal
 from tff_dp.execution.cluster import engine as engine_lib
 
 _CLOSE_SECONDS = 1.0
+# What local workers start with. Dask lets them give all memory back at once; a
+# shard takes as much again as the last one, and each page costs a fault.
+_KEEP_MEMORY = {
+    'distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_': 2**25,
+    'distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_': 2**28,
+}
 _NUM_LOCAL_WORKERS = 2
 
 
@@ -47,13 +53,16 @@ class DaskEngine(engine_lib.Engine):
     logging.getLogger('distributed').setLevel(logging.WARNING)
     self._cluster = None
     if address is None:
-      self._cluster = self._distributed.LocalCluster(
-          n_workers=num_workers,
-          threads_per_worker=1,
-          processes=True,
-          dashboard_address=None,
-          memory_limit=None,
-      )
+      import dask  # pylint: disable=g-import-not-at-top
+
+      with dask.config.set(_KEEP_MEMORY):
+        self._cluster = self._distributed.LocalCluster(
+            n_workers=num_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=None,
+        )
     self._client = self._distributed.Client(
         address or self._cluster, set_as_default=False
     )
@@ -61,7 +70,8 @@ class DaskEngine(engine_lib.Engine):
     self._running = {}
 
   def put(self, data):
-    return self._client.scatter(data, hash=False)
+    # To all, or tasks would queue where the data are.
+    return self._client.scatter(data, hash=False, broadcast=True)
 
   def release(self, reference) -> None:
     reference.release()

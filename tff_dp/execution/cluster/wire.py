@@ -103,14 +103,14 @@ def _from_item(item):
 
 def without_zeros(sent: list) -> list:
   """Returns what `from_flat` returned, smaller where all is zero."""
-  return [
-      _Zeros(item.shape)
-      if isinstance(item, np.ndarray)
-      and not item.dtype.hasobject
-      and item.tobytes() == bytes(item.nbytes)
-      else item
-      for item in sent
-  ]
+  return [_Zeros(item.shape) if _is_zero(item) else item for item in sent]
+
+
+def _is_zero(item) -> bool:
+  if not isinstance(item, np.ndarray) or item.dtype.hasobject:
+    return False
+  # Of its bytes, as -0. is not what a sum may begin with in place of 0.
+  return not item.reshape(-1).view(np.uint8).max(initial=0)
 
 
 def to_flat(sent: list, skeleton) -> list:

@@ -222,11 +222,17 @@ def _portable(error: Exception) -> Exception:
     return RuntimeError(f'{type(error).__name__}: {error}')
 
 
-def run_shard(computation: bytes, one_pass: bytes, shard: bytes) -> bytes:
-  """Returns the pickled `Result` of a shard; all arguments are pickled too."""
+def run_shard(shared: bytes, shard: bytes) -> bytes:
+  """Returns the pickled `Result` of a shard.
+
+  Args:
+    shared: The pickled pair of a pickled `Computation`, and a `Pass`.
+    shard: A pickled `Shard`.
+  """
   with _lock:
     try:
-      result = _run(computation, wire.loads(one_pass), wire.loads(shard))
+      computation, one_pass = wire.loads(shared)
+      result = _run(computation, one_pass, wire.loads(shard))
     except Exception as error:  # pylint: disable=broad-except
       result = Result(failed=(None, _portable(error)))
     return wire.dumps(result)
