@@ -266,7 +266,7 @@ class RayTest(_EngineTest, parameterized.TestCase):
 
 class RayNodeTest(absltest.TestCase):
 
-  def test_loss_of_a_node(self):
+  def test_a_node_is_lost_and_another_joins(self):
     import ray.cluster_utils  # pylint: disable=g-import-not-at-top
 
     folder = pathlib.Path(self.create_tempdir().full_path)
@@ -300,7 +300,14 @@ class RayNodeTest(absltest.TestCase):
         found = lists.train(process, _IDS)
       self.assertLen(lost, 1)
       self.assertGreater(context.shards.num_lost, 0)
-    self.assertEmpty(conformance.differences(expected, found, tolerance=0))
+      again = lists.train(process, _IDS)
+      # Another machine joins.
+      machines.add_node(num_cpus=1, **size)
+      machines.wait_for_nodes()
+      late = lists.train(process, _IDS)
+      self.assertEqual(context.num_workers, 2)
+    for result in (found, again, late):
+      self.assertEmpty(conformance.differences(expected, result, tolerance=0))
 
 
 if __name__ == '__main__':
