@@ -21,8 +21,8 @@ from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
-from tff_dp.execution import chunks
 from tff_dp.execution import errors
+from tff_dp.execution.compiling import chunks
 
 _BATCH = collections.OrderedDict(
     x=tff.TensorType(np.float32, [None, 2]), y=tff.TensorType(np.int64, [None])

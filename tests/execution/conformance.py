@@ -20,7 +20,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp.execution import call
-from tff_dp.execution import chunks
+from tff_dp.execution.compiling import chunks
 
 # Of a two-sample Kolmogorov-Smirnov test, where results are random.
 _FALSE_ALARM = 1e-6

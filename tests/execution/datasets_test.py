@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import execution
-from tff_dp.execution import datasets
+from tff_dp.execution.data import datasets
 
 _NUMBERS = tff.SequenceType(np.int64)
 

@@ -22,7 +22,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import execution
-from tff_dp.execution import schedule
+from tff_dp.execution.compiling import schedule
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 

@@ -8,9 +8,9 @@ import functools
 import tensorflow_federated as tff
 
 from tff_dp.execution import errors
-from tff_dp.execution import leaves as leaves_lib
-from tff_dp.execution import schedule
-from tff_dp.execution import values
+from tff_dp.execution.compiling import schedule
+from tff_dp.execution.data import leaves as leaves_lib
+from tff_dp.execution.data import values
 
 # They say where data is; TFF's workers know how to fetch it.
 _DESCRIPTORS = (

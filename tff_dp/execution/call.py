@@ -14,11 +14,11 @@ import tensorflow_federated as tff
 
 from tff_dp import _compat
 from tff_dp.execution import arguments
-from tff_dp.execution import chunks
 from tff_dp.execution import errors
-from tff_dp.execution import leaves as leaves_lib
-from tff_dp.execution import program as program_lib
-from tff_dp.execution import values
+from tff_dp.execution.compiling import chunks
+from tff_dp.execution.compiling import program as program_lib
+from tff_dp.execution.data import leaves as leaves_lib
+from tff_dp.execution.data import values
 
 _cancellation = _compat.private_tensorflow('cancellation')
 _type_conversions = _compat.private_tff('type_conversions')

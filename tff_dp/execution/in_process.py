@@ -21,7 +21,7 @@ from tff_dp.execution import arguments
 from tff_dp.execution import call
 from tff_dp.execution import devices
 from tff_dp.execution import errors
-from tff_dp.execution import program
+from tff_dp.execution.compiling import program
 
 # The less a client computes, the more of them are worth a call.
 _MAX_CLIENTS_PER_CALL = 512

@@ -25,8 +25,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp.aggregators import release_marks
-from tff_dp.execution import graphs
-from tff_dp.execution import interpreter
+from tff_dp.execution.compiling import graphs
+from tff_dp.execution.compiling import interpreter
 
 Struct = tff.structure.Struct
 # As `tree` names a leaf of what the computation returns.

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.execution import datasets
-from tff_dp.execution import values
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import values
 
 _DATASET_ADVICE = (
     '{}: a tf.data.Dataset belongs to the process that made it. Give the'

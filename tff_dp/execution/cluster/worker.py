@@ -24,10 +24,10 @@ from tff_dp.execution import arguments
 from tff_dp.execution import call
 from tff_dp.execution import devices
 from tff_dp.execution import errors
-from tff_dp.execution import leaves as leaves_lib
-from tff_dp.execution import program as program_lib
-from tff_dp.execution import values
 from tff_dp.execution.cluster import wire
+from tff_dp.execution.compiling import program as program_lib
+from tff_dp.execution.data import leaves as leaves_lib
+from tff_dp.execution.data import values
 
 _MAX_PROGRAMS = 32
 # Digest -> program. The lock is held while a shard runs: a process does one at a

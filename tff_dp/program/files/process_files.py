@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.execution import graph_defs
+from tff_dp.execution.data import graph_defs
 from tff_dp.files import run_directory
 
 # In `release/` of a run.

@@ -20,7 +20,7 @@ import itertools
 import tensorflow_federated as tff
 
 from tff_dp.execution import errors
-from tff_dp.execution import interpreter
+from tff_dp.execution.compiling import interpreter
 
 Struct = tff.structure.Struct
 

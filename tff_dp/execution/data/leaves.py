@@ -19,9 +19,9 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
-from tff_dp.execution import datasets
 from tff_dp.execution import errors
-from tff_dp.execution import values
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import values
 
 _type_conversions = _compat.private_tff('type_conversions')
 _last_assignable = threading.local()

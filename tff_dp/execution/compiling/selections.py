@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tff_dp.execution import datasets
-from tff_dp.execution import loops
-from tff_dp.execution import values
+from tff_dp.execution.compiling import loops
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import values
 
 # AutoGraph would rewrite our own code, which has no tensors in its conditions.
 _as_it_is = tf.autograph.experimental.do_not_convert

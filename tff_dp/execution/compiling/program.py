@@ -17,15 +17,15 @@ import tensorflow_federated as tff
 from tensorflow_federated.proto.v0 import computation_pb2
 
 from tff_dp import _compat
-from tff_dp.execution import chunks
-from tff_dp.execution import datasets
 from tff_dp.execution import errors
-from tff_dp.execution import graphs
-from tff_dp.execution import interpreter
-from tff_dp.execution import loops
-from tff_dp.execution import schedule as schedule_lib
-from tff_dp.execution import tracing
-from tff_dp.execution import values
+from tff_dp.execution.compiling import chunks
+from tff_dp.execution.compiling import graphs
+from tff_dp.execution.compiling import interpreter
+from tff_dp.execution.compiling import loops
+from tff_dp.execution.compiling import schedule as schedule_lib
+from tff_dp.execution.compiling import tracing
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import values
 
 _serialization = _compat.private_tff('computation_serialization')
 

@@ -27,8 +27,8 @@ import functools
 
 import tensorflow as tf
 
-from tff_dp.execution import datasets
-from tff_dp.execution import graph_defs
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import graph_defs
 
 _ITERATOR_OP = 'AnonymousIteratorV3'
 _WHILES = ('While', 'StatelessWhile')

@@ -12,7 +12,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tff_dp.execution import loops
+from tff_dp.execution.compiling import loops
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

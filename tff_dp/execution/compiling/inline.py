@@ -19,9 +19,9 @@ import dataclasses
 import tensorflow as tf
 
 from tff_dp import _compat
-from tff_dp.execution import graph_defs
-from tff_dp.execution import loops
-from tff_dp.execution.columns import Columns
+from tff_dp.execution.compiling import loops
+from tff_dp.execution.compiling.columns import Columns
+from tff_dp.execution.data import graph_defs
 
 _op_def_registry = _compat.private_tensorflow('op_def_registry')
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')

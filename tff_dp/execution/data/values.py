@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
-from tff_dp.execution import datasets
+from tff_dp.execution.data import datasets
 
 _array = _compat.private_tff('array')
 _type_conversions = _compat.private_tff('type_conversions')

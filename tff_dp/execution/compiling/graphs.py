@@ -23,12 +23,12 @@ import re
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.execution import datasets
 from tff_dp.execution import errors
-from tff_dp.execution import graph_defs
-from tff_dp.execution import inline
-from tff_dp.execution import loops
-from tff_dp.execution import values
+from tff_dp.execution.compiling import inline
+from tff_dp.execution.compiling import loops
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import graph_defs
+from tff_dp.execution.data import values
 
 # Datasets whose function is the body of a loop.
 _LOOPS = ('ReduceDataset', 'ScanDataset')

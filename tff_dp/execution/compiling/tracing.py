@@ -15,12 +15,12 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
-from tff_dp.execution import datasets
-from tff_dp.execution import graphs
-from tff_dp.execution import interpreter
-from tff_dp.execution import schedule
-from tff_dp.execution import selections
-from tff_dp.execution import values
+from tff_dp.execution.compiling import graphs
+from tff_dp.execution.compiling import interpreter
+from tff_dp.execution.compiling import schedule
+from tff_dp.execution.compiling import selections
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import values
 
 _execute = _compat.private_tensorflow('execute')
 _eager_context = _compat.private_tensorflow('context')

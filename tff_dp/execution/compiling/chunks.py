@@ -19,11 +19,11 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from tff_dp.execution import columns as columns_lib
-from tff_dp.execution import datasets
-from tff_dp.execution import leaves as leaves_lib
-from tff_dp.execution import loops
-from tff_dp.execution import values
+from tff_dp.execution.compiling import columns as columns_lib
+from tff_dp.execution.compiling import loops
+from tff_dp.execution.data import datasets
+from tff_dp.execution.data import leaves as leaves_lib
+from tff_dp.execution.data import values
 
 # A client with more data has a call of its own, which is then a small part of
 # its work; to put that data together would not be.

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tff_dp import _compat
 from tff_dp.execution import errors
-from tff_dp.execution import graph_defs
+from tff_dp.execution.data import graph_defs
 
 # A dataset has no kernels, and no tensor representation, on a GPU.
 DATASET_DEVICE = '/device:CPU:0'
