@@ -21,7 +21,7 @@ from tff_dp import _checks
 from tff_dp import learning
 from tff_dp import program
 from tff_dp.learning.check_ins import check_in_finalizers
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import check_ins
 from tff_dp.participation import sampling
 from tff_dp.participation import shuffled_check_in
@@ -175,7 +175,7 @@ def build_process(
     return learning.build_dp_ftrl(
         model_fn,
         dp_ftrl_plan.DpFtrlPlan(
-            independent.Independent(row.num_rounds),
+            mechanism_lib.Independent(row.num_rounds),
             sampling.UniformSampling(row.num_rounds),
             l2_norm_clip=row.noise.l2_norm_clip,
             clients_per_round=row.divisor,

@@ -21,7 +21,7 @@ from tff_dp.integrations import noise
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
 from tff_dp.mechanisms import adaptive_clipping
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
@@ -224,7 +224,7 @@ class ServerRoundsTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('trees', blt.Blt(6, (0.25, 0.125), (0.95, 0.5), 3), 3),
-      ('independent', independent.Independent(6), 1),
+      ('independent', mechanism_lib.Independent(6), 1),
   )
   def test_clip_norm_follows_the_noised_bits(self, mechanism, num_rounds):
     rounds = self._open(plan=_adaptive(mechanism=mechanism))
@@ -265,7 +265,7 @@ class ServerRoundsTest(parameterized.TestCase):
 
   def test_no_reply_counts_for_more_than_one_bit(self):
     rounds = self._open(plan=_adaptive(
-        mechanism=independent.Independent(6), noise_multiplier=0.0
+        mechanism=mechanism_lib.Independent(6), noise_multiplier=0.0
     ))
     first, second, third = rounds.select(_CLIENTS)
     far = {name: value + 1e30 for name, value in rounds.model.items()}

@@ -9,7 +9,6 @@ import numpy as np
 from tests.mechanisms import contract
 from tests.mechanisms import reference
 from tff_dp import _checks
-from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 
@@ -94,7 +93,7 @@ class HonakerContractTest(_TreeContract, parameterized.TestCase):
 class IndependentContractTest(
     contract.MechanismContract, parameterized.TestCase
 ):
-  SPECS = (independent.Independent(10),)
+  SPECS = (mechanism_lib.Independent(10),)
 
 
 class TreeTest(parameterized.TestCase):
@@ -186,7 +185,7 @@ class TreeTest(parameterized.TestCase):
 class IndependentTest(absltest.TestCase):
 
   def test_every_round_has_its_own_draw(self):
-    residuals, draws = _run(independent.Independent(6))
+    residuals, draws = _run(mechanism_lib.Independent(6))
     self.assertLen(draws, 6)
     for index in range(6):
       np.testing.assert_array_equal(residuals[index], draws[0, 0, index])

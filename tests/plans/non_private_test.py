@@ -10,7 +10,7 @@ from absl.testing import parameterized
 
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.plans import dp_ftrl as plan_lib
 from tff_dp.plans import non_private
 
@@ -55,7 +55,7 @@ class NonPrivatePlanTest(parameterized.TestCase):
 
   def test_is_no_plan_of_noise_that_is_zero(self):
     noiseless = plan_lib.DpFtrlPlan(
-        independent.Independent(20),
+        mechanism_lib.Independent(20),
         _SCHEDULE,
         l2_norm_clip=1.0,
         clients_per_round=3,

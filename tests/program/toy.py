@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 
 import tff_dp
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.program import certification
 from tff_dp.program import run
@@ -89,7 +89,7 @@ def build_plan(
     num_rounds: int = 10, noise_multiplier: float = 5.0
 ) -> tff_dp.DpFtrlPlan:
   return tff_dp.DpFtrlPlan(
-      mechanism=independent.Independent(num_rounds),
+      mechanism=mechanism_lib.Independent(num_rounds),
       participation=sampling.MinSeparation(num_rounds, min_index_gap=2),
       l2_norm_clip=1.0,
       clients_per_round=3,

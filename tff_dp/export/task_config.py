@@ -23,7 +23,7 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.plans import base
 from tff_dp.plans import events as events_lib
@@ -79,7 +79,7 @@ def why_not(plan: base.Plan) -> str | None:
   mechanism, clipping = plan.mechanism, plan.adaptive_clipping
   if plan.noise_multiplier == 0:
     return 'the plan adds no noise, which ODP would replace by noise of its own'
-  if isinstance(mechanism, independent.Independent):
+  if isinstance(mechanism, mechanism_lib.Independent):
     if clipping is None:
       return None
     if (clipping.target_quantile, clipping.learning_rate) != (
@@ -190,7 +190,7 @@ def accounting(described: events_lib.PlanRun) -> str:
       f'Poisson sampling of {plan.clients_per_round} among {_POPULATION}'
       ' clients in each round, which its devices do not do'
   )
-  if not isinstance(plan.mechanism, independent.Independent):
+  if not isinstance(plan.mechanism, mechanism_lib.Independent):
     how = 'one tree, each client in it once'
   return (
       f'Of all {plan.num_rounds} rounds, our epsilon is'
@@ -208,7 +208,7 @@ def population_of(text: str) -> str:
 
 
 def _aggregator(plan) -> str:
-  if not isinstance(plan.mechanism, independent.Independent):
+  if not isinstance(plan.mechanism, mechanism_lib.Independent):
     return 'TREE_AGGREGATION'
   return (
       'FIXED_GAUSSIAN' if plan.adaptive_clipping is None else 'ADAPTIVE_GAUSSIAN'
@@ -230,7 +230,7 @@ def _separation(plan) -> int:
 
 def _their_epsilon(plan, delta: float) -> float:
   """Returns epsilon as ODP's server computes it; no bound of ours."""
-  if isinstance(plan.mechanism, independent.Independent):
+  if isinstance(plan.mechanism, mechanism_lib.Independent):
     event = dp_accounting.SelfComposedDpEvent(
         dp_accounting.PoissonSampledDpEvent(
             min(1.0, plan.clients_per_round / _POPULATION),

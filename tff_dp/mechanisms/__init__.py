@@ -12,7 +12,6 @@ from tff_dp.mechanisms.choice import Choice
 from tff_dp.mechanisms.choice import compare
 from tff_dp.mechanisms.choice import Row
 from tff_dp.mechanisms.client_steps import ClientStep
-from tff_dp.mechanisms.independent import Independent
 from tff_dp.mechanisms.instances.spam_filters import calibrate_spam_filter
 from tff_dp.mechanisms.instances.spam_filters import SpamFilter
 from tff_dp.mechanisms.matrix.toeplitz import Banded
@@ -20,6 +19,7 @@ from tff_dp.mechanisms.matrix.banded_inverse import BandedInverse
 from tff_dp.mechanisms.matrix.blt import Blt
 from tff_dp.mechanisms.matrix.dense import Dense
 from tff_dp.mechanisms.matrix.toeplitz import Toeplitz
+from tff_dp.mechanisms.mechanism import Independent
 from tff_dp.mechanisms.mechanism import Mechanism
 from tff_dp.mechanisms.tree import HonakerTree
 from tff_dp.mechanisms.tree import Tree

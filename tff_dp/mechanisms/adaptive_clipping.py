@@ -32,7 +32,6 @@ import dataclasses
 import math
 
 from tff_dp import _checks
-from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 # What one client adds to the sum of bits, at most.
@@ -85,7 +84,7 @@ def rounds_per_clip_norm(mechanism: mechanism_lib.Mechanism) -> int:
   Raises:
     PrivacyRefusedError: If the mechanism does not allow for another clip norm.
   """
-  if isinstance(mechanism, independent.Independent):
+  if isinstance(mechanism, mechanism_lib.Independent):
     return 1
   if mechanism.complete_trees:
     raise _checks.PrivacyRefusedError(

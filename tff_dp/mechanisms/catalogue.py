@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any, Optional
 
 from tff_dp import _checks
-from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
@@ -18,7 +17,7 @@ from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 BY_NAME = {
-    'independent': independent.Independent,
+    'independent': mechanism_lib.Independent,
     'tree': tree.Tree,
     'honaker': tree.HonakerTree,
     'banded': toeplitz.Banded,

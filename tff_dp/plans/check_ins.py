@@ -30,7 +30,6 @@ from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import catalogue
-from tff_dp.mechanisms import independent
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import randomizers
 from tff_dp.mechanisms.matrix import toeplitz
@@ -130,7 +129,7 @@ class CheckInPlan(base.Plan):
     _checks.one_of(best_bound.BOUNDS, bound=self.bound)
     _checks.one_of((False, True), published_proofs=self.published_proofs)
     if self.mechanism is None and not self.is_local:
-      noise = independent.Independent(self.num_rounds)
+      noise = mechanism_lib.Independent(self.num_rounds)
       object.__setattr__(self, 'mechanism', noise)
     _check_mechanism(self)
 
@@ -174,7 +173,7 @@ class CheckInPlan(base.Plan):
     """What hides one report: local noise, or that on its column of C."""
     if self.is_local:
       return self.randomizer.event
-    if isinstance(self.mechanism, independent.Independent):
+    if isinstance(self.mechanism, mechanism_lib.Independent):
       return self.randomizer.event
     once = patterns.MinSeparationPattern(self.num_rounds, max_participations=1)
     norm = math.sqrt(self.mechanism.squared_sensitivity(once))
@@ -541,7 +540,7 @@ def _check_mechanism(plan: CheckInPlan) -> None:
   allowed = 'None: clients add the noise'
   if not plan.is_local:
     allowed = f'None or Independent({plan.num_rounds})'
-    if isinstance(mechanism, independent.Independent):
+    if isinstance(mechanism, mechanism_lib.Independent):
       if mechanism.num_rounds == plan.num_rounds:
         return
     if isinstance(protocol, cyclic_allocation.CyclicAllocation):

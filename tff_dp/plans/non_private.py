@@ -16,7 +16,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.ledger import participation_ledger as ledger_lib
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import base
 from tff_dp.plans import dp_ftrl as plan_lib
@@ -54,7 +54,7 @@ class NonPrivatePlan(base.Plan):
     """The plan with the same ledgers; its clip norm is never used."""
     rounds = getattr(self.participation, 'num_rounds', 1)
     return plan_lib.DpFtrlPlan(
-        independent.Independent(rounds),
+        mechanism_lib.Independent(rounds),
         self.participation,
         l2_norm_clip=1.0,
         clients_per_round=self.clients_per_round,
@@ -67,7 +67,7 @@ class NonPrivatePlan(base.Plan):
     return self._scheduled.num_rounds
 
   @property
-  def mechanism(self) -> independent.Independent:
+  def mechanism(self) -> mechanism_lib.Independent:
     """What the noise would be."""
     return self._scheduled.mechanism
 

@@ -9,7 +9,7 @@ import numpy as np
 from tests.mechanisms import contract
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.mechanisms import independent
+from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
@@ -51,7 +51,7 @@ class ToeplitzTest(parameterized.TestCase):
         2048, min_index_gap=342, max_participations=6
     )
     for spec, expected, places in (
-        (independent.Independent(2048), 78, 0),
+        (mechanism_lib.Independent(2048), 78, 0),
         (tree.Tree(2048), 25, 0),
         (tree.HonakerTree(2048), 19, 0),
         (toeplitz.Toeplitz.square_root(2048), 10.9, 1),
