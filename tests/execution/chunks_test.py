@@ -655,6 +655,27 @@ class ComputationTest(parameterized.TestCase):
       _run('in_chunks', computation, keys)
     self.assertEqual(caught.exception.client_index, 2)
 
+  @parameterized.parameters(True, False)
+  def test_orders_without_a_seed_are_each_clients_own(self, is_clients_work):
+    order = lambda numbers: numbers.shuffle(20)
+    work = tff.tensorflow.computation(
+        lambda x: _ordered_digest(order(x) if is_clients_work else x), _NUMBERS
+    )
+    digests = []
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      found = tff.federated_map(work, numbers)
+      return tff.federated_min(found), tff.federated_max(found)
+
+    numbers = tf.data.Dataset.range(20)
+    for _ in range(5):
+      clients = [numbers if is_clients_work else order(numbers)] * 2
+      found, paths = _run('in_chunks', computation, clients)
+      self.assertEqual(paths['in_chunks'], 2)
+      digests += list(found)
+    self.assertLen(set(digests), 10)
+
   def test_clients_share_no_state_and_no_draws(self):
     @tff.tensorflow.computation(np.int64)
     def work(value):
