@@ -440,6 +440,21 @@ class ComputationTest(parameterized.TestCase):
       actual, paths = _run(name, digests, clients)
       self.assertEqual((actual, paths['one_by_one']), (expected, 0))
 
+  def test_all_rows_in_one_batch(self):
+    @tff.tensorflow.computation(
+        tff.SequenceType(tff.TensorType(np.int64, [None]))
+    )
+    def work(batches):
+      return batches.reduce(
+          np.int64(0), lambda y, z: 31 * y + tf.reduce_sum(z)
+      )
+
+    rows = tf.data.Dataset.from_tensor_slices
+    clients = [rows(np.arange(n)).batch(2**63 - 1) for n in (1, 3, 4, 2, 7)]
+    self.assert_paths_agree(
+        _sum_over_clients(work), clients, in_chunks=5, at_once=5
+    )
+
   def test_clients_of_different_shapes(self):
     vectors = [np.ones(n, np.float32) for n in (2, 2, 3, 0, 0, 2)]
     self.assert_paths_agree(_total, vectors, in_chunks=6)
@@ -455,6 +470,8 @@ class ComputationTest(parameterized.TestCase):
       ('repeat_map_repeat', lambda x: x.repeat(2).map(tf.square).repeat(2)),
       ('batch', lambda x: x.batch(2)),
       ('batch_many', lambda x: x.batch(2**40)),
+      ('batch_all', lambda x: x.batch(2**63 - 1)),
+      ('repeat_batch_all', lambda x: x.repeat(2).batch(2**63 - 1).take(3)),
       ('full_batches', lambda x: x.batch(2, drop_remainder=True)),
       ('map_batch', lambda x: x.map(lambda y: y + 1).batch(2)),
       ('map_repeat_batch', lambda x: x.map(lambda y: -y).repeat(3).batch(4)),
@@ -506,6 +523,7 @@ class ComputationTest(parameterized.TestCase):
       ('concatenate', lambda x: x.concatenate(x)),
       ('batches_of_batches', lambda x: x.batch(1).batch(2).map(tf.squeeze)),
       ('filter', lambda x: x.filter(lambda y: y > 1)),
+      ('repeat_nearly_for_ever', lambda x: x.repeat(2**17).take(5)),
       (
           'seed',
           lambda x: x.map(

@@ -24,7 +24,16 @@ class _Terminal(io.StringIO):
 
 class ProgressTest(parameterized.TestCase):
 
-  def _run(self, mode, stream, *, num_rounds=200, epsilon=0.01, budget=2.0):
+  def _run(
+      self,
+      mode,
+      stream,
+      *,
+      num_rounds=200,
+      epsilon=0.01,
+      budget=2.0,
+      num_workers=None,
+  ):
     """Shows rounds of one second each."""
     now = [0.0]
     display = progress_lib.Progress(
@@ -39,7 +48,10 @@ class ProgressTest(parameterized.TestCase):
     for round_index in range(1, num_rounds + 1):
       now[0] += 1
       display.round_done(
-          round_index, seconds=1.0, epsilon=round_index * epsilon
+          round_index,
+          seconds=1.0,
+          epsilon=round_index * epsilon,
+          num_workers=num_workers,
       )
       display.released(
           {'aggregator/snr': 0.25, 'test_accuracy': 0.5, 'other': 1},
@@ -50,18 +62,8 @@ class ProgressTest(parameterized.TestCase):
     return stream.getvalue()
 
   def test_workers_of_a_cluster(self):
-    stream = io.StringIO()
-    display = progress_lib.Progress(
-        'plain',
-        delta=1e-5,
-        epsilon_budget=None,
-        rounds_done=0,
-        rounds_planned=2,
-        stream=stream,
-    )
-    for round_index in (1, 2):
-      display.round_done(round_index, seconds=1.0, epsilon=1.0, num_workers=3)
-    self.assertEqual(stream.getvalue().count(' workers=3\n'), 2)
+    text = self._run('plain', io.StringIO(), num_workers=3)
+    self.assertEqual(text.count(' workers=3\n'), 5)
 
   def test_plain_lines_come_at_the_ends_and_once_per_minute(self):
     lines = self._run('auto', io.StringIO()).splitlines()

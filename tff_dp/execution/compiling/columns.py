@@ -41,8 +41,13 @@ class Columns:
   maps: tuple[Callable[[list], list], ...] = ()
 
   @property
+  def _size(self) -> tf.Tensor:
+    # Batches of 2^63 - 1 rows, which mean all of them, would overflow.
+    return tf.minimum(self.batch_size, tf.maximum(self.num_rows, 1))
+
+  @property
   def _num_distinct(self) -> tf.Tensor:
-    return (self.num_rows + self.batch_size - 1) // self.batch_size
+    return (self.num_rows + self._size - 1) // self._size
 
   @property
   def num_elements(self) -> tf.Tensor:
@@ -53,8 +58,8 @@ class Columns:
     """Returns the components of an element."""
     if self.repeats != 1:
       index %= tf.maximum(self._num_distinct, 1)
-    start = index * self.batch_size
-    end = tf.minimum(start + self.batch_size, self.num_rows)
+    start = index * self._size
+    end = tf.minimum(start + self._size, self.num_rows)
     if self.period is not None:
       # Not the rows as often as they come, which would take as much memory.
       rows = tf.range(start, end) if self.is_batched else start
@@ -89,7 +94,7 @@ class Columns:
     self._check_repeats_no_elements()
     is_all = (count < 0) | (count >= self.num_elements)
     # The product of a large number would be too large.
-    some = tf.where(is_all, tf.zeros_like(count), count) * self.batch_size
+    some = tf.where(is_all, tf.zeros_like(count), count) * self._size
     return dataclasses.replace(
         self, num_rows=tf.where(is_all, self.num_rows, some)
     )

@@ -26,6 +26,7 @@ from tff_dp.execution.data import graph_defs
 _op_def_registry = _compat.private_tensorflow('op_def_registry')
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 _IFS = ('If', 'StatelessIf')
+_MANY = 2**16  # Of repetitions, whose product with the rows fits 64 bits.
 
 
 @dataclasses.dataclass(eq=False)
@@ -419,8 +420,8 @@ def _repeat(library, node, sequence, count) -> list:
   del library
   _check_is_columns(node, sequence)
   count = _constant(node, count)
-  if count < 0:
-    raise loops.NotPlainError(f'{node.name} has no end')
+  if not 0 <= count < _MANY:
+    raise loops.NotPlainError(f'{node.name} repeats for ever, or nearly')
   return [sequence.repeated(count)]
 
 
