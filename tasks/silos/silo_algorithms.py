@@ -120,14 +120,11 @@ class Algorithm:
     name: As a flag's value.
     title: In tables.
     is_private: Whether silos add noise.
-    averages_models: Whether the result is the mean of the models after the last
-      8 rounds, which the builder does not offer; it is post-processing.
   """
 
   name: str
   title: str
   is_private: bool = True
-  averages_models: bool = False
 
   def budgets(
       self, num_records: Mapping[str, int], epsilon: float, sizes: Sizes
@@ -249,6 +246,7 @@ class Algorithm:
           model,
           num_local_steps=sizes.local_steps,
           learning_rate=scale / (beta * sizes.local_steps),
+          averaging='last_8',
           **arguments,
       )
     arguments['sampling'] = self.sampling(silos, sizes)
@@ -317,18 +315,13 @@ class Algorithm:
 
 _ALL = (
     Algorithm('mb_sgd', 'MB-SGD without noise', is_private=False),
-    Algorithm(
-        'local_sgd',
-        'local SGD without noise',
-        is_private=False,
-        averages_models=True,
-    ),
+    Algorithm('local_sgd', 'local SGD without noise', is_private=False),
     Algorithm(NOISY_MB_SGD, 'noisy MB-SGD'),
     Algorithm('accelerated_erm', 'accelerated, several passes'),
     Algorithm('one_pass_accelerated', 'accelerated, one pass'),
     Algorithm('one_pass_mb_sgd', 'noisy MB-SGD, one pass'),
     Algorithm('localized', 'localised, four phases'),
-    Algorithm(ISRL_LOCAL_SGD, 'ISRL local SGD', averages_models=True),
+    Algorithm(ISRL_LOCAL_SGD, 'ISRL local SGD'),
 )
 BY_NAME = {algorithm.name: algorithm for algorithm in _ALL}
 # One pass without acceleration is for those who ask.

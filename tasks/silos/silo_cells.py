@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells of the silos' tasks: one algorithm, epsilon, step and seed each.
 
-A cell is a run of the real TFF process: in each round some silos are reachable,
-`next_round` charges the ledger of the plan and then computes, and the plan says
-at the end what each silo spent. Thousands of cells, of a few milliseconds a
-round, are no runs of `program.train`, which has files to write. A cell that is
-finished is kept in a file.
+A cell is a run of the TFF process by `tff_dp.program.train`: in each round some
+silos are reachable, and the plan says at the end what each silo spent. Of a
+cell that is finished one file is kept, and none of its run's.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +13,7 @@ import hashlib
 import json
 import math
 import pathlib
+import tempfile
 from typing import Any, Optional
 
 import numpy as np
@@ -23,8 +22,6 @@ from tasks.silos import silo_algorithms
 from tasks.silos import silo_models
 from tasks.silos import silo_preprocessing
 
-# Models in the average of algorithms whose builder has none.
-_LAST_MODELS = 8
 _REACHABLE = 12
 
 
@@ -143,14 +140,21 @@ class Runner:
     """Runs one cell."""
     split = self._problem.split(seed)
     process = self._process(epsilon, scale, split.num_records)
-    weights, facts = train(
-        process,
-        split,
-        seed=seed,
-        silos_per_round=self._silos_per_round,
-        is_private=self._algorithm.is_private,
-        averages_models=self._algorithm.averages_models,
+    weights, spent = train(
+        process, split, seed=seed, silos_per_round=self._silos_per_round
     )
+    facts = {}
+    if self._algorithm.is_private:
+      facts = {
+          name: {
+              'epsilon': row['epsilon'],
+              'delta': row['delta'],
+              'num_records': row['records'],
+              'num_rounds': row['messages'],
+              'requested_epsilon': row['budget'],
+          }
+          for name, row in spent.items()
+      }
     loss, train_records = self._problem.loss, split.train
     return Cell(
         algorithm=self._algorithm.name,
@@ -165,30 +169,36 @@ class Runner:
     )
 
 
+class _Silos:
+  """The silos' records, as `tff_dp.program.train` asks for clients."""
+
+  def __init__(self, records: Mapping[str, silo_preprocessing.Records]):
+    self._records = records
+    self.client_ids = list(records)
+
+  def create_tf_dataset_for_client(self, client_id: str) -> list[Any]:
+    return silo_models.batches(self._records[client_id])
+
+
 def train(
     process,
     split: silo_preprocessing.Split,
     *,
     seed: int,
     silos_per_round: Optional[int],
-    is_private: bool,
-    averages_models: bool,
 ) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
-  """Runs a process to its end and returns (weights, facts of the silos).
+  """Trains a process to its end and returns (weights, what silos spent).
 
   Args:
     process: A `SiloProcess`.
     split: The silos' records.
     seed: Of which silos are reachable.
     silos_per_round: How many are; `None` for all of them.
-    is_private: Whether to keep a ledger; a process without noise has none.
-    averages_models: See `silo_algorithms.Algorithm`.
   """
-  names = list(split.train)
-  examples = {
-      name: silo_models.batches(records)
-      for name, records in split.train.items()
-  }
+  from tff_dp import program  # pylint: disable=g-import-not-at-top
+
+  silos = _Silos(split.train)
+  names = silos.client_ids
   reachable = min(silos_per_round or len(names), len(names))
   rng = np.random.default_rng([seed, _REACHABLE])
   chosen = [
@@ -196,33 +206,18 @@ def train(
       for _ in range(process.plan.num_rounds)
   ]
   plan = process.plan.with_availability(lambda r, name: name in chosen[r - 1])
-  # Of every silo its own budget; the delta is not that of a budget of the run.
-  ledger = plan.ledger(delta=min(s.delta for s in plan.silos.values()))
-  state, last = process.initialize(), []
-  for round_index in range(1, plan.num_rounds + 1):
-    available = {name: examples[name] for name in plan.present(round_index)}
-    if is_private:
-      state = process.next_round(state, available, ledger=ledger).state
-    else:
-      # Nothing here is private, so there is nothing to charge.
-      data = [process.client_data(*item) for item in available.items()]
-      state = process.next(state, data).state
-    if averages_models:
-      last = [*last, _matrix(process, state)][-_LAST_MODELS:]
-  weights = np.mean(last, axis=0) if last else _matrix(process, state)
-  facts = {}
-  if is_private:
-    facts = {
-        name: {
-            'epsilon': row['epsilon'],
-            'delta': row['delta'],
-            'num_records': row['records'],
-            'num_rounds': row['messages'],
-            'requested_epsilon': row['budget'],
-        }
-        for name, row in plan.by_silo().items()
-    }
-  return weights, facts
+  with tempfile.TemporaryDirectory() as folder:
+    result = program.train(
+        process,
+        silos,
+        plan=plan,
+        output_dir=pathlib.Path(folder, 'run'),
+        # Of every silo its own budget; this is not that of a budget of the run.
+        delta=min(silo.delta for silo in plan.silos.values()),
+        progress='quiet',
+    )
+  (weights,) = result.model_weights.trainable
+  return np.asarray(weights), plan.by_silo()
 
 
 def _digest(split: silo_preprocessing.Split) -> str:
@@ -232,8 +227,3 @@ def _digest(split: silo_preprocessing.Split) -> str:
     digest.update(np.ascontiguousarray(records.features).tobytes())
     digest.update(np.ascontiguousarray(records.labels).tobytes())
   return digest.hexdigest()
-
-
-def _matrix(process, state) -> np.ndarray:
-  (matrix,) = process.get_model_weights(state).trainable
-  return np.asarray(matrix)

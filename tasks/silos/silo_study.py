@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test error against epsilon, for silos that protect every record themselves.
 
-Every cell, an algorithm at an epsilon with a seed, is a run of the real TFF
-process: in each round some silos are reachable, `next_round` charges the ledger
-and then computes, and the plan says at the end what each silo spent. A seed
-chooses the held-out records and the silos of every round; noise and sampling
-are from the operating system and never repeat.
+Every cell, an algorithm at an epsilon with a seed, is a run of the TFF process
+by `tff_dp.program.train`: in each round some silos are reachable, and the plan
+says at the end what each silo spent. A seed chooses the held-out records and
+the silos of every round; noise and sampling are from the operating system and
+never repeat.
 
 The step of a row at an epsilon is chosen first, by runs for each step of a grid
 with seeds of their own, by the mean error on the training records. That choice

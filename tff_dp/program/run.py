@@ -155,7 +155,7 @@ class Run:
   rounds_planned: int = 0
   saved_at: float = 0.0
   seconds_of_save: float = 0.0
-  has_saved: bool = False
+  has_setting: bool = False
   has_warned: bool = False
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
@@ -380,10 +380,9 @@ class Run:
     start = time.monotonic()
     rows = self.history.unsaved
     self._save_checkpoint()
-    if not self.has_saved:
-      # Where a run goes on, this is the first that it may write anew.
+    if not self.has_setting:
+      # Of a run that goes on: before this it might have been refused.
       self._write_setting()
-      self.has_saved = True
     self.record.release(self.rounds_done)
     for row in rows:
       released.release(row)
@@ -417,6 +416,7 @@ class Run:
     run_directory.write_json(release / 'config.json', self.identity)
     outputs.write_environment(release / 'environment.json')
     process_files.keep(release / process_files.FOLDER, self.process)
+    self.has_setting = True
 
   def _finish(self, message: str) -> TrainResult:
     """Writes the last model and the final documents."""

@@ -150,7 +150,7 @@ class SgdTest(parameterized.TestCase):
     self.assertAlmostEqual(runner.sent_out[0], 0.0, places=2)
 
 
-class LocalSgdTest(absltest.TestCase):
+class LocalSgdTest(parameterized.TestCase):
 
   def test_all_steps_of_equal_records_are_those_of_gradient_descent(self):
     curvature = np.array([0.5, 0.25])
@@ -183,6 +183,33 @@ class LocalSgdTest(absltest.TestCase):
       point = np.mean(ends, axis=0)
       runner.round(data)
       np.testing.assert_allclose(runner.sent_out, point, rtol=1e-4)
+
+  @parameterized.parameters(
+      ('last', [11]),
+      ('last_8', range(4, 12)),
+      ('uniform', range(1, 12)),
+      (learning.SuffixAverage(3 / 11), range(9, 12)),
+  )
+  def test_average_is_over_what_the_rounds_led_to(self, averaging, counted):
+    process = silos.build_isrl_local_sgd(
+        toy.build_model(2),
+        silos={'only': toy.free(3)},
+        num_rounds=11,
+        num_local_steps=2,
+        l2_norm_clip=10.0,
+        learning_rate=1.0,
+        averaging=averaging,
+        noise_stddev=0.0,
+        model_aggregator=toy.Tap(),
+    )
+    runner = toy.Runner(process)
+    np.testing.assert_array_equal(runner.result, runner.sent_out)
+    # w_r = -2 r: what each round led to, and not what it began with.
+    for _ in range(11):
+      runner.round({'only': toy.examples(np.ones([3, 2]))})
+    np.testing.assert_allclose(
+        runner.result, -2 * np.mean([counted, counted], axis=1), rtol=1e-4
+    )
 
   def test_every_record_is_equally_likely_in_every_step(self):
     steps, count = 400, 5

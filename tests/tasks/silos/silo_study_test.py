@@ -21,27 +21,15 @@ from tasks.silos import silo_preprocessing
 from tasks.silos import silo_report
 from tasks.silos import silo_settings
 from tasks.silos import silo_study
-import tff_dp
 from tff_dp import execution
+from tff_dp import program
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.accounting.silos import silo_terms
-from tff_dp.ledger import silo_budget
 
 _SIZES = silo_algorithms.Sizes(
     rounds=4, one_pass_rounds=5, local_steps=20, l2_norm_clip=1.0
 )
 _FALSE_ALARM = 1e-6
-
-
-def _bare_plan(num_rounds):
-  """Returns a plan of the silos of `_problem`, for processes that are not."""
-  sampling = silo_sampling.PoissonSampling(4)
-  phase = silo_terms.Phase(sampling, 0, 16, num_rounds, 1.0)
-  return tff_dp.SiloPlan(
-      {name: silo_budget.SiloBudget(16, None) for name in 'abc'},
-      {name: silo_terms.SiloTerms(16, 1.0, (phase,)) for name in 'abc'},
-  )
 
 
 def setUpModule():
@@ -155,15 +143,10 @@ class AlgorithmTest(parameterized.TestCase):
         scale=2.0,
     )
     self.assertEqual(process.plan.epsilon(), math.inf)
-    weights, facts = silo_cells.train(
-        process,
-        split,
-        seed=0,
-        silos_per_round=None,
-        is_private=False,
-        averages_models=False,
+    weights, spent = silo_cells.train(
+        process, split, seed=0, silos_per_round=None
     )
-    self.assertEqual(facts, {})
+    self.assertEqual({row['epsilon'] for row in spent.values()}, {math.inf})
     self.assertLess(
         silo_models.error('logistic', weights, split.test, split.train), 0.4
     )
@@ -360,7 +343,7 @@ class RunTest(absltest.TestCase):
     self.assertIn('times 1, 0.5, 2', text)
     self.assertIn('count by their number of records', text)
 
-  def test_local_sgd_is_charged_for_all_its_steps_and_averaged(self):
+  def test_local_sgd_is_charged_for_all_its_steps(self):
     folder = pathlib.Path(self.create_tempdir())
     (cell,) = silo_study.run(
         _problem(),
@@ -380,47 +363,26 @@ class RunTest(absltest.TestCase):
       self.assertLessEqual(facts['epsilon'], 8.0)
 
   def test_reachable_silos_depend_on_the_seed_alone(self):
-    chosen = {0: [], 1: []}
-    split = _problem().split(0)
-    process = mock.Mock(plan=_bare_plan(30))
-    process.client_data.side_effect = lambda name, _: name
-    process.get_model_weights.return_value.trainable = [np.zeros([6, 1])]
-    for seed, lists in chosen.items():
-      process.next.side_effect = lambda _, names, to=lists: (
-          to.append(tuple(names)) or mock.Mock()
+    process, _, problem = _built('noisy_mb_sgd')
+    split, chosen = problem.split(0), []
+
+    def present(process, clients, *, plan, **_):
+      del process, clients
+      rounds = range(1, plan.num_rounds + 1)
+      chosen.append([tuple(plan.present(index)) for index in rounds])
+      return mock.MagicMock(
+          model_weights=mock.Mock(trainable=[np.zeros([1])])
       )
-      silo_cells.train(
-          process,
-          split,
-          seed=seed,
-          silos_per_round=2,
-          is_private=False,
-          averages_models=False,
-      )
-    self.assertNotEqual(chosen[0], chosen[1])
+
+    with mock.patch.object(program, 'train', present):
+      for seed in (0, 0, *range(1, 20)):
+        silo_cells.train(process, split, seed=seed, silos_per_round=2)
+    self.assertEqual(chosen[0], chosen[1])
+    self.assertGreater(len(set(map(tuple, chosen))), 10)
     self.assertEqual(
-        set(chosen[0]), {('a', 'b'), ('a', 'c'), ('b', 'c')}
+        {pair for rounds in chosen for pair in rounds},
+        {('a', 'b'), ('a', 'c'), ('b', 'c')},
     )
-
-
-class AverageTest(absltest.TestCase):
-
-  def test_is_over_the_models_after_the_last_eight_rounds(self):
-    process = mock.Mock(plan=_bare_plan(11))
-    rounds = iter(range(1, 12))
-    process.next.side_effect = lambda *_: mock.Mock(state=next(rounds))
-    process.get_model_weights.side_effect = lambda state: mock.Mock(
-        trainable=[np.full([6, 1], float(state))]
-    )
-    weights, _ = silo_cells.train(
-        process,
-        _problem().split(0),
-        seed=0,
-        silos_per_round=None,
-        is_private=False,
-        averages_models=True,
-    )
-    np.testing.assert_allclose(weights, np.mean(np.arange(4, 12)))
 
 
 class SettingsTest(parameterized.TestCase):

@@ -57,9 +57,6 @@ def build_sgd_finalizer(
   """
   num_rounds = len(learning_rates)
   rates = np.asarray(learning_rates, np.float32)
-  shares = None
-  if average is not None:
-    shares = np.asarray(average.shares(num_rounds), np.float32)
 
   def advance(step, state, weights, gradient):
     is_first = tf.equal(step, 0)
@@ -70,29 +67,47 @@ def build_sgd_finalizer(
         weights - tf.constant(rates)[index] * gradient
     )
     new_state = {_CENTRE: centre}
-    if shares is not None:
-      share = tf.constant(shares)[index]
-      # Chosen and not multiplied: what an average held before does not count.
-      mean = tf.where(is_first, weights, state[_MEAN])
-      new_state[_MEAN] = (1.0 - share) * mean + share * weights
+    if average is not None:
+      new_state |= _averaged(average, num_rounds, step, state, weights)
     return new_state, new_weights
 
-  names = (_CENTRE,) if shares is None else (_CENTRE, _MEAN)
+  names = (_CENTRE,) if average is None else (_CENTRE, _MEAN)
   return _build(weights_type, names, advance)
 
 
 def build_replacing_finalizer(
     weights_type: tff.StructWithPythonType,
     *,
+    num_rounds: int,
     constraint: constraints.Constraint,
+    average: Optional[averaging_lib.Average] = None,
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns the finalizer of local SGD: the mean of the silos' models."""
+  """Returns the finalizer of local SGD: the mean of the silos' models.
+
+  Args:
+    weights_type: Of the model.
+    num_rounds: R.
+    constraint: Where the model has to stay.
+    average: Which of w_1..w_R, the means, are averaged, or `None`.
+  """
 
   def advance(step, state, weights, mean):
-    del step, weights
-    return state, constraint.project(mean)
+    del weights
+    new_weights = constraint.project(mean)
+    if average is not None:
+      state = _averaged(average, num_rounds, step, state, new_weights)
+    return state, new_weights
 
-  return _build(weights_type, (), advance)
+  return _build(weights_type, () if average is None else (_MEAN,), advance)
+
+
+def _averaged(average, num_rounds: int, step, state, weights) -> dict:
+  """Returns the state of an average with one more model in it."""
+  shares = averaging_lib.shares_of(average, num_rounds)
+  share = tf.constant(shares)[tf.minimum(step, num_rounds - 1)]
+  # Chosen and not multiplied: what an average held before does not count.
+  mean = tf.where(tf.equal(step, 0), weights, state[_MEAN])
+  return {_MEAN: (1.0 - share) * mean + share * weights}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -84,7 +84,10 @@ def build_noisy_mb_sgd(
   _checks.non_negative(strong_convexity=strong_convexity)
   _checks.non_negative(regularization=regularization)
   average = _average(
-      averaging, rates, strong_convexity + regularization, num_rounds
+      averaging,
+      rates,
+      num_rounds,
+      strong_convexity=strong_convexity + regularization,
   )
   constraint = constraint or constraints.Unconstrained()
   terms = planning.one_phase_terms(
@@ -116,6 +119,7 @@ def build_isrl_local_sgd(
     num_local_steps: int,
     l2_norm_clip: float,
     learning_rate: float,
+    averaging: Averaging = 'last',
     constraint: Optional[constraints.Constraint] = None,
     **options,
 ) -> process_lib.SiloProcess:
@@ -132,6 +136,8 @@ def build_isrl_local_sgd(
     num_local_steps: Steps of a silo between two messages.
     l2_norm_clip: See `planning`.
     learning_rate: eta of the silos.
+    averaging: What `get_model_weights` returns: w_R ('last'), the mean of
+      w_1..w_R ('uniform') or of the last 8 of them, or an `Average`.
     constraint: See `planning`.
     **options: Those of `build_noisy_mb_sgd` without metrics.
   """
@@ -152,6 +158,7 @@ def build_isrl_local_sgd(
       l2_norm_clip,
       options,
   )
+  average = _average(averaging, learning_rate, num_rounds)
   constraint = constraint or constraints.Unconstrained()
   work = lambda weights_type, release: _local_work(
       model,
@@ -165,7 +172,9 @@ def build_isrl_local_sgd(
   )
   finalizer = lambda weights_type: server.build_replacing_finalizer(
       weights_type,
+      num_rounds=num_rounds,
       constraint=constraint,
+      average=average,
   )
   return planning.compose(
       model,
@@ -175,7 +184,7 @@ def build_isrl_local_sgd(
       constraint=constraint,
       build_work=work,
       build_finalizer=finalizer,
-      result=None,
+      result=None if average is None else server.averaged_result,
       releases_per_round=num_local_steps,
   )
 
@@ -197,7 +206,11 @@ def _learning_rates(learning_rate, num_rounds: int) -> np.ndarray:
 
 
 def _average(
-    averaging: Averaging, rates: np.ndarray, strong_convexity: float, num_rounds
+    averaging: Averaging,
+    rates: Union[float, np.ndarray],
+    num_rounds: int,
+    *,
+    strong_convexity: float = 0.0,
 ) -> Optional[averaging_lib.Average]:
   if isinstance(averaging, averaging_lib.Average):
     return averaging
@@ -209,14 +222,15 @@ def _average(
   if averaging == 'last_8' and num_rounds > _LAST_MODELS:
     return averaging_lib.SuffixAverage(_LAST_MODELS / num_rounds)
   if averaging == 'exponential':
-    if np.any(rates != rates[0]) or not 0 < strong_convexity * rates[0] < 1:
+    rate = np.max(rates)
+    if np.any(rates != rate) or not 0 < strong_convexity * rate < 1:
       raise _checks.ArgumentError(
           'averaging',
           averaging,
           'an average for this problem; the exponential one needs one learning'
           ' rate and a strong_convexity mu with 0 < mu eta < 1',
       )
-    return averaging_lib.ExponentialAverage(1.0 - strong_convexity * rates[0])
+    return averaging_lib.ExponentialAverage(1.0 - strong_convexity * rate)
   return averaging_lib.UniformAverage()
 
 
