@@ -198,6 +198,46 @@ class LedgerTest(parameterized.TestCase):
     self.assertEqual(book.eligible(list('dcba'), 3), ['d', 'c', 'a'])
     self.assertEqual(book.num_participations(list('dcba')), [0, 1, 1, 1])
 
+  def test_standing_of_a_population_whatever_was_asked_before(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9, min_index_gap=2, max_participations=2)
+    )
+    population = list('abcd')
+
+    def check(book, clients, round_index):
+      is_eligible, count = book.standing(clients, round_index)
+      self.assertEqual(
+          [one for one, may in zip(clients, is_eligible) if may],
+          book.eligible(clients, round_index),
+      )
+      self.assertEqual(count.tolist(), book.num_participations(clients))
+
+    for t, cohort in enumerate(('ab', 'c', 'ax', 'b', 'd'), 1):
+      check(book, population, t)
+      book.commit(list(cohort), t)
+      check(book, population, t + 1)
+    check(book, list('xyda'), 6)
+    check(book, list('dcba'), 6)
+    check(book, [b'a', 'y'], 6)
+    check(book.restored(book.to_bytes()), population, 6)
+    # The list is the caller's, who may change it.
+    check(book, population, 6)
+    population[0] = 'y'
+    check(book, population, 6)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 5 was'):
+      book.standing(population, 5)
+
+  def test_fewest_participations(self):
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9)
+    )
+    fewest = []
+    for t, cohort in enumerate(('', 'ab', 'a', 'c', 'bc', 'ac'), 1):
+      book.commit(list(cohort), t)
+      fewest.append(book.fewest_participations(3))
+    self.assertEqual(fewest, [0, 0, 0, 1, 2, 2])
+    self.assertEqual(book.fewest_participations(4), 0)
+
   def test_observed(self):
     book = participation_ledger.ParticipationLedger(
         patterns.MinSeparationPattern(9)

@@ -23,6 +23,10 @@ class _CountingLedger(ledger_lib.ParticipationLedger):
     self.num_asked += len(client_ids)
     return super().eligible(client_ids, round_index)
 
+  def standing(self, client_ids, round_index):
+    self.num_asked += len(client_ids)
+    return super().standing(client_ids, round_index)
+
 
 def _run(
     schedule,
@@ -115,17 +119,37 @@ class ScheduleTest(parameterized.TestCase):
 
   def test_a_round_asks_about_a_few_clients_for_each_that_comes(self):
     clients = [f'client_{index}' for index in range(800)]
-    schedule = sampling.UniformSampling(200, max_participations=1)
+    schedule = sampling.UniformSampling(600, max_participations=3)
     ledger = _CountingLedger(schedule.pattern, run_id='test')
     cohorts = _run(schedule, 4, clients=clients, ledger=ledger)
-    # A pass of all clients, each of them once.
-    self.assertCountEqual(sum(cohorts, []), clients)
-    # To look at all of them in every round would be 200 times the population.
-    self.assertLess(ledger.num_asked, 30 * len(clients))
+    # Three passes, each of all clients.
+    for start in (0, 200, 400):
+      self.assertCountEqual(sum(cohorts[start : start + 200], []), clients)
+    # To look at all of them in every round would be 600 times the population.
+    self.assertLess(ledger.num_asked, 90 * len(clients))
     uncapped = sampling.UniformSampling(200)
     ledger = _CountingLedger(uncapped.pattern, run_id='test')
     _run(uncapped, 4, clients=clients, ledger=ledger)
     self.assertLess(ledger.num_asked, 2 * 200 * 4)
+
+  def test_who_never_came_may_come_where_others_have_left(self):
+    clients = [f'client_{index}' for index in range(400)]
+    schedule = sampling.UniformSampling(9, max_participations=9)
+    ledger = ledger_lib.ParticipationLedger(schedule.pattern, run_id='test')
+    ledger.commit(clients, 1)
+    new = [f'new_{index}' for index in range(200)]
+    came = set()
+    for round_index in range(2, 10):
+      cohort = schedule.select(
+          round_index=round_index,
+          client_ids=clients[:200] + new,
+          clients_per_round=4,
+          ledger=ledger,
+          seed=0,
+      )
+      ledger.commit(cohort, round_index)
+      came.update(cohort)
+    self.assertNotEmpty(came.intersection(new))
 
   def test_who_comes_next_is_uniform_among_those_who_may(self):
     # Pairs of 50 clients; of those, 5 have come and may not come again.

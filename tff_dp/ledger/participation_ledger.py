@@ -128,6 +128,8 @@ class ParticipationLedger:
     self._sizes = array.array('i')
     # Hashing 100,000 ids a round would dominate: remember, in memory only.
     self._index_of_id: dict[bytes, int] = {}
+    # The clients whom `standing` was asked about, and their entries.
+    self._population: tuple[list, np.ndarray] = ([], np.zeros(0, np.int64))
 
   @property
   def num_rounds(self) -> int:
@@ -143,11 +145,34 @@ class ParticipationLedger:
     """
     self._check_round(round_index)
     client_ids = list(client_ids)
-    last_round, count = self._history(self._look_up(client_ids))
-    is_eligible = np.ones(len(client_ids), bool)
-    for rule in self._rules:
-      is_eligible &= ~rule.breaks(round_index, last_round, count)
+    is_eligible, _ = self._standing(self._look_up(client_ids), round_index)
     return [client_ids[i] for i in np.flatnonzero(is_eligible)]
+
+  def standing(
+      self, client_ids: Iterable[str], round_index: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns who may take part, and in how many rounds each took part.
+
+    For a whole population, round after round: where the clients are those of
+    the call before, only those that had never come are looked up again.
+
+    Args:
+      client_ids: See `eligible`.
+      round_index: See `eligible`.
+
+    Returns:
+      Booleans and numbers, shape [number of clients] each.
+    """
+    self._check_round(round_index)
+    client_ids = list(client_ids)
+    known, entries = self._population
+    # Quick: the same strings are not compared letter by letter.
+    if client_ids != known:
+      entries = np.full(len(client_ids), _NEVER_SEEN)
+      self._population = client_ids, entries
+    unseen = np.flatnonzero(entries == _NEVER_SEEN)
+    entries[unseen] = self._look_up([client_ids[i] for i in unseen])
+    return self._standing(entries, round_index)
 
   def num_participations(self, client_ids: Iterable[str]) -> list[int]:
     """Returns in how many committed rounds each client took part."""
@@ -161,9 +186,9 @@ class ParticipationLedger:
       num_clients: Size of the population, all of whose clients count.
     """
     num_seen = len(self._index_of_key)
-    if num_seen < num_clients:
+    if num_seen < max(num_clients, 1):
       return 0
-    return int(self._count[:num_seen].min(initial=0))
+    return int(self._count[:num_seen].min())
 
   def commit(self, client_ids: Iterable[str], round_index: int) -> None:
     """Counts the cohort of a round, or refuses it and changes nothing.
@@ -408,6 +433,16 @@ class ParticipationLedger:
         cache[encoded] = index
       indices[i] = index
     return indices
+
+  def _standing(
+      self, indices: np.ndarray, round_index: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which entries no rule forbids, and their participations."""
+    last_round, count = self._history(indices)
+    is_eligible = np.ones(len(indices), bool)
+    for rule in self._rules:
+      is_eligible &= ~rule.breaks(round_index, last_round, count)
+    return is_eligible, count
 
   def _history(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (last rounds, counts); both 0 for clients never seen."""

@@ -119,7 +119,8 @@ class _RandomCohorts(Schedule):
     )
     if cohort is not None:
       return cohort
-    eligible = ledger.eligible(client_ids, round_index)
+    is_eligible, count = ledger.standing(client_ids, round_index)
+    eligible = np.flatnonzero(is_eligible)
     if len(eligible) < clients_per_round:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} has {len(eligible)} eligible clients of'
@@ -130,9 +131,12 @@ class _RandomCohorts(Schedule):
       )
     order = rng.permutation(len(eligible))
     if self.max_participations is not None:
-      counts = np.asarray(ledger.num_participations(eligible))
-      order = order[np.argsort(counts[order], kind='stable')]
-    return [eligible[position] for position in order[:clients_per_round]]
+      counts = count[eligible[order]]
+      # Those who took part too often to come now need no order.
+      most = np.partition(counts, clients_per_round - 1)[clients_per_round - 1]
+      order, counts = order[counts <= most], counts[counts <= most]
+      order = order[np.argsort(counts, kind='stable')]
+    return [client_ids[i] for i in eligible[order[:clients_per_round]]]
 
   def _by_rejection(
       self, rng, round_index, client_ids, clients_per_round, ledger
@@ -155,7 +159,7 @@ class _RandomCohorts(Schedule):
       drawn = ledger.eligible(drawn, round_index)
       if fewest is not None:
         counts = ledger.num_participations(drawn)
-        drawn = [one for one, n in zip(drawn, counts) if n == fewest]
+        drawn = [one for one, n in zip(drawn, counts) if n <= fewest]
       cohort.update(dict.fromkeys(drawn))
       if len(cohort) >= clients_per_round:
         return list(cohort)[:clients_per_round]
