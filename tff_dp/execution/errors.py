@@ -36,3 +36,7 @@ class SeededClientOpWarning(UserWarning):
   All clients of a worker then share one sequence, and workers repeat each
   other's.
   """
+
+
+class NotPlainError(Exception):
+  """A graph uses a sequence in a way that is not understood."""

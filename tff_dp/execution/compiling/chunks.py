@@ -19,8 +19,9 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns as columns_lib
-from tff_dp.execution.compiling import loops
+from tff_dp.execution.compiling import rows as rows_lib
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
@@ -188,7 +189,7 @@ def specs(
     is_batched = kind is datasets.Kind.BATCHES
     for spec in tf.nest.flatten(leaf.element_spec):
       if not isinstance(spec, tf.TensorSpec):
-        raise loops.NotPlainError(f'elements are {spec}')
+        raise errors.NotPlainError(f'elements are {spec}')
       found.append(_many(spec, spec.shape[1:] if is_batched else spec.shape))
     found += 2 * [tf.TensorSpec([None], tf.int64)]
   return found
@@ -241,7 +242,7 @@ def client(
     with tf.device(datasets.DATASET_DEVICE):
       rows = [column[ends[index] : ends[index + 1]] for column in columns]
       if not as_datasets:
-        return values.Rows(loops.pack(rows, sizes[index]), is_batched)
+        return values.Rows(rows_lib.pack(rows, sizes[index]), is_batched)
       dataset = tf.data.Dataset.from_tensor_slices(tuple(rows))
       if is_batched:
         dataset = dataset.batch(sizes[index])
@@ -320,7 +321,7 @@ def at_once(
     width = len(tf.nest.flatten(leaf.element_spec))
     columns = list(itertools.islice(remaining, width))
     if not columns:
-      raise loops.NotPlainError('elements hold nothing')
+      raise errors.NotPlainError('elements hold nothing')
     stacked += columns
     # Not of a client's own column: that all have as many keeps loops in step.
     sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))

@@ -12,7 +12,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from tff_dp.execution.compiling import loops
+from tff_dp.execution import errors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Columns:
     """Returns batches of its rows."""
     self._check_repeats_no_elements()
     if self.is_batched:
-      raise loops.NotPlainError('batches are of batches')
+      raise errors.NotPlainError('batches are of batches')
     full = self.num_rows // size * size
     return dataclasses.replace(
         self,
@@ -116,7 +116,7 @@ class Columns:
 
   def _check_repeats_no_elements(self) -> None:
     if self.repeats != 1:
-      raise loops.NotPlainError('elements are cut from what is repeated')
+      raise errors.NotPlainError('elements are cut from what is repeated')
 
 
 def _applied(functions, parts: list) -> list:

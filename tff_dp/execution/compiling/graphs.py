@@ -26,6 +26,7 @@ import tensorflow_federated as tff
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import inline
 from tff_dp.execution.compiling import loops
+from tff_dp.execution.compiling import scans
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import graph_defs
 from tff_dp.execution.data import values
@@ -223,7 +224,7 @@ class TensorFlowGraph:
         self._graph_def,
         f'a TensorFlow computation of type {block.type_signature}',
     )
-    loops.fuse_scans(self._graph_def)
+    scans.fuse_scans(self._graph_def)
     if source.initialize_op:
       _wait_for_initializer(self._graph_def, _node_of(source.initialize_op))
     self.seeded_operations = [
@@ -255,7 +256,7 @@ class TensorFlowGraph:
       if not rows:
         graph_def = loops.with_plain_loops(self._graph_def)
       elif len(batched) > 1:
-        raise loops.NotPlainError('some rows make batches and some do not')
+        raise errors.NotPlainError('some rows make batches and some do not')
       else:
         graph_def = loops.with_rows(
             self._graph_def,

@@ -19,7 +19,7 @@ import dataclasses
 import tensorflow as tf
 
 from tff_dp import _compat
-from tff_dp.execution.compiling import loops
+from tff_dp.execution import errors
 from tff_dp.execution.compiling.columns import Columns
 from tff_dp.execution.data import graph_defs
 
@@ -72,7 +72,7 @@ def evaluate(
   scope.run()
   found = [scope.get(name) for name in results]
   if not all(isinstance(value, (tf.Tensor, Columns)) for value in found):
-    raise loops.NotPlainError('what reads a sequence is a result')
+    raise errors.NotPlainError('what reads a sequence is a result')
   return found
 
 
@@ -170,29 +170,29 @@ def _offset(node, output: str) -> int:
     else:
       offset += 1
   # A call by name has outputs of its own; nobody makes them today.
-  raise loops.NotPlainError(f'{node.name} has no output {output}')
+  raise errors.NotPlainError(f'{node.name} has no output {output}')
 
 
 def _op_def(kind: str):
   found = _op_def_registry.get(kind)
   if found is None:
-    raise loops.NotPlainError(f'{kind} is not known')
+    raise errors.NotPlainError(f'{kind} is not known')
   return found
 
 
 def _check_is_pure(node, inputs: list) -> None:
   """Refuses what is more than a function of its inputs, or takes a sequence."""
   if _op_def(node.op).is_stateful:
-    raise loops.NotPlainError(f'{node.name} ({node.op}) has a state')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) has a state')
   if 'Random' in node.op or 'Stateless' in node.op or 'seed' in node.attr:
-    raise loops.NotPlainError(f'{node.name} ({node.op}) is random')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) is random')
   if 'Conv' in node.op or 'Pool' in node.op:
     # Nothing is won, and what is in between is larger than the weights.
-    raise loops.NotPlainError(f'{node.name} ({node.op}) is large')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) is large')
   if any(True for _ in graph_defs.function_attributes(node)):
-    raise loops.NotPlainError(f'{node.name} ({node.op}) calls a function')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) calls a function')
   if not all(isinstance(value, tf.Tensor) for value in inputs):
-    raise loops.NotPlainError(f'{node.name} ({node.op}) takes a sequence')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) takes a sequence')
 
 
 def _stamp(library, node, tensors: list) -> list[tf.Tensor]:
@@ -228,7 +228,7 @@ class _Split:
     self._values = list(values)
     for value in values:
       if isinstance(value, _Iterator) and value.sequence is None:
-        raise loops.NotPlainError('an iterator is set up later')
+        raise errors.NotPlainError('an iterator is set up later')
 
   @property
   def tensors(self) -> list[tf.Tensor]:
@@ -261,9 +261,9 @@ class _Split:
 def _conditional(library, node, predicate, inputs: list) -> list:
   """Returns the outputs of an `If`, and moves iterators in its inputs."""
   if not isinstance(predicate, tf.Tensor):
-    raise loops.NotPlainError(f'{node.name} asks for a sequence')
+    raise errors.NotPlainError(f'{node.name} asks for a sequence')
   if predicate.dtype != tf.bool or predicate.shape.rank != 0:
-    raise loops.NotPlainError(f'{node.name} asks for what is no boolean')
+    raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
   split, returned = _Split(inputs), []
 
   def branch(attribute):
@@ -272,7 +272,7 @@ def _conditional(library, node, predicate, inputs: list) -> list:
       results = library.call(node.attr[attribute].func.name, own)
       returned.append(results)
       if not all(isinstance(result, tf.Tensor) for result in results):
-        raise loops.NotPlainError(f'{node.name} returns a sequence')
+        raise errors.NotPlainError(f'{node.name} returns a sequence')
       moved = [v.index for v in own if isinstance(v, _Iterator)]
       return list(map(tf.identity, results + moved))
 
@@ -295,7 +295,7 @@ def _while(library, node, inputs: list) -> list:
   """Returns the outputs of a `While`, and moves iterators in its inputs."""
   split = _Split(inputs)
   if any(isinstance(value, _Optional) for value in inputs):
-    raise loops.NotPlainError(f'{node.name} hands on an element')
+    raise errors.NotPlainError(f'{node.name} hands on an element')
 
   def cond(*tensors):
     (result,) = library.call(node.attr['cond'].func.name, split.join(tensors))
@@ -306,7 +306,7 @@ def _while(library, node, inputs: list) -> list:
     results = library.call(node.attr['body'].func.name, own)
     for value, result in zip(own, results, strict=True):
       if not isinstance(value, tf.Tensor) and result is not value:
-        raise loops.NotPlainError(
+        raise errors.NotPlainError(
             f'{node.name} does not hand on what it is given'
         )
     return _Split(results).tensors
@@ -395,13 +395,13 @@ def _get_value(library, node, optional) -> list:
 
 def _check_is_columns(node, sequence) -> None:
   if not isinstance(sequence, Columns):
-    raise loops.NotPlainError(f'{node.name} ({node.op}) is over a dataset')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) is over a dataset')
 
 
 def _constant(node, tensor):
   found = tf.get_static_value(tensor)
   if found is None:
-    raise loops.NotPlainError(f'{node.name} ({node.op}) depends on a value')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) depends on a value')
   return found.item() if hasattr(found, 'item') else found
 
 
@@ -421,7 +421,7 @@ def _repeat(library, node, sequence, count) -> list:
   _check_is_columns(node, sequence)
   count = _constant(node, count)
   if not 0 <= count < _MANY:
-    raise loops.NotPlainError(f'{node.name} repeats for ever, or nearly')
+    raise errors.NotPlainError(f'{node.name} repeats for ever, or nearly')
   return [sequence.repeated(count)]
 
 
@@ -436,7 +436,7 @@ def _batch(library, node, sequence, size, *rest) -> list:
   del library
   _check_is_columns(node, sequence)
   if not _constant(node, size) > 0:
-    raise loops.NotPlainError(f'{node.name} has batches of nothing')
+    raise errors.NotPlainError(f'{node.name} has batches of nothing')
   return [sequence.batched(size, rest[-1])]
 
 
@@ -454,7 +454,7 @@ def _prefetch(library, node, sequence, size) -> list:
 def _cache(library, node, sequence, path, state=None) -> list:
   del state
   if _constant(node, path) != b'':
-    raise loops.NotPlainError(f'{node.name} writes files')
+    raise errors.NotPlainError(f'{node.name} writes files')
   return _same_elements(library, node, sequence)
 
 

@@ -8,26 +8,22 @@ functions; for a small client either takes longer than its training. Three
 changes are made to a graph, so that names and signatures stay:
 
 *   a `for` loop, which is a `ScanDataset` before a `ReduceDataset`, becomes one
-    of the latter (`fuse_scans`);
+    of the latter (`scans`);
 *   a `ReduceDataset` becomes a loop over an iterator (`with_plain_loops`);
 *   where data is in memory and comes as rows, a `ReduceDataset` becomes a loop
-    over slices of them, and so does an iterator (`with_rows`).
+    over slices of them, and so does an iterator (`with_rows`, `rows`).
 
 Elements come in the same order, and a step sees what it saw before. What is not
 certain to be equivalent stays as it is.
-
-A sequence in rows travels where its dataset did, as a variant tensor: an
-optional whose components are the columns, how many rows make a batch, and the
-first row that is not read. Batches are cut off the rows one by one, the last
-one is shorter; without batches, every row is an element.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 import functools
 
 import tensorflow as tf
 
-from tff_dp.execution.data import datasets
+from tff_dp.execution import errors
+from tff_dp.execution.compiling import rows
 from tff_dp.execution.data import graph_defs
 
 _ITERATOR_OP = 'AnonymousIteratorV3'
@@ -52,133 +48,28 @@ _UNDERSTOOD = frozenset([
 ])
 
 
-class NotPlainError(Exception):
-  """A graph uses a sequence in a way that is not understood."""
-
-
-def _on_cpu():
-  return tf.device(datasets.DATASET_DEVICE)
-
-
-def pack(columns: Sequence[tf.Tensor], batch_size: tf.Tensor) -> tf.Tensor:
-  """Returns the variant of a sequence in rows.
-
-  Args:
-    columns: The components of its elements, shape [rows, ...].
-    batch_size: Number of rows of a batch, int64; without batches, 1.
-  """
-  start = tf.constant(0, tf.int64)
-  with _on_cpu():
-    return tf.raw_ops.OptionalFromValue(
-        components=[*columns, batch_size, start]
-    )
-
-
-def _unpack(variant, dtypes):
-  """Returns the columns of `pack`, the batch size and the first unread row."""
-  *columns, batch_size, start = tf.raw_ops.OptionalGetValue(
-      optional=variant,
-      output_types=[*dtypes, tf.int64, tf.int64],
-      output_shapes=[None] * (len(dtypes) + 2),
-  )
-  batch_size = tf.ensure_shape(batch_size, [])
-  return columns, batch_size, tf.ensure_shape(start, [])
-
-
-def _cut(columns, batch_size, start, is_batched: bool) -> list[tf.Tensor]:
-  if is_batched:
-    return [column[start : start + batch_size] for column in columns]
-  return [column[start] for column in columns]
-
-
-def _num_rows(columns) -> tf.Tensor:
-  return tf.shape(columns[0], tf.int64)[0]
-
-
 def _reduce_iterator(variant, state, step, dtypes):
   """What `ReduceDataset` does, by an iterator."""
   element = dict(output_types=dtypes, output_shapes=[None] * len(dtypes))
-  with _on_cpu():
+  with rows.on_cpu():
     iterator = tf.raw_ops.AnonymousIteratorV3(**element)
     make = tf.raw_ops.MakeIterator(dataset=variant, iterator=iterator)
 
   def get_next(after):
-    with _on_cpu(), tf.control_dependencies(after):
+    with rows.on_cpu(), tf.control_dependencies(after):
       return tf.raw_ops.IteratorGetNextAsOptional(iterator=iterator, **element)
 
   def has_value(optional, *_):
-    with _on_cpu():
+    with rows.on_cpu():
       return tf.raw_ops.OptionalHasValue(optional=optional)
 
   def body(optional, *state):
-    with _on_cpu():
+    with rows.on_cpu():
       parts = tf.raw_ops.OptionalGetValue(optional=optional, **element)
     state = step(state, parts)
     return get_next(state), *state
 
   return has_value, body, [get_next([make]), *state]
-
-
-def _reduce_rows(variant, state, step, dtypes, is_batched: bool):
-  """The same for a sequence in rows."""
-  with _on_cpu():
-    columns, batch_size, start = _unpack(variant, dtypes)
-    num_rows = _num_rows(columns)
-
-  def is_left(start, *_):
-    return start < num_rows
-
-  def body(start, *state):
-    with _on_cpu():
-      parts = _cut(columns, batch_size, start, is_batched)
-      after = start + batch_size
-    return after, *step(state, parts)
-
-  return is_left, body, [start, *state]
-
-
-def _new_rows_iterator():
-  # A table of one entry, as everybody who makes one gets another, and it ends
-  # with the last who refers to it. A stack would stay, and to a variable
-  # `graphs` gives a name, so that all workers would share one.
-  with _on_cpu():
-    return tf.raw_ops.AnonymousMutableHashTable(
-        key_dtype=tf.int64, value_dtype=tf.variant
-    )
-
-
-def _write_rows(variant, iterator):
-  key = tf.constant(0, tf.int64)
-  tf.raw_ops.LookupTableInsertV2(
-      table_handle=iterator, keys=key, values=variant
-  )
-
-
-def _make_rows_iterator(variant, iterator):
-  with _on_cpu():
-    _write_rows(variant, iterator)
-
-
-def _next_of_rows(iterator, *, dtypes, is_batched):
-  with _on_cpu():
-    variant = tf.raw_ops.LookupTableFindV2(
-        table_handle=iterator,
-        keys=tf.constant(0, tf.int64),
-        default_value=tf.raw_ops.OptionalNone(),
-    )
-    columns, batch_size, start = _unpack(variant, dtypes)
-    after = tf.raw_ops.OptionalFromValue(
-        components=[*columns, batch_size, start + batch_size]
-    )
-    with tf.control_dependencies([variant]):
-      _write_rows(after, iterator)
-    return tf.cond(
-        start < _num_rows(columns),
-        lambda: tf.raw_ops.OptionalFromValue(
-            components=_cut(columns, batch_size, start, is_batched)
-        ),
-        tf.raw_ops.OptionalNone,
-    )
 
 
 class _Library:
@@ -289,7 +180,7 @@ def _plain_reduce(library, functions, scope, node, is_batched=None) -> None:
     if is_batched is None:
       cond, body, start = _reduce_iterator(*given)
     else:
-      cond, body, start = _reduce_rows(*given, is_batched)
+      cond, body, start = rows.reduction(*given, is_batched)
     _, *result = tf.while_loop(
         cond,
         body,
@@ -337,142 +228,6 @@ def _can_be_plain(node, functions) -> bool:
       and tf.variant.as_datatype_enum not in node.attr['Tstate'].list.type
       and _is_plain_step(functions, node.attr['f'].func.name)
   )
-
-
-def fuse_scans(graph_def) -> None:
-  """Turns `dataset.scan(...).reduce(...)` into one `ReduceDataset`.
-
-  That is what AutoGraph makes of a `for` loop over a dataset. The state of both
-  becomes one, and a step does a step of each, in the order of before.
-
-  Args:
-    graph_def: Is changed.
-  """
-  functions = {f.signature.name: f for f in graph_def.library.function}
-  for scope in [graph_def, *functions.values()]:
-    nodes = scope.node if scope is graph_def else scope.node_def
-    for node in [node for node in nodes if node.op == 'ReduceDataset']:
-      scan = {n.name: n for n in nodes}.get(_source(node.input[0])[0])
-      if scan is None or scan.op != 'ScanDataset':
-        continue
-      users = [
-          other
-          for other in nodes
-          if any(_source(tensor)[0] == scan.name for tensor in other.input)
-      ]
-      if users == [node]:
-        function = None if scope is graph_def else scope
-        _fuse(graph_def, function, scan, node)
-        _drop(function, nodes, scan, node)
-
-
-def _drop(function, nodes, scan, node) -> None:
-  """Removes a scan, which was fused into another node.
-
-  To make one does nothing yet, so who waited for it now waits for what it did.
-  """
-  control = [tensor for tensor in scan.input if tensor.startswith('^')]
-  for other in nodes:
-    kept = [tensor for tensor in other.input if tensor != f'^{scan.name}']
-    if len(kept) < len(other.input):
-      kept += [tensor for tensor in control if tensor not in kept]
-      other.input[:] = kept
-  if function is not None:
-    for output, name in list(function.control_ret.items()):
-      if name == scan.name:
-        function.control_ret[output] = node.name
-  nodes.remove(scan)
-
-
-def _fuse(graph_def, scope, scan, node) -> None:
-  """Lets a `ReduceDataset` do also what the scan before it does."""
-  functions = {f.signature.name: f for f in graph_def.library.function}
-  first, second = scan.attr['f'].func, node.attr['f'].func
-  scanned = functions[first.name].signature
-  state = list(scan.attr['Tstate'].list.type)
-  others = list(scan.attr['Targuments'].list.type)
-  own_state = list(node.attr['Tstate'].list.type)
-  own_others = list(node.attr['Targuments'].list.type)
-  dtypes = [argument.type for argument in scanned.input_arg]
-  elements = dtypes[len(state) : len(dtypes) - len(others)]
-  results = [result.type for result in scanned.output_arg]
-  step = type(functions[first.name])()
-  names = []
-  for kind, types in (
-      ('state', state), ('own_state', own_state), ('element', elements),
-      ('other', others), ('own_other', own_others),
-  ):  # pyformat: disable
-    names.append([f'{kind}_{index}' for index in range(len(types))])
-    for name, dtype in zip(names[-1], types):
-      step.signature.input_arg.add(name=name, type=dtype)
-  state_names, own_names, element_names, other_names, own_other_names = names
-  step.signature.name = f'{first.name}_{second.name}'
-  step.signature.is_stateful = True
-
-  def call(name, function, inputs, in_types, out_types):
-    added = step.node_def.add(
-        name=name, op='StatefulPartitionedCall', input=inputs
-    )
-    added.attr['f'].func.CopyFrom(function)
-    added.attr['Tin'].list.type.extend(in_types)
-    added.attr['Tout'].list.type.extend(out_types)
-    step.control_ret[name] = name
-    step.signature.control_output.append(name)
-
-  call(
-      'scan', first, state_names + element_names + other_names, dtypes, results
-  )
-  outputs = [f'scan:output:{index}' for index in range(len(results))]
-  call(
-      'reduce',
-      second,
-      own_names + outputs[len(state) :] + own_other_names,
-      own_state + results[len(state) :] + own_others,
-      own_state,
-  )
-  outputs = outputs[: len(state)]
-  outputs += [f'reduce:output:{index}' for index in range(len(own_state))]
-  for index, (tensor, dtype) in enumerate(zip(outputs, state + own_state)):
-    step.signature.output_arg.add(name=f'result_{index}', type=dtype)
-    step.ret[f'result_{index}'] = tensor
-  if step.signature.name not in functions:
-    graph_def.library.function.add().CopyFrom(step)
-  _shift_outputs(graph_def if scope is None else scope, node.name, len(state))
-  data = [tensor for tensor in node.input if not tensor.startswith('^')]
-  control = [t for t in [*scan.input, *node.input] if t.startswith('^')]
-  size, own_size = 1 + len(state), 1 + len(own_state)
-  node.input[:] = [
-      *scan.input[:size], *data[1:own_size],
-      *scan.input[size : size + len(others)], *data[own_size:], *control,
-  ]  # pyformat: disable
-  second = node.attr['f'].func
-  second.Clear()
-  second.name = step.signature.name
-  node.attr['Tstate'].list.type[:] = state + own_state
-  node.attr['output_types'].list.type[:] = state + own_state
-  node.attr['Targuments'].list.type[:] = others + own_others
-  shapes = list(node.attr['output_shapes'].list.shape)
-  del node.attr['output_shapes'].list.shape[:]
-  for _ in state:
-    node.attr['output_shapes'].list.shape.add(unknown_rank=True)
-  node.attr['output_shapes'].list.shape.extend(shapes)
-
-
-def _shift_outputs(scope, name: str, size: int) -> None:
-  """Moves all uses of a node's outputs by `size`."""
-
-  def moved(tensor):
-    own, *rest = tensor.split(':')
-    if own != name:
-      return tensor
-    *rest, index = rest or ['0']
-    return ':'.join([own, *rest, str(int(index) + size)])
-
-  is_graph = isinstance(scope, tf.compat.v1.GraphDef)
-  for node in scope.node if is_graph else scope.node_def:
-    node.input[:] = map(moved, node.input)
-  for key, tensor in () if is_graph else scope.ret.items():
-    scope.ret[key] = moved(tensor)
 
 
 def _rewritten(graph_def, replace=lambda *_: False):
@@ -523,7 +278,7 @@ def with_plain_loops(graph_def) -> tf.compat.v1.GraphDef:
 def with_rows(
     graph_def, parameters: Collection[str], results, *, is_batched: bool
 ) -> tf.compat.v1.GraphDef:
-  """Returns the graph for sequences that come in rows; see `pack`.
+  """Returns the graph for sequences that come in rows; see `rows`.
 
   Args:
     graph_def: The graph.
@@ -542,13 +297,13 @@ def with_rows(
     if node.op == 'ReduceDataset' and flow.kind(scope, node.input[0]):
       _plain_reduce(library, functions, scope, node, is_batched)
     elif node.op == _ITERATOR_OP:
-      library.replace(scope, node, _new_rows_iterator, [])
+      library.replace(scope, node, rows.new_iterator, [])
     elif node.op == 'MakeIterator':
       dtypes = [tf.variant, tf.resource]
-      library.replace(scope, node, _make_rows_iterator, dtypes)
+      library.replace(scope, node, rows.make_iterator, dtypes)
     elif node.op == 'IteratorGetNextAsOptional':
       get_next = functools.partial(
-          _next_of_rows,
+          rows.next_element,
           dtypes=list(node.attr['output_types'].list.type),
           is_batched=is_batched,
       )
@@ -558,12 +313,6 @@ def with_rows(
     return True
 
   return _rewritten(graph_def, replace)
-
-
-def _source(tensor: str) -> tuple[str, str]:
-  """Returns the node or argument, and the index of its output."""
-  name, *rest = tensor.split(':')
-  return name, rest[-1] if rest else '0'
 
 
 class _Flow:
@@ -578,7 +327,7 @@ class _Flow:
   def kind(self, scope, tensor: str) -> str | None:
     """Returns what a tensor is: `_ROWS`, `_ITERATOR` or None."""
     name = '' if scope is None else scope.signature.name
-    return self._kinds.get((name, *_source(tensor)))
+    return self._kinds.get((name, *graph_defs.source(tensor)))
 
   def follow(self, parameters: Collection[str], results) -> None:
     """Finds where they go; see `with_rows`."""
@@ -616,13 +365,15 @@ class _Flow:
         argument = function.signature.input_arg[index - skipped]
         key = function.signature.name, argument.name, '0'
         if self._kinds.setdefault(key, kind) != kind:
-          raise NotPlainError(f'{node.name} takes different things')
+          raise errors.NotPlainError(f'{node.name} takes different things')
     elif node.op == 'ReduceDataset' and not _can_be_plain(
         node, self._functions
     ):
-      raise NotPlainError(f'{node.name} has steps with a seed or a variant')
+      raise errors.NotPlainError(
+          f'{node.name} has steps with a seed or a variant'
+      )
     elif node.op != 'Identity' and use not in _UNDERSTOOD:
-      raise NotPlainError(f'{node.name} ({node.op}) takes {kind}')
+      raise errors.NotPlainError(f'{node.name} ({node.op}) takes {kind}')
 
   def _check(self, results) -> None:
     """Checks that functions find what they expect, wherever they are called."""
@@ -630,11 +381,11 @@ class _Flow:
       if node.op == 'MakeIterator' and not (
           self.kind(scope, node.input[0]) and self.kind(scope, node.input[1])
       ):
-        raise NotPlainError(f'{node.name} iterates over a dataset')
+        raise errors.NotPlainError(f'{node.name} iterates over a dataset')
       if node.op == 'IteratorGetNextAsOptional' and not self.kind(
           scope, node.input[0]
       ):
-        raise NotPlainError(f'{node.name} reads another iterator')
+        raise errors.NotPlainError(f'{node.name} reads another iterator')
       skipped, attributes = _INNER.get(node.op, (0, ()))
       own = [node.attr[attribute].func.name for attribute in attributes]
       for name in graph_defs.called([node], self._functions):
@@ -646,7 +397,9 @@ class _Flow:
           if name in own:
             given = self.kind(scope, node.input[index + skipped])
           if given != expected:
-            raise NotPlainError(f'{node.name} calls {name} with other things')
+            raise errors.NotPlainError(
+                f'{node.name} calls {name} with other things'
+            )
       if node.op in _WHILES:
         self._check_loop(scope, node)
     # Only the bodies of loops return them, to themselves.
@@ -659,13 +412,15 @@ class _Flow:
       if name not in bodies and any(
           self.kind(function, tensor) for tensor in function.ret.values()
       ):
-        raise NotPlainError(f'{name} returns what is not read')
+        raise errors.NotPlainError(f'{name} returns what is not read')
     if any(self.kind(None, tensor) for tensor in results):
-      raise NotPlainError('it is a result')
+      raise errors.NotPlainError('it is a result')
 
   def _check_loop(self, scope, node) -> None:
     body = self._functions[node.attr['body'].func.name]
     for index, output in enumerate(body.signature.output_arg):
       before = self.kind(scope, node.input[index])
       if self.kind(body, body.ret[output.name]) != before:
-        raise NotPlainError(f'{node.name} does not hand on what it is given')
+        raise errors.NotPlainError(
+            f'{node.name} does not hand on what it is given'
+        )

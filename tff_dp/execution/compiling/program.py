@@ -21,7 +21,6 @@ from tff_dp.execution import errors
 from tff_dp.execution.compiling import chunks
 from tff_dp.execution.compiling import graphs
 from tff_dp.execution.compiling import interpreter
-from tff_dp.execution.compiling import loops
 from tff_dp.execution.compiling import schedule as schedule_lib
 from tff_dp.execution.compiling import tracing
 from tff_dp.execution.data import datasets
@@ -117,7 +116,7 @@ def _increment(result: tf.Tensor, accumulator: tf.Tensor) -> tf.Tensor:
       increment = parts[1 - own.index(True)]
       if not _depends(increment, accumulator):
         return increment
-  raise loops.NotPlainError(f'{operation.type} is no sum over clients')
+  raise errors.NotPlainError(f'{operation.type} is no sum over clients')
 
 
 def _origin(tensor: tf.Tensor) -> tf.Tensor:
@@ -369,7 +368,7 @@ class Program:
               [*server_specs, *specs, *accumulator_specs],
               device,
           )
-        except loops.NotPlainError as error:
+        except errors.NotPlainError as error:
           _log.debug('Rows of clients in chunks are no option: %s', error)
         # TensorFlow's own are about shapes that a loop cannot have.
         except (TypeError, ValueError) as error:
@@ -455,7 +454,7 @@ class Program:
             key, body, [*server_specs, *specs, *accumulator_specs], device
         )
       # TensorFlow's own are about what cannot be done for many at once.
-      except (loops.NotPlainError, TypeError, ValueError) as error:
+      except (errors.NotPlainError, TypeError, ValueError) as error:
         _log.debug('Clients do not work at once: %s', error)
         return None
 

@@ -4,14 +4,15 @@
 
 A dataset of slices serves whatever its client does with it, and costs a
 pipeline for each client. In a loop over clients the slices are rows instead;
-see `loops.pack`.
+see `rows.pack`.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from tff_dp.execution.compiling import loops
+from tff_dp.execution import errors
+from tff_dp.execution.compiling import rows
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import values
 
@@ -57,7 +58,7 @@ def as_rows(
   def parts_of(key):
     parts = tf.nest.flatten(slice_of(_checked(key, max_key)))
     if not parts or not all(tf.is_tensor(part) for part in parts):
-      raise loops.NotPlainError('slices are no tensors')
+      raise errors.NotPlainError('slices are no tensors')
     return parts
 
   num_keys = keys.shape[0]
@@ -75,7 +76,7 @@ def as_rows(
         parallel_iterations=1,
     )
   no_batches = tf.constant(1, tf.int64)
-  return values.Rows(loops.pack(columns, no_batches), is_batched=False)
+  return values.Rows(rows.pack(columns, no_batches), is_batched=False)
 
 
 def _checked(key: tf.Tensor, max_key: tf.Tensor) -> tf.Tensor:

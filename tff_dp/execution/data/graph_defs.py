@@ -112,3 +112,9 @@ def confine(graph_def: tf.compat.v1.GraphDef, where: str) -> None:
       node.op = _OF_ONE_CALL[node.op]
       for name in _NAMING_ATTRIBUTES:
         node.attr.pop(name, None)
+
+
+def source(tensor: str) -> tuple[str, str]:
+  """Returns the node or argument, and the index of its output."""
+  name, *rest = tensor.split(':')
+  return name, rest[-1] if rest else '0'

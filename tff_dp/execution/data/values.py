@@ -44,7 +44,7 @@ class Sequence:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-  """A sequence inside a graph that is no dataset; see `loops.pack`.
+  """A sequence inside a graph that is no dataset; see `rows.pack`.
 
   Attributes:
     variant: The tensor that stands for it.
