@@ -83,6 +83,7 @@ def reduction(variant, state, step, dtypes, is_batched: bool):
 
 
 def new_iterator():
+  """Returns what stands for an iterator that is not set up yet."""
   # A table of one entry, as everybody who makes one gets another, and it ends
   # with the last who refers to it. A stack would stay, and to a variable
   # `graphs` gives a name, so that all workers would share one.
@@ -100,11 +101,13 @@ def _write(variant, iterator):
 
 
 def make_iterator(variant, iterator):
+  """Sets the iterator to the first row of a sequence; see `pack`."""
   with on_cpu():
     _write(variant, iterator)
 
 
 def next_element(iterator, *, dtypes, is_batched):
+  """Returns the next element as an optional, without value at the end."""
   with on_cpu():
     variant = tf.raw_ops.LookupTableFindV2(
         table_handle=iterator,
