@@ -16,6 +16,7 @@ CASES = {}
 
 _VECTOR = tff.TensorType(np.float32, [None])
 _NUMBERS = tff.SequenceType(np.int32)
+_FLOATS = tff.SequenceType(np.float32)
 
 
 def _case(**properties):
@@ -50,6 +51,106 @@ def variables():
     return first, second, tff.federated_map(count, value)
 
   return (lambda: [computation([3, 4, 3], 5) for _ in range(2)],)
+
+
+def _summed(work, data):
+  """Returns the sum of the clients' results, for 100 clients with `data`."""
+
+  @tff.federated_computation(at_clients(_FLOATS))
+  def computation(values):
+    return tff.federated_sum(tff.federated_map(work, values))
+
+  # A client may find what another left, so a call is not enough.
+  return (lambda: [computation(100 * [data]) for _ in range(3)],)
+
+
+@_case()
+def variable_in_a_function_whose_argument_is_a_reduction():
+  # The argument comes late, and the variable is not needed for it.
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    total = tf.Variable(2.0)
+    number = data.reduce(0.0, tf.add)
+
+    @tf.function
+    def add(number):
+      total.assign(total.read_value() + number)
+      return total.read_value()
+
+    return add(number)
+
+  return _summed(work, [1.0, 2.0])
+
+
+@_case()
+def variable_in_a_function_whose_argument_is_a_single_element():
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    total = tf.Variable(2.0)
+    numbers = data.batch(10).get_single_element()
+
+    @tf.function
+    def add(numbers):
+      total.assign(total + tf.reduce_sum(numbers))
+      return total.read_value()
+
+    return add(numbers)
+
+  return _summed(work, [1.0, 2.0])
+
+
+@_case()
+def variable_that_takes_long_to_initialise():
+  size = 300_000
+
+  @tff.tensorflow.computation(np.float32, np.float32, _FLOATS)
+  def work(x, y, data):
+    value = tf.Variable(tf.random.normal([size]) * 0 + 100.0)
+
+    @tf.function
+    def body(x, y, data):
+      value.assign(tf.fill([size], x))
+
+      def step(count, number):
+        value.assign_add(tf.zeros([size]) + 0 * number)
+        return count + 1
+
+      data.reduce(0.0, step)
+      return value[0] + 0 * y
+
+    return body(x, y * 2.0, data)
+
+  @tff.federated_computation(
+      at_clients(np.float32), at_clients(np.float32), at_clients(_FLOATS)
+  )
+  def computation(x, y, data):
+    return tff.federated_map(work, (x, y, data))
+
+  numbers = [float(number) for number in range(10)]
+  return computation, numbers, numbers, 10 * [[1.0, 2.0]]
+
+
+@_case()
+def variable_after_a_call_that_writes_it_late():
+  # Its result does not wait for the assignment, and is read with the variable.
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    total = tf.Variable([1.0, 2.0])
+
+    @tf.function
+    def write(x):
+      total.assign(tf.reverse(tf.sort(tf.random.normal([20_000])), [0])[:2] * 0)
+      total.assign_add([x, 2 * x])
+      return tf.constant(1)
+
+    @tf.function
+    def body(data):
+      place = write(data.reduce(0.0, tf.add))
+      return tf.gather(total, place)
+
+    return body(data)
+
+  return _summed(work, [1.0, 2.0])
 
 
 @_case()

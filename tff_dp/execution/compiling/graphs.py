@@ -8,7 +8,8 @@ runtime gives each call a session to itself. Here many are stamped into one
 function, which is called again and again, from several threads. So
 
 *   what does not lead to an output is dropped, as a session would;
-*   everything else waits for the initialiser, so that a call starts afresh;
+*   variables are handed out when the initialiser is done, so that a call starts
+    afresh, and calls stay calls (`_add_initializer`, `_make_calls_strict`);
 *   variables get names of their own, and lookup tables live for one call;
 *   functions are named by their content, because a process knows them all;
 *   loops over datasets are made plain, see `loops`.
@@ -33,8 +34,10 @@ from tff_dp.execution.data import values
 
 # Datasets whose function is the body of a loop.
 _LOOPS = ('ReduceDataset', 'ScanDataset')
-_NEEDS_NO_INITIALIZER = frozenset(
-    ['Const', 'NoOp', 'Placeholder', 'PlaceholderWithDefault', 'VarHandleOp']
+# Parts of names of nodes.
+_INITIALIZE, _INITIALIZED = 'tff_dp_initialize', 'tff_dp_initialized'
+_OLD_CONTROL_FLOW = frozenset(
+    ['Enter', 'Exit', 'Merge', 'NextIteration', 'Switch', 'LoopCond']
 )
 
 
@@ -159,30 +162,101 @@ def _rename_functions(graph_def, suffix: str) -> None:
       place.name = names.get(place.name, place.name)
 
 
-def _wait_for_initializer(graph_def, initializer: str) -> None:
-  """Lets all nodes wait for the initialiser that do not lead to it.
+def _add_initializer(graph_def, initializer: str, results: list[str]) -> None:
+  """Lets the graph hand out its variables and tables only when they are set up.
 
-  Only where nothing else makes them wait: a node in a loop of the old kind,
-  which TFF's compilers leave behind, must not have inputs from outside of it.
+  TFF runs the initialiser and the results in two runs of a session, so nodes
+  that lead to both run twice. Here the initialiser is a copy of its nodes, and
+  the results get the handle of a variable or a table from a node that waits for
+  it. A read or a write needs the handle as data, in whatever function it is, so
+  nothing that TensorFlow does to the graph can let it come too early.
+
+  Args:
+    graph_def: Is changed; holds the nodes that lead to either.
+    initializer: Name of the operation that initialises.
+    results: Names of the tensors that the graph returns.
   """
   nodes = {node.name: node for node in graph_def.node}
-  at_once = _ancestors(nodes, [initializer])
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  # A table that lives for one call has no name, so both share its handle.
+  tables = [n.name for n in nodes.values() if n.op in graph_defs.CALL_TABLES]
+  parameters = [n.name for n in nodes.values() if n.op == 'Placeholder']
+  shared = _ancestors(nodes, [*tables, *parameters])
+  first = _ancestors(nodes, [initializer]) - shared
+  names = {name: f'{_INITIALIZE}/{name}' for name in first}
+  ready = f'^{names[initializer]}'
+  handles = {name: f'{name}/{_INITIALIZED}' for name in tables}
 
-  def is_waiting(node) -> bool:
-    return any(_node_of(name) not in at_once for name in node.input)
+  def renamed(tensor: str, names: dict[str, str]) -> str:
+    start = '^' if tensor.startswith('^') else ''
+    name, *rest = tensor[len(start) :].split(':')
+    return ':'.join([start + names.get(name, name), *rest])
 
-  grows = True
-  while grows:
-    found = {
+  copies = []
+  for name in first:
+    copy = type(nodes[name]).FromString(nodes[name].SerializeToString())
+    copy.name = names[name]
+    copy.input[:] = [renamed(tensor, names) for tensor in copy.input]
+    copies.append(copy)
+  second = _ancestors(nodes, results)
+  kept = [n for n in graph_def.node if n.name in second | shared]
+  for node in kept:
+    if node.name in shared:
+      continue
+    node.input[:] = [renamed(tensor, handles) for tensor in node.input]
+    if node.op == 'VarHandleOp' or _makes_handles(node, functions):
+      node.input.append(ready)
+  del graph_def.node[:]
+  graph_def.node.extend(kept + copies)
+  for table, name in handles.items():
+    node = graph_def.node.add(name=name, op='Identity', input=[table, ready])
+    node.attr['T'].type = tf.resource.as_datatype_enum
+
+
+def _makes_handles(node, functions) -> bool:
+  """Returns whether a function that a node calls has a variable of its own."""
+  waiting, found = list(graph_defs.called([node], functions)), set()
+  while waiting:
+    name = waiting.pop()
+    if name not in found:
+      found.add(name)
+      nodes = functions[name].node_def
+      if any(inner.op == 'VarHandleOp' for inner in nodes):
+        return True
+      waiting.extend(graph_defs.called(nodes, functions))
+  return False
+
+
+def _make_calls_strict(graph_def) -> None:
+  """Lets calls, branches and loops begin with all inputs, and end as a whole.
+
+  That is how an operation runs. But TensorFlow puts the nodes of a function in
+  the place of its call, and then each begins with its own inputs. Only control
+  inputs of the call hold for all of them, and its control output stands for
+  all, so every input of a call becomes one as well, and who reads an output
+  waits for the call.
+  """
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  for scope in [graph_def, *functions.values()]:
+    nodes = scope.node if scope is graph_def else scope.node_def
+    calls = {
         node.name
-        for node in graph_def.node
-        if node.op in _NEEDS_NO_INITIALIZER and not is_waiting(node)
+        for node in nodes
+        if node.op in loops.CALLING or node.op in functions
     }
-    grows = not found <= at_once
-    at_once |= found
-  for node in graph_def.node:
-    if node.name not in at_once and not is_waiting(node):
-      node.input.append(f'^{initializer}')
+    if not calls:
+      continue
+    # Parameters are there before anything else.
+    own = {node.name for node in nodes if node.op != 'Placeholder'}
+    for node in nodes:
+      before = {_node_of(tensor) for tensor in node.input} & own
+      if node.name not in calls:
+        before &= calls
+        if node.op in _OLD_CONTROL_FLOW:
+          # A call in a loop of the old kind is a part of its step.
+          continue
+      held = {t[1:] for t in node.input if t.startswith('^')}
+      node.input.extend(f'^{name}' for name in sorted(before - held))
 
 
 class TensorFlowGraph:
@@ -226,7 +300,9 @@ class TensorFlowGraph:
     )
     scans.fuse_scans(self._graph_def)
     if source.initialize_op:
-      _wait_for_initializer(self._graph_def, _node_of(source.initialize_op))
+      _add_initializer(
+          self._graph_def, _node_of(source.initialize_op), self._results
+      )
     self.seeded_operations = [
         node.name
         for node in graph_defs.all_nodes(self._graph_def)
@@ -264,6 +340,7 @@ class TensorFlowGraph:
             self._results,
             is_batched=batched.pop(),
         )
+      _make_calls_strict(graph_def)
       _keep_called_functions(graph_def)
       digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True))
       # Enough to tell any two computations of a process apart.

@@ -38,6 +38,8 @@ _INNER = {
     'If': (1, ('then_branch', 'else_branch')),
     'StatelessIf': (1, ('then_branch', 'else_branch')),
 }
+# Operations in whose place TensorFlow puts the functions that they call.
+CALLING = frozenset([*_INNER, 'Case', 'StatelessCase'])
 _ROWS, _ITERATOR = 'rows', 'iterator'
 # Operations, the input that they take, and what it may be.
 _UNDERSTOOD = frozenset([

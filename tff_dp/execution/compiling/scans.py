@@ -94,7 +94,7 @@ def _fuse(graph_def, scope, scan, node) -> None:
   call(
       'reduce',
       second,
-      own_names + outputs[len(state) :] + own_other_names,
+      own_names + outputs[len(state) :] + own_other_names + ['^scan'],
       own_state + results[len(state) :] + own_others,
       own_state,
   )

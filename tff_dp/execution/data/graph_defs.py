@@ -27,6 +27,7 @@ _OF_ONE_CALL = {
     'MutableDenseHashTableV2': 'AnonymousMutableDenseHashTable',
 }
 TABLES = frozenset(_OF_ONE_CALL)
+CALL_TABLES = frozenset(_OF_ONE_CALL.values())
 _NAMING_ATTRIBUTES = ('container', 'shared_name', 'use_node_name_sharing')
 # Operation -> what to use instead. Their state belongs to the kernel, which
 # outlives a call, so a second client would find what the first one left.
