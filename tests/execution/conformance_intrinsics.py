@@ -256,6 +256,69 @@ def aggregate_from_a_zero_that_depends_on_the_argument():
   return computation, _INTS, 1000
 
 
+def _aggregated(zero, accumulate, merge):
+  """Returns the aggregate of the sums of clients' numbers, for seven clients.
+
+  Args:
+    zero: The accumulator of nobody.
+    accumulate: Maps an accumulator and a client's sum to the next accumulator.
+    merge: Maps two accumulators to one.
+  """
+  floats = tff.SequenceType(np.float32)
+
+  @tff.tensorflow.computation(floats)
+  def total(numbers):
+    return numbers.reduce(np.float32(0), tf.add)
+
+  start = tff.tensorflow.computation(zero)
+  kind = start.type_signature.result
+  add = tff.tensorflow.computation(accumulate, (kind, np.float32))
+  join = tff.tensorflow.computation(merge, (kind, kind))
+  report = tff.tensorflow.computation(lambda x: x, kind)
+
+  @tff.federated_computation(at_clients(floats))
+  def computation(numbers):
+    totals = tff.federated_map(total, numbers)
+    return tff.federated_aggregate(totals, start(), add, join, report)
+
+  return computation, [[number, 1.0] for number in (3.0, 1, 4, 1, 5, 9, 2)]
+
+
+@_case()
+def aggregate_with_a_sum_that_goes_into_another():
+  return _aggregated(
+      lambda: (np.float32(0), np.float32(0)),
+      lambda state, x: (state[0] + 0 * state[1] + x, state[1] + x),
+      lambda a, b: (a[0] + b[0], a[1] + b[1]),
+  )
+
+
+@_case(at_once=7)
+def aggregate_two_sums():
+  return _aggregated(
+      lambda: (np.float32(0), np.float32(0)),
+      lambda state, x: (state[0] + 1, x * x + state[1]),
+      lambda a, b: (a[0] + b[0], a[1] + b[1]),
+  )
+
+
+@_case()
+def aggregate_what_is_no_sum():
+  return _aggregated(
+      lambda: (np.float32(0), np.float32(1), np.float32(-9)),
+      lambda state, x: (
+          tf.maximum(state[0], 2 * x),
+          tf.minimum(state[1], 2 - x),
+          tf.maximum(state[2], x),
+      ),
+      lambda a, b: (
+          tf.maximum(a[0], b[0]),
+          tf.minimum(a[1], b[1]),
+          tf.maximum(a[2], b[2]),
+      ),
+  )
+
+
 @_case()
 def aggregate_datasets():
   # The accumulator is a dataset, which no graph can hold as a plain tensor.

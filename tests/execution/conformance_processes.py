@@ -214,7 +214,7 @@ def _two_rounds_of_training(process):
   return run
 
 
-@_case(tolerance=_TRAINING_TOLERANCE)
+@_case(tolerance=_TRAINING_TOLERANCE, at_once=5)
 def weighted_fed_avg():
   process = tff.learning.algorithms.build_weighted_fed_avg(
       _model_fn,
@@ -224,7 +224,7 @@ def weighted_fed_avg():
   return (_two_rounds_of_training(process),)
 
 
-@_case(tolerance=_TRAINING_TOLERANCE)
+@_case(tolerance=_TRAINING_TOLERANCE, at_once=5)
 def dp_ftrl():
   plan = plan_lib.DpFtrlPlan(
       mechanism=mechanisms.HonakerTree(8),
@@ -254,7 +254,7 @@ def dp_ftrl():
   return (run,)
 
 
-@_case(tolerance=_TRAINING_TOLERANCE)
+@_case(tolerance=_TRAINING_TOLERANCE, at_once=3)
 def fed_eval():
   process = tff.learning.algorithms.build_fed_eval(
       _model_fn, loop_implementation=_ITERATOR

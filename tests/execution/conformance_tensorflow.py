@@ -64,7 +64,7 @@ def _summed(work, data):
   return (lambda: [computation(100 * [data]) for _ in range(3)],)
 
 
-@_case()
+@_case(at_once=300)
 def variable_in_a_function_whose_argument_is_a_reduction():
   # The argument comes late, and the variable is not needed for it.
   @tff.tensorflow.computation(_FLOATS)

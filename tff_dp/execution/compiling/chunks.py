@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns as columns_lib
-from tff_dp.execution.compiling import rows as rows_lib
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
@@ -242,7 +241,8 @@ def client(
     with tf.device(datasets.DATASET_DEVICE):
       rows = [column[ends[index] : ends[index + 1]] for column in columns]
       if not as_datasets:
-        return values.Rows(rows_lib.pack(rows, sizes[index]), is_batched)
+        num_rows = ends[index + 1] - ends[index]
+        return columns_lib.Columns(rows, num_rows, sizes[index], is_batched)
       dataset = tf.data.Dataset.from_tensor_slices(tuple(rows))
       if is_batched:
         dataset = dataset.batch(sizes[index])

@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences inside of plain code: rows in memory, and what is made of them.
+"""Sequences inside of pure code: rows in memory, and what is made of them.
 
-Of the operations on datasets, those are here that are functions of nothing but
-the rows, for which `inline` has Python objects around tensors. A `shuffle` is
-none, even with a seed, since its order is known to TensorFlow alone.
+A sequence, its iterator and an element are Python objects around tensors. The
+operations on datasets that are functions of the rows alone are here. A
+`shuffle` is none, even with a seed, since its order is known to TensorFlow
+alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,13 @@ import dataclasses
 import tensorflow as tf
 
 from tff_dp.execution import errors
+
+_MANY = 2**16  # Of repetitions, whose product with the rows fits 64 bits.
+
+
+# Maps the components of a row or an element, and whether many rows go at once,
+# to the components of the next.
+Map = Callable[[list, bool], list]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,9 +34,9 @@ class Columns:
     is_batched: Whether its elements are batches of rows, or the rows.
     period: After how many rows they begin anew; None if they do not.
     repeats: How often its elements come.
-    row_maps: What is done to the components of a row before there are batches,
-      in this order.
-    maps: What is done to the components of an element, in this order.
+    row_maps: Functions of the components of a row before there are batches, in
+      this order.
+    maps: Functions of the components of an element, in this order.
   """
 
   columns: Sequence[tf.Tensor]
@@ -37,8 +45,8 @@ class Columns:
   is_batched: bool
   period: tf.Tensor | None = None
   repeats: int = 1
-  row_maps: tuple[Callable[[list], list], ...] = ()
-  maps: tuple[Callable[[list], list], ...] = ()
+  row_maps: tuple[Map, ...] = ()
+  maps: tuple[Map, ...] = ()
 
   @property
   def _size(self) -> tf.Tensor:
@@ -71,18 +79,18 @@ class Columns:
       found = [column[start] for column in self.columns]
     if self.row_maps:
       found = tf.vectorized_map(
-          lambda row: _applied(self.row_maps, row),
+          lambda row: _applied(self.row_maps, row, in_rows=True),
           found,
           fallback_to_while_loop=False,
           warn=False,
       )
-    return _applied(self.maps, found)
+    return _applied(self.maps, found, in_rows=False)
 
-  def mapped(self, function: Callable[[list], list]) -> 'Columns':
+  def mapped(self, function: Map) -> 'Columns':
     return dataclasses.replace(self, maps=(*self.maps, function))
 
   def repeated(self, count: int) -> 'Columns':
-    """Returns it several times."""
+    """Returns the sequence repeated."""
     if self.is_batched or self.period is not None:
       return dataclasses.replace(self, repeats=self.repeats * count)
     return dataclasses.replace(
@@ -119,7 +127,153 @@ class Columns:
       raise errors.NotPlainError('elements are cut from what is repeated')
 
 
-def _applied(functions, parts: list) -> list:
+def _applied(functions, parts: list, *, in_rows: bool) -> list:
   for function in functions:
-    parts = function(parts)
+    parts = function(parts, in_rows)
   return parts
+
+
+@dataclasses.dataclass(eq=False)
+class Iterator:
+  """An iterator positioned at element `index`."""
+
+  sequence: Columns | None = None
+  index: tf.Tensor | None = None
+
+  def at(self, index: tf.Tensor | None) -> 'Iterator':
+    return Iterator(self.sequence, index)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Optional:
+  """The element `index`, if there is one."""
+
+  sequence: Columns
+  index: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class NoState:
+  """Placeholder for dataset state that nothing reads."""
+
+
+def _new_iterator(node) -> list:
+  del node
+  return [Iterator()]
+
+
+def _set_up(node, sequence, iterator) -> list:
+  check_is_columns(node, sequence)
+  _check_is_iterator(node, iterator)
+  iterator.sequence, iterator.index = sequence, tf.constant(0, tf.int64)
+  return []
+
+
+def _get_next(node, iterator) -> list:
+  _check_is_iterator(node, iterator)
+  if iterator.sequence is None:
+    raise errors.NotPlainError(f'{node.name} reads before there is a sequence')
+  found = Optional(iterator.sequence, iterator.index)
+  iterator.index += 1
+  return [found]
+
+
+def _check_is_iterator(node, iterator) -> None:
+  if not isinstance(iterator, Iterator):
+    raise errors.NotPlainError(f'{node.name} reads another iterator')
+
+
+def _has_value(node, optional) -> list:
+  _check_is_optional(node, optional)
+  return [optional.index < optional.sequence.num_elements]
+
+
+def _get_value(node, optional) -> list:
+  _check_is_optional(node, optional)
+  return optional.sequence.element(optional.index)
+
+
+def _check_is_optional(node, optional) -> None:
+  if not isinstance(optional, Optional):
+    raise errors.NotPlainError(f'{node.name} reads another optional')
+
+
+def check_is_columns(node, sequence) -> None:
+  if not isinstance(sequence, Columns):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) is over a dataset')
+
+
+def _constant(node, tensor):
+  found = tf.get_static_value(tensor)
+  if found is None:
+    raise errors.NotPlainError(f'{node.name} ({node.op}) depends on a value')
+  return found.item() if hasattr(found, 'item') else found
+
+
+def _repeat(node, sequence, count) -> list:
+  check_is_columns(node, sequence)
+  count = _constant(node, count)
+  if not 0 <= count < _MANY:
+    raise errors.NotPlainError(f'{node.name} repeats for ever, or nearly')
+  return [sequence.repeated(count)]
+
+
+def _take(node, sequence, count) -> list:
+  check_is_columns(node, sequence)
+  return [sequence.taken(count)]
+
+
+def _batch(node, sequence, size, *rest) -> list:
+  """Returns what a `BatchDatasetV2` or `ParallelBatchDataset` returns."""
+  check_is_columns(node, sequence)
+  if not _constant(node, size) > 0:
+    raise errors.NotPlainError(f'{node.name} has batches of nothing')
+  return [sequence.batched(size, rest[-1])]
+
+
+def _same_elements(node, sequence) -> list:
+  check_is_columns(node, sequence)
+  return [sequence]
+
+
+def _prefetch(node, sequence, size) -> list:
+  del size
+  return _same_elements(node, sequence)
+
+
+def _cache(node, sequence, path, state=None) -> list:
+  del state
+  if _constant(node, path) != b'':
+    raise errors.NotPlainError(f'{node.name} writes files')
+  return _same_elements(node, sequence)
+
+
+def _no_state(node) -> list:
+  del node
+  return [NoState()]
+
+
+def _cardinality(node, sequence) -> list:
+  check_is_columns(node, sequence)
+  return [sequence.num_elements]
+
+
+# Operation -> function of the node and its inputs. All others that take a
+# sequence are refused, but for maps and reductions, see `pure`.
+OPERATIONS = {
+    'AnonymousIteratorV3': _new_iterator,
+    'MakeIterator': _set_up,
+    'IteratorGetNextAsOptional': _get_next,
+    'OptionalHasValue': _has_value,
+    'OptionalGetValue': _get_value,
+    'RepeatDataset': _repeat,
+    'TakeDataset': _take,
+    'BatchDatasetV2': _batch,
+    'ParallelBatchDataset': _batch,
+    'CacheDataset': _cache,
+    'CacheDatasetV2': _cache,
+    'DummyMemoryCache': _no_state,
+    'PrefetchDataset': _prefetch,
+    'OptionsDataset': _same_elements,
+    'DatasetCardinality': _cardinality,
+}

@@ -4,20 +4,24 @@
 
 A `tff.tensorflow.computation` is a serialized graph with named inputs, named
 outputs and an operation that initialises its variables and tables. TFF's own
-runtime gives each call a session to itself. Here many are stamped into one
-function, which is called again and again, from several threads. So
+runtime gives each call a session to itself. Here it becomes a part of a larger
+graph, in one of two ways. `TensorFlowGraph.inlined` makes a function of values
+of it (`pure`). `TensorFlowGraph.stamp` is for graphs that are more than that:
+it adds them as they are to a function that is called again and again, from
+several threads. So
 
 *   what does not lead to an output is dropped, as a session would;
 *   variables are handed out when the initialiser is done, so that a call starts
     afresh, and calls stay calls (`_add_initializer`, `_make_calls_strict`);
 *   variables get names of their own, and lookup tables live for one call;
 *   functions are named by their content, because a process knows them all;
-*   loops over datasets are made plain, see `loops`.
+*   reductions of datasets become loops over iterators, see `loops`.
 """
 
 import collections
 from collections.abc import Iterable, Iterator
 import dataclasses
+import functools
 import hashlib
 import re
 
@@ -25,8 +29,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp.execution import errors
-from tff_dp.execution.compiling import inline
 from tff_dp.execution.compiling import loops
+from tff_dp.execution.compiling import pure
 from tff_dp.execution.compiling import scans
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import graph_defs
@@ -259,6 +263,12 @@ def _make_calls_strict(graph_def) -> None:
       node.input.extend(f'^{name}' for name in sorted(before - held))
 
 
+def _digest(graph_def) -> str:
+  """Returns a part of names that no other computation of a process has."""
+  text = graph_def.SerializeToString(deterministic=True)
+  return hashlib.sha256(text).hexdigest()[:20]
+
+
 class TensorFlowGraph:
   """A serialized TensorFlow computation that can be stamped into graphs.
 
@@ -311,9 +321,6 @@ class TensorFlowGraph:
     self.has_variables = any(
         n.op == 'VarHandleOp' for n in graph_defs.all_nodes(self._graph_def)
     )
-    # By the parameters that come as rows, and whether rows make batches.
-    self._layouts = {}
-
   def _prune(self, ends: list[str]) -> None:
     nodes = {node.name: node for node in self._graph_def.node}
     kept = _ancestors(nodes, ends)
@@ -322,39 +329,35 @@ class TensorFlowGraph:
         node for name, node in nodes.items() if name in kept
     )
 
-  def _layout(self, argument) -> tuple[tf.compat.v1.GraphDef, str]:
-    """Returns the graph for what is given as rows, and its digest."""
-    found = values.rows_in(argument) if argument is not None else {}
-    rows = {self._parameters[index]: item for index, item in found.items()}
-    batched = {item.is_batched for item in rows.values()}
-    key = tuple(rows), *batched
-    if key not in self._layouts:
-      if not rows:
-        graph_def = loops.with_plain_loops(self._graph_def)
-      elif len(batched) > 1:
-        raise errors.NotPlainError('some rows make batches and some do not')
-      else:
-        graph_def = loops.with_rows(
-            self._graph_def,
-            [*map(_node_of, rows)],
-            self._results,
-            is_batched=batched.pop(),
-        )
-      _make_calls_strict(graph_def)
-      _keep_called_functions(graph_def)
-      digest = hashlib.sha256(graph_def.SerializeToString(deterministic=True))
-      # Enough to tell any two computations of a process apart.
-      self._layouts[key] = graph_def, digest.hexdigest()[:20]
-    return self._layouts[key]
+  @functools.cached_property
+  def _plain(self) -> tf.compat.v1.GraphDef:
+    """The graph with plain loops and strict calls, for `stamp`."""
+    graph_def = loops.with_plain_loops(self._graph_def)
+    _make_calls_strict(graph_def)
+    _keep_called_functions(graph_def)
+    return graph_def
+
+  @functools.cached_property
+  def _plain_digest(self) -> str:
+    return _digest(self._plain)
+
+  @functools.cached_property
+  def _pure(self) -> tf.compat.v1.GraphDef:
+    """The graph with functions of names of their own, for `inlined`."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(self._graph_def)
+    _rename_functions(graph_def, f'{_digest(graph_def)}_pure')
+    return graph_def
 
   def _named(
-      self, argument, scope: str, device: str
+      self, scope: str, device: str
   ) -> tuple[tf.compat.v1.GraphDef, list[Variable]]:
     """Returns the graph with its names made unique, and its variables."""
-    original, digest = self._layout(argument)
     graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(original)
-    suffix = f'{digest}_{scope}' if self.has_variables else digest
+    graph_def.CopyFrom(self._plain)
+    suffix = self._plain_digest
+    if self.has_variables:
+      suffix += f'_{scope}'
     has_loops = any(n.op in _LOOPS for n in graph_defs.all_nodes(graph_def))
     if has_loops and not device.endswith(datasets.DATASET_DEVICE):
       _place_loops(graph_def, device)
@@ -378,19 +381,18 @@ class TensorFlowGraph:
   def stamp(self, argument, *, scope: str, device: str):
     """Adds the computation to the current graph.
 
+    Its client has variables, tables and datasets of its own, as in a session.
+
     Args:
-      argument: The symbolic value of its parameter, or None. Sequences in it
-        may be `values.Rows`.
+      argument: The symbolic value of its parameter, or None.
       scope: Goes into the names of its variables. Functions that may run at the
         same time need different ones.
+      device: The device of loops over datasets.
 
     Returns:
       The symbolic result, and the variables, as `Variable`s.
-
-    Raises:
-      NotPlainError: It cannot work on rows.
     """
-    graph_def, variables = self._named(argument, scope, device)
+    graph_def, variables = self._named(scope, device)
     inputs = {}
     if argument is not None:
       tensors = [_of_this_graph(item) for item in values.flatten(argument)]
@@ -410,12 +412,13 @@ class TensorFlowGraph:
     )
     return values.pack(self._result_skeleton, results), variables
 
-  def inlined(self, argument):
-    """Adds the computation to the current graph, as plain code.
+  def inlined(self, argument, *, is_vectorized: bool):
+    """Adds the computation to the current graph, as a function of values.
 
     Args:
       argument: The symbolic value of its parameter, or None. All sequences in
         it are `columns.Columns`.
+      is_vectorized: Whether `tf.vectorized_map` is at work.
 
     Returns:
       The symbolic result, in which sequences are `Columns`, too.
@@ -424,10 +427,14 @@ class TensorFlowGraph:
       NotPlainError: It is more than a function of its argument, or may be.
     """
     tensors = [] if argument is None else values.flatten(argument)
-    results = inline.evaluate(
-        self._graph_def,
-        dict(zip(self._parameters, tensors, strict=True)),
-        self._results,
+    inputs = dict(zip(self._parameters, tensors, strict=True))
+    token = self._session_token
+    if any(n.name == _node_of(token) for n in self._pure.node):
+      if is_vectorized:
+        raise errors.NotPlainError('it asks which session it is in')
+      inputs[token] = _fresh_token()
+    results = pure.evaluate(
+        self._pure, inputs, self._results, is_vectorized=is_vectorized
     )
     remaining = iter(results)
 

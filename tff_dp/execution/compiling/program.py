@@ -102,21 +102,30 @@ def _client_work(one_pass, interpreting, known, accumulators) -> list:
   return results
 
 
-def _increment(result: tf.Tensor, accumulator: tf.Tensor) -> tf.Tensor:
-  """Returns what is added to an accumulator, which must not depend on it.
+def _increments(
+    results: list[tf.Tensor], accumulators: list[tf.Tensor]
+) -> list[tf.Tensor]:
+  """Returns what is added to the accumulators, which depends on none of them.
 
   Raises:
-    NotPlainError: It is not certain that the result is such a sum.
+    NotPlainError: It is not certain that the results are such sums.
   """
-  operation = _origin(result).op
-  if operation.type in ('Add', 'AddV2'):
+  found = []
+  for result, accumulator in zip(results, accumulators, strict=True):
+    operation = _origin(result).op
     parts = list(operation.inputs)
     own = [_origin(part) is accumulator for part in parts]
-    if any(own) and parts[1 - own.index(True)].shape == accumulator.shape:
-      increment = parts[1 - own.index(True)]
-      if not _depends(increment, accumulator):
-        return increment
-  raise errors.NotPlainError(f'{operation.type} is no sum over clients')
+    if (
+        operation.type not in ('Add', 'AddV2')
+        or not any(own)
+        or parts[1 - own.index(True)].shape != accumulator.shape
+    ):
+      raise errors.NotPlainError(f'{operation.type} is no sum over clients')
+    found.append(parts[1 - own.index(True)])
+  # Also not on another's: a count that goes into a sum differs by client.
+  if _leads_to(found, accumulators):
+    raise errors.NotPlainError('a sum depends on what was added up')
+  return found
 
 
 def _origin(tensor: tf.Tensor) -> tf.Tensor:
@@ -125,11 +134,13 @@ def _origin(tensor: tf.Tensor) -> tf.Tensor:
   return tensor
 
 
-def _depends(tensor: tf.Tensor, other: tf.Tensor) -> bool:
-  waiting, found = [tensor.op], set()
+def _leads_to(tensors: list[tf.Tensor], others: list[tf.Tensor]) -> bool:
+  """Returns whether one of the tensors is made from one of the others."""
+  ends = {other.op for other in others}
+  waiting, found = [tensor.op for tensor in tensors], set()
   while waiting:
     operation = waiting.pop()
-    if operation is other.op:
+    if operation in ends:
       return True
     if operation not in found:
       found.add(operation)
@@ -324,8 +335,8 @@ class Program:
       return None
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
 
-    def body(interpreting, tensors, as_datasets):
-      interpreting.selects_rows = not as_datasets
+    def body(interpreting, tensors, way):
+      interpreting.way = way
       server, (num_clients, *chunk), accumulators = _cut(
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
@@ -336,7 +347,7 @@ class Program:
             chunk,
             index,
             kind=kind,
-            as_datasets=as_datasets,
+            as_datasets=way is tracing.Way.SESSIONS,
         )
         results = _client_work(
             one_pass,
@@ -359,17 +370,17 @@ class Program:
       return self._unpack(one_pass.accumulations, results)
 
     def trace(key, device):
-      for as_datasets in (False, True):
+      for way in (tracing.Way.PURE, tracing.Way.SESSIONS):
         try:
           specs = chunks.specs(skeletons, kind=kind)
           return self._trace_specs(
               key,
-              functools.partial(body, as_datasets=as_datasets),
+              functools.partial(body, way=way),
               [*server_specs, *specs, *accumulator_specs],
               device,
           )
         except errors.NotPlainError as error:
-          _log.debug('Rows of clients in chunks are no option: %s', error)
+          _log.debug('Clients in a chunk have sessions of their own: %s', error)
         # TensorFlow's own are about shapes that a loop cannot have.
         except (TypeError, ValueError) as error:
           _log.debug('Clients come one by one: %s', error)
@@ -422,7 +433,7 @@ class Program:
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
 
     def body(interpreting, tensors):
-      interpreting.is_inline = True
+      interpreting.way = tracing.Way.VECTORIZED
       server, chunk, accumulators = _cut(
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
@@ -435,8 +446,8 @@ class Program:
             zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
             self._unpack(one_pass.accumulations, accumulators),
         )
-        results = itertools.chain(*map(values.flatten, results))
-        return list(map(_increment, results, accumulators))
+        results = list(itertools.chain(*map(values.flatten, results)))
+        return _increments(results, accumulators)
 
       increments = chunks.at_once(work, skeletons, chunk, kind=kind)
       return self._unpack(

@@ -3,8 +3,8 @@
 """What `federated_select` gives a client, as symbolic values of a graph.
 
 A dataset of slices serves whatever its client does with it, and costs a
-pipeline for each client. In a loop over clients the slices are rows instead;
-see `rows.pack`.
+pipeline for each client. In a loop over clients the slices are rows in memory
+instead, see `columns`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tff_dp.execution import errors
-from tff_dp.execution.compiling import rows
+from tff_dp.execution.compiling import columns as columns_lib
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import values
 
@@ -45,10 +45,10 @@ def as_dataset(
     )
 
 
-def as_rows(
+def as_columns(
     keys: tf.Tensor, max_key: tf.Tensor, slice_of: Callable
-) -> values.Rows:
-  """Returns the same slices as rows; see `as_dataset`.
+) -> columns_lib.Columns:
+  """Returns the same slices in memory; see `as_dataset`.
 
   Raises:
     NotPlainError: A slice holds something else than tensors.
@@ -75,8 +75,9 @@ def as_rows(
         fn_output_signature=[part.dtype for part in of_one.outputs],
         parallel_iterations=1,
     )
+  num_rows = tf.shape(keys, tf.int64)[0]
   no_batches = tf.constant(1, tf.int64)
-  return values.Rows(rows.pack(columns, no_batches), is_batched=False)
+  return columns_lib.Columns(columns, num_rows, no_batches, is_batched=False)
 
 
 def _checked(key: tf.Tensor, max_key: tf.Tensor) -> tf.Tensor:

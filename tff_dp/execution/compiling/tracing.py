@@ -8,6 +8,7 @@ change from call to call (the length of a batch, say), and so does the graph.
 
 from collections.abc import Callable
 import contextlib
+import enum
 import itertools
 import threading
 
@@ -31,14 +32,29 @@ _as_it_is = tf.autograph.experimental.do_not_convert
 _NO_LOCK = contextlib.nullcontext()
 
 
+class Way(enum.Enum):
+  """How computations of clients become a part of a graph.
+
+  Attributes:
+    VECTORIZED: As functions of values, with listed operations only, since many
+      clients go at once.
+    PURE: As functions of values, for one client after the other.
+    SESSIONS: As they are: each has variables, tables and datasets of its own,
+      as in a session of TFF's runtime.
+  """
+
+  VECTORIZED = enum.auto()
+  PURE = enum.auto()
+  SESSIONS = enum.auto()
+
+
 class GraphInterpreter(interpreter.Interpreter):
   """Computes nodes with tensors of the current graph.
 
   Attributes:
     variables: The variables of everything that was stamped so far.
     seeded_operations: Its random operations with a state and a fixed seed.
-    is_inline: Whether computations become plain code, see `inline`.
-    selects_rows: Whether slices that clients ask for are rows, not a dataset.
+    way: How computations become a part of the graph.
   """
 
   def __init__(self, cache: graphs.GraphCache, scope: str, device: str):
@@ -49,8 +65,7 @@ class GraphInterpreter(interpreter.Interpreter):
     self._known = {}
     self.variables = []
     self.seeded_operations = []
-    self.is_inline = False
-    self.selects_rows = False
+    self.way = Way.SESSIONS
 
   def set(self, node: schedule.Node, value) -> None:
     self._known[node] = value
@@ -85,8 +100,10 @@ class GraphInterpreter(interpreter.Interpreter):
   def call_tensorflow(self, block, argument):
     # Each stamp has variables of its own, though the computation be the same.
     graph = self._cache.get(block)
-    if self.is_inline:
-      return graph.inlined(argument)
+    if self.way is not Way.SESSIONS:
+      return graph.inlined(
+          argument, is_vectorized=self.way is Way.VECTORIZED
+      )
     result, variables = graph.stamp(
         argument,
         scope=f'{self._scope}_{next(self._num_stamped)}',
@@ -147,8 +164,9 @@ class GraphInterpreter(interpreter.Interpreter):
       argument = Struct([(None, server_value), (None, key)])
       return values.to_element(self.apply(function, argument), result_type)
 
-    select = selections.as_rows if self.selects_rows else selections.as_dataset
-    return select(keys, max_key, slice_of)
+    if self.way is Way.SESSIONS:
+      return selections.as_dataset(keys, max_key, slice_of)
+    return selections.as_columns(keys, max_key, slice_of)
 
 
 def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):

@@ -42,33 +42,6 @@ class Sequence:
   element_spec: object
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-  """A sequence inside a graph that is no dataset; see `rows.pack`.
-
-  Attributes:
-    variant: The tensor that stands for it.
-    is_batched: Whether its elements are batches of rows, or the rows.
-  """
-
-  variant: tf.Tensor
-  is_batched: bool
-
-
-def rows_in(value) -> dict[int, Rows]:
-  """Returns the `Rows` in a value by their places in its flat list."""
-  found, index, waiting = {}, 0, [value]
-  while waiting:
-    part = waiting.pop()
-    if isinstance(part, Struct):
-      waiting.extend(reversed(list(part)))
-      continue
-    if isinstance(part, Rows):
-      found[index] = part
-    index += 1
-  return found
-
-
 def flatten(value) -> list:
   """Returns the tensors that `value` consists of, depth first.
 
@@ -79,7 +52,7 @@ def flatten(value) -> list:
   if isinstance(value, tf.data.Dataset):
     with tf.device(datasets.DATASET_DEVICE):
       return [tf.data.experimental.to_variant(value)]
-  return [value.variant if isinstance(value, Rows) else value]
+  return [value]
 
 
 def fresh(flat: list) -> list[tf.Tensor]:

@@ -1,0 +1,444 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Each operation that many clients may do at once, against one at a time.
+
+A case is a function of what a client has. It runs once for every client, and
+once for all: with every input the client's own, and with each of them the same
+for all, since TensorFlow treats these apart. A function and its gradient must
+have the same values, and a client that fails alone must fail the others.
+"""
+
+import itertools
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from tff_dp.execution import errors
+from tff_dp.execution.compiling import pure
+from tff_dp.execution.compiling import vectorized
+from tff_dp.execution.data import graph_defs
+
+_NUM_CLIENTS = 5
+_RAW = tf.raw_ops
+_CASES = []  # (operation, function, inputs of all clients)
+
+
+def _case(operation: str, function, *inputs) -> None:
+  _CASES.append((operation, function, list(map(np.asarray, inputs))))
+
+
+def _floats(*shape, low=-3.0, high=3.0, dtype=np.float32, seed=1):
+  """Returns numbers of all clients, a few of them special."""
+  random = np.random.default_rng(seed)
+  found = random.uniform(low, high, [_NUM_CLIENTS, *shape]).astype(dtype)
+  return found
+
+
+def _specials():
+  found = _floats(8)
+  found[:, :6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40]
+  found[2, :3] = [1e38, -1e38, 2.5]
+  return found
+
+
+def _integers(*shape, low=-9, high=9, dtype=np.int32, seed=2):
+  random = np.random.default_rng(seed)
+  return random.integers(low, high, [_NUM_CLIENTS, *shape]).astype(dtype)
+
+
+def _bools(*shape, seed=3):
+  return np.random.default_rng(seed).random([_NUM_CLIENTS, *shape]) > 0.5
+
+
+def _same(value):
+  """Returns a value that all clients have, as their inputs."""
+  return np.stack([np.asarray(value)] * _NUM_CLIENTS)
+
+
+def _unary(*names, argument='x', positive=False, kinds=('float',)):
+  for name in names:
+    raw = getattr(_RAW, name)
+
+    def function(x, raw=raw):
+      return raw(**{argument: x})
+
+    if 'float' in kinds:
+      low = 0.1 if positive else -3.0
+      _case(name, function, _floats(low=low))
+      _case(name, function, _floats(3, 2, low=low))
+      _case(name, function, _floats(0, low=low))
+      _case(name, function, _floats(2, 3, low=low, dtype=np.float64))
+      _case(name, function, np.abs(_specials()) if positive else _specials())
+    if 'int' in kinds:
+      _case(name, function, _integers(4))
+      _case(name, function, _integers(2, 2, dtype=np.int64))
+    if 'bool' in kinds:
+      _case(name, function, _bools(4))
+
+
+_unary('Abs', 'Neg', 'Sign', 'Square', 'ZerosLike',
+       kinds=('float', 'int'))
+_unary('Ceil', 'Floor', 'Round', 'IsFinite', 'IsInf', 'IsNan', 'Reciprocal',
+       'Exp', 'Expm1', 'Sigmoid', 'Tanh')
+_unary('Sqrt', 'Rsqrt', 'Log', 'Log1p', positive=True)
+_unary('Relu', 'Relu6', 'LeakyRelu', 'Elu', 'Selu', 'Softplus',
+       argument='features')
+_unary('LogicalNot', kinds=('bool',))
+_unary('Identity', 'StopGradient', argument='input',
+       kinds=('float', 'int', 'bool'))
+_unary('Shape', 'Size', 'Rank', argument='input')
+
+
+def _binary(*names, arguments=('x', 'y'), kinds=('float', 'int')):
+  for name in names:
+    raw = getattr(_RAW, name)
+
+    def function(x, y, raw=raw):
+      return raw(**dict(zip(arguments, (x, y))))
+
+    nonzero = _floats(3, seed=4) + 4 * np.sign(_floats(3, seed=4))
+    if 'float' in kinds:
+      _case(name, function, _floats(), _floats(seed=4))
+      _case(name, function, _floats(3), nonzero)
+      _case(name, function, _floats(2, 3), nonzero)
+      _case(name, function, nonzero, _floats(2, 3) + 10)
+      _case(name, function, _floats(), _floats(2, 3) + 10)
+      _case(name, function, _floats(2, 1), _floats(1, 3) + 10)
+      _case(name, function, _floats(0), _floats(seed=4))
+      _case(name, function, _specials(), _specials()[:, ::-1])
+    if 'int' in kinds:
+      _case(name, function, _integers(2, 3), _integers(3, low=1))
+      _case(name, function, _integers(), _integers(3, low=1))
+
+
+_binary('Add', 'AddV2', 'Sub', 'Mul', 'Maximum', 'Minimum',
+        'SquaredDifference', 'Less', 'LessEqual', 'Greater', 'GreaterEqual',
+        'Equal', 'NotEqual', 'Div', 'RealDiv', 'FloorDiv', 'FloorMod',
+        kinds=('float',))
+_binary('Add', 'AddV2', 'Sub', 'Mul', 'Maximum', 'Minimum', 'Less',
+        'LessEqual', 'Greater', 'GreaterEqual', 'Equal', 'NotEqual',
+        'FloorDiv', 'FloorMod', 'Div', kinds=('int',))
+_binary('DivNoNan', 'MulNoNan', kinds=('float',))
+_case('Pow', lambda x, y: _RAW.Pow(x=x, y=y), _floats(2, 3, low=0.1),
+      _floats(3))
+_case('Pow', lambda x: _RAW.Pow(x=x, y=2.0), _floats(2, 3))
+_case('LogicalAnd', lambda x, y: _RAW.LogicalAnd(x=x, y=y), _bools(2, 3),
+      _bools(3, seed=4))
+_case('LogicalOr', lambda x, y: _RAW.LogicalOr(x=x, y=y), _bools(3),
+      _bools(2, 3, seed=4))
+for _name in ('ReluGrad', 'Relu6Grad', 'LeakyReluGrad', 'SoftplusGrad'):
+  _case(
+      _name,
+      lambda x, y, raw=getattr(_RAW, _name): raw(gradients=x, features=y),
+      _floats(2, 3),
+      _floats(2, 3, seed=4),
+  )
+for _name in ('EluGrad', 'SeluGrad'):
+  _case(
+      _name,
+      lambda x, y, raw=getattr(_RAW, _name): raw(gradients=x, outputs=y),
+      _floats(2, 3),
+      _floats(2, 3, seed=4),
+  )
+for _name in ('SigmoidGrad', 'TanhGrad', 'SqrtGrad', 'RsqrtGrad'):
+  _case(
+      _name,
+      lambda x, y, raw=getattr(_RAW, _name): raw(y=x, dy=y),
+      _floats(2, 3, low=0.1),
+      _floats(2, 3, seed=4),
+  )
+_case('AddN', lambda *x: _RAW.AddN(inputs=x), _floats(2), _floats(2, seed=4),
+      _floats(2, seed=5))
+_case('BiasAdd', lambda x, y: _RAW.BiasAdd(value=x, bias=y), _floats(4, 3),
+      _floats(3))
+_case('BiasAdd', lambda x, y: _RAW.BiasAdd(value=x, bias=y),
+      _floats(2, 4, 3), _floats(3))
+_case('BiasAddGrad', lambda x: _RAW.BiasAddGrad(out_backprop=x), _floats(4, 3))
+_case('BiasAddGrad', lambda x: _RAW.BiasAddGrad(out_backprop=x),
+      _floats(2, 4, 3))
+for _a, _b in itertools.product((False, True), repeat=2):
+  _case(
+      'MatMul',
+      lambda x, y, a=_a, b=_b: _RAW.MatMul(
+          a=x, b=y, transpose_a=a, transpose_b=b
+      ),
+      _floats(*((4, 2) if _a else (2, 4))),
+      _floats(*((3, 4) if _b else (4, 3))),
+  )
+  _case(
+      'BatchMatMulV2',
+      lambda x, y, a=_a, b=_b: _RAW.BatchMatMulV2(x=x, y=y, adj_x=a, adj_y=b),
+      _floats(2, *((4, 2) if _a else (2, 4))),
+      _floats(*((3, 4) if _b else (4, 3))),
+  )
+_case('MatMul', lambda x, y: _RAW.MatMul(a=x, b=y), _floats(0, 4),
+      _floats(4, 3))
+_case('L2Loss', lambda x: _RAW.L2Loss(t=x), _floats(7))
+_case('L2Loss', lambda x: _RAW.L2Loss(t=x), _floats(2, 3))
+for _name in ('Sum', 'Mean', 'Max', 'Min', 'Prod', 'All', 'Any'):
+  for _axis, _keeps in itertools.product(
+      ([], 0, 1, -1, -2, [0, 2], [-1, 0], [0, 1, 2]), (False, True)
+  ):
+    _case(
+        _name,
+        lambda x, raw=getattr(_RAW, _name), axis=_axis, keeps=_keeps: raw(
+            input=x, axis=tf.constant(axis, tf.int32), keep_dims=keeps
+        ),
+        _bools(2, 3, 2) if _name in ('All', 'Any') else _floats(2, 3, 2),
+    )
+_case('Sum', lambda x: _RAW.Sum(input=x, axis=0), _floats(0, 2))
+_case('Max', lambda x: _RAW.Max(input=x, axis=0), _integers(3, 2))
+for _name in ('ArgMax', 'ArgMin'):
+  for _axis in (0, 1, -1, -2):
+    _case(
+        _name,
+        lambda x, raw=getattr(_RAW, _name), axis=_axis: raw(
+            input=x, dimension=axis
+        ),
+        _integers(3, 4),
+    )
+for _name in ('Softmax', 'LogSoftmax'):
+  _case(_name, lambda x, raw=getattr(_RAW, _name): raw(logits=x),
+        _floats(3, 4))
+  _case(_name, lambda x, raw=getattr(_RAW, _name): raw(logits=x), _floats(4))
+  _case(_name, lambda x, raw=getattr(_RAW, _name): raw(logits=x),
+        _floats(2, 3, 4))
+_case(
+    'SoftmaxCrossEntropyWithLogits',
+    lambda x, y: _RAW.SoftmaxCrossEntropyWithLogits(features=x, labels=y),
+    _floats(3, 4),
+    np.abs(_floats(3, 4, seed=4)),
+)
+_case(
+    'SparseSoftmaxCrossEntropyWithLogits',
+    lambda x, y: _RAW.SparseSoftmaxCrossEntropyWithLogits(
+        features=x, labels=y
+    ),
+    _floats(3, 4),
+    _integers(3, low=0, high=4),
+)
+for _to in (tf.int32, tf.float64, tf.bool, tf.int64, tf.float32):
+  _case('Cast', lambda x, to=_to: _RAW.Cast(x=x, DstT=to), _floats(2, 3))
+  _case('Cast', lambda x, to=_to: _RAW.Cast(x=x, DstT=to), _integers())
+_case('Cast', lambda x: _RAW.Cast(x=x, DstT=tf.float32), _bools(3))
+_case('Const', lambda x: x + _RAW.Identity(input=[1.0, 2.0]), _floats(2))
+for _axis in (0, 1, -1):
+  _case(
+      'ConcatV2',
+      lambda x, y, axis=_axis: _RAW.ConcatV2(values=[x, y], axis=axis),
+      _floats(2, 3),
+      _floats(2, 3, seed=4),
+  )
+  _case('Pack', lambda x, y, axis=_axis: _RAW.Pack(values=[x, y], axis=axis),
+        _floats(3), _floats(3, seed=4))
+  _case('Unpack', lambda x, axis=_axis: _RAW.Unpack(value=x, num=2, axis=axis),
+        _floats(2, 2))
+  _case('ExpandDims', lambda x, axis=_axis: _RAW.ExpandDims(
+      input=x, axis=axis), _floats(2))
+_case('Squeeze', lambda x: _RAW.Squeeze(input=x, axis=[]), _floats(1, 3, 1))
+for _axis in ([0], [-1], [0, 2]):
+  _case('Squeeze', lambda x, axis=_axis: _RAW.Squeeze(input=x, axis=axis),
+        _floats(1, 3, 1))
+for _shape in ([6], [3, 2], [-1, 1], [-1], [1, 2, 3]):
+  _case('Reshape', lambda x, shape=_shape: _RAW.Reshape(
+      tensor=x, shape=shape), _floats(2, 3))
+_case('Reshape', lambda x, y: _RAW.Reshape(tensor=x, shape=_RAW.Shape(input=y)),
+      _floats(2, 3), _floats(3, 2))
+for _perm in ([0, 1, 2], [2, 0, 1], [1, 0, 2], [2, 1, 0]):
+  _case('Transpose', lambda x, perm=_perm: _RAW.Transpose(x=x, perm=perm),
+        _floats(2, 3, 4))
+_case('Tile', lambda x: _RAW.Tile(input=x, multiples=[2, 3]), _floats(2, 3))
+_case('BroadcastTo', lambda x: _RAW.BroadcastTo(input=x, shape=[4, 2, 3]),
+      _floats(2, 1))
+_case('BroadcastGradientArgs', lambda x, y: _RAW.BroadcastGradientArgs(
+    s0=_RAW.Shape(input=x), s1=_RAW.Shape(input=y)), _floats(2, 3), _floats(3))
+_case('Fill', lambda x: _RAW.Fill(dims=[2, 3], value=x), _floats())
+_case('Range', lambda x: _RAW.Range(start=0, limit=5, delta=2) + x,
+      _integers())
+_case('OneHot', lambda x: _RAW.OneHot(
+    indices=x, depth=4, on_value=1.0, off_value=0.0), _integers(3, low=-1))
+for _axis in (0, 1):
+  _case('OneHot', lambda x, axis=_axis: _RAW.OneHot(
+      indices=x, depth=4, on_value=2.0, off_value=0.5, axis=axis),
+      _integers(2, 3, low=-1))
+_case('SelectV2', lambda c, x, y: _RAW.SelectV2(condition=c, t=x, e=y),
+      _bools(2, 3), _floats(2, 3), _floats(2, 3, seed=4))
+_case('SelectV2', lambda c, x, y: _RAW.SelectV2(condition=c, t=x, e=y),
+      _bools(), _floats(2, 3), _floats(2, 3, seed=4))
+_case('SelectV2', lambda c, x, y: _RAW.SelectV2(condition=c, t=x, e=y),
+      _bools(3), _floats(2, 3), _floats(seed=4))
+for _shape, _other in (((2, 3), (2, 3)), ((), (2, 3)), ((2,), (2, 3))):
+  _case('Select', lambda c, x, y: _RAW.Select(condition=c, x=x, y=y),
+        _bools(*_shape), _floats(*_other), _floats(*_other, seed=4))
+_case('Slice', lambda x: _RAW.Slice(input=x, begin=[1, 0], size=[1, -1]),
+      _floats(2, 3))
+for _index in (0, -1, slice(1, None), slice(None, None, -1), (..., 1),
+               (slice(0, 2), None, 1), (1, slice(None, -1))):
+  _case('StridedSlice', lambda x, index=_index: x[index], _floats(3, 4))
+for _axis in (0, 1, -1):
+  _case('GatherV2', lambda x, i, axis=_axis: _RAW.GatherV2(
+      params=x, indices=i, axis=axis), _floats(3, 4),
+      _integers(2, low=0, high=3))
+_case('GatherV2', lambda x, i: _RAW.GatherV2(params=x, indices=i, axis=0),
+      _floats(3, 4), _integers(low=0, high=3))
+_case('GatherV2', lambda x, i: _RAW.GatherV2(
+    params=x, indices=i, axis=1, batch_dims=1), _floats(3, 4),
+    _integers(3, 2, low=0, high=4))
+
+# Of these inputs, the third client's is one that fails alone.
+_FAILING = [
+    ('GatherV2', lambda x, i: _RAW.GatherV2(params=x, indices=i, axis=0),
+     _floats(3, 4), _integers(2, low=0, high=3)),
+    ('SparseSoftmaxCrossEntropyWithLogits',
+     lambda x, y: _RAW.SparseSoftmaxCrossEntropyWithLogits(
+         features=x, labels=y), _floats(3, 4), _integers(3, low=0, high=3)),
+]  # pyformat: disable
+
+
+def _graph_of(function, inputs):
+  """Returns the serialized graph of a client's work, and its results."""
+  graph = tf.Graph()
+  with graph.as_default():
+    arguments = [
+        tf.compat.v1.placeholder(value.dtype, value.shape[1:], name=f'in_{i}')
+        for i, value in enumerate(inputs)
+    ]
+    found = function(*arguments)
+    found = tf.nest.flatten(found)
+    names = [tf.identity(tensor, f'out_{i}').name for i, tensor in
+             enumerate(found)]
+  return graph.as_graph_def(), names
+
+
+def _one_by_one(function, inputs) -> list[np.ndarray]:
+  work = tf.function(lambda *own: function(*own), autograph=False)
+  found = [
+      [part.numpy() for part in tf.nest.flatten(work(*own))]
+      for own in zip(*(map(tf.constant, value) for value in inputs))
+  ]
+  return [np.stack(parts) for parts in zip(*found)]
+
+
+def _at_once(graph_def, names, inputs, is_own) -> list[np.ndarray]:
+  """Returns the results of all; an input is a client's own, or everybody's."""
+
+  @tf.function(autograph=False)
+  def work(*tensors):
+    def of_client(own):
+      own = iter(own)
+      given = {
+          f'in_{index}': next(own) if is_own[index] else tensor
+          for index, tensor in enumerate(tensors)
+      }
+      return pure.evaluate(graph_def, given, names, is_vectorized=True)
+
+    stacked = [tensor for tensor, one in zip(tensors, is_own) if one]
+    return tf.vectorized_map(
+        of_client, stacked, fallback_to_while_loop=False, warn=False
+    )
+
+  # Shapes stay open, as in a computation of clients.
+  tensors = [
+      tf.constant(value if one else value[0])
+      for value, one in zip(inputs, is_own)
+  ]
+  return [part.numpy() for part in tf.nest.flatten(work(*tensors))]
+
+
+def _gradient(function):
+  """Returns the function that gives the gradient by all inputs."""
+
+  def gradient(*inputs):
+    found = [
+        tf.cast(part, tf.float32) * (1.5 + tf.reduce_sum(tf.ones_like(
+            tf.cast(part, tf.float32))))
+        for part in tf.nest.flatten(function(*inputs))
+    ]
+    gradients = tf.gradients(found, list(inputs))
+    return [g for g in gradients if g is not None] or [tf.constant(0.0)]
+
+  return gradient
+
+
+class VectorizedTest(parameterized.TestCase):
+
+  def assert_alike(self, function, inputs, operation: str | None):
+    graph_def, names = _graph_of(function, inputs)
+    if operation is not None:
+      self.assertIn(operation, {n.op for n in graph_defs.all_nodes(graph_def)})
+    for is_own in itertools.product((True, False), repeat=len(inputs)):
+      if not any(is_own):
+        continue
+      given = [
+          value if one else _same(value[0])
+          for value, one in zip(inputs, is_own)
+      ]
+      try:
+        actual = _at_once(graph_def, names, given, is_own)
+      except errors.NotPlainError:
+        # Refused: clients then go one after the other.
+        self.assertIsNone(operation)
+        return
+      expected = _one_by_one(function, given)
+      for want, got in zip(expected, actual, strict=True):
+        # What depends on no client comes once, or for each.
+        want = want if got.shape == want.shape else want[0]
+        self.assertEqual(got.shape, want.shape)
+        self.assertEqual(got.dtype, want.dtype)
+        if want.dtype.kind == 'f' and operation not in vectorized.EXACT:
+          np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+        else:
+          np.testing.assert_array_equal(got, want)
+          if want.dtype.kind == 'f':
+            np.testing.assert_array_equal(
+                np.signbit(got[want == 0]), np.signbit(want[want == 0])
+            )
+
+  @parameterized.named_parameters(
+      (name, name) for name in sorted({name for name, _, _ in _CASES})
+  )
+  def test_values_and_gradients(self, operation):
+    for name, function, inputs in _CASES:
+      if name != operation:
+        continue
+      self.assert_alike(function, inputs, operation)
+      if all(value.dtype == np.float32 for value in inputs):
+        if not any(map(np.isnan, map(np.sum, inputs))):
+          self.assert_alike(_gradient(function), inputs, None)
+
+  @parameterized.parameters(*_FAILING)
+  def test_errors(self, operation, function, data, numbers):
+    self.assertIn(operation, vectorized.OPERATIONS)
+    for wrong in (-5, 4, 10_000):
+      numbers = numbers.copy()
+      numbers[2, -1] = wrong
+      inputs = [data, numbers]
+      with self.assertRaises(tf.errors.OpError):
+        _one_by_one(function, inputs)
+      graph_def, names = _graph_of(function, inputs)
+      for is_own in ((True, True), (False, True)):
+        with self.assertRaises(tf.errors.OpError):
+          _at_once(graph_def, names, inputs, is_own)
+
+  def test_all_listed_operations_have_a_case(self):
+    self.assertEqual({name for name, _, _ in _CASES}, vectorized.OPERATIONS)
+
+  @parameterized.named_parameters(
+      ('roll', lambda x: tf.roll(x, 1, -1)),
+      ('pad', lambda x: tf.pad(x, [[1, 1]], constant_values=3.0)),
+      ('format', lambda x: tf.strings.format('{}', x)),
+      ('segments', lambda x: tf.math.unsorted_segment_sum(x, [0, 1, 5], 2)),
+      ('sort', tf.sort),
+      ('draw', lambda x: x + tf.random.normal([3])),
+  )
+  def test_all_others_are_refused(self, function):
+    inputs = [_floats(3)]
+    graph_def, names = _graph_of(function, inputs)
+    with self.assertRaises(errors.NotPlainError):
+      _at_once(graph_def, names, inputs, [True])
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,701 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Serialized graphs as pure functions of values.
+
+A graph is walked node by node, in the order of the program. Calls are inlined.
+`If`, `While` and `ReduceDataset` become TensorFlow's own conditionals and
+loops. Variables, sequences and iterators are Python objects around tensors
+(`variables`, `columns`), which loops and branches hand on as values. So a
+variable cannot be read too early or by another client: there is none when the
+graph runs.
+
+Two callers want this. The loop over clients takes every operation that has no
+state. What draws, asserts, prints or looks up in a table is put in one order, in
+which the graph was walked. All clients at once take only operations from a list
+(`vectorized`). A graph with anything else is refused; its clients then have
+variables and datasets of their own, as in TFF (`graphs`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import re
+
+import tensorflow as tf
+
+from tff_dp import _compat
+from tff_dp.execution import errors
+from tff_dp.execution.compiling import columns
+from tff_dp.execution.compiling import variables
+from tff_dp.execution.compiling import vectorized
+from tff_dp.execution.data import graph_defs
+
+_op_def_registry = _compat.private_tensorflow('op_def_registry')
+_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+_IFS = ('If', 'StatelessIf')
+_WHILES = ('While', 'StatelessWhile')
+_STATELESS = {
+    'StatefulPartitionedCall': 'PartitionedCall',
+    'If': 'StatelessIf',
+    'While': 'StatelessWhile',
+}
+_DRAW = re.compile(
+    'RandomStandardNormal|RandomUniform|RandomUniformInt|TruncatedNormal'
+    '|RandomShuffle|RandomGamma|RandomPoissonV2|Multinomial'
+)
+# Operations that have a state and need no more than an order.
+_IN_ORDER = re.compile(
+    f'Assert|PrintV2|{_DRAW.pattern}|Anonymous(Mutable)?HashTable'
+    '|InitializeTableV2|LookupTable(Find|Size|Insert|Import|Export)V2'
+)
+# They belong to a loop of TensorFlow 1, which cannot be cut into nodes.
+_OLD = re.compile('Enter|Exit|Merge|NextIteration|Switch|LoopCond')
+
+
+def evaluate(
+    graph_def,
+    inputs: Mapping[str, object],
+    results: Sequence[str],
+    *,
+    is_vectorized: bool,
+) -> list[tf.Tensor | columns.Columns]:
+  """Adds a graph to the current one and returns its results.
+
+  Args:
+    graph_def: The graph, whose functions have names of their own.
+    inputs: Tensors and `Columns` by the names of their placeholders.
+    results: Names of the tensors and sequences that it returns.
+    is_vectorized: Whether `tf.vectorized_map` is at work.
+
+  Raises:
+    NotPlainError: There is something in it that is not understood.
+  """
+  library = _Library(graph_def, is_vectorized)
+  scope = _Scope(library, graph_def.node)
+  for name, value in inputs.items():
+    scope.set(name.split(':')[0], [value])
+  with library.region() as region:
+    scope.run(results)
+    found = [scope.get(name) for name in results]
+    if not all(isinstance(v, (tf.Tensor, columns.Columns)) for v in found):
+      raise errors.NotPlainError('the reader of a sequence is a result')
+    tensors = [value for value in found if isinstance(value, tf.Tensor)]
+    gated = iter(region.closed(tensors))
+  return [next(gated) if isinstance(v, tf.Tensor) else v for v in found]
+
+
+class _Region:
+  """The part of the graph in which the next operation goes.
+
+  Operations with a state run one after the other here. A body of a loop and a
+  branch are regions of their own.
+  """
+
+  def __init__(self):
+    self._last = None
+
+  @contextlib.contextmanager
+  def next(self):
+    """Puts what is added in this context behind all that has a state."""
+    last = [] if self._last is None else [self._last]
+    with tf.control_dependencies(last):
+      yield
+
+  def follow(self, operation: tf.Operation) -> None:
+    """Lets all that comes next with a state wait for an operation."""
+    self._last = operation
+
+  @property
+  def has_order(self) -> bool:
+    """Whether there is something with a state in it."""
+    return self._last is not None
+
+  def closed(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the tensors, which come when all with a state is done."""
+    if self._last is None:
+      return list(tensors)
+    with self.next():
+      return [tf.identity(tensor) for tensor in tensors]
+
+
+class _Library:
+  """The functions of a graph, and where the graph is made.
+
+  Attributes:
+    versions: Of the graph.
+    functions: By their names.
+    names: The variables by the names that are known to all of the graph.
+  """
+
+  def __init__(self, graph_def, is_vectorized: bool):
+    self.versions = graph_def.versions
+    self.functions = {f.signature.name: f for f in graph_def.library.function}
+    self.names = {}
+    self._list = vectorized.OPERATIONS if is_vectorized else None
+    self._regions = []
+    self._plain = {}
+
+  @contextlib.contextmanager
+  def region(self) -> Iterator[_Region]:
+    """Begins a region; for the length of the context it is the current one."""
+    self._regions.append(_Region())
+    try:
+      yield self._regions[-1]
+    finally:
+      self._regions.pop()
+
+  @property
+  def current_region(self) -> _Region:
+    return self._regions[-1]
+
+  @property
+  def is_vectorized(self) -> bool:
+    return self._list is not None
+
+  def check_is_listed(self, node) -> None:
+    """Refuses an operation that is not on the list, if one is in force."""
+    if self._list is not None and not vectorized.is_listed(node, self._list):
+      raise errors.NotPlainError(f'{node.name} ({node.op}) is not on the list')
+
+  def call(self, name: str, arguments: Sequence) -> list:
+    """Returns the results of a function, inlined."""
+    function = self.functions[name]
+    scope = _Scope(self, function.node_def, is_function=True)
+    for argument, value in zip(
+        function.signature.input_arg, arguments, strict=True
+    ):
+      scope.set(argument.name, [value])
+    # As TensorFlow does it: outputs, and all that has an effect. Keras leaves
+    # layers behind that lead to neither.
+    scope.run([
+        *function.ret.values(),
+        *function.control_ret.values(),
+        *(node.name for node in function.node_def if _has_effect(node, self)),
+    ])
+    return [
+        scope.get(function.ret[output.name])
+        for output in function.signature.output_arg
+    ]
+
+  def call_on_rows(self, name: str, arguments: Sequence) -> list:
+    """Returns the results of a function for many rows, each its own."""
+    before, self._list = self._list, vectorized.EXACT
+    try:
+      with self.region():
+        return self.call(name, arguments)
+    finally:
+      self._list = before
+
+  def is_plain(self, name: str) -> bool:
+    """Returns whether a function is stateless and knows no sequence."""
+    if name not in self._plain:
+      self._plain[name] = all(
+          _is_plain(node, self) for node in self.functions[name].node_def
+      )
+    return self._plain[name]
+
+
+def _is_plain(node, library: _Library) -> bool:
+  """Returns whether a node of a function may be left to TensorFlow."""
+  called = list(graph_defs.called([node], library.functions))
+  if called:
+    known = node.op in (*_CALLS, *_IFS, *_WHILES) or node.op in called
+    return known and all(map(library.is_plain, called))
+  definition = _op_def_registry.get(node.op)
+  return (
+      definition is not None
+      and not definition.is_stateful
+      and not _is_about_data(node.op)
+      and not any(True for _ in graph_defs.function_attributes(node))
+  )
+
+
+def _is_draw(node) -> bool:
+  """Returns whether a node is a random operation without a seed."""
+  return bool(_DRAW.fullmatch(node.op)) and not graph_defs.is_seeded(node)
+
+
+def _has_effect(node, library: _Library) -> bool:
+  """Returns whether a node of a function runs though nothing needs it."""
+  if node.op in library.functions:
+    return True
+  definition = _op_def_registry.get(node.op)
+  return (
+      definition is not None
+      and definition.is_stateful
+      and node.op not in ('ReadVariableOp', 'VarHandleOp')
+  )
+
+
+def _is_about_data(operation: str) -> bool:
+  return 'Dataset' in operation or 'Iterator' in operation
+
+
+class _Scope:
+  """The nodes of a graph or of a function, and what they have computed."""
+
+  def __init__(self, library: _Library, nodes, *, is_function: bool = False):
+    self._library = library
+    self._nodes = {node.name: node for node in nodes}
+    self._is_function = is_function
+    self._outputs = {}
+
+  def set(self, name: str, outputs: list) -> None:
+    self._outputs[name] = outputs
+
+  def get(self, tensor: str):
+    """Returns 'node', 'node:1' or, in a function, 'node:output:1'."""
+    name, *rest = tensor.split(':')
+    index = int(rest[-1]) if rest else 0
+    if len(rest) == 2:
+      index += _offset(self._nodes[name], rest[0])
+    return self._outputs[name][index]
+
+  def run(self, ends: Sequence[str]) -> None:
+    """Computes some nodes, each after those that it takes or waits for."""
+    wanted = set(map(_node_of, ends))
+    for name in filter(wanted.__contains__, self._nodes):
+      waiting = [name]
+      while waiting:
+        node = self._nodes.get(waiting[-1])
+        if node is None or node.name in self._outputs:
+          waiting.pop()
+          continue
+        if _OLD.fullmatch(node.op):
+          raise errors.NotPlainError(f'{node.name} is in a loop of the old kind')
+        needed = list(node.input)
+        if self._can_be_later(node):
+          del needed[1]
+        before = [_node_of(tensor) for tensor in needed]
+        before = [n for n in before if n not in self._outputs]
+        if before:
+          waiting += before
+          continue
+        inputs = [self.get(t) for t in needed if not t.startswith('^')]
+        if len(needed) < len(node.input):
+          self.set(node.name, self._assign_later(node, *inputs))
+        else:
+          self.set(node.name, self._compute(node, inputs))
+
+  def _can_be_later(self, node) -> bool:
+    """Returns whether a node assigns a value that is the same at any time.
+
+    The initial values of a model are random, and replaced before anybody reads
+    them. So they are made when they are read.
+    """
+    if node.op != 'AssignVariableOp' or self._is_function:
+      return False
+    waiting, found = [_node_of(node.input[1])], set()
+    while waiting:
+      name = waiting.pop()
+      if name in found or name in self._outputs:
+        continue
+      found.add(name)
+      own = self._nodes[name]
+      if not (_is_plain(own, self._library) or _is_draw(own)):
+        return False
+      waiting += map(_node_of, own.input)
+    return True
+
+  def _assign_later(self, node, variable) -> list:
+    if not isinstance(variable, variables.Variable):
+      raise errors.NotPlainError(f'{node.name} has no variable')
+
+    def value():
+      self.run([node.input[1]])
+      return self.get(node.input[1])
+
+    variable.value = value
+    return []
+
+  def _compute(self, node, inputs: list) -> list:
+    """Returns the outputs of a node."""
+    library = self._library
+    calls = [*graph_defs.called([node], library.functions)]
+    if calls and not library.is_vectorized and all(map(_is_value, inputs)):
+      # The order of such a function does not matter, so TensorFlow may have it.
+      if _is_plain(node, library):
+        return list(_stamp(library, node, inputs, calls).outputs)
+    if node.op in library.functions:
+      return library.call(node.op, inputs)
+    if node.op in _CALLS:
+      return library.call(node.attr['f'].func.name, inputs)
+    if node.op in _IFS:
+      return _conditional(library, node, *inputs[:1], inputs[1:])
+    if node.op in _WHILES:
+      return _while(library, node, inputs)
+    if node.op == 'ReduceDataset':
+      return _reduce(library, node, *inputs)
+    if node.op in ('MapDataset', 'ParallelMapDatasetV2'):
+      return _map(library, node, *inputs)
+    if node.op == 'NoOp':
+      return []
+    if node.op in ('Identity', 'IdentityN'):
+      return inputs
+    if node.op == 'VarHandleOp':
+      return [self._variable(node)]
+    if node.op in variables.OPERATIONS:
+      return self._variable_operation(node, inputs)
+    if node.op in columns.OPERATIONS and not all(map(_is_value, inputs)):
+      return columns.OPERATIONS[node.op](node, *inputs)
+    if node.op in ('AnonymousIteratorV3', 'DummyMemoryCache'):
+      return columns.OPERATIONS[node.op](node)
+    if node.op == 'L2Loss' and library.is_vectorized:
+      # In runs and pairs as the kernel adds, see `clipping.NORM_MARGIN`.
+      return [tf.reduce_sum(tf.square(*inputs)) / 2]
+    if node.op == 'MatMul' and library.is_vectorized:
+      return [_product(node, *_operation(library, node, inputs), *inputs)]
+    return _operation(library, node, inputs)
+
+  def _variable(self, node) -> variables.Variable:
+    """Returns the variable of a handle."""
+    if self._is_function:
+      # A call of it in a loop would find the variable of the call before.
+      raise errors.NotPlainError(f'{node.name} is made in a function')
+    name = node.attr['shared_name'].s or node.name.encode()
+    key = node.attr['container'].s, name
+    if key not in self._library.names:
+      self._library.names[key] = variables.Variable(
+          tf.as_dtype(node.attr['dtype'].type),
+          tf.TensorShape(node.attr['shape'].shape),
+      )
+    return self._library.names[key]
+
+  def _variable_operation(self, node, inputs: list) -> list:
+    variable, *others = inputs
+    if not isinstance(variable, variables.Variable) or not all(
+        map(_is_value, others)
+    ):
+      raise errors.NotPlainError(f'{node.name} has no variable')
+    return variables.OPERATIONS[node.op](variable, *others)
+
+
+def _node_of(tensor: str) -> str:
+  """Returns the node in 'node', 'node:1', 'node:output:1' or '^node'."""
+  return tensor.lstrip('^').split(':')[0]
+
+
+def _is_value(value) -> bool:
+  return isinstance(value, tf.Tensor)
+
+
+def _offset(node, output: str) -> int:
+  """Returns the index of the first tensor of a node's output."""
+  offset = 0
+  for argument in _op_def(node.op).output_arg:
+    if argument.name == output:
+      return offset
+    if argument.number_attr:
+      offset += node.attr[argument.number_attr].i
+    elif argument.type_list_attr:
+      offset += len(node.attr[argument.type_list_attr].list.type)
+    else:
+      offset += 1
+  # A call by name has outputs of its own; nobody makes them today.
+  raise errors.NotPlainError(f'{node.name} has no output {output}')
+
+
+def _op_def(kind: str):
+  found = _op_def_registry.get(kind)
+  if found is None:
+    raise errors.NotPlainError(f'{kind} is not known')
+  return found
+
+
+def _operation(library, node, inputs: list) -> list[tf.Tensor]:
+  """Returns the outputs of an ordinary operation.
+
+  Raises:
+    NotPlainError: It is not certain that its place in the order is all it needs.
+  """
+  if any(True for _ in graph_defs.function_attributes(node)):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) calls a function')
+  if not all(map(_is_value, inputs)):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) takes a sequence')
+  if _is_about_data(node.op):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) is about a dataset')
+  if graph_defs.is_seeded(node) and _op_def(node.op).is_stateful:
+    raise errors.NotPlainError(f'{node.name} ({node.op}) has a seed')
+  if node.op != 'Const':
+    library.check_is_listed(node)
+  if not _op_def(node.op).is_stateful:
+    return list(_stamp(library, node, inputs).outputs)
+  if not _IN_ORDER.fullmatch(node.op):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) has a state')
+  # By its inputs: who has none, such as a new table, has nothing to wait for.
+  region = library.current_region
+  found = _stamp(library, node, region.closed(inputs))
+  region.follow(found)
+  return list(found.outputs)
+
+
+def _product(node, product, left, right) -> tf.Tensor:
+  """Returns a product of matrices, with its shape also where that is empty."""
+  rows = tf.shape(left)[1 if node.attr['transpose_a'].b else 0]
+  width = tf.shape(right)[0 if node.attr['transpose_b'].b else 1]
+  return tf.reshape(product, [rows, width])
+
+
+def _stamp(
+    library, node, tensors: list, calls: Sequence[str] = ()
+) -> tf.Operation:
+  """Adds a node to the current graph, with the functions that it calls."""
+  graph_def = tf.compat.v1.GraphDef(versions=library.versions)
+  copy = graph_def.node.add()
+  copy.CopyFrom(node)
+  copy.op = _STATELESS.get(node.op, node.op)
+  copy.ClearField('device')
+  copy.attr.pop('_class', None)
+  copy.name = 'node'
+  names = [f'input_{index}' for index in range(len(tensors))]
+  copy.input[:] = names
+  _add_functions(library, graph_def, calls)
+  here = tf.compat.v1.get_default_graph()
+  (operation,) = tf.graph_util.import_graph_def(
+      graph_def,
+      input_map={
+          name: tensor if tensor.graph is here else tf.identity(tensor)
+          for name, tensor in zip(names, tensors)
+      },
+      return_elements=['node'],
+      name=node.op,
+  )
+  return operation
+
+
+def _add_functions(library, graph_def, names: Sequence[str]) -> None:
+  waiting, found = list(names), set()
+  while waiting:
+    name = waiting.pop()
+    if name not in found:
+      found.add(name)
+      function = library.functions[name]
+      graph_def.library.function.add().CopyFrom(function)
+      waiting += graph_defs.called(function.node_def, library.functions)
+
+
+class _State:
+  """The variables and iterators among the values of a loop or a branch.
+
+  Inside there are copies of them, whose tensors come back as results.
+  """
+
+  def __init__(self, values: Sequence):
+    self._objects = {}
+    for value in values:
+      if isinstance(value, (columns.Iterator, variables.Variable)):
+        self._objects[id(value)] = value
+      if isinstance(value, columns.Iterator) and value.sequence is None:
+        raise errors.NotPlainError('an iterator is set up later')
+
+  @property
+  def tensors(self) -> list[tf.Tensor]:
+    """What they hold now."""
+    return [
+        value.tensor if isinstance(value, variables.Variable) else value.index
+        for value in self._objects.values()
+    ]
+
+  @property
+  def shapes(self) -> list[tf.TensorShape]:
+    """The shapes that they keep."""
+    return [
+        value.shape
+        if isinstance(value, variables.Variable)
+        else value.index.shape
+        for value in self._objects.values()
+    ]
+
+  def inside(self, values: Sequence, tensors: Sequence[tf.Tensor]):
+    """Returns the values with copies that hold `tensors`, and their state."""
+    copies = {}
+    for (key, value), tensor in zip(
+        self._objects.items(), tensors, strict=True
+    ):
+      if isinstance(value, variables.Variable):
+        copies[key] = value.with_value(tensor)
+      else:
+        copies[key] = value.at(tensor)
+    found = [copies.get(id(value), value) for value in values]
+    return found, _State(found)
+
+  def update(self, tensors: Sequence[tf.Tensor]) -> None:
+    """Lets them hold what their copies held in the end."""
+    for value, tensor in zip(self._objects.values(), tensors, strict=True):
+      if isinstance(value, variables.Variable):
+        value.value = _shaped(tensor, value.shape)
+      else:
+        value.index = tensor
+
+
+def _shaped(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
+  """Returns the tensor; shapes get lost where a graph is walked by nodes."""
+  if shape.rank is None or tensor.shape == shape:
+    return tensor
+  return tf.ensure_shape(tensor, shape)
+
+
+def _check_are_values(node, values: Sequence) -> None:
+  if not all(map(_is_value, values)):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) returns a sequence')
+
+
+def _conditional(library, node, predicate, inputs: list) -> list:
+  """Returns the outputs of an `If`, and changes objects in its inputs."""
+  _check_are_values(node, [predicate])
+  if predicate.dtype != tf.bool or predicate.shape.rank != 0:
+    raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
+  state, returned, regions = _State(inputs), [], []
+
+  def branch(attribute):
+    def run():
+      with library.region() as region:
+        own, inner = state.inside(inputs, state.tensors)
+        results = library.call(node.attr[attribute].func.name, own)
+        _check_are_values(node, results)
+        returned.append(results)
+        regions.append(region)
+        tensors = [*results, *inner.tensors] or [tf.constant(0)]
+        return region.closed(list(map(tf.identity, tensors)))
+
+    return run
+
+  with library.current_region.next():
+    found = tf.cond(predicate, branch('then_branch'), branch('else_branch'))
+  found = list(found) if isinstance(found, (list, tuple)) else [found]
+  if any(region.has_order for region in regions):
+    library.current_region.follow(found[0].op)
+  size = len(returned[0])
+  state.update(found[size : size + len(state.tensors)])
+  # What both hand on stays what it is, such as whether a loop goes on, which is
+  # the same for all clients.
+  return [
+      one if one is other else result
+      for one, other, result in zip(*returned, found[:size], strict=True)
+  ]
+
+
+def _while(library, node, inputs: list) -> list:
+  """Returns the outputs of a `While`, and changes objects in its inputs."""
+  if any(isinstance(value, columns.Optional) for value in inputs):
+    raise errors.NotPlainError(f'{node.name} hands on an element')
+  state = _State(inputs)
+  places = [index for index, value in enumerate(inputs) if _is_value(value)]
+
+  def inside(tensors):
+    own = list(inputs)
+    for place, tensor in zip(places, tensors):
+      own[place] = tensor
+    return state.inside(own, tensors[len(places) :])
+
+  def cond(*tensors):
+    own, inner = inside(tensors)
+    results = library.call(node.attr['cond'].func.name, own)
+    if any(a is not b for a, b in zip(inner.tensors, tensors[len(places) :])):
+      raise errors.NotPlainError(f'{node.name} changes while it asks')
+    return results
+
+  def body(*tensors):
+    own, inner = inside(tensors)
+    results = library.call(node.attr['body'].func.name, own)
+    for value, result in zip(own, results, strict=True):
+      if not _is_value(value) and result is not value:
+        raise errors.NotPlainError(
+            f'{node.name} does not hand on what it is given'
+        )
+    found = [results[place] for place in places]
+    _check_are_values(node, found)
+    return [*found, *inner.tensors]
+
+  given = list(node.attr['output_shapes'].list.shape)
+  shapes = [
+      tf.TensorShape(given[place]) if given else inputs[place].shape
+      for place in places
+  ]
+  found = _loop(
+      library,
+      cond,
+      body,
+      [*(inputs[place] for place in places), *state.tensors],
+      [*shapes, *state.shapes],
+  )
+  state.update(found[len(places) :])
+  results = list(inputs)
+  for place, tensor in zip(places, found):
+    results[place] = tensor
+  return results
+
+
+def _loop(library, cond, body, start: list, shapes: list) -> list:
+  """Returns the tensors after a loop whose steps are regions of their own."""
+  regions = []
+
+  def in_region(function):
+    def run(*tensors):
+      with library.region() as region:
+        regions.append(region)
+        return region.closed(function(*tensors))
+
+    return run
+
+  def shaped_body(*tensors):
+    return list(map(_shaped, body(*tensors), shapes))
+
+  run_cond = in_region(cond)
+  with library.current_region.next():
+    found = tf.while_loop(
+        lambda *tensors: run_cond(*tensors)[0],
+        in_region(shaped_body),
+        start,
+        shape_invariants=shapes,
+        parallel_iterations=1,
+    )
+  found = list(found) if isinstance(found, (list, tuple)) else [found]
+  if any(region.has_order for region in regions):
+    library.current_region.follow(found[0].op)
+  return found
+
+
+def _reduce(library, node, sequence, *rest) -> list:
+  """Returns the outputs of a `ReduceDataset`, and changes objects in it."""
+  columns.check_is_columns(node, sequence)
+  size = len(node.attr['Tstate'].list.type)
+  start, others = list(rest[:size]), list(rest[size:])
+  _check_are_values(node, start)
+  state = _State(others)
+  shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
+  step = node.attr['f'].func.name
+  num_elements = sequence.num_elements
+
+  def body(index, *tensors):
+    own, inner = state.inside(others, tensors[size:])
+    element = sequence.element(index)
+    results = library.call(step, [*tensors[:size], *element, *own])
+    _check_are_values(node, results)
+    return [index + 1, *results, *inner.tensors]
+
+  index = tf.constant(0, tf.int64)
+  _, *found = _loop(
+      library,
+      lambda index, *_: [index < num_elements],
+      body,
+      [index, *start, *state.tensors],
+      [index.shape, *shapes, *state.shapes],
+  )
+  state.update(found[size:])
+  return found[:size]
+
+
+def _map(library, node, sequence, *others) -> list:
+  """Returns the output of a `MapDataset`, whose elements are mapped when read."""
+  columns.check_is_columns(node, sequence)
+  if node.op.startswith('Parallel'):
+    others = others[:-1]  # How many at a time.
+  # When an element is read, a variable may be another.
+  _check_are_values(node, others)
+  function = node.attr['f'].func.name
+
+  def mapped(parts, in_rows):
+    call = library.call_on_rows if in_rows else library.call
+    return call(function, [*parts, *others])
+
+  return [sequence.mapped(mapped)]

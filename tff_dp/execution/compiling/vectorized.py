@@ -1,0 +1,141 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Operations that may be done for many clients at once.
+
+`tf.vectorized_map` has defects that no error shows: a shift to the left, padding
+with ones, a segment number out of range come out wrong. So it gets the
+operations below and no others. `tests/execution/vectorized_test.py` compares
+each of them with one client at a time: values, gradients, errors. Who adds an
+operation adds it there, too; a test compares the lists.
+"""
+
+from collections.abc import Set
+
+import tensorflow as tf
+
+# They move numbers or compute each from a few others by rules of IEEE 754, so
+# many at once have the same bits as one.
+EXACT = frozenset([
+    'Abs',
+    'Add',
+    'AddV2',
+    'All',
+    'Any',
+    'ArgMax',
+    'ArgMin',
+    'BroadcastGradientArgs',
+    'BroadcastTo',
+    'Cast',
+    'Ceil',
+    'ConcatV2',
+    'Const',
+    'Div',
+    'DivNoNan',
+    'Equal',
+    'ExpandDims',
+    'Fill',
+    'Floor',
+    'FloorDiv',
+    'FloorMod',
+    'GatherV2',
+    'Greater',
+    'GreaterEqual',
+    'Identity',
+    'IsFinite',
+    'IsInf',
+    'IsNan',
+    'LeakyRelu',
+    'LeakyReluGrad',
+    'Less',
+    'LessEqual',
+    'LogicalAnd',
+    'LogicalNot',
+    'LogicalOr',
+    'Max',
+    'Maximum',
+    'Min',
+    'Minimum',
+    'Mul',
+    'MulNoNan',
+    'Neg',
+    'NotEqual',
+    'OneHot',
+    'Pack',
+    'Range',
+    'Rank',
+    'RealDiv',
+    'Relu',
+    'Relu6',
+    'Relu6Grad',
+    'ReluGrad',
+    'Reshape',
+    'Round',
+    'Select',
+    'SelectV2',
+    'Shape',
+    'Sign',
+    'Size',
+    'Slice',
+    'Sqrt',
+    'Square',
+    'SquaredDifference',
+    'Squeeze',
+    'StopGradient',
+    'StridedSlice',
+    'Sub',
+    'Tile',
+    'Transpose',
+    'Unpack',
+    'ZerosLike',
+])
+# They add up, or approximate a function, so the last bits depend on how many
+# come together.
+_ROUNDED = frozenset([
+    'AddN',
+    'BatchMatMulV2',
+    'BiasAdd',
+    'BiasAddGrad',
+    'Elu',
+    'EluGrad',
+    'Exp',
+    'Expm1',
+    'L2Loss',
+    'Log',
+    'Log1p',
+    'LogSoftmax',
+    'MatMul',
+    'Mean',
+    'Pow',
+    'Prod',
+    'Reciprocal',
+    'Rsqrt',
+    'RsqrtGrad',
+    'Selu',
+    'SeluGrad',
+    'Sigmoid',
+    'SigmoidGrad',
+    'Softmax',
+    'SoftmaxCrossEntropyWithLogits',
+    'Softplus',
+    'SoftplusGrad',
+    'SparseSoftmaxCrossEntropyWithLogits',
+    'SqrtGrad',
+    'Sum',
+    'Tanh',
+    'TanhGrad',
+])
+OPERATIONS = EXACT | _ROUNDED
+
+
+def is_listed(node, operations: Set[str]) -> bool:
+  """Returns whether a node is one of the operations, with numbers or bools."""
+  if node.op not in operations:
+    return False
+  types = [attribute.type for attribute in node.attr.values()]
+  return all(
+      tf.as_dtype(dtype).is_floating
+      or tf.as_dtype(dtype).is_integer
+      or tf.as_dtype(dtype).is_bool
+      for dtype in types
+      if dtype
+  )
