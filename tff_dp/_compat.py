@@ -9,7 +9,7 @@ still be diagnosed.
 """
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import dataclasses
 import enum
 import functools
@@ -552,6 +552,30 @@ def is_context_chosen() -> bool:
   return stack.current is not _context_of_import()() and not isinstance(
       stack.current, private_tff('no_context').RuntimeErrorContext
   )
+
+
+@functools.cache
+def watch_default_context(replaced: Callable[[object, object], None]) -> None:
+  """Calls `replaced(previous, new)` whenever a thread's default context changes.
+
+  TFF's own functions make a context the default without a word.
+
+  Args:
+    replaced: Called in that thread, after the change.
+  """
+  stack = importlib.import_module(
+      'tensorflow_federated'
+  ).framework.get_context_stack()
+  kind = type(stack)
+  set_default_context = kind.set_default_context
+
+  @functools.wraps(set_default_context)
+  def watched(self, context):
+    previous = self._stack[0]
+    set_default_context(self, context)
+    replaced(previous, context)
+
+  kind.set_default_context = watched
 
 
 @functools.cache

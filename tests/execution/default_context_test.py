@@ -5,6 +5,7 @@
 import concurrent.futures
 import gc
 import threading
+import warnings
 
 from absl.testing import absltest
 import numpy as np
@@ -28,6 +29,13 @@ def _squares(values):
   return tff.federated_sum(tff.federated_map(_slow_square, values))
 
 
+class _OtherContext(tff.framework.SyncContext):
+  """A context that is not ours."""
+
+  def invoke(self, comp, arg):
+    raise NotImplementedError
+
+
 def _in_thread(function, *args):
   """Returns what a function returns, or raises, in a thread that then ends."""
   try:
@@ -47,6 +55,30 @@ def _current():
 
 
 class DefaultContextTest(absltest.TestCase):
+
+  def test_says_once_that_somebody_else_has_replaced_it(self):
+    def work():
+      found = []
+      with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        # Nobody's: who has no context of ours hears nothing.
+        tff.framework.set_default_context(_OtherContext())
+        execution.set_default_context(max_concurrent_clients=1)
+        execution.set_default_context(max_concurrent_clients=1)
+        found.append(len(caught))
+        for _ in range(2):
+          tff.framework.set_default_context(_OtherContext())
+          found.append([str(item.message) for item in caught])
+          execution.set_default_context(max_concurrent_clients=1)
+      return found
+
+    none, first, second = _in_thread(work)
+    self.assertEqual(none, 0)
+    self.assertLen(first, 1)
+    self.assertRegex(
+        first[0], r'a _OtherContext has replaced .* set_default_context\(\)'
+    )
+    self.assertEqual(second, first)
 
   def test_threads_compute_side_by_side(self):
     num_threads, num_calls = 4, 5

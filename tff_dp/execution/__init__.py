@@ -15,6 +15,7 @@ from tff_dp.execution.contexts import set_default_context
 from tff_dp.execution.contexts import set_sync_in_process_context
 from tff_dp.execution.errors import ClientComputationError
 from tff_dp.execution.errors import ContextClosedError
+from tff_dp.execution.errors import ContextReplacedWarning
 from tff_dp.execution.errors import SeededClientOpWarning
 from tff_dp.execution.errors import UnsupportedComputationError
 from tff_dp.execution.in_process import AsyncInProcessContext

@@ -6,6 +6,7 @@ import contextlib
 import platform
 import threading
 import time
+import warnings
 import weakref
 
 import grpc
@@ -364,11 +365,33 @@ def not_covered() -> str:
   return getattr(current, 'not_covered', '')
 
 
+def _warn_of_another(previous, new) -> None:
+  """Warns, once a thread, when others replace the default that we installed."""
+  owner = getattr(_thread, 'owner', None)
+  if owner is None or new is owner.context or previous is not owner.context:
+    return
+  if not getattr(_thread, 'is_warned', False):
+    _thread.is_warned = True
+    warnings.warn(
+        f'a {type(new).__name__} has replaced the {type(previous).__name__} of'
+        ' tff_dp.execution as the default context of this thread, so'
+        ' computations run there from now on. Leave that call out to keep the'
+        ' context of tff_dp.execution, or call'
+        ' tff_dp.execution.set_default_context() again to return to it.',
+        errors.ContextReplacedWarning,
+        stacklevel=4,
+    )
+
+
 class _Owner:
-  """Closes a context when the thread that has this object ends."""
+  """Closes a context when the thread that has this object ends.
+
+  Attributes:
+    context: The context.
+  """
 
   def __init__(self, context):
-    self._context = context
+    self.context = context
     self._finalizer = weakref.finalize(
         self, in_process.close_from_anywhere, context.close
     )
@@ -376,7 +399,7 @@ class _Owner:
   def close(self) -> None:
     """Closes it now, and waits for that."""
     self._finalizer.detach()
-    self._context.close()
+    self.context.close()
 
 
 def install_default(context):
@@ -384,9 +407,11 @@ def install_default(context):
 
   See `set_default_context`, which makes the context as well.
   """
-  tff.framework.set_default_context(context)
+  _compat.watch_default_context(_warn_of_another)
   previous = getattr(_thread, 'owner', None)
+  # Before it is installed, so that this is not taken for somebody else's.
   _thread.owner = _Owner(context)
+  tff.framework.set_default_context(context)
   if previous is not None:
     previous.close()
   return context

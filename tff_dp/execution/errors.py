@@ -38,5 +38,9 @@ class SeededClientOpWarning(UserWarning):
   """
 
 
+class ContextReplacedWarning(UserWarning):
+  """A context of ours is no longer the default, by a call of somebody else."""
+
+
 class NotPlainError(Exception):
   """A graph uses a sequence in a way that is not understood."""
