@@ -17,7 +17,7 @@ pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
     environment-flower environment-nvflare environment-cluster train test \
-    test-current test-colab test-flower test-nvflare test-cluster benchmark \
+    test-current test-oracle test-colab test-flower test-nvflare test-cluster benchmark \
     benchmark-round docs lock
 
 help: ## Say what there is to make.
@@ -50,6 +50,14 @@ test: environment ## Run all tests (fewer: ARGS='tests/accounting -k tree').
 
 test-current: environment-current ## Run the tests on the current stack.
 	@$(python_current) -m pytest $(pytest_flags) $(ARGS)
+
+# Not part of .ci/run, which runs a part of it: this takes hours. Some generated
+# programs make TFF's own compiler abort, which ends one of the processes only.
+test-oracle: environment ## Compare with TFF's own runtime, 2,000 generated cases.
+	@$(python) -m tests.oracle --generated 0 $(ARGS)
+	@status=0; for seed in {1..20}; do \
+	  $(python) -m tests.oracle --kinds generated --generated 100 \
+	    --seed $$seed || status=1; done; exit $$status
 
 # Not part of .ci/run: it takes minutes, and nothing else depends on it.
 test-colab: environment-colab ## Run imports, doctor and notebooks there.

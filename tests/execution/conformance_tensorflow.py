@@ -154,6 +154,76 @@ def variable_after_a_call_that_writes_it_late():
 
 
 @_case()
+def variable_whose_random_start_is_read_in_a_branch():
+  # Everybody who reads the initial value reads the same draw.
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    start = tf.Variable(tf.random.normal([3]))
+
+    @tf.function
+    def difference(data):
+      number = data.reduce(0.0, tf.add)
+      first = start.read_value() if number > 2.0 else tf.zeros([3])
+      for _ in tf.range(2):
+        if number > 2.0:
+          first += start * 0.0
+      second = start.read_value() if number > 2.0 else tf.zeros([3])
+      return tf.reduce_sum(first - second)
+
+    return difference(data)
+
+  return _summed(work, [1.0, 2.0])
+
+
+@_case()
+def draws_of_an_element_that_is_read_twice():
+  @tff.tensorflow.computation(_FLOATS)
+  @tf.function
+  def work(data):
+    total = tf.constant(0.0)
+    iterator = iter(data.map(lambda x: x + tf.random.normal([])))
+    element = iterator.get_next_as_optional()
+    while element.has_value():
+      total += element.get_value() - element.get_value()
+      element = iterator.get_next_as_optional()
+    return total
+
+  return _summed(work, [1.0, 2.0])
+
+
+@_case(at_once=300)
+def variable_in_a_form_of_a_bundle():
+  # TFF's compiler of forms has inlined the functions of the graph.
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    total = tf.Variable(2.0)
+    number = data.reduce(0.0, tf.add)
+
+    @tf.function
+    def add(number):
+      total.assign(total.read_value() + number)
+      return total.read_value()
+
+    return add(number)
+
+  add_up = tff.tensorflow.computation(
+      lambda x, y: x + y, (np.float32, np.float32)
+  )
+
+  @tff.federated_computation(at_server(np.float32), at_clients(_FLOATS))
+  def step(state, values):
+    total = tff.federated_sum(tff.federated_map(work, values))
+    return tff.federated_map(add_up, (state, total)), total
+
+  mapreduce = tff.backends.mapreduce
+  form = mapreduce.get_distribute_aggregate_form_for_computation(step)
+  computation = mapreduce.get_computation_for_distribute_aggregate_form(form)
+  return (
+      lambda: [computation(1.0, 100 * [[1.0, 2.0]]) for _ in range(3)],
+  )
+
+
+@_case()
 def variable_and_loop_of_the_old_kind():
   # TFF's compilers of forms leave such loops behind: Enter, Merge, Switch.
   tf.compat.v1.disable_control_flow_v2()

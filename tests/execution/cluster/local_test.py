@@ -17,6 +17,7 @@ import tensorflow_federated as tff
 from tests.execution import conformance
 from tests.execution import conformance_intrinsics
 from tests.execution import conformance_processes
+from tests.execution import conformance_tensorflow
 from tests.execution.cluster import lists
 from tff_dp import _checks
 from tff_dp import execution
@@ -34,6 +35,11 @@ _CASES = {
             'reservoir_sample_of_everybody',
             'correlated_noise',
         )
+    },
+    **{
+        name: case
+        for name, case in conformance_tensorflow.CASES.items()
+        if name.startswith('variable')
     },
 }
 _CLIENTS = [lists.load(f'client_{i}') for i in range(7)]

@@ -545,11 +545,13 @@ def _conditional(library, node, predicate, inputs: list) -> list:
   if predicate.dtype != tf.bool or predicate.shape.rank != 0:
     raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
   state, returned, regions = _State(inputs), [], []
+  # Outside of the branches, as an initial value is made when it is needed.
+  before = state.tensors
 
   def branch(attribute):
     def run():
       with library.region() as region:
-        own, inner = state.inside(inputs, state.tensors)
+        own, inner = state.inside(inputs, before)
         results = library.call(node.attr[attribute].func.name, own)
         _check_are_values(node, results)
         returned.append(results)
@@ -565,7 +567,7 @@ def _conditional(library, node, predicate, inputs: list) -> list:
   if any(region.has_order for region in regions):
     library.current_region.follow(found[0].op)
   size = len(returned[0])
-  state.update(found[size : size + len(state.tensors)])
+  state.update(found[size : size + len(before)])
   # What both hand on stays what it is, such as whether a loop goes on, which is
   # the same for all clients.
   return [
@@ -690,9 +692,12 @@ def _map(library, node, sequence, *others) -> list:
   columns.check_is_columns(node, sequence)
   if node.op.startswith('Parallel'):
     others = others[:-1]  # How many at a time.
-  # When an element is read, a variable may be another.
+  # When an element is read, a variable may be another; and who reads it twice,
+  # or from a cache, must not draw twice.
   _check_are_values(node, others)
   function = node.attr['f'].func.name
+  if not library.is_plain(function):
+    raise errors.NotPlainError(f'{node.name} maps by what has a state')
 
   def mapped(parts, in_rows):
     call = library.call_on_rows if in_rows else library.call
