@@ -60,9 +60,11 @@ test-oracle: environment ## Compare with TFF's own runtime, 2,000 generated case
 	    --seed $$seed || status=1; done; exit $$status
 
 # Not part of .ci/run: it takes minutes, and nothing else depends on it.
-test-colab: environment-colab ## Run imports, doctor and notebooks there.
+test-colab: environment-colab ## Run imports, doctor, engine and notebooks there.
 	@$(python_colab) -m pytest tests/compat_test.py tests/shim_test.py \
-	    tests/cli/doctor_test.py tests/notebooks_test.py $(ARGS)
+	    tests/cli/doctor_test.py tests/notebooks_test.py \
+	    tests/execution/vectorized_test.py \
+	    tests/execution/conformance_test.py tests/oracle $(ARGS)
 
 test-flower: environment-flower ## Test the Flower adapter on a real SuperLink.
 	@$(python_flower) -m pytest tests/integrations $(ARGS)

@@ -556,7 +556,7 @@ def is_context_chosen() -> bool:
 
 @functools.cache
 def watch_default_context(replaced: Callable[[object, object], None]) -> None:
-  """Calls `replaced(previous, new)` whenever a thread's default context changes.
+  """Calls `replaced(previous, new)` when a thread's default context changes.
 
   TFF's own functions make a context the default without a word.
 

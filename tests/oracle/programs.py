@@ -31,7 +31,6 @@ import types
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
 # Code -> dtype, shape, and three constants.
 CODES = {

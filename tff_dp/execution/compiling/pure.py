@@ -9,14 +9,14 @@ loops. Variables, sequences and iterators are Python objects around tensors
 variable cannot be read too early or by another client: there is none when the
 graph runs.
 
-Two callers want this. The loop over clients takes every operation that has no
-state. What draws, asserts, prints or looks up in a table is put in one order, in
-which the graph was walked. All clients at once take only operations from a list
-(`vectorized`). A graph with anything else is refused; its clients then have
-variables and datasets of their own, as in TFF (`graphs`).
+The loop over clients takes every operation without a state. Draws, assertions,
+prints and lookups in tables run in the order in which the graph was walked. All
+clients at once take only operations from a list (`vectorized`). A graph with
+anything else is refused. Its clients then have variables and datasets of their
+own, as in TFF (`graphs`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import re
 
@@ -261,7 +261,7 @@ class _Scope:
           waiting.pop()
           continue
         if _OLD.fullmatch(node.op):
-          raise errors.NotPlainError(f'{node.name} is in a loop of the old kind')
+          raise errors.NotPlainError(f'{node.name} is in an old kind of loop')
         needed = list(node.input)
         if self._can_be_later(node):
           del needed[1]
@@ -405,7 +405,7 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
   """Returns the outputs of an ordinary operation.
 
   Raises:
-    NotPlainError: It is not certain that its place in the order is all it needs.
+    NotPlainError: It may need more than its place in the order.
   """
   if any(True for _ in graph_defs.function_attributes(node)):
     raise errors.NotPlainError(f'{node.name} ({node.op}) calls a function')
@@ -688,7 +688,7 @@ def _reduce(library, node, sequence, *rest) -> list:
 
 
 def _map(library, node, sequence, *others) -> list:
-  """Returns the output of a `MapDataset`, whose elements are mapped when read."""
+  """Returns the output of a `MapDataset`. Elements are mapped when read."""
   columns.check_is_columns(node, sequence)
   if node.op.startswith('Parallel'):
     others = others[:-1]  # How many at a time.

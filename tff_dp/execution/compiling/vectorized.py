@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations that may be done for many clients at once.
 
-`tf.vectorized_map` has defects that no error shows: a shift to the left, padding
-with ones, a segment number out of range come out wrong. So it gets the
-operations below and no others. `tests/execution/vectorized_test.py` compares
+`tf.vectorized_map` is wrong without an error for some operations: a roll along
+a negative axis, padding with ones, a segment number out of range. So it gets
+the operations below and no others. `tests/execution/vectorized_test.py` compares
 each of them with one client at a time: values, gradients, errors. Who adds an
 operation adds it there, too; a test compares the lists.
 """
