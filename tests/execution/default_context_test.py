@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _compat
 from tff_dp import execution
 from tff_dp.execution import contexts
 
@@ -70,13 +71,18 @@ class DefaultContextTest(absltest.TestCase):
           tff.framework.set_default_context(_OtherContext())
           found.append([str(item.message) for item in caught])
           execution.set_default_context(max_concurrent_clients=1)
+        # Not that there is to be none, as at the end of the interpreter.
+        none = _compat.private_tff('no_context').RuntimeErrorContext()
+        tff.framework.set_default_context(none)
+        found.append(len(caught))
       return found
 
-    none, first, second = _in_thread(work)
+    none, first, second, at_the_end = _in_thread(work)
     self.assertEqual(none, 0)
+    self.assertEqual(at_the_end, 1)
     self.assertLen(first, 1)
     self.assertRegex(
-        first[0], r'a _OtherContext has replaced .* set_default_context\(\)'
+        first[0], 'a _OtherContext has replaced .* set_default_context'
     )
     self.assertEqual(second, first)
 

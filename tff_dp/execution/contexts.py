@@ -370,6 +370,8 @@ def _warn_of_another(previous, new) -> None:
   owner = getattr(_thread, 'owner', None)
   if owner is None or new is owner.context or previous is not owner.context:
     return
+  if isinstance(new, _compat.private_tff('no_context').RuntimeErrorContext):
+    return  # None is wanted, as at the end of the interpreter.
   if not getattr(_thread, 'is_warned', False):
     _thread.is_warned = True
     warnings.warn(
