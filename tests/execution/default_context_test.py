@@ -82,7 +82,7 @@ class DefaultContextTest(absltest.TestCase):
     self.assertEqual(at_the_end, 1)
     self.assertLen(first, 1)
     self.assertRegex(
-        first[0], 'a _OtherContext has replaced .* set_default_context'
+        first[0], r'a _OtherContext has replaced .*\.set_default_context'
     )
     self.assertEqual(second, first)
 
