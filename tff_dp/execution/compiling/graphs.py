@@ -321,6 +321,7 @@ class TensorFlowGraph:
     self.has_variables = any(
         n.op == 'VarHandleOp' for n in graph_defs.all_nodes(self._graph_def)
     )
+
   def _prune(self, ends: list[str]) -> None:
     nodes = {node.name: node for node in self._graph_def.node}
     kept = _ancestors(nodes, ends)
