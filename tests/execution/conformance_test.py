@@ -17,6 +17,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.execution import conformance
@@ -38,6 +39,7 @@ _CASES = {
 }
 # More workers add floats up in another order.
 _WORKERS_TOLERANCE = 1e-6
+_NUM_FRESH_CONTEXTS = 200
 
 _COUNT = tff.federated_computation(
     tff.federated_sum, tff.FederatedType(np.int32, tff.CLIENTS)
@@ -200,6 +202,39 @@ class ConformanceTest(parameterized.TestCase):
     for thread in threads:
       thread.join()
     self.assertEqual(found, {1: {0}, 2: {1}, 5: {10}, 9: {36}})
+
+
+class FreshContextsTest(absltest.TestCase):
+
+  def test_the_first_call_finds_its_variables(self):
+    # It did not in one context of four while a variable raced with its
+    # initializer: "Could not find variable", or another client's value.
+    floats = tff.SequenceType(np.float32)
+
+    @tff.tensorflow.computation(floats)
+    def work(data):
+      total = tf.Variable(2.0)
+      numbers = data.batch(10).get_single_element()
+
+      @tf.function
+      def add(numbers):
+        total.assign(total + tf.reduce_sum(numbers))
+        return total.read_value()
+
+      return add(numbers)
+
+    @tff.federated_computation(tff.FederatedType(floats, tff.CLIENTS))
+    def summed(clients):
+      return tff.federated_sum(tff.federated_map(work, clients))
+
+    stack = tff.framework.get_context_stack()
+    # One client has a session of its own, more are in a loop.
+    for num_clients in (1, 10) * (_NUM_FRESH_CONTEXTS // 2):
+      with execution.create_sync_in_process_context() as context:
+        with stack.install(context):
+          self.assertEqual(
+              summed([[1.0, 2.0]] * num_clients), 5 * num_clients
+          )
 
 
 class DifferencesTest(parameterized.TestCase):

@@ -9,6 +9,7 @@ change from call to call (the length of a batch, say), and so does the graph.
 from collections.abc import Callable
 import contextlib
 import enum
+import functools
 import itertools
 import threading
 
@@ -30,6 +31,13 @@ Struct = tff.structure.Struct
 # AutoGraph would rewrite our own code, which has no tensors in its conditions.
 _as_it_is = tf.autograph.experimental.do_not_convert
 _NO_LOCK = contextlib.nullcontext()
+# TensorFlow's rewrites that sum or multiply in another order. Which of them fit
+# depends on the form of a graph, so a client's last bits would, too.
+_REORDERING_REWRITES = (
+    'arithmetic_optimization',
+    'constant_folding',
+    'remapping',
+)
 
 
 class Way(enum.Enum):
@@ -182,6 +190,16 @@ def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
   return values.from_element(dataset.reduce(zeros, add), type_spec)
 
 
+@functools.lru_cache(maxsize=16)
+def _without_reordering(config_proto: bytes) -> bytes:
+  """Returns a serialized `ConfigProto` whose rewrites keep the order of sums."""
+  config = tf.compat.v1.ConfigProto.FromString(config_proto)
+  for name in _REORDERING_REWRITES:
+    # RewriterConfig.OFF.
+    setattr(config.graph_options.rewrite_options, name, 2)
+  return config.SerializeToString(deterministic=True)
+
+
 class TracedFunction:
   """A function of flat lists of tensors that can be cancelled while it runs.
 
@@ -235,6 +253,7 @@ class TracedFunction:
     """
     context = _eager_context.context()
     attributes = context.function_call_options.as_attrs()
+    attributes['config_proto'] = _without_reordering(attributes['config_proto'])
     with self._turn, tf.device(self._device):
       return _execute.execute_with_cancellation(
           self._name,
