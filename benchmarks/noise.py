@@ -49,15 +49,14 @@ _COLUMNS = {
 
 
 class _SingleDraw:
-  """The floor: one fresh normal per parameter and round."""
+  """One fresh normal per parameter and round, from `draw(seed)`."""
 
-  def __init__(self, num_params):
-    @tf.function
-    def draw(index):
-      seed = tf.stack([tf.constant(7, tf.int64), index])
-      return tf.random.stateless_normal([num_params], seed, alg='philox')
+  def __init__(self, draw):
+    @tf.function(autograph=False)
+    def next_draw(index):
+      return draw(tf.stack([tf.constant(7, tf.int64), index]))
 
-    self._draw = draw
+    self._draw = next_draw
 
   def reset(self):
     self._round = 0
@@ -184,7 +183,15 @@ def measure(num_params: int, num_rounds: int) -> dict[str, dict[str, float]]:
   """Returns times in milliseconds and ratios, by contestant."""
   even = _even_mechanisms(num_rounds)
   contestants = {
-      _BASELINE: _SingleDraw(num_params),
+      _BASELINE: _SingleDraw(
+          lambda seed: tf.random.stateless_normal(
+              [num_params], seed, alg='philox'
+          )
+      ),
+      # The same with the tails of `draws`, which all noise of ours has.
+      'one streams.normals draw': _SingleDraw(
+          lambda seed: streams.normals([num_params], seed)
+      ),
       'tff_dp vanilla tree': _Ours(mechanisms.Tree(num_rounds), num_params),
       'tff_dp Honaker tree': _Ours(
           mechanisms.HonakerTree(num_rounds), num_params

@@ -12,19 +12,22 @@ are floating-point numbers: see "Implementation" in every privacy statement.
 """
 
 import hashlib
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from tff_dp import _checks
 from tff_dp import _failures
+from tff_dp import draws
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
 # The generator of every draw, named because its default depends on the device.
 ALGORITHM = 'philox'
 _ALGORITHM_NUMBER = tf.random.Algorithm.PHILOX.value
-# Changing how keys are derived changes every stream: change the tag with it.
-_VERSION_TAG = b'tff_dp streams 1'
+# Changing how keys are derived, or what is drawn from them, changes every
+# stream: change the tag with it.
+_VERSION_TAG = b'tff_dp streams 2'
 _KERNEL_ENTROPY = '/proc/sys/kernel/random/uuid'
 # Hexadecimal digits of a version-4 UUID that are random and 4 bits wide.
 _RANDOM_DIGITS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 15, 16, 17, 20)
@@ -32,6 +35,13 @@ _UUID_PATTERN = '[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]
 _LEVEL_SHIFT = 56
 # Vectors that `tf.add_n` adds up in one walk over memory.
 _FUSED = 8
+# Which child of a key draws the tails: no caller folds this into the key of a
+# draw, since a key is used for one draw only.
+_TAIL = -(2**63) + 1
+# Normals that are searched together, and the fewest numbers for a search.
+_ROW = 64
+_MIN_SEARCHED = 4096
+_WORD_MASK = 2**draws.WORD_BITS - 1
 
 
 def random_root_key() -> tf.Tensor:
@@ -120,11 +130,72 @@ def bits(shape, key: tf.Tensor) -> tf.Tensor:
   )
 
 
-def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
-  """Returns standard normals."""
+def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
+  """Returns TensorFlow's own normals, which end at 5.68: not for noise.
+
+  For directions and starting points, whose law no guarantee rests on.
+  """
   return tf.raw_ops.StatelessRandomNormalV2(
       shape=shape, dtype=dtype, **_generator(key)
   )
+
+
+def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
+  """Returns standard normals, whose law and end `draws` states.
+
+  They are TensorFlow's own, but for pairs of neighbours whose radius TensorFlow's
+  uniform is too coarse for: those keep their angle and get a new radius.
+  """
+  shape = tf.TensorShape(shape).as_list()
+  num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)
+  tail_key = fold_in(key, _TAIL)
+  if num < _MIN_SEARCHED:
+    pairs = tf.reshape(raw_normals([num + num % 2], key, dtype), [-1, 2])
+    squared = tf.reduce_sum(tf.square(pairs), 1)
+    found = tf.cond(
+        tf.reduce_any(squared > limit),
+        lambda: _with_tails(pairs, limit, tail_key),
+        lambda: pairs,
+    )
+  else:
+    num_rows = -(-num // _ROW)
+    rows = tf.reshape(raw_normals([num_rows * _ROW], key, dtype), [-1, _ROW])
+    # One of a far pair is beyond this, so few rows have to be looked at.
+    largest = tf.maximum(tf.reduce_max(rows, 1), -tf.reduce_min(rows, 1))
+    places = tf.where(largest > 0.999 * math.sqrt(limit / 2))
+    pairs = tf.reshape(tf.gather_nd(rows, places), [-1, 2])
+    found = tf.tensor_scatter_nd_update(
+        rows,
+        places,
+        tf.reshape(_with_tails(pairs, limit, tail_key), [-1, _ROW]),
+    )
+  return tf.reshape(tf.reshape(found, [-1])[:num], shape)
+
+
+def _with_tails(pairs: tf.Tensor, limit: float, key: tf.Tensor) -> tf.Tensor:
+  """Returns pairs of normals, [n, 2], with new radii where they are far."""
+  squared = tf.reduce_sum(tf.square(pairs), 1)
+  far = tf.where(squared > limit)
+  exponential = -tf.math.log(_small_uniforms(tf.shape(far)[:1], key))
+  factors = tf.sqrt(
+      tf.cast(draws.FAR_SQUARED_RADIUS + 2 * exponential, pairs.dtype)
+      / tf.gather_nd(squared, far)
+  )
+  return tf.tensor_scatter_nd_update(
+      pairs, far, tf.gather_nd(pairs, far) * factors[:, tf.newaxis]
+  )
+
+
+def _small_uniforms(shape, key: tf.Tensor) -> tf.Tensor:
+  """Returns numbers that are uniform in (0, 1], float64, however small."""
+  words = tf.cast(
+      tf.bitwise.bitwise_and(
+          bits(tf.concat([shape, [draws.TAIL_WORDS]], 0), key), _WORD_MASK
+      ),
+      tf.float64,
+  )
+  scales = tf.constant(draws.WORD_SCALES, tf.float64)
+  return tf.reduce_sum(words * scales, -1) + 0.5 * scales[-1]
 
 
 def uniforms(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
@@ -156,18 +227,23 @@ def _generator(key: tf.Tensor) -> dict[str, object]:
 
 
 def laplace(shape, key: tf.Tensor) -> tf.Tensor:
-  """Returns Laplace draws of scale 1, float64.
+  """Returns Laplace draws of scale 1, float64, whose end `draws` states.
 
-  One bit for the sign, and 63 in the logarithm, so the tail ends beyond 44
-  scales. With the 23 bits of a float32 uniform it would end at 16, and seeing
-  more noise than another input allows would tell the two apart.
+  One bit for the sign, and 63 in the logarithm; small ones have more.
   """
   drawn = bits(shape, key)
-  magnitude = tf.cast(
-      tf.bitwise.bitwise_and(drawn, tf.constant(2**63 - 1, tf.int64)),
-      tf.float64,
+  flat = tf.reshape(tf.bitwise.bitwise_and(drawn, _WORD_MASK), [-1])
+  places = tf.where(
+      flat < int(draws.FAR_LAPLACE_SHARE * 2.0**draws.WORD_BITS)
   )
-  exponential = -tf.math.log((magnitude + 0.5) * 2.0**-63)
+  words = tf.cast(flat, tf.float64)
+  far = tf.gather_nd(words, places) + _small_uniforms(
+      tf.shape(places)[:1], fold_in(key, _TAIL)
+  )
+  words = tf.tensor_scatter_nd_update(words + 0.5, places, far)
+  exponential = -tf.math.log(
+      tf.reshape(words, tf.shape(drawn)) * 2.0**-draws.WORD_BITS
+  )
   return tf.where(drawn < 0, -exponential, exponential)
 
 

@@ -251,14 +251,14 @@ class AdditiveTest(parameterized.TestCase):
       (0, 1), (-(2**63), -1), (2**63 - 1, 0), (-1, 0)
   )
   def test_laplace_reaches_far_into_both_tails(self, bits, sign):
-    # From 24 bits no noise would be beyond 17 b.
+    # Where all bits are 0, the tail ends: with 24 of them at 17 b.
     with absltest.mock.patch.object(
         streams,
         'bits',
         lambda shape, key: tf.fill(shape, tf.constant(bits, tf.int64)),
     ):
       noise = _report(_LAPLACE, [0.0])[0]
-    self.assertAlmostEqual(noise, sign * 0.5 * 64 * math.log(2), places=4)
+    self.assertAlmostEqual(noise, sign * 0.5 * 1009 * math.log(2), places=4)
 
   @parameterized.parameters(1e-20, 0.4, 0.5, 0.500001, 3.0, 1e30)
   def test_laplace_clips_the_l1_norm(self, norm):

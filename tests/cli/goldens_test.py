@@ -83,13 +83,15 @@ class GoldensTest(parameterized.TestCase):
 
 
 def _write() -> None:
-  """Writes the numbers of today, and prints what was otherwise before."""
+  """Writes the commands that differ, and prints what was otherwise before."""
   goldens = _load()
   for command, old in goldens.items():
-    goldens[command] = _run(command)
-    found = _differences(command, old, goldens[command]) if old else ()
-    for difference in found:
+    new = _run(command)
+    found = _differences(command, old, new)
+    for difference in found if old else ():
       print(f'tff-dp {command}\n  {difference}')
+    if found:
+      goldens[command] = new
   _FILE.write_text(json.dumps(goldens, indent=1) + '\n')
 
 

@@ -51,6 +51,8 @@ examples:
       TFF's runtime and two of our paths
   python -m tests.oracle --kinds tutorial --record
       keep what TFF gives now in recorded/tutorial.npz; nothing is compared
+  python -m tests.oracle --kinds generated --seed 7 --journal seed_7.jsonl
+      go on where an earlier run of the command ended
   .venv-current/bin/python -m tests.oracle
       the same cases on a newer TensorFlow, against what was recorded
 """
@@ -93,6 +95,12 @@ class _Progress:
     if self._bar is not None:
       self._bar.update()
 
+  def skip(self, num: int) -> None:
+    self._total -= num
+    if self._bar is not None:
+      self._bar.total = self._total
+      self._bar.refresh()
+
   def close(self) -> None:
     if self._bar is not None:
       self._bar.close()
@@ -109,6 +117,7 @@ class _Report:
     differences: (case, path, words), one for each value that differs.
     both_raise: (case, path, TFF's error, our error).
     refused: (case, path, message).
+    ended: Cases in which the process ended, in an earlier run: see --journal.
     seconds: What each path took, all cases together.
     slowest: (seconds, case, path) of the slowest run.
     clients: How our contexts let clients work, by path.
@@ -124,9 +133,50 @@ class _Report:
       default_factory=list
   )
   refused: list[tuple[str, str, str]] = dataclasses.field(default_factory=list)
+  ended: list[str] = dataclasses.field(default_factory=list)
   seconds: dict[str, float] = dataclasses.field(default_factory=dict)
   slowest: tuple[float, str, str] = (0.0, '', '')
   clients: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+
+  def add(self, other: '_Report') -> None:
+    """Adds what was found in one case."""
+    self.num_cases += other.num_cases
+    self.num_compared += other.num_compared
+    for name in ('differences', 'both_raise', 'refused', 'ended'):
+      getattr(self, name).extend(getattr(other, name))
+
+
+class _Journal:
+  """What earlier runs of one command found, case by case, in a file."""
+
+  def __init__(self, path: pathlib.Path | None):
+    self._path = path
+    self._reports = {}
+    if path is not None and path.exists():
+      for line in path.read_text().splitlines():
+        kind, name, found = json.loads(line)
+        self._reports[kind, name] = found
+
+  def report(self, kind: str, name: str) -> _Report | None:
+    """Returns what was found in a case; None if it did not run yet."""
+    if (kind, name) not in self._reports:
+      return None
+    found = self._reports[kind, name]
+    if found is None:
+      return _Report(kind, num_cases=1, ended=[name])
+    return _Report(kind, num_cases=1, **found)
+
+  def begin(self, kind: str, name: str) -> None:
+    self._write(kind, name, None)
+
+  def end(self, kind: str, name: str, report: _Report) -> None:
+    names = ('num_compared', 'differences', 'both_raise', 'refused')
+    self._write(kind, name, {key: getattr(report, key) for key in names})
+
+  def _write(self, *line) -> None:
+    if self._path is not None:
+      with self._path.open('a') as file:
+        file.write(json.dumps(line) + '\n')
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -178,6 +228,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument(
       '--json', type=pathlib.Path, metavar='FILE', help='write the report there'
+  )
+  parser.add_argument(
+      '--journal',
+      type=pathlib.Path,
+      metavar='FILE',
+      help=(
+          'note each case there, and go on after the last one if the file is'
+          ' there already; a case in which the process ended is not run again'
+      ),
   )
   options = parser.parse_args(arguments)
   if options.generated < 0:
@@ -232,10 +291,14 @@ def _paths_of(case: oracle.Case, options) -> list[str]:
 
 
 def _compare(
-    kind: str, cases: list[oracle.Case], options, progress: _Progress
+    kind: str,
+    cases: list[oracle.Case],
+    options,
+    progress: _Progress,
+    journal: _Journal,
 ) -> _Report:
   """Runs cases of a kind on TFF's runtime and our paths, and compares them."""
-  report = _Report(kind, num_cases=len(cases))
+  report = _Report(kind)
   recorded = oracle.load_recorded(kind)
   with oracle.Contexts() as contexts:
 
@@ -249,12 +312,15 @@ def _compare(
       progress.end()
       return outcome
 
-    for case in cases:
-      found = []
+    def compare(case: oracle.Case) -> _Report:
+      own = _Report(kind, num_cases=1)
+      found = own.differences
       kept = recorded.get(case.name)
       outcomes = {}
       if _compat.COLUMN.has_worker:
         outcomes['tff'] = run('tff', case)
+        if outcomes['tff'].is_refused:
+          own.refused.append((case.name, 'tff', outcomes['tff'].error))
         if kept is not None and not case.is_random:
           found += [
               (case.name, _RECORDED, words)
@@ -272,18 +338,33 @@ def _compare(
       paths = sorted(_paths_of(case, options), key=lambda p: p != 'single')
       for path in paths if outcomes['tff'] is not None else ():
         outcomes[path] = run(path, case)
-        report.num_compared += 1
+        own.num_compared += 1
+        theirs = outcomes['tff']
+        if theirs.error and not (outcomes[path].error or theirs.is_refused):
+          # After other errors, TFF's runtime fails at times without a cause.
+          contexts.renew('tff')
+          outcomes['tff'] = contexts.outcome_on('tff', case)
         if outcomes[path].is_refused:
-          report.refused.append((case.name, path, outcomes[path].error))
+          own.refused.append((case.name, path, outcomes[path].error))
         elif outcomes[path].error and outcomes['tff'].error:
-          report.both_raise.append(
+          own.both_raise.append(
               (case.name, path, outcomes['tff'].error, outcomes[path].error)
           )
         found += [
             (case.name, path, words)
             for words in oracle.judge(case, path, outcomes)
         ]
-      report.differences += found
+      return own
+
+    for case in cases:
+      own = journal.report(kind, case.name)
+      if own is None:
+        journal.begin(kind, case.name)
+        own = compare(case)
+        journal.end(kind, case.name, own)
+      else:
+        progress.skip(_compat.COLUMN.has_worker + len(_paths_of(case, options)))
+      report.add(own)
     report.clients = contexts.clients_by_path()
   return report
 
@@ -315,7 +396,15 @@ def _record(kind: str, cases: list[oracle.Case], options, progress) -> bool:
 
 
 def _print_report(reports: list[_Report]) -> None:
-  head = ('kind', 'cases', 'compared', 'differences', 'both raise', 'refused')
+  head = (
+      'kind',
+      'cases',
+      'compared',
+      'differences',
+      'both raise',
+      'refused',
+      'ended',
+  )
   rows = [
       (
           report.kind,
@@ -324,6 +413,7 @@ def _print_report(reports: list[_Report]) -> None:
           len(report.differences),
           len(report.both_raise),
           len(report.refused),
+          len(report.ended),
       )
       for report in reports
   ]
@@ -355,6 +445,9 @@ def _print_report(reports: list[_Report]) -> None:
         by_message.setdefault((name, message), []).append(path)
       for (name, message), paths in by_message.items():
         print(f'  {name} [{", ".join(paths)}]: {message}')
+    if report.ended:
+      print(f'\n{report.kind}: the process ended in')
+      print(f'  {", ".join(report.ended)}')
     if report.differences:
       print(f'\n{report.kind}: differences')
       for name, path, words in report.differences:
@@ -381,6 +474,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   if not kinds:
     print('there is no case to run')
     return 2
+  journal = _Journal(options.journal)
   progress = _Progress(
       sum(
           1
@@ -398,7 +492,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       ]
       return 0 if all(good) and is_good else 1
     reports = [
-        _compare(kind, cases, options, progress)
+        _compare(kind, cases, options, progress, journal)
         for kind, cases in kinds.items()
     ]
   finally:

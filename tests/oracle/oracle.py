@@ -41,6 +41,8 @@ _OWN_TOLERANCES = {
 # Of a two-sample Kolmogorov-Smirnov test, where results are random.
 _FALSE_ALARM = 1e-6
 _MESSAGE_CHARACTERS = 300
+# TFF's runtime cannot return what no client has.
+_TFF_REFUSAL = 'Attempting to deserialize federated value with no data'
 # The second for what a stack lacks without which TFF can be imported.
 _REFUSALS = (
     execution.UnsupportedComputationError,
@@ -93,7 +95,7 @@ class Outcome:
   Attributes:
     values: Arrays by name; None if it ended in an error.
     error: That error in one line, or ''.
-    is_refused: Whether our context, or our stack, says that it cannot do this.
+    is_refused: Whether the context, or our stack, says that it cannot do this.
   """
 
   values: dict[str, np.ndarray] | None = None
@@ -191,7 +193,7 @@ class Contexts:
       text = lines[line] if lines else ''
       return Outcome(
           error=f'{type(error).__name__}: {text}'[:_MESSAGE_CHARACTERS],
-          is_refused=path != 'tff' and isinstance(error, _REFUSALS),
+          is_refused=isinstance(error, _REFUSALS) or _TFF_REFUSAL in text,
       )
 
   def clients_by_path(self) -> dict[str, dict[str, int]]:
@@ -201,6 +203,10 @@ class Contexts:
         for path, context in self._contexts.items()
         if path != 'tff'
     }
+
+  def renew(self, path: str) -> None:
+    """Makes the next case on a path get a fresh context."""
+    self._contexts.pop(path).close()
 
   def close(self) -> None:
     for context in self._contexts.values():
@@ -309,7 +315,7 @@ def _share_distinct(draws: np.ndarray) -> float:
 def judge(case: Case, path: str, outcomes: dict[str, Outcome]) -> list[str]:
   """Returns in words where a path's outcome is not what it has to be.
 
-  Two errors agree, whatever they say. What our context refuses to run is not
+  Two errors agree, whatever they say. What a context refuses to run is not
   wrong; the report lists it.
 
   Args:
@@ -321,8 +327,14 @@ def judge(case: Case, path: str, outcomes: dict[str, Outcome]) -> list[str]:
   actual = outcomes[path]
   if actual.is_refused:
     return []
-  found = _differ(case, outcomes['tff'], actual, tolerance=case.loose)
-  found = [f'against TFF: {words}' for words in found]
+  found = []
+  if not outcomes['tff'].is_refused:
+    found += [
+        f'against TFF: {words}'
+        for words in _differ(
+            case, outcomes['tff'], actual, tolerance=case.loose
+        )
+    ]
   own = outcomes.get('single')
   if path in _OWN_TOLERANCES and own is not None and not own.is_refused:
     tolerance = _OWN_TOLERANCES[path]

@@ -830,8 +830,8 @@ def tuning_compression_below_threshold():
 @_case(is_random=True)
 def tuning_compression_above_threshold():
   # Every client sends the same; its coordinates are rounded up or down by
-  # chance. One coordinate in 255 steps between -1 and 1 for each draw.
-  size = 400
+  # chance. With 397 steps, a prime, no two errors are the same by chance.
+  size = 398
   process = tff.aggregators.EncodedSumFactory.quantize_above_threshold(
       quantization_bits=4, threshold=100
   ).create(tff.TensorType(np.float32, [size]))

@@ -173,7 +173,7 @@ class _Sphere(ClientRandomizer):
     return direction * tf.math.divide_no_nan(length, tf.norm(direction))
 
   def _normals(self, seed):
-    return streams.normals([self.num_params], seed)
+    return streams.raw_normals([self.num_params], seed)
 
 
 _BY_TYPE = {

@@ -23,7 +23,7 @@ _LABELS = {
     'epsilon_per_person': 'for people with that many records in it',
     'epsilon_shuffled': 'behind a shuffler of that many silos',
     'epsilon_of_one_report': 'one participation',
-    'epsilon_pure': 'without any delta',
+    'epsilon_of_added_reports': 'where epsilons are added, without a delta',
     'epsilon_of_one_weight': (
         "one weight (feature-level; not a guarantee for the client's data)"
     ),

@@ -14,13 +14,16 @@ import hashlib
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from tff_dp import _checks
+from tff_dp import draws
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import coins
 
-# Changing how keys are derived changes every stream: change the tag with it.
-_VERSION_TAG = 'tff_dp numpy streams 1'
+# Changing how keys are derived, or what is drawn from them, changes every
+# stream: change the tag with it.
+_VERSION_TAG = 'tff_dp numpy streams 2'
 VALUE_DOMAIN = 'value'
 QUANTILE_DOMAIN = 'quantile'
 _DIGEST_DOMAIN = 'digest'
@@ -112,9 +115,10 @@ def next_noise(
 
 
 def probe() -> str:
-  """Returns a hash of fixed draws: equal where NumPy draws equal numbers."""
-  drawn = _normals(b'\1' * coins.KEY_BYTES, 1000)
-  return hashlib.sha256(drawn.astype('<f8').tobytes()).hexdigest()[:16]
+  """Returns a hash of fixed draws: equal where equal keys draw equal noise."""
+  key = coins.subkey(b'\1' * coins.KEY_BYTES, _VERSION_TAG)
+  drawn = _normals(key, 1000).astype('<f8').tobytes()
+  return hashlib.sha256(drawn).hexdigest()[:16]
 
 
 def _step(mechanism, state, digest, num_params, domain):
@@ -147,5 +151,16 @@ def _step(mechanism, state, digest, num_params, domain):
 
 
 def _normals(key: bytes, num_params: int) -> np.ndarray:
-  generator = np.random.Philox(key=int.from_bytes(key, 'little'))
-  return np.random.Generator(generator).standard_normal(num_params)
+  """Returns standard normals, whose law and end `draws` states."""
+  generator = np.random.Generator(
+      np.random.Philox(key=int.from_bytes(key, 'little'))
+  )
+  found = generator.standard_normal(num_params)
+  (far,) = np.nonzero(np.abs(found) > draws.NUMPY_FAR)
+  words = generator.integers(
+      2**draws.WORD_BITS, size=[len(far), draws.TAIL_WORDS]
+  )
+  uniforms = words @ draws.WORD_SCALES + 0.5 * draws.WORD_SCALES[-1]
+  masses = np.log(uniforms) - draws.NUMPY_FAR_EXPONENT
+  found[far] = np.copysign(special.ndtri_exp(masses), found[far])
+  return found

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Optional
 import dp_accounting
 
 from tff_dp import _checks
+from tff_dp import draws
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import budget
@@ -44,6 +45,7 @@ class Plan(abc.ABC):
     curve_deltas: Other deltas at which a statement gives epsilon.
     curve_has_rounds_done: Whether it does so for the rounds so far, beside all
       planned ones; not where that takes long.
+    draws_end: Whether a guarantee rests on draws whose tails end, see `draws`.
     built_by: What builds a process of the plan, where an aggregator in a
       builder of TFF's is not enough; `None` where it is.
   """
@@ -57,6 +59,7 @@ class Plan(abc.ABC):
   basis: ClassVar[str]
   curve_deltas: ClassVar[tuple[float, ...]] = (1e-5, 1e-6, 1e-8)
   curve_has_rounds_done: ClassVar[bool] = True
+  draws_end: bool = True
 
   def rounds_trained(self, num_rounds: int) -> int:
     """Returns how many of the first rounds the process counts: all."""
@@ -85,6 +88,10 @@ class Plan(abc.ABC):
       delta: In (0, 1).
       num_rounds: Rounds after which the run stops, `None` for all.
     """
+
+  def _of_draws(self, epsilon: float, delta: float) -> float:
+    """Returns an epsilon that holds of the draws, from that of their laws."""
+    return draws.counted(epsilon, delta) if self.draws_end else epsilon
 
   def epsilon_after(
       self, num_rounds: Optional[int], *, delta: float, **options

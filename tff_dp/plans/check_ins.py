@@ -315,7 +315,22 @@ class CheckInPlan(base.Plan):
 
     Args: see `certificate`.
     """
-    return self._guarantee(delta, num_rounds, neighboring_relation).epsilon
+    found = self._guarantee(delta, num_rounds, neighboring_relation)
+    return self._of_draws(found.epsilon, delta)
+
+  @property
+  def draws_end(self) -> bool:
+    """See base class."""
+    # Of a declared randomizer nothing is known but its bound, which may be exact.
+    finite = (
+        randomizers.Sphere,
+        randomizers.RandomizedResponse,
+        randomizers.Declared,
+    )
+    return (
+        self.occupancy_noise_stddev is not None
+        or not isinstance(self.randomizer, finite)
+    )
 
   def rounds_accounted(self, num_rounds: Optional[int]) -> int:
     """Returns after how many rounds, or a few more, a run counts as stopped.
@@ -385,9 +400,10 @@ class CheckInPlan(base.Plan):
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> float:
     """See base class."""
-    return self.certificate(
+    found = self.certificate(
         delta=delta, num_rounds=self.rounds_accounted(num_rounds)
-    ).epsilon_no_amplification
+    )
+    return self._of_draws(found.epsilon_no_amplification, delta)
 
   def assumptions(
       self, *, delta: float, num_rounds: Optional[int] = None

@@ -206,7 +206,7 @@ class DpFtrlPlan(base.Plan):
         contribution's norm. They are converted to the relation here.
     """
     if also or method != 'exact':
-      return accountants.epsilon(
+      found = accountants.epsilon(
           dp_accounting.ComposedDpEvent(
               [self.event(num_rounds=num_rounds), *also]
           ),
@@ -214,12 +214,14 @@ class DpFtrlPlan(base.Plan):
           method=method,
           neighboring_relation=neighboring_relation,
       )
-    return _exact_epsilon(
-        sigma=self.sigma(
-            num_rounds=num_rounds, neighboring_relation=neighboring_relation
-        ),
-        delta=delta,
-    )
+    else:
+      found = _exact_epsilon(
+          sigma=self.sigma(
+              num_rounds=num_rounds, neighboring_relation=neighboring_relation
+          ),
+          delta=delta,
+      )
+    return self._of_draws(found, delta)
 
   def event(
       self,

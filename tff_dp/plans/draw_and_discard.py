@@ -208,12 +208,13 @@ class DrawAndDiscardPlan(base.Plan):
       participations: Of the client, `None` for the most that there can be.
     """
     _checks.delta(delta=delta)
-    return draw_and_discard.epsilon(
+    found = draw_and_discard.epsilon(
         self.step,
         num_params=self.num_params,
         participations=self._participations(num_rounds, participations),
         delta=float(delta),
     )
+    return self._of_draws(found, delta)
 
   def event(
       self,

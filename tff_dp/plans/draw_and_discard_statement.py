@@ -4,6 +4,7 @@
 
 from typing import Any
 
+from tff_dp import draws
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import rounding
 from tff_dp.ledger import participation_ledger
@@ -69,10 +70,14 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
       law=step.mechanism or f'none ({plain_words.NO_PRIVACY})',
       scale=step.noise_scale(num_params),
   )
-  pure = 'none: Gaussian noise has none'
+  added = 'none: Gaussian noise has no epsilon without a delta'
   if step.mechanism != 'gaussian':
     reports = plan.participations_after(about.num_rounds)
-    pure = about.number(step.model_epsilon(num_params) * reports)
+    epsilon = step.model_epsilon(num_params) * reports
+    added = {
+        'epsilon': about.number(epsilon),
+        'delta': draws.missing_delta(epsilon),
+    }
   is_known = isinstance(about.observed, participation_ledger.Observed)
   if about.rounds_done and is_known:
     most = about.observed.max_participations
@@ -100,7 +105,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
       'guarantee.epsilon_of_one_report': about.number(
           plan.epsilon(delta=about.delta, participations=1)
       ),
-      'guarantee.epsilon_pure': pure,
+      'guarantee.added_reports': added,
       'amplification.assumptions': {
           'draw': 'not assumed to be secret',
           'discard': 'not assumed to happen',

@@ -96,6 +96,7 @@ class SecureSumPlan(silo_base.PlanOfSilos):
       default_factory=dict
   )
 
+  draws_end = False
   kind = 'secure_sums'
   built_by = (
       'process = tff_dp.learning.silos.build_secure_sum_sgd(model, ...), whose'

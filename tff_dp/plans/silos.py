@@ -209,10 +209,11 @@ class SiloPlan(silo_base.PlanOfSilos):
     _checks.in_open(0.0, 1.0, delta=delta)
     terms = self.terms[member]
     options = {'published_proofs': self.published_proofs}
-    return min(
+    found = min(
         terms.epsilon(float(delta), **options),
         terms.epsilon(float(delta), num_messages=counts, **options),
     )
+    return self._of_draws(found, delta)
 
   def _accounted(
       self, member: str, num_rounds: Optional[int] = None
@@ -362,7 +363,7 @@ class SiloPlan(silo_base.PlanOfSilos):
     """
     if self.voids:
       return self.epsilon(delta=delta, num_rounds=num_rounds)
-    return max(
+    found = max(
         (
             silo_events.unsampled_epsilon_of(uses, delta, 1)
             for name, terms in self.terms.items()
@@ -372,6 +373,7 @@ class SiloPlan(silo_base.PlanOfSilos):
         ),
         default=0.0,
     )
+    return self._of_draws(found, delta)
 
   def refuse_if_void(self) -> None:
     """Raises `PrivacyRefusedError` if there is no guarantee."""

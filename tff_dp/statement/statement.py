@@ -45,13 +45,15 @@ _ALWAYS = {
     'mechanism': 'name parameters rounds_planned rounds_done population',
     'accounting': 'method theorem exactness versions',
     'guarantee': (
-        'epsilon epsilon_planned delta delta_reason epsilon_replace_one curve'
+        'epsilon epsilon_planned delta delta_reason delta_of_tails'
+        ' epsilon_replace_one curve'
     ),
     'amplification': 'claimed assumptions epsilon_without',
     'tuning': 'hyperparameters architecture early_stopping',
     'public_data': 'pretraining public_data preprocessing',
     'implementation': (
-        'arithmetic generator key dropouts realised_participation bad_updates'
+        'arithmetic tails generator key dropouts realised_participation'
+        ' bad_updates'
     ),
     'not_claimed': 'audit heuristics limits',
 }
@@ -76,7 +78,7 @@ _BY_KIND = {
     },
     'draw_and_discard': {
         'mechanism': 'client_step noise_scale num_params server',
-        'guarantee': 'epsilon_of_one_report epsilon_pure',
+        'guarantee': 'epsilon_of_one_report added_reports',
         'implementation': 'coins',
     },
     'secure_sums': {

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import draws
 from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import rounding
 from tff_dp.cli import errors
@@ -191,8 +192,14 @@ def result_of(
       num_rounds=run.num_rounds,
   )
   if run.delta is None:
-    pure = number(found.pure_total_epsilon)
-    result |= {'epsilon': pure, 'delta': 0.0, 'epsilon_no_amplification': pure}
+    # Laplace's law needs no delta, but draws of it end.
+    delta_of_tails = draws.missing_delta(found.pure_total_epsilon)
+    added = number(draws.counted(found.pure_total_epsilon, 1.0))
+    result |= {
+        'epsilon': added,
+        'delta': delta_of_tails,
+        'epsilon_no_amplification': added,
+    }
   about_others = draw_and_discard.diagnostics(
       plan,
       delta=run.delta or plan.step.delta or _DIAGNOSTIC_DELTA,
@@ -201,7 +208,7 @@ def result_of(
   return result | {
       'details': {
           'epsilon_of_one_report': number(found.model_epsilon),
-          'epsilon_pure': number(found.pure_total_epsilon),
+          'epsilon_of_added_reports': number(found.pure_total_epsilon),
           'epsilon_of_one_weight': number(
               plan.step.coordinate_epsilon(plan.num_params)
           ),

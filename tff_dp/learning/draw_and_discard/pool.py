@@ -236,7 +236,7 @@ def _spread_out(rules: Rules, pool: Pool, weights: tf.Tensor) -> Pool:
         instances=tf.zeros_like(pool.instances) + weights[tf.newaxis]
     )
   key = streams.domain_key(pool.key, _SPREAD)
-  normals = streams.normals(
+  normals = streams.raw_normals(
       pool.instances.shape,
       # By the round, too: going back to an earlier state is another run.
       streams.fold_in(streams.fold_in(key, pool.num_sets), pool.round),

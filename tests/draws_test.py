@@ -1,0 +1,283 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Every draw has the law that `draws` states, far tails included."""
+
+import fractions
+import math
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+
+from tff_dp import draws
+from tff_dp import mechanisms
+from tff_dp import streams
+from tff_dp.integrations import noise
+from tff_dp.participation import coins
+
+_FALSE_ALARM = 1e-6
+# Both forms of `streams.normals`: without and with a search, and a rest.
+_SIZES = (4093, 4096 + 63)
+# 15 words of 63 bits, all zero, and half of a last place.
+_LOG_LEAST_UNIFORM = -(15 * 63 + 1) * math.log(2)
+# See `PinnedTest`.
+_PINNED_NODE = (
+    0.6888737082481,
+    -0.08304113894701,
+    0.2542734146118,
+    0.2422961741686,
+    -1.311615467072,
+)
+_PINNED_LARGE = (0.752427524275, 1.403398142201, 1.844866637788)
+_PINNED_LAPLACE = (0.4560550900734, 0.4361680493008, 1.160238705703)
+_PINNED_FIRST = (-2.073562681584, -0.5072224086385)
+_PINNED_SECOND = (1.117227327889, 0.1875572876023)
+_PINNED_FAR = (
+    5.054535195792,
+    5.14017110628,
+    -5.590895960842,
+    -5.06951559356,
+    -5.105008077067,
+    -5.215612445097,
+    5.140371849793,
+    5.289986896467,
+    6.01307387066,
+    -5.379495170677,
+    5.005068134187,
+    -5.04699092245,
+)
+
+
+def _fits(sample, law) -> bool:
+  return scipy.stats.kstest(np.ravel(sample), law.cdf).pvalue > _FALSE_ALARM
+
+
+def _many(draw, num: int, *args) -> np.ndarray:
+  """Returns `num` results of `draw(key, ...)`, of different keys."""
+
+  @tf.function(autograph=False)
+  def several():
+    root = streams.insecure_root_key(7)
+    keys = tf.stack([streams.fold_in(root, index) for index in range(num)])
+    return tf.map_fn(
+        lambda key: draw(key, *args), keys, fn_output_signature=args[-1]
+    )
+
+  return several().numpy()
+
+
+class NormalsTest(parameterized.TestCase):
+
+  @parameterized.product(size=_SIZES, dtype=(tf.float32, tf.float64))
+  def test_far_pairs_and_no_others_get_a_new_radius(self, size, dtype):
+    limit = draws.squared_radius_limit(dtype.size)
+    num_far = 0
+    for seed in range(150):
+      key = streams.insecure_root_key(seed)
+      raw = streams.raw_normals([size + size % 2], key, dtype).numpy()
+      found = streams.normals([size], key, dtype).numpy()
+      self.assertLen(found, size)
+      whole = size - size % 2
+      raw, found = (x[:whole].reshape(-1, 2) for x in (raw, found))
+      squared = np.sum(raw.astype(float) ** 2, 1)
+      is_far = squared > limit
+      num_far += is_far.sum()
+      np.testing.assert_array_equal(found[~is_far], raw[~is_far])
+      np.testing.assert_allclose(
+          np.arctan2(*found[is_far].T), np.arctan2(*raw[is_far].T), rtol=1e-6
+      )
+      new = np.sum(found[is_far].astype(float) ** 2, 1)
+      self.assertTrue(np.all(new > draws.FAR_SQUARED_RADIUS * (1 - 1e-6)))
+      # All radii come from a grid, or from TensorFlow's cut.
+      self.assertTrue(np.all(np.abs(new / squared[is_far] - 1) > 1e-9))
+    expected = 150 * (size // 2) * draws.FAR_SHARE
+    self.assertGreater(scipy.stats.poisson.sf(num_far - 1, expected), 1e-6)
+
+  @parameterized.product(size=_SIZES, dtype=(tf.float32, tf.float64))
+  def test_new_radii_have_the_exact_law(self, size, dtype):
+    # One pair in four is a far one, so that a wrong tail is a wrong law.
+    with mock.patch.multiple(
+        draws, FAR_SHARE=0.25, FAR_SQUARED_RADIUS=-2 * math.log(0.25)
+    ):
+      found = _many(
+          lambda key, dtype: streams.normals([size], key, dtype), 300, dtype
+      )
+    found = found[:, : size - size % 2].reshape(-1, 2).astype(float)
+    squared = np.sum(found**2, 1)
+    self.assertTrue(_fits(squared, scipy.stats.chi2(2)))
+    self.assertTrue(_fits(found, scipy.stats.norm()))
+    angles = np.arctan2(*found[squared > -2 * math.log(0.25)].T)
+    self.assertTrue(_fits(angles, scipy.stats.uniform(-np.pi, 2 * np.pi)))
+    self.assertLess(
+        abs(np.corrcoef(found.T)[0, 1]), 5 / math.sqrt(len(found))
+    )
+
+  def test_the_search_misses_no_far_pair(self):
+    # Pairs that are far, but hardly by one of their numbers.
+    limit = draws.squared_radius_limit(4)
+    edge = np.float32(math.sqrt(limit / 2) * (1 + 1e-6))
+    raw = np.zeros([8192], np.float32)
+    raw[[0, 1, 4000, 4001, 8190, 8191]] = [edge, -edge] * 3
+    raw[[100, 101]] = edge * np.float32(1 - 1e-5)
+    with mock.patch.object(streams, 'raw_normals', lambda *_: tf.constant(raw)):
+      found = streams.normals([8192], streams.insecure_root_key(1)).numpy()
+    self.assertEqual(
+        np.flatnonzero(found != raw).tolist(), [0, 1, 4000, 4001, 8190, 8191]
+    )
+
+  @parameterized.parameters(4, 8)
+  def test_limit_lies_between_two_values_of_the_uniform(self, num_bytes):
+    dtype = {4: np.float32, 8: np.float64}[num_bytes]
+    limit = draws.squared_radius_limit(num_bytes)
+    step = 2.0 ** -{4: 23, 8: 52}[num_bytes]
+    last_far, first_near = draws.FAR_SHARE - step, draws.FAR_SHARE
+    far, near = -2 * math.log(last_far), -2 * math.log(first_near)
+    # Rounding moves a squared radius by few units in the last place.
+    margin = 16 * float(np.finfo(dtype).eps) * limit
+    self.assertGreater(far - limit, margin)
+    self.assertGreater(limit - near, margin)
+
+  def test_tensorflow_s_own_end_where_the_page_says(self):
+    # The reason of all this. A newer TensorFlow may mend it.
+    found = streams.raw_normals([2**24], streams.insecure_root_key(2)).numpy()
+    radii = np.hypot(*found.reshape(-1, 2).T)
+    self.assertLess(radii.max(), 5.679)
+
+
+class SmallUniformsTest(absltest.TestCase):
+
+  def test_every_word_counts(self):
+    for zero_words in (0, 1, 7, 14, 15):
+      words = np.full([1, draws.TAIL_WORDS], 2**62, np.int64)
+      words[:, :zero_words] = 0
+      with mock.patch.object(streams, 'bits', lambda *_: tf.constant(words)):
+        found = streams._small_uniforms([1], streams.insecure_root_key(0))
+      number = sum(int(word) << 63 * (14 - n) for n, word in enumerate(words[0]))
+      expected = float(fractions.Fraction(2 * number + 1, 2 ** (63 * 15 + 1)))
+      np.testing.assert_allclose(found, [expected], rtol=1e-15)
+
+  def test_they_are_uniform(self):
+    found = streams._small_uniforms([100_000], streams.insecure_root_key(0))
+    self.assertTrue(_fits(found, scipy.stats.uniform()))
+    self.assertLess(found.numpy().min(), 1e-3)
+
+
+class LaplaceTest(absltest.TestCase):
+
+  def test_small_words_go_on(self):
+    with mock.patch.object(draws, 'FAR_LAPLACE_SHARE', 0.5):
+      found = _many(
+          lambda key, dtype: streams.laplace([1000], key), 200, tf.float64
+      )
+    self.assertTrue(_fits(found, scipy.stats.laplace()))
+
+  def test_the_last_word_goes_on_in_new_ones(self):
+    drawn = np.array([1 << 60, 3, 3 - 2**63], np.int64)
+    key, bits = streams.insecure_root_key(0), streams.bits
+    with mock.patch.object(
+        streams,
+        'bits',
+        lambda shape, own: tf.constant(drawn)
+        if own is key
+        else bits(shape, own),
+    ):
+      found = streams.laplace([3], key).numpy()
+    np.testing.assert_allclose(found[0], math.log(8))
+    self.assertBetween(found[1], 60 * math.log(2), 63 * math.log(2))
+    self.assertBetween(-found[2], 60 * math.log(2), 63 * math.log(2))
+    self.assertNotEqual(found[1], -found[2])
+
+
+class NumpyTest(absltest.TestCase):
+
+  def test_numbers_beyond_five_are_drawn_anew(self):
+    with mock.patch.multiple(
+        draws,
+        NUMPY_FAR=1.0,
+        NUMPY_FAR_EXPONENT=-scipy.stats.norm.logsf(1.0),
+    ):
+      found = noise._normals(b'\1' * coins.KEY_BYTES, 1_000_000)
+    self.assertTrue(_fits(found, scipy.stats.norm()))
+    own = np.random.Generator(np.random.Philox(key=int.from_bytes(b'\1' * 16)))
+    own = own.standard_normal(1_000_000)
+    is_far = np.abs(own) > 1
+    np.testing.assert_array_equal(found[~is_far], own[~is_far])
+    np.testing.assert_array_equal(np.sign(found), np.sign(own))
+    self.assertFalse(np.any(found[is_far] == own[is_far]))
+
+
+class PinnedTest(absltest.TestCase):
+  """Who changes what a key draws changes the version tag of its streams, too.
+
+  Otherwise a resumed run would go on with other noise, unnoticed.
+  """
+
+  def test_streams(self):
+    self.assertEqual(streams._VERSION_TAG, b'tff_dp streams 2')
+    key = streams.domain_key(streams.insecure_root_key(3), 'value')
+    node = streams.node_normals(streams.fold_in(key, 1), 5)(2, 3)
+    np.testing.assert_allclose(node, _PINNED_NODE, atol=2e-6)
+    large = streams.normals([_SIZES[1]], key, tf.float64)
+    np.testing.assert_allclose(large[-3:], _PINNED_LARGE, atol=1e-12)
+    laplace = streams.laplace([3], key)
+    np.testing.assert_allclose(laplace, _PINNED_LAPLACE, atol=1e-12)
+
+  def test_adapters(self):
+    self.assertEqual(noise._VERSION_TAG, 'tff_dp numpy streams 2')
+    mechanism = mechanisms.HonakerTree(4)
+    state = noise.initialize(mechanism, 2, key=b'\1' * coins.KEY_BYTES)
+    drawn, state = noise.next_noise(mechanism, state, np.ones(2))
+    np.testing.assert_allclose(drawn, _PINNED_FIRST, atol=1e-12)
+    drawn, _ = noise.next_noise(mechanism, state, np.zeros(2))
+    np.testing.assert_allclose(drawn, _PINNED_SECOND, atol=1e-12)
+
+  def test_far_normals_of_the_adapters(self):
+    drawn = noise._normals(b'\1' * coins.KEY_BYTES, 10_000_000)
+    far = drawn[np.abs(drawn) > 5]
+    np.testing.assert_allclose(far, _PINNED_FAR, atol=1e-9)
+
+
+class MissingDeltaTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      # A pair is far with probability 2^-19, and both its numbers end.
+      ('normals', -19 * math.log(2) - math.log(2)),
+      ('numpy', math.log(2) + scipy.stats.norm.logsf(5.0)),
+      ('laplace', -63 * math.log(2)),
+  )
+  def test_bounds_every_draw(self, log_share):
+    # The probability of what comes below the least uniform of the words.
+    log_mass = _LOG_LEAST_UNIFORM + log_share
+    for epsilon in (0.0, 8.0, 200.0):
+      log_found = math.log(draws.missing_delta(epsilon))
+      log_factor = np.logaddexp(0, epsilon)
+      self.assertGreaterEqual(
+          log_found, log_mass + log_factor + 80 * math.log(2)
+      )
+      self.assertLess(log_found, -400)
+
+  def test_grows_with_epsilon_to_one(self):
+    found = [draws.missing_delta(epsilon) for epsilon in (0, 1, 500, 1e4)]
+    self.assertEqual(sorted(found), found)
+    self.assertEqual(found[-1], 1.0)
+    self.assertEqual(draws.missing_delta(math.inf), 1.0)
+
+  def test_counted(self):
+    self.assertEqual(draws.counted(8.0, 1e-12), 8.0)
+    self.assertEqual(draws.counted(8.0, 1e-200), 8.0)
+    self.assertEqual(draws.counted(0.0, 1e-270), math.inf)
+    self.assertEqual(draws.counted(1000.0, 0.5), math.inf)
+    self.assertEqual(draws.counted(math.inf, 0.5), math.inf)
+
+  def test_true_delta_of_tensorflow_s_own(self):
+    # What these tails are for: where normals end at 5.68, an output that a
+    # neighbour cannot give has a probability of 17 times delta 1e-6.
+    end = math.sqrt(-2 * math.log(1e-7))
+    self.assertGreater(scipy.stats.norm.sf(end - 1 / 0.653), 1.6e-5)
+
+
+if __name__ == '__main__':
+  absltest.main()
