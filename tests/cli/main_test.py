@@ -102,6 +102,37 @@ class AccountTest(parameterized.TestCase):
     self.assertIn(named, err)
 
 
+class FlagsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('--noise=1', '--noise-multiplier'),
+      ('--sigma=1', '--noise-multiplier'),
+      ('--round=5', '--rounds'),
+      ('--min-index-gaps=5', '--min-index-gap'),
+  )
+  def test_a_wrong_flag_names_the_one_that_was_meant(self, word, meant):
+    # Though others are required.
+    code, out, err = _run('account', 'dp-ftrl', word)
+    self.assertEqual((code, out), (2, ''))
+    self.assertEqual(
+        err,
+        f'error: tff-dp account dp-ftrl has no flag {word.partition("=")[0]}\n'
+        f'try: {meant}\n',
+    )
+
+  def test_a_flag_that_resembles_none(self):
+    code, _, err = _run('account', 'dp-ftrl', '--zebra=1')
+    self.assertEqual(code, 2)
+    self.assertNotIn('zebra has', err)
+
+  def test_rounds_have_a_bound(self):
+    code, _, err = _run('account', 'dp-ftrl', f'--rounds={10**20}')
+    self.assertEqual(code, 2)
+    self.assertIn(f'--rounds: {10**20} is above 10000000', err)
+    code, _, err = _run('account', 'dp-ftrl', '--rounds=many')
+    self.assertIn("--rounds: invalid int value: 'many'", err)
+
+
 class CalibrateTest(parameterized.TestCase):
 
   @parameterized.parameters(

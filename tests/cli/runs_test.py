@@ -211,6 +211,10 @@ class EventsTest(parameterized.TestCase):
     code, _, err = _run('account', '--events', broken, '--delta=1e-5')
     self.assertEqual(code, 2)
     self.assertIn(f'--events={broken} is not allowed', err)
+    deep = self.create_tempfile(content='[' * 100_000 + ']' * 100_000).full_path
+    code, _, err = _run('account', '--events', deep, '--delta=1e-5')
+    self.assertEqual(code, 2)
+    self.assertIn(f'--events={deep} is not allowed', err)
 
   def test_delta_is_that_of_the_run_unless_another_is_asked_for(self):
     path = self._file(self._plan().events_json(delta=1e-5))

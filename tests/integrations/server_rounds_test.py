@@ -188,8 +188,8 @@ class ServerRoundsTest(parameterized.TestCase):
   def _open(self, name='run', plan=None, **changes):
     rounds = server_rounds.ServerRounds(
         plan or _plan(),
-        _model(),
         **dict(
+            initial_model=_model(),
             output_dir=self._folder / name,
             delta=1e-5,
             stack='a test',
@@ -393,6 +393,35 @@ class ServerRoundsTest(parameterized.TestCase):
     released = self._folder / 'run' / 'release'
     for path in released.iterdir():
       self.assertNotIn(b'node ', path.read_bytes())
+
+  def test_a_client_that_trains_in_place_is_bounded(self):
+    # As simulators do, where server and clients share a process.
+    rounds = self._open(
+        plan=_plan(noise_multiplier=0.0), server_learning_rate=3.0
+    )
+    first, *_ = rounds.select(_CLIENTS)
+    before, handed_out = updates.flat(rounds.model), rounds.model
+    for value in handed_out.values():
+      value += 30
+    released = rounds.finish([(first, handed_out)])
+    moved = updates.flat(rounds.model) - before
+    self.assertAlmostEqual(np.linalg.norm(moved), 0.5, places=5)
+    for value in released.values():
+      value += 30
+    np.testing.assert_array_equal(updates.flat(rounds.model) - before, moved)
+
+  def test_a_model_of_16_bits_is_refused(self):
+    model = {name: value.astype(np.float16) for name, value in _model().items()}
+    with self.assertRaisesRegex(_checks.ArgumentError, 'float16.*float32'):
+      self._open(initial_model=model)
+
+  @parameterized.parameters((1, '1'), (2,), (b'a',), (None,))
+  def test_ids_that_are_no_strings_are_refused(self, *ids):
+    rounds = self._open()
+    with self.assertRaisesRegex(_checks.ArgumentError, 'client_ids=.*strings'):
+      rounds.select([*_CLIENTS, *ids])
+    # Nothing was charged.
+    rounds.select(_CLIENTS)
 
   @parameterized.parameters(
       (None,),

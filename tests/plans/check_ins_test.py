@@ -221,6 +221,29 @@ class PlanTest(parameterized.TestCase):
       previous = found
     self.assertEqual(previous, whole)
 
+  @parameterized.parameters((None, 30), (7, 7))
+  def test_without_a_delta_pure_reports_add_up(self, num_rounds, reports):
+    plan = _plan(randomizer=randomizers.Sphere(2.0, 0.5))
+    pure = plan.epsilon(delta=0, num_rounds=num_rounds)
+    self.assertEqual(pure, 2.0 * reports)
+    # A delta only helps.
+    self.assertLess(plan.epsilon(delta=1e-12, num_rounds=num_rounds), pure)
+
+  def test_one_report_a_client_and_pass(self):
+    plan = _plan(_FIXED, num_passes=2)
+    self.assertEqual(plan.epsilon(delta=0), 2.0)
+    self.assertEqual(plan.epsilon(delta=0, num_rounds=400), 1.0)
+    self.assertEqual(plan.epsilon(delta=0, num_rounds=401), 2.0)
+
+  @parameterized.parameters(
+      randomizers.Gaussian(2.0, 0.5),
+      randomizers.Laplace(2.0, 0.5),
+      randomizers.Declared(2.0, 1e-9),
+  )
+  def test_without_a_delta_others_are_refused(self, randomizer):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'delta=0'):
+      _plan(randomizer=randomizer).epsilon(delta=0)
+
   def test_stops_are_few_and_the_last_is_the_whole_run(self):
     plan = _plan(participation.ShuffledCheckIn(6800, 0.1, 60_000))
     stops = {plan.rounds_accounted(t) for t in range(1, 6801)}

@@ -10,6 +10,7 @@ is kept for a run that its budget stopped.
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
+import difflib
 import errno
 import sys
 
@@ -26,6 +27,10 @@ INTERRUPTED = 130
 _DEBUG = '--debug'
 DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
 _LONGEST = 300
+# More rounds than any run has; the accounting of far more would not end.
+_MOST_ROUNDS = 10**7
+# What people write for a flag of another name.
+_MEANT = {'--sigma': '--noise-multiplier', '--noise': '--noise-multiplier'}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -47,6 +52,8 @@ class Parser(argparse.ArgumentParser):
 
   def add(self, flag: str, kind: type | None = None, *, to=None, **options):
     """Adds a flag of a type, to a group of the parser if there is one."""
+    if flag == '--rounds':
+      kind = _rounds
     if kind is not None:
       options['type'] = kind
     (to or self).add_argument(flag, **options)
@@ -68,12 +75,45 @@ class Parser(argparse.ArgumentParser):
     fill, self._fill = self._fill, None
     if fill is not None:
       fill(self)
+    if args is not None and self._subparsers is None:
+      self._check_flags(args)
     return super().parse_known_args(args, namespace)
+
+  def _check_flags(self, words: Sequence[str]) -> None:
+    """Exits at a flag that there is not, if it is clear which one was meant.
+
+    Before the base class says which flags are required.
+    """
+    known = [flag for flag in self._option_string_actions if flag[:2] == '--']
+    for word in words:
+      name = word.partition('=')[0]
+      if not name.startswith('--') or name == '--' or name in known:
+        continue
+      meant = _MEANT.get(name)
+      if meant not in known:
+        close = [flag for flag in known if flag.startswith(name)]
+        close += difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        meant = close[0] if close else None
+      if meant:
+        show(f'{self.prog} has no flag {name}', way_out=meant)
+        self.exit(USAGE)
 
   def error(self, message: str):
     """Prints the message and exits with status 2."""
     show(message, way_out=f'{self.prog} --help')
     self.exit(USAGE)
+
+
+def _rounds(text: str) -> int:
+  value = int(text)
+  if value > _MOST_ROUNDS:
+    raise argparse.ArgumentTypeError(
+        f'{text} is above {_MOST_ROUNDS}, the most rounds that are accounted'
+    )
+  return value
+
+
+_rounds.__name__ = 'int'  # For the message about what is no number.
 
 
 def hyphenated(words: Sequence[str]) -> list[str]:

@@ -67,7 +67,6 @@ class ServerRounds:
 
   Attributes:
     plan: The plan.
-    model: The weights after the last finished round, by name; do not change.
     rounds_done: How many rounds are finished.
     l2_norm_clip: Of the next round. Covered: it follows noised bits.
     complaints: About the clients of the last finished round. Not covered.
@@ -91,7 +90,7 @@ class ServerRounds:
 
     Args:
       plan: With a noise multiplier.
-      initial_model: Weights by name, of any float type. In a run that is
+      initial_model: Weights by name, float32 or float64. In a run that is
         resumed, only names, shapes and types count.
       output_dir: Absent, empty, or of this very run.
       delta: In (0, 1); choose it below 1 / population.
@@ -112,7 +111,7 @@ class ServerRounds:
     _checks.positive(server_learning_rate=server_learning_rate)
     _checks.integer_at_least(0, schedule_seed=schedule_seed)
     self.plan = plan
-    self.model = _checked_model(initial_model)
+    self._model = _checked_model(initial_model)
     self.rounds_done = 0
     self.complaints: tuple[Complaint, ...] = ()
     self._delta = delta
@@ -140,7 +139,7 @@ class ServerRounds:
                 'draws': noise.probe(),
                 'model': [
                     [name, value.dtype.str, list(value.shape)]
-                    for name, value in self.model.items()
+                    for name, value in self._model.items()
                 ],
             },
         },
@@ -157,7 +156,7 @@ class ServerRounds:
       else:
         key = coins.insecure_root_key(insecure_seed)
       self._noise = noise.initialize(
-          plan.mechanism, updates_lib.flat(self.model).size, key=key
+          plan.mechanism, updates_lib.flat(self._model).size, key=key
       )
       self._clip_norm = clip_norm.ClipNorm(plan.l2_norm_clip)
       # None of it is used where the clip norm is fixed.
@@ -167,6 +166,11 @@ class ServerRounds:
       self._directory.close()
       raise
     self._publish()
+
+  @property
+  def model(self) -> dict[str, np.ndarray]:
+    """The weights after the last finished round, by name; a copy."""
+    return {name: value.copy() for name, value in self._model.items()}
 
   @property
   def epsilon(self) -> float:
@@ -211,7 +215,7 @@ class ServerRounds:
     else:
       cohort = self.plan.participation.select(
           round_index=round_index,
-          client_ids=sorted(client_ids),
+          client_ids=sorted(_checked_ids(client_ids)),
           clients_per_round=self.plan.clients_per_round,
           ledger=self._ledger,
           seed=self._schedule_seed,
@@ -242,21 +246,21 @@ class ServerRounds:
           why='its participation is not counted and its budget not charged',
           way_out='call select first',
       )
-    before = updates_lib.flat(self.model)
+    before = updates_lib.flat(self._model)
     total, surplus, self.complaints = self._sum(before, replies)
     clip = self.l2_norm_clip
     noised = total * updates_lib.grid_step(clip)
     noised += self._noise_of_round(total, surplus)
     mean = noised / self.plan.clients_per_round
-    self.model = updates_lib.unflat(
-        before + self._learning_rate * mean, self.model
+    self._model = updates_lib.unflat(
+        before + self._learning_rate * mean, self._model
     )
     self.rounds_done += 1
     self._cohort = None
     self._save()
     self._record.release(self.rounds_done)
     self._publish()
-    return dict(self.model)
+    return self.model
 
   def statement(self) -> statement_lib.PrivacyStatement:
     """Writes and returns the statement of the rounds that have begun."""
@@ -343,10 +347,10 @@ class ServerRounds:
         complaints.append(Complaint(client_id, 'not asked, or replied twice'))
         continue
       waiting.remove(client_id)
-      if not updates_lib.fits(weights, self.model):
+      if not updates_lib.fits(weights, self._model):
         complaints.append(Complaint(client_id, 'not of the shape of the model'))
         continue
-      ordered = {name: weights[name] for name in self.model}
+      ordered = {name: weights[name] for name in self._model}
       with np.errstate(over='ignore', invalid='ignore'):
         update = updates_lib.flat(ordered) - before
       bounded, problem = updates_lib.clip(update, clip)
@@ -367,7 +371,7 @@ class ServerRounds:
   def _publish(self) -> None:
     """Writes what anybody may see: the model, its statement and events."""
     content = io.BytesIO()
-    np.savez(content, **self.model)
+    np.savez(content, **self._model)
     run_directory.write_atomically(
         self._directory.release / 'model.npz', content.getvalue()
     )
@@ -390,7 +394,7 @@ class ServerRounds:
         content,
         header=np.frombuffer(json.dumps(header).encode(), np.uint8),
         ledger=np.frombuffer(self._ledger.to_bytes(), np.uint8),
-        **{f'model_{i}': v for i, v in enumerate(self.model.values())},
+        **{f'model_{i}': v for i, v in enumerate(self._model.values())},
         **{f'buffer_{i}': v for i, v in enumerate(state.buffers)},
         **{f'bits_{i}': v for i, v in enumerate(self._bits_buffers)},
     )
@@ -409,8 +413,8 @@ class ServerRounds:
     with np.load(path, allow_pickle=False) as arrays:
       header = json.loads(arrays['header'].tobytes())
       self._ledger = self._ledger.restored(arrays['ledger'].tobytes())
-      self.model = {
-          name: arrays[f'model_{i}'] for i, name in enumerate(self.model)
+      self._model = {
+          name: arrays[f'model_{i}'] for i, name in enumerate(self._model)
       }
       buffers, self._bits_buffers = (
           tuple(arrays[f'{name}_{i}'] for i in range(header['num_buffers']))
@@ -451,12 +455,32 @@ def _check_plan(plan: Any) -> None:
   )
 
 
+def _checked_ids(client_ids: Iterable[str]) -> list[str]:
+  ids = list(client_ids)
+  for each in ids:
+    if not isinstance(each, str):
+      raise _checks.ArgumentError(
+          'client_ids',
+          each,
+          f'strings, such as {str(each)!r}, of one client for the whole run',
+      )
+  return ids
+
+
 def _checked_model(model: Mapping[str, Any]) -> dict[str, np.ndarray]:
   arrays = {str(name): np.array(value) for name, value in model.items()}
   for name, value in arrays.items():
     if value.dtype.kind != 'f' or not np.all(np.isfinite(value)):
       raise _checks.ArgumentError(
           f'initial_model[{name!r}]', value.dtype.name, 'finite floats'
+      )
+    # Rounding to 16 bits can move a weight by more than the noised mean does.
+    if value.dtype.itemsize < 4:
+      raise _checks.ArgumentError(
+          f'initial_model[{name!r}]',
+          value.dtype.name,
+          "float32 or float64, as value.astype('float32') is; clients may train"
+          ' in 16 bits',
       )
   if not any(value.size for value in arrays.values()):
     raise _checks.ArgumentError('initial_model', list(arrays), 'some weights')

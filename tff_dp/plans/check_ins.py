@@ -313,10 +313,31 @@ class CheckInPlan(base.Plan):
   ) -> float:
     """Returns epsilon of everything that the run releases.
 
-    Args: see `certificate`.
+    Args: see `certificate`. A delta of 0 is allowed where the guarantee of a
+      report is pure: local epsilons then add up, and nothing is amplified.
     """
+    if delta == 0 and self._is_pure:
+      return self._pure_epsilon(num_rounds, neighboring_relation)
     found = self._guarantee(delta, num_rounds, neighboring_relation)
     return self._of_draws(found.epsilon, delta)
+
+  @property
+  def _is_pure(self) -> bool:
+    is_declared = isinstance(self.randomizer, randomizers.Declared)
+    return not self.draws_end and not (
+        is_declared and self.randomizer.local_delta
+    )
+
+  def _pure_epsilon(self, num_rounds, relation) -> float:
+    """Returns the local epsilon times the most reports, for replace-one."""
+    replace_one = run_events.NeighboringRelation.REPLACE_ONE
+    _checks.one_of((None, replace_one), neighboring_relation=relation)
+    if num_rounds is None:
+      num_rounds = self.num_rounds
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    passes_begun = -(-num_rounds // self.protocol.num_rounds)
+    reports = min(num_rounds, passes_begun * self.protocol.max_reports)
+    return reports * self.randomizer.local_epsilon
 
   @property
   def draws_end(self) -> bool:

@@ -57,7 +57,13 @@ def read(path: str | os.PathLike) -> PlanRun:
       run = PlanRun(plan, event['rounds'], content['delta'])
       anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
       check_same('', content, json.loads(json.dumps(anew)))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (
+        AttributeError,
+        LookupError,
+        RecursionError,  # Lists in lists in lists.
+        TypeError,
+        ValueError,
+    ) as error:
       raise _checks.ArgumentError(
           'events',
           os.fspath(path),
