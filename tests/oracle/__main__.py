@@ -27,6 +27,7 @@ import tff_dp  # pylint: disable=unused-import
 import tqdm
 
 from tests.oracle import oracle
+from tests.oracle import programs
 from tff_dp import _compat
 # pylint: enable=g-import-not-at-top,wrong-import-position
 
@@ -228,6 +229,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument(
       '--json', type=pathlib.Path, metavar='FILE', help='write the report there'
+  )
+  parser.add_argument(
+      '--show',
+      action='store_true',
+      help='print the programs of the generated cases first',
   )
   parser.add_argument(
       '--journal',
@@ -474,6 +480,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
   if not kinds:
     print('there is no case to run')
     return 2
+  if options.show:
+    for case in kinds.get('generated', ()):
+      print(f'# {case.name}\n{programs.source(case.program)}', flush=True)
   journal = _Journal(options.journal)
   progress = _Progress(
       sum(

@@ -41,8 +41,12 @@ _OWN_TOLERANCES = {
 # Of a two-sample Kolmogorov-Smirnov test, where results are random.
 _FALSE_ALARM = 1e-6
 _MESSAGE_CHARACTERS = 300
-# TFF's runtime cannot return what no client has.
-_TFF_REFUSAL = 'Attempting to deserialize federated value with no data'
+# TFF's runtime cannot return what no client has, and runs a rewrite of graphs
+# that makes some of them invalid.
+_TFF_REFUSALS = (
+    'Attempting to deserialize federated value with no data',
+    'Failed to create graph in session',
+)
 # The second for what a stack lacks without which TFF can be imported.
 _REFUSALS = (
     execution.UnsupportedComputationError,
@@ -187,13 +191,17 @@ class Contexts:
     try:
       return Outcome(self.values_on(path, case))
     except Exception as error:  # pylint: disable=broad-except
-      lines = [line.strip() for line in str(error).strip().splitlines()]
+      # Of gRPC's errors, the text is about the call.
+      details = getattr(error, 'details', None)
+      said = details() if callable(details) else str(error)
+      lines = [line.strip() for line in said.strip().splitlines()]
       # AutoGraph says first where it was.
       line = -1 if lines[:1] == ['in user code:'] else 0
       text = lines[line] if lines else ''
       return Outcome(
           error=f'{type(error).__name__}: {text}'[:_MESSAGE_CHARACTERS],
-          is_refused=isinstance(error, _REFUSALS) or _TFF_REFUSAL in text,
+          is_refused=isinstance(error, _REFUSALS)
+          or any(words in text for words in _TFF_REFUSALS),
       )
 
   def clients_by_path(self) -> dict[str, dict[str, int]]:

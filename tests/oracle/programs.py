@@ -766,7 +766,10 @@ def _dataset(draws, elements, clients, size: int):
   dataset = tf.data.Dataset.from_tensor_slices(_nested(kind, tensors))
   for step, *rest in clients['steps']:
     if step == 'shuffle':
-      dataset = dataset.shuffle(rest[0], seed=rest[1])
+      # TFF leaves open which of two loops comes first outside of a function.
+      dataset = dataset.shuffle(
+          rest[0], seed=rest[1], reshuffle_each_iteration=False
+      )
     elif step == 'map':
       dataset = dataset.map(
           lambda *e: tf.nest.map_structure(
