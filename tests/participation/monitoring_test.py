@@ -95,6 +95,13 @@ class NoisedRateTest(parameterized.TestCase):
     self.assertAlmostEqual(found.rate - found.low, width)
 
   @parameterized.parameters(1, 3)
+  def test_everybody_is_expected_in_every_pass(self, selected):
+    protocol = participation.RandomAllocation(40, selected, 0.5)
+    # Two passes and half of a third one.
+    found = self._found(600, protocol, num_rounds=100)
+    self.assertAlmostEqual(found.rate, 600 / (2500 * selected))
+
+  @parameterized.parameters(1, 3)
   def test_noised_counts_of_honest_clients_raise_no_warning(self, selected):
     protocol = participation.RandomAllocation(10, selected, 0.3)
     rng = np.random.default_rng(1)

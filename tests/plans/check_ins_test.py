@@ -15,6 +15,7 @@ import tff_dp
 from tff_dp import _checks
 from tff_dp import participation
 from tff_dp.accounting.amplification import noised_counts
+from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.mechanisms import randomizers
@@ -259,7 +260,7 @@ class PlanTest(parameterized.TestCase):
         short.rounds_accounted(bad)
 
 
-class NoisedCountsTest(absltest.TestCase):
+class NoisedCountsTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
@@ -292,6 +293,41 @@ class NoisedCountsTest(absltest.TestCase):
     # In the first pass a client is counted once.
     once = self.plan.counted(delta=_DELTA, num_rounds=400)
     self.assertLess(once.count_epsilon, expected.count_epsilon)
+
+  @parameterized.parameters((1, 1), (400, 1), (401, 2), (600, 2), (799, 2))
+  def test_a_stop_inside_a_pass_pays_for_the_counts_of_that_pass(
+      self, num_rounds, passes
+  ):
+    expected = noised_counts.guarantee(
+        lambda delta: self.plain.epsilon(delta=delta, num_rounds=num_rounds),
+        count_stddev=200.0,
+        max_reports=passes,
+        delta=_DELTA,
+    )
+    found = self.plan.counted(delta=_DELTA, num_rounds=num_rounds)
+    self.assertEqual(found, expected)
+    self.assertEqual(
+        self.plan.epsilon(delta=_DELTA, num_rounds=num_rounds),
+        expected.epsilon,
+    )
+    self.assertEqual(
+        self.plan.certificate(delta=_DELTA, num_rounds=num_rounds).delta,
+        expected.protocol_delta,
+    )
+
+  def test_a_client_that_comes_twice_in_a_pass_is_counted_twice(self):
+    allocation = participation.RandomAllocation(100, 2, 0.5)
+    plain = _plan(allocation, _CENTRAL, num_passes=2)
+    plan = dataclasses.replace(plain, occupancy_noise_stddev=200.0)
+    for num_rounds, max_reports in ((100, 2), (101, 4), (200, 4)):
+      expected = noised_counts.guarantee(
+          lambda delta, n=num_rounds: plain.epsilon(delta=delta, num_rounds=n),
+          count_stddev=200.0,
+          max_reports=max_reports,
+          delta=_DELTA,
+      )
+      found = plan.counted(delta=_DELTA, num_rounds=num_rounds)
+      self.assertEqual(found, expected)
 
   def test_never_above_what_public_coins_would_cost(self):
     loud = dataclasses.replace(self.plain, occupancy_noise_stddev=0.1)
@@ -357,6 +393,72 @@ class StatementTest(parameterized.TestCase):
       del removed['accounting'][name]
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, name):
         statement.PrivacyStatement(found.headline, removed)
+
+  @parameterized.parameters(
+      (_SHUFFLED, _SPHERE, 1, 30),
+      (_FIXED, _SPHERE, 1, 1),
+      (_FIXED, _SPHERE, 2, 2),
+      (participation.RandomAllocation(10, 2, 0.5), _CENTRAL, 2, 4),
+  )
+  def test_a_client_takes_part_in_every_pass(
+      self, protocol, randomizer, num_passes, most
+  ):
+    # Without amplification, which has nothing to do with it.
+    plan = _plan(protocol, randomizer, num_passes=num_passes, bound='none')
+    points = plan.statement(delta=_DELTA).points
+    self.assertEqual(points['unit']['max_participations'], most)
+    self.assertEqual(points['mechanism']['passes'], num_passes)
+    self.assertEqual(
+        points['mechanism']['rounds_planned'],
+        num_passes * protocol.num_rounds,
+    )
+
+  @parameterized.parameters(None, 150, 600)
+  def test_models_and_noised_counts_share_epsilon_and_delta(self, rounds_done):
+    plan = _plan(_FIXED, num_passes=2, occupancy_noise_stddev=200.0)
+    observed, rounds = None, plan.num_rounds
+    if rounds_done is not None:
+      observed = monitoring.ObservedCheckIns(rounds_done, rounds_done)
+      rounds = plan.rounds_accounted(rounds_done)
+    found = plan.statement(delta=_DELTA, observed=observed)
+    self.assertEqual(
+        found.epsilon, plan.epsilon(delta=_DELTA, num_rounds=rounds)
+    )
+    guarantee = found.points['guarantee']
+    shares = guarantee['shares']
+    parts = shares['epsilon_of_models'], shares['epsilon_of_noised_counts']
+    self.assertGreater(min(parts), 0)
+    self.assertAlmostEqual(sum(parts), found.epsilon, places=12)
+    # Two hops over the counts, and the models between them.
+    models, hop = parts[0], parts[1] / 2
+    of_models, of_counts = (
+        shares['delta_of_models'], shares['delta_of_noised_counts']
+    )
+    delta = math.exp(hop) * of_models + (1 + math.exp(hop + models)) * of_counts
+    self.assertBetween(delta, 0.5 * _DELTA, _DELTA)
+    self.assertEqual(
+        models,
+        dataclasses.replace(plan, occupancy_noise_stddev=None).epsilon(
+            delta=of_models, num_rounds=rounds
+        ),
+    )
+    self.assertEqual(
+        hop,
+        gaussian.exact_epsilon(
+            sigma=200.0 / math.sqrt(1 if rounds <= 400 else 2), delta=of_counts
+        ),
+    )
+    self.assertEqual(
+        found.points['mechanism']['occupancy_noise_stddev'], 200.0
+    )
+
+  def test_parts_of_a_void_guarantee_are_infinite(self):
+    plan = _plan(_FIXED, num_passes=2, occupancy_noise_stddev=200.0)
+    guarantee = plan.statement(
+        delta=_DELTA, insecure_seed=True
+    ).points['guarantee']
+    for name in ('epsilon_of_models', 'epsilon_of_noised_counts'):
+      self.assertEqual(guarantee['shares'][name], 'inf')
 
   def test_replace_one_beside_zero_out(self):
     plan = _plan(participation.RandomAllocation(100), _CENTRAL)
