@@ -8,12 +8,14 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 import tff_dp
+from tff_dp import draws
 from tff_dp import plans
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
+from tff_dp.statement import builder
 
 _FIELDS = (
     'kind',
@@ -96,6 +98,16 @@ _PLANS = (
 )
 
 
+def _numbers(value, name=''):
+  """Yields (name, number) of every leaf of a point of a statement."""
+  if isinstance(value, (dict, list)):
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in pairs:
+      yield from _numbers(each, f'{name}.{key}' if name else str(key))
+  else:
+    yield name, value
+
+
 class PlansTest(parameterized.TestCase):
 
   @parameterized.parameters(*_PLANS)
@@ -138,6 +150,52 @@ class PlansTest(parameterized.TestCase):
         known['points']['guarantee']['epsilon_if_key_were_secret'],
         headline['epsilon'],
     )
+
+  @parameterized.product(make=_PLANS, rounds_done=(None, 2))
+  def test_known_seed_leaves_no_finite_number(self, make, rounds_done):
+    observed = None if rounds_done is None else builder.RoundsDone(rounds_done)
+    known = make().statement(
+        delta=1e-5, observed=observed, insecure_seed=True
+    )
+    found = dict(_numbers(known.points['guarantee']))
+    found.pop('epsilon_if_key_were_secret')
+    of_noise = {
+        name: value
+        for name, value in found.items()
+        if 'epsilon' in name.rpartition('.')[2] or name == 'zcdp_rho'
+    }
+    self.assertGreaterEqual(len(of_noise), 4)
+    for name, value in of_noise.items():
+      self.assertEqual(value, 'inf', name)
+    self.assertEqual(found.get('sigma_eff', 0), 0)
+
+  @parameterized.parameters(*_PLANS)
+  def test_statement_of_a_run_is_of_the_rounds_that_have_begun(self, make):
+    plan, where = make(), dict(delta=1e-5)
+    points = plan.statement(
+        **where, observed=builder.RoundsDone(2)
+    ).points
+    guarantee = points['guarantee']
+    for name, epsilon in (
+        ('epsilon', plan.epsilon_after(2, **where)),
+        ('epsilon_planned', plan.epsilon(**where)),
+    ):
+      self.assertEqual(float(guarantee[name]), epsilon, name)
+    self.assertEqual(
+        float(points['amplification']['epsilon_without']),
+        plan.epsilon_no_amplification(num_rounds=2, **where),
+    )
+    tails = draws.missing_delta(float(guarantee['epsilon']))
+    self.assertEqual(
+        guarantee['delta_of_tails'], tails if plan.draws_end else 0
+    )
+    self.assertEqual(points['mechanism']['rounds_done'], 2)
+    self.assertEqual(points['mechanism']['rounds_planned'], 6)
+    for row in guarantee['curve']:
+      at = dict(delta=row['delta'])
+      self.assertEqual(float(row['epsilon_planned']), plan.epsilon(**at))
+      if plan.curve_has_rounds_done:
+        self.assertEqual(float(row['epsilon']), plan.epsilon_after(2, **at))
 
   @parameterized.parameters(*_PLANS)
   def test_description_is_the_plan(self, make):

@@ -12,12 +12,15 @@ import numpy as np
 import tff_dp
 
 from tff_dp import _checks
+from tff_dp import draws
 from tff_dp.accounting import accountants
 from tff_dp.accounting import draw_and_discard
+from tff_dp.accounting import rounding
 from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms.instances import spam_filters
 from tff_dp.mechanisms.instances import strategies as instance_strategies
 from tff_dp.plans import draw_and_discard as plan_lib
+from tff_dp.statement import builder
 from tff_dp.statement import statement as statement_lib
 
 _DELTA = 1e-6
@@ -274,6 +277,39 @@ class StatementTest(parameterized.TestCase):
     )
     self.assertEqual(again.to_markdown(), statement.to_markdown())
 
+  @parameterized.parameters(
+      # All seven weights move at once: 7 times the epsilon of one.
+      ('laplace', 0.5),
+      ('laplace of one weight', 0.35),
+  )
+  def test_reports_that_are_added_are_all_of_a_client(self, name, one):
+    plan = _plan(_step(**_STEPS[name]))
+    for rounds, reports in ((None, 3), (1, 1), (2, 2), (50, 3)):
+      observed = None if rounds is None else builder.RoundsDone(rounds)
+      added = plan.statement(
+          delta=_DELTA, observed=observed
+      ).points['guarantee']['added_reports']
+      self.assertAlmostEqual(added['epsilon'], one * reports)
+      self.assertEqual(added['delta'], draws.missing_delta(added['epsilon']))
+
+  def test_gaussian_reports_have_no_epsilon_to_add(self):
+    for step in (_step(**_STEPS['gaussian']), _step(mechanism=None)):
+      added = _plan(step).statement(
+          delta=_DELTA
+      ).points['guarantee']['added_reports']
+      if step.mechanism is None:
+        self.assertEqual(added, {'epsilon': 'inf', 'delta': 1.0})
+      else:
+        self.assertStartsWith(added, 'none: ')
+
+  def test_numbers_of_a_known_seed_are_infinite(self):
+    plan = _plan(_step(**_STEPS['laplace']))
+    guarantee = plan.statement(
+        delta=_DELTA, insecure_seed=True
+    ).points['guarantee']
+    self.assertEqual(guarantee['added_reports']['epsilon'], 'inf')
+    self.assertEqual(guarantee['epsilon_of_one_report'], 'inf')
+
   def test_what_later_snapshots_show_is_no_guarantee(self):
     rows = _plan().statement(delta=_DELTA).points['not_claimed']['heuristics']
     self.assertGreater(len(rows), 3)
@@ -294,6 +330,8 @@ class StatementTest(parameterized.TestCase):
     self.assertEqual(statement.epsilon, plan.epsilon(delta=_DELTA))
     realised = statement.points['implementation']['realised_participation']
     self.assertIn('3 clients took part, none more than 2', realised)
+    twice = plan.epsilon(delta=_DELTA, participations=2)
+    self.assertIn(f'epsilon {rounding.rounded_up(twice)}:', realised)
     self.assertEqual(statement.points['mechanism']['rounds_done'], 4)
     first = plan.participation_ledger('run')
     first.commit(['a'], 1)

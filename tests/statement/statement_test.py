@@ -13,6 +13,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
+from tff_dp import draws
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
@@ -99,6 +100,35 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(guarantee['epsilon'], _epsilon(3))
     self.assertEqual(guarantee['epsilon_planned'], _epsilon(11))
     self.assertEqual(guarantee['epsilon_replace_one'], _epsilon(12))
+    self.assertAlmostEqual(guarantee['sigma_eff'], 1.13 / math.sqrt(3))
+    self.assertAlmostEqual(guarantee['zcdp_rho'], 3 / (2 * 1.13**2))
+    self.assertEqual(
+        guarantee['epsilon_rdp'],
+        gaussian.rdp_epsilon(sigma=1.13 / math.sqrt(3), delta=1e-6),
+    )
+    for row in guarantee['curve']:
+      self.assertEqual(row['epsilon'], _epsilon(3, row['delta']))
+      self.assertEqual(row['epsilon_planned'], _epsilon(11, row['delta']))
+
+  def test_delta_of_tails_is_that_of_the_epsilon_beside_it(self):
+    for observed in (None, _OBSERVED):
+      guarantee = _build(observed=observed).points['guarantee']
+      self.assertEqual(
+          guarantee['delta_of_tails'],
+          draws.missing_delta(guarantee['epsilon']),
+      )
+
+  def test_what_a_client_can_do_at_most(self):
+    points = _build(min_index_gap=314).points
+    # In rounds 1, 315, ..., 1571.
+    self.assertEqual(points['unit']['max_participations'], 6)
+    self.assertEqual(points['mechanism']['l2_norm_clip'], 0.5)
+    self.assertIn('at most 0.5,', points['unit']['contribution_bound'])
+    self.assertStartsWith(points['mechanism']['noise_multiplier'], '1.130000:')
+    self.assertStartsWith(points['mechanism']['clients_per_round'], '100,')
+    self.assertEqual(points['mechanism']['rounds_planned'], 1600)
+    self.assertEqual(_build().points['unit']['max_participations'], 1)
+    self.assertEqual(_build().points['accounting']['squared_sensitivity'], 11)
 
   def test_no_amplification_is_claimed(self):
     points = _build().points
@@ -151,8 +181,11 @@ class VoidTest(parameterized.TestCase):
         'zcdp_rho',
     ):
       self.assertEqual(guarantee[name], 'inf', name)
+    # Known noise is no noise.
+    self.assertEqual(guarantee['sigma_eff'], 0)
     for row in guarantee['curve']:
       self.assertEqual(row['epsilon'], 'inf')
+      self.assertEqual(row['epsilon_planned'], 'inf')
     self.assertEqual(built.points['amplification']['epsilon_without'], 'inf')
     page = built.to_markdown()
     self.assertNotIn('differential privacy**', page)
