@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rounds of a server without TensorFlow: noise, clients, refusals, resume."""
 
+import contextlib
 import dataclasses
+import itertools
 import json
+import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -15,6 +19,7 @@ import scipy.stats
 
 from tests.mechanisms import reference
 from tff_dp import _checks
+from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.integrations import cohorts
 from tff_dp.integrations import noise
@@ -131,7 +136,7 @@ class NoiseTest(parameterized.TestCase):
       noise.initialize(_BLT, 3, key=bytes(16))
 
 
-class UpdatesTest(absltest.TestCase):
+class UpdatesTest(parameterized.TestCase):
 
   def test_no_client_moves_the_sum_by_more_than_the_clip_norm(self):
     rng = np.random.default_rng(2)
@@ -147,6 +152,36 @@ class UpdatesTest(absltest.TestCase):
         np.testing.assert_allclose(
             steps * updates.grid_step(clip), bounded, rtol=0, atol=clip * 2**-38
         )
+
+  @parameterized.parameters(
+      ((np.nan, 1.0),),
+      ((np.inf, 1.0),),
+      ((1.0, -np.inf),),
+      ((np.inf, np.nan),),
+      # Finite, but not their norm.
+      ((1e200, 1e200),),
+  )
+  def test_what_has_no_norm_is_zero_and_within(self, update):
+    update = np.array(update)
+    bounded, problem = updates.clip(update, 0.5)
+    np.testing.assert_array_equal(bounded, [0, 0])
+    self.assertEqual(problem, 'not finite')
+    np.testing.assert_array_equal(updates.on_grid(bounded, 0.5), [0, 0])
+    # As the zeros are that stand in its place.
+    self.assertTrue(updates.is_within(update, 0.5))
+
+  def test_rounding_of_an_honest_client_is_no_complaint(self):
+    for norm, problem, is_within in (
+        (0.5, '', True),
+        (0.5 * (1 + 5e-6), '', False),
+        (0.5 * (1 + 2e-5), 'over the clip norm', False),
+    ):
+      update = np.array([0.0, norm])
+      bounded, found = updates.clip(update, 0.5)
+      self.assertEqual(found, problem)
+      # Clipped all the same.
+      self.assertBetween(bounded[1], 0.499999, 0.5 * (1 - 1e-7))
+      self.assertEqual(updates.is_within(update, 0.5), is_within)
 
 
 def _plan(**changes):
@@ -179,17 +214,49 @@ def _trained(model, client):
   return {name: value + change for name, value in model.items()}
 
 
+class _Killed(BaseException):
+  """Stands for the end of the process; no `except Exception` catches it."""
+
+
+@contextlib.contextmanager
+def _killed_at(number):
+  """Ends the process at its n-th write; gives what it has begun to write."""
+  places = []
+  write = run_directory.write_atomically
+  append = write_ahead.WriteAheadRecord._append  # pylint: disable=protected-access
+
+  def count(place):
+    places.append(place)
+    if len(places) == number:
+      raise _Killed
+
+  def write_or_die(path, content):
+    count(os.path.basename(path))
+    write(path, content)
+
+  def append_or_die(record, entry):
+    count(next(key for key in ('released', 'cohort') if key in entry))
+    append(record, entry)
+
+  with mock.patch.object(
+      run_directory, 'write_atomically', write_or_die
+  ), mock.patch.object(
+      write_ahead.WriteAheadRecord, '_append', append_or_die
+  ):
+    yield places
+
+
 class ServerRoundsTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
     self._folder = pathlib.Path(self.create_tempdir().full_path)
 
-  def _open(self, name='run', plan=None, **changes):
+  def _open(self, name='run', plan=None, model=None, **changes):
     rounds = server_rounds.ServerRounds(
         plan or _plan(),
+        model or _model(),
         **dict(
-            initial_model=_model(),
             output_dir=self._folder / name,
             delta=1e-5,
             stack='a test',
@@ -198,6 +265,9 @@ class ServerRoundsTest(parameterized.TestCase):
     )
     self.addCleanup(rounds.close)
     return rounds
+
+  def _file(self, path, name='run'):
+    return self._folder / name / path
 
   def _round(self, rounds):
     cohort = rounds.select(_CLIENTS)
@@ -299,6 +369,110 @@ class ServerRoundsTest(parameterized.TestCase):
     self.assertEqual(again.epsilon, whole.epsilon)
     self.assertEqual(again.l2_norm_clip, whole.l2_norm_clip)
 
+  def test_round_that_had_begun_is_charged_once_and_the_next_follows(self):
+    rounds = self._open()
+    self._round(rounds)
+    rounds.select(_CLIENTS)
+    rounds.close()
+    # Three rounds in one process, of which the first had begun.
+    again = self._open()
+    self.assertEqual(again.epsilon, _plan().epsilon(delta=1e-5, num_rounds=2))
+    for round_index in (2, 3, 4):
+      self._round(again)
+      self.assertEqual(again.rounds_done, round_index)
+      self.assertEqual(
+          again.epsilon, _plan().epsilon(delta=1e-5, num_rounds=round_index)
+      )
+    lines = self._file('secret/write_ahead.jsonl').read_text().splitlines()
+    begun = [entry for entry in map(json.loads, lines) if 'cohort' in entry]
+    self.assertEqual([entry['round'] for entry in begun], [1, 2, 3, 4])
+    self.assertEqual(
+        [entry['epsilon'] for entry in begun],
+        [_plan().epsilon(delta=1e-5, num_rounds=t) for t in (1, 2, 3, 4)],
+    )
+
+  def test_last_round_of_a_budget_may_have_begun_before_a_restart(self):
+    budget = _plan().epsilon(delta=1e-5, num_rounds=2)
+    rounds = self._open(epsilon_budget=budget)
+    self._round(rounds)
+    cohort = rounds.select(_CLIENTS)
+    rounds.close()
+    again = self._open(epsilon_budget=budget)
+    self.assertEqual(again.rounds_left, 1)
+    self.assertEqual(self._round(again), cohort)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 3 would'):
+      again.select(_CLIENTS)
+
+  def test_statement_counts_a_round_that_a_killed_process_had_begun(self):
+    rounds = self._open(insecure_seed=None)
+    self._round(rounds)
+    rounds.select(_CLIENTS)
+    rounds.close()
+    # The next one is killed as well, before it has asked for the round.
+    self._open(insecure_seed=None).close()
+    release = self._folder / 'run' / 'release'
+    stated = json.loads((release / 'privacy_statement.json').read_text())
+    self.assertEqual(
+        stated['epsilon'], _plan().epsilon(delta=1e-5, num_rounds=2)
+    )
+    self.assertEqual(stated['points']['mechanism']['rounds_done'], 2)
+    events = json.loads((release / 'events.json').read_text())
+    self.assertEqual(events['events'][0]['rounds'], 2)
+
+  @parameterized.parameters(_plan, _adaptive)
+  def test_killed_at_any_write_it_has_released_nothing_twice(self, plan):
+    plan = plan()
+    whole = self._open('whole', plan=plan)
+    for _ in range(2):
+      self._round(whole)
+    finished = []
+    for number in itertools.count(1):
+      rounds = self._open(f'at {number}', plan=plan)
+      self._round(rounds)
+      before = self._file('release/model.npz', f'at {number}').read_bytes()
+      with _killed_at(number) as places:
+        try:
+          self._round(rounds)
+        except _Killed:
+          pass
+      rounds.close()
+      if len(places) < number:
+        break  # The round has no more writes.
+      finished.append(self._check_killed(f'at {number}', before))
+      again = self._open(f'at {number}', plan=plan)
+      self.assertEqual(again.rounds_done, 2 if finished[-1] else 1)
+      if not finished[-1]:
+        # Whoever replies: the cohort and the noise are those of before.
+        self._round(again)
+      for name, value in whole.model.items():
+        np.testing.assert_array_equal(again.model[name], value)
+      self.assertEqual(again.epsilon, whole.epsilon)
+      self.assertEqual(again.l2_norm_clip, whole.l2_norm_clip)
+    # Cohort, record, checkpoint, record, model, three of the statement.
+    self.assertLen(finished, 8)
+    self.assertEqual(finished, sorted(finished))
+    self.assertEqual(places[2:5], ['checkpoint.npz', 'released', 'model.npz'])
+
+  def _check_killed(self, name, before):
+    """Returns whether the round counts as finished, if no release denies it."""
+    with np.load(self._file('secret/checkpoint.npz', name)) as arrays:
+      saved = json.loads(arrays['header'].tobytes())['rounds_done']
+      model = [arrays[f'model_{i}'] for i in range(2)]
+    record = write_ahead.WriteAheadRecord(
+        self._file('secret/write_ahead.jsonl', name), run_id='any'
+    )
+    record.close()
+    self.assertLessEqual(saved, record.rounds_begun)
+    self.assertLessEqual(record.released_through, saved)
+    released = self._file('release/model.npz', name)
+    if released.read_bytes() != before:
+      # Nobody has seen a model that the next process would make again.
+      self.assertEqual((saved, record.released_through), (2, 2))
+      with np.load(released) as arrays:
+        for value, expected in zip(arrays.values(), model, strict=True):
+          np.testing.assert_array_equal(value, expected)
+    return saved == 2
+
   def test_going_back_behind_a_release_is_refused(self):
     rounds = self._open()
     path = self._folder / 'run' / 'secret' / 'checkpoint.npz'
@@ -311,6 +485,61 @@ class ServerRoundsTest(parameterized.TestCase):
     path.unlink()
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no checkpoint'):
       self._open()
+
+  @parameterized.parameters('older', 'absent')
+  def test_record_that_has_forgotten_a_round_is_refused(self, record):
+    rounds = self._open()
+    self._round(rounds)
+    path = self._file('secret/write_ahead.jsonl')
+    before = path.read_bytes()
+    self._round(rounds)
+    rounds.close()
+    path.unlink()
+    if record == 'older':
+      path.write_bytes(before)
+    begun = 1 if record == 'older' else 0
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, f'begun {begun} .*a checkpoint of round 2'
+    ):
+      try:
+        self._open()
+      except _checks.PrivacyRefusedError:
+        # Whoever keeps the error does not keep the directory.
+        self._open()
+
+  @parameterized.parameters(
+      (dict(plan=_plan(noise_multiplier=1.6)), 'noise_multiplier 1.5 -> 1.6'),
+      (dict(delta=1e-4), 'delta'),
+      (dict(epsilon_budget=9.0), 'epsilon_budget'),
+      (dict(server_learning_rate=0.5), 'server_learning_rate 1.0 -> 0.5'),
+      (dict(schedule_seed=1), 'schedule_seed 0 -> 1'),
+      (dict(insecure_seed=6), 'insecure_seed 5 -> 6'),
+      (dict(insecure_seed=None), 'insecure_seed 5 -> None'),
+      (dict(stack='another'), "stack 'a test' -> 'another'"),
+      (dict(model=dict(reversed(_model().items()))), 'model'),
+      (dict(model=_model() | {'b': np.ones(1, np.float32)}), 'model'),
+      (dict(model=_model() | {'b': np.ones([1, 1])}), 'model'),
+  )
+  def test_directory_of_another_run_is_refused(self, changes, message):
+    rounds = self._open()
+    self._round(rounds)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'a run is active'):
+      self._open()
+    rounds.close()
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      self._open(**changes)
+    # Nobody else is kept out by it.
+    self.assertEqual(self._open().rounds_done, 1)
+
+  @parameterized.parameters(
+      dict(epsilon_budget=0.1),
+      dict(plan=_plan(noise_multiplier=0.0), epsilon_budget=100.0),
+      dict(delta=0.0),
+  )
+  def test_refused_before_anything_is_written(self, **changes):
+    with self.assertRaises((_checks.PrivacyRefusedError, _checks.ArgumentError)):
+      self._open(**changes)
+    self.assertFalse((self._folder / 'run').exists())
 
   def test_who_comes_back_is_asked_and_nobody_in_the_place_of_others(self):
     rounds = self._open()
@@ -413,7 +642,7 @@ class ServerRoundsTest(parameterized.TestCase):
   def test_a_model_of_16_bits_is_refused(self):
     model = {name: value.astype(np.float16) for name, value in _model().items()}
     with self.assertRaisesRegex(_checks.ArgumentError, 'float16.*float32'):
-      self._open(initial_model=model)
+      self._open(model=model)
 
   @parameterized.parameters((1, '1'), (2,), (b'a',), (None,))
   def test_ids_that_are_no_strings_are_refused(self, *ids):
@@ -429,6 +658,10 @@ class ServerRoundsTest(parameterized.TestCase):
       ({'w': np.zeros([4]), 'b': np.ones(1)},),
       ({'w': np.zeros([2, 2], np.int64), 'b': np.ones(1)},),
       ({'w': np.zeros([2, 2], object), 'b': np.ones(1)},),
+      ({'w': np.zeros([2, 2], complex), 'b': np.ones(1)},),
+      ({'w': np.zeros([2, 2]), 'b': np.ones(1), 'c': np.ones(1)},),
+      ({'w': [[0.0, 0.0], [0.0, 0.0]], 'b': np.ones(1)},),
+      ([np.zeros([2, 2]), np.ones(1)],),
   )
   def test_reply_of_another_shape_counts_as_zero(self, weights):
     rounds = self._open(plan=_plan(noise_multiplier=0.0))
@@ -463,14 +696,20 @@ class ServerRoundsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(initial={'w': np.zeros(2, int)}), 'finite floats'),
+      (dict(initial={'w': np.array([0.0, np.inf])}), 'finite floats'),
       (dict(initial={}), 'some weights'),
+      (dict(initial={'w': np.zeros(0)}), 'some weights'),
+      (dict(plan='blt'), "plan='blt' .*a DpFtrlPlan"),
+      (dict(plan=_plan(clients_per_round=2**22 + 1)), 'clients_per_round='),
+      (dict(schedule_seed=-1), 'schedule_seed=-1'),
       (dict(server_learning_rate=0.0), 'server_learning_rate'),
   )
   def test_wrong_arguments(self, changes, message):
     initial = changes.pop('initial', _model())
+    plan = changes.pop('plan', _plan())
     with self.assertRaisesRegex(ValueError, message):
       server_rounds.ServerRounds(
-          _plan(), initial, output_dir=self._folder / 'run', delta=1e-5,
+          plan, initial, output_dir=self._folder / 'run', delta=1e-5,
           stack='a test', **changes,
       )
 
