@@ -250,6 +250,30 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(result.rounds_done, 4)
     self.assertEqual(result.epsilon, budget.epsilon_after(5))
 
+  def test_statement_counts_begun_rounds_while_they_are_repeated(self):
+    process = toy.Process()
+
+    def kill(round_index):
+      if round_index == self.killed_in:
+        raise kills.Killed
+
+    process.next.on_round = kill
+    # Round 3 has a checkpoint, rounds 4 and 5 had begun; then 4 again, only.
+    for self.killed_in in (5, 4):
+      with self.assertRaises(kills.Killed):
+        _train(self.root, process)
+    release = self.root / 'release'
+    stated = json.loads((release / 'privacy_statement.json').read_text())
+    budget = toy.build_plan().ledger(epsilon=None, delta=1e-5)
+    self.assertEqual(stated['epsilon'], budget.epsilon_after(5))
+    self.assertEqual(stated['points']['mechanism']['rounds_done'], 5)
+    (event,) = json.loads((release / 'events.json').read_text())['events']
+    self.assertEqual(event['rounds'], 5)
+    # Also where a run ends before it has repeated all of them.
+    result = _train(self.root, total_rounds=4)
+    self.assertEqual(result.statement.epsilon, result.epsilon)
+    self.assertEqual(result.epsilon, budget.epsilon_after(5))
+
   def test_nothing_is_released_before_its_checkpoint(self):
     process = toy.Process()
 
@@ -266,6 +290,49 @@ class TrainTest(parameterized.TestCase):
 
     process.next.on_round = look
     _train(self.root, process)
+
+  def test_nothing_is_released_before_the_record_says_so(self):
+    release, write_model = releases.Releases.release, outputs.write_model
+    seen = []
+
+    def look(round_index):
+      _, released = _recorded(self.root)
+      self.assertGreaterEqual(max(released, default=0), round_index)
+      seen.append(round_index)
+
+    def release_row(self, row):
+      look(row[releases.KEY])
+      release(self, row)
+
+    def release_model(path, weights):
+      look(10)
+      write_model(path, weights)
+
+    with mock.patch.object(
+        releases.Releases, 'release', release_row
+    ), mock.patch.object(outputs, 'write_model', release_model):
+      _train(self.root)
+    self.assertEqual(seen, [*range(1, 11), 10])
+
+  def test_saved_rounds_are_recorded_before_a_resumed_run_releases_them(self):
+    # After the checkpoint of round 3, before the record says that it is out.
+    append = write_ahead.WriteAheadRecord._append  # pylint: disable=protected-access
+    stand_in = kills.at_call(append, 4, is_after=False)
+    with mock.patch.object(write_ahead.WriteAheadRecord, '_append', stand_in):
+      with self.assertRaises(kills.Killed):
+        _train(self.root)
+    self.assertEqual(_recorded(self.root), ([1, 2, 3], []))
+    self.assertEmpty(_read_csv(self.root / 'release' / 'metrics.csv'))
+    process = toy.Process()
+
+    def look(round_index):
+      self.assertEqual(round_index, 4)
+      self.assertEqual(_recorded(self.root), ([1, 2, 3, 4], [3]))
+      raise kills.Killed
+
+    process.next.on_round = look
+    with self.assertRaises(kills.Killed):
+      _train(self.root, process)
 
   def test_budget_stops_the_run_with_complete_outputs(self):
     budget = toy.build_plan().ledger(epsilon=None, delta=1e-5)
