@@ -291,9 +291,14 @@ class TrainTest(parameterized.TestCase):
     process.next.on_round = look
     _train(self.root, process)
 
-  def test_nothing_is_released_before_the_record_says_so(self):
+  @parameterized.parameters(10, 5)
+  def test_nothing_is_released_before_the_record_says_so(self, last):
     release, write_model = releases.Releases.release, outputs.write_model
-    seen = []
+    process, seen = toy.Process(), []
+
+    def interrupt(round_index):
+      if round_index == last < 10:
+        os.kill(os.getpid(), signal.SIGINT)
 
     def look(round_index):
       _, released = _recorded(self.root)
@@ -305,14 +310,16 @@ class TrainTest(parameterized.TestCase):
       release(self, row)
 
     def release_model(path, weights):
-      look(10)
+      look(last)
       write_model(path, weights)
 
+    process.next.on_round = interrupt
     with mock.patch.object(
         releases.Releases, 'release', release_row
     ), mock.patch.object(outputs, 'write_model', release_model):
-      _train(self.root)
-    self.assertEqual(seen, [*range(1, 11), 10])
+      with contextlib.suppress(KeyboardInterrupt):
+        _train(self.root, process)
+    self.assertEqual(seen, [*range(1, last + 1), last])
 
   def test_saved_rounds_are_recorded_before_a_resumed_run_releases_them(self):
     # After the checkpoint of round 3, before the record says that it is out.
