@@ -204,10 +204,17 @@ class MessageTest(parameterized.TestCase):
 class OwnKeyTest(parameterized.TestCase):
   """A silo with a key of its own, as `program.train` simulates it."""
 
-  def _messages(self, process, *, weights=0.0, key=(3, 4), records=0.0):
-    """Returns the first message of a silo whose records are all alike."""
-    count = _RECORDS['small']
-    rows = np.full([count, _SIZE], records)
+  def _messages(
+      self, process, *, weights=0.0, key=(3, 4), records=0.0, rounds_done=0
+  ):
+    """Returns a message of a silo whose records are all alike."""
+    rows = np.full([_RECORDS['small'], _SIZE], records)
+    return self._message(
+        process, rows, weights=weights, key=key, rounds_done=rounds_done
+    )
+
+  def _message(self, process, rows, *, weights=0.0, key, rounds_done=0):
+    """Returns the message of a round, whatever was before it."""
     data = silos.silo_data(
         process.plan.terms['small'], toy.examples(rows, batch=7), np.array(key)
     )
@@ -218,6 +225,14 @@ class OwnKeyTest(parameterized.TestCase):
     )
     state = process.set_model_weights(
         state, tff.learning.models.ModelWeights(changed, ())
+    )
+    client_work = dict(state.client_work, round=np.int64(rounds_done))
+    state = tff.learning.templates.LearningAlgorithmState(
+        state.global_model_weights,
+        state.distributor,
+        client_work,
+        state.aggregator,
+        state.finalizer,
     )
     output = process.next(state, [data])
     return toy.messages(output)[0]
@@ -236,13 +251,47 @@ class OwnKeyTest(parameterized.TestCase):
     # Clipped to 1, these records move a coordinate by 1 / sqrt(size).
     tiny = 1e-9
     others = [
-        self._messages(process, key=(3, 5)),
+        # In the other word, which the number of a round is not mixed into.
+        self._messages(process, key=(5, 4)),
         self._messages(process, records=tiny),
         self._messages(process, records=2 * tiny),
     ]
     _assert_uncorrelated([first, *others])
+    # Of a model that has not moved since, too.
+    others += [self._messages(process, rounds_done=r) for r in (1, 2)]
     moved = self._messages(process, weights=1.0) - (name == 'local')
     _assert_uncorrelated([first, *others, moved])
+
+  @parameterized.parameters(silo_sampling.FixedSize(3), _POISSON)
+  def test_batches_are_of_the_key_the_model_and_the_round(self, sampling):
+    count = _RECORDS['small']
+    process = toy.build_sgd(
+        toy.build_model(count),
+        **_arguments(
+            silos={'small': toy.free(count)},
+            noise_stddev=0.0,
+            sampling=sampling,
+            num_rounds=4,
+        ),
+    )
+
+    def batch(**changes):
+      # The gradient of a record is its own axis, below the clip norm.
+      message = self._message(
+          process, 0.1 * np.eye(count), **dict(key=(3, 4)) | changes
+      )
+      return tuple(np.flatnonzero(message))
+
+    first = batch()
+    self.assertEqual(batch(), first)
+    # Of hundreds that there might be, and few of them twice.
+    for name, values in (
+        ('key', [(word, 4) for word in range(4)]),
+        ('weights', range(4)),
+        ('rounds_done', range(4)),
+    ):
+      found = {batch(**{name: value}) for value in values}
+      self.assertGreater(len(found), 2, name)
 
 
 class IndependenceTest(parameterized.TestCase):
