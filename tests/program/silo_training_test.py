@@ -349,7 +349,8 @@ class KeyTest(parameterized.TestCase):
     found = [
         self._opened(process, self._rows(), [None] * 3) for _ in range(2)
     ]
-    self.assertGreater(np.min(np.abs(found[0] - found[1])), 0)
+    # Noise of integers: a coordinate may be the same by chance.
+    self.assertLess(np.mean(found[0] == found[1]), 0.5)
 
   def test_silos_with_other_keys_have_other_noise(self):
     process = secure_sum_run.build_process()
