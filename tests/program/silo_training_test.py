@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of `program.train` with silos, alone or in sums; some are absent."""
 
+import collections
 import csv
 import dataclasses
 import functools
+import itertools
 import json
 import pathlib
 import tempfile
@@ -35,6 +37,7 @@ from tff_dp.plans import events
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
+from tff_dp.program import population
 from tff_dp.program import run as run_lib
 
 _NUM_ROUNDS = silo_run.NUM_ROUNDS
@@ -90,6 +93,17 @@ def _begun(root: pathlib.Path) -> list[dict[str, object]]:
 
 def _rows(path: pathlib.Path) -> list[dict[str, str]]:
   return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def _with(state, client_work) -> tff.learning.templates.LearningAlgorithmState:
+  """Returns the state of a process with another one of its client work."""
+  return tff.learning.templates.LearningAlgorithmState(
+      state.global_model_weights,
+      state.distributor,
+      client_work,
+      state.aggregator,
+      state.finalizer,
+  )
 
 
 class KilledTest(kills.RunsTestCase):
@@ -290,6 +304,59 @@ class TrainTest(kills.RunsTestCase):
       silo_run.run(self.root, plan=silo_run.build_process().plan)
 
 
+class CohortsTest(parameterized.TestCase):
+  """The keys that silos bring, from `SiloCohorts`."""
+
+  def _cohorts(self, kind):
+    found = population.build(
+        kind.absent_plan(kind.build_process()),
+        silo_run.Clients(kind.RECORDS),
+        schedule_seed=0,
+    )
+    self.assertIsInstance(found, cohorts_lib.SiloCohorts)
+    found.begin('run')
+    return found
+
+  def _keys(self, selection):
+    return {
+        name: tuple(data[terms_lib.TERMS][0][terms_lib.KEY].tolist())
+        for name, data in zip(selection.ids, selection.read(), strict=True)
+    }
+
+  @parameterized.named_parameters(*_KINDS)
+  def test_keys_are_of_the_silo_and_of_the_run(self, kind):
+    first, second = self._cohorts(kind), self._cohorts(kind)
+    by_silo = collections.defaultdict(set)
+    for round_index in range(1, _NUM_ROUNDS + 1):
+      for name, key in self._keys(first.select(round_index)).items():
+        by_silo[name].add(key)
+    self.assertLen(by_silo, 3)
+    self.assertEqual({len(keys) for keys in by_silo.values()}, {1})
+    keys = set().union(*by_silo.values())
+    self.assertLen(keys, 3)
+    # Zeros would stand for no key at all.
+    self.assertNotIn((0, 0), keys)
+    self.assertNoCommonElements(
+        keys, self._keys(second.select(1)).values()
+    )
+
+  @parameterized.named_parameters(*_KINDS)
+  def test_restored_goes_on_with_the_same_keys(self, kind):
+    found, again = self._cohorts(kind), self._cohorts(kind)
+    found.select(1)
+    expected = [self._keys(found.select(t)) for t in (2, 3)]
+    # Not those that it had of its own.
+    again.select(1).read()
+    again.restore(found.to_bytes())
+    for round_index, keys in zip((2, 3), expected):
+      self.assertEqual(self._keys(again.select(round_index)), keys)
+    self.assertEqual(again.to_bytes(), found.to_bytes())
+
+  def test_rounds_that_have_begun_are_told_to_the_plan(self):
+    found = self._cohorts(silo_run)
+    self.assertEqual(found.observed(5).num_rounds, 5)
+
+
 class KeyTest(parameterized.TestCase):
   """What the sum of a round follows from."""
 
@@ -343,6 +410,20 @@ class KeyTest(parameterized.TestCase):
     )
     again = self._opened(process, rows, keys, moved)
     self.assertGreater(np.min(np.abs(again - first)), 1e-4)
+
+  def test_another_round_of_the_same_model_has_other_noise(self):
+    process, rows = secure_sum_run.build_process(), self._rows()
+    keys = [
+        randomizers.noise_key(bytes([index]) * 16) for index in range(3)
+    ]
+    state = process.initialize()
+    found = []
+    for round_index in (0, 1, 2):
+      changed = dict(state.client_work, round=np.int64(round_index))
+      found.append(self._opened(process, rows, keys, _with(state, changed)))
+    # Records of every block are zeros: all that moves the model is noise.
+    for first, again in itertools.combinations(found, 2):
+      self.assertGreater(np.min(np.abs(again - first)), 1e-4)
 
   def test_without_a_key_nothing_repeats(self):
     process = secure_sum_run.build_process()
@@ -439,13 +520,7 @@ class RefusalTest(parameterized.TestCase):
     for name in ('round', 'release_id'):
       changed = dict(state.client_work)
       changed[name] = changed[name] + 1
-      other = tff.learning.templates.LearningAlgorithmState(
-          state.global_model_weights,
-          state.distributor,
-          changed,
-          state.aggregator,
-          state.finalizer,
-      )
+      other = _with(state, changed)
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'after round 0'):
         certificate.check(other, None, rounds_done=0)
 
