@@ -223,7 +223,8 @@ def _killed_at(number):
   """Ends the process at its n-th write; gives what it has begun to write."""
   places = []
   write = run_directory.write_atomically
-  append = write_ahead.WriteAheadRecord._append  # pylint: disable=protected-access
+  # pylint: disable-next=protected-access
+  append = write_ahead.WriteAheadRecord._append
 
   def count(place):
     places.append(place)
@@ -537,7 +538,8 @@ class ServerRoundsTest(parameterized.TestCase):
       dict(delta=0.0),
   )
   def test_refused_before_anything_is_written(self, **changes):
-    with self.assertRaises((_checks.PrivacyRefusedError, _checks.ArgumentError)):
+    refused = (_checks.PrivacyRefusedError, _checks.ArgumentError)
+    with self.assertRaises(refused):
       self._open(**changes)
     self.assertFalse((self._folder / 'run').exists())
 

@@ -323,7 +323,8 @@ class TrainTest(parameterized.TestCase):
 
   def test_saved_rounds_are_recorded_before_a_resumed_run_releases_them(self):
     # After the checkpoint of round 3, before the record says that it is out.
-    append = write_ahead.WriteAheadRecord._append  # pylint: disable=protected-access
+    # pylint: disable-next=protected-access
+    append = write_ahead.WriteAheadRecord._append
     stand_in = kills.at_call(append, 4, is_after=False)
     with mock.patch.object(write_ahead.WriteAheadRecord, '_append', stand_in):
       with self.assertRaises(kills.Killed):
