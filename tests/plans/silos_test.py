@@ -15,6 +15,7 @@ import numpy as np
 import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import accountants
+from tff_dp.accounting import rounding
 from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
@@ -405,7 +406,7 @@ class CalibrationTest(parameterized.TestCase):
         plan.calibrated(epsilon=1.0, delta=_DELTA)
 
 
-class StatementTest(absltest.TestCase):
+class StatementTest(parameterized.TestCase):
 
   def test_lines_of_silos_are_at_their_own_delta(self):
     plan = _plan(epsilon=9.0).with_availability(_is_there)
@@ -436,6 +437,73 @@ class StatementTest(absltest.TestCase):
     self.assertIn('each record, replace_one adjacency, amplified', page)
     self.assertIn('in secret, inside of each silo', page)
 
+  @parameterized.parameters(
+      ('poisson', 6), ('fixed', 6), ('blocks', 1), ('phases', 4), ('local', 12)
+  )
+  def test_a_record_may_be_in_so_many_messages(self, name, most):
+    plan = _PLANS[name]
+    points = plan.statement(delta=_DELTA).points
+    self.assertEqual(points['unit']['max_participations'], most)
+    self.assertEqual(points['mechanism']['rounds_planned'], plan.num_rounds)
+    self.assertEqual(points['mechanism']['l2_norm_clip'], 1.0)
+    self.assertEqual(
+        points['mechanism']['population'], 'north: 40 records, south: 60 records'
+    )
+    self.assertEqual(
+        points['mechanism']['parameters'],
+        {
+            'releases_per_round': 2 if name == 'local' else 1,
+            'private_metrics': 0,
+        },
+    )
+
+  def test_noised_metrics_are_counted(self):
+    phase = silo_terms.Phase(_POISSON, 0, 40, 6, 0.5, 0.4)
+    terms = silo_terms.SiloTerms(
+        40, 1.0, (phase,), metric_stddevs=((2.0, 2.0),)
+    )
+    plan = tff_dp.SiloPlan(
+        {'north': silo_budget.SiloBudget(40, None, _DELTA)},
+        {'north': terms},
+        metric_bounds=(1.0, 1.0),
+    )
+    parameters = plan.statement(delta=_DELTA).points['mechanism']['parameters']
+    self.assertEqual(parameters['private_metrics'], 2)
+
+  def test_worst_silo_is_that_at_the_delta_of_the_statement(self):
+    # At its own delta, which is large, the north pays less than the south.
+    plan = _plan()
+    budgets = dict(plan.silos)
+    budgets['north'] = dataclasses.replace(budgets['north'], delta=0.02)
+    plan = dataclasses.replace(plan, silos=budgets)
+    self.assertLess(plan.epsilon(member='north'), plan.epsilon(member='south'))
+    guarantee = plan.statement(delta=_DELTA).points['guarantee']
+    self.assertEqual(guarantee['worst_silo'], 'north')
+    self.assertEqual(
+        guarantee['epsilon'], plan.epsilon(member='north', delta=_DELTA)
+    )
+    self.assertEqual(
+        [(row['epsilon'], row['delta'], row['budget'], row['records'])
+         for row in guarantee['silos']],
+        [(plan.epsilon(member='north'), 0.02, 'none', 40),
+         (plan.epsilon(member='south'), _DELTA, 'none', 60)],
+    )
+
+  def test_a_stop_inside_a_later_phase_is_stated(self):
+    plan = _PLANS['phases']
+    for rounds, sent in ((2, (2, 0)), (3, (2, 1)), (5, (2, 3))):
+      made = plan.statement(delta=_DELTA, observed=builder.RoundsDone(rounds))
+      worst = max(
+          terms.epsilon(_DELTA, num_messages=sent)
+          for terms in plan.terms.values()
+      )
+      self.assertEqual(made.epsilon, worst)
+      self.assertLess(made.epsilon, plan.epsilon(delta=_DELTA))
+      self.assertEqual(
+          [row['messages'] for row in made.points['guarantee']['silos']],
+          [rounds, rounds],
+      )
+
   def test_one_pass_claims_no_amplification(self):
     made = _PLANS['blocks'].statement(delta=_DELTA)
     self.assertEqual(made.points['amplification']['claimed'], 'none')
@@ -446,6 +514,14 @@ class StatementTest(absltest.TestCase):
     said = plan.statement(delta=_DELTA).points['guarantee']['per_person']
     self.assertIn(f'epsilon {total:.3f}'[:-1], said)
     self.assertIn('at delta 0.0002', said)
+    # So far, where it is the person of a run.
+    made = plan.with_availability(_is_there).statement(
+        delta=_DELTA, observed=builder.RoundsDone(1)
+    )
+    spent = rounding.rounded_up(plan.epsilon(member='south', num_rounds=1))
+    self.assertIn(
+        f'epsilon {spent} at', made.points['guarantee']['per_person']
+    )
     epsilon, delta = plan.per_person({'north': 3, 'south': 0})
     one = plan.epsilon(member='north')
     self.assertAlmostEqual(epsilon, 3 * one)
