@@ -477,6 +477,14 @@ class StatementTest(parameterized.TestCase):
     )
     self.assertEqual(found.epsilon, _plan().epsilon_after(10, delta=_DELTA))
     self.assertEqual(found.points['mechanism']['rounds_done'], 10)
+    # A report in every round: ten times the epsilon of one, at most.
+    self.assertBetween(
+        found.points['amplification']['epsilon_without'], 9.999, 10.0
+    )
+    self.assertEqual(
+        found.points['guarantee']['epsilon_planned'],
+        _plan().epsilon(delta=_DELTA),
+    )
     realised = found.points['implementation']['realised_participation']
     self.assertIn('4950 reports in 9 rounds, a rate of 0.11', realised)
     self.assertIn('LATE.', found.warnings)

@@ -303,9 +303,15 @@ class AdaptiveClippingTest(parameterized.TestCase):
     self.assertEqual(section['budget_share'], 0.1)
     self.assertEqual(section['rounds_per_clip_norm'], 20)
     self.assertEqual(section['key_domains'], 'value, quantile')
-    self.assertAlmostEqual(
-        section['quantile_noise_on_sum'], 2.0 / (2 * 0.1**0.5)
-    )
+    for name, expected in (
+        ('value_noise_multiplier', 2.0 / 0.9**0.5),
+        ('quantile_noise_multiplier', 2.0 / 0.1**0.5),
+        # A bit is a half.
+        ('quantile_noise_on_sum', 2.0 / (2 * 0.1**0.5)),
+        ('target_quantile', 0.4),
+        ('learning_rate', 0.3),
+    ):
+      self.assertAlmostEqual(section[name], expected, msg=name)
     text = statement.to_markdown()
     self.assertIn(
         f'value noise multiplier: {section["value_noise_multiplier"]:.6g}',

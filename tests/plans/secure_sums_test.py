@@ -179,6 +179,11 @@ class StatementTest(absltest.TestCase):
         guarantee['epsilon_of_own_noise'], plan.silo_epsilon(delta=_DELTA)
     )
     self.assertEqual(made.points['mechanism']['min_silos'], 2)
+    # No record is in two sums, in however many rounds.
+    self.assertEqual(made.points['unit']['max_participations'], 1)
+    self.assertEqual(
+        made.points['mechanism']['parameters'], plan.sums.to_json()
+    )
     self.assertEqual(
         made.points['implementation']['realised_participation'],
         'of 2 rounds: a in 1, b in 2, c in 2',

@@ -393,6 +393,16 @@ class CohortsTest(parameterized.TestCase):
     )
     self.assertIsNone(found.warning())
 
+  @parameterized.parameters(*_PROTOCOLS[:2])
+  def test_rounds_that_a_killed_process_had_begun_are_observed(self, protocol):
+    found = population.build(self._plan(protocol), _Clients(), schedule_seed=0)
+    found.begin('run')
+    # Before any of them is repeated, and then among them.
+    self.assertEqual(found.observed(5).num_rounds, 5)
+    found.select(1)
+    observed = found.observed(5)
+    self.assertEqual((observed.num_rounds, observed.rounds_counted), (5, 1))
+
   def test_noised_counts_of_a_secret_occupancy(self):
     plan = self._plan(occupancy_noise_stddev=2.0)
     found, rows = self._rows(plan)

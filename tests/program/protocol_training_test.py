@@ -300,6 +300,24 @@ class TrainTest(parameterized.TestCase):
     ):
       _train(self.root, _PLANS['shuffled'], clients=source)
 
+  @parameterized.parameters('shuffled', 'fixed')
+  def test_statement_counts_begun_rounds_while_they_are_repeated(self, name):
+    plan, process = _PLANS[name], _Process()
+
+    def kill(round_index):
+      if round_index == self.killed_in:
+        raise kills.Killed
+
+    process.next.on_round = kill
+    # Round 3 has a checkpoint, rounds 4 and 5 had begun; then 4 again, only.
+    for self.killed_in in (5, 4):
+      with self.assertRaises(kills.Killed):
+        _train(self.root, plan, process)
+    path = self.root / 'release' / 'privacy_statement.json'
+    stated = json.loads(path.read_text())
+    self.assertEqual(stated['epsilon'], plan.epsilon_after(5, delta=_DELTA))
+    self.assertEqual(stated['points']['mechanism']['rounds_done'], 5)
+
   def test_repeated_round_with_another_cohort(self):
     process = _Process()
 
