@@ -447,7 +447,8 @@ class StatementTest(parameterized.TestCase):
     self.assertEqual(points['mechanism']['rounds_planned'], plan.num_rounds)
     self.assertEqual(points['mechanism']['l2_norm_clip'], 1.0)
     self.assertEqual(
-        points['mechanism']['population'], 'north: 40 records, south: 60 records'
+        points['mechanism']['population'],
+        'north: 40 records, south: 60 records',
     )
     self.assertEqual(
         points['mechanism']['parameters'],
