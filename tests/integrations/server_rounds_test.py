@@ -442,6 +442,8 @@ class ServerRoundsTest(parameterized.TestCase):
       finished.append(self._check_killed(f'at {number}', before))
       again = self._open(f'at {number}', plan=plan)
       self.assertEqual(again.rounds_done, 2 if finished[-1] else 1)
+      # Its model is out, so an older checkpoint must not go on.
+      self.assertEqual(again._record.released_through, again.rounds_done)
       if not finished[-1]:
         # Whoever replies: the cohort and the noise are those of before.
         self._round(again)
@@ -640,6 +642,12 @@ class ServerRoundsTest(parameterized.TestCase):
     for value in released.values():
       value += 30
     np.testing.assert_array_equal(updates.flat(rounds.model) - before, moved)
+
+  def test_a_plan_without_noise_multiplier_is_refused_before_any_file(self):
+    plan = _plan(noise_multiplier=None)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'noise_multiplier=None'):
+      self._open(plan=plan)
+    self.assertFalse((self._folder / 'run').exists())
 
   def test_a_model_of_16_bits_is_refused(self):
     model = {name: value.astype(np.float16) for name, value in _model().items()}

@@ -332,6 +332,13 @@ class StatementTest(parameterized.TestCase):
     self.assertIn('3 clients took part, none more than 2', realised)
     twice = plan.epsilon(delta=_DELTA, participations=2)
     self.assertIn(f'epsilon {rounding.rounded_up(twice)}:', realised)
+    known = plan.statement(
+        delta=_DELTA, observed=ledger.observed(), insecure_seed=True
+    ).points
+    self.assertNotIn(
+        'epsilon', known['implementation']['realised_participation']
+    )
+    self.assertEqual(known['not_claimed']['heuristics'], 'none')
     self.assertEqual(statement.points['mechanism']['rounds_done'], 4)
     first = plan.participation_ledger('run')
     first.commit(['a'], 1)

@@ -162,10 +162,12 @@ class ServerRounds:
       # None of it is used where the clip norm is fixed.
       self._bits_buffers = noise.initialize(plan.mechanism, 1, key=key).buffers
       self._restore()
+      # Killed after its checkpoint, a round is released only here.
+      self._record.release(self.rounds_done)
+      self._publish()
     except BaseException:
       self._directory.close()
       raise
-    self._publish()
 
   @property
   def model(self) -> dict[str, np.ndarray]:
@@ -450,6 +452,12 @@ class ServerRounds:
 
 def _check_plan(plan: Any) -> None:
   _checks.instance_of(dp_ftrl.DpFtrlPlan, 'a DpFtrlPlan', plan=plan)
+  if plan.noise_multiplier is None:
+    raise _checks.ArgumentError(
+        'plan.noise_multiplier',
+        None,
+        'a number, as plan.calibrated(epsilon=..., delta=...) finds it',
+    )
   _checks.integer_between(
       1, updates_lib.MOST_CLIENTS, clients_per_round=plan.clients_per_round
   )

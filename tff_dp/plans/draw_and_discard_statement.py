@@ -79,7 +79,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
         'delta': draws.missing_delta(epsilon),
     }
   is_known = isinstance(about.observed, participation_ledger.Observed)
-  if about.rounds_done and is_known:
+  if about.rounds_done and is_known and not about.insecure_seed:
     most = about.observed.max_participations
     cost = plan.epsilon(
         delta=about.delta, num_rounds=about.rounds_done, participations=most
@@ -111,15 +111,15 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
           'discard': 'not assumed to happen',
           'number of instances': 'not used',
       },
-      'not_claimed.heuristics': _diagnostics(plan, about.delta) or 'none',
+      'not_claimed.heuristics': _diagnostics(plan, about) or 'none',
   }
 
 
-def _diagnostics(plan, delta: float) -> list[dict[str, Any]]:
+def _diagnostics(plan, about: builder.Occasion) -> list[dict[str, Any]]:
   """Returns what weaker observers may learn, which is no guarantee."""
-  if not plan.step.is_private:
+  if not plan.step.is_private or about.insecure_seed:
     return []
-  found = draw_and_discard.diagnostics(plan, delta=delta)
+  found = draw_and_discard.diagnostics(plan, delta=about.delta)
   one_weight = draw_and_discard.Diagnostic(
       name=f'one weight of one report ({draw_and_discard.FEATURE_LEVEL})',
       epsilon=plan.step.coordinate_epsilon(plan.num_params),
