@@ -285,6 +285,22 @@ class RequireTffTest(parameterized.TestCase):
         result.stderr, 'mine\nE0000 00:00:17.5   1 port.cc:1] bad\nafter\n'
     )
 
+  def test_context_that_was_chosen_before_any_use_of_ours_is_seen(self):
+    code = (
+        'import tff_dp\nimport tensorflow_federated as tff\n{}\n'
+        'from tff_dp.execution import contexts\n'
+        'print(contexts.is_chosen())'
+    )
+    chosen = (
+        'stack = tff.framework.get_context_stack()\n'
+        'kind = type("Mine", (tff.framework.SyncContext,),'
+        ' {"invoke": lambda self, comp, arg: None})\n'
+        'stack.set_default_context(kind())'
+    )
+    for choice, expected in (('', 'False'), (chosen, 'True')):
+      result = _run_python(code.format(choice))
+      self.assertEqual(result.stdout.strip(), expected, result.stderr)
+
   def test_old_tff_is_refused(self):
     result = _run_python(
         'import sys, types; old = types.ModuleType("tensorflow_federated");'

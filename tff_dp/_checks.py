@@ -136,8 +136,8 @@ def client_key(client_id: str | bytes) -> bytes:
   if isinstance(client_id, bytes):
     return bytes(client_id)
   raise TypeError(
-      'a client id must be str or bytes, found'
-      f' {type(client_id).__name__}.'
+      f'a client id must be str or bytes, found {type(client_id).__name__}; try'
+      ' str(client_id), the same string in every round.'
   )
 
 

@@ -107,6 +107,8 @@ def prepare_imports() -> None:
     # TensorFlow 2.21 reads its log level only after it has written.
     _shim.install(_quiet.without_noise)
     _shim.use_legacy_keras()
+  # Before somebody chooses a context.
+  _shim.after_import('tensorflow_federated', _see_context_of_import)
 
 
 def installed_version(distribution: str) -> str | None:
@@ -529,6 +531,12 @@ def _forget_worker_at_exit() -> None:
   and prints a traceback when Python ends.
   """
   atexit.register(private_tff('default_context').set_no_default_context)
+
+
+def _see_context_of_import() -> None:
+  """Remembers the context that TFF installs, unless TFF is half loaded."""
+  if hasattr(sys.modules['tensorflow_federated'], 'framework'):
+    _context_of_import()
 
 
 @functools.cache

@@ -22,6 +22,7 @@ import dataclasses
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import operator
 import os
 import sys
@@ -300,6 +301,48 @@ def install(around_tensorflow=contextlib.nullcontext) -> None:
   """
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder(around_tensorflow))
+
+
+class _Watcher(importlib.abc.MetaPathFinder):
+  """Calls a function once a module has been imported, whoever imports it."""
+
+  def __init__(self, name: str, then):
+    self.name = name
+    self._then = then
+    self._is_looking = False
+
+  def find_spec(self, fullname, path=None, target=None):
+    if fullname != self.name or self._is_looking:
+      return None
+    self._is_looking = True
+    try:
+      spec = importlib.util.find_spec(fullname)
+    finally:
+      self._is_looking = False
+    if spec is not None and spec.loader is not None:
+      spec.loader = _LoaderInside(self._around, spec.loader)
+    return spec
+
+  @contextlib.contextmanager
+  def _around(self):
+    yield
+    self._then()
+
+
+def after_import(name: str, then) -> None:
+  """Calls `then()` right after a module is imported; now, if it is there.
+
+  Args:
+    name: Name of the module. A second call with the same name changes nothing.
+    then: Function without arguments.
+  """
+  if name in sys.modules:
+    then()
+  elif not any(
+      isinstance(finder, _Watcher) and finder.name == name
+      for finder in sys.meta_path
+  ):
+    sys.meta_path.insert(0, _Watcher(name, then))
 
 
 def served() -> tuple[str, ...]:

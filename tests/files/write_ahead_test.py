@@ -60,6 +60,37 @@ class WriteAheadRecordTest(absltest.TestCase):
       ):
         self._open().begin(1, cohort, spent={})
 
+  def test_last_round_that_was_not_released_can_be_replaced(self):
+    record = self._open()
+    for round_index, cohort in ((1, ['a']), (2, ['b'])):
+      record.begin(round_index, cohort, spent={'epsilon': 1.0})
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 had'):
+      record.begin(1, ['c'], spent={}, replaces=True)
+    record.release(1)
+    record.begin(2, ['c'], spent={}, replaces=True)
+    record.begin(2, ['c'], spent={})
+    again = self._open()
+    self.assertEqual((again.rounds_begun, again.released_through), (2, 1))
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'another cohort'):
+      again.begin(2, ['b'], spent={})
+    again.begin(2, ['c'], spent={})
+    again.release(2)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'been released'):
+      again.begin(2, ['b'], spent={}, replaces=True)
+
+  def test_replacement_of_no_round_is_damage(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    record.release(1)
+    line = self.path.read_bytes().splitlines()[0]
+    entry = json.loads(line) | {'replaces': True}
+    for round_index in (1, 2):
+      content = json.dumps(entry | {'round': round_index}).encode() + b'\n'
+      self.path.write_bytes(self.path.read_bytes() + content)
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
+        self._open()
+      self.path.write_bytes(self.path.read_bytes().removesuffix(content))
+
   def test_releases_are_stored_once_and_survive(self):
     record = self._open()
     record.release(0)

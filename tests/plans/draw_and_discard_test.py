@@ -271,7 +271,7 @@ class StatementTest(parameterized.TestCase):
     self.assertEqual(statement.points['unit']['max_participations'], 3)
     self.assertStartsWith(statement.points['setting']['trusted'], 'nobody')
     self.assertEqual(statement.points['amplification']['claimed'], 'none')
-    self.assertEmpty(statement.warnings)
+    self.assertEqual(statement.warnings, (builder.UNCHECKED,))
     again = statement_lib.PrivacyStatement.from_json(
         json.loads(json.dumps(statement.to_json(), allow_nan=False))
     )

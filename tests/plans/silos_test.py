@@ -425,7 +425,7 @@ class StatementTest(parameterized.TestCase):
         [('north', 0.0, _DELTA, 0),
          ('south', plan.epsilon(member='south', num_rounds=1), _DELTA, 1)],
     )
-    self.assertEmpty(made.warnings)
+    self.assertEqual(made.warnings, (builder.UNCHECKED,))
     self.assertEqual(
         made.points['implementation']['realised_participation'],
         'of 1 rounds: north in 0, south in 1',
@@ -551,7 +551,7 @@ class StatementTest(parameterized.TestCase):
     )
 
   def test_weak_delta_is_warned_of(self):
-    (warning,) = _plan().statement(delta=0.02).warnings
+    warning, _ = _plan().statement(delta=0.02).warnings
     self.assertIn('WEAK: delta 0.02 is not below one over', warning)
     self.assertIn('south', warning)
 

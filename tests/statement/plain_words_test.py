@@ -13,6 +13,7 @@ import tff_dp
 from tff_dp import participation
 from tff_dp.accounting.curves import gaussian
 from tff_dp.mechanisms import randomizers
+from tff_dp.statement import builder
 from tff_dp.statement import plain_words
 
 _DELTA = 1e-5
@@ -62,9 +63,12 @@ class ParagraphTest(parameterized.TestCase):
 
   def _check(self, statement, *, instead, chance):
     page = statement.to_markdown().splitlines()
-    first = next(line for line in page[1:] if line)
+    warning, first, *_ = (line for line in page[1:] if line)
+    self.assertStartsWith(warning, '**NOT VERIFIED: ')
     self.assertEqual(first, plain_words.paragraph(statement.to_json()))
-    self.assertStartsWith(first, 'In plain words: ')
+    self.assertStartsWith(
+        first, 'In plain words, if a process follows this plan: '
+    )
     self.assertIn(f'one particular client contributed what it did or {instead}',
                   first)
     self.assertIn(f'at most {chance} % of all cases', first)
@@ -108,6 +112,18 @@ class ParagraphTest(parameterized.TestCase):
         chance='100.00',
     )
     self.assertIn('That is close to certainty', said)
+
+  def test_process_that_was_checked(self):
+    statement = _plan().statement_about(
+        builder.Occasion(delta=_DELTA, process=builder.CERTIFIED)
+    )
+    self.assertEmpty(statement.warnings)
+    text = statement.to_markdown()
+    self.assertStartsWith(text, '# Privacy statement\n\nIn plain words: ')
+    self.assertNotIn('if a process', text)
+    self.assertEqual(
+        statement.points['implementation']['process'], builder.CERTIFIED
+    )
 
   @parameterized.parameters(
       (lambda: _plan(0.0).statement(delta=_DELTA),),

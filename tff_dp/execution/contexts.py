@@ -345,7 +345,7 @@ def ensure_installed() -> contextlib.AbstractContextManager:
   Raises:
     RuntimeError: The thread's context is asynchronous.
   """
-  if not _compat.is_context_chosen():
+  if not is_chosen():
     return in_process.create_sync_in_process_context()
   current = tff.framework.get_context_stack().current
   if isinstance(
@@ -357,6 +357,11 @@ def ensure_installed() -> contextlib.AbstractContextManager:
         ' tff_dp.execution.create_sync_in_process_context():`'
     )
   return contextlib.nullcontext()
+
+
+def is_chosen() -> bool:
+  """Returns whether somebody has given this thread a context."""
+  return _compat.is_context_chosen()
 
 
 def not_covered() -> str:

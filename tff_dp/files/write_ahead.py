@@ -25,6 +25,7 @@ from tff_dp import _checks
 from tff_dp.files import run_directory
 
 _RELEASED = 'released'
+_REPLACES = 'replaces'
 
 
 class WriteAheadRecord:
@@ -79,6 +80,7 @@ class WriteAheadRecord:
       cohort: Sequence[str | bytes],
       *,
       spent: Mapping[str, object],
+      replaces: bool = False,
   ) -> None:
     """Returns once the round is on the disk, or was there already.
 
@@ -86,6 +88,9 @@ class WriteAheadRecord:
       round_index: 1-based; at most one more than `rounds_begun`.
       cohort: Ids of the selected clients, in the order in which they train.
       spent: What `BudgetLedger.record` returned for the round.
+      replaces: Whether the last round that began may begin again with another
+        cohort. Only for a caller who shows nothing of a round before `release`
+        says so: then the earlier cohort has left no trace.
 
     Raises:
       PrivacyRefusedError: If the round had begun with another cohort.
@@ -101,7 +106,9 @@ class WriteAheadRecord:
       )
     digest = self._digest(round_index, cohort)
     if round_index <= self.rounds_begun:
-      if digest != self._cohorts[round_index]:
+      if digest == self._cohorts[round_index]:
+        return
+      if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
             f'round {round_index} had begun with another cohort',
             why='its noise is fixed, and the same noise on the data of other'
@@ -109,7 +116,7 @@ class WriteAheadRecord:
             way_out='resume with the clients and the schedule the run began'
             ' with, or start a new run',
         )
-      return
+      spent = {_REPLACES: True}
     self._append({**spent, 'round': int(round_index), 'cohort': digest})
     self._take(round_index, digest)
 
@@ -138,6 +145,8 @@ class WriteAheadRecord:
           self._take_release(entry[_RELEASED])
       else:
         is_next = entry['round'] == self.rounds_begun + 1
+        if entry.get(_REPLACES):
+          is_next = entry['round'] == self.rounds_begun > self.released_through
         self._take(entry['round'], entry['cohort'])
       return is_next
     except (ValueError, KeyError, TypeError):

@@ -37,8 +37,8 @@ setting.trusted: {trust}; its clients, with their own data: to compute on it wha
 setting.adversary: anybody who sees every released model of the run, among them
     the clients. The server is no such party: {stack} hands it the updates one by
     one, and it adds them up without noise
-release.covered: the model after every round, and its evaluation on data outside
-    the training population
+release.covered: the model after every round, and its evaluation on data of others
+    than the clients in training
 implementation.arithmetic: an exact integer sum of updates that the server has
     clipped in float64; float64 Gaussian noise, not a secure discrete sampler
 implementation.generator: NumPy's Philox, which is not cryptographic; each of its
@@ -47,6 +47,7 @@ implementation.bad_updates: an update that is not finite or not of the model's
     shape counts as zero, one over the clip norm is scaled; who sent it is in
     secret/clients.jsonl and not released
 """
+_PROCESS = 'tff_dp itself clips the updates, adds them up and adds the noise'
 _NOT_COVERED = 'secret/clients.jsonl, which names clients by their updates'
 
 
@@ -271,11 +272,14 @@ class ServerRounds:
     if begun > self._ledger.num_rounds:
       # The round that a killed process had begun.
       observed = builder.RoundsDone(begun)
-    stated = self.plan.statement(
-        delta=self._delta,
-        observed=observed,
-        insecure_seed=self._is_insecure,
-        declarations=self._declarations,
+    stated = self.plan.statement_about(
+        builder.Occasion(
+            delta=self._delta,
+            observed=observed,
+            insecure_seed=self._is_insecure,
+            declarations=self._declarations,
+            process=_PROCESS,
+        )
     )
     points = {name: dict(values) for name, values in stated.points.items()}
     own = builder.sentences(

@@ -205,8 +205,12 @@ class ParticipationLedger:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} cannot be committed after round'
           f' {self._num_rounds}',
-          why='rounds are counted without gaps, as the noise mechanism does',
-          way_out='commit a round without clients with an empty cohort',
+          why='rounds are counted without gaps, as the noise mechanism does, and'
+          ' a ledger that has not seen earlier rounds would let their clients'
+          ' come again too soon',
+          way_out='where the earlier rounds took place, load the ledger that was'
+          ' stored with their model: ledger = ledger.restored(data).'
+          ' tff_dp.program.Loop stores both together',
       )
     client_ids = list(client_ids)
     indices = self._look_up(client_ids)
@@ -219,7 +223,8 @@ class ParticipationLedger:
             f'round {round_index}: {num_breaking} of {len(client_ids)} selected'
             f' clients {rule.problem}',
             why=rule.why,
-            way_out='choose the cohort among ledger.eligible(client_ids,'
+            way_out='choose the cohort among loop.eligible() of a'
+            ' tff_dp.program.Loop, or among ledger.eligible(client_ids,'
             f' {round_index})',
         )
     self._count_cohort(client_ids, indices, last_round, round_index)
@@ -356,14 +361,16 @@ class ParticipationLedger:
           f'round {round_index} was already committed, of {self._num_rounds}',
           why='a round takes place once; going back behind a release would'
           ' reuse its noise',
-          way_out=f'go on with round {self._num_rounds + 1}',
+          way_out=f'commit round {self._num_rounds + 1} to go on with this run;'
+          ' a new run needs a new ledger and a new process.initialize()',
       )
     if round_index > self._pattern.num_rounds:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} is beyond the plan of'
           f' {self._pattern.num_rounds} rounds',
           why='the noise was chosen for the planned number of rounds',
-          way_out='plan the run with more rounds from the start',
+          way_out='plan the run with more rounds from the start; a new run, with'
+          ' a new ledger, spends anew',
       )
 
   def _check_duplicates(

@@ -355,4 +355,10 @@ def from_description(description: Mapping[str, Any]) -> Schedule:
 
 def _check_cohort(num_clients: int, clients_per_round: int) -> None:
   _checks.integer_at_least(1, num_clients=num_clients)
-  _checks.integer_between(1, num_clients, clients_per_round=clients_per_round)
+  _checks.integer_at_least(1, clients_per_round=clients_per_round)
+  if clients_per_round > num_clients:
+    raise _checks.ArgumentError(
+        'clients_per_round',
+        clients_per_round,
+        f'an integer from 1 to {num_clients}, the number of clients',
+    )

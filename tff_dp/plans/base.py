@@ -217,21 +217,35 @@ class Plan(abc.ABC):
       insecure_seed: bool = False,
       declarations: Optional[declarations_lib.Declarations] = None,
   ) -> statement_lib.PrivacyStatement:
-    """Returns the privacy statement of the plan, or of a run so far.
+    """Returns the statement of a process that implements the plan.
+
+    It says that it is not verified against a process. `program.train` and
+    `program.Loop` check the process, and state what they ran.
 
     Args:
       delta: In (0, 1), of the headline.
-      observed: What is known of the run, such as `observed()` of the plan's
+      observed: What is known of the rounds, such as `observed()` of the plan's
         participation ledger; `None` before round 1.
       insecure_seed: Whether noise or coins follow from a known seed.
       declarations: What the plan cannot know, such as how it was tuned.
     """
-    about = builder.Occasion(
-        delta=delta,
-        observed=observed,
-        insecure_seed=insecure_seed,
-        declarations=declarations or declarations_lib.Declarations(),
+    return self.statement_about(
+        builder.Occasion(
+            delta=delta,
+            observed=observed,
+            insecure_seed=insecure_seed,
+            declarations=declarations or declarations_lib.Declarations(),
+        )
     )
+
+  def statement_about(
+      self, about: builder.Occasion
+  ) -> statement_lib.PrivacyStatement:
+    """Returns the statement of a run by those who have checked its process.
+
+    Args:
+      about: The run, with the sentence that says how its process was checked.
+    """
     return builder.build(
         self, about, self._points(about), self._cautions(about)
     )

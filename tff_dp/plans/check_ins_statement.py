@@ -13,8 +13,8 @@ _SENTENCES = """
 setting.adversary: {protocol.adversary}
 unit.contribution_bound: a report of a client is {report}
 unit.participation: {protocol.participation}
-release.covered: the model after every step, its evaluation on data outside the
-    training population, and metrics computed from randomized values{counts}
+release.covered: the model after every step, its evaluation on data of others
+    than the clients in training, and metrics computed from randomized values{counts}
 release.not_covered: metrics that clients compute without noise, if any: they
     are never in release/. {not_covered}
 mechanism.name: {protocol.name}

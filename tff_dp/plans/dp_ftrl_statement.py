@@ -35,8 +35,8 @@ setting.model: central differential privacy
 setting.adversary: anybody who sees every released model and metric of the run
 unit.contribution_bound: the whole update of a client in a round has L2 norm at
     most {plan.l2_norm_clip:g}, whatever its number of examples
-release.covered: the model after every round, its evaluation on data outside the
-    training population, and metrics computed from noised values
+release.covered: the model after every round, its evaluation on data of others
+    than the clients in training, and metrics computed from noised values
 mechanism.noise_multiplier: {noise}: standard deviation of one draw on the SUM,
     over the L2 clip norm
 mechanism.clients_per_round: {plan.clients_per_round}, the constant divisor
@@ -59,8 +59,9 @@ _WITH_ADAPTIVE_CLIPPING = """
 unit.contribution_bound: the whole update of a client in a round has L2 norm at
     most the clip norm of the tree, {plan.l2_norm_clip:g} in the first, whatever
     its number of examples; beside it, a client sends +1/2 or -1/2
-release.covered: the model after every round, its evaluation on data outside the
-    training population, and metrics computed from noised values, among them the
+release.covered: the model after every round, its evaluation on data of others
+    than the clients in training, and metrics computed from noised values, among
+    them the
     clip norms and the estimates of the quantile that they follow
 mechanism.noise_multiplier: {noise}: of updates and quantile bits together, as
     one Gaussian mechanism

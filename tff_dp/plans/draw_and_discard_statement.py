@@ -22,8 +22,8 @@ unit.contribution_bound: a report of a client is computed from its whole data
     {plan.step.clip_norm:g}), whatever its number of examples
 unit.participation: at most {most} of a client, at most one in a round
 release.covered: every report, hence every instance, the mean of them after
-    every round, its evaluation on data outside the training population, and
-    counts and spread that are computed from reports
+    every round, its evaluation on data of others than the clients in training,
+    and counts and spread that are computed from reports
 release.not_covered: that a client takes part, when and how often, which is
     public. {not_covered}
 mechanism.name: draw and discard, noise of clients: {law}

@@ -10,6 +10,7 @@ _compat.require_tff()
 from tff_dp.program.certification import certify
 from tff_dp.program.check_in_source import CheckInDataSource
 from tff_dp.program.files.outputs import read_model
+from tff_dp.program.loop import Loop
 from tff_dp.program.run import BUDGET
 from tff_dp.program.run import COMPLETED
 from tff_dp.program.run import TrainResult

@@ -11,8 +11,9 @@ repeated.
 """
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -56,8 +57,11 @@ class Cohorts(abc.ABC):
     keeps_client_metrics: Whether metrics that clients compute without noise may
       be stored, under `secret/`.
     is_key_insecure: Whether who comes follows from a known seed.
+    why_not_chosen: Why a loop of the caller's cannot choose a cohort; empty if
+      it can.
   """
 
+  why_not_chosen: str = ''
   client_ids: list
   keeps_client_metrics: bool = True
   is_key_insecure: bool = False
@@ -79,12 +83,33 @@ class Cohorts(abc.ABC):
     """Returns what `restore` takes. SECRET."""
 
   @abc.abstractmethod
-  def select(self, round_index: int) -> Selection:
+  def select(
+      self, round_index: int, chosen: Sequence | None = None
+  ) -> Selection:
     """Returns the clients of the next round, which then count.
 
+    Args:
+      round_index: 1-based, the one after the last selected round.
+      chosen: Ids that a loop of the caller's has chosen; `None` for the cohort
+        that the plan draws.
+
     Raises:
-      PrivacyRefusedError: If no clients may take part.
+      ArgumentError: If `chosen` has ids that are not in the population.
+      PrivacyRefusedError: If the clients may not take part, or if no loop may
+        choose them.
     """
+
+  def eligible(self, round_index: int, client_ids: Sequence) -> list:
+    """Returns the ids among `client_ids` that `select` would take."""
+    del round_index, client_ids
+    raise self._cannot_be_chosen()
+
+  def _cannot_be_chosen(self) -> _checks.PrivacyRefusedError:
+    return _checks.PrivacyRefusedError(
+        'the clients of a round of this plan cannot be chosen',
+        why=self.why_not_chosen,
+        way_out='loop.next() without a cohort',
+    )
 
   @abc.abstractmethod
   def observed(self, rounds_begun: int) -> Any:
@@ -138,14 +163,19 @@ class ScheduledCohorts(Cohorts):
   def to_bytes(self) -> bytes:
     return self._ledger.to_bytes()
 
-  def select(self, round_index: int) -> Selection:
-    cohort = self._plan.participation.select(
-        round_index=round_index,
-        client_ids=self.client_ids,
-        clients_per_round=self._plan.clients_per_round,
-        ledger=self._ledger,
-        seed=self._seed,
-    )
+  def select(
+      self, round_index: int, chosen: Sequence | None = None
+  ) -> Selection:
+    if chosen is None:
+      cohort = self._plan.participation.select(
+          round_index=round_index,
+          client_ids=self.client_ids,
+          clients_per_round=self._plan.clients_per_round,
+          ledger=self._ledger,
+          seed=self._seed,
+      )
+    else:
+      cohort = self._checked(chosen)
     self._ledger.commit(cohort, round_index)
     return Selection(
         ids=cohort,
@@ -153,6 +183,31 @@ class ScheduledCohorts(Cohorts):
         released={'cohort_assumed': self._plan.clients_per_round},
         not_covered={'cohort_realised': len(cohort)},
     )
+
+  def eligible(self, round_index: int, client_ids: Sequence) -> list:
+    return self._ledger.eligible(client_ids, round_index)
+
+  def _checked(self, chosen: Sequence) -> list:
+    """Returns the ids of a cohort, all of which are in the population."""
+    if isinstance(chosen, (str, bytes)):
+      raise _checks.ArgumentError('cohort', chosen, 'a list of client ids')
+    cohort = list(chosen)
+    known = self._known
+    unknown = [
+        each for each in cohort if _checks.client_key(each) not in known
+    ]
+    if unknown:
+      raise _checks.ArgumentError(
+          'cohort',
+          unknown[:3],
+          'ids of the population that the run was given, such as'
+          f' {self.client_ids[0]!r}',
+      )
+    return cohort
+
+  @functools.cached_property
+  def _known(self) -> frozenset[bytes]:
+    return frozenset(map(_checks.client_key, self.client_ids))
 
   def _data_of(self, client_id) -> Any:
     """Returns what a client brings."""
@@ -211,6 +266,7 @@ class CheckInCohorts(Cohorts):
       source: Protocol and clients; one new iterator of it is used.
     """
     self.client_ids = source.client_ids
+    self.why_not_chosen = 'its clients decide by their own coins when they come'
     self.keeps_client_metrics = not source.protocol.occupancy_is_secret
     self.is_key_insecure = source.insecure_seed is not None
     self._source = source
@@ -229,7 +285,11 @@ class CheckInCohorts(Cohorts):
   def to_bytes(self) -> bytes:
     return self._iterator.to_bytes()
 
-  def select(self, round_index: int) -> Selection:
+  def select(
+      self, round_index: int, chosen: Sequence | None = None
+  ) -> Selection:
+    if chosen is not None:
+      raise self._cannot_be_chosen()
     iterator = self._iterator
     _checks.integer_between(
         iterator.position + 1, iterator.position + 1, round_index=round_index
@@ -303,6 +363,8 @@ class SiloCohorts(Cohorts):
   crash repeats every message, to the last bit, and is no other release.
   """
 
+  why_not_chosen = 'the plan says which silos take part in which round'
+
   def __init__(self, plan: silo_base.PlanOfSilos, clients):
     """Makes them.
 
@@ -345,7 +407,11 @@ class SiloCohorts(Cohorts):
   def to_bytes(self) -> bytes:
     return json.dumps({'root_key': self._root_key.hex()}).encode()
 
-  def select(self, round_index: int) -> Selection:
+  def select(
+      self, round_index: int, chosen: Sequence | None = None
+  ) -> Selection:
+    if chosen is not None:
+      raise self._cannot_be_chosen()
     names = list(self._plan.present(round_index))
     return Selection(
         ids=names,

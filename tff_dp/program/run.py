@@ -50,6 +50,7 @@ from tff_dp.program.files import history as history_lib
 from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import outputs
 from tff_dp.program.files import process_files
+from tff_dp.statement import builder
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
 from tff_dp.statement import statement as statement_lib
@@ -145,7 +146,7 @@ class Run:
   total_rounds: int
   checkpoint_every: int | None
   checkpoint_kind: str
-  declarations: declarations_lib.Declarations | None
+  declarations: declarations_lib.Declarations
 
   state: Any = None
   # What each checkpoint says of its noise.
@@ -153,6 +154,8 @@ class Run:
   rounds_done: int = 0
   rounds_saved: int = 0
   rounds_planned: int = 0
+  # How the process was checked, for the statement.
+  checked: str = builder.CERTIFIED
   saved_at: float = 0.0
   seconds_of_save: float = 0.0
   has_setting: bool = False
@@ -205,14 +208,31 @@ class Run:
     for row in self.history:
       self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
 
-  def execute(self, progress_mode: str) -> TrainResult:
-    """Runs the remaining rounds and writes the results."""
+  def begin(self) -> releases.Releases:
+    """Returns where rounds are released, after `restore` and before a round."""
     self.budget.resume(self.record.rounds_begun)
     self.rounds_planned = self._affordable_rounds()
     # The statement first: a missing field is an error before round 1.
-    self._write_statement()
+    self.write_statement()
     self.record.release(self.rounds_done)
-    released = releases.Releases(self.directory, self.history)
+    return releases.Releases(self.directory, self.history)
+
+  def introduction(self) -> list[str]:
+    """Returns sentences about the guarantee and what it leaves to learn."""
+    said = [self._guarantee()]
+    hint = hints.too_noisy(
+        self.plan,
+        num_params=outputs.num_params(
+            self.process.get_model_weights(self.state)
+        ),
+        num_rounds=max(1, self.rounds_planned),
+        num_clients=len(self.cohorts.client_ids),
+    )
+    return said + ([] if hint is None else [hint])
+
+  def execute(self, progress_mode: str) -> TrainResult:
+    """Runs the remaining rounds and writes the results."""
+    released = self.begin()
     display = progress_lib.Progress(
         progress_mode,
         delta=self.delta,
@@ -234,16 +254,8 @@ class Run:
     with contextlib.closing(display), contextlib.closing(
         released
     ), guard, reporting:
-      display.say(self._guarantee())
-      hint = hints.too_noisy(
-          self.plan,
-          num_params=outputs.num_params(
-              self.process.get_model_weights(self.state)
-          ),
-          num_rounds=max(1, self.rounds_planned),
-      )
-      if hint is not None:
-        display.say(hint)
+      for sentence in self.introduction():
+        display.say(sentence)
       if self.rounds_done:
         display.say(
             f'resuming {self.directory.root} after round {self.rounds_done}'
@@ -255,40 +267,58 @@ class Run:
           message = refusal.what
           break
         try:
-          selection = self._select()
+          selection = self.select()
         except _checks.PrivacyRefusedError:
-          self._save(released, display)
+          self.save(released, display.say, display.released)
           raise
-        seconds = self._run_round(selection)
+        _, seconds = self.run_round(selection)
         # First what is released, so that the line shows the latest of it.
         if self._is_checkpoint_due():
-          self._save(released, display)
+          self.save(released, display.say, display.released)
         display.round_done(
             self.rounds_done,
             seconds=seconds,
             epsilon=self.budget.epsilon_after(self.rounds_done),
             num_workers=cluster and cluster.num_workers,
         )
-      self._save(released, display)
-      result = self._finish(message)
+      self.save(released, display.say, display.released)
+      result = self.finish(message)
     if guard.is_requested and self.rounds_done < self.total_rounds:
       raise guard.stopped(
           f'stopped after round {self.rounds_done}; the same command goes on'
       )
     return result
 
-  def _select(self) -> cohorts_lib.Selection:
-    """Draws and commits the cohort of the next round, durably."""
+  def select(
+      self, chosen: Sequence | None = None, *, replaces: bool = False
+  ) -> cohorts_lib.Selection:
+    """Draws or takes the cohort of the next round, and commits it durably.
+
+    Args:
+      chosen: Ids of the cohort; `None` for the one that the plan draws.
+      replaces: See `WriteAheadRecord.begin`.
+    """
     round_index = self.rounds_done + 1
-    selection = self.cohorts.select(round_index)
+    selection = self.cohorts.select(round_index, chosen)
     spent = {}
     if round_index > self.record.rounds_begun:
       spent = self.budget.record(round_index)
-    self.record.begin(round_index, selection.ids, spent=spent)
+    self.record.begin(
+        round_index, selection.ids, spent=spent, replaces=replaces
+    )
     return selection
 
-  def _run_round(self, selection: cohorts_lib.Selection) -> float:
-    """Trains on the cohort, appends the row of the round, returns seconds."""
+  def run_round(
+      self, selection: cohorts_lib.Selection
+  ) -> tuple[tff.learning.templates.LearningProcessOutput, float]:
+    """Trains on the cohort and appends the row of the round.
+
+    Args:
+      selection: What `select` returned.
+
+    Returns:
+      The output of the process, and the seconds that it took.
+    """
     round_index = self.rounds_done + 1
     start = time.monotonic()
     try:
@@ -340,7 +370,7 @@ class Run:
     self.evaluated.update(dict.fromkeys(evaluation))
     self.history.append(row)
     self.rounds_done = round_index
-    return seconds
+    return output, seconds
 
   def _named(
       self,
@@ -371,10 +401,19 @@ class Run:
         or waited >= _SECONDS_BETWEEN_CHECKPOINTS
     )
 
-  def _save(
-      self, released: releases.Releases, display: progress_lib.Progress
+  def save(
+      self,
+      released: releases.Releases,
+      say: Callable[[str], None],
+      show: Callable[[Mapping[str, Any], list[str]], None] | None = None,
   ) -> None:
-    """Saves a checkpoint, then releases the rows that it covers."""
+    """Saves a checkpoint, then releases the rows that it covers.
+
+    Args:
+      released: What `begin` returned.
+      say: Shows a warning.
+      show: Shows a released row, given the columns of the evaluation.
+    """
     if self.rounds_done == self.rounds_saved:
       return
     start = time.monotonic()
@@ -386,13 +425,14 @@ class Run:
     self.record.release(self.rounds_done)
     for row in rows:
       released.release(row)
-      display.released(row['released'], list(self.evaluated))
+      if show is not None:
+        show(row['released'], list(self.evaluated))
     self.rounds_saved = self.rounds_done
     warning = self.cohorts.warning()
     if warning is not None and not self.has_warned:
       self.has_warned = True
-      display.say(warning)
-    self._write_statement()
+      say(warning)
+    self.write_statement()
     self.saved_at = time.monotonic()
     self.seconds_of_save = self.saved_at - start
 
@@ -418,14 +458,20 @@ class Run:
     process_files.keep(release / process_files.FOLDER, self.process)
     self.has_setting = True
 
-  def _finish(self, message: str) -> TrainResult:
-    """Writes the last model and the final documents."""
+  def write_models(self) -> tuple[Any, Any]:
+    """Writes the model, and the average of models; returns both."""
     weights = self.process.get_model_weights(self.state)
     release = self.directory.release
     outputs.write_model(release / 'model.npz', weights)
     averaged = outputs.averaged_weights(self.process, self.state)
     if averaged is not None:
       outputs.write_model(release / 'model_averaged.npz', averaged)
+    return weights, averaged
+
+  def finish(self, message: str) -> TrainResult:
+    """Writes the last model and the final documents."""
+    weights, averaged = self.write_models()
+    release = self.directory.release
     plots.write_curves(
         release / 'curves.png',
         self.history,
@@ -436,7 +482,7 @@ class Run:
     return TrainResult(
         model_weights=weights,
         metrics=history_lib.Released(self.history, key=releases.KEY),
-        statement=self._write_statement(),
+        statement=self.write_statement(),
         epsilon=self.budget.epsilon_after(self.record.rounds_begun),
         delta=self.delta,
         rounds_done=self.rounds_done,
@@ -447,15 +493,18 @@ class Run:
         evaluated=tuple(self.evaluated),
     )
 
-  def _write_statement(self) -> statement_lib.PrivacyStatement:
+  def write_statement(self) -> statement_lib.PrivacyStatement:
     """Writes and returns the statement and events of the rounds so far."""
     # A round that has begun counts, even if its process was killed.
     rounds = max(self.rounds_done, self.record.rounds_begun)
-    statement = self.plan.statement(
-        delta=self.delta,
-        observed=self.cohorts.observed(rounds),
-        insecure_seed=self._is_insecure(),
-        declarations=self.declarations,
+    statement = self.plan.statement_about(
+        builder.Occasion(
+            delta=self.delta,
+            observed=self.cohorts.observed(rounds),
+            insecure_seed=self._is_insecure(),
+            declarations=self.declarations,
+            process=self.checked,
+        )
     )
     run_directory.write_statement(self.directory.release, statement)
     run_directory.write_json(
@@ -477,6 +526,11 @@ class Run:
         f' this run, {self.plan.neighboring_relation.value} adjacency,'
         f' delta={self.delta:g}, {self.plan.basis}'
     )
+
+  @property
+  def is_private(self) -> bool:
+    """Whether the run has a guarantee at all."""
+    return not self._guarantee().startswith(plain_words.NO_PRIVACY)
 
   def _is_insecure(self) -> bool:
     return is_key_insecure(self.state) or self.cohorts.is_key_insecure

@@ -8,6 +8,7 @@ import dataclasses
 import os
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 
 from tff_dp import _checks
@@ -124,6 +125,71 @@ def train(
         " train(process, clients, output_dir=..., delta=...); the process's"
         ' plan is found in the process'
     )
+  _checks.one_of(progress_lib.MODES, progress=progress)
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(contexts.ensure_installed())
+    run = open_run(
+        stack,
+        process,
+        clients,
+        output_dir=output_dir,
+        delta=delta,
+        plan=plan,
+        epsilon_budget=epsilon_budget,
+        evaluate_fn=evaluate_fn,
+        rounds_per_eval=rounds_per_eval,
+        total_rounds=total_rounds,
+        checkpoint_every=checkpoint_every,
+        checkpoint_kind=checkpoint_kind,
+        schedule_seed=schedule_seed,
+        config=config,
+        declarations=declarations,
+    )
+    with logged(run.directory):
+      run.restore(progress)
+      return run.execute(progress)
+
+
+def open_run(
+    stack: contextlib.ExitStack,
+    process: tff.learning.templates.LearningProcess,
+    clients: Any,
+    *,
+    output_dir: str | os.PathLike,
+    delta: float,
+    plan: base.Plan | None = None,
+    epsilon_budget: float | None = None,
+    evaluate_fn: Callable[[Any], Mapping[str, float]] | None = None,
+    rounds_per_eval: int = 10,
+    total_rounds: int | None = None,
+    checkpoint_every: int | None = None,
+    checkpoint_kind: str = noise_checkpoints.FULL,
+    schedule_seed: int = 0,
+    config: Mapping[str, Any] | None = None,
+    declarations: declarations_lib.Declarations | None = None,
+    driver: Mapping[str, Any] | None = None,
+) -> run_lib.Run:
+  """Returns a run in its directory, before `restore`.
+
+  Args:
+    stack: Closes the files of the run.
+    process: See `train`, as all that follow but the last.
+    clients: See `train`.
+    output_dir: See `train`.
+    delta: See `train`.
+    plan: See `train`.
+    epsilon_budget: See `train`.
+    evaluate_fn: See `train`.
+    rounds_per_eval: See `train`.
+    total_rounds: See `train`.
+    checkpoint_every: See `train`.
+    checkpoint_kind: See `train`.
+    schedule_seed: See `train`.
+    config: See `train`.
+    declarations: See `train`.
+    driver: Settings of a loop that replaces the one of `train`, plain JSON
+      types. A directory belongs to one kind of loop.
+  """
   _checks.delta(delta=delta)
   if epsilon_budget is not None:
     _checks.positive(epsilon_budget=epsilon_budget)
@@ -132,15 +198,17 @@ def train(
     _checks.integer_at_least(1, checkpoint_every=checkpoint_every)
   _checks.one_of(noise_checkpoints.KINDS, checkpoint_kind=checkpoint_kind)
   _checks.integer_at_least(0, schedule_seed=schedule_seed)
-  _checks.one_of(progress_lib.MODES, progress=progress)
   certificate = certification.certify(process, plan)
   plan = certificate.plan
   if total_rounds is None:
     total_rounds = plan.num_rounds
   _checks.integer_between(1, plan.num_rounds, total_rounds=total_rounds)
-  cohorts = population.build(plan, clients, schedule_seed=schedule_seed)
+  cohorts = population.build(
+      plan, _readable_by(process, clients), schedule_seed=schedule_seed
+  )
   budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
+  declarations = _completed(declarations, cohorts)
   # A statement that is not complete is refused before anything is written.
   plan.statement(delta=delta, declarations=declarations)
   identity = {
@@ -151,58 +219,92 @@ def train(
           'rounds_per_eval': rounds_per_eval,
           **cohorts.identity(),
           'process_type': certification.type_fingerprint(process),
+          **(driver or {}),
       },
       'config': dict(config or {}),
   }
-  with contextlib.ExitStack() as stack:
-    stack.enter_context(contexts.ensure_installed())
-    directory = stack.enter_context(
-        run_directory.RunDirectory(
-            output_dir, identity=identity, client_ids=cohorts.client_ids
-        )
-    )
-    record = write_ahead.WriteAheadRecord(
-        directory.secret / 'write_ahead.jsonl', run_id=directory.run_id
-    )
-    stack.callback(record.close)
-    run = run_lib.Run(
-        process=process,
-        plan=plan,
-        certificate=certificate,
-        cohorts=cohorts,
-        directory=directory,
-        identity=identity,
-        record=record,
-        store=checkpoints.CheckpointStore(directory.checkpoints),
-        history=history_lib.History(directory.secret / 'metrics.jsonl'),
-        budget=budget,
-        delta=delta,
-        epsilon_budget=epsilon_budget,
-        evaluate_fn=evaluate_fn,
-        rounds_per_eval=rounds_per_eval,
-        total_rounds=total_rounds,
-        checkpoint_every=checkpoint_every,
-        checkpoint_kind=checkpoint_kind,
-        declarations=_with_context(declarations),
-    )
-    try:
-      run.restore(progress)
-      return run.execute(progress)
-    except (_checks.ArgumentError, _checks.PrivacyRefusedError):
-      raise  # They say it all, and a refusal writes nothing.
-    except Exception as error:
-      _failures.log(directory.log, error)
-      raise
-
-
-def _with_context(
-    declarations: declarations_lib.Declarations | None,
-) -> declarations_lib.Declarations | None:
-  """Returns the declarations with what the context adds to them."""
-  added = contexts.not_covered()
-  if not added:
-    return declarations
-  declared = declarations or declarations_lib.Declarations()
-  return dataclasses.replace(
-      declared, not_covered=f'{declared.not_covered}; {added}'
+  directory = stack.enter_context(
+      run_directory.RunDirectory(
+          output_dir, identity=identity, client_ids=cohorts.client_ids
+      )
   )
+  record = write_ahead.WriteAheadRecord(
+      directory.secret / 'write_ahead.jsonl', run_id=directory.run_id
+  )
+  stack.callback(record.close)
+  return run_lib.Run(
+      process=process,
+      plan=plan,
+      certificate=certificate,
+      cohorts=cohorts,
+      directory=directory,
+      identity=identity,
+      record=record,
+      store=checkpoints.CheckpointStore(directory.checkpoints),
+      history=history_lib.History(directory.secret / 'metrics.jsonl'),
+      budget=budget,
+      delta=delta,
+      epsilon_budget=epsilon_budget,
+      evaluate_fn=evaluate_fn,
+      rounds_per_eval=rounds_per_eval,
+      total_rounds=total_rounds,
+      checkpoint_every=checkpoint_every,
+      checkpoint_kind=checkpoint_kind,
+      declarations=declarations,
+  )
+
+
+@contextlib.contextmanager
+def logged(directory: run_directory.RunDirectory):
+  """Writes the trace of an error inside to the log of the run."""
+  try:
+    yield
+  except (_checks.ArgumentError, _checks.PrivacyRefusedError):
+    raise  # They say it all, and a refusal writes nothing.
+  except Exception as error:
+    _failures.log(directory.log, error)
+    raise
+
+
+@dataclasses.dataclass(frozen=True)
+class _ById:
+  """Clients of a process that reads a client's data by its id."""
+
+  client_ids: list
+
+  def create_tf_dataset_for_client(self, client_id):
+    return client_id
+
+
+def _readable_by(process, clients):
+  """Returns the clients as the process takes their data.
+
+  A process that was composed with `ClientData.dataset_computation` takes ids.
+  """
+  parameter = getattr(process.next.type_signature, 'parameter', None)
+  takes_ids = (
+      parameter is not None
+      and parameter[1].member == tff.TensorType(np.str_)
+      and hasattr(clients, 'client_ids')
+  )
+  return _ById(list(clients.client_ids)) if takes_ids else clients
+
+
+def _completed(
+    declarations: declarations_lib.Declarations | None, cohorts
+) -> declarations_lib.Declarations:
+  """Returns the declarations with what context and cohorts add to them."""
+  declared = declarations or declarations_lib.Declarations()
+  num_clients = cohorts.identity().get('num_clients')
+  if declared.population is None and num_clients is not None:
+    declared = dataclasses.replace(
+        declared,
+        population=num_clients,
+        population_origin='the clients that the run was given',
+    )
+  added = contexts.not_covered()
+  if added:
+    declared = dataclasses.replace(
+        declared, not_covered=f'{declared.not_covered}; {added}'
+    )
+  return declared

@@ -67,6 +67,17 @@ _NO_TAILS = 'none: every draw has finitely many outputs, with exact probabilitie
 # Reading metadata takes longer than the rest of a statement.
 _installed = functools.cache(_compat.installed_version)
 _INFINITE = rounding.to_json_number(math.inf)
+# How a process was checked against its plan.
+NOT_VERIFIED = 'not verified: no process was checked against the plan'
+UNCHECKED = (
+    f'{plain_words.NOT_VERIFIED}: no process was checked against this plan. The'
+    ' guarantee is that of a process that adds the noise of the plan, for cohorts'
+    ' that the plan allows.'
+)
+CERTIFIED = (
+    'checked before round 1: whatever depends on data leaves a round with the'
+    ' noise of this plan'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,12 +109,15 @@ class Occasion:
     insecure_seed: Whether noise and coins follow from a known seed, which voids
       the guarantee.
     declarations: What the plan cannot know.
+    process: How the process was checked against the plan, as a sentence.
+      Default: it was not.
   """
 
   delta: float
   observed: Any = None
   insecure_seed: bool = False
   declarations: declarations_lib.Declarations = declarations_lib.Declarations()
+  process: str = NOT_VERIFIED
 
   def __post_init__(self):
     _checks.delta(delta=self.delta)
@@ -190,6 +204,7 @@ def _common(
       'adjacency.definition': plan.neighboring_relation.description,
       'mechanism.rounds_planned': plan.num_rounds,
       'mechanism.rounds_done': about.rounds_done,
+      'implementation.process': about.process,
       'implementation.tails': _TAILS if plan.draws_end else _NO_TAILS,
       'accounting.versions': {
           'python': platform.python_version(),
@@ -287,6 +302,7 @@ def _warnings(
         f'{plain_words.NO_PRIVACY}: no finite epsilon holds at delta'
         f' {about.delta:g}.'
     )
+  is_void = bool(found or plan.voids)
   found += cautions
   if about.observed is not None and about.observed.warning:
     found.append(about.observed.warning)
@@ -297,6 +313,8 @@ def _warnings(
         f' {1 / population:g}; revealing one random client completely would be'
         ' allowed.'
     )
+  if about.process == NOT_VERIFIED and not is_void:
+    found.append(UNCHECKED)
   return found
 
 

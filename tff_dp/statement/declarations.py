@@ -40,8 +40,9 @@ class Declarations:
   public_data: str = 'none'
   preprocessing: str = 'none'
   not_covered: str = (
-      'training metrics of TFF (loss, accuracy, example counts) and the columns'
-      ' ending in .not_covered, which are kept in secret/'
+      'training metrics of TFF (loss, accuracy, example counts) and columns that'
+      ' end in .not_covered: tff_dp.program.train keeps them in secret/; whoever'
+      ' prints or publishes them releases them without noise'
   )
   audit: str = 'none was made'
 

@@ -22,6 +22,7 @@ from typing import Any
 from tff_dp.accounting import rounding
 
 NO_PRIVACY = 'NO PRIVACY'
+NOT_VERIFIED = 'NOT VERIFIED'
 # From here on the bound excludes next to nothing.
 _CLOSE_TO_CERTAINTY = 0.99
 # What a client might have done instead, by the neighbouring relation.
@@ -58,8 +59,9 @@ def paragraph(content: Mapping[str, Any]) -> str:
   chance = best_guess(content['epsilon'], delta)
   relation = content['neighboring_relation']
   instead = _INSTEAD.get(relation, f'its neighbour in the sense of {relation}')
+  condition = '' if is_verified(content) else ', if a process follows this plan'
   sentences = [
-      'In plain words: somebody sees all that this run shows to those whom it'
+      f'In plain words{condition}: somebody sees all that this run shows to those whom it'
       f' does not trust, and guesses whether one particular {unit} contributed'
       f' what it did or {instead}. If both are equally likely beforehand, the'
       f' guess is right in at most {_percent(chance)} of all cases; 50 % is a'
@@ -92,6 +94,13 @@ def is_void(content: Mapping[str, Any]) -> bool:
   """Returns whether a statement guarantees nothing."""
   return content['epsilon'] == 'inf' or any(
       warning.startswith(NO_PRIVACY) for warning in content['warnings']
+  )
+
+
+def is_verified(content: Mapping[str, Any]) -> bool:
+  """Returns whether a statement speaks of a process that was checked."""
+  return not any(
+      warning.startswith(NOT_VERIFIED) for warning in content['warnings']
   )
 
 

@@ -53,7 +53,7 @@ _ALWAYS = {
     'public_data': 'pretraining public_data preprocessing',
     'implementation': (
         'arithmetic tails generator key dropouts realised_participation'
-        ' bad_updates'
+        ' bad_updates process'
     ),
     'not_claimed': 'audit heuristics limits',
 }
@@ -277,10 +277,13 @@ def headline(content: Mapping[str, Any]) -> str:
   amplified = (
       'without amplification' if claimed == 'none' else f'amplified: {claimed}'
   )
+  condition = ''
+  if not plain_words.is_verified(content):
+    condition = ', if a process follows this plan'
   return (
       f'**({epsilon}, {content["delta"]:g})-differential privacy** for each'
       f' {content["unit"]}, {content["neighboring_relation"]} adjacency,'
-      f' {amplified}. {when}'
+      f' {amplified}{condition}. {when}'
   )
 
 

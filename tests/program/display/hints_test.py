@@ -79,10 +79,22 @@ class TooNoisyTest(absltest.TestCase):
     self.assertIn('their sum would be 0.08 times', said)
     self.assertIn('all 8 clients of all 4 rounds', said)
     self.assertIn('noise multiplier 2, 10,000 weights', said)
-    self.assertIn('about 200 clients per round', said)
-    enough = _plan(mechanisms.Independent(4), clients_per_round=200)
+    self.assertIn('about 100 clients per round', said)
+    enough = _plan(mechanisms.Independent(4), clients_per_round=100)
     self.assertIsNone(
         hints.too_noisy(enough, num_params=10_000, num_rounds=4)
+    )
+
+  def test_names_silos_where_there_are_too_few_clients(self):
+    plan = _plan(mechanisms.Independent(4))
+    options = dict(num_params=10_000, num_rounds=4)
+    said = hints.too_noisy(plan, num_clients=99, **options)
+    self.assertIn('99 clients are too few for that', said)
+    self.assertIn('tff_dp.learning.silos', said)
+    self.assertNotIn('clients per round;', said)
+    self.assertEqual(
+        hints.too_noisy(plan, num_clients=100, **options),
+        hints.too_noisy(plan, **options),
     )
 
   def test_nothing_is_said_without_a_cohort_size(self):

@@ -309,14 +309,14 @@ class FingerprintTest(parameterized.TestCase):
 
 
 def _run_until_killed(root: pathlib.Path, kind: str, *, in_round: int) -> None:
-  run_round = run_lib.Run._run_round
+  run_round = run_lib.Run.run_round
 
   def stand_in(self, cohort):
     if self.rounds_done + 1 == in_round:
       raise kills.Killed
     return run_round(self, cohort)
 
-  with mock.patch.object(run_lib.Run, '_run_round', stand_in):
+  with mock.patch.object(run_lib.Run, 'run_round', stand_in):
     try:
       real_run.run(root, checkpoint_kind=kind)
     except kills.Killed:

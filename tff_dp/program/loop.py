@@ -1,0 +1,414 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds one by one, for training loops of one's own.
+
+    loop = tff_dp.program.Loop(
+        process, client_data, output_dir='runs/mine', delta=1e-5)
+    print(loop)  # epsilon, who may take part, noise
+    while loop.rounds_left:
+      cohort = rng.choice(loop.eligible(), 50, replace=False)
+      output = loop.next(cohort)
+    print(loop.statement())
+
+A loop does for each round what `program.train` does: it checks the budget,
+commits the cohort, trains, and saves model, noise key and ledger together
+before it returns anything. So the ledger and the model cannot be of different
+rounds, and the statement is about the rounds that took place.
+"""
+
+from collections.abc import Sequence
+import contextlib
+import hashlib
+import os
+from typing import Any
+import weakref
+
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp.accounting import rounding
+from tff_dp.execution import contexts
+from tff_dp.plans import base
+from tff_dp.program import run as run_lib
+from tff_dp.program import training
+from tff_dp.program.display import hints
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import outputs
+from tff_dp.statement import builder
+from tff_dp.statement import declarations as declarations_lib
+from tff_dp.statement import statement as statement_lib
+
+_CHECKED = (
+    f'{builder.CERTIFIED}. Stated are the rounds of one tff_dp.program.Loop,'
+    ' which saved model and ledger together. Not seen, and not covered: other'
+    ' rounds of the process or of its state, and cohorts chosen by looking at'
+    " clients' data"
+)
+_NOT_COVERED = (
+    'training metrics of TFF (loss, accuracy, example counts), which the loop'
+    ' hands to its caller, and evaluations by the caller on data of clients in'
+    ' training, their held-out examples included'
+)
+# The loops of this process by their directory, so that a notebook cell can run
+# again: the new loop takes the directory over from the old one.
+_loops: weakref.WeakValueDictionary[str, 'Loop'] = weakref.WeakValueDictionary()
+
+
+class Loop:
+  """A run whose rounds the caller starts, in a directory of its own.
+
+  Making it again, in the same or another Python process, resumes the run after
+  its last complete round. A round that was interrupted is repeated, with any
+  cohort that is allowed: nothing of it was released.
+
+  Attributes:
+    plan: The plan that the process implements.
+  """
+
+  def __init__(
+      self,
+      process: tff.learning.templates.LearningProcess,
+      clients: Any,
+      *,
+      output_dir: str | os.PathLike,
+      delta: float,
+      plan: base.Plan | None = None,
+      epsilon_budget: float | None = None,
+      declarations: declarations_lib.Declarations | None = None,
+  ):
+    """Begins a run, or resumes the one in `output_dir`.
+
+    If nobody has chosen a context, an in-process one becomes the default of
+    this thread, as by `execution.set_default_context()`.
+
+    Args:
+      process: Process that adds the noise of its plan to everything that
+        comes from clients' data. Anything else is refused, see `certify`.
+      clients: A `tff.simulation.datasets.ClientData` with the whole population,
+        preprocessing included. With a `CheckInPlan` also its
+        `CheckInDataSource`; with a plan of silos, the ids are their names.
+      output_dir: Directory that is absent, empty, or of this very run. It gets
+        the files that `program.train` writes.
+      delta: In (0, 1). Choose it below 1 / population.
+      plan: Plan of the process. Default: the one that is found in it.
+      epsilon_budget: Budget at `delta`; the round that would exceed it is
+        refused. Default: none.
+      declarations: Facts for the statement that only the caller knows.
+
+    Raises:
+      ArgumentError: A value that is not allowed, or an `output_dir` that cannot
+        be written or belongs to another run.
+      PrivacyRefusedError: The process does not implement the plan, or not even
+        the first round fits the budget.
+      RuntimeError: The context of this thread is asynchronous.
+    """
+    path = os.path.realpath(output_dir)
+    if path in _loops:
+      _loops[path].close()
+    # Refuses a context that cannot be used.
+    with contexts.ensure_installed():
+      pass
+    if not contexts.is_chosen():
+      execution.set_default_context()
+    self._closed_because = 'it was closed'
+    self._stack = contextlib.ExitStack()
+    declared = declarations or declarations_lib.Declarations(
+        not_covered=_NOT_COVERED
+    )
+    with contextlib.ExitStack() as stack:
+      self._run = training.open_run(
+          stack,
+          process,
+          clients,
+          output_dir=output_dir,
+          delta=delta,
+          plan=plan,
+          epsilon_budget=epsilon_budget,
+          declarations=declared,
+          driver={'loop': 'own'},
+      )
+      self._run.checked = _CHECKED
+      with training.logged(self._run.directory):
+        self._run.restore('quiet')
+        self._released = self._run.begin()
+      stack.callback(self._released.close)
+      self._stack = stack.pop_all()
+    self.plan = self._run.plan
+    self._warnings: list[str] = []
+    _loops[path] = self
+
+  @property
+  def rounds_done(self) -> int:
+    """Complete rounds, those of earlier processes included."""
+    return self._run.rounds_done
+
+  @property
+  def rounds_left(self) -> int:
+    """How many more rounds plan and budget allow."""
+    return self._run.budget.rounds_left(self.rounds_done)
+
+  @property
+  def epsilon(self) -> float:
+    """Epsilon at `delta` of the rounds that have begun. Upper bound."""
+    return self._run.budget.epsilon_after(self._run.record.rounds_begun)
+
+  @property
+  def state(self) -> Any:
+    """State of the process after the last round. SECRET: it has the noise key."""
+    return self._run.state
+
+  @property
+  def model_weights(self) -> Any:
+    """Model after the last round, which the guarantee covers."""
+    return self._run.process.get_model_weights(self._run.state)
+
+  @property
+  def process(self) -> '_Process':
+    """This loop as a process, for `tff.simulation.run_training_process`.
+
+    Its `next(state, cohort)` takes ids of clients in the place of their data,
+    and the state that the loop returned last, no other.
+    """
+    return _Process(self)
+
+  @property
+  def state_manager(self) -> tff.program.ProgramStateManager:
+    """This loop as a program state manager, for programs of TFF.
+
+    The loop has saved the state of every round, with its ledger, before the
+    program asks for it. `load_latest` returns the last one.
+    """
+    return _StateManager(self)
+
+  def eligible(self, client_ids: Sequence | None = None) -> list:
+    """Returns the clients that may take part in the next round.
+
+    Args:
+      client_ids: Ids to choose from. Default: the whole population.
+
+    Returns:
+      A list of ids in the given order.
+
+    Raises:
+      PrivacyRefusedError: If clients decide themselves, or no round is left.
+    """
+    run = self._checked()
+    run.budget.check(run.rounds_done + 1)
+    if client_ids is None:
+      client_ids = run.cohorts.client_ids
+    return run.cohorts.eligible(run.rounds_done + 1, list(client_ids))
+
+  def next(
+      self, cohort: Sequence | None = None
+  ) -> tff.learning.templates.LearningProcessOutput:
+    """Runs the next round and returns its output, once it is on the disk.
+
+    Args:
+      cohort: Ids of the clients of the round, any number of `eligible()` ones.
+        Do not choose them by looking at their data. Default: the cohort that
+        the schedule of the plan chooses; clients or silos that decide
+        themselves decide.
+
+    Returns:
+      The state, which is secret, and the metrics. What TFF's metrics say of
+      clients' data, such as their loss, has no noise: do not publish it.
+
+    Raises:
+      ArgumentError: Unknown ids.
+      PrivacyRefusedError: The cohort breaks the plan, no round is left, or the
+        round would exceed the budget. Nothing has changed then.
+      ClientComputationError: The work of a client failed. The round can be run
+        again, with another cohort as well.
+    """
+    run = self._checked()
+    run.budget.check(run.rounds_done + 1)
+    with training.logged(run.directory):
+      try:
+        selection = run.select(cohort, replaces=True)
+        output, _ = run.run_round(selection)
+      except BaseException:
+        # The cohort is not committed any more: nothing of it was released.
+        latest = run.store.load(run.rounds_done, like=run.state)
+        run.cohorts.restore(latest.ledger)
+        raise
+      try:
+        run.save(self._released, self._warnings.append)
+      except BaseException:
+        # Memory and disk may differ now, and the disk is right.
+        self._close('its files could not be written')
+        raise
+    return output
+
+  def statement(self) -> statement_lib.PrivacyStatement:
+    """Returns the privacy statement of the rounds so far, as it was written."""
+    return self._checked().write_statement()
+
+  def write_model(self) -> None:
+    """Writes the model to `release/model.npz`, as `program.train` does."""
+    self._checked().write_models()
+
+  def close(self) -> None:
+    """Gives up the directory, for this or another process to resume."""
+    self._close('it was closed, or its directory was opened again')
+
+  def _close(self, why: str) -> None:
+    self._closed_because = why
+    self._stack.close()
+    self._released = None
+
+  def __enter__(self) -> 'Loop':
+    return self
+
+  def __exit__(self, *exception_info) -> None:
+    self.close()
+
+  def __repr__(self) -> str:
+    return f'<Loop: {self._spent()}>'
+
+  def __str__(self) -> str:
+    return '\n'.join(self._said())
+
+  def _repr_markdown_(self) -> str:
+    """Returns how a notebook shows it."""
+    return '\n'.join(f'- {sentence}' for sentence in self._said())
+
+  def _spent(self) -> str:
+    run = self._run
+    done = f'{self.rounds_done} of {self.plan.num_rounds} rounds'
+    if not run.is_private:
+      return f'NO PRIVACY; {done}'
+    spent = (
+        f'epsilon {rounding.rounded_up(self.epsilon)} at delta {run.delta:g}'
+    )
+    if run.epsilon_budget is not None:
+      spent += f', budget {run.epsilon_budget:g}'
+    return f'{spent}; {done}, {self.rounds_left} left'
+
+  def _said(self) -> list[str]:
+    """Returns epsilon, conditions and noise, a sentence each."""
+    run, plan = self._run, self.plan
+    said = [self._spent(), *run.introduction(), *self._warnings]
+    why = run.cohorts.why_not_chosen
+    if why:
+      said.append(f'who takes part: loop.next() without a cohort, since {why}')
+    else:
+      said.append(
+          'who takes part: choose among loop.eligible().'
+          f' {plan.participation.pattern.describe()} A cohort may have any size;'
+          f' sums are divided by {plan.clients_per_round}.'
+      )
+    if plan.kind == 'dp_ftrl' and plan.noise_multiplier:
+      ratio = hints.signal_to_noise(
+          plan,
+          num_params=outputs.num_params(self.model_weights),
+          num_rounds=plan.num_rounds,
+      )
+      said.append(
+          'noise: if all clients pulled the same way, the sum of all updates'
+          f' would be {ratio:.2g} times as long as its noise'
+      )
+    return said
+
+  def _checked(self) -> run_lib.Run:
+    """Returns the run, unless this loop is closed."""
+    if self._released is None:
+      raise _checks.PrivacyRefusedError(
+          f'this loop cannot go on: {self._closed_because}',
+          why='model and ledger are those on the disk, which another loop may'
+          ' have taken further',
+          way_out='make the Loop again with the same arguments: it resumes',
+      )
+    return self._run
+
+
+class _Process:
+  """A loop in the place of the process that it runs."""
+
+  def __init__(self, loop: Loop):
+    self._loop = loop
+
+  def initialize(self) -> Any:
+    """Returns the state of the loop before its first round.
+
+    Later, a new state, which serves as structure only: `next` refuses it.
+    """
+    loop = self._loop
+    if loop.rounds_done:
+      return loop._run.process.initialize()  # pylint: disable=protected-access
+    return loop.state
+
+  def next(self, state: Any, cohort: Sequence):
+    """Runs the next round of the loop.
+
+    Args:
+      state: State that the loop returned last.
+      cohort: Ids of clients, see `Loop.next`.
+
+    Raises:
+      PrivacyRefusedError: If `state` is any other state, beside the reasons of
+        `Loop.next`.
+    """
+    loop = self._loop
+    if not _is_same(state, loop.state):
+      raise _checks.PrivacyRefusedError(
+          f'the state is not the one after round {loop.rounds_done} of the loop',
+          why='a state that runs twice draws the same noise for other clients,'
+          ' and the ledger has counted other rounds',
+          way_out='state = loop.state, and with run_training_process'
+          ' program_state_manager=loop.state_manager, which restores it; a new'
+          ' run needs another output_dir',
+      )
+    return loop.next(cohort)
+
+  def get_model_weights(self, state: Any) -> Any:
+    """Returns the model in a state of the process."""
+    return self._loop._run.process.get_model_weights(state)  # pylint: disable=protected-access
+
+
+class _StateManager(tff.program.ProgramStateManager):
+  """Versions of a loop: rounds, of which it keeps the last."""
+
+  def __init__(self, loop: Loop):
+    self._loop = loop
+
+  async def get_versions(self) -> list[int] | None:
+    done = self._loop.rounds_done
+    return [done] if done else None
+
+  async def load(self, version: int, structure: Any) -> Any:
+    del structure
+    if version != self._loop.rounds_done:
+      raise tff.program.ProgramStateNotFoundError(version)
+    return self._loop.state
+
+  async def save(self, program_state: Any, version: int) -> None:
+    loop = self._loop
+    if version != loop.rounds_done or not _is_same(program_state, loop.state):
+      raise _checks.PrivacyRefusedError(
+          f'version {version} is not the state after round {loop.rounds_done} of'
+          ' the loop',
+          why='the ledger is stored with the state that it belongs to',
+          way_out='run the rounds by loop.process, and save their states with'
+          ' the number of their round',
+      )
+
+  async def remove_all(self) -> None:
+    """Refused: a run that forgets its rounds would spend them again."""
+    raise _checks.PrivacyRefusedError(
+        'the states of a loop cannot be removed',
+        why='the ledger and the noise key are in them',
+        way_out='a new run in another output_dir',
+    )
+
+
+def _is_same(state: Any, other: Any) -> bool:
+  """Returns whether two states have the same leaves, to the bit."""
+  return state is other or _digest(state) == _digest(other)
+
+
+def _digest(state: Any) -> bytes:
+  try:
+    return hashlib.sha256(checkpoints.pack(state)).digest()
+  except TypeError:
+    return b''  # Nothing that a process returns.
