@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Who may claim what: patterns, sensitivity, epsilon, ledgers, statements.
+"""Privacy accounting: participation patterns, sensitivity, epsilon, statements.
 
-Needs NumPy, SciPy and dp_accounting only, and never loads TensorFlow. The names
-below are loaded when they are first used, so that a command line which needs
-one of them does not wait for the others.
+This package needs only NumPy, SciPy and dp_accounting, and never loads
+TensorFlow. Each name below is loaded when it is first used, so a command that
+needs one of them does not wait for the others.
 """
 
 import importlib

@@ -13,33 +13,36 @@
 
 A composition of Gaussian mechanisms, adaptively chosen or not, is itself one
 Gaussian mechanism: their 1 / sigma^2 add up (Dong, Roth and Su,
-arXiv:1905.02383, corollary 3.3). All methods merge them first, so how a run is
-written down as events changes nothing.
+arXiv:1905.02383, corollary 3.3). All methods merge the Gaussian mechanisms
+first, so the result does not depend on how a run is split into events.
 
-Neighbouring relations. An event is stated for zero-out, as `plan.event()`
-returns it: the multiplier of a Gaussian is its std over the bound C on one
-contribution's norm, of a Laplace event its parameter over the bound on the L1
-norm. Under replace-one a contribution moves by up to 2 C; the factor comes from
-`run_events.effective_sigma`, which is asked once, here. dp_accounting is not
-asked to convert: its Renyi accountant never does, its PLD accountant does from
-version 0.6 on, for some events.
+Neighbouring relations. Every event is stated for zero-out, as `plan.event()`
+returns it. The multiplier of a Gaussian event is its std over the bound C on
+the L2 norm of one contribution. The parameter of a Laplace event is its scale
+over the bound on the L1 norm. Under replace-one a contribution moves by up to 2
+C. This module applies that factor once, through `run_events.effective_sigma`.
+It does not ask dp_accounting to convert: its Renyi accountant never does, and
+its PLD accountant does so only from version 0.6 on and only for some events.
 
-It gets events under a relation whose distributions are the same as ours:
+dp_accounting gets each event under a relation with the same pair of
+distributions as ours:
 
-* Zero-out is REPLACE_SPECIAL there. Where version 0.4 refuses that for
-  Poisson-sampled sums, they are accounted under ADD_OR_REMOVE_ONE. That is the
-  same pair of distributions: a contribution of zeros changes neither the sum
-  nor the divisor, which does not depend on who took part, so removing a client
-  and zeroing it release the same.
+* Our zero-out is REPLACE_SPECIAL in dp_accounting. Version 0.4 refuses that
+  relation for Poisson-sampled sums, so they are accounted under
+  ADD_OR_REMOVE_ONE. The pair of distributions is the same: a contribution of
+  zeros changes neither the sum nor the divisor, and the divisor does not depend
+  on who took part. Removing a client and zeroing it therefore release the same.
 * Replace-one of an unsampled Gaussian or Laplace mechanism is the pair "no
   contribution" against "a contribution of norm 2 C". Sampled mechanisms are
-  mixtures under replace-one, which that pair does not describe: refused.
+  mixtures under replace-one, which that pair does not describe. They are
+  refused.
 
-Check-ins, shuffles and random allocations (`run_events`) are accounted for
-by 'pld', through `protocol_accountant`; `amplification` says by which argument.
-So are messages of silos and opened sums (`record_events`), under replace-one,
-to the same number as by the ledger of a silo; messages without sampling also by
-'exact'. What `published_proofs` gives there is `amplify(bound='convexity')`.
+Check-ins, shuffles and random allocations (`run_events`) are accounted for by
+'pld', through `protocol_accountant`. The package `amplification` gives the
+argument for each. Messages of silos and opened sums (`record_events`) are
+accounted for under replace-one and give the same number as the ledger of a
+silo. Messages without sampling also work with 'exact'. The number that
+`published_proofs` gives there is `amplify(bound='convexity')`.
 """
 
 from collections.abc import Callable
@@ -61,8 +64,10 @@ _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
-# Losses are rounded to a grid of this share of their standard deviation, which
-# costs about its square; of fewer points than this for one mechanism.
+# Losses are rounded to a grid. Its interval is at most the first share of the
+# std of all losses together, and at most the second share of the std of any
+# mechanism that occurs at least _MANY times. Rounding costs about the square of
+# the share. No mechanism gets more than _MOST_POINTS points.
 _GRID_SHARE = 1e-3
 _GRID_SHARE_OF_MANY = 0.1
 _MANY = 100
@@ -87,16 +92,18 @@ def epsilon(
     method: str = 'exact',
     neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
 ) -> float:
-  """Returns the epsilon of an event at delta; infinity without noise.
+  """Returns the epsilon of an event at delta, infinity if it has no noise.
 
-  Exact for 'exact', an upper bound for the other methods.
+  Exact for method 'exact', an upper bound for the other methods.
 
   Args:
-    event: Stated for zero-out (see the top of this module).
-    delta: In the open interval (0, 1). 'pld' returns infinity for delta of
-      about 1e-14 and below, where it has no digits left.
-    method: 'exact', 'pld' or 'rdp'.
-    neighboring_relation: The relation to account under; converted here.
+    event: The event, stated for zero-out (see the top of this module).
+    delta: Target delta, in the open interval (0, 1). Method 'pld' returns
+      infinity for a delta of about 1e-14 or less, where double precision is
+      exhausted.
+    method: Accountant to use: 'exact', 'pld' or 'rdp'.
+    neighboring_relation: Relation to account under. The event is converted to
+      it here.
 
   Raises:
     PrivacyRefusedError: If the method cannot account for the event.
@@ -133,15 +140,16 @@ def delta(
     method: str = 'exact',
     neighboring_relation: run_events.NeighboringRelation = _ZERO_OUT,
 ) -> float:
-  """Returns the delta of an event at epsilon; 1 without noise.
+  """Returns the delta of an event at epsilon, 1 if it has no noise.
 
-  Exact for 'exact', an upper bound for the other methods.
+  Exact for method 'exact', an upper bound for the other methods.
 
   Args:
-    event: Stated for zero-out (see the top of this module).
-    epsilon: At least 0, finite.
-    method: 'exact', 'pld' or 'rdp'.
-    neighboring_relation: The relation to account under; converted here.
+    event: The event, stated for zero-out (see the top of this module).
+    epsilon: Target epsilon, finite and at least 0.
+    method: Accountant to use: 'exact', 'pld' or 'rdp'.
+    neighboring_relation: Relation to account under. The event is converted to
+      it here.
 
   Raises:
     PrivacyRefusedError: If the method cannot account for the event.
@@ -166,19 +174,20 @@ def delta(
   best = _best_order(
       parts, lambda accountant: accountant.get_delta_and_optimal_order(epsilon)
   )
-  # What rounds is the exponent, at most some thousands for a delta above 0.
+  # The rounding error is in the exponent, which is at most some thousands for a
+  # delta above 0.
   return min(1.0, best * (1 + 1000 * _RDP_ROUNDING) + _TINY)
 
 
 class _Parts:
-  """An event, flattened: one Gaussian and whatever is not Gaussian.
+  """The parts of an event: one Gaussian mechanism and everything else.
 
   Attributes:
-    sigma: Of all its Gaussian mechanisms together, under the relation; infinity
-      if there is none, 0 if something has no noise.
-    others: Events that are neither Gaussian nor compositions, with how often
-      each occurs.
-    relation: Under which dp_accounting is asked about these.
+    sigma: Effective noise of all Gaussian mechanisms together, under the
+      relation. Infinity if there is none, 0 if some part has no noise.
+    others: Pairs (event, number of occurrences) of the events that are neither
+      Gaussian nor compositions.
+    relation: Neighbouring relation that dp_accounting is given for `others`.
   """
 
   def __init__(self, sigma: float, others: run_events.Leaves, relation):
@@ -246,7 +255,7 @@ def _combined(gaussians: list[tuple[float, int]]) -> float:
     return 0.0
   if len(gaussians) == 1 and gaussians[0][1] == 1:
     return gaussians[0][0]
-  # Divided by the least one first, so that no square overflows.
+  # Divide by the smallest sigma first, so that no square overflows.
   least = min((sigma for sigma, _ in gaussians), default=math.inf)
   if least == math.inf:
     return math.inf
@@ -257,7 +266,8 @@ def _combined(gaussians: list[tuple[float, int]]) -> float:
 def _relation(
     relation, others: run_events.Leaves
 ) -> dp_accounting.NeighboringRelation:
-  """Returns the relation to ask dp_accounting about (see the module)."""
+  """Returns the relation to pass to dp_accounting (see the module docstring).
+  """
   nr = dp_accounting.NeighboringRelation
   if relation is not _ZERO_OUT or all(_is_sum(leaf) for leaf, _ in others):
     return nr.ADD_OR_REMOVE_ONE
@@ -274,7 +284,7 @@ def _is_sum(leaf) -> bool:
 
 
 def _check_supported(leaf, their_relation, relation, method: str) -> None:
-  """Raises unless dp_accounting can account for a leaf, as we ask it to."""
+  """Raises unless dp_accounting can account for a leaf under the relation."""
   if relation is not _ZERO_OUT and not isinstance(
       leaf, dp_accounting.LaplaceDpEvent
   ):
@@ -305,11 +315,12 @@ def _pld_accountant(parts: _Parts):
 
 
 def _interval(parts: _Parts) -> float:
-  """Returns the grid of losses. Any grid gives an upper bound; this, a tight.
+  """Returns the interval of the grid of losses.
 
-  Fine against the loss of everything together, and against each loss that
-  occurs often, because its rounding adds up. Never finer than what one array
-  can hold.
+  Any interval gives an upper bound. This one gives a tight bound: it is fine
+  relative to the loss of everything together and to each loss that occurs
+  often, because the rounding errors of repeated losses add up. It is never so
+  fine that the losses would not fit into one array.
   """
   scales = [(*_scales(leaf), count) for leaf, count in parts.others]
   if parts.sigma < math.inf:
@@ -341,12 +352,13 @@ def _pld_error(parts: _Parts) -> float:
 
 
 def _best_order(parts: _Parts, value_and_order: Callable) -> float:
-  """Returns the least value over all orders. Upper bound, whatever is tried.
+  """Returns the smallest value over the orders tried. Upper bound.
 
-  The grid moves until its best order is not its last, then is refined around
-  it. Sampled mechanisms get whole orders only: these are finite sums, whereas
-  dp_accounting 0.4 cuts the series of a fractional order so early that the
-  result can lie below the truth.
+  Every order gives a valid bound. The grid moves until its best order is not
+  its last one, and is then refined around that order. Sampled mechanisms are
+  tried at whole orders only, where the divergence is a finite sum. For a
+  fractional order dp_accounting 0.4 truncates the series so early that the
+  result can lie below the true value.
   """
   is_sampled = any(
       not isinstance(leaf, dp_accounting.LaplaceDpEvent)
@@ -363,7 +375,7 @@ def _best_order(parts: _Parts, value_and_order: Callable) -> float:
     best = min(best, float(value))
     centre = math.log(max(order - 1, 1e-9))
     step = grid[1] - grid[0]
-    # A whole order costs as many terms, so these grids do not move.
+    # A whole order needs as many terms as its value, so these grids stay put.
     if order == orders[-1] and not is_sampled:
       grid = grid[-1] + step * np.arange(-2, len(grid) - 2)
       continue

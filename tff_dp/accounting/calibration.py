@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From a privacy target to the noise that meets it."""
+"""Calibration: the noise multiplier that meets a privacy target."""
 
 import functools
 import math
@@ -22,18 +22,19 @@ def noise_multiplier(
 ) -> float:
   """Returns the smallest noise multiplier that meets (epsilon, delta).
 
-  Rounded upward: accounting for the result with the same arguments never gives
-  more than `epsilon`. Rounding it down for print loses that.
+  The result is rounded upward: accounting for it with the same arguments never
+  gives more than `epsilon`. Rounding it down for printing loses that guarantee.
 
   Args:
-    epsilon: The target for the whole run, above 0.
-    delta: In the open interval (0, 1).
-    squared_sensitivity: S2 in squared clip norms, for zero-out.
-    method: 'exact', or 'rdp' for comparison with papers.
-    neighboring_relation: The relation under which epsilon shall hold.
+    epsilon: Target epsilon of the whole run, above 0.
+    delta: Target delta, in the open interval (0, 1).
+    squared_sensitivity: Squared sensitivity S2 in squared clip norms, for
+      zero-out.
+    method: 'exact', or 'rdp' to compare with papers.
+    neighboring_relation: Relation under which epsilon must hold.
 
   Returns:
-    The std of one node's noise on the SUM, over the clip norm.
+    The std of one node's noise on the SUM, divided by the clip norm.
   """
   _checks.positive(squared_sensitivity=squared_sensitivity)
   sigma = gaussian.sigma_for(epsilon=epsilon, delta=delta, method=method)
@@ -43,7 +44,7 @@ def noise_multiplier(
       neighboring_relation=neighboring_relation,
   )
   multiplier = sigma / sigma_of(noise_multiplier=1.0)
-  # Quotients round on their own: end on the private side.
+  # The division rounds, too. Move up until the target holds.
   while sigma_of(noise_multiplier=multiplier) < sigma:
     multiplier = math.nextafter(multiplier, math.inf)
   return multiplier

@@ -1,18 +1,19 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What draw and discard guarantees a client, and what it does not.
+"""What draw and discard guarantees to a client, and what it does not.
 
     guarantee(plan, participations=5).total_epsilon
 
-The guarantee is that of the client's own noise: whoever reads the channel sees
-the model that was sent and the one that came back. Unit: one client's whole
-local data set, replaced by any other. Every participation of a client is one
-release; they compose. What the server does with the models, how many instances
-it keeps and which one it overwrites, changes none of that.
+The guarantee comes from the client's own noise. It holds against anybody who
+reads the channel and sees both the model sent to the client and the model that
+came back. Unit: one client's whole local data set, replaced by any other. Every
+participation of a client is one release, and releases compose. The guarantee
+does not depend on what the server does with the models: how many instances it
+keeps and which one it overwrites.
 
-Weaker observers have been given smaller numbers (arXiv:1807.04369, section 4).
-Those are `diagnostics`, each with the sentence why it is none of the client's
-guarantee.
+The paper gives smaller numbers against weaker observers (arXiv:1807.04369,
+section 4). They are `diagnostics` here. Each says why it is not a guarantee for
+the client.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ ASSUMPTIONS = (
     ' up unless they were counted here.',
     'Floating-point noise is not exactly Laplace or Gaussian (Mironov, 2012).',
 )
-# Under these strategies the model that a later client draws descends from one
+# Under these strategies, the model that a later client draws descends from a
 # given update with probability at most 1/k.
 _MIXING_STRATEGIES = ('draw_and_discard', 'same', 'accept_1_over_k')
 _LATER_UPDATES = (1, 100, 10_000)
@@ -52,15 +53,15 @@ _LATER_UPDATES = (1, 100, 10_000)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Diagnostic:
-  """A number about a weaker observer, which is no guarantee.
+  """A number about a weaker observer. It is not a guarantee.
 
   Attributes:
-    name: Of the number.
-    epsilon: Its value.
-    delta: At which it holds, None if the number knows of none.
-    unit: 'model' or 'coordinate': what epsilon is about.
-    why_not: Why it is no guarantee of the client's data.
-    facts: What else the number depends on.
+    name: Name of the number.
+    epsilon: Value of the number.
+    delta: Delta at which the number holds, None if it has no delta.
+    unit: What epsilon is about, 'model' or 'coordinate'.
+    why_not: Reason why the number does not guarantee the client's privacy.
+    facts: Other quantities that the number depends on.
   """
 
   name: str
@@ -71,21 +72,24 @@ class Diagnostic:
   facts: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
+    """Returns the fields as JSON types."""
     described = dataclasses.asdict(self)
     described['epsilon'] = rounding.to_json_number(self.epsilon)
     return described
 
 
 class Guarantee(NamedTuple):
-  """What the reports of one client cost it; infinite without noise.
+  """Privacy loss of one client through its reports, infinite without noise.
 
   Attributes:
-    model_epsilon: Of one participation, at `delta`, for the whole model.
-    delta: Of one participation; 0 for pure epsilon.
-    total_epsilon: Of all participations of a client. The headline.
-    total_delta: Of all participations.
-    pure_total_epsilon: Without any delta; infinite for Gaussian noise.
+    model_epsilon: Epsilon of one participation, at `delta`, for the whole
+      model.
+    delta: Delta of one participation, 0 for pure epsilon.
+    total_epsilon: Epsilon of all participations of a client. This is the
+      headline number.
+    total_delta: Delta of all participations.
+    pure_total_epsilon: Epsilon of all participations at delta 0, infinite for
+      Gaussian noise.
   """
 
   model_epsilon: float
@@ -101,19 +105,19 @@ def guarantee(
     participations: Optional[int] = None,
     delta: Optional[float] = None,
 ) -> Guarantee:
-  """Returns what so many participations of one client cost it.
+  """Returns the privacy loss of one client after a number of participations.
 
-  Upper bound. Laplace noise without a delta: pure epsilon, which adds up. With
-  a delta, the numeric composition of all noised weights of all participations,
-  every weight at its bound, or pure epsilon if that is less. Gaussian noise:
-  exact.
+  Upper bound. Laplace noise without a delta gives pure epsilon, which adds up
+  over participations. Laplace noise with a delta gives the smaller of pure
+  epsilon and the numeric composition of all noised weights of all
+  participations, every weight at its bound. Gaussian noise is exact.
 
   Args:
     plan: A `tff_dp.DrawAndDiscardPlan`.
-    participations: Of one client: the largest number that occurred, `None` for
+    participations: Largest number of participations of any one client. Default:
       the cap of the plan.
-    delta: Of all participations together, in (0, 1); None for pure epsilon, or
-      for the delta of a Gaussian step.
+    delta: Delta of all participations together, in (0, 1). None means pure
+      epsilon, or the delta of a Gaussian step.
   """
   cap, step, num_params = plan.max_participations, plan.step, plan.num_params
   if participations is None:
@@ -141,13 +145,13 @@ def diagnostics(
 ) -> tuple[Diagnostic, ...]:
   """Returns numbers about observers II and III, for one participation.
 
-  Heuristic: none of them is a guarantee, and each says why. A step without
-  noise has none.
+  Heuristic: none of them is a guarantee, and each says why. The result is empty
+  for a step without noise.
 
   Args:
     plan: A `tff_dp.DrawAndDiscardPlan`.
-    delta: At which they are stated.
-    later_updates: After how many more updates somebody looks.
+    delta: Delta at which the numbers are stated.
+    later_updates: Numbers of further updates after which the observer looks.
   """
   step, num_params, num_instances = (
       plan.step, plan.num_params, plan.num_instances
@@ -207,27 +211,28 @@ def diagnostics(
 
 
 def event(step, *, num_params: int, participations: int):
-  """Returns the event of so many participations, stated for replace-one."""
+  """Returns the event of a number of participations, for replace-one."""
   one = step.event(num_params)
   if participations == 0:
     return dp_accounting.NoOpDpEvent()
   return dp_accounting.SelfComposedDpEvent(one, int(participations))
 
 
-# Asked for every round of a run, and different for few participations.
+# This is called in every round of a run, but with few distinct counts.
 @functools.lru_cache(maxsize=1024)
 def epsilon(
     step, *, num_params: int, participations: int, delta: float
 ) -> float:
-  """Returns epsilon of so many reports of one client, for replace-one.
+  """Returns epsilon of one client's reports, for replace-one.
 
-  As the total of `guarantee` at that delta; infinite without noise.
+  The result equals `guarantee(...).total_epsilon` at that delta, and is
+  infinite without noise.
 
   Args:
     step: The `mechanisms.client_steps.ClientStep` that the clients run.
-    num_params: p, all weights together.
-    participations: Of one client.
-    delta: Of all participations together, in (0, 1).
+    num_params: Number of weights p of the whole model.
+    participations: Number of participations of one client.
+    delta: Delta of all participations together, in (0, 1).
   """
   if not step.is_private and participations:
     return math.inf
@@ -236,14 +241,15 @@ def epsilon(
 
 
 def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
-  """Returns epsilon of an `event` at delta. Upper bound; Gaussian noise: exact.
+  """Returns epsilon of an `event` at delta.
 
-  What `accountants.epsilon` gives for method 'pld' and replace-one, but one
-  Gaussian or Laplace step needs no search for amplification.
+  Upper bound, and exact for Gaussian noise. The result is the same as from
+  `accountants.epsilon` with method 'pld' and replace-one. It is faster, because
+  a single Gaussian or Laplace step needs no search for amplification.
 
   Args:
-    what: Of `event`, or a composition of such.
-    delta: In (0, 1).
+    what: Result of `event`, or a composition of such events.
+    delta: Target delta, in (0, 1).
   """
   leaves = run_events.merged(run_events.leaves(what))
   return composition.epsilon(
@@ -253,14 +259,14 @@ def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
 
 
 def times(count: int) -> str:
-  """Returns the count with its noun."""
+  """Returns the count followed by 'participation' or 'participations'."""
   return '1 participation' if count == 1 else f'{count} participations'
 
 
 def _epsilon_and_delta(
     step, num_params, participations, pure: float, delta: Optional[float]
 ) -> tuple[float, float]:
-  """Returns (epsilon, delta) of so many participations."""
+  """Returns (epsilon, delta) of a number of participations."""
   if participations == 0:
     return 0.0, 0.0
   pure_total = _times_epsilon(pure, participations)
@@ -282,13 +288,14 @@ def _times_epsilon(pure: float, participations: int) -> float:
 
 
 def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
-  """Returns what one later client that draws one instance learns.
+  """Returns the loss towards one later client that draws one instance.
 
-  Upper bound, for the whole model. Given the coins of the server, the instance
-  that it draws descends from the update, or is independent of it. The first has
-  probability at most 1/k and leaves at most the client's own profile; coins do
-  not depend on data. By joint convexity delta(epsilon) is at most 1/k of the
-  client's own: epsilon at delta is the client's at k delta.
+  Upper bound, for the whole model. Fix the coins of the server, which do not
+  depend on data. The drawn instance then either descends from the update, with
+  probability at most 1/k, or is independent of it. In the first case the loss
+  is at most the client's own profile. By joint convexity delta(epsilon) is at
+  most 1/k times the client's own delta. So epsilon at delta is at most the
+  client's epsilon at k delta.
   """
   inner = num_instances * delta
   epsilon = 0.0

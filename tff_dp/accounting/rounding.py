@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How numbers of a guarantee are printed and stored.
+"""How the numbers of a guarantee are printed and stored.
 
-Printing may round, and rounding may not understate what was spent: everything
-here rounds to the private side.
+Everything here rounds upward, so that a printed number never understates the
+privacy that was spent.
 """
 
 import decimal
@@ -11,13 +11,18 @@ import math
 
 
 def rounded_up(value: float, *, digits: int = 4) -> str:
-  """Returns at least `value` >= 0, in plain notation of `digits` digits.
+  """Returns `value` in plain notation with `digits` digits, rounded up.
 
   Upper bound: reading the text back never gives less than `value`.
+
+  Args:
+    value: Number to print, at least 0.
+    digits: Number of significant digits.
   """
   if value == math.inf:
     return 'inf'
-  # The shortest text that reads back as the value: 0.1 stays 0.1000.
+  # The shortest text that reads back as the value, so that 0.1 prints as
+  # 0.1000.
   shortest = decimal.Decimal(repr(float(value)))
   if shortest == 0:
     return '0'
@@ -31,10 +36,10 @@ def rounded_up(value: float, *, digits: int = 4) -> str:
 
 
 def to_json_number(value: float) -> float | str:
-  """Returns the number, or 'inf': JSON knows no infinity."""
+  """Returns the number, or 'inf' because JSON has no infinity."""
   return 'inf' if value == math.inf else value
 
 
 def from_json_number(value: float | str) -> float:
-  """Returns the number that `to_json_number` was given."""
+  """Returns the number that was passed to `to_json_number`."""
   return math.inf if value == 'inf' else float(value)

@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a composition as privacy profiles, and what they cost together.
+"""Privacy profiles of the parts of a composition, and their joint loss.
 
-A part is so many events that share one profile. Adaptively chosen parts compose
-as their privacy-loss distributions do, whatever the profiles were derived from:
-each is dominated by one pair of distributions (arXiv:2106.08567, theorem 10).
+A part is a number of events that share one profile. Adaptively chosen parts
+compose by composing their privacy-loss distributions, whatever the profiles
+were derived from: each part is dominated by one pair of distributions
+(arXiv:2106.08567, theorem 10).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,35 +22,35 @@ from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import privacy_profiles
 
 # Sums of probabilities and one convolution leave errors of this size in delta,
-# absolute and relative, for each part; those of many-fold convolutions are
+# absolute and relative, for each part. The error of a many-fold convolution is
 # bounded by `privacy_profiles.self_convolution_error`.
 PLD_ERROR = 1e-14
 _RELATIVE_ERROR = 1e-12
-# With less of finite loss than this left, delta counts as 1.
+# If less probability than this has finite loss, delta counts as 1.
 LEAST_HIDDEN = 1e-6
 # Covers the rounding of a square root and a division.
 _ROUNDED_DOWN = 1 - 1e-15
-# A grid of this share of the standard deviation of all losses together adds
-# less than its square over 4 to their variance.
+# A grid whose interval is this share of the standard deviation of the total
+# loss adds less than (share^2 / 4) of its variance.
 _GRID_SHARE = 0.05
 _FINEST = 1e-10
 _MOST_POINTS = 1 << 20
 
-# Of each direction, one if they are the same, the law of the loss.
+# The loss distribution of each direction. One entry if both are the same.
 Laws = tuple[loss_sums.Law, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """A piece of a composition: some events that share one profile.
+  """A part of a composition: a number of events that share one profile.
 
   Attributes:
-    profile: Of one of them: delta of epsilon, an upper bound.
-    count: How many there are.
-    reverse: The profile of the other direction, if `profile` does not bound
-      both.
-    sigma: If the part is one Gaussian mechanism, its noise over the distance of
-      neighbours: its epsilon is known where no profile reaches.
+    profile: Profile of one event: an upper bound on delta as a function of
+      epsilon.
+    count: Number of events.
+    reverse: Profile of the other direction. None if `profile` bounds both.
+    sigma: Noise over the distance of neighbours, if the part is one Gaussian
+      mechanism. Its epsilon is then known even where no profile reaches.
   """
 
   profile: privacy_profiles.Profile
@@ -59,18 +60,18 @@ class Part:
 
   @property
   def directions(self) -> tuple[privacy_profiles.Profile, ...]:
-    """The profiles, one if it bounds both directions."""
+    """The profiles of both directions, or the one that bounds both."""
     return (self.profile, self.reverse) if self.reverse else (self.profile,)
 
   @property
   def is_vacuous(self) -> bool:
-    """Whether next to nothing is hidden, so that nothing can be composed."""
+    """Whether the part hides almost nothing, so it cannot be composed."""
     at_zero = max(float(side(np.zeros(1))[0]) for side in self.directions)
     return at_zero >= 1 or self.least_delta > 1 - LEAST_HIDDEN
 
   @property
   def least_delta(self) -> float:
-    """What delta no epsilon takes away, of all events together."""
+    """Delta that remains at every epsilon, for all events together."""
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)
     if rest >= 1:
@@ -78,7 +79,7 @@ class Part:
     return -math.expm1(self.count * math.log1p(-rest))
 
   def terms(self, interval: float) -> list[tuple[Laws, int]]:
-    """Returns the laws of the loss of one event on a grid, with the count."""
+    """Returns [(loss distributions of one event on a grid, count)]."""
     if not self.count or self.sigma == math.inf:
       return []
     return [(_laws(self, interval), self.count)]
@@ -86,13 +87,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-  """The privacy loss of some parts together, and its rounding errors.
+  """The privacy loss of some parts together, with its rounding errors.
 
   Attributes:
-    pld: Pessimistic; None if something hides nothing.
-    error: To be added to every delta.
-    sums: Returns the losses as sums, one for each direction, for deltas of
-      which the error is too large a share.
+    pld: Pessimistic privacy-loss distribution. None if some part hides nothing.
+    error: Rounding error that is added to every delta.
+    sums: Function that returns the sum of losses of each direction. It is used
+      for deltas so small that `error` would be too large a share of them.
   """
 
   pld: privacy_loss_distribution.PrivacyLossDistribution | None
@@ -123,7 +124,7 @@ class Loss:
     return max(float(side.deltas(epsilons)[0]) for side in self.sums())
 
   def profiles(self) -> tuple[privacy_profiles.Profile, ...]:
-    """Returns the profile of each direction, one if they are the same."""
+    """Returns the profile of each direction, one if both are the same."""
     if self.pld is None:
       return (privacy_profiles.everything,)
     return tuple(
@@ -142,7 +143,7 @@ class Loss:
     found = np.minimum(profile(epsilons) + self.error, 1.0)
     is_lost = ~self._is_resolved(found)
     if self.sums is not None and is_lost.any():
-      # Directions that are the same are one sum.
+      # If both directions are the same, there is only one sum.
       sums = self.sums()
       epsilons = np.asarray(epsilons, np.float64)
       side = sums[min(index, len(sums) - 1)]
@@ -161,8 +162,9 @@ def loss_sums_of(
   """Returns the sum of losses in each direction.
 
   Args:
-    terms: Laws, in one direction or in two, with how often they occur.
-    interval: Of their grid.
+    terms: Pairs (loss distributions, number of occurrences). The distributions
+      cover one direction or both.
+    interval: Interval of the grid of losses.
   """
   num_directions = max((len(laws) for laws, _ in terms), default=1)
   return tuple(
@@ -175,13 +177,13 @@ def loss_sums_of(
 
 
 def alike(part: Part, interval: float) -> Loss:
-  """Returns the loss of one part, whatever it needs of the grid by itself.
+  """Returns the loss of one part, on a grid of any extent that it needs.
 
   Upper bound.
 
   Args:
-    part: Not one Gaussian mechanism.
-    interval: Of the grid of losses.
+    part: A part that is not one Gaussian mechanism.
+    interval: Interval of the grid of losses.
   """
   single = privacy_profiles.to_pld(
       part.profile, reverse=part.reverse, interval=interval
@@ -191,11 +193,11 @@ def alike(part: Part, interval: float) -> Loss:
 
 
 def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
-  """Returns the loss of all parts. Upper bound.
+  """Returns the loss of all parts together. Upper bound.
 
   Args:
-    parts: In any order.
-    interval: Of the grid of losses; by default `suitable_interval`.
+    parts: Parts in any order.
+    interval: Interval of the grid of losses. Default: `suitable_interval`.
   """
   if interval is None:
     interval = suitable_interval(parts)
@@ -225,13 +227,13 @@ def _laws(part: Part, interval: float) -> Laws:
 
 
 def compose(first, second):
-  """Returns the composition of two distributions, None for what is vacuous."""
+  """Returns the composition of two distributions, None if it is vacuous."""
   if first is None or second is None:
     return None
   hidden = 1.0
   for part in (first, second):
     hidden *= 1 - float(part.get_delta_for_epsilon(math.inf))
-  # dp_accounting cannot compose what has next to no finite loss.
+  # dp_accounting cannot compose distributions with almost no finite loss.
   return first.compose(second) if hidden > LEAST_HIDDEN else None
 
 
@@ -269,13 +271,13 @@ def self_composed(single, count: int):
 
 
 def one_gaussian(sigma: float, count: int) -> Part:
-  """Returns adaptively chosen Gaussian mechanisms as the one that they are.
+  """Returns `count` adaptive Gaussian mechanisms merged into one.
 
   Exact: arXiv:1905.02383, corollary 3.3.
 
   Args:
-    sigma: Noise over the distance of neighbours, of one.
-    count: How many.
+    sigma: Noise of one mechanism over the distance of neighbours.
+    count: Number of mechanisms.
   """
   sigma = sigma / math.sqrt(count) * _ROUNDED_DOWN
   return Part(gaussian.profile(sigma), sigma=sigma)
@@ -302,7 +304,8 @@ def epsilon(parts: Sequence[Part], delta: float) -> float:
 def _basic_epsilon(parts: Sequence[Part], delta: float) -> float:
   """Returns the sum of epsilons, each at its share of delta. Upper bound.
 
-  Epsilons and deltas of adaptively chosen releases add up.
+  This is basic composition: epsilons and deltas of adaptively chosen releases
+  add up.
   """
   share = delta * (1 - 1e-15) / max(1, sum(part.count for part in parts))
   total = sum(part.count * _single_epsilon(part, share) for part in parts)
@@ -324,7 +327,7 @@ def least(found: Sequence[Part]) -> Part:
   """Returns the pointwise minimum of parts that describe the same events."""
   counts = {part.count for part in found}
   if len(counts) > 1:
-    # Some describe all events at once: compose the others, too.
+    # Some of the parts describe all events at once, so compose the others.
     whole = [part for part in found if part.count == 1]
     for part in found:
       if part.count > 1 and not part.is_vacuous:
@@ -342,11 +345,11 @@ def least(found: Sequence[Part]) -> Part:
 
 
 def suitable_interval(parts: Sequence[Part]) -> float:
-  """Returns a grid of losses on which all parts compose with little loss.
+  """Returns the interval of a grid on which all parts compose tightly.
 
-  Any grid gives an upper bound. The rounding of a part adds `count` times the
-  squared grid over 4 to the variance of the loss, and is kept below a small
-  share of it.
+  Any interval gives an upper bound. The rounding of a part adds `count` times
+  the squared interval over 4 to the variance of the loss. The interval is
+  chosen to keep that below a small share of the variance.
   """
   extents = [_extent(part) for part in parts]
   total = math.sqrt(
@@ -364,17 +367,17 @@ def suitable_interval(parts: Sequence[Part]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _extent(part: Part) -> tuple[float, float]:
-  """Returns (standard deviation, largest) of the loss of one event, about.
+  """Returns (standard deviation, largest) of one event's loss, roughly.
 
-  What is left of delta at the largest becomes infinite loss, whatever it is.
+  Delta that remains at the largest loss becomes infinite loss.
   """
   return privacy_profiles.extent(part.profile, reverse=part.reverse)
 
 
 def profile_of(pld) -> privacy_profiles.Profile:
-  """Returns the profile of a distribution, or of one direction of it.
+  """Returns the profile of a distribution, or of one of its directions.
 
-  Upper bound; of a distribution, the worse of both directions.
+  Upper bound. For a whole distribution it is the worse of both directions.
   """
 
   def profile(epsilons):

@@ -4,8 +4,8 @@
 
 `sigma` is always sigma_eff: the standard deviation of the noise over the L2
 sensitivity of everything that is released (`events.effective_sigma`). The
-neighbouring relation is already inside sigma; these functions know nothing of
-it. Every result is an upper bound in floating point too: rounding errors are
+neighbouring relation is already part of sigma, so these functions do not take
+one. Every result is an upper bound in floating point too: rounding errors are
 bounded and added, and searches end on the private side.
 """
 
@@ -25,7 +25,7 @@ METHODS = ('exact', 'rdp')
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 _ROOT_HALF = math.sqrt(0.5)
-# Of the standard normal law; its density there is below the least float.
+# The standard normal density at this many stds is below the smallest float.
 _MOST_STDS = 40.0
 # A step in log(alpha - 1) of the first grid, and the points of every grid.
 _GRID_STEP = 0.5
@@ -38,14 +38,17 @@ _MOST_GRIDS = 1000
 def exact_delta(*, sigma: float, epsilon: float) -> float:
   """Returns the smallest delta for which epsilon holds, rounded upward.
 
-  Exact: Phi(1/(2 sigma) - epsilon sigma)
-  - exp(epsilon) Phi(-1/(2 sigma) - epsilon sigma), Balle and Wang,
-  arXiv:1805.06530, theorem 8. Both terms share the factor exp(-x^2 / 2) with
-  x = epsilon sigma - 1/(2 sigma), so no power of e overflows.
+  Exact (Balle and Wang, arXiv:1805.06530, theorem 8):
+
+      Phi(1/(2 sigma) - epsilon sigma)
+      - exp(epsilon) Phi(-1/(2 sigma) - epsilon sigma).
+
+  Both terms share the factor exp(-x^2 / 2) with x = epsilon sigma - 1/(2
+  sigma), so no power of e overflows.
 
   Args:
-    sigma: Noise std over sensitivity; 0 gives 1.
-    epsilon: At least 0, may be infinite.
+    sigma: Noise std over sensitivity. 0 gives delta 1.
+    epsilon: Target epsilon, at least 0, may be infinite.
   """
   _check_sigma(sigma)
   if epsilon != math.inf:
@@ -68,7 +71,7 @@ def profile(sigma: float) -> Callable[[np.ndarray], np.ndarray]:
     epsilons = np.minimum(np.asarray(epsilons, np.float64), _enough(sigma))
     with np.errstate(over='ignore', invalid='ignore'):
       difference, slack = _delta_and_slack(sigma, epsilons)
-      # NaN, which only a sigma near the least float gives, becomes 1.
+      # NaN occurs only for a sigma near the smallest float, and becomes 1.
       return np.fmin(np.maximum(difference, 0.0) + slack, 1.0)
 
   return deltas
@@ -77,19 +80,19 @@ def profile(sigma: float) -> Callable[[np.ndarray], np.ndarray]:
 def exact_epsilon(*, sigma: float, delta: float) -> float:
   """Returns the smallest epsilon that holds at delta, rounded upward.
 
-  Exact: the solution of `exact_delta(epsilon) = delta`; 0 if delta is that
-  large, infinity if sigma is 0.
+  Exact: the solution of `exact_delta(epsilon) = delta`. It is 0 if delta is
+  large enough, and infinity if sigma is 0.
 
   Args:
     sigma: Noise std over sensitivity.
-    delta: In the open interval (0, 1).
+    delta: Target delta, in the open interval (0, 1).
   """
   _check_sigma(sigma)
   _checks.in_open(0.0, 1.0, delta=delta)
   return _exact_epsilon(float(sigma), float(delta))
 
 
-# A statement asks for the same ones again with every checkpoint of a run.
+# A statement computes the same values again at every checkpoint of a run.
 @functools.lru_cache(maxsize=1024)
 def _exact_epsilon(sigma: float, delta: float) -> float:
   if sigma == 0:
@@ -101,14 +104,14 @@ def _exact_epsilon(sigma: float, delta: float) -> float:
 def rdp_epsilon(*, sigma: float, delta: float) -> float:
   """Returns the epsilon that Renyi DP gives at delta.
 
-  Upper bound: the minimum of `renyi.epsilons` over all real orders alpha > 1,
-  with divergences alpha / (2 sigma^2). The grid of orders moves until the best
-  is not its last point, so it always brackets the optimum; any order would give
-  a valid bound.
+  Upper bound: the minimum of `renyi.epsilons` over real orders alpha > 1, with
+  divergences alpha / (2 sigma^2). Any order gives a valid bound. The grid of
+  orders moves until its best order is not at its end, so it always brackets the
+  optimum.
 
   Args:
-    sigma: Noise std over sensitivity; 0 gives infinity.
-    delta: In the open interval (0, 1).
+    sigma: Noise std over sensitivity. 0 gives infinity.
+    delta: Target delta, in the open interval (0, 1).
   """
   _check_sigma(sigma)
   _checks.in_open(0.0, 1.0, delta=delta)
@@ -145,15 +148,15 @@ def zcdp_rho(*, sigma: float) -> float:
 
 
 def sigma_for(*, epsilon: float, delta: float, method: str = 'exact') -> float:
-  """Returns the smallest sigma whose epsilon at delta is at most epsilon.
+  """Returns the smallest sigma whose epsilon at delta meets the target.
 
   Rounded upward: `exact_epsilon(sigma=result)` or `rdp_epsilon(sigma=result)`
-  does not exceed `epsilon`.
+  is at most `epsilon`.
 
   Args:
-    epsilon: The target, above 0.
-    delta: In the open interval (0, 1).
-    method: 'exact', or 'rdp' for comparison with papers.
+    epsilon: Target epsilon, above 0.
+    delta: Target delta, in the open interval (0, 1).
+    method: 'exact', or 'rdp' to compare with papers.
   """
   _checks.positive(epsilon=epsilon)
   _checks.in_open(0.0, 1.0, delta=delta)
@@ -174,14 +177,16 @@ def _delta_upper(sigma: float, epsilon: float) -> float:
 
 
 def _enough(sigma: float) -> float:
-  """Returns an epsilon at which delta is next to nothing in floats."""
+  """Returns an epsilon at which delta is almost 0 in floats."""
   return (_MOST_STDS + 0.5 / sigma) / sigma
 
 
 def _delta_and_slack(sigma: float, epsilons):
-  """Returns delta, not clipped, and a bound on its rounding error.
+  """Returns (delta before clipping, bound on its rounding error).
 
-  Of floats or arrays, which are at most `_enough`.
+  Args:
+    sigma: Noise std over sensitivity.
+    epsilons: A float or an array, at most `_enough(sigma)`.
   """
   half = 0.5 / sigma
   low, high = epsilons * sigma - half, epsilons * sigma + half
@@ -189,12 +194,12 @@ def _delta_and_slack(sigma: float, epsilons):
   # exp(epsilon) Phi(-high) = density * mills / sqrt(2 pi), as
   # (high^2 - low^2) / 2 = epsilon.
   second = 0.5 * density * special.erfcx(high * _ROOT_HALF)
-  # In the far tail, too, the two have the rounding of the density in common.
+  # In the far tail, too, both terms share the rounding of the density.
   tail = 0.5 * density * special.erfcx(np.maximum(low, 0.0) * _ROOT_HALF)
   first = np.where(low > 0, tail, special.ndtr(-low))
-  # The special functions are good to a few units in the last place, the
-  # exponents to low^2 of them; `low` and `high` inherit the rounding of a
-  # difference, and the terms change at most this fast with either.
+  # The special functions are accurate to a few units in the last place, and the
+  # exponentials to low^2 such units. `low` and `high` inherit the rounding of a
+  # difference. The last line bounds how fast the terms change with either.
   shift = 2 * _ROUNDING * high
   slack = _ROUNDING * (first + second) * (16 + low * low)
   slack += shift * (2 * density + abs(low) * second)

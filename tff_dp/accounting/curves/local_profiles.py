@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privacy profiles of one local report, for two inputs of one client.
 
-The local randomizer R runs at the client; whoever sees the report sees R(x).
+The local randomizer R runs at the client, and an observer sees the report R(x).
 A profile here bounds H_E(R(x) || R(x')) over all inputs x, x' of one client:
-adjacency is replace-one, and both directions are bounded at once. What the
-client's input depends on, such as the model that was broadcast, is common
-knowledge, so these also hold given everything released before.
+adjacency is replace-one, and both directions are bounded at once. The client's
+input may depend on earlier releases, such as the broadcast model. The profiles
+hold given everything that was released before.
 
-Everything that amplification starts from follows from the type of the event,
-see `report`: the profile, the (epsilon0, delta0) that hold, and which rule for
-clones is proven. A subclass of a local event from elsewhere is not known here,
-whatever it inherits: its meaning is its own.
+The type of the event determines everything that amplification starts from: the
+profile, the pairs (epsilon0, delta0) that hold, and the clone bound that is
+proven (see `report`). A foreign subclass of a local event is refused, because
+it may mean something else.
 """
 
 from collections.abc import Callable
@@ -27,23 +27,26 @@ from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 
 _ROUNDING = float(np.finfo(np.float64).eps)
-# Above it exp overflows; a mechanism with a local epsilon this large is public.
+# Above this value exp overflows. A mechanism with such a local epsilon hides
+# nothing anyway.
 _LARGEST_LOCAL_EPSILON = 500.0
-# Local epsilons at which the curve of a Gaussian randomizer is tried.
+# Local epsilons at which the profile of a Gaussian randomizer is evaluated.
 _SPLITS = np.geomspace(0.02, 20.0, 48)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalReport:
-  """What is known about one local report, for replace-one.
+  """The known facts about one local report, for replace-one.
 
   Attributes:
-    profile: Its own.
-    splits: Returns, for the delta of a whole, (epsilon0, delta0) that hold.
-    is_pure: Whether there is one pair and its delta0 is 0.
-    strong_clones: What tells the shuffle that its type has more clones than
-      the exp(-epsilon0) of all; empty if that is not proven.
-    together: Returns `count` reports as one part.
+    profile: Privacy profile of the report.
+    splits: Function from the delta of the whole release to pairs (epsilon0,
+      delta0) that hold for the report.
+    is_pure: Whether there is exactly one pair and its delta0 is 0.
+    strong_clones: Arguments for the shuffle bound, if the randomizer provably
+      has more clones than the exp(-epsilon0) that every randomizer has. Empty
+      if that is not proven.
+    together: Function that returns `count` reports as one part.
   """
 
   profile: privacy_profiles.Profile
@@ -53,20 +56,20 @@ class LocalReport:
   together: Callable[[int], composition.Part] | None = None
 
   def part(self, count: int) -> composition.Part:
-    """Returns so many reports, each seen on its own."""
+    """Returns `count` reports, each seen by the observer on its own."""
     if self.together is not None:
       return self.together(count)
     return composition.Part(self.profile, count)
 
   @property
   def split(self) -> tuple[float, float]:
-    """The one (epsilon0, delta0) of a randomizer that has one."""
+    """The pair (epsilon0, delta0) of a randomizer that has only one."""
     (pair,) = self.splits(0.5)
     return pair
 
 
 def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
-  """Returns what is known about the report that an event describes."""
+  """Returns the known facts about the report that an event describes."""
   kind = type(event)
   if kind is run_events.GaussianLocalDpEvent:
     return _gaussian_report(event.noise_multiplier)
@@ -105,12 +108,12 @@ def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
 def pure(local_epsilon: float) -> privacy_profiles.Profile:
   """Returns the profile of any pure e0-LDP randomizer.
 
-  Upper bound, exact for binary randomized response:
-  max(exp(e0) - E, 0) / (1 + exp(e0)) (Kairouz, Oh and Viswanath,
-  arXiv:1311.0776: randomized response dominates).
+  Upper bound, exact for binary randomized response: max(exp(e0) - E, 0) / (1 +
+  exp(e0)) (Kairouz, Oh and Viswanath, arXiv:1311.0776: randomized response
+  dominates).
 
   Args:
-    local_epsilon: e0.
+    local_epsilon: Local epsilon e0.
   """
   return approximate(local_epsilon, 0.0)
 
@@ -120,13 +123,14 @@ def approximate(
 ) -> privacy_profiles.Profile:
   """Returns the profile of any (e0, d0)-LDP randomizer.
 
-  Upper bound, attained: d0 + (1 - d0) max(exp(e0) - E, 0) / (1 + exp(e0)), of
-  the pair that reveals its input with probability d0 and else is binary
-  randomized response (arXiv:1311.0776; docs/proofs_shuffling.md, section 1).
+  Upper bound: d0 + (1 - d0) max(exp(e0) - E, 0) / (1 + exp(e0)). It is attained
+  by the randomizer that reveals its input with probability d0 and otherwise is
+  binary randomized response (arXiv:1311.0776, and docs/proofs_shuffling.md,
+  section 1).
 
   Args:
-    local_epsilon: e0.
-    local_delta: d0.
+    local_epsilon: Local epsilon e0.
+    local_delta: Local delta d0.
   """
   _check_local_epsilon(local_epsilon)
   _checks.in_closed(0.0, 1.0, local_delta=local_delta)
@@ -134,7 +138,7 @@ def approximate(
 
   def profile(epsilons):
     epsilons = np.asarray(epsilons, np.float64)
-    # (exp(e0) - E) / (1 + exp(e0)), no power above 1.
+    # (exp(e0) - E) / (1 + exp(e0)), written without a power above 1.
     gap = 0.0 - np.expm1(np.minimum(epsilons - e0, 0.0)) / (1 + math.exp(-e0))
     deltas = d0 + (1 - d0) * gap * (1 + 8 * _ROUNDING)
     return np.minimum(deltas, 1.0)
@@ -147,13 +151,13 @@ def randomized_response(
 ) -> privacy_profiles.Profile:
   """Returns the profile of k-ary randomized response.
 
-  Exact: max(exp(e0) - E, 0) / (exp(e0) + k - 1). The two reports that differ in
-  probability are x and x'; the others are equally likely under both.
+  Exact: max(exp(e0) - E, 0) / (exp(e0) + k - 1). Only the reports x and x'
+  differ in probability. All other reports are equally likely under both inputs.
 
   Args:
-    local_epsilon: e0. The report is x with probability
-      exp(e0) / (exp(e0) + k - 1), else uniform among the others.
-    num_categories: k, at least 2.
+    local_epsilon: Local epsilon e0. The report is x with probability exp(e0) /
+      (exp(e0) + k - 1), and otherwise uniform among the others.
+    num_categories: Number of categories k, at least 2.
   """
   _check_local_epsilon(local_epsilon)
   _checks.integer_at_least(2, num_categories=num_categories)
@@ -172,12 +176,12 @@ def laplace(local_epsilon: float) -> privacy_profiles.Profile:
   """Returns the profile of Laplace noise of scale (L1 distance) / e0.
 
   Upper bound, exact in one dimension: 1 - exp((epsilon - e0) / 2) up to e0. In
-  several, an x - x' of L1 norm D is at its worst along one axis
+  several dimensions, a difference x - x' of L1 norm D is worst along one axis
   (docs/proofs_shuffling.md, section 1).
 
   Args:
-    local_epsilon: e0 = D / scale, where D bounds the L1 distance of two inputs:
-      twice the clip norm.
+    local_epsilon: Local epsilon e0 = D / scale, where D bounds the L1 distance
+      of two inputs: twice the clip norm.
   """
   _check_local_epsilon(local_epsilon)
   e0 = float(local_epsilon)
@@ -194,30 +198,31 @@ def gaussian(noise_multiplier: float) -> privacy_profiles.Profile:
   """Returns the profile of Gaussian noise on a vector clipped to norm C.
 
   Exact, rounded up: `gaussian.profile` with the distance 2 C, because replacing
-  one clipped vector moves the report by up to that.
+  one clipped vector moves the report by up to 2 C.
 
   Args:
-    noise_multiplier: tau / C, the noise's standard deviation over the bound C
-      on the norm of one vector.
+    noise_multiplier: Multiplier tau / C, where tau is the standard deviation of
+      the noise and C bounds the norm of one vector.
   """
   _checks.positive(noise_multiplier=noise_multiplier)
   return gaussian_curve.profile(float(noise_multiplier) / 2)
 
 
 def strong_clone_probability(local_epsilon: float) -> float:
-  """Returns 2 / (exp(e0) + 1), for randomizers with a symmetric blanket only.
+  """Returns 2 / (exp(e0) + 1), for randomizers with a symmetric blanket.
 
-  Binary randomized response and the one-bit sphere have one: some law U with
-  k <= dR(x)/dU <= exp(e0) k for all x and k = 2 / (exp(e0) + 1)
-  (docs/proofs_shuffling.md, section 6). Not for arbitrary randomizers: the
-  erratum of arXiv:2208.04591. Laplace noise, for one, is not covered.
+  Binary randomized response and the one-bit sphere have such a blanket: a
+  distribution U with k <= dR(x)/dU <= exp(e0) k for all x, where k = 2 /
+  (exp(e0) + 1) (docs/proofs_shuffling.md, section 6). The value does not hold
+  for arbitrary randomizers (erratum of arXiv:2208.04591), in particular not for
+  Laplace noise.
   """
   _checks.non_negative(local_epsilon=local_epsilon)
   return 2 / (1 + math.exp(local_epsilon))
 
 
 def _gaussian_report(noise_multiplier: float) -> LocalReport:
-  """Returns a report with Gaussian noise, which has a curve of splits."""
+  """Returns a report with Gaussian noise, which has many valid splits."""
   profile = gaussian(noise_multiplier)
 
   def splits(delta):

@@ -1,27 +1,27 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of privacy losses, accurate relative to delta however small that is.
+"""Sums of privacy losses, accurate relative to delta even if it is tiny.
 
-A Fourier transform is wrong by about 1e-15 of the *whole* mass, so a delta of
-1e-12 over a thousand releases is lost in it. Here the laws of losses p_i are
-tilted first, for a rate r > 0,
+A Fourier transform has an error of about 1e-15 of the *whole* mass, so it loses
+a delta of 1e-12 over a thousand releases. This module first tilts the
+distributions p_i of the losses, for a rate r > 0,
 
     p_i(l) -> p_i(l) exp(r l) / M_i,   M_i = sum_l p_i(l) exp(r l),
 
-which centres their sum where the losses that matter are. With L its tilted law
-and M the product of the M_i,
+which centres their sum where the losses that matter are. With L the tilted
+distribution of the sum and M the product of the M_i,
 
     delta(eps) = sum_{l > eps} M exp(-r l) L(l) (1 - exp(eps - l)),
 
-so that what is wrong in L counts M exp(-r eps) times: Chernoff's bound on the
-delta that is asked for, not 1. That bound, times the largest value of
-exp(-r x) (1 - exp(-x)), is the one of Renyi's divergence of order r + 1
-(arXiv:2004.00010, proposition 12), and stands where no transform is possible.
+so an error in L counts only M exp(-r eps) times. That factor is Chernoff's
+bound on the wanted delta. Times the largest value of exp(-r x) (1 - exp(-x)),
+it is the bound from the Renyi divergence of order r + 1 (arXiv:2004.00010,
+proposition 12), which is used where no transform is possible.
 
-Where losses are rare and large, as with small sampling rates, M is that of the
-largest of them, and Chernoff's bound is far off. So the largest become infinite
-first, as long as they hold next to nothing of delta, and a grid that is made
-for the typical losses becomes as coarse as epsilon allows.
+If losses are rare and large, as with small sampling rates, the largest loss
+dominates M and Chernoff's bound is far off. The largest losses therefore become
+infinite first, as long as they hold almost none of delta. Then a grid made for
+the typical losses is made as coarse as epsilon allows.
 """
 
 from collections.abc import Sequence
@@ -37,37 +37,37 @@ from tff_dp.accounting.curves import transforms
 
 _ROUNDING = transforms.ROUNDING
 _RELATIVE_ERROR = 1e-12
-# What the window of a tilted sum leaves out on either side, of 1.
+# The window of a tilted sum leaves out exp(-this) of the mass on either side.
 _LOG_OUTSIDE = 60.0
 _WINDOW_RATES = np.exp2(np.arange(-12.0, 5.0))
 _FEWEST_LOG2_POINTS = 4
 _MOST_LOG2_POINTS = 22
-# Rates that are tried, times the largest loss of all releases together.
+# Rates to try, in units of 1 / (largest loss of all releases together).
 _RATES = np.geomspace(0.1, 1e12, 66)
 _REFINEMENTS = 3
 _REFINED = 9
-# Tilts that `deltas` makes at most, each good for many powers of ten, and the
-# share of a delta that its error may be.
+# Largest number of tilts in `deltas`, each good for many powers of ten, and the
+# accepted error as a share of a delta.
 _MOST_TILTS = 16
 _ERROR_SHARE = 1e-3
-# How far a grid may raise epsilon, as a share of it, and above which share of
-# the one before an epsilon has settled.
+# Largest rise of epsilon by the grid, as a share of epsilon. An epsilon has
+# settled if it is above the second share of the one before.
 _GRID_SHARE = 1e-4
 _SETTLED = 0.9
-# Of a delta, what large losses may take that are made infinite; less where one
-# tilt serves many deltas.
+# Share of a delta that may come from large losses made infinite. The share is
+# smaller where one tilt serves many deltas.
 _TAIL_SHARE = 3e-4
 _PROFILE_TAIL_SHARE = 1e-8
-# Grids of fewer losses are not made coarser.
+# Grids with fewer losses than this are not made coarser.
 _FEWEST_POINTS = 64
 
 
 class Law(NamedTuple):
-  """The loss of one release on a grid: `probs[i]` at `points[i] * interval`.
+  """Loss distribution of one release: `probs[i]` at `points[i] * interval`.
 
   Attributes:
     points: Integers, shape [n].
-    probs: Above 0, shape [n].
+    probs: Probabilities above 0, shape [n].
     infinite: Probability of an infinite loss.
   """
 
@@ -77,18 +77,18 @@ class Law(NamedTuple):
 
 
 class LossSum:
-  """The loss of independent releases together. Upper bounds, as the laws are.
+  """The total loss of independent releases. Upper bounds, like its inputs.
 
-  Their relative error is next to nothing; where a delta is below what is
-  infinite in the laws, it is that.
+  The relative error of its results is negligible. A delta below the probability
+  of infinite loss is returned as that probability.
   """
 
   def __init__(self, interval: float, laws: Sequence[tuple[Law, int]]):
-    """Makes a sum.
+    """Initializes the sum.
 
     Args:
-      interval: The grid of all losses.
-      laws: Each with how often it occurs.
+      interval: Interval of the grid of all losses.
+      laws: Pairs (loss distribution, number of occurrences).
     """
     self._interval = float(interval)
     self._laws = [(law, int(count)) for law, count in laws if count > 0]
@@ -99,14 +99,14 @@ class LossSum:
         for law, count in self._laws
     )
     self.infinite = -math.expm1(hidden) * (1 + _RELATIVE_ERROR)
-    # No finite loss of all together is larger.
+    # No finite loss of the sum is larger.
     self.largest = self._interval * sum(
         count * int(law.points[-1]) if len(law.points) else 0
         for law, count in self._laws
     )
 
   def epsilon(self, delta: float) -> float:
-    """Returns epsilon at delta; infinity if that is infinite loss."""
+    """Returns epsilon at delta, infinity if infinite loss uses up delta."""
     rest = delta * (1 - _RELATIVE_ERROR) - self.infinite
     if not rest > 0:
       return math.inf if delta < 1 else 0.0
@@ -114,7 +114,7 @@ class LossSum:
     return cut._epsilon(delta * (1 - _RELATIVE_ERROR) - cut.infinite)
 
   def _epsilon(self, rest: float) -> float:
-    """Returns epsilon where the finite losses have a delta of `rest`."""
+    """Returns the epsilon at which the finite losses have delta `rest`."""
     if self.largest <= 0:
       return 0.0
     rate, high = self._least(
@@ -132,17 +132,17 @@ class LossSum:
       is_known = is_again or error <= _ERROR_SHARE * rest
       if is_known and high > _SETTLED * before:
         break
-      # Renyi's bound was far off, and so was the rate that is best for it.
+      # The Renyi bound was far off, and so was the rate that is best for it.
       rate, _ = self._least(lambda rate: self._log_renyi(rate) - rate * high)
     return high * (1 + _RELATIVE_ERROR)
 
   def _without_tails(self, most: float) -> 'LossSum':
-    """Returns the sum with large losses as infinite ones. Upper bound.
+    """Returns the sum with its large losses made infinite. Upper bound.
 
-    Tilting makes much of the largest losses, however unlikely they are.
+    Tilting gives much weight to the largest losses, however unlikely they are.
 
     Args:
-      most: What may become infinite, of all releases together.
+      most: Largest probability that may become infinite, over all releases.
     """
     share = most / max(1, sum(count for _, count in self._laws))
     laws = []
@@ -156,7 +156,7 @@ class LossSum:
     return LossSum(self._interval, laws)
 
   def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-    """Returns deltas at epsilons >= 0; a profile of all releases together."""
+    """Returns deltas at epsilons >= 0, the profile of all releases together."""
     epsilons = np.asarray(epsilons, np.float64)
     is_open = epsilons < self.largest
     found = np.where(is_open, 1.0, self.infinite)
@@ -183,7 +183,7 @@ class LossSum:
     return np.minimum(1.0, found)
 
   def _least_delta(self, epsilon: float) -> float:
-    """Returns less than delta: that of one release, of finite losses."""
+    """Returns a lower bound on delta: the finite losses of one release."""
     least = 0.0
     for law, _ in self._laws:
       losses = self._interval * law.points - epsilon
@@ -192,11 +192,11 @@ class LossSum:
     return least
 
   def _tilted(self, rate: float, slack: float) -> '_Tilted | None':
-    """Returns the sum tilted at a rate, on as coarse a grid as is good enough.
+    """Returns the tilted sum, on the coarsest grid that is good enough.
 
     Args:
-      rate: Of the tilt.
-      slack: By how much the grid may raise the logarithm of Renyi's bound.
+      rate: Rate of the tilt.
+      slack: Largest rise of the logarithm of the Renyi bound by the grid.
     """
     most = self._log_renyi(rate) + slack
     coarse = self
@@ -210,8 +210,8 @@ class LossSum:
   def _coarser(self) -> 'LossSum':
     """Returns the sum on a grid twice as wide. Upper bound.
 
-    An odd point is split between its neighbours such that neither of the two
-    laws of the pair loses mass: connect the dots, arXiv:2207.04380.
+    The mass of an odd point is split between its neighbours so that neither
+    distribution of the pair loses mass: connect the dots, arXiv:2207.04380.
     """
     up = 1 / (1 + math.exp(-self._interval))
     laws = []
@@ -228,7 +228,8 @@ class LossSum:
     return LossSum(2 * self._interval, laws)
 
   def _least(self, value_at) -> tuple[float, float]:
-    """Returns (rate, value) of the least of a value, about."""
+    """Returns (rate, value) where a function of the rate is smallest, roughly.
+    """
     rates = _RATES / self.largest
     for refined in range(_REFINEMENTS + 1):
       values = [value_at(rate) for rate in rates]
@@ -241,7 +242,7 @@ class LossSum:
     return float(rates[best]), float(values[best])
 
   def _log_renyi(self, rate: float) -> float:
-    """Returns ln of Renyi's bound on delta at epsilon = 0. Upper bound."""
+    """Returns the log of the Renyi bound on delta at epsilon 0. Upper bound."""
     total = _log_peak(rate)
     for law, count in self._laws:
       log_moment, error = _log_moment(law, self._interval, rate)
@@ -250,7 +251,7 @@ class LossSum:
 
 
 class _Tilted:
-  """The law of a sum, tilted at one rate, in a window of the grid."""
+  """The distribution of a sum, tilted at one rate, in a window of the grid."""
 
   def __init__(self, rate, interval, start, log_moment, law, error):
     self._rate = rate
@@ -264,13 +265,13 @@ class _Tilted:
         np.append(_discounted(law, slope * interval), 0.0)
         for slope in (rate, rate + 1)
     ]
-    # Terms count for as long as they are not discounted to nothing.
+    # Terms count until their discount makes them negligible.
     terms = min(self._size, 1 + 40 / (rate * interval))
     self._relative = 4 * _ROUNDING * (terms + 40)
 
   @classmethod
   def of(cls, laws, interval: float, rate: float) -> '_Tilted | None':
-    """Returns the sum of laws, or None if it does not fit a transform."""
+    """Returns the tilted sum, or None if it does not fit one transform."""
     log_moment, slack, tilted = 0.0, 0.0, []
     for law, count in laws:
       one, error = _log_moment(law, interval, rate)
@@ -287,19 +288,24 @@ class _Tilted:
     num_points = 1 << log2_points
     factors = []
     for (points, probs, count), (law, _) in zip(tilted, laws, strict=True):
-      # The sum is found modulo the window, whatever is wider than it.
+      # The sum is computed modulo the window, even if an input is wider.
       dense = np.bincount(
           (law.points % num_points).astype(np.int64), probs, num_points
       )
       factors.append((dense, count))
     cyclic, error = transforms.convolved(factors)
     probs = np.maximum(np.roll(cyclic, -(start % num_points)), 0.0)
-    # Outside the window on either side.
+    # Probability outside of the window, on both sides.
     error += 2 * math.exp(-_LOG_OUTSIDE)
     return cls(rate, interval, start, log_moment + slack, probs, error)
 
   def epsilon(self, delta: float, high: float) -> float:
-    """Returns the least epsilon up to `high`, which is one, by this tilt."""
+    """Returns the smallest epsilon, at most `high`, that meets delta.
+
+    Args:
+      delta: Target delta.
+      high: An epsilon that meets it.
+    """
     is_private = lambda epsilon: (
         self.deltas(np.array([epsilon]))[0][0] <= delta
     )
@@ -311,7 +317,7 @@ class _Tilted:
     """Returns (bounds on delta without infinite losses, errors in them)."""
     steps = epsilons / self._interval
     first = np.floor(steps) + 1 - self._start
-    # A loss next to epsilon counts next to nothing.
+    # A loss close to epsilon contributes almost nothing.
     index = np.clip(first, 0, self._size).astype(np.int64)
     gap = self._interval * np.maximum(self._start + index - steps, 0.0)
     some, others = (
@@ -321,7 +327,7 @@ class _Tilted:
     relative = self._relative + 4 * _ROUNDING * (self._rate + 1) * epsilons
     shares = np.maximum(some - others, 0.0) + relative * (some + others)
     peak = math.exp(_log_peak(self._rate))
-    # Renyi's bound is the whole of the peak.
+    # The Renyi bound is the whole of the peak.
     shares = np.minimum(shares + peak * self._error, peak)
     logs = self._log_moment - self._rate * epsilons
     slack = 4 * _ROUNDING * (np.abs(logs) + self._rate * epsilons + 4)
@@ -330,10 +336,10 @@ class _Tilted:
 
 
 def _log_moment(law: Law, interval: float, rate: float) -> tuple[float, float]:
-  """Returns ln sum p exp(r l), and a bound on its error and on that of terms.
+  """Returns (ln sum p exp(r l), bound on its error and on each term's).
 
-  Upper bound with the error added: of a term that counts, the exponent is off
-  by a few roundings of its size.
+  Upper bound after adding the error: the exponent of each term that matters is
+  off by a few roundings of its size.
   """
   exponents = np.log(law.probs) + rate * interval * law.points
   found = float(special.logsumexp(exponents)) if len(exponents) else -math.inf
@@ -341,7 +347,7 @@ def _log_moment(law: Law, interval: float, rate: float) -> tuple[float, float]:
     return found, 0.0
   counted = exponents > found - 2 * _LOG_OUTSIDE
   size = float(np.max(np.abs(rate * interval * law.points[counted])))
-  # Next to the exponent, ln p and the logarithm of pairwise sums.
+  # Also the size of ln p and of the logarithm of pairwise sums.
   size += abs(found) + 2 * _LOG_OUTSIDE + math.log2(len(exponents) + 1)
   return found, 8 * _ROUNDING * size
 
@@ -357,10 +363,10 @@ def _discounted(values: np.ndarray, slope: float) -> np.ndarray:
 
 
 def _window(tilted) -> tuple[int, int]:
-  """Returns the first and last point of a window that holds next to all.
+  """Returns the first and last point of a window with almost all the mass.
 
-  Chernoff's bound once more: for h > 0, the probability of a sum above b is at
-  most exp(-h b) prod Ex[exp(h l)], and so below.
+  This uses Chernoff's bound: for h > 0, the probability of a sum above b is at
+  most exp(-h b) prod Ex[exp(h l)], and likewise below.
   """
   low = sum(count * float(points[0]) for points, _, count in tilted)
   high = sum(count * float(points[-1]) for points, _, count in tilted)

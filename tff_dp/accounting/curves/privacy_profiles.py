@@ -3,21 +3,22 @@
 """Privacy profiles, delta as a function of epsilon, and their compositions.
 
 A profile is a function from an array of epsilons >= 0 to an array of deltas. It
-is an upper bound, non-increasing, on
+is a non-increasing upper bound on
 
     H_E(P || Q) = sum_o max(P(o) - E Q(o), 0),   E = exp(epsilon),
 
-for every pair (P, Q) of output laws of neighbours. Only E >= 1 is asked for;
-the other half of the curve belongs to the pair the other way around,
+for every pair (P, Q) of output distributions of neighbours. Only E >= 1 is
+needed, because the other half of the curve follows from the reversed pair:
 
     H_{1/E}(P || Q) = 1 - 1/E + H_E(Q || P) / E.
 
-Whoever bounds both directions by one profile may build a symmetric privacy-loss
-distribution from it. H is convex in E, whatever its bound is, so the lower
-convex hull of a bound in E bounds it as well: between the points of a grid
+A profile that bounds both directions gives a symmetric privacy-loss
+distribution. H is convex in E, even if its bound is not. So the lower convex
+hull of a bound in E is a bound as well, both between the points of a grid
 (connect the dots, arXiv:2207.04380) and for a minimum of several bounds. A
-curve that is linear between points E_i = exp(l_i) is that of a pair with losses
-l_i only: where its slope rises by q, Q has the mass q and P the mass E_i q.
+curve that is linear between points E_i = exp(l_i) belongs to a pair whose only
+losses are the l_i: where its slope rises by q, Q has the mass q and P the mass
+E_i q.
 """
 
 from collections.abc import Callable
@@ -36,15 +37,15 @@ from tff_dp.accounting.curves import loss_sums
 
 Profile = Callable[[np.ndarray], np.ndarray]
 
-# exp(epsilon) must stay a float, and so must its square root's products.
+# exp(epsilon), and products of a few of its square roots, must not overflow.
 LARGEST_EPSILON = 600.0
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 # Sums of a few rounded products: their relative error, generously.
 _RELATIVE_ERROR = 1e-12
-# Mass that is cut off the loss distribution of one release, as infinite loss:
-# this and a share of the total variation. A tail that is charged at all
-# epsilons would otherwise stretch the grid far beyond the losses that occur.
+# This mass, plus a share of the total variation, is cut off the loss
+# distribution of one release and counted as infinite loss. A longer tail would
+# stretch the grid far beyond the losses that occur.
 _CUT = 1e-22
 _CUT_SHARE = 1e-15
 # The grid of losses, as a share of their standard deviation. Rounding to it
@@ -52,24 +53,25 @@ _CUT_SHARE = 1e-15
 _GRID_SHARE = 0.05
 _MOST_POINTS = 1 << 20
 _LEAST_INTERVAL = 1e-10
-# What dp_accounting cuts off by default, and charges, in a self-convolution.
+# Mass that dp_accounting by default cuts off in a self-convolution and counts
+# as infinite loss.
 _TAIL = 1e-15
-# Rounding that takes more than this share of a delta is not put up with: the
-# laws are tilted (`loss_sums`).
+# If rounding takes more than this share of a delta, the distributions are
+# tilted instead (`loss_sums`).
 ROUNDING_SHARE = 1e-3
-# What the laws of `laws` charge at all epsilons: less than any delta.
+# Mass that `laws` counts as infinite loss, less than any delta.
 _FAR_CUT = 1e-250
 _SEARCH_POINTS = 33
-# Grid points that are used: all up to this one, then ever fewer.
+# The hull uses every grid point up to this one, then fewer and fewer.
 _DENSE_NODES = 50
 _NODE_GROWTH = 1.02
 
 
 class NotApplicableError(ValueError):
-  """The conditions of a bound do not hold: fall back to no amplification.
+  """The conditions of a bound do not hold, so it gives no amplification.
 
   Attributes:
-    reason: Which condition, with the values that break it.
+    reason: The condition that fails, with the values that break it.
   """
 
   def __init__(self, reason: str):
@@ -78,17 +80,17 @@ class NotApplicableError(ValueError):
 
 
 def nothing(epsilons: np.ndarray) -> np.ndarray:
-  """The profile of what does not depend on the client."""
+  """The profile of a release that does not depend on the client: 0."""
   return np.zeros(np.shape(epsilons))
 
 
 def everything(epsilons: np.ndarray) -> np.ndarray:
-  """The profile of what hides nothing."""
+  """The profile of a release that hides nothing: 1."""
   return np.ones(np.shape(epsilons))
 
 
 def minimum(*profiles: Profile) -> Profile:
-  """Returns the pointwise minimum. Upper bound if all of them are."""
+  """Returns the pointwise minimum. Upper bound if all profiles are."""
   if not profiles:
     raise ValueError('profiles is empty: expected at least one profile.')
 
@@ -101,8 +103,8 @@ def minimum(*profiles: Profile) -> Profile:
 def raised(epsilons: np.ndarray, probability) -> np.ndarray:
   """Returns ln(1 + (E - 1) / probability), at least epsilon. Broadcasts.
 
-  What amplification by subsampling asks the inner profile for
-  (arXiv:1807.01647, theorem 2). Rounded down: profiles do not increase.
+  Amplification by subsampling evaluates the inner profile at this epsilon
+  (arXiv:1807.01647, theorem 2). Rounded down, because profiles do not increase.
   """
   epsilons = np.asarray(epsilons, np.float64)
   with np.errstate(over='ignore', divide='ignore'):
@@ -116,12 +118,12 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
 def subsampled(profile: Profile, probability: float) -> Profile:
   """Returns p delta(ln(1 + (E - 1) / p)), of (1 - p) Q + p P against Q.
 
-  Exact, if `profile` is the one of P against Q: H_E of the mixture is
-  H(p (P - Q) against (E - 1) Q) = p H_{1 + (E - 1) / p}(P || Q).
+  Exact if `profile` is exact for P against Q: H_E of the mixture is H(p (P - Q)
+  against (E - 1) Q) = p H_{1 + (E - 1) / p}(P || Q).
 
   Args:
-    profile: delta, of what is there with the probability.
-    probability: p, in [0, 1].
+    profile: Profile delta of the release that is made with probability p.
+    probability: Probability p, in [0, 1].
   """
   if probability == 1:
     return profile
@@ -135,10 +137,11 @@ def subsampled(profile: Profile, probability: float) -> Profile:
 def epsilon_of(
     profile: Profile, delta: float, *, largest_epsilon: float = 500.0
 ) -> float:
-  """Returns an epsilon at which the profile is at most delta, for one release.
+  """Returns the epsilon of one release with a given profile, at delta.
 
-  Upper bound: the smallest such epsilon, rounded up by less than one part in
-  10^9. Infinity if there is none up to `largest_epsilon`.
+  Upper bound: the smallest epsilon at which the profile is at most delta,
+  rounded up by less than one part in 10^9. Infinity if there is none up to
+  `largest_epsilon`.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.in_closed(0.0, LARGEST_EPSILON, largest_epsilon=largest_epsilon)
@@ -149,7 +152,7 @@ def epsilon_of(
     return math.inf
   low, high = 0.0, float(largest_epsilon)
   while high - low > 1e-9 * high and high > 1e-300:
-    # Geometric where several powers of ten are possible.
+    # Use a geometric grid if the range covers several powers of ten.
     if low * 4 < high:
       start = max(low, high * 1e-6)
       grid = np.geomspace(start, high, _SEARCH_POINTS)
@@ -168,12 +171,11 @@ def epsilon_of(
 def extent(
     profile: Profile, *, reverse: Profile | None = None
 ) -> tuple[float, float]:
-  """Returns (scale, the `largest_epsilon` that `to_pld` takes).
+  """Returns (scale of the loss, `largest_epsilon` for `to_pld`).
 
-  Heuristic, for choosing a grid: the scale is about the standard deviation of
-  one release's privacy loss, sqrt(2 KL), with the Kullback-Leibler divergence
-  as the integral of delta(eps) + exp(-eps) reverse(eps). Loss that is infinite
-  does not count.
+  Heuristic, for choosing a grid: the scale is roughly the standard deviation of
+  one release's privacy loss, sqrt(2 KL). The Kullback-Leibler divergence KL is
+  the integral of delta(eps) + exp(-eps) reverse(eps), without infinite loss.
   """
   sketch = _sketch(profile, reverse)
   return _scale(*sketch), float(sketch[0][-1])
@@ -182,7 +184,7 @@ def extent(
 def suitable_interval(
     profile: Profile, *, reverse: Profile | None = None
 ) -> float:
-  """Returns the grid of losses that `to_pld` takes."""
+  """Returns the interval of the grid that `to_pld` uses by default."""
   sketch = _sketch(profile, reverse)
   return _interval(float(sketch[0][-1]), sketch)
 
@@ -197,16 +199,16 @@ def to_pld(
   """Returns a privacy-loss distribution that dominates the profile.
 
   Upper bound: the lower convex hull, in exp(epsilon), of the profile at points
-  of the grid (arXiv:2207.04380, algorithm 1, where the points need not be
+  of the grid (arXiv:2207.04380, algorithm 1, here for points that need not be
   neighbours). The hull is taken over both halves of the curve at once.
 
   Args:
-    profile: Bounds H_E(P || Q) and, without `reverse`, H_E(Q || P).
-    reverse: Bounds H_E(Q || P), for a pair that is not symmetric.
-    largest_epsilon: What delta is left there becomes infinite loss. By default
-      where next to nothing is left.
-    interval: Of the grid of losses. By default a twentieth of the scale of
-      `extent`. Distributions must share it to be composed.
+    profile: Bound on H_E(P || Q), and without `reverse` on H_E(Q || P), too.
+    reverse: Bound on H_E(Q || P), for a pair that is not symmetric.
+    largest_epsilon: Largest finite loss. Delta that remains there becomes
+      infinite loss. Default: where almost no delta remains.
+    interval: Interval of the grid of losses. Default: a twentieth of the scale
+      of `extent`. Distributions must share it to be composed.
   """
   masses = _Masses.of(
       profile, reverse, largest_epsilon=largest_epsilon, interval=interval
@@ -229,9 +231,9 @@ def composed_epsilon(
 ) -> float:
   """Returns epsilon of `count` adaptive releases that share one profile.
 
-  Upper bound: `to_pld`, composed by dp_accounting, whose rounding errors are
-  added to delta; composed by `loss_sums` where they are much of it. Infinity if
-  delta is not reached.
+  Upper bound: dp_accounting composes the distribution of `to_pld`, and its
+  rounding errors are added to delta. If those errors are a large share of
+  delta, `loss_sums` composes instead. Infinity if delta cannot be reached.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, count=count)
@@ -258,15 +260,15 @@ def composed_epsilon(
 def laws(
     profile: Profile, *, reverse: Profile | None = None, interval: float
 ) -> tuple[loss_sums.Law, ...]:
-  """Returns the laws of losses that dominate a profile, for `loss_sums`.
+  """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, as `to_pld`, without cutting off what is likelier than the least
-  delta. One law, or with `reverse` one for each direction.
+  Upper bound, like `to_pld`, but only mass below the smallest delta is cut off.
+  The result is one distribution, or with `reverse` one for each direction.
 
   Args:
-    profile: As in `to_pld`.
-    reverse: As in `to_pld`.
-    interval: Of the grid of losses.
+    profile: Profile as in `to_pld`.
+    reverse: Profile of the other direction, as in `to_pld`.
+    interval: Interval of the grid of losses.
   """
   epsilons, *_ = _sketch(profile, reverse, cut=_FAR_CUT, share=0.0)
   masses = _Masses.of(
@@ -281,17 +283,17 @@ def laws(
 
 
 def self_convolution_error(probs: np.ndarray, count: int) -> float:
-  """Returns a bound on what rounding takes off delta in a self-convolution.
+  """Returns a bound on the error of delta by rounding in a self-convolution.
 
-  dp_accounting's `self_compose` raises one Fourier transform f of N points to a
-  power t and transforms back. Each transform moves each of its points by at
-  most 4 u log2(N) times the sum of absolute inputs, the power by 8 t u of
-  itself; with Parseval, the sum of absolute errors is at most
-  `4 u log2(N) (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u norm2(|f|^t)`.
+  dp_accounting's `self_compose` raises a Fourier transform f of N points to a
+  power t and transforms it back. Each transform moves each point by at most 4 u
+  log2(N) times the sum of absolute inputs, and the power moves it by 8 t u of
+  itself. With Parseval, the sum of absolute errors is at most `4 u log2(N)
+  (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u norm2(|f|^t)`.
 
   Args:
-    probs: Of the losses of one release, on a grid.
-    count: t.
+    probs: Probabilities of the losses of one release, on a grid.
+    count: Number of releases t.
   """
   _checks.integer_at_least(1, count=count)
   if count == 1:
@@ -316,13 +318,13 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class _Masses:
-  """A law of losses on a grid: `masses[i]` at `points[i] * interval`."""
+  """A loss distribution on a grid: `masses[i]` at `points[i] * interval`."""
 
   interval: float
   points: np.ndarray
   masses: np.ndarray
   infinite: float
-  # What the second law of the pair has outside the support of the first.
+  # Mass of the pair's second distribution outside the support of the first.
   infinite_reverse: float
 
   @classmethod
@@ -354,7 +356,7 @@ class _Masses:
     backward = forward
     if reverse is not None:
       backward = _evaluated(reverse, nodes * interval)
-      # Both bound the total variation, and no delta is larger than that.
+      # Both values bound the total variation, and no delta is larger than it.
       distance = min(forward[0], backward[0])
       forward = np.minimum(forward, distance)
       backward = np.minimum(backward, distance)
@@ -364,7 +366,7 @@ class _Masses:
     return cls(interval, vertices, masses, forward[-1], backward[-1])
 
   def reversed(self) -> '_Masses':
-    """Returns the law of the pair the other way around."""
+    """Returns the loss distribution of the reversed pair."""
     masses = self.masses * np.exp(-self.points * self.interval)
     return _Masses(
         self.interval,
@@ -376,7 +378,7 @@ class _Masses:
 
   @functools.cached_property
   def probs(self) -> np.ndarray:
-    """The masses of all points from the first on."""
+    """The masses at every grid point from the first to the last."""
     probs = np.zeros(self.points[-1] - self.points[0] + 1)
     probs[self.points - self.points[0]] = self.masses
     return probs
@@ -393,7 +395,7 @@ class _Masses:
     )
 
   def composed_epsilon(self, delta: float, count: int, error: float) -> float:
-    """Returns epsilon of `count` releases; the error is added to their delta."""
+    """Returns epsilon of `count` releases at delta minus `error`."""
     remaining = delta * (1 - _RELATIVE_ERROR) - error
     if not remaining > 0 or self.infinite >= 1:
       return math.inf
@@ -405,13 +407,14 @@ class _Masses:
 
 
 def _interval(largest_epsilon: float, sketch) -> float:
-  """Returns a grid of losses for one release, and many of its kind."""
+  """Returns a grid interval for one release, also when it is repeated often."""
   interval = max(
       _GRID_SHARE * _scale(*sketch),
       2 * largest_epsilon / _MOST_POINTS,
       _LEAST_INTERVAL,
   )
-  # Profiles of bounded losses have a kink there: put it on the grid.
+  # Profiles of bounded losses have a kink at the largest loss. Put it on the
+  # grid.
   steps = max(1, math.ceil(largest_epsilon / interval))
   return max(largest_epsilon / steps, _LEAST_INTERVAL)
 
@@ -430,7 +433,7 @@ def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
 def _sketch(
     profile, reverse, *, cut: float = _CUT, share: float = _CUT_SHARE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns (epsilons, deltas, reverse deltas) up to where little is left."""
+  """Returns (epsilons, deltas, reverse deltas) up to where little remains."""
   epsilons = np.concatenate([[0.0], np.geomspace(1e-9, LARGEST_EPSILON, 60)])
   deltas = _evaluated(profile, epsilons)
   others = deltas if reverse is None else _evaluated(reverse, epsilons)
@@ -443,7 +446,7 @@ def _sketch(
   ])
   deltas = _evaluated(profile, grid)
   others = deltas if reverse is None else _evaluated(reverse, grid)
-  # The rest at the end of the fine grid, not at the end of all.
+  # Compare with the delta at the end of the fine grid, not of the whole range.
   enough = np.flatnonzero(is_rest(deltas) & is_rest(others))
   end = max(int(enough[0]) if len(enough) else len(grid) - 1, 1)
   if deltas[end] == others[end] == 0 and deltas[end - 1] > 1e-9 * deltas[0]:
@@ -456,7 +459,7 @@ def _sketch(
 
 
 def _last_positive(profile, low: float, high: float) -> float:
-  """Returns where a profile reaches 0, rounded up."""
+  """Returns the epsilon at which a profile reaches 0, rounded up."""
   for _ in range(9):
     grid = np.linspace(low, high, _SEARCH_POINTS)
     is_zero = np.asarray(profile(grid)) <= 0
@@ -473,7 +476,7 @@ def _scale(epsilons, deltas, others) -> float:
 
 
 def _hull_nodes(last: int) -> np.ndarray:
-  """Returns grid points 0..last: all of the first, then ever fewer."""
+  """Returns grid points from 0 to `last`: all small ones, then fewer."""
   found = np.arange(min(last, _DENSE_NODES) + 1)
   if last > _DENSE_NODES:
     num = 2 + math.ceil(
@@ -494,15 +497,15 @@ def _lower_hull(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns (grid points, masses) of the lower convex hull of a curve.
 
-  The curve is f(E) = H_E on both sides of E = 1. Left of it, g = f - (1 - E) is
-  small where f is near 1, so slopes are taken of g, and 1 is subtracted where a
-  difference crosses: no digits are lost in the tails.
+  The curve is f(E) = H_E on both sides of E = 1. On the left g = f - (1 - E) is
+  small where f is near 1. Slopes on the left are therefore taken of g, and 1 is
+  subtracted where a difference crosses E = 1. So the tails lose no digits.
 
   Args:
     grid: Grid points from 0 on, shape [n].
-    interval: Of the grid.
-    forward: f at exp(grid * interval).
-    backward: The same for the pair the other way around.
+    interval: Interval of the grid.
+    forward: Values f at exp(grid * interval).
+    backward: Values of the reversed pair at the same points.
   """
   left = -grid[:0:-1]
   points = np.concatenate([left, grid])
@@ -515,14 +518,14 @@ def _lower_hull(
   num_left = len(left)
 
   def slope(i, j):
-    """Of g on the left, of f on the right and across."""
+    """Returns the slope of g on the left, of f on the right and across."""
     gap = -odds[i] * math.expm1((points[j] - points[i]) * interval)
     if i >= num_left or j < num_left:
       return (values[i] - values[j]) / gap
     return (values[i] - values[j] + lifts[i]) / gap
 
   def comparable(i, j):
-    """The slope of f between i and j."""
+    """Returns the slope of f between i and j."""
     return slope(i, j) - (1.0 if j < num_left else 0.0)
 
   kept = []
@@ -540,11 +543,12 @@ def _lower_hull(
   kept = np.array(kept)
   slopes = np.array([slope(i, j) for i, j in zip(kept[:-1], kept[1:])])
   is_left = kept[1:] < num_left
-  # Before the first point f runs to 1 at E = 0; after the last it is constant.
+  # Before the first point f rises to 1 at E = 0. After the last it is constant.
   first = values[kept[0]] / odds[kept[0]]
   slopes = np.concatenate([[first], slopes, [0.0]])
   is_left = np.concatenate([[True], is_left, [False]])
   rises = np.diff(slopes) + (is_left[:-1] & ~is_left[1:])
-  # Rounding alone makes a rise negative; more mass dominates less.
+  # Only rounding makes a rise negative. Setting it to 0 adds mass, so the
+  # result still dominates.
   masses = np.maximum(rises, 0.0) * odds[kept]
   return points[kept], masses

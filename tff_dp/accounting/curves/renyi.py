@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From Renyi divergences to epsilon and to delta.
+"""Conversion of Renyi divergences to epsilon and delta.
 
 Canonne, Kamath and Steinke, arXiv:2004.00010, proposition 12, for any order
-alpha > 1. What is rounded is bounded and added.
+alpha > 1. Rounding errors are bounded and added.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def epsilon(
 ) -> float:
   """Returns epsilon at delta from Renyi divergences of some orders.
 
-  Upper bound: the least of `epsilons`, infinity if delta is not above 0.
+  Upper bound: the smallest of `epsilons`, infinity if delta is not above 0.
   """
   if not delta > 0:
     return math.inf
@@ -36,9 +36,9 @@ def epsilons(
   """Returns D + ln(1 - 1/alpha) - ln(delta alpha) / (alpha - 1), rounded up.
 
   Args:
-    divergences: D of every order.
-    delta: In (0, 1).
-    above_one: alpha - 1, which may be too small to tell alpha from 1.
+    divergences: Divergence D of every order.
+    delta: Target delta, in (0, 1).
+    above_one: alpha - 1, which may be so small that alpha rounds to 1.
   """
   log_order = np.log1p(above_one)
   terms = (
@@ -59,13 +59,13 @@ def profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile that Renyi divergences of some orders give.
 
-  Upper bound, `epsilon` solved for delta: the least over alpha of
-  exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
+  Upper bound, obtained by solving `epsilon` for delta: the minimum over alpha
+  of exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
 
   Args:
-    divergences: Shape [num_orders]; of both directions.
-    orders: alpha > 1.
-    outside: Probability of what the divergences leave out, which is added.
+    divergences: Divergences that bound both directions, shape [num_orders].
+    orders: Orders alpha > 1.
+    outside: Probability that the divergences leave out. It is added to delta.
   """
   alphas = np.asarray(orders, np.float64)
   starts = np.asarray(divergences, np.float64) + np.log1p(-1 / alphas)

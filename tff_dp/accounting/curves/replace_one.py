@@ -1,21 +1,23 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From zero-out to replace-one: a client is zeroed, then another one comes.
+"""Conversion from zero-out to replace-one, in two hops.
 
-If all releases together have the profile `away` for a client against its being
-zeroed, and `back` for zero against another client, then for E = E1 E2
+A client is first zeroed, and then another client takes its place. Let all
+releases together have the profile `away` for a client against its being zeroed,
+and `back` for zero against another client. Then for E = E1 E2
 
     H_E(client || other) <= away(e1) + E1 back(e2),    e = e1 + e2,
 
 because P(S) <= E1 Z(S) + away(e1) and Z(S) <= E2 Q(S) + back(e2) for every set
-S of outcomes. Replacing the other way around takes hops of the same two kinds.
+S of outcomes. Replacing in the other direction takes hops of the same two
+kinds.
 
-Each hop composes alone. In the first the data with the client is the first
-law of the pair in *every* release, whatever was released before, so that each
-release is dominated by the pair (remove), and all of them by its product
-(arXiv:2106.08567, theorem 10); in the second it is always zero. Taking the
-worse of both directions in every release, as for a record whose neighbour is
-another record throughout, is not needed.
+Each hop composes alone. In the first hop the client's data is the first
+distribution of the pair in *every* release, whatever was released before. So
+each release is dominated by the pair (remove), and all releases together by its
+product (arXiv:2106.08567, theorem 10). In the second hop the first distribution
+is always zero. It is not necessary to take the worse direction in every
+release, as one must for a record whose neighbour is another record throughout.
 """
 
 import dataclasses
@@ -27,16 +29,16 @@ from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
 
 _RELATIVE_ERROR = 1e-12
-# Shares of epsilon, and of delta, that the first hop may take.
+# Shares of epsilon and of delta that are tried for the first hop.
 _EPSILON_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85)
 _DELTA_SHARES = (0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
-# Where a profile is computed, so that it does not grow.
+# Epsilons at which the profile is computed to keep it non-increasing.
 _SMALLER = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 300)])
 
 
 @dataclasses.dataclass(frozen=True)
 class Hops:
-  """What all releases together cost in either hop, for zero-out.
+  """The loss of all releases together in either hop, for zero-out.
 
   Attributes:
     away: Profile of a client against its being zeroed.
@@ -51,7 +53,8 @@ class Hops:
     """Returns the hops of all events of a part together.
 
     Args:
-      part: Its profile is that of being zeroed, `reverse` of coming back.
+      part: Part whose `profile` is for zeroing a client and whose `reverse` is
+        for the way back.
     """
     if part.is_vacuous:
       return cls(privacy_profiles.everything, privacy_profiles.everything)
@@ -63,7 +66,7 @@ class Hops:
   def epsilon(self, delta: float) -> float:
     """Returns epsilon for replace-one at delta. Upper bound.
 
-    The least over some ways to share delta: e1 with away(e1) <= d1, and e2 with
+    The minimum over some splits of delta: e1 with away(e1) <= d1, and e2 with
     back(e2) <= (delta - d1) exp(-e1).
     """
     best = math.inf
@@ -79,10 +82,11 @@ class Hops:
   def profile(self) -> privacy_profiles.Profile:
     """Returns the profile for replace-one, which composes with others.
 
-    Upper bound: the least over some ways to share epsilon.
+    Upper bound: the minimum over some splits of epsilon.
     """
-    # What holds at a smaller epsilon holds at a larger one, where exp(e1) times
-    # what no epsilon takes away would grow without bound.
+    # A delta that holds at a smaller epsilon also holds at a larger one.
+    # Without this, exp(e1) times the delta that remains at every epsilon would
+    # grow without bound.
     smaller = np.minimum.accumulate(self._delta(_SMALLER))
 
     def profile(epsilons):
@@ -104,5 +108,6 @@ class Hops:
 
 
 def replace_one(part: composition.Part) -> composition.Part:
-  """Returns a zero-out part, all its events together, for replace-one."""
+  """Returns the part for replace-one, all events of a zero-out part together.
+  """
   return composition.Part(Hops.of(part).profile())

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches that end on the private side.
 
-Every result but infinity has been tried and was found to hold, or is the end
-that the caller knows to. So a condition that flickers, as rounding makes it, or
-that is not monotone after all, costs tightness and never privacy.
+Every finite result was tried and found to hold, or is the end that the caller
+knows to hold. A condition that rounding makes noisy, or that is not monotone
+after all, can therefore cost tightness but never privacy.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,8 @@ from scipy import optimize
 
 Number = TypeVar('Number', int, float)
 
-# What an infinite cost over the budget is to the solver, and 0 its inverse.
+# The solver sees an infinite ratio of cost to budget as this, and 0 as its
+# inverse.
 _LARGEST_RATIO = 1e20
 
 
@@ -29,20 +30,21 @@ def nearest(
     tolerance: float = 0.0,
     geometric: bool = False,
 ) -> Number:
-  """Returns where a condition begins to hold, between two numbers.
+  """Returns the number between two ends at which a condition starts to hold.
 
-  Bisection. Neither end is tried. Between two ints only ints are.
+  Bisection. Neither end is tried. Between two ints only ints are tried.
 
   Args:
-    holds: True on the side of `known`, false on that of `fails`.
-    fails: Where it does not hold, or where nobody asks; below or above `known`.
-      Never the result.
-    known: Where it is known to hold: the result, if it does nowhere else.
-    tolerance: How far from the last number that fails the result may be, in
-      shares of the larger of the two; 0 for neighbouring floats or ints.
-    geometric: Whether to halve the ratio of two positive floats, not their
-      difference: for ends that are powers of ten apart. It may stop a few units
-      in the last place early.
+    holds: Condition, true near `known` and false near `fails`.
+    fails: End at which the condition fails or is unknown, below or above
+      `known`. Never the result.
+    known: End at which the condition holds. It is the result if the condition
+      holds nowhere else.
+    tolerance: Largest distance of the result from the last number that fails,
+      as a share of the larger of the two. 0 means neighbouring floats or ints.
+    geometric: Whether to halve the ratio of two positive floats instead of
+      their difference, for ends that are powers of ten apart. The search may
+      then stop a few units in the last place early.
   """
   while abs(known - fails) > tolerance * max(abs(known), abs(fails)):
     if geometric:
@@ -67,19 +69,21 @@ def least(
     most: float = sys.float_info.max,
     tolerance: float = 0.0,
 ) -> Number | float:
-  """Returns the least positive number for which a condition holds.
+  """Returns the smallest positive number for which a condition holds.
 
-  Doubles `start` until it holds, or halves it while it does, then bisects.
+  Doubles `start` until the condition holds, or halves it while it does, then
+  bisects.
 
   Args:
-    holds: False below some number, and true from there on.
-    start: What is tried first. Of an int follow ints, from 1 on.
-    most: No float or int above is tried.
-    tolerance: As in `nearest`; from 1/2 on it ends within a factor of 2.
+    holds: Condition, false below some number and true from there on.
+    start: First number to try. If it is an int, only ints from 1 on are tried.
+    most: Largest number to try.
+    tolerance: Tolerance as in `nearest`. From 1/2 on, the result is within a
+      factor of 2.
 
   Returns:
-    The number. Infinity if nothing that was tried holds; 1, or a float next to
-    nothing, if everything does.
+    The number. Infinity if no tried number holds. If all do, 1 for ints and a
+    tiny float for floats.
   """
   half = lambda number: number // 2 if isinstance(number, int) else number / 2
   smallest = 1 if isinstance(start, int) else sys.float_info.min
@@ -101,19 +105,20 @@ def least_within(
     most: float = sys.float_info.max,
     tolerance: float,
 ) -> float:
-  """Returns the least positive float whose cost is within a budget.
+  """Returns the smallest positive float whose cost is within a budget.
 
-  As `least`, with SciPy's `brentq` in logarithms for bisection, and in the end
-  the least of all that were tried and are within the budget. For smooth costs
-  that take long; others, infinite ones among them, only take more steps.
+  Like `least`, but with SciPy's `brentq` on logarithms instead of bisection.
+  The result is the smallest float that was tried and is within the budget. It
+  is meant for smooth costs that take long to compute. Other costs, also
+  infinite ones, only take more steps.
 
   Args:
-    budget: Above 0.
-    cost: Never increasing, at least 0, may be infinite.
-    start: What is tried first.
-    most: As in `least`.
-    tolerance: How far from a float above the budget the result may be, in
-      shares of it; below 1.
+    budget: Largest cost, above 0.
+    cost: Non-increasing function, at least 0, may be infinite.
+    start: First number to try.
+    most: Largest number to try, as in `least`.
+    tolerance: Largest distance of the result from a float above the budget, as
+      a share of the result, below 1.
   """
   cost = functools.cache(cost)
   is_within = lambda number: cost(number) <= budget
@@ -130,7 +135,8 @@ def least_within(
     ratio = cost(number) / budget
     return math.log(min(max(ratio, 1 / _LARGEST_RATIO), _LARGEST_RATIO))
 
-  # It ends with two numbers, within and above, that are no farther apart.
+  # The solver ends with two numbers, one within the budget and one above, no
+  # farther apart than the tolerance.
   optimize.brentq(
       log_excess, -math.log(2), 0.0, xtol=math.log1p(tolerance), disp=False
   )

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions by Fourier transforms, with bounds on what is rounded.
+"""Convolutions by Fourier transforms, with bounds on their rounding errors.
 
 docs/proofs_check_ins.md, section 4.5, derives the bounds. Numbers of points are
 powers of two.
@@ -14,17 +14,18 @@ from scipy import fft
 
 ROUNDING = 0.5 * float(np.finfo(np.float64).eps)
 
-# Relative rounding of one radix-2 stage of a transform: one complex product,
-# sqrt(5) u, one sum, u, and one tabulated factor, u, make 4.24 u.
+# Relative rounding of one radix-2 stage of a transform, in u: sqrt(5) for one
+# complex product, 1 for one sum and 1 for one tabulated factor make 4.24.
 _ROUNDING_PER_STAGE = 5.0
-# Rounding of one complex product, in u, above sqrt(5).
+# Rounding of one complex product in u, rounded up from sqrt(5).
 _ROUNDING_OF_PRODUCT = 3.0
 
 
 def rounding_of(log2_points: int) -> float:
-  """Returns what one transform and one product move a point by, at most.
+  """Returns a bound on the rounding error of a transform and a product.
 
-  Of the sum of absolute inputs.
+  The bound is on the error of one point, as a share of the sum of absolute
+  inputs.
   """
   return ROUNDING * (_ROUNDING_PER_STAGE * log2_points + _ROUNDING_OF_PRODUCT)
 
@@ -47,11 +48,12 @@ def power(base: np.ndarray, exponent: int) -> np.ndarray:
 def convolved(
     factors: Sequence[tuple[np.ndarray, int]],
 ) -> tuple[np.ndarray, float]:
-  """Returns a cyclic convolution, and a bound on its L1 error.
+  """Returns (cyclic convolution, bound on its L1 error).
 
   Args:
-    factors: Each with how often it occurs. Non-negative, with a sum of 1, or
-      less; all of the same number of points, a power of two.
+    factors: Pairs (probabilities, number of occurrences). The probabilities are
+      non-negative with a sum of at most 1. All arrays have the same number of
+      points, a power of two.
   """
   num_points = len(factors[0][0])
   rounding = rounding_of(num_points.bit_length() - 1)
@@ -63,11 +65,12 @@ def convolved(
     product *= power(one, count)
     size = np.minimum(np.abs(one) + rounding, 1 + rounding)
     log_size += count * np.log(size)
-    # One more product joins this power to the others.
+    # One more product combines this power with the others.
     slope += (count * rounding + ROUNDING * _ROUNDING_OF_PRODUCT) / size
   sizes = np.exp(log_size)
   slope *= sizes
-  # The transform of real input is listed by half: the others count twice.
+  # The transform of real input lists only half of the points. The others count
+  # twice.
   error = math.sqrt(2 * float(slope @ slope))
   error += rounding * 2 * float(np.sum(sizes))
   return fft.irfft(product, num_points), error
