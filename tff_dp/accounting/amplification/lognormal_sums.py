@@ -1,30 +1,32 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The law of a sum of t lognormals on a grid, with bounds on every error.
+"""The distribution of a sum of t lognormals on a grid, with error bounds.
 
-X = exp(g / sigma - 1/(2 sigma^2)) has mean 1, g standard normal. Under Q the t
-terms are independent copies of X; under P one of them is drawn with weight X.
-Each X is replaced by a law on the grid {0, h, 2h, ...} that splits what falls
-between two points among these so that mass and mean stay. That law is larger in
-convex order, and so is the sum.
+X = exp(g / sigma - 1/(2 sigma^2)) has mean 1, where g is standard normal. Under
+Q the t terms are independent copies of X. Under P one of the terms is drawn
+with weight X. Each X is replaced by a distribution on the grid {0, h, 2h, ...}:
+mass between two grid points is split between them so that mass and mean stay
+the same. The new distribution is larger in convex order, and so is the sum.
 
-The law of the sum under Q is a power of a Fourier transform, under P a product
-of two transforms; never the grid value times the result under Q, which would
-multiply the rounding noise of the transform. docs/proofs_check_ins.md, section
-4, derives the bounds on what is wrapped around and rounded.
+The distribution of the sum under Q is a power of a Fourier transform, and under
+P a product of two transforms. It is never computed as the grid value times the
+result under Q, which would multiply the rounding noise of the transform.
+docs/proofs_check_ins.md, section 4, bounds the mass that wraps around and the
+rounding errors.
 
-That noise is a share of the whole mass. What lies beyond a threshold c,
+The rounding noise is a share of the whole mass. A tail beyond a threshold c,
 
     Ex[(S - c)_+]   or   Ex[(c - S)_+],
 
-is far less. Two laws bound it nevertheless:
+is far smaller. Two distributions bound it nevertheless:
 
-* `TiltedSum`: weigh X by exp(r X), and the sum by exp(-r S) afterwards. What is
-  rounded counts Chernoff's bound on S beyond c times, not 1. For lower tails
-  that is all; for upper tails X must end below what takes S from its mean to c,
-  or the weights of single large X make that bound useless.
-* `LargeTerm`: one X beyond such a cut, of a mass that is known to all digits,
-  and the sum of the others. What is rounded counts that mass times.
+* `TiltedSum` weighs X by exp(r X), and the sum by exp(-r S) afterwards. A
+  rounding error then counts as often as Chernoff's bound on S beyond c, instead
+  of once. This is enough for lower tails. For upper tails X must end below the
+  step that takes S from its mean to c. Otherwise the weights of single large X
+  make that bound useless.
+* `LargeTerm` takes one X beyond such a cut, whose mass is known to all digits,
+  and the sum of the others. A rounding error counts that mass times.
 
 Section 4.8 of the same page has the proofs.
 """
@@ -41,36 +43,39 @@ from tff_dp.accounting.curves import transforms
 
 ROUNDING = transforms.ROUNDING
 
-# The step of the grid: a share of the std of X and of t, or, where only far
-# tails are asked for, of the least threshold. Points are a power of two.
+# Step of the grid, as a share of min(std of X, t). If only far tails are
+# needed, it may be this share of the smallest threshold instead. The number of
+# points is a power of two.
 _STEP_SHARE = 0.01
 _STEP_SHARE_OF_THRESHOLD = 2e-3
 _FEWEST_LOG2_POINTS = 14
 _MOST_LOG2_POINTS = 22
-# From the least S on the grid to the mean, in roots of t Ex[X^2].
+# Distance from the smallest S on the grid to the mean, in units of sqrt(t
+# Ex[X^2]).
 _DEVIATIONS = 13.0
-# What wraps around is kept below this, on either law.
+# Largest mass that may wrap around, under Q and under P.
 MOST_WRAPPED = 1e-30
 _WRAP_RATES = (1.0, 3.0, 6.0, 12.0, 18.0, 25.0, 32.0, 40.0)
 _BLOCK = 4096
-# Where rates of tilts are looked for, times the largest X.
+# Range in which tilt rates are searched, in units of 1 / (largest X).
 _RATES = (0.1, 1e12)
 _MOST_RATE = 600.0
 _NUM_NODES = 4000
-# Weights below it count next to nothing.
+# Weights below this are negligible.
 _LEAST_WEIGHT = 1e-40
 
 
 class LognormalSum:
-  """The laws of S on a grid, under Q and P, and bounds on their errors.
+  """The distributions of S on a grid, under Q and P, with error bounds.
 
   Attributes:
-    q_above, p_above: Q(X > top), P(X > top); such X are not on the grid.
+    q_above, p_above: Q(X > top) and P(X > top). Such X are not on the grid.
     q_wrapped, p_wrapped: Bounds on the mass of S outside the grid.
-    q_rounding, p_rounding: Bounds on the L1 error of the laws by the
+    q_rounding, p_rounding: Bounds on the L1 error of the distributions by the
       transforms.
-    input_rounding: Bound on the change of Ex_Q[f(S)] by rounding of the law of
-      one X, for f that changes by at most 1 / t per unit of S, up to 1.
+    input_rounding: Bound on the change of Ex_Q[f(S)] by rounding the
+      distribution of one X, for f that changes by at most 1 / t per unit of S,
+      up to 1.
   """
 
   def __init__(self, step, first, q_sum, p_sum):
@@ -83,13 +88,13 @@ class LognormalSum:
   def of_sum(
       cls, sigma: float, t: int, top: float, least_threshold: float
   ) -> 'LognormalSum':
-    """Returns the laws of the sum of t, with X above `top` left out.
+    """Returns the distributions of the sum of t terms, without X above `top`.
 
     Args:
       sigma: Noise std.
       t: Number of steps.
-      top: The largest X on the grid.
-      least_threshold: The least S at which tails will be asked for, or 0.
+      top: Largest X on the grid.
+      least_threshold: Smallest S at which tails will be needed, or 0.
     """
     width, wrapped = 0.0, (1.0, 1.0)
     while max(wrapped) > MOST_WRAPPED:
@@ -112,7 +117,8 @@ class LognormalSum:
     q_sum = np.roll(fft.irfft(q_hat * power, num_points), -first % num_points)
     law = cls(step, first, q_sum, p_sum)
 
-    # The transform of real input is listed by half: the others count twice.
+    # The transform of real input lists only half of the points. The others
+    # count twice.
     np.log(size, out=size)
     weighted = lambda power: 2 * float(np.sum(np.exp(power * size)))
     slope = math.sqrt(weighted(2 * (t - 1)))
@@ -138,7 +144,7 @@ class LognormalSum:
 
 def above(sigma: float, top: float) -> tuple[float, float]:
   """Returns Q(X > top) and P(X > top). Upper bounds."""
-  # ndtr is good to a few units in the last place.
+  # ndtr is accurate to a few units in the last place.
   log_top = sigma * math.log(top)
   q_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top - 0.5 / sigma))
   p_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top + 0.5 / sigma))
@@ -146,10 +152,10 @@ def above(sigma: float, top: float) -> tuple[float, float]:
 
 
 class _Sums:
-  """Sums of a long array from or up to an index, in blocks.
+  """Sums of a long array from or up to an index, computed in blocks.
 
-  A running sum over 2^24 entries would be off by up to 2^24 units in the last
-  place; in blocks it is some thousand.
+  A running sum over 2^24 entries could be off by 2^24 units in the last place.
+  In blocks it is off by some thousand.
   """
 
   def __init__(self, array: np.ndarray):
@@ -169,7 +175,7 @@ class _Sums:
     return sums[np.searchsorted(edges, ends)]
 
   def _between(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices and those of blocks, and the sums between them."""
+    """Returns the given indices with the block edges, and the sums between."""
     edges = np.union1d(indices, np.arange(0, self.size + 1, _BLOCK))
     return edges, np.add.reduceat(self._array, edges[:-1])
 
@@ -187,10 +193,10 @@ def grid(
   log_square = sigma**-2 + float(special.log_ndtr(z - 2 / sigma))
   root = math.exp(0.5 * min(log_square, 1400.0))
   std = min(root, math.sqrt(math.expm1(min(sigma**-2, 700.0))))
-  # Below the mean sums of non-negative terms have Gaussian tails, of the root
-  # of the second moment; above it they are led by the largest term.
+  # Sums of non-negative terms have Gaussian tails below the mean, with the root
+  # of the second moment as scale. Above the mean the largest term dominates.
   width = _DEVIATIONS * math.sqrt(t) * root + 30 * math.sqrt(t) * std + 3 * top
-  # Nothing lies above t times the largest X.
+  # S is at most t times the largest X.
   width = min(max(width, least_width), (t + 1) * top)
   step = _STEP_SHARE * min(std, float(t))
   if least_threshold > 2 * t:
@@ -200,7 +206,7 @@ def grid(
 
 
 def window_start(one, values, t: int, num_points: int) -> int:
-  """Returns the index of the least S that the grid holds, 0 if it holds all."""
+  """Returns the grid index of the smallest S in the window, 0 if all fit."""
   if t * (len(one) - 1) < num_points:
     return 0
   least = t * float(values @ one)
@@ -211,15 +217,15 @@ def window_start(one, values, t: int, num_points: int) -> int:
 def term_law(
     sigma: float, step: float, top: float, bottom: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the law of X on the grid under Q, and bounds on its rounding.
+  """Returns the grid distribution of X under Q, and bounds on its rounding.
 
-  Of X in (bottom, top] only.
+  Only X in (bottom, top] are counted.
 
-  Upper bound in convex order: what falls between two points goes to these, with
-  mass and mean kept. The rounding is in units of mass times distance: with a
-  distribution function that is wrong by e at a grid point x, or a first moment
-  that is, the law is wrong by a transport of cost 2 x e, or 2 e: twice the sum
-  of the bounds.
+  Upper bound in convex order: mass between two points goes to these points,
+  with mass and mean kept. The rounding bound is in units of mass times
+  distance. If the distribution function is off by e at a grid point x, the
+  distribution is off by a transport of cost 2 x e. If the first moment is off
+  by e, the cost is 2 e. So the total is twice the sum of the bounds.
   """
   num_cells = math.ceil(top / step)
   edges = step * np.arange(num_cells + 1)
@@ -234,7 +240,7 @@ def term_law(
   up = np.clip((first - low * mass) / step, 0.0, mass)
   one = np.append(mass - up, 0.0)
   one[1:] += up
-  # Where no mass is, none is wrong.
+  # A cell without mass has no error.
   has_mass = np.append(edges[1:] > bottom, True)
   return one, np.where(has_mass, first_error + edges * mass_error, 0.0)
 
@@ -242,19 +248,20 @@ def term_law(
 def _differences(z: np.ndarray, scale: float):
   """Returns Phi(z[1:]) - Phi(z[:-1]), and bounds on the error of each Phi(z).
 
-  The errors are relative to the smaller of Phi(z) and Phi(-z), from which the
-  differences are made; its logarithm changes by at most |z| + 1 per unit of z.
+  The differences are computed from the smaller of Phi(z) and Phi(-z), and the
+  errors are relative to it. Its logarithm changes by at most |z| + 1 per unit
+  of z.
   """
   tail = special.ndtr(-np.abs(z))
   up = np.where(z > 0, 0.0, tail)
   upper = np.where(z > 0, tail, 0.0)
   crossing = (z[1:] > 0) & (z[:-1] <= 0)
-  # Where the cell holds z = 0, one side is the complement of the other.
+  # In the cell that contains z = 0, one side is the complement of the other.
   difference = np.where(crossing, 1.0 - upper[1:] - up[:-1], 0.0)
   difference += np.where(z[1:] <= 0, up[1:] - up[:-1], 0.0)
   difference += np.where(z[:-1] > 0, upper[:-1] - upper[1:], 0.0)
   distance = np.where(np.isinf(z), 0.0, np.abs(z))
-  # z is good to 3 u of (|z| + scale), and moves by u / scale with its x.
+  # z is accurate to 3 u (|z| + scale), and moves by u / scale with its x.
   slack = distance + scale + 1 / scale
   relative = 4 + 3 * (distance + 1) * slack
   return np.maximum(difference, 0.0), ROUNDING * relative * tail
@@ -265,9 +272,9 @@ def wrapped_mass(
 ) -> tuple[float, float]:
   """Returns bounds on the mass of S outside [start, start + width): (Q, P).
 
-  Chernoff's bound for the law on the grid: for any rate r,
-  Q(S >= w) <= exp(-r w) Ex[exp(r X)]^t, and under P one of the factors is
-  Ex[X exp(r X)]; with -r for the mass below w.
+  Chernoff's bound for the distribution on the grid: for any rate r, Q(S >= w)
+  <= exp(-r w) Ex[exp(r X)]^t. Under P one of the factors is Ex[X exp(r X)]. The
+  rate -r bounds the mass below w.
   """
   top = float(values[-1])
   if t * top < start + width:
@@ -293,32 +300,32 @@ def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
     log_weighted = math.log(float((values * tilted).sum()))
     rest = (t - 1) * log_one - rate * threshold
     best = np.minimum(best, [rest + log_one, rest + log_weighted])
-  # The logarithms are good to 1e-12: sums of 2^24 positive terms, pairwise.
+  # The logarithms are accurate to 1e-12: pairwise sums of 2^24 positive terms.
   return np.exp(np.minimum(best + 1e-12 * t, 0.0))
 
 
 class TiltedSum:
-  """The law of S, weighted by exp(r S): X in (0, top] only.
+  """The distribution of S weighted by exp(r S), for X in (0, top] only.
 
-  With M = Ex[exp(r X)] and L the weighted law, of mass 1,
+  With M = Ex[exp(r X)] and L the weighted distribution, of mass 1,
 
       Ex[(S - c)_+] = M^t exp(-r c) sum_{s > c} (s - c) exp(-r (s - c)) L(s)
 
-  for r > 0, and so for (c - S)_+ and r < 0. There
-  |s - c| exp(-|r| |s - c|) <= 1 / (e |r|).
+  for r > 0. The same holds for (c - S)_+ and r < 0. In these sums |s - c|
+  exp(-|r| |s - c|) <= 1 / (e |r|).
   """
 
   def __init__(
       self, sigma: float, t: int, top: float, threshold: float, rate: float
   ):
-    """Makes the law.
+    """Computes the distribution.
 
     Args:
       sigma: Noise std.
       t: Number of steps.
-      top: The largest X.
-      threshold: For r > 0 the least c that will be asked for, else 0.
-      rate: r, see `best_rate`.
+      top: Largest X.
+      threshold: Smallest c that will be needed if r > 0, else 0.
+      rate: Rate r, see `best_rate`.
     """
     width, wrapped = 0.0, 1.0
     while wrapped > MOST_WRAPPED:
@@ -338,15 +345,16 @@ class TiltedSum:
           one, values, t, first * step, width
       )
     probs, rounding = transforms.convolved([(_padded(one, num_points), t)])
-    # Errors of the law of X move mass to the next points: so much in all.
+    # Errors in the distribution of X move mass to neighbouring points, this
+    # much in total.
     moved = 4 / step * math.exp(abs(rate) * step) * float(errors @ weights)
     self._error = rounding + wrapped + math.expm1(min(t * moved, 700.0))
-    # Weights are off by roundings of their exponents, at each of t terms.
+    # Weights are off by the rounding of their exponents, for each of t terms.
     most = float(np.max(np.abs(rate * values[one > _LEAST_WEIGHT])))
     self._slack = 8 * ROUNDING * t * (most + abs(math.log(moment)) + 40)
     self._log_moment = t * math.log(moment)
     self._rate, self._step, self._first = rate, step, first
-    # sum over j from k on, or down to k, of d^|j - k| L_j, and with |j - k|.
+    # Sum over j >= k (or j <= k) of d^|j - k| L_j, and the same times |j - k|.
     order = slice(None, None, -1) if rate > 0 else slice(None)
     probs = np.maximum(np.roll(probs, -first % num_points), 0.0)
     discount = math.exp(-abs(rate) * step)
@@ -355,7 +363,7 @@ class TiltedSum:
     self._sums = plain[order], spread[order]
 
   def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (Ex[(S - c)_+], or of (c - S)_+ for r < 0; errors in it).
+    """Returns (Ex[(S - c)_+] if r > 0, else Ex[(c - S)_+], errors in it).
 
     Upper bound. Thresholds c are above 0.
     """
@@ -374,7 +382,7 @@ class TiltedSum:
     found = np.exp(-rate * gap) * (gap * plain + self._step * spread)
     error = self._error / (math.e * rate)
     logs = self._log_moment - self._rate * thresholds
-    # Terms of the sums count until they are discounted to nothing.
+    # Terms of the sums count until their discount makes them negligible.
     terms = min(size, 40 / (rate * self._step))
     slack = np.abs(logs) + rate * thresholds + terms + 40
     slack = self._slack + 8 * ROUNDING * slack
@@ -383,19 +391,19 @@ class TiltedSum:
 
 
 class LargeTerm:
-  """The law of S where one given X is in (cut, top], the others in (0, top]."""
+  """The distribution of S with one X in (cut, top] and the rest in (0, top]."""
 
   def __init__(
       self, sigma: float, t: int, cut: float, top: float, threshold: float
   ):
-    """Makes the law.
+    """Computes the distribution.
 
     Args:
       sigma: Noise std.
       t: Number of steps, at least 2.
-      cut: Where that X begins.
-      top: Where all end.
-      threshold: The least c that will be asked for.
+      cut: Lower end of the range of the large X.
+      top: Upper end of the range of all X.
+      threshold: Smallest c that will be needed.
     """
     width, wrapped = 0.0, (1.0, 1.0)
     while max(wrapped) > MOST_WRAPPED:
@@ -407,7 +415,8 @@ class LargeTerm:
       one, errors = term_law(sigma, step, top)
       values = step * np.arange(len(one))
       first = window_start(one, values, t, num_points)
-      # Of the others, when the given X is up to `top`.
+      # Wrapped mass of the other terms, given that the large X is at most
+      # `top`.
       wrapped = wrapped_mass(
           one, values, t - 1, 0.0, first * step + width - top - step
       )
@@ -422,17 +431,21 @@ class LargeTerm:
     masses = np.cumsum(probs[::-1])[::-1]
     # sum over j >= k of (j - k) L_j.
     self._sums = masses, np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
-    # Of the transforms, and of the masses that go in.
+    # Rounding of the transforms and of their inputs.
     self._rounding = rounding + 16 * t * ROUNDING
     self._error = (
         mass * 2 * t * float(errors.sum())
         + 2 * float(large_errors.sum())
-        # S above the window is cut off; t times P's mass is its expectation.
+        # S above the window is cut off. Its expectation is t times its mass
+        # under P.
         + mass * (t * wrapped[1] + top * wrapped[0])
     )
 
   def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (Ex[(S - c)_+] there, errors in it). Upper bound."""
+    """Returns (Ex[(S - c)_+ 1{the given X is large}], errors in it).
+
+    Upper bound.
+    """
     steps = thresholds / self._step
     size = len(self._sums[0])
     index = np.clip(np.floor(steps) + 1 - self._first, 0, size)
@@ -442,22 +455,22 @@ class LargeTerm:
     index = np.minimum(index, size - 1).astype(np.int64)
     masses, spread = (sums[index] for sums in self._sums)
     found = np.where(is_there, gap * masses + self._step * spread, 0.0)
-    # Sums of so many positive terms, twice.
+    # Two cumulative sums of `size` positive terms.
     slack = 4 * ROUNDING * size * found
     error = self._error + self._mass * self._rounding * (gap + room)
     return self._mass * (found + slack) + error, error + self._mass * slack
 
 
 def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
-  """Returns the r for which S is about `threshold` in the weighted law.
+  """Returns the r for which the weighted mean of S is about `threshold`.
 
-  Heuristic: any r of its sign will do.
+  Heuristic: every r of the right sign gives a valid bound.
 
   Args:
     sigma: Noise std.
     t: Number of steps.
-    top: The largest X.
-    threshold: Above t for r > 0, below it for r < 0.
+    top: Largest X.
+    threshold: Threshold c, above t for r > 0 and below t for r < 0.
   """
   z = np.linspace(-12.0, sigma * math.log(top) + 0.5 / sigma, _NUM_NODES)
   x = np.exp(z / sigma - 0.5 / sigma**2)

@@ -1,47 +1,47 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Random allocation: check-ins at a server that adds Gaussian noise itself.
+"""Random allocation: check-ins at a server that adds the Gaussian noise.
 
-Each client takes part with probability p0 and then in k of the t steps of a
-pass, drawn uniformly by coins of its own. The server adds up *all* clipped
-contributions of a step and adds N(0, (sigma C)^2) at *every* step, empty ones
-too. Without knowing who took part when, that hides a client about as well as
-Poisson sampling at rate k / t does (arXiv:2502.08202), and nobody needs to know
-how many clients there are.
+Each client takes part with probability p0, and then in k of the t steps of a
+pass, drawn uniformly with its own coins. The server adds up *all* clipped
+contributions of a step and adds N(0, (sigma C)^2) at *every* step, even an
+empty one. If nobody knows who took part when, this hides a client about as well
+as Poisson sampling at rate k / t (arXiv:2502.08202). Nobody needs to know the
+number of clients.
 
 Trust: the server and its noise. The adversary sees all noised sums, or all
-models, and not who took part when. Native adjacency: zero-out; the `remove`
-direction compares a client with its being zeroed, `add` the other way around.
-What a client sends in a step may depend on the model and on its data, not on
-which steps it took part in before.
+models, but not who took part when. Native adjacency: zero-out. The `remove`
+direction compares a client with its being zeroed, and `add` is the reverse. A
+client's message in a step may depend on the model and on its data, but not on
+the steps in which it took part before.
 
     epsilon(noise_multiplier=1.0, num_steps=2000, delta=1e-6)   # 0.113
 
 Not covered: one winner per step under central noise, where other clients'
 inputs change who wins, and sums divided by the realised number of reports.
 
-docs/proofs_check_ins.md proves the reductions to one of t steps. There, with
-Q the law without a contribution of norm 1 and P with it, the likelihood ratio
-dP/dQ is under Q
+docs/proofs_check_ins.md reduces everything to one of t steps. Let Q be the
+distribution without a contribution of norm 1 and P the one with it. Under Q the
+likelihood ratio dP/dQ is
 
     Y = S / t,   S = X_1 + ... + X_t,   X_i = exp(g_i / sigma - 1/(2 sigma^2)),
 
-g_i standard normal, independent: Ex[X_i] = 1. With E = exp(epsilon),
+with g_i independent and standard normal, so Ex[X_i] = 1. With E = exp(epsilon),
 
     delta_remove(E) = Ex_Q[(Y - E)_+] = P(S > t E) - E Q(S > t E)
     delta_add(E)    = Ex_Q[(1 - E Y)_+] = Q(S < t / E) - E P(S < t / E).
 
-Both are expectations of convex functions of Y, so the law of S on a grid, as
-`lognormal_sums` makes it, gives an *Upper bound* in both directions.
+Both are expectations of convex functions of Y. The distribution of S on the
+grid of `lognormal_sums` therefore gives an *Upper bound* in both directions.
 
-Large X are left out of the grid, and counted apart. One above t E settles that
-S > t E, so their share of delta_remove is exact: P(A) - E Q(A), A the event
-that some X_i is left out. The grids therefore grow with E, in rungs.
+Large X are left out of the grid and counted separately. One X above t E implies
+S > t E, so their share of delta_remove is exact: P(A) - E Q(A), where A is the
+event that some X_i is left out. The grids therefore grow with E, in rungs.
 
-What is wrapped around or rounded is bounded and added. A delta of less than
-`_LEAST_OVER_ROUNDING` times the rounding is not resolved by the grid; there the
-tails of `lognormal_sums` take over, whose rounding is a share of the tail that
-is asked for. Section 4 of the same page has the proofs.
+Mass that wraps around and rounding errors are bounded and added. The grid does
+not resolve a delta below `_LEAST_OVER_ROUNDING` times the rounding error. For
+such a delta the tails of `lognormal_sums` are used, whose rounding error is a
+share of the tail itself. Section 4 of the same page has the proofs.
 """
 
 import dataclasses
@@ -61,31 +61,34 @@ from tff_dp.accounting.events import run_events
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 
-# What may be left out of a grid: of the target delta, and at most.
+# Mass that may be left out of a grid: a share of the target delta, and at most
+# the second value.
 _TAIL_SHARE = 1e-4
 _MOST_TAIL = 1e-10
-# More steps than these are bounded by the curve of these: the mean of more
-# terms varies less, and grids would become coarse.
+# The curve of this many steps also bounds longer runs: a mean of more terms
+# varies less, and the grids would become coarse.
 _MANY_STEPS = 10**7
-# Below it epsilon is about 100 or more, with or without amplification.
+# Below this noise epsilon is about 100 or more, amplified or not.
 _LEAST_NOISE = 0.1
 _LEAST_OVER_ROUNDING = 10.0
-# Of sums of up to 2^24 terms in blocks, of E and of thresholds.
+# Relative error of blockwise sums of up to 2^24 terms, of E and of thresholds.
 _RELATIVE_ERROR = 1e-11
-# Rungs of E: up to 4, then times 16.
+# Rungs of E: the first goes up to 4, each further one is 16 times as high.
 _FIRST_RUNG = math.log(4.0)
 _RUNG = math.log(16.0)
 _NUM_KNOTS = 2048
 _NUM_KNOTS_OF_HIGH_RUNGS = 512
-# Where the curve of one Gaussian falls below this, the knots end.
+# The knots end where the curve of one Gaussian falls below this.
 _LEAST_DELTA = 1e-13
 _MOST_EPSILON = 600.0
-# Deltas below so many times the tail that is left out are left unresolved.
+# Deltas below this many times the tail that is left out are not resolved.
 _LEAST_OVER_TAIL = 10.0
-# What of a delta may be rounding where the law is tilted, and how often it is.
+# Largest rounding error as a share of delta where the distribution is tilted,
+# and the largest number of tilts.
 _ERROR_SHARE = 1e-2
 _MOST_TILTS = 24
-# A large X: its share of the way of S to the threshold, and how many there are.
+# A large X takes S at least this share of the way to the threshold. The
+# expected number of large X is at most the second value.
 _CUT_SHARE = 0.6
 _CUT_MASS = 1e-4
 
@@ -100,19 +103,21 @@ def profiles(
 ) -> tuple[privacy_profiles.Profile, privacy_profiles.Profile]:
   """Returns the (remove, add) profiles of one pass, for zero-out.
 
-  Upper bounds, never above those of `num_selected` Gaussian mechanisms.
-  k of t steps are k passes of 1 of floor(t / k) (arXiv:2502.08202, section 3);
-  a client that takes part with probability p0 has, with E = exp(epsilon),
+  Upper bounds, never above the profile of `num_selected` Gaussian mechanisms.
+  Choosing k of t steps is bounded by k passes with 1 of floor(t / k) steps
+  (arXiv:2502.08202, section 3). For a client that takes part with probability
+  p0, with E = exp(epsilon),
 
       remove:  p0 delta(ln(1 + (E - 1) / p0))
       add:     (1 - E (1 - p0)) delta(ln(E p0 / (1 - E (1 - p0)))), or 0.
 
   Args:
-    noise_multiplier: sigma / C, noise over the bound on one contribution.
-    num_steps: t, steps of one pass.
-    num_selected: k, steps in which a client that takes part does so.
-    participation_probability: p0, of taking part in the pass at all.
-    tail: Mass that may be cut off a grid of the computation, and is added.
+    noise_multiplier: Multiplier sigma / C: noise std over the bound C on one
+      contribution.
+    num_steps: Number of steps t of one pass.
+    num_selected: Number of steps k in which a participating client sends.
+    participation_probability: Probability p0 of taking part in the pass.
+    tail: Mass that the computation may cut off a grid. It is added to delta.
   """
   _check(noise_multiplier, num_steps, num_selected, participation_probability)
   _checks.in_open(0.0, 1e-3, tail=tail)
@@ -139,18 +144,19 @@ def epsilon(
 ) -> float:
   """Returns the epsilon of `num_epochs` passes at delta.
 
-  Upper bound, never above that of the Gaussian mechanisms without
-  amplification. What is rounded is a share of delta, however small that is.
-
-  Replace-one goes by zero (`two_hops`), with all passes in each hop.
+  Upper bound, never above the epsilon of the Gaussian mechanisms without
+  amplification. Rounding errors are a share of delta, however small delta is.
+  Replace-one goes through zero (`curves.replace_one`), with all passes in each
+  hop.
 
   Args:
-    noise_multiplier: sigma / C; under replace-one too.
-    num_steps: t.
-    delta: In the open interval (0, 1).
-    num_selected: k.
-    participation_probability: p0, with a new coin in every pass.
-    num_epochs: Passes, with new draws in each.
+    noise_multiplier: Multiplier sigma / C, the same under replace-one.
+    num_steps: Number of steps t of one pass.
+    delta: Target delta, in the open interval (0, 1).
+    num_selected: Number of steps k in which a participating client sends.
+    participation_probability: Probability p0 of taking part, with a new coin in
+      every pass.
+    num_epochs: Number of passes, each with new draws.
     neighboring_relation: Zero-out or replace-one.
   """
   _check(noise_multiplier, num_steps, num_selected, participation_probability)
@@ -195,7 +201,7 @@ def _check(noise_multiplier, num_steps, num_selected, probability) -> None:
 
 
 def _tail(delta: float) -> float:
-  """Returns what to cut off, a power of ten, so that calls share results."""
+  """Returns the mass to cut off, a power of ten so that calls share results."""
   power = math.floor(math.log10(max(_TAIL_SHARE * delta, 1e-300)))
   return min(_MOST_TAIL, 10.0**power)
 
@@ -213,7 +219,8 @@ def _one_of(sigma: float, num_steps: int, tail: float):
 
 
 def _several(sigma: float, times: int, remove, add):
-  """Returns (remove, add) of k passes; both bound both directions."""
+  """Returns (remove, add) of k passes. Each of the two bounds both directions.
+  """
   alone = gaussian.profile(sigma / math.sqrt(times))
   interval = privacy_profiles.suitable_interval(remove, reverse=add)
   loss = composition.alike(composition.Part(remove, times, add), interval)
@@ -222,7 +229,10 @@ def _several(sigma: float, times: int, remove, add):
 
 
 def _thinned_add(profile, probability: float):
-  """Returns the profile of Q against (1 - p0) Q + p0 P. Exact, if `profile`."""
+  """Returns the profile of Q against (1 - p0) Q + p0 P.
+
+  Exact if `profile` is exact.
+  """
   if probability == 1:
     return profile
   if probability == 0:
@@ -237,7 +247,7 @@ def _thinned_add(profile, probability: float):
       rest = rest + 1e-15 * (1 + excess)
     is_positive = rest > 0
     rest = np.where(is_positive, rest, 1.0)
-    # E p0 / rest = 1 + (E - 1) / rest; the profile does not increase.
+    # E p0 / rest = 1 + (E - 1) / rest. Profiles do not increase.
     inner = np.log1p(np.where(is_positive, excess, 0.0) / rest)
     inner = np.maximum(epsilons, inner * (1 - 1e-15))
     return np.where(is_positive, np.minimum(rest, 1.0) * profile(inner), 0.0)
@@ -250,15 +260,15 @@ class Curve:
   """An upper bound on delta, given at knots and convex in E between them.
 
   Attributes:
-    factors: E at the knots, increasing from 1.
-    deltas: The bound there, non-increasing.
+    factors: Values of E at the knots, increasing from 1.
+    deltas: Non-increasing bounds at the knots.
   """
 
   factors: np.ndarray
   deltas: np.ndarray
 
   def __call__(self, epsilons: np.ndarray) -> np.ndarray:
-    """Returns the bound at epsilons >= 0. Above the last knot it is constant.
+    """Returns the bound at epsilons >= 0, constant above the last knot.
 
     Upper bound: delta is convex in E, so a chord lies above it.
     """
@@ -274,11 +284,12 @@ def curves(sigma: float, num_steps: int, tail: float) -> tuple[Curve, Curve]:
 
   Args:
     sigma: Noise std over the norm of the contribution, above 0.
-    num_steps: t.
-    tail: What may be left out of a grid that ends below t E. It is added. Ten
-      times as much is resolved.
+    num_steps: Number of steps t.
+    tail: Mass that may be left out of a grid that ends below t E. It is added
+      to delta. Deltas from ten times the tail on are resolved.
   """
-  # Beyond it the curve of one Gaussian, which bounds this one, is below it.
+  # Beyond this epsilon the curve of one Gaussian, which bounds this one, is
+  # smaller.
   least = min(_LEAST_DELTA, tail)
   largest = min(
       gaussian.exact_epsilon(sigma=sigma, delta=least), _MOST_EPSILON
@@ -290,7 +301,7 @@ def curves(sigma: float, num_steps: int, tail: float) -> tuple[Curve, Curve]:
 
 
 def _knots(low: float, high: float) -> np.ndarray:
-  """Returns E at the knots between two epsilons, dense next to 0."""
+  """Returns E at the knots between two epsilons, densely spaced near 0."""
   if low > 0:
     return np.exp(np.linspace(low, high, _NUM_KNOTS_OF_HIGH_RUNGS))
   return np.exp(
@@ -303,7 +314,7 @@ def _knots(low: float, high: float) -> np.ndarray:
 
 def _remove(sigma: float, t: int, tail: float, largest: float) -> Curve:
   """Returns the bound on P(S > t E) - E Q(S > t E), rung by rung."""
-  # Half of the tail for the one X under P, half for the others under Q.
+  # Half of the tail is for the one X under P, half for the others under Q.
   enough = max(
       _quantile(sigma, 0.5 * tail, 0.5),
       _quantile(sigma, 0.5 * tail / t, -0.5),
@@ -323,18 +334,19 @@ def _remove(sigma: float, t: int, tail: float, largest: float) -> Curve:
 
 
 def _remove_rung(sigma: float, t: int, factors, enough: float):
-  """Returns (bounds, whether they are tight) at knots of E in one rung."""
+  """Returns (bounds, whether they are tight) at the knots of E in one rung."""
   top = min(t * factors[-1], enough)
   law = lognormal_sums.LognormalSum.of_sum(sigma, t, top, t * factors[0])
   q_mass, p_mass = law.tails(t * factors, above=True)
-  # Some X_i is above `top`: under Q, or under P, where one has another law.
+  # Probabilities that some X_i is above `top`, under Q and under P, where one
+  # X_i has another distribution.
   q_some = _any(law.q_above, t)
   p_some = law.p_above + (1 - law.p_above) * _any(law.q_above, t - 1)
   p_most = p_mass + law.p_rounding + p_some
   error = law.input_rounding + law.p_wrapped + factors * law.q_wrapped
   rounding = law.p_rounding + law.input_rounding
   if top < t * factors[-1]:
-    # Not all of these sums are above t E.
+    # Not all sums with such an X_i are above t E.
     q_some = 0.0
   return _best(
       p_most + error,
@@ -373,20 +385,20 @@ def _add(sigma: float, t: int, tail: float, largest: float) -> Curve:
 def _with_tails(
     bound_of, sigma, t, enough, factors, deltas, is_tight, tail
 ) -> np.ndarray:
-  """Returns bounds at knots of E, by laws of tails where they are not tight.
+  """Returns bounds at knots of E, from tail distributions where needed.
 
   Args:
-    bound_of: Returns bounds at some knots, and errors in them.
+    bound_of: Function that returns bounds at some knots, and their errors.
     sigma: Noise std.
     t: Number of steps.
-    enough: The largest X that need be kept.
-    factors: E at the knots.
-    deltas: Bounds there by the plain law.
-    is_tight: Whether they are.
-    tail: As in `curves`.
+    enough: Largest X that must be kept.
+    factors: Values of E at the knots.
+    deltas: Bounds at the knots by the plain distribution.
+    is_tight: Whether each of these bounds is tight.
+    tail: Mass that may be left out, as in `curves`.
   """
   found = np.minimum.accumulate(deltas)
-  # Beyond a knot where rounding counts it counts ever more.
+  # Rounding matters more and more beyond the first knot where it matters.
   is_open = np.logical_or.accumulate(~is_tight)
   is_open &= found > _LEAST_OVER_TAIL * tail
   high = factors[-1]
@@ -403,7 +415,7 @@ def _with_tails(
       is_open[where[0]] = False
       high = factors[-1]
     else:
-      # A tilt towards fewer knots, with a grid that ends before.
+      # Tilt towards fewer knots, with a grid that ends earlier.
       high = math.sqrt(band[0] * band[-1])
     found = np.minimum.accumulate(found)
     is_open &= found > _LEAST_OVER_TAIL * tail
@@ -417,13 +429,15 @@ def _tail_remove(sigma: float, t: int, enough: float, factors):
   """
   thresholds = t * factors
   top = min(thresholds[-1], enough)
-  # Well below what takes S from its mean to the first threshold, and rare.
+  # The cut is well below the distance of S from its mean to the first
+  # threshold, and X above it is rare.
   cut = _CUT_SHARE * (thresholds[0] - t)
   cut = min(max(cut, _quantile(sigma, _CUT_MASS / t, -0.5)), top)
   rate = lognormal_sums.best_rate(sigma, t, cut, thresholds[0])
   law = lognormal_sums.TiltedSum(sigma, t, cut, thresholds[0], rate)
   excess, error = law.excess(thresholds)
-  # One in t is large, and t of them may be.
+  # The excess counts 1 / t times. For the large term, t terms may be the large
+  # one, so the factor t cancels.
   bounds, errors = excess / t, error / t
   if cut < top:
     law = lognormal_sums.LargeTerm(sigma, t, cut, top, thresholds[0])
@@ -459,10 +473,11 @@ def _any(probability: float, times: int) -> float:
 
 
 def _best(most, least, rounding, other_least, other_rounding):
-  """Returns the better of two ways to bound a difference, and if it is tight.
+  """Returns the better of two bounds on a difference, and if it is tight.
 
-  `most - least` rounds to within `rounding`, `most - other_least` to within
-  `other_rounding`; both are upper bounds, but only the first is ever tight.
+  `most - least` is accurate to within `rounding`, `most - other_least` to
+  within `other_rounding`. Both are upper bounds, but only the first can be
+  tight.
   """
   deltas = most - least + _RELATIVE_ERROR * (np.abs(most) + least)
   others = most - other_least + _RELATIVE_ERROR * (np.abs(most) + other_least)

@@ -1,14 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Random check-ins with local randomizers: the theorems, as they hold.
+"""Random check-ins with local randomizers: the theorems in their valid form.
 
 Protocols (Balle, Kairouz, McMahan, Thakkar and Thakurta, arXiv:2007.06605): a
-client draws one slot uniformly, by coins of its own, checks in there, and what
-is used of it has gone through an e0-LDP or (e0, d0)-LDP randomizer at the
-client. Adjacency: replace one client. What is trusted, seen and known is in the
-docstrings of `run_events`.
+client draws one slot uniformly with its own coins and checks in there. Its
+report has gone through an e0-LDP or (e0, d0)-LDP randomizer at the client.
+Adjacency: replace one client. The docstrings of `run_events` say who is trusted
+and what the adversary sees and knows.
 
-Every function takes the *total* delta and splits it itself, and returns
+Every function takes the *total* delta, splits it itself, and returns
 
     min(theorem, local guarantee),
 
@@ -16,30 +16,32 @@ so a result never exceeds e0 where (e0, delta) holds by itself. With d0 > 0 an
 (e0, d0)-LDP randomizer is within total variation delta1 of an 8 e0-LDP one if
 
     d0 <= (1 - exp(-e0)) delta1
-          / (4 exp(e0) (2 + ln(2/delta1) / ln(1/(1 - exp(-5 e0))))),
+          / (4 exp(e0) (2 + ln(2/delta1) / ln(1/(1 - exp(-5 e0))))).
 
-and then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 more of delta,
-N the number of randomizers that matter. If that does not fit into delta,
-`NotApplicableError` says why. Notation: a = exp(e0) - 1, L = ln(1/delta).
+Then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 added to delta,
+where N is the number of randomizers that matter. If that does not fit into
+delta, `NotApplicableError` says why. Notation: a = exp(e0) - 1, L =
+ln(1/delta).
 
-Theorem 3.2 is there step by step as well, for pure e0: in A_fix the report of
-step i, given all before it, is eps_i-DP for replace-one:
+Theorem 3.2 is also available step by step, for pure e0. In A_fix the report of
+step i, given all reports before it, is eps_i-DP for replace-one:
 
     eps_i = ln(1 + p0 a q_i),   q_i = 1 / (m - (i - 1) p0 (1 - exp(-e0))),
 
-i = 1..m. These bounds do not depend on what was seen, so the whole run is
-dominated by m independent binary randomized responses RR(eps_i), composed here
-as privacy-loss distributions. Never larger than the closed form, which is
-advanced composition of the same steps. For a sliding window: p0 = 1 and m the
-window. docs/proofs_check_ins.md, section 2, has the proofs.
+i = 1..m. These bounds do not depend on what was seen. So the whole run is
+dominated by m independent binary randomized responses RR(eps_i), which are
+composed here as privacy-loss distributions. The result is never larger than the
+closed form, which is advanced composition of the same steps. For a sliding
+window p0 = 1 and m is the window. docs/proofs_check_ins.md, section 2, has the
+proofs.
 
 The loss of RR(eps) is eps with probability exp(eps) / (1 + exp(eps)), else
 -eps. Each eps_i is rounded up to a multiple of one unit, so the total is on a
-grid; steps with equal multiples are one binomial law. The transforms of these
-laws are multiplied.
+grid. Steps with equal multiples form one binomial distribution. The transforms
+of these distributions are multiplied.
 
-Two misprints of the paper would be unsafe: d0 for delta1 in that addition, and
-m for the number of clients in theorem 4.1.
+Two misprints of the paper would be unsafe: d0 in place of delta1 in that
+addition, and m in place of the number of clients in theorem 4.1.
 """
 
 import functools
@@ -54,22 +56,22 @@ from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.curves import transforms
 
-# exp of more than this is not a float.
+# exp of more than this overflows.
 _LARGEST_EXPONENT = 700.0
-# Tried ways to share delta, as shares that the theorem gets.
+# Shares of delta that are tried for the theorem.
 _SHARES = np.concatenate([
     1 - np.geomspace(1e-6, 0.5, 200),
     np.geomspace(0.5, 1e-12, 200)[1:],
 ])
 _ROUNDING = transforms.ROUNDING
-# The largest eps_i is at most this many units; fewer where m is large.
+# The largest eps_i is at most this many units, and fewer if m is large.
 _MOST_UNITS = 256
 _FEWEST_UNITS = 32
 _MANY_POINTS = 1 << 17
-# sqrt(m) times the units is the size of the grid.
+# The size of the grid is sqrt(m) times the units.
 _MOST_SLOTS = 10**7
-# Losses further from 0 than this many roots of sum eps_i^2 are cut off the
-# grid; Hoeffding's bound on them is added.
+# Losses farther from 0 than this many times sqrt(sum eps_i^2) are cut off the
+# grid. Hoeffding's bound on their probability is added.
 _DEVIATIONS = 12.0
 
 
@@ -81,21 +83,21 @@ def theorem_3_2(
     delta: float,
     local_delta: float = 0.0,
 ) -> float:
-  """Returns epsilon of check-ins with one winner a slot.
+  """Returns epsilon of check-ins with one winner per slot.
 
   Upper bound (arXiv:2007.06605, theorem 3.2), for any e0 and any m >= 1:
 
       p0 a sqrt(2 exp(e0) L / m) + p0^2 exp(e0) a^2 / (2 m).
 
-  With d0 > 0, N = m. The number of clients does not matter. Theorem 4.3, of a
+  With d0 > 0, N = m. The number of clients does not matter. Theorem 4.3, for a
   sliding window over the whole run, is the same with p0 = 1.
 
   Args:
-    local_epsilon: e0 of the randomizer.
-    num_slots: m, the window.
-    check_in_probability: p0; 1 for a sliding window.
-    delta: Total, in the open interval (0, 1).
-    local_delta: d0.
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_slots: Number of slots m, or the window.
+    check_in_probability: Probability p0, 1 for a sliding window.
+    delta: Total delta, in the open interval (0, 1).
+    local_delta: Delta d0 of the randomizer.
 
   Raises:
     NotApplicableError: If d0 is too large for delta.
@@ -116,25 +118,25 @@ def theorem_4_1(
     delta: float,
     local_delta: float = 0.0,
 ) -> float:
-  """Returns epsilon of check-ins of which all are averaged, p0 = 1.
+  """Returns epsilon of check-ins whose reports are all averaged, p0 = 1.
 
   Upper bound (arXiv:2007.06605, theorem 4.1), with
   eps1 = sqrt(1/n + 1/m) + sqrt(ln(1/delta2) / n):
 
       exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L),
 
-  at the best split of delta into two. The counts of a slot may be known, if
-  participants do not collude. With d0 > 0, N = max(n, m): all n clients run the
-  randomizer, not m as the paper prints. A lower bound on n is enough there too,
-  because clients beyond n may be counted as part of the rule that updates the
-  model (docs/proofs_check_ins.md, section 3).
+  at the best split of delta into two. The adversary may know the number of
+  reports in a slot, if participants do not collude. With d0 > 0, N = max(n, m):
+  all n clients run the randomizer, not m as the paper prints. A lower bound on
+  n is enough there too, because clients beyond n may be counted as part of the
+  rule that updates the model (docs/proofs_check_ins.md, section 3).
 
   Args:
-    local_epsilon: e0.
-    num_slots: m.
-    min_num_clients: n, or a lower bound.
-    delta: Total, in the open interval (0, 1).
-    local_delta: d0.
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_slots: Number of slots m.
+    min_num_clients: Number of clients n, or a lower bound on it.
+    delta: Total delta, in the open interval (0, 1).
+    local_delta: Delta d0 of the randomizer.
 
   Raises:
     NotApplicableError: If d0 is too large for delta.
@@ -155,18 +157,18 @@ def theorem_5_1(
 ) -> float:
   """Returns epsilon of n reports, adaptively randomized, in random order.
 
-  Upper bound (arXiv:2007.06605, theorem 5.1); `shuffling` has tighter ones:
+  Upper bound (arXiv:2007.06605, theorem 5.1). `shuffling` has tighter ones.
 
       exp(3 e0) a^2 / (2 n) + exp(1.5 e0) a sqrt(2 L / n).
 
-  At n = 1000 and delta = 1e-6 it stops helping at e0 = 0.874. With d0 > 0,
-  N = n.
+  At n = 1000 and delta = 1e-6 it stops helping at e0 = 0.874. With d0 > 0, N =
+  n.
 
   Args:
-    local_epsilon: e0.
-    num_reports: n.
-    delta: Total, in the open interval (0, 1).
-    local_delta: d0.
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_reports: Number of reports n.
+    delta: Total delta, in the open interval (0, 1).
+    local_delta: Delta d0 of the randomizer.
 
   Raises:
     NotApplicableError: If d0 is too large for delta.
@@ -181,8 +183,8 @@ def expected_dummies_fixed_window(
 ) -> float:
   """Returns the expected number of slots in which nobody checks in.
 
-  Exact: m (1 - p0 / m)^n (arXiv:2007.06605, proposition 3.4). No statement
-  about privacy.
+  Exact: m (1 - p0 / m)^n (arXiv:2007.06605, proposition 3.4). This is not a
+  statement about privacy.
   """
   _checks.integer_at_least(0, num_clients=num_clients)
   _checks.integer_at_least(1, num_slots=num_slots)
@@ -194,7 +196,8 @@ def expected_dummies_sliding_window(num_clients: int, *, window: int) -> float:
   """Returns the expected number of updates for which nobody checks in.
 
   Exact: (n - m + 1) (1 - 1/m)^m, over the n - m + 1 steps from m on that update
-  the model (arXiv:2007.06605, proposition 4.4). No statement about privacy.
+  the model (arXiv:2007.06605, proposition 4.4). This is not a statement about
+  privacy.
   """
   _checks.integer_at_least(1, window=window)
   _checks.integer_at_least(window, num_clients=num_clients)
@@ -206,7 +209,12 @@ def _total(
 ) -> float:
   """Returns min(bound, local guarantee) at a total delta.
 
-  `bound(e0, delta)` is the theorem for a pure randomizer.
+  Args:
+    bound: Function of (e0, delta): the theorem for a pure randomizer.
+    num_randomizers: Number N of randomizers that matter.
+    local_epsilon: Epsilon e0 of the randomizer.
+    local_delta: Delta d0 of the randomizer.
+    delta: Total delta.
   """
   _checks.non_negative(local_epsilon=local_epsilon)
   _checks.in_half_open(0.0, 1.0, local_delta=local_delta)
@@ -215,7 +223,7 @@ def _total(
   if d0 == 0:
     return min(bound(e0, delta), e0)
   delta1 = smallest_delta1(local_epsilon=e0, local_delta=d0)
-  # At least two delta1 per randomizer, whatever epsilon is.
+  # The cost is at least two delta1 per randomizer, for any epsilon.
   if 2 * num_randomizers * delta1 >= delta:
     raise privacy_profiles.NotApplicableError(
         f'local_delta={d0:g} with local_epsilon={e0:g} needs'
@@ -223,7 +231,7 @@ def _total(
         f' {2 * num_randomizers * delta1:.3g} of delta={delta:g} for'
         f' {num_randomizers} randomizers'
     )
-  # The local guarantee holds: d0 is below delta1, and that below delta.
+  # The local guarantee holds, because d0 < delta1 < delta.
   best = e0
   for share in _SHARES:
     found = bound(8 * e0, share * delta)
@@ -234,18 +242,18 @@ def _total(
 
 
 def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
-  """Returns the least delta1 that the (e0, d0) forms may use.
+  """Returns the smallest delta1 that the (e0, d0) forms may use.
 
-  Rounded up, by bisection of ln(delta1); the condition is at the top of this
-  module. Infinity, if no delta1 up to 1 satisfies it.
+  Rounded up, by bisection of ln(delta1). The condition is at the top of this
+  module. Infinity if no delta1 up to 1 satisfies it.
   """
   _checks.non_negative(local_epsilon=local_epsilon)
   _checks.in_open(0.0, 1.0, local_delta=local_delta)
   e0 = float(local_epsilon)
   if e0 == 0:
-    # The factor 1 - exp(-e0) leaves nothing.
+    # The factor 1 - exp(-e0) is 0.
     return math.inf
-  # ln(1 / (1 - exp(-5 e0))), which exp(-5 e0) is about for large e0.
+  # ln(1 / (1 - exp(-5 e0))), about exp(-5 e0) for large e0.
   decay = -math.log1p(-math.exp(-5 * e0))
   if not decay > 0:
     return math.inf
@@ -263,7 +271,7 @@ def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
 
 
 def _power(base: float, exponent: int) -> float:
-  """Returns base ** exponent for a base next to 1 or 0."""
+  """Returns base ** exponent for a base close to 1 or 0."""
   if base == 0:
     return 1.0 if exponent == 0 else 0.0
   return math.exp(exponent * math.log1p(base - 1))
@@ -281,7 +289,7 @@ def _shuffled(num_reports, e0: float, delta: float) -> float:
 
 
 def _averaged(num_slots, num_clients, e0: float, delta: float) -> float:
-  """Returns the least over ways to split delta into two."""
+  """Returns the minimum over splits of delta into two."""
   loss = _exp(2 * e0) * _expm1(e0)
   if loss == 0:
     return 0.0
@@ -316,17 +324,18 @@ def step_epsilons(
 ) -> np.ndarray:
   """Returns eps_i of steps 1..m, increasing, shape [m].
 
-  Upper bound on the epsilon of the report of step i given those before it.
+  Upper bound on the epsilon of the report of step i, given all reports before
+  it.
 
   Args:
-    local_epsilon: e0.
-    num_slots: m.
-    check_in_probability: p0.
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_slots: Number of slots m.
+    check_in_probability: Probability p0.
   """
   _check(local_epsilon, num_slots, check_in_probability)
   p0 = float(check_in_probability)
   before = np.arange(num_slots, dtype=np.float64)
-  # In place of a / (m - before p0 (1 - exp(-e0))): no exp that overflows.
+  # This form of a / (m - before p0 (1 - exp(-e0))) does not overflow.
   stay = -math.expm1(-local_epsilon)
   log_ratio = local_epsilon + math.log(stay) if stay > 0 else -math.inf
   log_odds = math.log(p0) if p0 > 0 else -math.inf
@@ -339,12 +348,12 @@ def theorem_3_2_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one run of A_fix, for replace-one.
 
-  Upper bound, in both directions; never worse than one report alone.
+  Upper bound in both directions, never worse than one report alone.
 
   Args:
-    local_epsilon: e0, of a pure randomizer.
-    num_slots: m; for a sliding window, the window.
-    check_in_probability: p0; 1 for a sliding window.
+    local_epsilon: Epsilon e0 of a pure randomizer.
+    num_slots: Number of slots m, or the window of a sliding window.
+    check_in_probability: Probability p0, 1 for a sliding window.
 
   Raises:
     NotApplicableError: If there are too many slots for the grid.
@@ -389,7 +398,7 @@ def _profile(e0: float, num_slots: int, p0: float) -> privacy_profiles.Profile:
     with np.errstate(over='ignore'):
       factors = np.exp(np.minimum(epsilons, privacy_profiles.LARGEST_EPSILON))
     deltas = mass[start] - factors * other[start]
-    # Sums of positive terms, one by one: their number of roundings.
+    # Sums of positive terms have as many roundings as terms.
     slack = 2 * _ROUNDING * len(probs) * (mass[start] + factors * other[start])
     return np.clip(deltas + slack + error, 0.0, 1.0)
 
@@ -399,8 +408,8 @@ def _profile(e0: float, num_slots: int, p0: float) -> privacy_profiles.Profile:
 def _composed(epsilons: np.ndarray):
   """Returns (losses above 0, their probabilities, error) of all RR(eps_i).
 
-  The error bounds what is cut off, wrapped around and rounded, as a share of
-  delta.
+  The error bounds, as part of delta, the mass that is cut off or wraps around
+  and the rounding.
   """
   total = math.sqrt(float(epsilons @ epsilons))
   units = _num_units(epsilons, total)
@@ -408,7 +417,8 @@ def _composed(epsilons: np.ndarray):
   multiples = np.maximum(1, np.ceil(epsilons / unit)).astype(np.int64)
   multiples = np.minimum(multiples, units)
   root = math.sqrt(float(np.sum((multiples * unit) ** 2)))
-  # The mean is sum eps tanh(eps / 2) <= root^2 / 2. All losses, if these fit.
+  # The mean is sum eps tanh(eps / 2) <= root^2 / 2. The reach covers all losses
+  # if they fit.
   reach = math.ceil((0.5 * root**2 + _DEVIATIONS * root) / unit) + 1
   reach = min(reach, int(multiples.sum()))
   log2_points = math.ceil(math.log2(2 * reach + 2))
@@ -416,7 +426,7 @@ def _composed(epsilons: np.ndarray):
   values, counts = np.unique(multiples, return_counts=True)
   per_transform = transforms.rounding_of(log2_points)
   transform = np.ones(num_points // 2 + 1, np.complex128)
-  # What rounding may have moved each point of the product by.
+  # Bound on how far rounding has moved each point of the product.
   moved = np.zeros(num_points // 2 + 1)
   for multiple, count in zip(values, counts):
     law = _binomial(int(multiple), int(count), unit, num_points)
@@ -429,7 +439,7 @@ def _composed(epsilons: np.ndarray):
   # The transform of real input is listed by half: the others count twice.
   error = math.sqrt(2 * float(moved @ moved))
   error += per_transform * 2 * float(np.sum(np.abs(transform)))
-  # Mass outside the window, wherever it is wrapped around to.
+  # Mass outside of the window, which wraps around to some point in it.
   if reach < int(multiples.sum()):
     error += 2 * math.exp(-0.5 * _DEVIATIONS**2)
   losses = unit * np.arange(1, reach + 1)
@@ -437,18 +447,21 @@ def _composed(epsilons: np.ndarray):
 
 
 def _num_units(epsilons: np.ndarray, total: float) -> int:
-  """Returns how many units make the largest eps_i."""
+  """Returns the number of units of the largest eps_i."""
   per_unit = 4 * _DEVIATIONS * total / float(epsilons[-1])
   units = max(_FEWEST_UNITS, _MANY_POINTS / per_unit)
   return int(min(units, _MOST_UNITS))
 
 
 def _binomial(multiple: int, count: int, unit: float, num_points: int):
-  """Returns the law of `count` losses of RR(multiple * unit), cyclic."""
+  """Returns the distribution of the sum of `count` losses, cyclic.
+
+  Each loss is of RR(multiple * unit).
+  """
   eps = multiple * unit
   heads = np.arange(count + 1, dtype=np.int64)
-  # Ratios of neighbours, next to 1 where it matters: the error of a probability
-  # is a few roundings per step from the mode.
+  # Ratios of neighbouring probabilities are close to 1 where it matters, so a
+  # probability is off by a few roundings per step from the mode.
   mode = min(count, int((count + 1) / (1 + math.exp(-eps))))
   ratios = np.log((count - heads[:-1]) / (heads[:-1] + 1.0)) + eps
   log_probs = np.zeros(count + 1)

@@ -2,20 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """One round of shuffled check-in: every client flips its own coin.
 
-Each of n clients checks in with probability g, independently and afresh each
-round; those that do send one local report, and the adversary sees the multiset
-of reports, hence their number too (arXiv:2206.03151). Adjacency is replace-one:
-one client's data change, its coins do not. One profile bounds both directions.
+Each of n clients checks in with probability g, independently and afresh in each
+round, and then sends one local report. The adversary sees the multiset of
+reports, so it also sees their number (arXiv:2206.03151). Adjacency is
+replace-one: one client's data change, its coins do not. One profile bounds both
+directions.
 
-Rounds compose: the pair of laws behind a profile does not depend on the model
-that was broadcast, so T adaptive rounds are T times one round,
+Rounds compose: the pair of distributions behind a profile does not depend on
+the broadcast model, so T adaptive rounds cost T times one round,
 
     profile = shuffled_check_in.round_profile(
         local_epsilon=2.0, num_clients=60_000, check_in_rate=0.1)
     privacy_profiles.composed_epsilon(profile, 1 / 60_000, count=6_800)
 
 `num_clients` is the number of clients that are sure to flip honest coins and to
-deliver. More of them only help.
+deliver. More clients only help.
 """
 
 import math
@@ -29,7 +30,7 @@ from tff_dp.accounting.curves import privacy_profiles
 
 _MOST_COHORT_BLOCKS = 48
 _MOST_SUBSAMPLE_BLOCKS = 400
-# Shares of the target delta that the surcharge for delta0 may take.
+# Shares of the target delta that are tried for the surcharge for delta0.
 _SURCHARGE_SHARES = (0.4, 0.15, 0.05, 0.01)
 
 
@@ -42,23 +43,24 @@ def round_profile(
     clone_probability: float | None = None,
     num_categories: int | None = None,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one round. Derived here: not from a paper.
+  """Returns the profile of one round. Derived here, not taken from a paper.
 
-  Upper bound. Of the others, those that check in and are no clones are given
-  away; their number M ~ Bin(n - 1, g (1 - pc)) does not depend on the target's
-  coin, and among the rest each is a clone with probability
-  r = g pc / (1 - g (1 - pc)). The adversary then compares J ~ Bin(n - 1 - M, r)
-  clones, and the target among them or not (docs/proofs_shuffling.md, section
-  4). It is blind to whether the target takes part, which the per-cohort form is
-  not, and needs one sum per epsilon and block of M.
+  Upper bound. The adversary is told which other reports checked in and are no
+  clones. Their number M ~ Bin(n - 1, g (1 - pc)) does not depend on the
+  target's coin. Each remaining client is a clone with probability r = g pc / (1
+  - g (1 - pc)). The adversary then compares J ~ Bin(n - 1 - M, r) clones, with
+  or without the target among them (docs/proofs_shuffling.md, section 4). Unlike
+  in the per-cohort form, the adversary does not learn whether the target takes
+  part. The computation needs one sum per epsilon and block of M.
 
   Args:
-    local_epsilon: e0.
-    num_clients: n.
-    check_in_rate: g, in (0, 1].
-    local_delta: d0; charged by `shuffling.surcharged`.
-    clone_probability: pc, as for `shuffling.round_profile`.
-    num_categories: If the randomizer is k-ary randomized response, its k.
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in probability g, in (0, 1].
+    local_delta: Delta d0 of the randomizer, charged by `shuffling.surcharged`.
+    clone_probability: Probability pc, as in `shuffling.round_profile`.
+    num_categories: Number of categories k, if the randomizer is k-ary
+      randomized response.
 
   Raises:
     NotApplicableError: If d0 > 0 comes with a stronger clone rule.
@@ -68,8 +70,8 @@ def round_profile(
       local_epsilon, local_delta, clone_probability, num_categories
   )
   rate, others = float(check_in_rate), int(num_clients) - 1
-  # Randomized response whose report is of neither type is as good as given
-  # away, once the target's own such reports are conditioned on.
+  # A randomized response of neither type is treated as revealed, once the
+  # target's own such reports are conditioned on.
   revealed = rule.revealed if num_categories is None else 1 - rule.clone
 
   base = shuffling.mixed_over_revealed(
@@ -98,15 +100,16 @@ def round_profile_by_cohort(
     clone_probability: float | None = None,
     num_categories: int | None = None,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one round, by its published ingredients only.
+  """Returns the profile of one round, from published results only.
 
-  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), with D_k
-  that of k shuffled reports (arXiv:2012.12803). Given k, which everyone sees,
-  the target is among the k with probability k / n (arXiv:2206.03151, theorem 1,
-  whose proof text has g instead), and k has the same law for both neighbours.
-  Blocks of k are charged the rate of their largest and the crowd of their
-  smallest k, the tails at a rate of 1 or a crowd of 1. Looser than
-  `round_profile`, by little, and with its arguments.
+  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), where D_k
+  is the profile of k shuffled reports (arXiv:2012.12803). Given k, which
+  everyone sees, the target is among the k with probability k / n
+  (arXiv:2206.03151, theorem 1, whose proof text has g instead). The
+  distribution of k is the same for both neighbours. A block of k is charged the
+  rate of its largest k and the crowd of its smallest k. The tails are charged a
+  rate of 1 or a crowd of 1. Slightly looser than `round_profile`, with the same
+  arguments.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(
@@ -148,17 +151,17 @@ def subsampled_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one round that hides only who checked in.
 
-  Upper bound, for any randomizer, and without trusting the others' noise:
-  sum_k Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))). Given k, the
-  cohort is a uniform subset, and a cohort without the target is one with
-  another client in its place (arXiv:1807.01647, theorems 2 and 10;
+  Upper bound for any randomizer, without trust in the others' noise: sum_k
+  Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))). Given k, the cohort is
+  a uniform subset. A cohort without the target equals one with another client
+  in the target's place (arXiv:1807.01647, theorems 2 and 10, and
   docs/proofs_shuffling.md, section 2).
 
   Args:
-    local_profile: delta_loc, of one report for any two inputs, such as from
-      `local_profiles`. All clients use the same randomizer.
-    num_clients: n.
-    check_in_rate: g, in (0, 1].
+    local_profile: Profile delta_loc of one report for any two inputs, for
+      example from `local_profiles`. All clients use the same randomizer.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in probability g, in (0, 1].
   """
   _check(num_clients, check_in_rate)
   _, shares, masses = _cohorts(
@@ -185,21 +188,21 @@ def gaussian_round_profile(
 ) -> tuple[privacy_profiles.Profile, tuple[float, float]]:
   """Returns (profile, (e0, d0)) of one round with Gaussian local noise.
 
-  Upper bound: the minimum of `subsampled_profile` and `round_profile` at an
-  (e0, d0) of the noise's own curve. Every point of the curve is valid, so the
-  search over them is free: it takes the one whose `round_profile` has the least
-  epsilon over the given rounds at delta (docs/proofs_shuffling.md, section 5).
-  Without a useful one, it is `subsampled_profile` alone, and the pair is
-  (0, total variation).
+  Upper bound: the minimum of `subsampled_profile` and of `round_profile` at one
+  (e0, d0) of the noise's own curve. Every point of the curve is valid, so
+  searching over them costs no privacy. The search takes the point whose
+  `round_profile` has the smallest epsilon over the given rounds at delta
+  (docs/proofs_shuffling.md, section 5). If no point helps, the result is
+  `subsampled_profile` alone and the pair is (0, total variation).
 
   Args:
-    noise_multiplier: tau / C, the noise's standard deviation over the clip
+    noise_multiplier: Multiplier tau / C, the std of the noise over the clip
       norm (see `local_profiles.gaussian`).
-    num_clients: n.
-    check_in_rate: g, in (0, 1].
-    num_rounds: T, for which the split is optimised; the profile is valid for
-      any.
-    delta: In (0, 1), the same.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in probability g, in (0, 1].
+    num_rounds: Number of rounds T for which the split is optimised. The profile
+      is valid for any number.
+    delta: Target delta for which the split is optimised, in (0, 1).
   """
   _check(num_clients, check_in_rate)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -221,10 +224,10 @@ def gaussian_round_profile(
         check_in_rate=check_in_rate,
         local_delta=d0,
     )
-    # Ranked without the minimum, whose long tail takes long to compose.
+    # Rank without the minimum, whose long tail is slow to compose.
     found = privacy_profiles.composed_epsilon(shuffled, delta, count=num_rounds)
     if best is not None and best[0] < found:
-      # Less delta0 costs clones: it gets worse from here on.
+      # A smaller delta0 costs clones, so it only gets worse from here on.
       break
     if best is None or found < best[0]:
       best = found, shuffled, (e0, d0)
@@ -234,7 +237,7 @@ def gaussian_round_profile(
 
 
 def _split(local, rate, others, surcharge: float) -> float | None:
-  """Returns e0 at which the surcharge at epsilon = 0 is about as wished."""
+  """Returns the e0 whose surcharge at epsilon = 0 is about `surcharge`."""
 
   def excess(epsilons):
     beta = 1 / (1 + np.exp(epsilons))
@@ -252,16 +255,16 @@ def _check(num_clients, check_in_rate) -> None:
 
 
 def _cohorts(num_clients: int, rate: float, most_blocks: int):
-  """Returns blocks of the number k of clients that check in, k >= 1.
+  """Returns blocks of the number k >= 1 of clients that check in.
 
-  Of each: its smallest k; its largest, as a share of n; its probability. The
-  first two are the tails.
+  Three arrays with one entry per block: the smallest k, the largest k as a
+  share of n, and the probability. The first two entries are the tails.
   """
   low, high, below, above = shuffling.window(num_clients, rate)
   edges = shuffling.blocks(max(low, 1), max(high, 1), most_blocks)
   masses = shuffling.block_masses(edges, num_clients, rate)
   if low <= 1:
-    # k = 0 tells nothing.
+    # k = 0 reveals nothing.
     below = 0.0
   smallest = np.append([1, 1], edges[:-1])
   largest = np.append([num_clients, max(low - 1, 1)], edges[1:] - 1)

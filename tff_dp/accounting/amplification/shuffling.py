@@ -5,22 +5,23 @@
     profile = shuffling.round_profile(local_epsilon=2.0, num_reports=1000)
     privacy_profiles.epsilon_of(profile, 1e-6)
 
-The shuffler is trusted to strip metadata and to permute; the adversary sees the
-multiset of all reports. Adjacency is replace-one: one client's data change. The
-n clients must all send, and the n - 1 others run the randomizer honestly. One
+The shuffler is trusted to strip metadata and to permute. The adversary sees the
+multiset of all reports. Adjacency is replace-one: one client's data change. All
+n clients must send, and the n - 1 others must run the randomizer honestly. One
 profile bounds both directions.
 
-Clones are reports whose law is a fair coin between the two laws that the target
-client's report is made of (arXiv:2012.12803). What is left of a shuffled round
-is `s`, how many reports are of these two types, and `y`, how many of type 0:
+The target client's report is a mixture of two distributions, called types. A
+clone is another client's report that has one of these two types by a fair coin
+(arXiv:2012.12803). A shuffled round then reduces to `s`, the number of reports
+of either type, and `y`, the number of reports of type 0:
 
     target out:  s = J,      y ~ Bin(s, 1/2)
     target in:   s = J + 1,  y ~ Bin(s - 1, 1/2) + Bernoulli(alpha or 1 - alpha)
 
-with J the number of clones, alpha = exp(e0) / (1 + exp(e0)) and 'in' or 'out'
-the target's own secret coin. Swapping the types swaps the two laws.
-docs/proofs_shuffling.md derives all of it. Only E = exp(epsilon) >= 1 is meant:
-the threshold and the signs used here are those of E >= 1.
+where J is the number of clones, alpha = exp(e0) / (1 + exp(e0)), and 'in' or
+'out' is the target's own secret coin. Swapping the types swaps the two
+distributions. docs/proofs_shuffling.md derives all of it. The threshold and the
+signs used here are for E = exp(epsilon) >= 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,21 +38,23 @@ from tff_dp.accounting.curves import privacy_profiles
 _MOST_BLOCKS = 128
 _MOST_CELLS = 4000
 _SURCHARGE_POINTS = 64
-# Windows reach this many standard deviations, and a few points more. What is
-# outside is charged at its worst value, about 1e-20 per round.
+# Windows reach this many standard deviations, plus a few points. Mass outside,
+# about 1e-20 per round, is charged at its worst value.
 _REACH = 9.25
 _MARGIN = 20
-# Relative error of scipy's binomial laws. Against 40 digits: 6e-13 with up to
-# 10^6 trials, 5e-10 at worst (10^7 trials of probability 10^-8, scipy 1.9).
+# Relative error of scipy's binomial probabilities. Measured against 40 digits:
+# 6e-13 for up to 10^6 trials, 5e-10 at worst (10^7 trials of probability 10^-8,
+# scipy 1.9).
 RELATIVE_ERROR = 4e-9
-# Cells of one array, which stay in a processor's cache.
+# Number of cells of one array that fits a processor's cache.
 _MOST_CACHED_CELLS = 1 << 15
-# Of a table of coins, two numbers each.
+# Number of cells of a table of coins, with two numbers each.
 _MOST_TABLE_CELLS = 1 << 18
-# A binomial law of SciPy takes as long as so many cells of a table, or more.
+# One binomial distribution of SciPy costs at least as much time as this many
+# cells of a table.
 _CELLS_PER_LAW = 64
-# Takes y and s; returns the probabilities that s - 1 fair coins show y - 1, y
-# and y - 2 heads, and at least y.
+# Function of y and s that returns the probabilities that s - 1 fair coins show
+# y - 1, y and y - 2 heads, and at least y heads.
 _Coins = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
 
 
@@ -65,21 +68,23 @@ def round_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of n shuffled reports.
 
-  Upper bound: sum_c Bin(n - 1, pc)(c) D_c(eps), with D_c that of `c` clones and
-  a target (arXiv:2012.12803, theorem 3.2, evaluated numerically; for
-  `num_categories` docs/proofs_shuffling.md, section 7). D_c falls in c, so
-  blocks of c are charged at their least c; tails are charged, never dropped.
+  Upper bound: sum_c Bin(n - 1, pc)(c) D_c(eps), where D_c is the profile of `c`
+  clones and a target (arXiv:2012.12803, theorem 3.2, evaluated numerically, and
+  docs/proofs_shuffling.md, section 7, for `num_categories`). D_c decreases in
+  c, so a block of c is charged at its smallest c. Tails are charged, never
+  dropped.
 
   Args:
-    local_epsilon: e0.
-    num_reports: n, the reports that are sure to be shuffled together.
-    local_delta: d0; charged by `surcharged`.
-    clone_probability: pc, how often another client's report is a clone. By
-      default exp(-e0), which holds for every e0-LDP randomizer: law R(x_i) is
-      at least exp(-e0) (R(x) + R(x')) / 2 (arXiv:2012.12803, section 3.1).
-      Larger only for randomizers of which that is proved.
-    num_categories: If the randomizer is k-ary randomized response, its k. Then
-      most reports are of no type, the target's too, which helps.
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_reports: Number n of reports that are sure to be shuffled together.
+    local_delta: Delta d0 of the randomizer, charged by `surcharged`.
+    clone_probability: Probability pc that another client's report is a clone.
+      Default: exp(-e0), which holds for every e0-LDP randomizer, because R(x_i)
+      is at least exp(-e0) (R(x) + R(x')) / 2 (arXiv:2012.12803, section 3.1).
+      Give a larger one only for randomizers for which it is proven.
+    num_categories: Number of categories k, if the randomizer is k-ary
+      randomized response. Most reports are then of neither type, also the
+      target's, which helps.
 
   Raises:
     NotApplicableError: If d0 > 0 comes with a stronger clone rule.
@@ -110,11 +115,12 @@ def round_profile(
 
 
 class CloneRule:
-  """How other reports and the target relate to the target's two inputs.
+  """How the reports relate to the two types of the target's report.
 
   Attributes:
     clone: Probability that another report is a fair coin between the types.
-    revealed: Probability that it is given away, because it may be anything.
+    revealed: Probability that another report may be anything, so that it is
+      treated as known to the adversary.
     relevant: Probability that the target's report is of either type.
   """
 
@@ -127,7 +133,7 @@ class CloneRule:
 def clone_rule(
     local_epsilon, local_delta, probability, num_categories
 ) -> CloneRule:
-  """Returns the rule for a randomizer, after checking that it may be used."""
+  """Returns the clone rule of a randomizer after checking that it is valid."""
   _checks.in_closed(0.0, 500.0, local_epsilon=local_epsilon)
   _checks.in_closed(0.0, 1.0, local_delta=local_delta)
   e0 = float(local_epsilon)
@@ -139,7 +145,7 @@ def clone_rule(
           'num_categories stands for randomized response, which has no'
           ' local_delta and its own clone_probability'
       )
-    # Scaled by exp(-e0), which stays a float.
+    # Scaled by exp(-e0), which does not overflow.
     total = 1 + (num_categories - 1) * weak
     return CloneRule(
         2 * weak / total, -math.expm1(-e0) / total, (1 + weak) / total
@@ -164,21 +170,23 @@ def surcharged(
     expected_others: float,
     check_in_rate: float,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of (e0, d0) reports, given that of e0 reports.
+  """Returns the profile of (e0, d0) reports, given a profile of e0 reports.
 
-  Upper bound: adds (2 g + E - 1) tau with
-  tau = d0 (exp(-e0) (1 + 1 / (1 + exp(e0))) Ex[others] + 1 / (1 + exp(e0))).
-  Replacing every report's law by an e0 one moves the round by tau in total
-  variation where the target takes part (docs/proofs_shuffling.md, section 5).
-  What is added grows in E and the profile falls, so from where their sum is
-  least that sum stands for all larger epsilons.
+  Upper bound: adds (2 g + E - 1) tau with tau = d0 (exp(-e0) (1 + 1 / (1 +
+  exp(e0))) Ex[others] + 1 / (1 + exp(e0))). Replacing every report by an e0
+  report moves the round by tau in total variation if the target takes part
+  (docs/proofs_shuffling.md, section 5). The surcharge grows in E and the
+  profile falls. The smallest sum is therefore also used for all larger
+  epsilons.
 
   Args:
-    profile: Of the round with e0 reports and clone probability exp(-e0).
-    local_epsilon: e0.
-    local_delta: d0; with 0 it is the same profile.
-    expected_others: Ex[others], the mean number of other reports.
-    check_in_rate: g, with which the target takes part; 1 for plain shuffling.
+    profile: Profile of the round with e0 reports and clone probability
+      exp(-e0).
+    local_epsilon: Epsilon e0 of the randomizer.
+    local_delta: Delta d0 of the randomizer. With 0 the profile is unchanged.
+    expected_others: Mean number of other reports, Ex[others].
+    check_in_rate: Probability g that the target takes part, 1 for plain
+      shuffling.
   """
   if not local_delta:
     return profile
@@ -192,7 +200,7 @@ def surcharged(
 
   @functools.cache
   def best() -> tuple[float, float]:
-    # No loss is above this, so no more epsilon is of use.
+    # No loss is above this, so larger epsilons are not needed.
     largest = math.log1p(check_in_rate * math.expm1(e0))
     points = np.zeros(1)
     if largest > 0:
@@ -218,7 +226,7 @@ def _binary(epsilons, *, local_epsilon, others, rule) -> np.ndarray:
   low, high, below, above = window(others, rule.clone)
   edges = blocks(low, high, _MOST_BLOCKS)
   masses = block_masses(edges, others, rule.clone)
-  # What is above the window is charged as if it were the last block.
+  # Mass above the window is charged like the last block.
   masses[-1] += above
   parts = shuffled(
       epsilons, local_epsilon=local_epsilon, num_clones=edges[:-1]
@@ -238,9 +246,9 @@ def mixed_over_revealed(
 ) -> privacy_profiles.Profile:
   """Returns the mean over M ~ Bin(others, revealed) of `checked_in`.
 
-  Upper bound: more clones are post-processing of fewer, so blocks of M are
-  charged at their largest M, which leaves the fewest; the upper tail of M is
-  charged as if there were no clones.
+  Upper bound: more clones are post-processing of fewer. So a block of M is
+  charged at its largest M, which leaves the fewest clones. The upper tail of M
+  is charged as if there were no clones.
   """
   low, high, below, above = window(others, revealed)
   rate = min(1.0, clone / (1 - revealed)) if revealed < 1 else 0.0
@@ -270,8 +278,9 @@ def mixed_over_revealed(
 def window(trials: int, probability: float):
   """Returns (low, high, below, above) of a binomial variable.
 
-  `below` and `above` bound the probabilities of less than low and of more than
-  high. Not by `isf`: that returns `trials` for probabilities below 1e-16.
+  `below` and `above` bound the probabilities of values less than low and more
+  than high. `isf` is not used, because it returns `trials` for probabilities
+  below 1e-16.
   """
   mean = trials * probability
   reach = _REACH * math.sqrt(mean * (1 - probability)) + _MARGIN
@@ -287,7 +296,7 @@ def window(trials: int, probability: float):
 def blocks(low: int, high: int, most: int) -> np.ndarray:
   """Returns edges of at most `most` blocks [edge, next edge) of low..high.
 
-  Narrower in the middle, where most of the probability is.
+  The blocks are narrower in the middle, where most of the probability is.
   """
   if high + 1 - low <= most:
     return np.arange(low, high + 2)
@@ -306,14 +315,14 @@ def block_masses(
 
 
 class Cells(NamedTuple):
-  """What an adversary of a crowd of unknown size sees beside y: s, and more.
+  """The adversary's view of a crowd of unknown size, apart from y.
 
   Attributes:
-    sizes: s >= 1 of each cell, ascending, shape [cells]. Cells with the same s
-      are told apart by something that does not depend on the target.
+    sizes: The value s >= 1 of each cell, ascending, shape [cells]. Cells with
+      the same s are told apart by something that does not depend on the target.
     absent: Probability that the target is out and the cell is seen.
-    present: The same with the target in.
-    rest: Bounds the probability that the target is in and none is seen.
+    present: Probability that the target is in and the cell is seen.
+    rest: Bound on the probability that the target is in and no cell is seen.
   """
 
   sizes: np.ndarray
@@ -330,9 +339,9 @@ def shuffled(
   Upper bound, exact up to rounding, for each number of clones.
 
   Args:
-    epsilons: ln(E) >= 0, shape [epsilons].
-    local_epsilon: e0.
-    num_clones: Ascending, shape [num_clones].
+    epsilons: Values ln(E) >= 0, shape [epsilons].
+    local_epsilon: Epsilon e0 of the randomizer.
+    num_clones: Numbers of clones, ascending, shape [num_clones].
   """
   sizes = np.asarray(num_clones) + 1
   cells = Cells(sizes, np.zeros(len(sizes)), np.ones(len(sizes)), 0.0)
@@ -350,18 +359,19 @@ def cells_of(
     out_probability: float,
     in_probability: float,
 ) -> Cells:
-  """Returns the cells of J ~ Bin(others, clone_probability) for some `others`.
+  """Returns the cells of J ~ Bin(others, clone_probability), for given others.
 
-  s = 0 is left out: the laws agree there. If the probabilities of in and out do
-  not sum to 1, the rest is an outcome that is seen and that does not tell the
-  two inputs apart.
+  Cells with s = 0 are left out, because both distributions agree there. If the
+  probabilities of in and out do not sum to 1, the rest is an outcome that is
+  visible but does not tell the two inputs apart.
 
   Args:
-    num_others: Seen, whatever the target does; shape [blocks].
-    masses: The probability of each, shape [blocks].
-    clone_probability: That one of the others is a clone.
-    out_probability: That the target is out.
-    in_probability: That it is in, and of either type.
+    num_others: Numbers of other clients, which the adversary sees and the
+      target does not influence, shape [blocks].
+    masses: Probability of each number, shape [blocks].
+    clone_probability: Probability that one of the others is a clone.
+    out_probability: Probability that the target is out.
+    in_probability: Probability that the target is in and of either type.
   """
   num_others = np.asarray(num_others)
   windows = [window(int(others), clone_probability) for others in num_others]
@@ -374,7 +384,7 @@ def cells_of(
   law = stats.binom.pmf(sizes, num_others[block], clone_probability)
   law *= masses[block]
   law[ends - 1] = 0.0
-  # Past its end, every block begins with that 0.
+  # The roll moves the 0 at the end of each block to the start of the next.
   shifted = np.roll(law, 1)
   order = np.argsort(sizes, kind='stable')
   order = order[np.searchsorted(sizes[order], 1) :]
@@ -391,7 +401,7 @@ def checked_in(
 ) -> np.ndarray:
   """Returns H_E of the pair over all cells, shape [epsilons].
 
-  Upper bound: exact in the cells up to rounding, plus what is outside.
+  Upper bound: exact in the cells up to rounding, plus the mass outside.
   """
   found = cells.rest * worst_case(epsilons, local_epsilon)
   for rows, _, excess in _pieces(epsilons, local_epsilon, cells):
@@ -400,9 +410,10 @@ def checked_in(
 
 
 def worst_case(epsilons: np.ndarray, local_epsilon: float) -> np.ndarray:
-  """Returns H_E of one report, max(exp(e0) - E, 0) / (1 + exp(e0)), rounded up.
+  """Returns H_E of one report, max(exp(e0) - E, 0) / (1 + exp(e0)).
 
-  The first law has type 0 with probability alpha, the second with 1 - alpha.
+  Rounded up. The first distribution has type 0 with probability alpha, the
+  second with 1 - alpha.
   """
   epsilons = np.asarray(epsilons, np.float64)
   gap = 0.0 - np.expm1(np.minimum(epsilons - local_epsilon, 0.0))
@@ -412,9 +423,9 @@ def worst_case(epsilons: np.ndarray, local_epsilon: float) -> np.ndarray:
 def _pieces(
     epsilons, local_epsilon, cells: Cells
 ) -> Iterator[tuple[np.ndarray, slice, np.ndarray]]:
-  """Yields rows, columns and `_excess` there, where it is not 0."""
+  """Yields rows, columns and `_excess` at them, wherever it is not 0."""
   epsilons = np.asarray(epsilons, np.float64)
-  # From e0 on, no report tells them apart.
+  # For epsilon >= e0 no report tells the inputs apart.
   rows = np.flatnonzero(epsilons < local_epsilon)
   for columns, coins in _tables(cells.sizes, len(rows)):
     part = [values[columns] for values in cells[:3]]
@@ -427,11 +438,11 @@ def _pieces(
 
 
 def _tables(sizes, num_rows: int) -> Iterator[tuple[slice, _Coins]]:
-  """Yields which sizes to take together, with what knows their coins.
+  """Yields a slice of sizes to take together, with their coin function.
 
   Args:
-    sizes: Ascending.
-    num_rows: How often each is asked for.
+    sizes: Numbers s, ascending.
+    num_rows: Number of epsilons for which each size is evaluated.
   """
   start = 0
   while start < len(sizes):
@@ -448,31 +459,31 @@ def _tables(sizes, num_rows: int) -> Iterator[tuple[slice, _Coins]]:
 
 
 def _coins(y: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
-  """See `_Coins`."""
+  """Returns the probabilities described at `_Coins`."""
   before = stats.binom.pmf(y - 1, sizes - 1, 0.5)
   with np.errstate(divide='ignore'):  # scipy 1.9, for a tail of 0.
     tail = stats.binom.sf(y - 1, sizes - 1, 0.5)
-  # Beyond the ends there is nothing.
+  # Beyond the ends the probabilities are 0.
   at = before * ((sizes - y) / y)
   return before, at, before * ((y - 1) / (sizes - y + 1)), tail
 
 
 class _CoinTable:
-  """The same for all s in a range, from a table of y around s / 2 and above.
+  """A coin function for all s in a range, from a table of y >= about s / 2.
 
-  The first row follows from SciPy's laws at its ends, by ratios and sums; the
-  others by Pascal's rule. Every number is positive, so what is lost is not more
-  than three roundings for each column and one for each row: next to nothing
-  against RELATIVE_ERROR.
+  The first row comes from SciPy's distributions at its ends, by ratios and
+  sums. The other rows follow from Pascal's rule. Every number is positive, so
+  the error is at most three roundings per column and one per row. That is
+  negligible compared with RELATIVE_ERROR.
   """
 
   def __init__(self, first: int, last: int):
-    """Makes the table for s in first..last."""
+    """Computes the table for s in first..last."""
     self._first = first
     self._reach = self._reach_of(last)
     trials = first - 1
-    # Pascal's rule loses a column in every row; the middle is lost never.
-    # There is no less than -1 heads.
+    # Pascal's rule loses a column in every row, but never the middle. The least
+    # number of heads in the table is -1.
     self._least = max(-1, trials // 2 - (last - first) // 2 - 2)
     self._width = (last - 1) // 2 + self._reach + 2 - self._least
     heads = self._least + np.arange(self._width)
@@ -489,24 +500,24 @@ class _CoinTable:
       above, below = table[row], table[row + 1, :, 1:]
       np.add(above[:, 1:], above[:, :-1], out=below)
       below *= 0.5
-    # Masses, and `width` further on tails.
+    # Masses, followed by tails at an offset of `width`.
     self._table = table.ravel()
 
   @classmethod
   def most_rows(cls, first: int) -> int:
-    """Returns how many s from `first` on one table should have."""
+    """Returns the largest number of s, from `first` on, for one table."""
     half = 0.5 * cls._reach_of(first)
     return max(1, int(math.sqrt(half**2 + _MOST_TABLE_CELLS) - half))
 
   @classmethod
   def num_cells(cls, first: int, last: int) -> int:
-    """Returns how many cells a table has, about."""
+    """Returns the approximate number of cells of a table."""
     num_rows = last - first + 1
     return num_rows * (num_rows + cls._reach_of(last))
 
   @staticmethod
   def _reach_of(size: int) -> int:
-    """Returns up to how much above the middle there are columns."""
+    """Returns the number of columns above the middle."""
     return math.ceil(0.5 * _REACH * math.sqrt(size) + _MARGIN)
 
   def __call__(
@@ -539,26 +550,26 @@ def _excess(
     P - E Q over y' >= y sums to
     (w A - u (E - 1) / 2) f(y - 1) - (E - 1) (u + w) F(y),
 
-  where A = alpha - E (1 - alpha), and u, w are the probabilities of s clones
-  with the target out, and of s - 1 with it in. P - E Q is a
-  positive function times one that rises linearly in y, so the sum is largest at
-  its first positive y. A wrong y gives too little: rounding can move it by one,
-  so its neighbours are tried too.
+  where A = alpha - E (1 - alpha), u is the probability of s clones with the
+  target out, and w the probability of s - 1 clones with the target in. P - E Q
+  is a positive function times one that rises linearly in y, so the sum is
+  largest at its first positive y. A wrong y would give too small a sum.
+  Rounding can move y by one, so its neighbours are tried too.
 
   Args:
-    epsilon: Shape [epsilons, 1], below local_epsilon.
-    local_epsilon: e0.
-    sizes: s >= 1, shape [sizes].
-    absent: u, shape [sizes].
-    present: w, shape [sizes].
-    coins: Knows f and F.
+    epsilon: Epsilons below local_epsilon, shape [epsilons, 1].
+    local_epsilon: Epsilon e0 of the randomizer.
+    sizes: Values s >= 1, shape [sizes].
+    absent: Probabilities u, shape [sizes].
+    present: Probabilities w, shape [sizes].
+    coins: Function that returns f and F.
   """
   odds_minus_1 = np.expm1(epsilon)
   alpha = 1 / (1 + math.exp(-local_epsilon))
   beta = 1 / (1 + math.exp(local_epsilon))
   to_first = worst_case(epsilon, local_epsilon)  # A
   to_second = beta - (1 + odds_minus_1) * alpha
-  # Without a target there is nothing to gain, wherever the sum begins.
+  # Without a target the excess is 0, wherever the sum begins.
   share = np.divide(
       absent, present, out=np.zeros(len(sizes)), where=present > 0
   )
@@ -566,7 +577,7 @@ def _excess(
   with np.errstate(over='ignore'):
     threshold = (0.5 * odds_minus_1 / spread) * (share * sizes)
     threshold -= (to_second / spread) * sizes
-  # It is at least s / 2. Beyond s there is nothing.
+  # The threshold is at least s / 2. Beyond s there is no mass.
   np.clip(threshold, (sizes - 1) // 2, sizes - 1, out=threshold)
   y = threshold.astype(np.int64)
   y += 1
@@ -581,5 +592,5 @@ def _excess(
   loss *= down
   np.maximum(best, gain * two_before - loss * before, out=best)
   best -= loss * tail
-  # Past s, nothing is in the sum.
+  # Past s, the sum is empty.
   return np.maximum(best, 0.0, out=best)

@@ -3,8 +3,8 @@
 """Privacy profiles of the parts of a composition, and their joint loss.
 
 A part is a number of events that share one profile. Adaptively chosen parts
-compose by composing their privacy-loss distributions, whatever the profiles
-were derived from: each part is dominated by one pair of distributions
+compose by composing their privacy-loss distributions, no matter how the
+profiles were derived: each part is dominated by one pair of distributions
 (arXiv:2106.08567, theorem 10).
 """
 

@@ -31,7 +31,8 @@ _MOST_STDS = 40.0
 _GRID_STEP = 0.5
 _GRID = np.arange(-32, 33, dtype=np.float64)
 _REFINEMENTS = 6
-# A grid moves by 16 in log(alpha - 1); the range of floats is far smaller.
+# A grid moves by 16 in log(alpha - 1). The range of floats is far smaller than
+# this many moves.
 _MOST_GRIDS = 1000
 
 

@@ -109,7 +109,7 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
   epsilons = np.asarray(epsilons, np.float64)
   with np.errstate(over='ignore', divide='ignore'):
     small = np.log1p(np.expm1(np.minimum(epsilons, 30.0)) / probability)
-    # ln(1 + (E - 1) / p) >= epsilon - ln(p) + ln(1 - 1/E); E is large here.
+    # ln(1 + (E - 1) / p) >= epsilon - ln(p) + ln(1 - 1/E); for large E.
     large = epsilons - np.log(probability) + np.log1p(-np.exp(-epsilons))
   found = np.where(epsilons <= 30.0, small, large)
   return np.maximum(epsilons, found * (1 - 8 * _ROUNDING))

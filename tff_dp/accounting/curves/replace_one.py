@@ -13,8 +13,8 @@ S of outcomes. Replacing in the other direction takes hops of the same two
 kinds.
 
 Each hop composes alone. In the first hop the client's data is the first
-distribution of the pair in *every* release, whatever was released before. So
-each release is dominated by the pair (remove), and all releases together by its
+distribution of the pair in *every* release, for any earlier releases. So each
+release is dominated by the pair (remove), and all releases together by its
 product (arXiv:2106.08567, theorem 10). In the second hop the first distribution
 is always zero. It is not necessary to take the worse direction in every
 release, as one must for a record whose neighbour is another record throughout.

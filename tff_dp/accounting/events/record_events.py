@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What one silo's messages, and opened sums, cost a record, as `DpEvent`s.
+"""Events for one record of a silo: the silo's messages and opened sums.
 
-All are stated for replace-one of a record: another record is in its place, and
-the number of records, which is public, stays. Two families:
+All events are stated for replace-one of a record: another record takes its
+place, and the public number of records stays the same. There are two families:
 
     SelfComposedDpEvent(
         PoissonRecordDpEvent(noise_multiplier=4.0, sampling_probability=0.1),
@@ -12,20 +12,20 @@ the number of records, which is public, stays. Two families:
 * A *message* is a noised mean over a batch of one silo, as in `SiloEvent`. The
   silo adds the noise itself, and nobody else is trusted: this is ISRL-DP
   (arXiv:2106.09779). `noise_multiplier` is sigma K / C, the standard deviation
-  on the sum over the clip norm; that two vectors of norm C differ by up to 2 C
-  is part of the event. Batches are drawn anew in every message, by coins that
-  stay secret. Several noised means over one batch are one message, see
+  on the sum over the clip norm. The event accounts for two vectors of norm C
+  that differ by up to 2 C. Batches are drawn anew for every message, with coins
+  that stay secret. Several noised means over one batch are one message, see
   `silo_events.joint_noise_multiplier`.
-* An *opened sum* is a sum of integers over silos with the noise of all of them
-  in it, and nothing else is ever opened: trust in the secure summation, and in
-  the promised silos.
+* An *opened sum* is a sum of integers over silos that includes the noise of all
+  of them. Nothing else is ever opened. This needs trust in the secure summation
+  and in the promised silos.
 
-These compose with each other, and with what is stated for replace-one of a
-client, if it is the same person: one record in one silo, and what this person
-does as a client. A person with several records pays more, see
+Record events compose with each other. They also compose with events for
+replace-one of a client, if it is the same person: one record in one silo, and
+that person's data as a client. A person with several records pays more, see
 `silo_guarantee.person_epsilon`.
 
-Numbers and events in all fields, as in `run_events`.
+All fields are numbers or events, as in `run_events`.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ import dp_accounting
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
 
-# arXiv:2102.06387, proposition 14, asks for it.
+# Required by arXiv:2102.06387, proposition 14.
 LEAST_STDDEV = 0.5
 
 
@@ -47,7 +47,7 @@ def _share_of(most: float, **argument) -> None:
 
 
 def _wide(**argument) -> None:
-  """Raises unless a standard deviation is at least that of the theorem."""
+  """Raises unless a standard deviation meets the theorem's minimum."""
   _checks.positive(**argument)
   ((name, value),) = argument.items()
   if value < LEAST_STDDEV:
@@ -56,15 +56,15 @@ def _wide(**argument) -> None:
 
 @attr.s(frozen=True)
 class MessageDpEvent(run_events.RecordDpEvent):
-  """Base of what a silo sends once; see the subclasses."""
+  """Base of the events for one message of a silo. See the subclasses."""
 
 
 @attr.s(frozen=True)
 class GaussianRecordDpEvent(MessageDpEvent):
-  """One message over a batch in which the record is sure to be.
+  """One message over a batch that is sure to contain the record.
 
-  A block of one pass, or all records of the silo. One Gaussian mechanism with
-  sigma = noise_multiplier / 2.
+  The batch is a block of one pass, or all records of the silo. The event is one
+  Gaussian mechanism with sigma = noise_multiplier / 2.
   """
 
   noise_multiplier: float = run_events.real_field(_checks.positive)
@@ -72,10 +72,10 @@ class GaussianRecordDpEvent(MessageDpEvent):
 
 @attr.s(frozen=True)
 class PoissonRecordDpEvent(MessageDpEvent):
-  """One message over a batch that every record enters by a coin of its own.
+  """One message over a batch that every record enters by its own coin.
 
-  The divisor K is the expected size, whatever the size; an empty batch sends
-  pure noise.
+  The divisor K is the expected batch size, whatever size occurs. An empty batch
+  sends pure noise.
   """
 
   noise_multiplier: float = run_events.real_field(_checks.positive)
@@ -84,9 +84,9 @@ class PoissonRecordDpEvent(MessageDpEvent):
 
 @attr.s(frozen=True)
 class FixedSizeRecordDpEvent(MessageDpEvent):
-  """One message over `batch_size` distinct of `num_records` records.
+  """One message over `batch_size` distinct records of `num_records`.
 
-  Every such batch is equally likely. A step of local SGD on one record has the
+  Every such batch is equally likely. A step of local SGD on one record has
   batch size 1.
   """
 
@@ -108,13 +108,14 @@ def _events_of_messages(events) -> tuple[dp_accounting.DpEvent, ...]:
 class DisjointRecordsDpEvent(run_events.RecordDpEvent):
   """Messages over disjoint parts of the records of one silo.
 
-  Parallel composition: a record is in one part at most, and all messages of
-  other parts have the same law whatever it is. Which part is public. So the
-  cost is that of the part which costs most; which one it is depends on delta.
+  Parallel composition: a record is in at most one part, and the messages of the
+  other parts do not depend on it. Which part it is in is public. The cost is
+  therefore the cost of the most expensive part. Which part that is depends on
+  delta.
 
   Attributes:
-    events: Of each part all messages together: message events, or compositions
-      of such.
+    events: All messages of each part together: message events, or compositions
+      of message events.
   """
 
   events: tuple[dp_accounting.DpEvent, ...] = attr.ib(
@@ -132,11 +133,11 @@ class DisjointRecordsDpEvent(run_events.RecordDpEvent):
           raise _checks.ArgumentError('events', value, allowed)
 
   def __hash__(self):
-    # What is equal has the same parts; compositions have no hash of their own.
+    # Equal events have equal parts. Compositions are not hashable.
     return hash((type(self), *(self.parts())))
 
   def parts(self) -> tuple[tuple[tuple[MessageDpEvent, int], ...], ...]:
-    """Returns of each part its messages, with how often each occurs."""
+    """Returns the messages of each part, with their number of occurrences."""
     return tuple(
         tuple(run_events.merged(run_events.leaves(event)))
         for event in self.events
@@ -145,20 +146,20 @@ class DisjointRecordsDpEvent(run_events.RecordDpEvent):
 
 @attr.s(frozen=True)
 class SumDpEvent(run_events.RecordDpEvent):
-  """Base of opened sums of integer vectors.
+  """Base of the events for opened sums of integer vectors.
 
   Every coordinate of a record of norm at most C is rounded at random to a grid
-  of `grid` steps from -C to C, and the sum over all records has independent
-  noise on each of its `dimension` coordinates (`integers.integer_sums`). A
-  record is a part of the sum once. The adversary sees the sum.
+  of `grid` steps from -C to C. The sum over all records has independent noise
+  on each of its `dimension` coordinates (`integers.integer_sums`). A record is
+  in the sum once. The adversary sees the sum.
   """
 
 
 @attr.s(frozen=True)
 class BinomialSumDpEvent(SumDpEvent):
-  """A sum with Binomial(trials, probability) noise of every record in it.
+  """A sum that includes every record's Binomial(trials, probability) noise.
 
-  After arXiv:2106.09805. `num_records` are promised to be in the sum.
+  After arXiv:2106.09805. `num_records` records are promised to be in the sum.
   """
 
   grid: int = run_events.count_field(1)
@@ -172,8 +173,8 @@ class BinomialSumDpEvent(SumDpEvent):
 class SkellamSumDpEvent(SumDpEvent):
   """A sum with Skellam noise of `variance`, in squared steps of the grid.
 
-  arXiv:2110.04995. The variance is that of all noise that is promised to be in
-  the sum, for each coordinate.
+  arXiv:2110.04995. `variance` is the variance per coordinate of all noise that
+  is promised to be in the sum.
   """
 
   grid: int = run_events.count_field(1)
@@ -186,7 +187,7 @@ class DiscreteGaussianSumDpEvent(SumDpEvent):
   """A sum with `num_shares` shares of discrete Gaussian noise.
 
   arXiv:2102.06387. `stddev` is the parameter of one share, in steps of the
-  grid; so many shares are promised to be in the sum.
+  grid. `num_shares` shares are promised to be in the sum.
   """
 
   grid: int = run_events.count_field(1)

@@ -3,19 +3,19 @@
 """Events: whole runs, check-ins, shuffling and local randomizers.
 
 A run of a tree or matrix mechanism is one Gaussian mechanism over everything
-that is noised (arXiv:2202.08312): its noise multiplier in the sense of
+that is noised (arXiv:2202.08312). Its noise multiplier in the sense of
 dp_accounting is `noise_multiplier / sqrt(squared_sensitivity)`.
 
-An event is stated for zero-out unless another relation is asked for: its noise
-over the bound on one contribution. The factor between relations is
-`NeighboringRelation.squared_sensitivity_factor`, which must be applied once and
-is read by `effective_sigma` alone.
-`accountants` applies it to events that are stated for zero-out. For other
-accountants `run_event` can, but then give these REPLACE_SPECIAL: the Renyi
-accountant of dp_accounting never converts a Gaussian, while its PLD accountant
-does under REPLACE_ONE from version 0.6 on, not before.
+An event is stated for zero-out unless another relation is given: its noise is
+relative to the bound on one contribution. The factor between relations is
+`NeighboringRelation.squared_sensitivity_factor`. It must be applied exactly
+once, and only `effective_sigma` reads it. `accountants` applies it to events
+that are stated for zero-out. For other accountants `run_event` can apply it.
+Such accountants must then be given REPLACE_SPECIAL: the Renyi accountant of
+dp_accounting never converts a Gaussian, and its PLD accountant converts under
+REPLACE_ONE only from version 0.6 on.
 
-`leaves` takes nested events apart.
+`leaves` flattens nested events.
 
 Check-ins are two families of events, which nest in one way:
 
@@ -23,20 +23,21 @@ Check-ins are two families of events, which nest in one way:
         SphereLocalDpEvent(epsilon=2.0),
         min_num_clients=60_000, check_in_probability=0.1)
 
-* A *local* event is what one client does to its own report before it leaves the
-  device. It is stated for replace-one: whatever the client holds, before and
-  after. Released as it is, to a server that nobody trusts, it costs its own
-  epsilon; nothing else is assumed.
-* A *protocol* event is how reports of many clients reach the adversary. It is
-  stated for replace-one of a client over all that the event covers, except
-  random allocation, which is stated for zero-out. What the adversary sees, and
-  who is trusted, is in each docstring: an event is wrong for a system in which
-  more can be seen.
+* A *local* event describes how one client randomizes its own report before the
+  report leaves the device. It is stated for replace-one of the client's data.
+  If the report is released as it is, to a server that nobody trusts, it costs
+  its own epsilon. Nothing else is assumed.
+* A *protocol* event describes how reports of many clients reach the adversary.
+  It is stated for replace-one of a client over everything that the event
+  covers. Random allocation is the exception: it is stated for zero-out. Each
+  docstring says what the adversary sees and who is trusted. An event is wrong
+  for a system in which the adversary sees more.
 
-One event per variant and numbers in all fields: `to_named_tuple` takes strings
-apart. A round trip through the state of a TFF process keeps all digits, because
-the named tuple holds 64-bit numbers. As in dp_accounting, the meaning of an
-event never changes; a new variant is a new class.
+Each variant has its own event, and all fields are numbers, because
+`to_named_tuple` takes strings apart. A round trip through the state of a TFF
+process keeps all digits, because the named tuple holds 64-bit numbers. As in
+dp_accounting, the meaning of an event never changes. A new variant is a new
+class.
 """
 
 import enum
@@ -55,8 +56,8 @@ Leaves = list[tuple[dp_accounting.DpEvent, int]]
 class NeighboringRelation(str, enum.Enum):
   """Which two data sets the guarantee cannot tell apart.
 
-  In both, one client differs over the whole run; the other clients, the
-  schedule and the number of rounds are the same.
+  In both relations one client differs over the whole run. The other clients,
+  the schedule and the number of rounds are the same.
   """
 
   ZERO_OUT = 'zero_out'
@@ -75,10 +76,10 @@ class NeighboringRelation(str, enum.Enum):
 
   @property
   def squared_sensitivity_factor(self) -> int:
-    """What the zero-out S2 is multiplied by.
+    """Factor by which the zero-out S2 is multiplied.
 
-    Upper bound for replace-one: two clipped contributions differ by at most
-    two clip norms, attained by opposite contributions.
+    Upper bound for replace-one: two clipped contributions differ by at most two
+    clip norms. Opposite contributions attain it.
     """
     return 1 if self is NeighboringRelation.ZERO_OUT else 4
 
@@ -107,10 +108,11 @@ def effective_sigma(
   Exact up to float rounding.
 
   Args:
-    noise_multiplier: Std of one node's noise on the SUM, over the clip norm; of
-      Laplace noise its scale over the bound on the L1 norm.
-    squared_sensitivity: S2 in squared clip norms, for zero-out.
-    neighboring_relation: Replace-one halves the result.
+    noise_multiplier: Std of one node's noise on the SUM, over the clip norm.
+      For Laplace noise, its scale over the bound on the L1 norm.
+    squared_sensitivity: Squared sensitivity S2 in squared clip norms, for
+      zero-out.
+    neighboring_relation: Relation to convert to. Replace-one halves the result.
   """
   _checks.non_negative(noise_multiplier=noise_multiplier)
   _checks.positive(squared_sensitivity=squared_sensitivity)
@@ -131,10 +133,10 @@ def run_event(
   Args:
     noise_multiplier: Std of one node's noise on the SUM, over the clip norm. 0
       gives a `NonPrivateDpEvent`.
-    squared_sensitivity: S2 in squared clip norms, for zero-out. It is converted
-      here: do not multiply it yourself.
-    neighboring_relation: The relation that the noise multiplier is stated for.
-      Leave it at zero-out where the accountant converts.
+    squared_sensitivity: Squared sensitivity S2 in squared clip norms, for
+      zero-out. It is converted here, so do not multiply it yourself.
+    neighboring_relation: Relation that the event's noise multiplier is stated
+      for. Leave it at zero-out if the accountant converts.
   """
   sigma = effective_sigma(
       noise_multiplier=noise_multiplier,
@@ -147,10 +149,10 @@ def run_event(
 
 
 def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
-  """Returns what an event is composed of, with how often each part occurs.
+  """Returns the parts of a composition, with their number of occurrences.
 
-  In order, and without what releases nothing. Parts that occur at several
-  places are listed at each.
+  The parts are in order, without those that release nothing. A part that occurs
+  at several places is listed at each.
   """
   if not isinstance(event, dp_accounting.DpEvent):
     raise TypeError(
@@ -167,7 +169,7 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
 
 
 def merged(parts: Leaves) -> Leaves:
-  """Returns the leaves with equal ones counted together, in order."""
+  """Returns the leaves in order, with equal ones counted together."""
   counts = {}
   for leaf, count in parts:
     counts[leaf] = counts.get(leaf, 0) + count
@@ -175,22 +177,22 @@ def merged(parts: Leaves) -> Leaves:
 
 
 def kinds(parts: Leaves) -> str:
-  """Returns the names of the classes of events, for a message."""
+  """Returns the class names of the events, for a message."""
   return ', '.join(sorted({type(leaf).__name__ for leaf, _ in parts}))
 
 
 def real_field(check, *bounds, **options):
-  """Returns a field for numbers that a function of `_checks` allows."""
+  """Returns a field for numbers that a function of `_checks` accepts."""
   return _field(_real_number, check, *bounds, **options)
 
 
 def count_field(least: int, **options):
-  """Returns a field for integers from `least` on."""
+  """Returns a field for integers of at least `least`."""
   return _field(_number, _checks.integer_at_least, least, **options)
 
 
 def _field(converter, check, *bounds, **options):
-  """Returns a numeric field that a function of `_checks` guards."""
+  """Returns a numeric field that a function of `_checks` validates."""
 
   def validate(unused_event, attribute, value):
     check(*bounds, **{attribute.name: value})
@@ -199,7 +201,7 @@ def _field(converter, check, *bounds, **options):
 
 
 def _number(value):
-  """Returns a Python number where a value is one; checks come afterwards."""
+  """Returns a NumPy number as a Python number, any other value unchanged."""
   if isinstance(value, np.ndarray) and value.ndim == 0:
     value = value[()]
   if isinstance(value, np.generic) and isinstance(value, numbers.Number):
@@ -238,10 +240,11 @@ def _local(**options):
 
 @attr.s(frozen=True)
 class ProtocolDpEvent(dp_accounting.DpEvent):
-  """Base of the events here and in `record_events`; means nothing itself."""
+  """Base of the events here and in `record_events`. It describes no release."""
 
   def to_named_tuple(self):
-    """Converts as usual, with 64-bit numbers, which TensorFlow leaves alone."""
+    """Returns the usual named tuple with 64-bit numbers, which TF keeps as is.
+    """
     result = super().to_named_tuple()
     wide = {}
     for field in attr.fields(type(self)):
@@ -255,12 +258,12 @@ class ProtocolDpEvent(dp_accounting.DpEvent):
 
 @attr.s(frozen=True)
 class LocalRandomizerDpEvent(ProtocolDpEvent):
-  """Base of what one client does to one report; see the subclasses."""
+  """Base of the events for one report of one client. See the subclasses."""
 
 
 @attr.s(frozen=True)
 class RecordDpEvent(ProtocolDpEvent):
-  """Base of what is done to one record of a silo; see `record_events`."""
+  """Base of the events for one record of a silo. See `record_events`."""
 
 
 @attr.s(frozen=True)
@@ -268,7 +271,7 @@ class LocalDpEvent(LocalRandomizerDpEvent):
   """One report of any randomizer that is (epsilon, delta)-DP for replace-one.
 
   The randomizer may be chosen adaptively. Nothing else about it is known, so
-  every bound holds for the worst one.
+  every bound holds for the worst such randomizer.
   """
 
   epsilon: float = real_field(_checks.positive)
@@ -279,7 +282,8 @@ class LocalDpEvent(LocalRandomizerDpEvent):
 class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
   """One of k categories: kept w.p. e^epsilon / (e^epsilon + k - 1).
 
-  Otherwise one of the other k - 1, uniformly. epsilon-DP for replace-one.
+  Otherwise one of the other k - 1 categories, uniformly. epsilon-DP for
+  replace-one.
   """
 
   epsilon: float = real_field(_checks.positive)
@@ -290,10 +294,10 @@ class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
 class SphereLocalDpEvent(LocalRandomizerDpEvent):
   """One direction of a clipped vector, with a random sign (LDP-SGD).
 
-  The one-bit randomizer of arXiv:2001.03618, algorithm 3: the vector is rounded
-  at random to the sphere, a uniform direction v is drawn, and the sign of their
-  product is sent with v, kept w.p. e^epsilon / (e^epsilon + 1). epsilon-DP for
-  replace-one, in any dimension.
+  The one-bit randomizer of arXiv:2001.03618, algorithm 3. The vector is rounded
+  at random to the sphere, and a uniform direction v is drawn. The report is v
+  and the sign of their product, which is kept w.p. e^epsilon / (e^epsilon + 1).
+  epsilon-DP for replace-one, in any dimension.
   """
 
   epsilon: float = real_field(_checks.positive)
@@ -303,7 +307,7 @@ class SphereLocalDpEvent(LocalRandomizerDpEvent):
 class LaplaceLocalDpEvent(LocalRandomizerDpEvent):
   """A vector clipped to L1 norm C, plus Laplace noise of parameter 2 C/epsilon.
 
-  Independent noise in every coordinate. epsilon-DP for replace-one.
+  The noise is independent in every coordinate. epsilon-DP for replace-one.
   """
 
   epsilon: float = real_field(_checks.positive)
@@ -313,9 +317,9 @@ class LaplaceLocalDpEvent(LocalRandomizerDpEvent):
 class GaussianLocalDpEvent(LocalRandomizerDpEvent):
   """A vector clipped to L2 norm C, plus N(0, (noise_multiplier C)^2 I).
 
-  Two vectors of norm C differ by up to 2 C under replace-one, so this is the
+  Two vectors of norm C differ by up to 2 C under replace-one. So this is the
   Gaussian mechanism with sigma = noise_multiplier / 2: (epsilon, delta)-DP for
-  a curve of pairs, and never with delta 0. To be told apart from
+  a curve of pairs, and never with delta 0. Not to be confused with
   `dp_accounting.GaussianDpEvent`, which is noise on a sum, at the server.
   """
 
@@ -324,15 +328,15 @@ class GaussianLocalDpEvent(LocalRandomizerDpEvent):
 
 @attr.s(frozen=True)
 class FixedWindowCheckInDpEvent(ProtocolDpEvent):
-  """Random check-ins with a fixed window, one winner a slot: the whole run.
+  """Random check-ins with a fixed window, one winner per slot: the whole run.
 
   A_fix of arXiv:2007.06605 (algorithm 1). Each client takes part with
   probability `check_in_probability` and then draws one of `num_slots` slots
-  uniformly, by coins of its own. Of those in a slot the server asks one,
-  uniformly chosen, for a report; for an empty slot it makes the report of a
-  zero update itself. The adversary sees all models, hence all reports that
-  were used, in order, and nothing of who checked in, who won and which slots
-  were empty. The number of clients does not matter.
+  uniformly, with its own coins. The server asks one client of each slot, chosen
+  uniformly, for a report. For an empty slot the server makes the report of a
+  zero update itself. The adversary sees all models, and so all used reports in
+  order. It does not see who checked in, who won and which slots were empty. The
+  number of clients does not matter.
   """
 
   event: LocalRandomizerDpEvent = _local()
@@ -344,11 +348,11 @@ class FixedWindowCheckInDpEvent(ProtocolDpEvent):
 
 @attr.s(frozen=True)
 class SlidingWindowCheckInDpEvent(ProtocolDpEvent):
-  """Random check-ins with a sliding window, one winner a slot: the whole run.
+  """Random check-ins with a sliding window, one winner per slot: the whole run.
 
   A_sldw of arXiv:2007.06605 (section 4.2). Client j draws one of the `window`
-  slots j, ..., j + window - 1, uniformly. The rest as in
-  `FixedWindowCheckInDpEvent`, with the slots before slot `window` not used.
+  slots j, ..., j + window - 1 uniformly. Slots before slot `window` are not
+  used. Everything else is as in `FixedWindowCheckInDpEvent`.
   """
 
   event: LocalRandomizerDpEvent = _local()
@@ -357,11 +361,11 @@ class SlidingWindowCheckInDpEvent(ProtocolDpEvent):
 
 @attr.s(frozen=True)
 class AveragedCheckInDpEvent(ProtocolDpEvent):
-  """Random check-ins of which all are averaged: the whole run.
+  """Random check-ins whose reports are all averaged: the whole run.
 
   A_avg of arXiv:2007.06605 (algorithm 2). Each of at least `min_num_clients`
   clients takes part and draws one of `num_slots` slots uniformly. The server
-  averages the reports of a slot; an empty slot leaves the model as it is. The
+  averages the reports of a slot. An empty slot leaves the model as it is. The
   adversary sees all models and the number of reports in every slot, and does
   not collude with participants.
   """
@@ -375,9 +379,9 @@ class AveragedCheckInDpEvent(ProtocolDpEvent):
 class ShuffledDpEvent(ProtocolDpEvent):
   """One report of each of at least `num_messages` clients, in random order.
 
-  Everybody takes part. The adversary sees all reports and does not know whose
-  they are; randomizers may depend on the reports before, if the order of the
-  clients was drawn before the first (arXiv:2012.12803, section 3).
+  Everybody takes part. The adversary sees all reports but does not know whose
+  they are. Randomizers may depend on earlier reports if the order of the
+  clients was drawn before the first report (arXiv:2012.12803, section 3).
   """
 
   event: LocalRandomizerDpEvent = _local()
@@ -386,13 +390,13 @@ class ShuffledDpEvent(ProtocolDpEvent):
 
 @attr.s(frozen=True)
 class ShuffledCheckInDpEvent(ProtocolDpEvent):
-  """ONE round of shuffled check-in; T rounds are a `SelfComposedDpEvent`.
+  """ONE round of shuffled check-in. T rounds are a `SelfComposedDpEvent`.
 
-  arXiv:2206.03151. Each of at least `min_num_clients` clients, the one whose
-  data may change among them, flips a coin of its own and takes part with
-  probability `check_in_probability`. The adversary sees the multiset of all
-  reports, hence their number, and the coins of nobody. In the next round new
-  coins are flipped, and everything may depend on what was seen.
+  arXiv:2206.03151. Each of at least `min_num_clients` clients, including the
+  one whose data may change, flips its own coin and takes part with probability
+  `check_in_probability`. The adversary sees the multiset of all reports, and so
+  their number, but nobody's coins. Every round flips new coins and may depend
+  on everything that was seen before.
   """
 
   event: LocalRandomizerDpEvent = _local()
@@ -406,11 +410,11 @@ class RandomAllocationDpEvent(ProtocolDpEvent):
 
   Each client takes part with probability `participation_probability` and then
   in `num_selected` of `num_steps` steps, drawn uniformly without repetition.
-  Every step, empty ones too, releases the sum of the contributions plus noise
-  as in `event`, a `dp_accounting.GaussianDpEvent`: std over the bound on one
-  contribution's norm. Stated for zero-out, as that event is. The adversary sees
-  every noised sum and not who took part when (arXiv:2502.08202). Epochs with
-  new draws are a `SelfComposedDpEvent`.
+  Every step, even an empty one, releases the sum of the contributions plus the
+  noise of `event`. `event` is a `dp_accounting.GaussianDpEvent`: noise std over
+  the bound on one contribution's norm. Stated for zero-out, like `event`. The
+  adversary sees every noised sum but not who took part when (arXiv:2502.08202).
+  Epochs with new draws are a `SelfComposedDpEvent`.
   """
 
   event: dp_accounting.DpEvent = attr.ib()
@@ -435,9 +439,9 @@ class RandomAllocationDpEvent(ProtocolDpEvent):
     _checks.integer_between(1, self.num_steps, num_selected=self.num_selected)
 
 
-# What the adversary sees of the shuffle and check-in protocols is stated for
-# replace-one; a client that is absent would show in the number of reports, a
-# record in that of its silo.
+# Shuffle and check-in protocols are stated for replace-one: an absent client
+# would show in the number of reports, and an absent record in the number of
+# records of its silo.
 REPLACE_ONE_TYPES = (
     LocalRandomizerDpEvent,
     RecordDpEvent,
@@ -447,7 +451,7 @@ REPLACE_ONE_TYPES = (
     ShuffledDpEvent,
     ShuffledCheckInDpEvent,
 )
-# The mechanisms of dp_accounting that noise a sum, stated for zero-out.
+# The mechanisms of dp_accounting that add noise to a sum, stated for zero-out.
 NOISED_SUM_TYPES = (
     dp_accounting.GaussianDpEvent,
     dp_accounting.LaplaceDpEvent,
