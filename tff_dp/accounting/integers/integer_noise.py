@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer noise on integer sums: hockey-stick and Renyi divergences of shifts.
 
-A law of integers is log-concave here (binomial, Skellam, discrete Gaussian).
-Then f(x) / f(x - s) falls in x, so the best set against a shift s is a
-half-line, and H_E grows with |s|: one coordinate that moves by at most h costs
-what a move of h costs.
+Every distribution here is log-concave (binomial, Skellam, discrete Gaussian).
+Then f(x) / f(x - s) falls in x, so the worst set against a shift s is a
+half-line, and H_E grows with |s|. One coordinate that moves by at most h
+therefore costs as much as a move of exactly h.
 
-A silo draws from a `table`, exact to 2^-62. Value `lower + i` has the weight
-w_i = round(2^62 P(X = lower + i)), and all weights add up to 2^62, so that 62
-uniform bits decide. What is outside of the table, 14 standard deviations away,
-is never drawn. A draw is therefore within a stated total variation of the law
-that is accounted.
+A silo draws from a `table` that is exact to 2^-62. The value `lower + i` has
+the weight w_i = round(2^62 P(X = lower + i)). All weights add up to 2^62, so 62
+uniform bits pick a value. Values outside of the table, 14 standard deviations
+away, are never drawn. The total variation between a draw and the distribution
+that is accounted for is therefore bounded and stated.
 """
 
 from collections.abc import Sequence
@@ -27,31 +27,31 @@ from tff_dp import _checks
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import privacy_profiles
 
-# Standard deviations that a law is tabulated for; the rest is charged.
+# Number of standard deviations that a table covers. The rest is charged.
 _REACH = 14.0
 _MARGIN = 40
-# Relative error of `ive` for the orders and arguments in use, generously.
+# Generous relative error of `ive` for the orders and arguments in use.
 _BESSEL_ERROR = 1e-8
 _MOST_VALUES = 1 << 22
 _ROUNDING = float(np.finfo(np.float64).eps)
-# Orders of Renyi divergences: fractional ones near 1, then ever fewer.
+# Orders of Renyi divergences: dense near 1, then sparser.
 ORDERS = tuple(1 + np.geomspace(0.05, 2000.0, 36))
-# Of a draw from a table.
+# Number of random bits of a draw from a table.
 BITS = 62
-# 16 MiB in the computation that a silo runs.
+# Largest table to draw from: 16 MiB in the computation that a silo runs.
 _MOST_DRAWN = 1 << 21
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class IntegerLaw:
-  """A log-concave law of integers, tabulated around its mean.
+  """A log-concave distribution of integers, tabulated around its mean.
 
   Attributes:
-    lower: The first integer of the table.
-    probs: Their probabilities, shape [num_values].
-    outside: Bounds the probability of all other integers.
+    lower: First integer of the table.
+    probs: Probabilities of the integers from `lower` on, shape [num_values].
+    outside: Bound on the probability of all other integers.
     error: Relative error of `probs`.
-    variance: Of the law.
+    variance: Variance of the distribution.
   """
 
   lower: int
@@ -63,7 +63,7 @@ class IntegerLaw:
 
 @functools.lru_cache(maxsize=64)
 def binomial(trials: int, probability: float) -> IntegerLaw:
-  """Returns the law of Binomial(trials, probability)."""
+  """Returns the distribution Binomial(trials, probability)."""
   _checks.integer_at_least(1, trials=trials)
   _checks.in_open(0.0, 1.0, probability=probability)
   variance = trials * probability * (1 - probability)
@@ -83,9 +83,10 @@ def binomial(trials: int, probability: float) -> IntegerLaw:
 
 @functools.lru_cache(maxsize=64)
 def skellam(variance: float) -> IntegerLaw:
-  """Returns the law of a difference of two Poisson variables of mean var/2.
+  """Returns the distribution of a difference of two Poisson variables.
 
-  Exact up to rounding: exp(-v) I_|k|(v). Sums of Skellam are Skellam.
+  Each of the two has mean variance / 2. Exact up to rounding: exp(-v) I_|k|(v)
+  at k, with v the variance. Sums of Skellam variables are Skellam.
   """
   _checks.positive(variance=variance)
   reach = math.ceil(_REACH * math.sqrt(variance) + _MARGIN)
@@ -102,13 +103,13 @@ def skellam(variance: float) -> IntegerLaw:
 
 @functools.lru_cache(maxsize=64)
 def discrete_gaussian(stddev: float) -> IntegerLaw:
-  """Returns the law with probabilities in proportion to exp(-x^2 / (2 s^2)).
+  """Returns the distribution proportional to exp(-x^2 / (2 s^2)).
 
-  Exact up to rounding. Its variance is at most s^2 (arXiv:2004.00010,
-  corollary 9), and sums of it are not of the same kind.
+  Exact up to rounding. Its variance is at most s^2 (arXiv:2004.00010, corollary
+  9). Sums of discrete Gaussians are not discrete Gaussian.
 
   Args:
-    stddev: s, the parameter.
+    stddev: Parameter s.
   """
   _checks.positive(stddev=stddev)
   reach = math.ceil(_REACH * stddev + _MARGIN)
@@ -117,13 +118,14 @@ def discrete_gaussian(stddev: float) -> IntegerLaw:
   with np.errstate(under='ignore'):
     weights = np.exp(-0.5 * (values / stddev) ** 2)
   probs = weights / weights.sum()
-  # Beyond r the weights fall at least as fast as a geometric sequence.
+  # Beyond the reach r the weights fall at least as fast as a geometric
+  # sequence.
   ratio = math.exp(-reach / stddev**2)
   with np.errstate(under='ignore'):
     outside = 2 * float(np.exp(-0.5 * (reach / stddev) ** 2))
   outside *= ratio / (-math.expm1(-reach / stddev**2))
   variance = float(probs @ values**2)
-  # Squares of up to a few hundred, and their exponentials.
+  # Rounding of squares of up to a few hundred and of their exponentials.
   error = 1e3 * _ROUNDING * (1 + _REACH**2)
   return IntegerLaw(-reach, probs, outside, error, variance)
 
@@ -131,13 +133,13 @@ def discrete_gaussian(stddev: float) -> IntegerLaw:
 def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
   """Returns the profile of one coordinate that moves by at most `shift`.
 
-  Exact up to rounding, which is added: the worse of the two sums of
-  max(f(x) - E f(x - s), 0) and of max(f(x) - E f(x + s), 0). A move by more
-  than the table is wide costs 1.
+  Exact up to rounding, which is added: the larger of the sum of max(f(x) - E
+  f(x - s), 0) and the sum of max(f(x) - E f(x + s), 0). A move by more than the
+  width of the table costs 1.
 
   Args:
-    law: f.
-    shift: s, at least 0.
+    law: Distribution f of the noise.
+    shift: Shift s, at least 0.
   """
   _checks.integer_at_least(0, shift=shift)
   sides = [_Side.of(law, shift), _Side.of(_mirrored(law), shift)]
@@ -151,7 +153,10 @@ def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Side:
-  """sum_x max(f(x) - E f(x - s), 0): over all x up to where the ratio is E."""
+  """The function sum_x max(f(x) - E f(x - s), 0) of epsilon.
+
+  The sum is over all x up to the point where the ratio is E.
+  """
 
   log_ratios: np.ndarray  # ln f(x) - ln f(x - s), falling.
   heads: np.ndarray  # sum of f up to x, from the left.
@@ -161,14 +166,14 @@ class _Side:
 
   @classmethod
   def of(cls, law, shift):
-    # f(x - s) at the same x; unknown, so 0, where the table ends.
+    # f(x - s) at the same x. It is unknown, so 0, where the table ends.
     probs = law.probs
     moved = np.zeros_like(probs)
     if shift < len(probs):
       moved[shift:] = probs[: len(probs) - shift]
     with np.errstate(divide='ignore', invalid='ignore'):
       log_ratios = np.log(probs) - np.log(moved)
-    # Underflown on both sides: left of the mean nothing of f(. - s) is left.
+    # Both underflow: left of the mean f(. - s) has no mass left.
     log_ratios = np.where(np.isnan(log_ratios), math.inf, log_ratios)
     # Rounding must not break the order that the search needs.
     log_ratios = np.minimum.accumulate(log_ratios)
@@ -181,7 +186,7 @@ class _Side:
     )
 
   def __call__(self, epsilons):
-    # How many ratios are above epsilon.
+    # The number of ratios above epsilon.
     cut = np.searchsorted(-self.log_ratios, -epsilons, side='left')
     heads = self.heads[cut]
     log_moved = np.log(np.maximum(self.moved[cut], 1e-320))
@@ -198,15 +203,15 @@ def renyi_per_square(
 ) -> tuple[np.ndarray, float]:
   """Returns (max over s of D_alpha(f || f moved by s) / s^2, left out).
 
-  Upper bound, for 1 <= s <= largest_shift and both directions, of the Renyi
-  divergence of what is inside a window, in which both laws have mass; the
-  second number bounds the probability of being outside of it, for one
-  coordinate. So a shift vector s costs at most this times ||s||^2.
+  Upper bound for 1 <= s <= largest_shift and both directions. D_alpha is the
+  Renyi divergence inside a window in which both distributions have mass. The
+  second number bounds the probability of being outside of the window, for one
+  coordinate. So a shift vector s costs at most the first number times ||s||^2.
 
   Args:
-    law: f, of each coordinate.
-    largest_shift: Bounds every |s_j|.
-    orders: alpha > 1, shape [num_orders].
+    law: Distribution f of each coordinate.
+    largest_shift: Bound on every |s_j|.
+    orders: Orders alpha > 1, shape [num_orders].
   """
   _checks.integer_at_least(1, largest_shift=largest_shift)
   alphas = np.asarray(orders, np.float64)
@@ -220,7 +225,7 @@ def renyi_per_square(
     with np.errstate(divide='ignore'):
       logs = np.log(side.probs)
     for shift in range(1, largest_shift + 1):
-      # x from the first at which both f(x) and f(x - s) are in the table.
+      # Start at the first x with both f(x) and f(x - s) in the table.
       here, there = logs[shift:], logs[:-shift]
       usable = (here > -650) & (there > -650)
       here, there = here[usable], there[usable]
@@ -240,8 +245,8 @@ def renyi_per_square(
 def rounded_l2_distance(distance: float, *, dimension: int) -> float:
   """Returns the L2 distance of two vectors after rounding. Upper bound.
 
-  The least of distance + sqrt(d) and sqrt(d) ceil(distance): both are rounded
-  with the same coins (joint convexity), so that no coordinate of their
+  The smaller of distance + sqrt(d) and sqrt(d) ceil(distance). Both vectors are
+  rounded with the same coins (joint convexity), so no coordinate of their
   difference changes by 1 or more.
   """
   root = math.sqrt(dimension)
@@ -249,23 +254,26 @@ def rounded_l2_distance(distance: float, *, dimension: int) -> float:
 
 
 def rounded_l1_distance(l2_distance: float, *, dimension: int) -> float:
-  """Returns min(sqrt(d), D) D, of integer vectors of L2 distance D."""
+  """Returns min(sqrt(d), D) D, the L1 distance of integer vectors.
+
+  Upper bound, for integer vectors of L2 distance D.
+  """
   return float(l2_distance) * min(math.sqrt(dimension), float(l2_distance))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-  """How to draw from a law of integers with 62 uniform bits.
+  """How to draw from a distribution of integers with 62 uniform bits.
 
   A number u from 0 to 2^62 - 1 stands for `lower + #{i: cumulative[i] <= u}`.
 
   Attributes:
-    lower: The least value.
-    cumulative: Sums of the weights, int64 of shape [num_values]; the last is
-      2^62.
-    mean: Of the law.
-    distance: Total variation between what is drawn and the law, up to the
-      rounding errors of the law's own probabilities. Upper bound.
+    lower: Smallest value.
+    cumulative: Cumulative sums of the weights, int64 of shape [num_values]. The
+      last one is 2^62.
+    mean: Mean of the distribution.
+    distance: Total variation between a draw and the distribution, apart from
+      the rounding errors of the distribution's own probabilities. Upper bound.
   """
 
   lower: int
@@ -279,14 +287,14 @@ class Table:
     return self.lower + len(self.cumulative) - 1
 
 
-# Laws are cached, and equal if they are the same one.
+# Distributions are cached and compare by identity.
 @functools.lru_cache(maxsize=24)
 def table(law: IntegerLaw, *, mean: float) -> Table:
-  """Returns the table of a law.
+  """Returns the table of a distribution.
 
   Args:
-    law: At most 2^21 likely values.
-    mean: Of the law.
+    law: Distribution with at most 2^21 tabulated values.
+    mean: Mean of the distribution.
   """
   if len(law.probs) > _MOST_DRAWN:
     raise _checks.ArgumentError(
@@ -298,11 +306,11 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
   weights = np.rint(np.ldexp(law.probs, BITS)).astype(np.int64)
   likely = np.flatnonzero(weights)
   first, last = int(likely[0]), int(likely[-1])
-  # What rounding left over goes to the most likely value.
+  # The remainder of the rounding goes to the most likely value.
   excess = (1 << BITS) - int(weights.sum())
   weights[np.argmax(weights)] += excess
-  # Half of the sum of absolute errors, half a weight for each value and
-  # the excess.
+  # Half of the sum of absolute errors: half a weight for each value, and the
+  # excess.
   distance = (len(weights) / 2 + abs(excess)) * 2.0**-BITS + law.outside
   return Table(
       lower=law.lower + first,
@@ -313,7 +321,7 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
 
 
 def _mirrored(law: IntegerLaw) -> IntegerLaw:
-  """Returns the law of -X."""
+  """Returns the distribution of -X."""
   return dataclasses.replace(
       law,
       lower=-(law.lower + len(law.probs) - 1),

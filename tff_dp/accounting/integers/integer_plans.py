@@ -1,17 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of private integer sums: the noise of every silo, and what it costs.
+"""Plans of private integer sums: each silo's noise and the privacy loss.
 
-A round of all three plans is the same but for the law of the noise:
+All three plans run the same round and differ only in the noise distribution:
 
     a silo rounds each of its K clipped records to a grid of h steps from -C to
-    C (`integer_sums`), adds them up, and adds its own share of noise once;
-    nothing but the sum over all silos is opened.
+    C (`integer_sums`), adds them up, and adds its own share of noise once.
+    Only the sum over all silos is opened.
 
-Adjacency: one record is replaced. What protects a record is the noise of all
-silos in the sum, so every bound is for the least number of honest silos that is
-promised. What a silo's own share gives it alone, against a server that works
-together with all others, is `silo_epsilon`: much less.
+Adjacency: one record is replaced. A record is protected by the noise of all
+silos in the sum, so every bound is for the smallest promised number of honest
+silos. If the server works together with all other silos, a silo has only its
+own share of noise. Its guarantee is then `silo_epsilon`, which is much weaker.
 """
 
 import abc
@@ -29,12 +29,12 @@ from tff_dp.accounting.integers import integer_sums
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SumPlan(abc.ABC):
-  """One sum of integer vectors: public facts only.
+  """One sum of integer vectors. It holds public facts only.
 
   Attributes:
-    grid: h, steps of the grid from -C to C.
-    records_per_silo: K, records of every silo in a sum.
-    min_silos: Silos whose noise is promised to be in every sum.
+    grid: Number h of steps of the grid from -C to C.
+    records_per_silo: Number K of records of every silo in a sum.
+    min_silos: Number of silos whose noise is promised to be in every sum.
   """
 
   grid: int
@@ -49,67 +49,68 @@ class SumPlan(abc.ABC):
   @property
   @abc.abstractmethod
   def name(self) -> str:
-    """As in `NOISES`."""
+    """Name of the noise, one of `NOISES`."""
 
   @property
   @abc.abstractmethod
   def share_variance(self) -> float:
-    """Variance of a silo's own noise, per coordinate, in steps of the grid."""
+    """Variance of a silo's own noise, per coordinate, in squared grid steps."""
 
   @abc.abstractmethod
   def share_table(self) -> integer_noise.Table:
-    """Returns what a silo draws its own noise from."""
+    """Returns the table from which a silo draws its own noise."""
 
   def epsilon(
       self, delta: float, *, dimension: int, num_rounds: int = 1
   ) -> float:
-    """Returns epsilon of the sums that a record is a part of. Upper bound.
+    """Returns epsilon of all sums that contain a record. Upper bound.
 
     Args:
-      delta: In (0, 1).
-      dimension: d, length of the vectors.
-      num_rounds: Sums of which one record is a part; 1 for one pass.
+      delta: Target delta, in (0, 1).
+      dimension: Length d of the vectors.
+      num_rounds: Number of sums that contain the same record, 1 for one pass.
     """
     event = self.dp_event(dimension=dimension)
     return integer_sums.epsilon(event, delta, num_rounds=num_rounds)
 
   @abc.abstractmethod
   def dp_event(self, *, dimension: int) -> record_events.SumDpEvent:
-    """Returns what one opened sum is to a record in it.
+    """Returns the event of one opened sum, for a record in it.
 
-    For the noise that is promised; `dataclasses.replace(plan, min_silos=1)` has
-    that of a silo alone.
+    The event is for the promised noise.
+    `dataclasses.replace(plan, min_silos=1)` has the event of a silo alone.
 
     Args:
-      dimension: d, length of the vectors.
+      dimension: Length d of the vectors.
     """
 
   def silo_epsilon(
       self, delta: float, *, dimension: int, num_rounds: int = 1
   ) -> float:
-    """Returns epsilon by the silo's own share alone, as `epsilon` does."""
+    """Returns epsilon of a silo's own share alone, like `epsilon`."""
     alone = dataclasses.replace(self, min_silos=1)
     return alone.epsilon(delta, dimension=dimension, num_rounds=num_rounds)
 
   @property
   def largest_message(self) -> int:
-    """The largest integer that a silo sends; the least is 0."""
+    """The largest integer that a silo sends. The smallest is 0."""
     table = self.share_table()
     return self.records_per_silo * self.grid + table.upper - table.lower
 
   def bits(self, num_silos: int) -> int:
-    """Returns the bits of a coordinate of a sum over so many silos."""
+    """Returns the bits per coordinate of a sum over `num_silos` silos."""
     _checks.integer_at_least(1, num_silos=num_silos)
     return (num_silos * self.largest_message).bit_length()
 
   def noise_variance(self, l2_norm_clip: float, *, num_silos: int) -> float:
     """Returns the variance of the noise on a coordinate of the decoded mean.
 
-    Exact, without that of rounding, which is at most (C / h)^2 / (M K).
+    Exact, without the variance of the rounding, which is at most (C / h)^2 / (M
+    K).
 
     Args:
-      l2_norm_clip: C.
-      num_silos: M, in the sum.
+      l2_norm_clip: Clip norm C.
+      num_silos: Number of silos M in the sum.
     """
     _checks.clip_norm(l2_norm_clip=l2_norm_clip)
     _checks.integer_at_least(1, num_silos=num_silos)
@@ -118,13 +119,14 @@ class SumPlan(abc.ABC):
     return step**2 * num_silos * self.share_variance / count**2
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types, for `from_json`."""
+    """Returns the fields as JSON types, for `from_json`."""
     return {'noise': self.name} | dataclasses.asdict(self)
 
   def release_facts(
       self, *, l2_norm_clip: float, dimension: int
   ) -> dict[str, Any]:
-    """Returns all that the guarantee of a sum rests on, plain JSON types."""
+    """Returns everything that the guarantee of a sum rests on, as JSON types.
+    """
     return {
         'mechanism': 'secure_sum',
         'sums': self.to_json(),
@@ -138,8 +140,8 @@ class BinomialPlan(SumPlan):
   """Binomial(b, p) noise of every record (after arXiv:2106.09805).
 
   Attributes:
-    trials: b.
-    probability: p, at most 1/2.
+    trials: Number of trials b.
+    probability: Success probability p, at most 1/2.
   """
 
   trials: int
@@ -169,10 +171,10 @@ class BinomialPlan(SumPlan):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SkellamPlan(SumPlan):
-  """Skellam noise of every silo; sums of it are Skellam (arXiv:2110.04995).
+  """Skellam noise of every silo. Its sums are Skellam (arXiv:2110.04995).
 
   Attributes:
-    variance: Of a silo's own share, in squared steps.
+    variance: Variance of a silo's own share, in squared grid steps.
   """
 
   variance: float
@@ -192,7 +194,7 @@ class SkellamPlan(SumPlan):
     return integer_noise.table(law, mean=0.0)
 
   def dp_event(self, *, dimension):
-    # Rounded down: less noise than there is costs more.
+    # Rounded down. Claiming less noise than there is costs tightness only.
     total = self.min_silos * self.variance * (1 - 1e-15)
     return record_events.SkellamSumDpEvent(self.grid, total, dimension)
 
@@ -202,7 +204,7 @@ class DiscreteGaussianPlan(SumPlan):
   """Discrete Gaussian noise of every silo (arXiv:2102.06387).
 
   Attributes:
-    stddev: The parameter of a silo's own share, in steps, at least 1/2.
+    stddev: Parameter of a silo's own share, in grid steps, at least 1/2.
   """
 
   stddev: float
@@ -229,13 +231,13 @@ _BY_NOISE = {
     'discrete-gaussian': DiscreteGaussianPlan,
 }
 NOISES = tuple(_BY_NOISE)
-# The relative width at which the search for noise ends, and its upper end.
+# Relative width at which the search for noise ends, and its upper end.
 _TOLERANCE = 5e-5
 _MOST_NOISE = 1 << 40
 
 
 def from_json(described: Mapping[str, Any]) -> SumPlan:
-  """Returns the plan that `to_json` described."""
+  """Returns the plan from the output of `to_json`."""
   fields = dict(described)
   noise = fields.pop('noise')
   _checks.one_of(NOISES, noise=noise)
@@ -255,17 +257,17 @@ def calibrate(
 ) -> SumPlan:
   """Returns the plan with the least noise of its kind within the budget.
 
-  Upper bound, as the `epsilon` of each plan; rounded upward.
+  Upper bound, like the `epsilon` of each plan. The noise is rounded upward.
 
   Args:
-    noise: One of `NOISES`.
-    epsilon: The budget, above 0.
-    delta: In (0, 1).
-    dimension: d, length of the vectors.
-    grid: h.
-    records_per_silo: K.
-    min_silos: Honest silos that are promised to be in every sum.
-    num_rounds: Sums of which one record is a part; 1 for one pass.
+    noise: Kind of noise, one of `NOISES`.
+    epsilon: Privacy budget, above 0.
+    delta: Target delta, in (0, 1).
+    dimension: Length d of the vectors.
+    grid: Number h of steps of the grid.
+    records_per_silo: Number K of records of every silo in a sum.
+    min_silos: Number of honest silos promised to be in every sum.
+    num_rounds: Number of sums that contain the same record, 1 for one pass.
   """
   _checks.one_of(NOISES, noise=noise)
   _checks.integer_at_least(1, records_per_silo=records_per_silo)
@@ -298,7 +300,8 @@ def calibrate(
     return integer_sums.epsilon(event, delta, num_rounds=num_rounds) <= epsilon
 
   if noise == 'binomial':
-    # More flips are post-processing of fewer, so bisection finds the fewest.
+    # More flips are post-processing of fewer, so bisection finds the smallest
+    # number.
     amount = search.least(is_private, 1, most=_MOST_NOISE)
   else:
     amount = search.least(is_private, most=_MOST_NOISE, tolerance=_TOLERANCE)
@@ -308,5 +311,5 @@ def calibrate(
     return BinomialPlan(trials=amount, **shape)
   if is_discrete_gaussian:
     return DiscreteGaussianPlan(stddev=amount, **shape)
-  # Upward, so that the shares add up to what was calibrated.
+  # Rounded up, so that the shares add up to the calibrated variance.
   return SkellamPlan(variance=amount / min_silos * (1 + 1e-14), **shape)

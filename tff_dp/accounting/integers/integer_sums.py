@@ -1,20 +1,21 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What private sums of integer vectors cost a record in them.
+"""The privacy loss of a record in private sums of integer vectors.
 
-A record x of norm at most C becomes t = (x + C) h / (2 C) on a grid of h steps,
-each coordinate is rounded at random to one of its two neighbours, and integer
+A record x of norm at most C becomes t = (x + C) h / (2 C) on a grid of h steps.
+Each coordinate is rounded at random to one of its two neighbours, and integer
 noise is added. Only the sum over all records and silos is opened. Adjacency:
-one record is replaced. With the same coins for rounding both, the sum moves by
-an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d): ||t - t'||
-is at most h, and rounding changes no coordinate of it by 1.
+one record is replaced. If both records are rounded with the same coins, the sum
+moves by an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d): ||t
+- t'|| is at most h, and rounding changes each of its coordinates by less than
+1.
 
-The noise is binomial (every record brings its own; after arXiv:2106.09805,
-whose users send h + b bits per coordinate and record through a shuffler, and
-whose sum is all that those bits tell), Skellam, or a sum of discrete Gaussian
-shares, one of every silo. Of one number, d = 1, binomial and Skellam noise cost
-their exact hockey-stick divergence; everything else is bounded by Renyi
-divergences.
+The noise is one of three kinds. Binomial: every record brings its own, after
+arXiv:2106.09805, where users send h + b bits per coordinate and record through
+a shuffler, and the bits reveal only their sum. Skellam. Or a sum of discrete
+Gaussian shares, one from every silo. For one number, d = 1, binomial and
+Skellam noise cost their exact hockey-stick divergence. Everything else is
+bounded by Renyi divergences.
 """
 
 import math
@@ -27,7 +28,7 @@ from tff_dp.accounting.curves import renyi
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.integers import integer_noise
 
-# Where the bound on each event is from.
+# Source of the bound on each event.
 SOURCES = {
     record_events.BinomialSumDpEvent: (
         'accounting.integers.integer_sums; after arXiv:2106.09805'
@@ -35,21 +36,22 @@ SOURCES = {
     record_events.SkellamSumDpEvent: 'arXiv:2110.04995',
     record_events.DiscreteGaussianSumDpEvent: 'arXiv:2102.06387',
 }
-# Of Renyi divergences, where a theorem asks for integers.
+# Orders of Renyi divergences where a theorem needs integers.
 _INTEGER_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 384, 512, 1024, 4096)
-# Every shift of one coordinate up to h is tried.
+# Largest grid h of vectors, because every shift of one coordinate up to h is
+# tried.
 _LARGEST_GRID_OF_VECTORS = 256
 
 
 def epsilon(
     event: record_events.SumDpEvent, delta: float, *, num_rounds: int = 1
 ) -> float:
-  """Returns epsilon of sums in which a record is. Upper bound.
+  """Returns epsilon of sums that contain a record. Upper bound.
 
   Args:
-    event: One of them, with all noise that is promised to be in it.
-    delta: In (0, 1).
-    num_rounds: Sums of which one record is a part; 1 for one pass.
+    event: Event of one sum, with all noise that is promised to be in it.
+    delta: Target delta, in (0, 1).
+    num_rounds: Number of sums that contain the same record, 1 for one pass.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -67,18 +69,19 @@ def epsilon(
 def part(
     event: record_events.SumDpEvent, num_rounds: int
 ) -> composition.Part:
-  """Returns the sums in which a record is, to compose with other releases.
+  """Returns the sums that contain a record, to compose with other releases.
 
-  Upper bound, as `epsilon`. Divergences add up whatever is released between the
-  sums: given the outcomes of its dominating pair, that is post-processing.
+  Upper bound, like `epsilon`. Divergences add up even if other results are
+  released between the sums: given the outcomes of their dominating pair, those
+  releases are post-processing.
 
   Args:
-    event: One of the sums.
-    num_rounds: How many.
+    event: Event of one of the sums.
+    num_rounds: Number of sums.
   """
   law = _law_of_number(event)
   if law is not None:
-    # The divergence of the law against itself moved by s grows with |s|.
+    # The divergence of the distribution from its shift by s grows with |s|.
     profile = integer_noise.profile(law, shift=event.grid)
     return composition.Part(profile, num_rounds)
   divergences, orders, left_out = renyi_divergences(event)
@@ -94,13 +97,13 @@ def part(
 def renyi_divergences(
     event: record_events.SumDpEvent,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-  """Returns (Renyi divergences of one sum, their orders, what they leave out).
+  """Returns (Renyi divergences of one sum, orders, left-out probability).
 
   Upper bounds. The last number is the probability of leaving the window in
   which the divergences are taken.
 
   Args:
-    event: The sum.
+    event: Event of the sum.
   """
   dimension = event.dimension
   l2 = integer_noise.rounded_l2_distance(event.grid, dimension=dimension)
@@ -110,7 +113,7 @@ def renyi_divergences(
     per_square, left_out = integer_noise.renyi_per_square(
         _binomial(event), largest_shift=event.grid
     )
-    # d or fewer coordinates can leave the window.
+    # At most d coordinates can leave the window.
     moved = min(dimension, math.floor(l2**2 * (1 + 1e-12)))
     orders = np.array(integer_noise.ORDERS)
     return l2**2 * per_square, orders, moved * left_out
@@ -145,10 +148,10 @@ def skellam_divergence(
   alpha D2^2 / (2 v) + min(((2 alpha - 1) D2^2 + 6 D1) / (4 v^2), 3 D1 / (2 v)).
 
   Args:
-    order: alpha.
-    l1_distance: D1 of the two integer vectors.
-    l2_distance: D2.
-    variance: v, of each coordinate's noise.
+    order: Order alpha.
+    l1_distance: L1 distance D1 of the two integer vectors.
+    l2_distance: L2 distance D2 of the two integer vectors.
+    variance: Variance v of each coordinate's noise.
   """
   _checks.integer_at_least(2, order=order)
   squared = l2_distance**2
@@ -167,25 +170,25 @@ def discrete_gaussian_concentration(
     l2_distance: float,
     dimension: int,
 ) -> float:
-  """Returns rho of zero-concentrated DP, with noise of n discrete Gaussians.
+  """Returns rho of zero-concentrated DP for a sum of n discrete Gaussians.
 
-  Shares of discrete Gaussian noise do not add up to one: tau is the price,
-  negligible where the shares are wider than a step.
+  Shares of discrete Gaussian noise do not add up to a discrete Gaussian. The
+  price is tau, which is negligible if the shares are wider than a step.
 
-  Upper bound (arXiv:2102.06387, proposition 14): rho = eps^2 / 2 with
-  eps^2 the least of D2^2 / (n s^2) + tau d / 2,
-  D2^2 / (n s^2) + 2 D1 tau / (sqrt(n) s) + tau^2 d and
-  (D2 / (sqrt(n) s) + tau sqrt(d))^2, and
-  tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 s^2 k / (k + 1)).
+  Upper bound (arXiv:2102.06387, proposition 14): rho = eps^2 / 2, where eps^2
+  is the smallest of D2^2 / (n s^2) + tau d / 2, D2^2 / (n s^2) + 2 D1 tau /
+  (sqrt(n) s) + tau^2 d and (D2 / (sqrt(n) s) + tau sqrt(d))^2, with tau = 10
+  sum_{k=1}^{n-1} exp(-2 pi^2 s^2 k / (k + 1)).
 
   Args:
-    local_stddev: s, at least 1/2.
-    num_shares: n.
-    l1_distance: D1 of the two integer vectors.
-    l2_distance: D2.
-    dimension: d.
+    local_stddev: Parameter s of a share, at least 1/2.
+    num_shares: Number of shares n.
+    l1_distance: L1 distance D1 of the two integer vectors.
+    l2_distance: L2 distance D2 of the two integer vectors.
+    dimension: Length d of the vectors.
   """
-  # Each further share adds at most exp(-2 pi^2 s^2 k / (k + 1)), which falls.
+  # Each further share adds at most exp(-2 pi^2 s^2 k / (k + 1)), which falls in
+  # k.
   exact = np.arange(1, min(num_shares, 10_000), dtype=np.float64)
   squared = 2 * (math.pi * local_stddev) ** 2
   tau = float(np.exp(-squared * exact / (exact + 1)).sum())
@@ -203,7 +206,7 @@ def discrete_gaussian_concentration(
 
 
 def _law_of_number(event) -> integer_noise.IntegerLaw | None:
-  """Returns the noise in a sum of numbers, if it is of one known law."""
+  """Returns the noise in a sum of numbers, None unless it is one known law."""
   if event.dimension > 1:
     return None
   if type(event) is record_events.BinomialSumDpEvent:

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a check-in or shuffle protocol certifies, and by which argument.
+"""The epsilon that an event certifies, and the argument behind it.
 
     certificate = amplification.amplify(
         dp_accounting.SelfComposedDpEvent(
@@ -11,10 +11,10 @@
         delta=1 / 60_000)
     certificate.epsilon, certificate.bound, certificate.assumptions
 
-The epsilon is the least of all sound bounds that apply; what no protocol is
-needed for, 'none', is always among them. Formulas that their papers publish and
-that do not hold are in `published`: their values have a type that a certificate
-refuses, and their names are no bounds.
+The epsilon is the smallest of all sound bounds that apply. The bound without
+amplification, 'none', is always a candidate. Published formulas that do not
+hold are in `published`: their values have a type that a certificate refuses,
+and their names are not names of bounds.
 """
 
 import dataclasses
@@ -34,25 +34,26 @@ from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.protocols import protocol_bounds
 
-# The pointwise least of several profiles, composed.
+# Name of the bound from the pointwise minimum of several profiles.
 COMBINED = 'combined'
 BOUNDS = ('best', *protocol_bounds.NAMES)
 
-# Where profiles are compared, to see whether they cross.
+# Epsilons at which profiles are compared, to see whether they cross.
 _COMPARED = np.concatenate([[0.0], np.geomspace(1e-6, 30.0, 60)])
-# What is left at the end of a profile by rounding counts as nothing.
+# Rounding residue at the end of a profile, which is ignored.
 _NOTHING = 1e-13
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-  """One bound, and what it gives.
+  """One bound and the epsilon that it gives.
 
   Attributes:
-    bound: Its name (see `protocol_bounds`).
-    epsilon: At the certificate's delta; infinity if it gives nothing.
+    bound: Name of the bound (see `protocol_bounds`).
+    epsilon: Epsilon at the certificate's delta, infinity if the bound gives
+      none.
     source: Paper and theorem, or page of proofs.
-    reason: Why it gives nothing, or nothing less than 'none'.
+    reason: Reason why the bound gives nothing, or nothing below 'none'.
   """
 
   bound: str
@@ -66,20 +67,20 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-  """An epsilon with what it rests on. Upper bound.
+  """An epsilon and everything it rests on. Upper bound.
 
   Attributes:
-    epsilon: The least of the candidates; infinity if none of them is finite.
-    delta: At which it holds.
-    bound: The candidate that gives it.
-    candidates: All that were looked at, 'none' first.
-    epsilon_no_amplification: What holds if nobody's coins, no crowd and no
-      secrecy of the server are credited.
-    neighboring_relation: The relation that it holds for.
-    bound_asked_for: 'best', or the one bound that was asked for.
-    leaves: What is released.
-    derived_sources: Where arguments of this project that it rests on are
-      written.
+    epsilon: Smallest epsilon of the candidates, infinity if none is finite.
+    delta: Delta at which epsilon holds.
+    bound: Name of the candidate that gives epsilon.
+    candidates: All bounds that were tried, 'none' first.
+    epsilon_no_amplification: Epsilon without credit for anybody's coins, a
+      crowd, or secrecy of the server.
+    neighboring_relation: Relation under which epsilon holds.
+    bound_asked_for: 'best', or the one bound that was requested.
+    leaves: Events that are released.
+    derived_sources: Pages with the arguments of this project that epsilon rests
+      on.
   """
 
   epsilon: float
@@ -109,7 +110,7 @@ class Certificate:
 
   @property
   def assumptions(self) -> tuple[str, ...]:
-    """What has to be true, one sentence each."""
+    """The assumptions that must hold, one sentence each."""
     return bounds.assumptions_of(
         self.leaves,
         bound=self.bound,
@@ -119,7 +120,7 @@ class Certificate:
 
   @property
   def unit(self) -> str:
-    """Whose data is protected: a client, a record in a silo, or both."""
+    """The unit of privacy: a client, a record in a silo, or both."""
     return bounds.unit_of(self.leaves)[0]
 
   @property
@@ -129,12 +130,12 @@ class Certificate:
 
   @property
   def is_amplified(self) -> bool:
-    """Whether the protocol helps at all."""
+    """Whether the protocol lowers epsilon at all."""
     return self.epsilon < self.epsilon_no_amplification
 
   @property
   def warnings(self) -> tuple[str, ...]:
-    """What a reader of the epsilon must be told, one sentence each."""
+    """Facts that a reader of epsilon must be told, one sentence each."""
     said = []
     if self.is_vacuous:
       said.append(
@@ -159,7 +160,7 @@ class Certificate:
     return tuple(said)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns everything as JSON types; infinity is 'inf'."""
+    """Returns everything as JSON types, with infinity as 'inf'."""
     number = rounding.to_json_number
     return {
         'epsilon': number(self.epsilon),
@@ -187,20 +188,20 @@ def amplify(
     neighboring_relation: run_events.NeighboringRelation | str | None = None,
     published_proofs: bool = False,
 ) -> Certificate:
-  """Returns what an event certifies at delta. Upper bound.
+  """Returns the certificate of an event at delta. Upper bound.
 
   Args:
-    event: A protocol, local or record event, a Gaussian or Laplace event, or
-      a composition of such.
-    delta: In the open interval (0, 1), for everything together.
-    bound: 'best', or one of `protocol_bounds.NAMES`; where that does not apply,
-      or gives more than 'none', 'none' stands.
-    neighboring_relation: By default replace-one if anything is stated for it,
-      else zero-out.
-    published_proofs: Whether to use bounds with a published proof alone.
+    event: A protocol, local or record event, a Gaussian or Laplace event, or a
+      composition of such events.
+    delta: Delta of everything together, in the open interval (0, 1).
+    bound: 'best', or one of `protocol_bounds.NAMES`. If that bound does not
+      apply or gives more than 'none', the result is 'none', no amplification.
+    neighboring_relation: Relation to account under. Default: replace-one if any
+      part is stated for it, else zero-out.
+    published_proofs: Whether to use only bounds with a published proof.
 
   Raises:
-    PrivacyRefusedError: If the event has parts that no one relation covers.
+    PrivacyRefusedError: If no single relation covers all parts of the event.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.one_of(BOUNDS, bound=bound)
@@ -217,7 +218,7 @@ def amplify(
 
 @functools.lru_cache(maxsize=64)
 def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
-  """Returns the certificate of leaves with counts, each there once."""
+  """Returns the certificate of (leaf, count) pairs without duplicates."""
   table = [
       {
           found.name: found
@@ -273,7 +274,7 @@ class _Search:
     self._made = {}
 
   def candidate(self, name: str) -> Candidate:
-    """Returns what one bound gives, where it is not defined with 'none'."""
+    """Returns the candidate of one bound, with 'none' for leaves it skips."""
     named = [bounds.get(name) for bounds in self._table]
     source = next((found.source for found in named if found), '')
     if not any(named) and self._table:
@@ -290,7 +291,8 @@ class _Search:
     return Candidate(name, epsilon, source, reason)
 
   def skipped(self, name: str) -> Candidate:
-    """Returns the place of a bound that is not worth its time."""
+    """Returns a placeholder for a bound that is too slow to compute by default.
+    """
     source = next(b[name].source for b in self._table if name in b)
     reason = 'not computed: slow, and hardly ever less; ask for it by name'
     return Candidate(name, math.inf, source, reason)
@@ -323,13 +325,13 @@ class _Search:
     return self._made[index, name]
 
   def _usable(self, index: int) -> list[parts_lib.Part]:
-    """Returns the parts of one leaf that were made for candidates."""
+    """Returns the parts of one leaf that were computed for candidates."""
     return [
         part for (where, _), part in self._made.items() if where == index
     ]
 
   def is_worth_combining(self) -> bool:
-    """Whether no single bound is the least everywhere."""
+    """Whether no single bound is the smallest at every epsilon."""
     names = {name for _, name in self._made if name != 'none'}
     if len(self._table) > 1:
       return len(names) > 1
@@ -349,7 +351,8 @@ class _Search:
     return False
 
   def combined(self) -> Candidate:
-    """Returns what the pointwise least profile of each leaf gives."""
+    """Returns the candidate from the pointwise minimum of each leaf's profiles.
+    """
     parts = [
         parts_lib.least(self._usable(index))
         for index in range(len(self._table))
@@ -361,7 +364,7 @@ class _Search:
     )
 
   def derived_sources(self, name: str) -> tuple[str, ...]:
-    """Returns where this project's arguments behind a candidate are written."""
+    """Returns the pages of this project's arguments behind a candidate."""
     if name == COMBINED:
       used = [self._table[index][made] for index, made in self._made]
     else:
@@ -372,7 +375,7 @@ class _Search:
 
 
 def _certified(**argument) -> float:
-  """Returns an epsilon that may be claimed, else raises."""
+  """Returns an epsilon that may be claimed, or raises."""
   ((name, value),) = argument.items()
   if not isinstance(value, numbers.Real) or isinstance(value, bool):
     raise TypeError(

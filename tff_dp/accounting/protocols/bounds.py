@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a bound on an event is, and what has to be true for it."""
+"""A bound on the privacy loss of an event, and its assumptions."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -29,18 +29,18 @@ _SECRET_SLOTS = (
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """An upper bound on what `count` equal events cost.
+  """An upper bound on the privacy loss of `count` equal events.
 
-  At least one of `part` and `epsilon` is there. Both may raise
+  At least one of `part` and `epsilon` is present. Both may raise
   `NotApplicableError`.
 
   Attributes:
-    name: One of `protocol_bounds.NAMES`.
+    name: Name of the bound, one of `protocol_bounds.NAMES`.
     source: Paper and theorem, or page of proofs.
-    is_derived: Whether it rests on an argument of this project.
-    part: Returns what composes with other events.
-    epsilon: Returns epsilon at delta if nothing else is released: no larger
-      than by `part`, if that is there too.
+    is_derived: Whether the bound rests on an argument of this project.
+    part: Function that returns a part, which composes with other events.
+    epsilon: Function that returns epsilon at delta if nothing else is released.
+      It is never above the epsilon of `part`, if both are present.
   """
 
   name: str
@@ -57,14 +57,14 @@ def assumptions_of(
     derived_sources: Sequence[str],
     relation: run_events.NeighboringRelation,
 ) -> tuple[str, ...]:
-  """Returns what a certificate by a bound assumes, one sentence each.
+  """Returns the assumptions of a certificate, one sentence each.
 
   Args:
-    leaves: What is released.
-    bound: The bound that the epsilon is from.
-    derived_sources: Where arguments of this project that it rests on are
-      written; empty if it rests on none.
-    relation: That the epsilon holds for.
+    leaves: Events that are released.
+    bound: Name of the bound that gives epsilon.
+    derived_sources: Pages with this project's arguments that the bound rests
+      on, empty if there are none.
+    relation: Relation under which epsilon holds.
   """
   found = [f'The unit is {unit_of(leaves)[1]}.']
   if unit_of(leaves)[0] != _RECORD:
@@ -80,7 +80,7 @@ def assumptions_of(
 
 
 def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
-  """Returns (whose data is protected, the same in a sentence)."""
+  """Returns (unit of privacy, the same in a sentence)."""
   is_record = [
       isinstance(leaf, run_events.RecordDpEvent) for leaf in leaves
   ]
@@ -131,7 +131,7 @@ def _of_leaf(leaf, bound: str) -> list[str]:
 
 
 def _of_record(leaf, bound: str) -> list[str]:
-  """Returns what messages of a silo, or an opened sum, assume."""
+  """Returns the assumptions of messages of a silo, or of an opened sum."""
   if isinstance(leaf, record_events.SumDpEvent):
     return [
         _CLIPS,
@@ -152,7 +152,7 @@ def _of_record(leaf, bound: str) -> list[str]:
 
 
 def _of_protocol(leaf, bound: str) -> list[str]:
-  """Returns what the protocol of a leaf adds."""
+  """Returns the assumptions that the protocol of a leaf adds."""
   if isinstance(leaf, run_events.FixedWindowCheckInDpEvent):
     return [
         _COINS,

@@ -8,22 +8,23 @@
     accountant.get_epsilon(1e-6)
 
 Check-ins, shuffles, messages of silos and opened sums compose with each other
-and with unsampled Gaussian and Laplace mechanisms under replace-one, with
-random allocation under all relations. Poisson sampling at the server hides
-whether a client is in the data at all, under add-or-remove; no relation covers
-both, so the two do not mix.
+and with unsampled Gaussian and Laplace mechanisms under replace-one. With
+random allocation, all relations are possible. Poisson sampling at the server
+hides whether a client is in the data at all, under add-or-remove. No relation
+covers both, so the two do not mix.
 
-It differs from its base class where that is wrong or varies by version:
+The accountant differs from its base class where that is wrong or varies by
+version:
 
 * Under REPLACE_ONE a contribution moves by up to twice its bound. dp_accounting
   0.4 ignores that for Gaussian and Laplace events, 0.6 for Laplace events.
-* dp_accounting 0.6 composes its RandomizedResponseDpEvent once, whatever the
-  count is. Never delegated: `RandomizedResponseLocalDpEvent` says the same.
+* dp_accounting 0.6 composes its RandomizedResponseDpEvent once, for any count.
+  It is never delegated. `RandomizedResponseLocalDpEvent` is the same event.
 * A failed `compose` changes neither the state nor the ledger.
 
-`epsilon` and `delta` are what `accountants` does with such events. Messages of
-silos, with Gaussian releases next to them or not, come to the number that the
-ledger of the silo has; everything else is composed by the accountant.
+`accountants` calls `epsilon` and `delta` here for such events. For messages of
+silos, with or without Gaussian releases next to them, the result equals the
+number of the silo's ledger. The accountant composes everything else.
 """
 
 import functools
@@ -46,7 +47,7 @@ _Details = dp_accounting.PrivacyAccountant.CompositionErrorDetails
 _RELATIONS = {
     Relation.REPLACE_ONE: run_events.NeighboringRelation.REPLACE_ONE,
     Relation.REPLACE_SPECIAL: run_events.NeighboringRelation.ZERO_OUT,
-    # A contribution of zeros is no contribution to a noised sum.
+    # In a noised sum, a contribution of zeros equals no contribution.
     Relation.ADD_OR_REMOVE_ONE: run_events.NeighboringRelation.ZERO_OUT,
 }
 _STRUCTURE = (
@@ -55,7 +56,7 @@ _STRUCTURE = (
     dp_accounting.ComposedDpEvent,
     dp_accounting.SelfComposedDpEvent,
 )
-# That bounds with a choice are tuned for where no delta is given.
+# Delta that bounds with a free choice are tuned for if none is given.
 _TUNED_FOR = 1e-6
 
 
@@ -76,16 +77,16 @@ def best_part(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> parts_lib.Part:
-  """Returns `count` events with the pointwise least of their profiles.
+  """Returns `count` events with the pointwise minimum of their profiles.
 
-  Upper bound. The same part for the same arguments.
+  Upper bound. Equal arguments return the same object.
 
   Args:
     event: A leaf that `protocol_bounds.of` knows.
-    count: How many.
-    delta: That bounds are tuned for.
-    relation: To account under.
-    published_proofs: Whether to leave out the arguments of this project.
+    count: Number of events.
+    delta: Delta that bounds with a free choice are tuned for.
+    relation: Relation to account under.
+    published_proofs: Whether to use only bounds with a published proof.
   """
   found = []
   for bound in protocol_bounds.of(
@@ -109,7 +110,7 @@ def interval_for(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> float:
-  """Returns a grid of losses on which an event is accounted for tightly."""
+  """Returns the interval of a grid on which the event is accounted tightly."""
   parts = [
       best_part(
           leaf,
@@ -126,7 +127,7 @@ def interval_for(
 class CheckInPLDAccountant(pld_lib.PLDAccountant):
   """Privacy accountant for `run_events`, `record_events` and others.
 
-  Upper bound on epsilon and on delta. Its results hold for adaptively chosen
+  Upper bound on epsilon and on delta. The results hold for adaptively chosen
   events.
   """
 
@@ -141,12 +142,14 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     """Creates an accountant with nothing composed.
 
     Args:
-      neighboring_relation: Check-ins, shuffles and silos need REPLACE_ONE.
-      value_discretization_interval: The grid of losses. Any grid gives an upper
-        bound; at most a tenth of the loss of a round gives a good one. See
-        `interval_for`.
-      target_delta: That bounds with a choice are tuned for. They hold for any.
-      published_proofs: Whether to use bounds with a published proof alone.
+      neighboring_relation: Relation to account under. Check-ins, shuffles and
+        silos need REPLACE_ONE.
+      value_discretization_interval: Interval of the grid of losses. Any
+        interval gives an upper bound. A tenth of the loss of a round, or less,
+        gives a good one. See `interval_for`.
+      target_delta: Delta that bounds with a free choice are tuned for. They
+        hold for any delta.
+      published_proofs: Whether to use only bounds with a published proof.
     """
     super().__init__(neighboring_relation, value_discretization_interval)
     _checks.positive(
@@ -155,10 +158,10 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     _checks.in_open(0.0, 1.0, target_delta=target_delta)
     self._target_delta = float(target_delta)
     self._published_proofs = published_proofs
-    # What rounding may have taken off delta.
+    # Bound on the error of delta by rounding.
     self._rounding_error = 0.0
-    # What was composed so far, and how often, to sum losses anew for small
-    # deltas; None if dp_accounting composed some of it.
+    # Parts composed so far, with counts. They allow to sum the losses again for
+    # small deltas. None if dp_accounting composed some of the events.
     self._terms = {}
 
   def compose(self, event: dp_accounting.DpEvent, count: int = 1):
@@ -211,8 +214,9 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     ]
     return parts_lib.loss_sums_of(terms, interval)
 
-  # Of the base class, in 0.4.3 and in 0.6.0, we use this method and the fields
-  # _pld, _value_discretization_interval, _contains_non_dp_event and _ledger.
+  # We override this method of the base class (0.4.3 and 0.6.0) and use its
+  # fields _pld, _value_discretization_interval, _contains_non_dp_event and
+  # _ledger.
   def _maybe_compose(self, event, count, do_compose):
     if isinstance(event, _STRUCTURE):
       return super()._maybe_compose(event, count, do_compose)
@@ -315,10 +319,10 @@ def epsilon(
   """Returns the epsilon of an event at delta. Upper bound.
 
   Args:
-    event: With a protocol or record event in it.
-    delta: In (0, 1).
+    event: Event that contains a protocol or record event.
+    delta: Target delta, in (0, 1).
     method: 'pld', or 'exact' for messages of silos without sampling.
-    asked: The relation to account under.
+    asked: Relation to account under.
 
   Raises:
     PrivacyRefusedError: If the relation or the method does not cover the event.
@@ -331,7 +335,7 @@ def epsilon(
   _check_method(leaves, method)
   ((leaf, count), *others) = run_events.merged(leaves)
   if isinstance(leaf, record_events.SumDpEvent) and not others:
-    # Alone, by the formula that sums are calibrated with.
+    # A sum alone uses the formula that sums are calibrated with.
     (bound,) = record_bounds.of(leaf, count)
     return bound.epsilon(delta)
   return _composed(event, relation, delta).get_epsilon(delta)
@@ -347,10 +351,10 @@ def delta(
   """Returns the delta of an event at epsilon. Upper bound.
 
   Args:
-    event: With a protocol or record event in it.
-    epsilon: At least 0.
-    method: As for `epsilon`.
-    asked: The relation to account under.
+    event: Event that contains a protocol or record event.
+    epsilon: Target epsilon, at least 0.
+    method: 'pld', or 'exact' for messages of silos without sampling.
+    asked: Relation to account under.
   """
   leaves = run_events.leaves(event)
   relation = protocol_bounds.relation_for(leaves, asked)
@@ -362,9 +366,9 @@ def delta(
 
 
 def _uses(leaves, method: str) -> list[silo_events.Uses] | None:
-  """Returns what records are used for; None if that is not all there is.
+  """Returns the uses of records, None if the event holds anything else.
 
-  Nor if the method is not for it.
+  The result is also None if the method is not for such uses.
   """
   is_record = lambda leaf: isinstance(leaf, run_events.RecordDpEvent)
   if method == 'rdp' or not any(is_record(leaf) for leaf, _ in leaves):
@@ -387,7 +391,7 @@ def _check_method(leaves, method: str) -> None:
 
 
 def _composed(event, relation, tuned_for: float):
-  """Returns an accountant with the event composed, on a grid for it."""
+  """Returns an accountant that has composed the event, on a suitable grid."""
   accountant = CheckInPLDAccountant(
       relation.dp_accounting,
       interval_for(event, delta=tuned_for, relation=relation),

@@ -1,8 +1,8 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The sound bounds on what a check-in or shuffle event costs, by name.
+"""The sound bounds on the loss of a check-in or shuffle event, by name.
 
-Every event has several; which is least depends on its numbers.
+Every event has several bounds. The smallest one depends on the event's numbers.
 
 | bound | of | source |
 |---|---|---|
@@ -19,9 +19,10 @@ Every event has several; which is least depends on its numbers.
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
 | allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
-[derived] marks arguments of this project, proven in docs/proofs_shuffling.md,
-docs/proofs_check_ins.md and docs/isrl_accounting.md; they can be turned off.
-The formulas of papers that do not hold are in `published`, and are no bounds.
+[derived] marks arguments of this project. They are proven in
+docs/proofs_shuffling.md, docs/proofs_check_ins.md and docs/isrl_accounting.md,
+and can be turned off. Published formulas that do not hold are in `published`.
+They are not bounds.
 """
 
 from collections.abc import Iterator
@@ -55,16 +56,17 @@ NAMES = (
     'clones_by_cohort',
     'allocation',
 )
-# Sound whatever else is turned off, but slow, and next to never the least.
+# Sound, but slow, and almost never the tightest.
 SLOW_NAMES = ('clones_by_cohort',)
 _SHUFFLING_PROOFS = 'docs/proofs_shuffling.md'
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
-# Of delta, and at most, what the grid of a random allocation may cut off.
+# Mass that the grid of a random allocation may cut off: a share of delta, and
+# at most the second value.
 _TAIL_SHARE = 1e-4
 _MOST_TAIL = 1e-10
 _RCI = 'arXiv:2007.06605, theorem '
 _CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
-# Above it the curve of an (epsilon, delta) pair is not computed.
+# Above this epsilon the curve of an (epsilon, delta) pair is not computed.
 _LARGEST_RUN_EPSILON = 100.0
 
 
@@ -79,11 +81,11 @@ def of(
 
   Args:
     event: A protocol, local or record event, a Gaussian or a Laplace event.
-    count: How many.
-    delta: Of everything together. Some bounds are tuned for it; they hold for
-      any.
-    relation: To account under; `run_events.REPLACE_ONE_TYPES` have no
-      other than replace-one, which is for the caller to check.
+    count: Number of events.
+    delta: Delta of everything together. Some bounds are tuned for it, but they
+      hold for any delta.
+    relation: Relation to account under. `run_events.REPLACE_ONE_TYPES` allow
+      only replace-one, which the caller must check.
   """
   if isinstance(event, run_events.NOISED_SUM_TYPES):
     part = functools.partial(_noised_sum, event, count, relation)
@@ -117,8 +119,9 @@ def relation_for(
   """Returns the relation to account under, after checking that it exists.
 
   Args:
-    leaves: What is released.
-    asked: None for replace-one if anything is stated for it, else zero-out.
+    leaves: Events that are released.
+    asked: Requested relation. None means replace-one if any event is stated for
+      it, else zero-out.
 
   Raises:
     PrivacyRefusedError: If no relation, or not this one, covers everything.
@@ -158,7 +161,7 @@ def relation_for(
 
 
 def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
-  """Yields the bounds on so many equal events."""
+  """Yields the bounds on `count` equal events."""
   probability = event.check_in_probability
   yield _none(report, count)
   if probability == 0:
@@ -166,8 +169,9 @@ def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
     return
 
   def thinned():
-    # Any randomizer. It needs dummy updates: a client that stays away leaves
-    # its slot to another report of the same randomizer, never empty.
+    # This holds for any randomizer. It needs dummy updates: if a client stays
+    # away, its slot holds another report of the same randomizer and is never
+    # empty.
     if probability == 1:
       raise privacy_profiles.NotApplicableError(
           'check_in_probability is 1: every client takes part'
@@ -188,7 +192,7 @@ def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 
 def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
-  """Yields the bounds on so many equal events."""
+  """Yields the bounds on `count` equal events."""
   yield _none(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_3_2,
@@ -200,7 +204,7 @@ def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 
 def _of_averaged(event, report, count, delta) -> Iterator[bounds.Bound]:
-  """Yields the bounds on so many equal events."""
+  """Yields the bounds on `count` equal events."""
   yield _none(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_4_1,
@@ -213,8 +217,9 @@ def _of_averaged(event, report, count, delta) -> Iterator[bounds.Bound]:
 def _closed_form(number: str, report, theorem, count: int, delta: float):
   """Returns a theorem of arXiv:2007.06605 for the best of the local pairs.
 
-  Alone it is its own formula. Next to others, or repeated, it stands for a
-  randomizer that is (epsilon, delta')-DP, delta' a share of delta.
+  One event alone uses the theorem's own formula. If it is repeated, or next to
+  other events, the theorem gives an (epsilon, delta')-DP randomizer, where
+  delta' is a share of delta.
   """
 
   def epsilon(total_delta):
@@ -264,7 +269,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
 
   def clones(**options):
     if isinstance(event.event, run_events.GaussianLocalDpEvent):
-      # The best pair of a cohort that is as large, chosen by the same costs.
+      # The best pair for a cohort of the same size, chosen by the same costs.
       _, (local_epsilon, local_delta) = (
           shuffled_check_in.gaussian_round_profile(
               noise_multiplier=event.event.noise_multiplier,
@@ -291,7 +296,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
         privacy_profiles.minimum(shuffled, report.profile), count
     )
 
-  # What delta0 > 0 costs is derived here.
+  # The cost of delta0 > 0 is derived in this project.
   if report.is_pure:
     yield bounds.Bound('clones', 'arXiv:2012.12803, theorem 3.1', part=clones)
   else:
@@ -365,7 +370,7 @@ def _strong_clones(report, clones) -> bounds.Bound:
 
 
 def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
-  """Yields the bounds of central noise at some of several steps."""
+  """Yields the bounds for central noise at some of several steps."""
   times, multiplier = event.num_selected, float(event.event.noise_multiplier)
   alone = functools.partial(
       _noised_sum, event.event, count * times, relation
@@ -410,7 +415,8 @@ def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
 
 
 def _step_by_step(report, num_slots: int, probability: float, count: int):
-  """Returns theorem 3.2's steps, composed as privacy-loss distributions."""
+  """Returns the steps of theorem 3.2, composed as privacy-loss distributions.
+  """
 
   def part():
     if not report.is_pure:
@@ -430,7 +436,7 @@ def _step_by_step(report, num_slots: int, probability: float, count: int):
 
 
 def _none(report: local_profiles.LocalReport, count: int) -> bounds.Bound:
-  """Returns what holds without the protocol: reports, each seen alone."""
+  """Returns the bound without the protocol, with each report seen alone."""
   return bounds.Bound(
       'none', 'the local randomizer alone', part=lambda: report.part(count)
   )
@@ -449,8 +455,9 @@ def _noised_sum(
 ) -> composition.Part:
   """Returns `count` noised sums, whose event is stated for zero-out.
 
-  Under replace-one a contribution moves by up to twice its bound. That is
-  applied here: dp_accounting 0.4 does not, 0.6 does for some events.
+  Under replace-one a contribution moves by up to twice its bound. This function
+  applies the factor, because dp_accounting 0.4 does not, and 0.6 does for some
+  events only.
   """
   multiplier = float(event.noise_multiplier)
   if multiplier == math.inf:
@@ -468,7 +475,7 @@ def _noised_sum(
 
 
 def _reasons(leaves: run_events.Leaves) -> str:
-  """Returns why events are stated for no other relation than replace-one."""
+  """Returns the reason why the events are stated for replace-one only."""
   is_record = [
       isinstance(leaf, run_events.RecordDpEvent) for leaf, _ in leaves
   ]

@@ -10,8 +10,9 @@
 | subsampling | batches of fixed size | as convexity |
 | convexity | both | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
 
-docs/isrl_accounting.md proves what is derived, and what follows from the
-papers. 'convexity' is what `published_proofs` means in `silo_sampling`.
+docs/isrl_accounting.md proves the [derived] bounds and the conclusions from the
+papers. 'convexity' is the bound that `silo_sampling` uses with
+`published_proofs`.
 """
 
 from collections.abc import Iterator
@@ -43,8 +44,8 @@ def of(
   """Yields the bounds on `count` equal events, 'none' first.
 
   Args:
-    event: A record event of exactly one of the types of `record_events`.
-    count: How many.
+    event: A record event whose type is exactly one from `record_events`.
+    count: Number of events.
   """
   kind = type(event)
   if kind is record_events.DisjointRecordsDpEvent:
@@ -56,21 +57,22 @@ def of(
 
 
 def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
-  """Returns what a record may have been used for, if that is all there is.
+  """Returns the possible uses of a record, if the leaves are all record uses.
 
-  Each of the uses is all that is released about the records of some part of the
-  silo; Gaussian releases next to the messages are in all of them. `None` if the
-  leaves hold something else, or too many combinations of parts.
+  Each of the results describes everything that is released about the records of
+  some part of the silo. Gaussian releases next to the messages are in all of
+  them. The result is `None` if the leaves hold anything else, or too many
+  combinations of parts.
 
   Args:
-    leaves: To be accounted for under replace-one.
+    leaves: Leaves to account for under replace-one.
   """
   options = []
   for leaf, count in leaves:
     if isinstance(leaf, dp_accounting.GaussianDpEvent):
       if not 0 < leaf.noise_multiplier < np.inf:
         return None
-      # Stated for zero-out: under replace-one it moves by 2 C, as a message.
+      # Stated for zero-out. Under replace-one it moves by 2 C, like a message.
       use = ('gaussian', 1.0, float(leaf.noise_multiplier))
       options.append([((use, count),)])
     elif type(leaf) is record_events.DisjointRecordsDpEvent and count == 1:
@@ -90,7 +92,7 @@ def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
 
 
 def is_gaussian(uses: silo_events.Uses) -> bool:
-  """Whether all of it together is one Gaussian mechanism."""
+  """Whether all uses together are one Gaussian mechanism."""
   return all(kind == 'gaussian' for (kind, _, _), _ in uses)
 
 
@@ -125,7 +127,7 @@ def _bound(
 ) -> bounds.Bound:
 
   def epsilon(delta):
-    # By the arithmetic of ledgers, so that both come to the same number.
+    # The same arithmetic as in ledgers, so that both give the same number.
     return max(
         silo_events.epsilon_of(
             _added((use, n * count) for use, n in uses), delta, published_proofs
@@ -140,7 +142,7 @@ def _bound(
       part=functools.partial(
           _worst_part, alternatives, count, published_proofs
       ),
-      # Several times the worst: each time that may be of other records.
+      # If the worst part repeats, it may be about other records each time.
       epsilon=epsilon if count == 1 or len(alternatives) == 1 else None,
   )
 
@@ -148,9 +150,9 @@ def _bound(
 def _worst_part(
     alternatives, count: int, published_proofs: bool
 ) -> composition.Part:
-  """Returns `count` times the pointwise greatest profile of alternatives.
+  """Returns `count` times the pointwise maximum of alternative profiles.
 
-  Upper bound: whichever record is replaced, its messages are one of these.
+  Upper bound: the messages of the replaced record are one of the alternatives.
   """
   if len(alternatives) == 1:
     ((use, n), *more) = alternatives[0]
@@ -168,7 +170,7 @@ def _worst_part(
 
 
 def _profile(uses, published_proofs: bool) -> privacy_profiles.Profile:
-  """Returns the profile of messages together. Upper bound."""
+  """Returns the profile of the messages together. Upper bound."""
   found = silo_events.parts_of(uses, published_proofs)
   if len(found) == 1 and found[0].count == 1:
     return found[0].profile
@@ -180,7 +182,7 @@ def _uses(messages: _Messages) -> silo_events.Uses:
 
 
 def _added(uses) -> silo_events.Uses:
-  """Returns uses with equal ones counted together."""
+  """Returns uses, with equal ones counted together."""
   counts = {}
   for use, count in uses:
     counts[use] = counts.get(use, 0) + count
@@ -188,7 +190,7 @@ def _added(uses) -> silo_events.Uses:
 
 
 def _use(event: record_events.MessageDpEvent) -> silo_events.Use:
-  # Exact types: what a subclass from elsewhere means is not known here.
+  # Exact types only: a foreign subclass may mean something else.
   kind = type(event)
   if kind is record_events.GaussianRecordDpEvent:
     return 'gaussian', 1.0, event.noise_multiplier
@@ -202,7 +204,7 @@ def _use(event: record_events.MessageDpEvent) -> silo_events.Use:
 
 
 def _of_sum(event, count: int) -> bounds.Bound:
-  """Returns the bound on `count` opened sums, a record in all of them."""
+  """Returns the bound on `count` opened sums that all contain the record."""
   if type(event) not in integer_sums.SOURCES:
     raise _unknown(event)
   return bounds.Bound(
