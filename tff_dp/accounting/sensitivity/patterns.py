@@ -1,25 +1,25 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Participation patterns: which rounds one client may take part in.
+"""Participation patterns: the rounds in which one client may take part.
 
 A pattern is a promise about every client, made before the run and enforced by
-the participation ledger. It is all that an accountant needs to know about
+the participation ledger. An accountant needs to know nothing else about
 participation. Rounds are 1-based: t = 1..num_rounds.
 
-Two conventions for the separation of two participations differ by one and both
-are printed everywhere: `min_index_gap` is the difference of the round indices
-(1 allows every round), `min_rounds_between` counts the rounds strictly between,
+Two conventions for the separation of two participations differ by one, and both
+are printed everywhere. `min_index_gap` is the difference of the round indices
+(1 allows every round). `min_rounds_between` counts the rounds strictly between,
 which is one less.
 
-A noise tree may restart every `restart_every` rounds. Where a promise is made
-per tree, the numbers that hold for the whole run depend on the restarts: ask
-`pattern.limits(restart_every=...)`. The properties of the same names are those
-of a run without restarts.
+A noise tree may restart every `restart_every` rounds. If a promise is made per
+tree, its limits over the whole run depend on the restarts: use
+`pattern.limits(restart_every=...)`. The properties with the same names are for
+a run without restarts.
 
-What a pattern forbids is told by `rules_of`, as rules that a ledger can check:
-one rule looks at the next round and at what the ledger knows of each client,
-its last round and its number of rounds. Together the rules of a pattern are
-equivalent to the pattern.
+`rules_of` turns a pattern into rules that a ledger can check. A rule looks at
+the next round and at the ledger's facts about each client: its last round and
+its number of rounds. Together the rules of a pattern are equivalent to the
+pattern.
 """
 
 import abc
@@ -33,12 +33,12 @@ from tff_dp import _checks
 
 
 class ParticipationLimits(NamedTuple):
-  """What holds for each client over a whole run.
+  """The limits on each client's participation over a whole run.
 
   Attributes:
-    min_index_gap: Smallest difference of the indices of two rounds in which
-      one client takes part (1 allows every round). Vacuous, and equal to
-      `num_rounds`, if it takes part at most once.
+    min_index_gap: Smallest difference between the indices of two rounds in
+      which one client takes part (1 allows every round). If a client takes part
+      at most once, the gap does not matter and equals `num_rounds`.
     max_participations: Largest number of rounds in which one client takes part.
   """
 
@@ -56,7 +56,7 @@ def tree_lengths(
 ) -> tuple[int, ...]:
   """Returns the number of rounds of each noise tree, in order.
 
-  A tree ends after `restart_every` rounds; the last one may be shorter. `None`
+  A tree ends after `restart_every` rounds. The last one may be shorter. `None`
   means one tree for the whole run.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -70,7 +70,7 @@ def tree_lengths(
 class ParticipationPattern(abc.ABC):
   """A promise about the rounds in which one client takes part.
 
-  Subclasses are frozen dataclasses of public facts: equal patterns make the
+  Subclasses are frozen dataclasses of public facts. Equal patterns make the
   same promise, and `from_json(to_json())` gives an equal pattern.
   """
 
@@ -78,7 +78,7 @@ class ParticipationPattern(abc.ABC):
 
   @abc.abstractmethod
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns the numbers that hold for the whole run, tightest possible."""
+    """Returns the tightest limits that hold for the whole run."""
 
   @abc.abstractmethod
   def describe(self) -> str:
@@ -96,7 +96,7 @@ class ParticipationPattern(abc.ABC):
 
   @property
   def max_participations(self) -> int:
-    """Most participations of one client, in a run without restarts."""
+    """Largest number of rounds of one client, in a run without restarts."""
     return self.limits().max_participations
 
   def truncated(self, num_rounds: int) -> 'ParticipationPattern':
@@ -105,12 +105,12 @@ class ParticipationPattern(abc.ABC):
     return dataclasses.replace(self, num_rounds=num_rounds)
 
   def to_json(self) -> dict[str, object]:
-    """Returns a dict of plain types: the fields, and the class as `kind`."""
+    """Returns the fields as plain types, and the class as `kind`."""
     return {'kind': _kind_of(type(self)), **dataclasses.asdict(self)}
 
   @staticmethod
   def from_json(content: dict[str, object]) -> 'ParticipationPattern':
-    """Returns the pattern that `to_json` described."""
+    """Returns the pattern from the output of `to_json`."""
     fields = dict(content)
     kind = fields.pop('kind', None)
     _checks.one_of(tuple(_KINDS), kind=kind)
@@ -124,7 +124,7 @@ class ParticipationPattern(abc.ABC):
 
 
 def check(pattern) -> None:
-  """Raises unless it is a participation pattern."""
+  """Raises unless `pattern` is a participation pattern."""
   if not isinstance(pattern, ParticipationPattern):
     raise TypeError(
         f'pattern={pattern!r} is not allowed: expected a pattern of'
@@ -136,14 +136,14 @@ def check(pattern) -> None:
 class MinSeparationPattern(ParticipationPattern):
   """At least `min_index_gap` apart, at most `max_participations` times.
 
-  Both hold over the whole run, across restarts of the noise tree.
+  Both limits hold over the whole run, across restarts of the noise tree.
 
   Attributes:
-    num_rounds: Rounds of the run.
-    min_index_gap: Smallest difference of the indices of two rounds in which
-      one client takes part; 1 allows every round.
-    max_participations: Most rounds in which one client takes part. `None`, or
-      more than fit, becomes the number that fits.
+    num_rounds: Number of rounds of the run.
+    min_index_gap: Smallest difference between the indices of two rounds in
+      which one client takes part. 1 allows every round.
+    max_participations: Largest number of rounds in which one client takes part.
+      `None`, or more than fit, becomes the number that fits.
   """
 
   num_rounds: int
@@ -164,11 +164,11 @@ class MinSeparationPattern(ParticipationPattern):
 
   @property
   def participations_that_fit(self) -> int:
-    """ceil(num_rounds / min_index_gap): what the gap alone allows."""
+    """Largest number that the gap allows: ceil(num_rounds / min_index_gap)."""
     return -(-self.num_rounds // self.min_index_gap)
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns the fields: they hold across restarts."""
+    """Returns the fields, because they hold across restarts."""
     _checks.optional_integer_at_least(1, restart_every=restart_every)
     return ParticipationLimits(self.min_index_gap, self.max_participations)
 
@@ -192,11 +192,11 @@ class FixedOrderPattern(ParticipationPattern):
   Clients are split into `rounds_per_epoch` batches. In the round of index r
   (0-based) *inside the current tree* exactly batch `r % rounds_per_epoch` may
   take part. Every restart of the tree starts a new epoch and may reshuffle the
-  clients into new batches; nothing else may.
+  clients into new batches. Reshuffling at any other time is not allowed.
 
   Attributes:
-    num_rounds: Rounds of the run. The last epoch may be incomplete.
-    rounds_per_epoch: Rounds in which every client comes up once.
+    num_rounds: Number of rounds of the run. The last epoch may be incomplete.
+    rounds_per_epoch: Number of rounds in which every client's turn comes once.
   """
 
   num_rounds: int
@@ -208,7 +208,11 @@ class FixedOrderPattern(ParticipationPattern):
     _checks.integer_at_least(1, rounds_per_epoch=self.rounds_per_epoch)
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns gap 1 with restarts: last before one, first after it."""
+    """Returns the limits over the whole run, with gap 1 if the tree restarts.
+
+    A client may take part in the last round before a restart and in the first
+    round after it.
+    """
     lengths = tree_lengths(self.num_rounds, restart_every=restart_every)
     most = sum(-(-length // self.rounds_per_epoch) for length in lengths)
     if len(lengths) > 1:
@@ -230,7 +234,7 @@ class OncePerTreePattern(ParticipationPattern):
   """At most once between two restarts of the noise tree.
 
   Attributes:
-    num_rounds: Rounds of the run.
+    num_rounds: Number of rounds of the run.
   """
 
   num_rounds: int
@@ -239,7 +243,7 @@ class OncePerTreePattern(ParticipationPattern):
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns one participation per tree; gap 1 as soon as there are two."""
+    """Returns one participation per tree, and gap 1 if there are two trees."""
     num_trees = len(tree_lengths(self.num_rounds, restart_every=restart_every))
     gap = self.num_rounds if num_trees == 1 else 1
     return ParticipationLimits(gap, num_trees)
@@ -260,13 +264,14 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """One thing a pattern forbids.
+  """One rule of a pattern.
 
   Attributes:
-    breaks: From (round, last rounds, counts) to the clients that break it; a
-      last round of 0 means never. All arrays have shape [num_clients].
+    breaks: Function of (round, last rounds, counts) that returns which clients
+      break the rule. A last round of 0 means never. All arrays have shape
+      [num_clients].
     why: The rule in one sentence.
-    problem: What a client that breaks it would do.
+    problem: Phrase that says how a client breaks the rule.
   """
 
   breaks: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
@@ -277,7 +282,7 @@ class Rule:
 def rules_of(
     pattern: ParticipationPattern, restart_every: int | None
 ) -> list[Rule]:
-  """Returns what the pattern forbids."""
+  """Returns the rules that are together equivalent to the pattern."""
   check(pattern)
   rounds_per_tree = restart_every or pattern.num_rounds
 

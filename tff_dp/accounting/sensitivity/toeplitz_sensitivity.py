@@ -3,37 +3,38 @@
 """Squared sensitivity of Toeplitz mechanisms under a participation pattern.
 
 A mechanism with lower-triangular Toeplitz C, first column c, adds C^-1 z to a
-stream, so it releases a function of C x + z (z standard normal, x the stream).
-A client that takes part in a set S of rounds with vectors u_i, |u_i| <= 1,
-moves C x by sum_i C e_i u_i', whose squared norm is
+stream. So it releases a function of C x + z, where z is standard normal and x
+is the stream. A client that takes part in a set S of rounds with vectors u_i,
+|u_i| <= 1, moves C x by sum_i C e_i u_i'. The squared norm of that is
 
   sum over i, j in S of G_ij <u_i, u_j>,   G = C' C,
 
 and S2 is the largest such value over allowed sets and vectors. After a restart
-a new copy of C begins: the C of the run is block diagonal, columns of different
-trees are orthogonal, and S2 is a sum over trees of what S does in each.
+a new copy of C begins. The C of the run is then block diagonal, columns of
+different trees are orthogonal, and S2 is the sum of the values of S in each
+tree.
 
 Four facts make the maximum cheap. Rounds are 0-based and inside one tree of n.
 
-1. One participation in a tree: |C e_i|^2 = sum_{l < n-i} c_l^2 is largest for
-   i = 0, whatever the signs of c.
-2. Disjoint columns: if c has at most as many bands as the index gap, then
-   G_ij = 0 for i != j in S, so signs and directions do not matter and c may be
-   replaced by |c|; by fact 1 earlier is worse.
+1. One participation in a tree: |C e_i|^2 = sum_{l < n-i} c_l^2 is largest for i
+   = 0, for any signs of c.
+2. Disjoint columns: if c has at most as many bands as the index gap, then G_ij
+   = 0 for i != j in S. Signs and directions then do not matter, and c may be
+   replaced by |c|. By fact 1 earlier is worse.
 3. c non-negative and non-increasing: all G_ij >= 0, so the worst u_i are equal.
    With d = j - i >= 0, G_ij = sum_{l < n-j} c_{l+d} c_l grows when j or d
-   becomes smaller. The set s, s + b, s + 2b, ... has the smallest j and d for
-   every pair that any set with gap b and first round at least s can have, so it
-   is the worst of its size; it also ends first and thereby blocks the least of
-   the next tree. (For one tree: arXiv:2405.13763, theorem 2.)
-4. Fixed order, c non-negative: the set i, i + B, ... responds like that of
-   i = 0 moved down by i rows and cut off at n, so i = 0 is worst. The
+   becomes smaller. The set s, s + b, s + 2b, ... has the smallest possible j
+   and d for every pair, among sets with gap b and first round at least s. So it
+   is the worst set of its size. It also ends first and so blocks the fewest
+   rounds of the next tree. (For one tree: arXiv:2405.13763, theorem 2.)
+4. Fixed order, c non-negative: the set i, i + B, ... responds like the set of i
+   = 0 moved down by i rows and cut off at n, so i = 0 is worst. The
    coefficients need no order.
 
 Beyond these facts c is replaced by |c| (fixed order) or by its non-increasing
 envelope max_{i >= j} |c_i| (minimum separation). Both make every |G_ij| at
-least as large as before and |<u_i, u_j>| <= 1, hence an *upper bound*;
-`is_exact` tells.
+least as large as before, and |<u_i, u_j>| <= 1, so the result is an *upper
+bound*. `is_exact` tells which case applies.
 """
 
 from collections.abc import Sequence
@@ -45,8 +46,9 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 
-# Coefficients from a solver or from a series are non-increasing only up to
-# rounding. The envelope is used either way; this decides what is called exact.
+# Coefficients from a solver or a series are non-increasing only up to rounding.
+# The envelope is used in either case. This tolerance decides whether the result
+# is called exact.
 _ROUNDING = 1e-12
 
 
@@ -58,14 +60,15 @@ def squared_sensitivity(
 ) -> float:
   """Returns S2 of a whole run, in squared clip norms.
 
-  For zero-out adjacency. *Exact* where `is_exact` says so, otherwise an *upper
+  For zero-out adjacency. *Exact* if `is_exact` is true, otherwise an *upper
   bound*.
 
   Args:
-    coefficients: First column of C; zeros follow if it is shorter than a tree,
-      what lies beyond a tree's length is not used.
-    pattern: Which rounds one client may take part in.
-    restart_every: Rounds per tree; `None` for one tree over the whole run.
+    coefficients: First column of C. Zeros follow if it is shorter than a tree.
+      Entries beyond the length of a tree are not used.
+    pattern: Rounds in which one client may take part.
+    restart_every: Number of rounds per tree. `None` means one tree over the
+      whole run.
   """
   column, kind = _prepared(coefficients, pattern, restart_every)
   lengths = patterns.tree_lengths(
@@ -92,12 +95,14 @@ def squared_sensitivity_by_round(
   """Returns S2 of a run that stops after round t, for t = 1..num_rounds.
 
   Entry t - 1 is `squared_sensitivity` of `pattern.truncated(t)` with the same
-  restarts, exact or an upper bound as that one is. The entries never decrease.
+  restarts, and is exact or an upper bound in the same cases. The entries never
+  decrease.
 
   Args:
     coefficients: First column of C.
-    pattern: Which rounds one client may take part in.
-    restart_every: Rounds per tree; `None` for one tree over the whole run.
+    pattern: Rounds in which one client may take part.
+    restart_every: Number of rounds per tree. `None` means one tree over the
+      whole run.
 
   Returns:
     A float64 array of shape [num_rounds], in squared clip norms.
@@ -123,8 +128,8 @@ def is_exact(
 ) -> bool:
   """Returns whether some client attains `squared_sensitivity`.
 
-  Attained up to a relative 1e-12 per coefficient, by which a column that counts
-  as non-increasing may deviate from that.
+  The value is attained up to a relative 1e-12 per coefficient, the tolerance
+  within which a column counts as non-increasing.
   """
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 
@@ -138,14 +143,15 @@ def squared_response(
 ) -> float:
   """Returns S2 of a client that takes part in exactly the given rounds.
 
-  *Exact* if all G_ij between these rounds are non-negative, as they are if c
-  is, or if their columns are disjoint. Otherwise the *upper bound* sum |G_ij|.
+  *Exact* if all G_ij between these rounds are non-negative, as for a
+  non-negative c or disjoint columns. Otherwise the *upper bound* sum |G_ij|.
 
   Args:
     coefficients: First column of C.
     rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
-    num_rounds: Rounds of the run.
-    restart_every: Rounds per tree; `None` for one tree over the whole run.
+    num_rounds: Number of rounds of the run.
+    restart_every: Number of rounds per tree. `None` means one tree over the
+      whole run.
   """
   lengths = patterns.tree_lengths(num_rounds, restart_every=restart_every)
   column = _first(coefficients, lengths[0])
@@ -169,7 +175,8 @@ class _Kind(NamedTuple):
 
   Attributes:
     gap: Smallest difference of indices within a tree.
-    most: Most participations, in a tree or (minimum separation) in the run.
+    most: Largest number of participations in a tree, or in the run for a
+      minimum separation.
     is_exact: Whether the prepared column gives S2 itself and not a bound.
   """
 
@@ -181,7 +188,7 @@ class _Kind(NamedTuple):
 def _prepared(
     coefficients, pattern, restart_every
 ) -> tuple[np.ndarray, _Kind]:
-  """Returns the column to compute with, as long as a tree, and how."""
+  """Returns the column to compute with, as long as a tree, and its `_Kind`."""
   _checks.optional_integer_at_least(1, restart_every=restart_every)
   patterns.check(pattern)
   length = min(restart_every or pattern.num_rounds, pattern.num_rounds)
@@ -244,14 +251,14 @@ def _squares(column: np.ndarray, gap: int, most: int) -> np.ndarray:
 
   Args:
     column: First column of C for n rounds.
-    gap: Participations are in rounds 0, gap, 2 gap, ...
-    most: ... of which these many at most.
+    gap: Index gap: participations are in rounds 0, gap, 2 gap, ...
+    most: Largest number of participations.
   """
   if most == 1:
     return np.concatenate(([0.0], np.cumsum(column**2)))
   rows = -(-len(column) // gap)
-  # Entry [r, i] is row r * gap + i, and a later participation moves it down by
-  # one r: a running sum over r takes all of them at once.
+  # Entry [r, i] is row r * gap + i. A later participation moves it down by one
+  # r, so a running sum over r adds up all participations at once.
   padded = np.pad(column, (0, rows * gap - len(column))).reshape(rows, gap)
   response = np.cumsum(padded, axis=0)
   if most < rows:
@@ -263,12 +270,13 @@ def _squares(column: np.ndarray, gap: int, most: int) -> np.ndarray:
 class _Chain:
   """Trees in a row, under a gap and a cap that hold across them.
 
-  What the next tree needs to know of the past is how many of its first rounds
-  are still blocked, and how many participations are used up. `best[u, s]` is
-  the largest S2 so far with at most u participations, if at most s rounds of
-  the next tree are blocked. By fact 3 (or 2) a tree with q participations and s
-  blocked rounds has its worst, and soonest ending, set at s, s + b, ..., so
-  trying every q tries enough. Exact for a column of these kinds.
+  The next tree depends on the past through two numbers: how many of its first
+  rounds are still blocked, and how many participations are used up.
+  `best[u, s]` is the largest S2 so far with at most u participations, if at
+  most s rounds of the next tree are blocked. By fact 3 (or 2), in a tree with q
+  participations and s blocked rounds the worst set is s, s + b, ..., and it
+  also ends first. So trying every q is enough. Exact for a column of these
+  kinds.
   """
 
   def __init__(self, column: np.ndarray, gap: int, most: int):
@@ -304,7 +312,7 @@ class _Chain:
     """Returns S2 if the run stops in the next tree, after 1..length rounds."""
     most = len(self._best) - 1
     result = np.full(length + 1, -np.inf)
-    # What is reachable with more participations left needs no second look.
+    # A state that is also reachable with more participations left is skipped.
     looked_at = np.full(self._gap, -np.inf)
     for q in reversed(range(min(most, -(-length // self._gap)) + 1)):
       before = self._best[most - q]
@@ -323,7 +331,7 @@ class _Chain:
     return result[1:]
 
   def _new_gains(self, length: int) -> list[np.ndarray]:
-    """Returns for each q the S2 in a tree, by how many rounds are blocked.
+    """Returns for each q the S2 in a tree, by the number of blocked rounds.
 
     Entry q ends where the q-th participation would be beyond the tree.
     """

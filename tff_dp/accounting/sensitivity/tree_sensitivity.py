@@ -2,25 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Squared sensitivity of tree aggregation under a participation pattern.
 
-A tree over n rounds has the nodes (m, i), i = 0..(n >> m) - 1; node (m, i) sums
-the rounds i 2^m + 1 .. (i + 1) 2^m and exists once they are all done. One
-client that takes part in a set of rounds moves a node by at most the number of
-its rounds in that set, in clip norms. All contributions pointing the same way
-is the worst case, so
+A tree over n rounds has the nodes (m, i), i = 0..(n >> m) - 1. Node (m, i) sums
+the rounds i 2^m + 1 .. (i + 1) 2^m and exists once they are all done. A client
+that takes part in a set of rounds moves a node by at most the number of its
+rounds under the node, in clip norms. The worst case is that all its
+contributions point the same way, so
 
   S2 = max over allowed sets of rounds of sum over nodes of count(node)^2.
 
-Trees that are separated by restarts have nodes of their own, and add up.
-Honaker's estimator is a function of the same nodes: same S2.
+Trees that are separated by restarts have different nodes, so their values add
+up. Honaker's estimator is a function of the same nodes, so it has the same S2.
 
-With `complete_trees`, a tree that is followed by another is extended with
-virtual rounds of zeros to the next power of two, and the nodes above them that
-hold at least one real round count as well.
+With `complete_trees`, a tree that is followed by another one is extended with
+virtual rounds of zeros to the next power of two. The nodes above them that
+contain at least one real round then count, too.
 
-The maximum over allowed sets is computed exactly: in closed form where there
-is one, by counting for a fixed order, and for a minimum separation by a
-max-plus dynamic programme (after Kairouz et al., arXiv:2103.00039, appendix,
-theorem D.3).
+The maximum over allowed sets is computed exactly. There is a closed form for
+one participation. A fixed order is solved by counting. A minimum separation is
+solved by a max-plus dynamic programme (after Kairouz et al., arXiv:2103.00039,
+appendix, theorem D.3).
 """
 
 import functools
@@ -31,10 +31,11 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 
-# No allowed set. Far enough from the limits of the type to add two of them.
+# Value of "no allowed set", far enough from the limits of the type that two of
+# them can be added.
 _IMPOSSIBLE = -(1 << 28)
-# What one more step of a loop costs, and an entry that is gathered, in entries
-# of an array that is added to another.
+# Cost of one more loop step, and of one gathered entry, in units of adding one
+# array entry to another.
 _OVERHEAD = 2000
 _GATHERED = 2
 
@@ -49,8 +50,9 @@ def squared_sensitivity(
   Exact, for zero-out adjacency, over all complete nodes (vanilla and Honaker).
 
   Args:
-    pattern: Which rounds one client may take part in.
-    restart_every: Rounds per tree; `None` for one tree over the whole run.
+    pattern: Rounds in which one client may take part.
+    restart_every: Number of rounds per tree. `None` means one tree over the
+      whole run.
     complete_trees: Whether trees that are followed by another are completed.
   """
   _check(pattern, restart_every, complete_trees)
@@ -65,13 +67,14 @@ def squared_sensitivity_by_round(
 ) -> np.ndarray:
   """Returns S2 of a run that stops after round t, for t = 1..num_rounds.
 
-  Exact; entry t - 1 equals `squared_sensitivity(pattern.truncated(t))` with the
-  same restarts: the tree in which the run stops is never completed. The
-  entries never decrease.
+  Exact. Entry t - 1 equals `squared_sensitivity(pattern.truncated(t))` with the
+  same restarts. The tree in which the run stops is never completed. The entries
+  never decrease.
 
   Args:
-    pattern: Which rounds one client may take part in.
-    restart_every: Rounds per tree; `None` for one tree over the whole run.
+    pattern: Rounds in which one client may take part.
+    restart_every: Number of rounds per tree. `None` means one tree over the
+      whole run.
     complete_trees: Whether trees that are followed by another are completed.
 
   Returns:
@@ -132,15 +135,15 @@ def _completed_level(num_rounds: int) -> int:
 
 
 def _once_by_round(pattern, restart_every, complete_trees, combine):
-  """Yields S2 where a client is in a tree at most once.
+  """Yields S2 if a client is in a tree at most once.
 
-  The first round of a tree lies under floor(log2(n)) + 1 complete nodes (one
-  more than theorem 3.1 of arXiv:2103.00039 says if n is a power of two), and no
-  round lies under more.
+  The first round of a tree lies under floor(log2(n)) + 1 complete nodes, and no
+  round lies under more. If n is a power of two, this is one more than theorem
+  3.1 of arXiv:2103.00039 says.
 
   Args:
-    pattern: Gives the number of rounds.
-    restart_every: Rounds per tree, or `None`.
+    pattern: Pattern that gives the number of rounds.
+    restart_every: Number of rounds per tree, or `None`.
     complete_trees: Whether trees that are followed by another are completed.
     combine: `sum` if a client may be in every tree, `max` if only in one.
   """
@@ -160,7 +163,7 @@ def _once_by_round(pattern, restart_every, complete_trees, combine):
 
 
 def _fixed_order_by_round(pattern, restart_every, complete_trees):
-  """Yields S2 by counting, for every batch, its rounds under every node."""
+  """Yields S2 by counting the rounds of every batch under every node."""
   batches = pattern.rounds_per_epoch
   finished = 0
   lengths = patterns.tree_lengths(
@@ -178,7 +181,8 @@ def _fixed_order_by_round(pattern, restart_every, complete_trees):
       yield finished + worst
     if complete_trees:
       for level in range(1, _completed_level(length) + 1):
-        # What virtual rounds complete starts after the last complete node.
+        # A node that virtual rounds complete starts after the last complete
+        # node.
         start = (length >> level) << level
         if start < length:
           worst = max(worst, _add_node(by_batch, start, length))
@@ -186,12 +190,12 @@ def _fixed_order_by_round(pattern, restart_every, complete_trees):
 
 
 def _add_node(by_batch: np.ndarray, start: int, stop: int) -> int:
-  """Adds count^2 of the node over rounds start..stop-1; returns the largest."""
+  """Adds count^2 of the node over rounds start..stop-1, returns the largest."""
   batches = len(by_batch)
   whole, rest = divmod(stop - start, batches)
   if whole:
     by_batch += whole**2
-  # The batches that come up once more than `whole` times.
+  # The batches whose turn comes once more than `whole` times.
   extra = (start + np.arange(rest)) % batches
   by_batch[extra] += 2 * whole + 1
   return int(by_batch.max() if whole else by_batch[extra].max())
@@ -201,7 +205,7 @@ def _min_separation_by_round(
     pattern, restart_every, complete_trees, first_round: int = 1
 ):
   """Yields S2 with a minimum separation, from `first_round` to the last."""
-  # Until then the separation alone keeps to the most participations.
+  # Up to this round the separation alone enforces the cap.
   unlimited = pattern.max_participations * pattern.min_index_gap
   if first_round <= unlimited < pattern.num_rounds:
     yield from _min_separation_by_round(
@@ -231,11 +235,11 @@ def _state_after(done: int, states, tables: 'Tables'):
   """Returns the state after `done` rounds of a tree.
 
   Args:
-    done: At least as many as before.
-    states: Pairs of rounds and the state after them, of as many as the highest
-      set bits of `done` before say. Made to be those of `done`, which share
-      most of them.
-    tables: Of the run.
+    done: Number of rounds, never smaller than in the call before.
+    states: Stack of (rounds, state after them), one entry per leading set bit
+      of the previous `done`. It is updated in place to the new `done`, which
+      shares most entries.
+    tables: Tables of the run.
   """
   while done & states[-1][0] != states[-1][0]:
     states.pop()
@@ -248,11 +252,11 @@ def _state_after(done: int, states, tables: 'Tables'):
 
 
 class _Block(NamedTuple):
-  """What consecutive rounds cost; see `Tables`.
+  """Table of a block of consecutive rounds, see `Tables`.
 
   Attributes:
-    fewest: How many participations the first slice is for.
-    table: Of shape [slices, columns, columns].
+    fewest: Number of participations of the first slice.
+    table: Array of shape [slices, columns, columns].
   """
 
   fewest: int
@@ -262,25 +266,25 @@ class _Block(NamedTuple):
 class Tables:
   """Max-plus tables for a minimum separation.
 
-  Let b be the rounds strictly between two participations. `table[q, s, e]`,
-  with s and e in 0..b, belongs to a block of consecutive rounds and is the
-  largest sum of count^2 over the nodes inside the block, for exactly q
-  participations, if the first s rounds are blocked by an earlier participation
-  and at most e rounds of the last one's mandatory gap reach beyond the block.
-  It never decreases in e and never increases in s.
+  Let b be the number of rounds strictly between two participations.
+  `table[q, s, e]`, with s and e in 0..b, belongs to a block of consecutive
+  rounds. It is the largest sum of count^2 over the nodes inside the block, for
+  exactly q participations, if the first s rounds are blocked by an earlier
+  participation and at most e rounds of the last participation's gap reach
+  beyond the block. It never decreases in e and never increases in s.
 
-  Two neighbouring blocks join by handing the overhang of the left one over as
-  the blocked rounds of the right one:
+  Two neighbouring blocks are joined by passing the overhang of the left one to
+  the right one as blocked rounds:
 
     joined[q, s, e] = max over i, j of left[q - i, s, j] + right[i, j, e].
 
-  The node over both adds q^2. Blocks that no node covers, such as two trees,
-  are joined and nothing is added. A run starts with nothing blocked, so its own
-  state is the single row s = 0, of shape [slices, columns].
+  The node over both blocks adds q^2. Blocks without a common node, such as two
+  trees, are joined and nothing is added. A run starts with nothing blocked, so
+  its state is the single row s = 0, of shape [slices, columns].
 
-  If the separation alone keeps to the most participations, more of them in a
-  block are never worse: q is dropped where a larger one has as much. A state,
-  over which no node lies, then needs no q at all.
+  If the separation alone enforces the cap, more participations in a block are
+  never worse, and q is dropped where a larger one reaches as much. A state has
+  no node over it and then needs no q at all.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):
@@ -299,11 +303,12 @@ class Tables:
     self._first = functools.lru_cache(maxsize=None)(self._first_of)
 
   def start(self) -> np.ndarray:
-    """Returns the state before round 1: nothing blocked, nothing counted."""
+    """Returns the state before round 1: no blocked rounds, no participations.
+    """
     return self._start
 
   def value(self, state: np.ndarray) -> int:
-    """Returns the largest value, whatever gap reaches beyond the end."""
+    """Returns the largest value, for any gap that reaches beyond the end."""
     return int(state[:, -1].max())
 
   def after(
@@ -312,9 +317,9 @@ class Tables:
     """Returns the state after a node of 2^level rounds.
 
     Args:
-      state: Before it.
-      level: Of the node.
-      num_real: How many of its rounds, the first ones, are real; all.
+      state: State before the node.
+      level: Level of the node, 0 for a leaf.
+      num_real: Number of real rounds, which come first. Default: all.
     """
     num_real = 1 << level if num_real is None else num_real
     if num_real <= self._columns:
@@ -329,14 +334,15 @@ class Tables:
       target = joined[i : i + len(part)]
       for j, row in rows:
         np.maximum(target, part[:, j, np.newaxis] + row, out=target)
-    # Impossible ones stay far enough from the limits of the type.
+    # Keep impossible values far enough from the limits of the type.
     return np.maximum(joined, self._impossible)
 
   def _after_one(self, state, level: int, num_real: int) -> np.ndarray:
-    """Returns `after` for rounds that can hold one participation at most.
+    """Returns `after` for rounds that can hold at most one participation.
 
-    It lies under level + 1 nodes whichever round it is, and the earlier the
-    less it reaches beyond. Without it, the overhang shrinks by the rounds.
+    The participation lies under level + 1 nodes in any round. The earlier it
+    is, the less its gap reaches beyond the block. Without a participation, the
+    overhang shrinks by the number of rounds.
     """
     num_slices = len(state)
     if self._is_limited:
@@ -357,8 +363,8 @@ class Tables:
   def _first_of(self, level: int) -> np.ndarray:
     """Returns the state after the first 2^level rounds of a run.
 
-    Nothing lies before them, so q counts all participations under their node,
-    and its table, the largest one, is not needed.
+    Nothing comes before these rounds, so q counts all participations under
+    their node. The node's own table, the largest one, is not needed.
     """
     if 1 << level <= self._columns:
       return self._after_one(self._start, level, 1 << level)
@@ -376,7 +382,7 @@ class Tables:
   def _block_of(self, level: int, num_real: int) -> _Block:
     """Returns the block of a node whose first `num_real` rounds are real.
 
-    Virtual rounds neither count nor separate, so a half without real rounds
+    Virtual rounds neither count nor separate. So a half without real rounds
     leaves the other half's table as it is.
     """
     if num_real <= self._columns:
@@ -388,7 +394,7 @@ class Tables:
     return self._under_node(block)
 
   def _block_of_one(self, level: int, num_real: int) -> _Block:
-    """Returns the block of rounds that hold one participation at most."""
+    """Returns the block of rounds that hold at most one participation."""
     columns = self._columns
     table = self._nothing(2, columns, columns)
     blocked, overhang = np.indices((columns, columns))
@@ -405,7 +411,7 @@ class Tables:
     joined = self._nothing(num, *left.shape[1:])
     columns = [_last_of_equals(table) for table in right]
     values = [np.unique(table[table >= 0]) for table in left]
-    # Both loops come to the same; which is less to do?
+    # Both loops give the same result. Choose the cheaper one.
     size = self._columns**2
     by_columns = _total(columns) * (_OVERHEAD + len(left) * size)
     by_values = _total(values) * len(right) * (
@@ -432,9 +438,9 @@ class Tables:
   def _steps(self, table: np.ndarray, values: np.ndarray):
     """Yields the steps of one slice, as (value, column) of every row.
 
-    For each value, the first column that reaches it is enough: the fewer rounds
-    reach into what follows, the more that has. (Dropped ones have as much in
-    another slice.)
+    For each value the first column that reaches it is enough: the fewer rounds
+    reach into the next block, the more that block can have. (Dropped columns
+    have as much in another slice.)
     """
     for value in values:
       reached = table >= value
@@ -452,7 +458,7 @@ class Tables:
     return self._pruned(_Block(block.fewest, table))
 
   def _pruned(self, block: _Block) -> _Block:
-    """Drops what more participations do as well, where nothing limits them."""
+    """Drops entries that more participations reach as well, without a cap."""
     if self._is_limited:
       return block
     table = block.table
@@ -463,10 +469,11 @@ class Tables:
 
 
 def _last_of_equals(table: np.ndarray) -> np.ndarray:
-  """Returns the last of each run of equal rows.
+  """Returns the index of the last of each run of equal rows.
 
-  The more rounds an earlier block may reach into, the more it has; so the
-  others of a run are not needed. (Dropped ones have as much in another slice.)
+  The more rounds an earlier block may reach into, the more it can have. So the
+  other rows of a run are not needed. (Dropped rows have as much in another
+  slice.)
   """
   changes = np.any(table[1:] != table[:-1], axis=1)
   return np.append(np.flatnonzero(changes), len(table) - 1)

@@ -1,3 +1,3 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the messages of a silo cost its records."""
+"""The privacy loss of a silo's records through the silo's messages."""

@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Noise inside a silo for a budget, and the budget that given noise spends.
+"""Noise of a silo for a budget, and the budget that given noise spends.
 
 `sigma` is the standard deviation that a silo adds to every coordinate of its
 K-mean of gradients clipped to C (`silo_sampling`). Adjacency: one record is
-replaced. Published formulas are offered for comparison; each comes with the
-epsilon that its sigma really has, computed as for every other sigma.
+replaced. Published formulas are offered for comparison. Each comes with the
+true epsilon of its sigma, computed as for every other sigma.
 """
 
 import dataclasses
@@ -20,31 +20,30 @@ from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.silos import silo_sampling
 
-# The relative width at which the search for a noise multiplier ends.
+# Relative width at which the search for a noise multiplier ends.
 _TOLERANCE = 1e-6
 _NUDGE = 1e-9
-# How much more than the analytic answer is tried.
+# Excesses over the analytic answer that are tried in turn.
 _EXCESSES = (0.0, *(10.0**power for power in range(-13, 7)))
 
 
 class NoiseCalibration(enum.Enum):
-  """Where sigma comes from. The papers' formulas are as printed, not proved.
+  """Source of sigma. The papers' formulas are as printed, not proven.
 
   LR23 is arXiv:2106.09779. C is the clip norm, which replaces their L.
 
   Values:
-    NUMERIC: The least sigma whose computed epsilon is within the budget.
-    EXPLICIT: Given; epsilon is computed.
-    PAPER_ONE_PASS: LR23, algorithm 1: sigma^2 = 32 C^2 ln(2/delta) /
-      (eps K)^2, for eps <= 2 ln(2/delta).
+    NUMERIC: The smallest sigma whose computed epsilon is within the budget.
+    EXPLICIT: A given sigma. Epsilon is computed.
+    PAPER_ONE_PASS: LR23, algorithm 1: sigma^2 = 32 C^2 ln(2/delta) / (eps K)^2,
+      for eps <= 2 ln(2/delta).
     ZCDP_ONE_PASS: 16 C^2 ln(1/delta) / (eps K)^2: zero-concentrated DP with
       eps^2 / (8 ln(1/delta)), at sensitivity 2C/K.
-    PAPER_ADVANCED_COMPOSITION: LR23, algorithm 2: sigma^2 = 256 C^2 R
-      ln(2.5 R/delta) ln(2/delta) / (n eps)^2, for eps <= 2 ln(2/delta) and
-      K >= eps n / (4 sqrt(2 R ln(2/delta))).
-    PAPER_MOMENTS: LR23's experiments: sigma^2 = 8 C^2 R ln(1/delta) /
-      (n eps)^2, with K of `paper_moments_batch`. Too little noise for large
-      eps.
+    PAPER_ADVANCED_COMPOSITION: LR23, algorithm 2: sigma^2 = 256 C^2 R ln(2.5
+      R/delta) ln(2/delta) / (n eps)^2, for eps <= 2 ln(2/delta) and K >= eps n
+      / (4 sqrt(2 R ln(2/delta))).
+    PAPER_MOMENTS: LR23's experiments: sigma^2 = 8 C^2 R ln(1/delta) / (n
+      eps)^2, with K of `paper_moments_batch`. Too little noise for large eps.
   """
 
   NUMERIC = 'numeric'
@@ -64,15 +63,16 @@ _MULTI_PASS = (
 
 @dataclasses.dataclass(frozen=True)
 class CalibratedNoise:
-  """A sigma, where it comes from, and what it really costs.
+  """A sigma, its source, and its true privacy loss.
 
   Attributes:
     sigma: Standard deviation of the noise on the K-mean.
-    noise_multiplier: sigma K / C, that on the sum over the clip norm.
-    epsilon: Computed, an upper bound for this sigma.
-    delta: At which.
-    requested_epsilon: What was asked for; None if sigma was given.
-    calibration: Where sigma comes from.
+    noise_multiplier: Multiplier sigma K / C: noise std on the sum, over the
+      clip norm.
+    epsilon: Computed epsilon of this sigma, an upper bound.
+    delta: Delta at which epsilon holds.
+    requested_epsilon: Requested epsilon, None if sigma was given.
+    calibration: Source of sigma.
     unmet: Conditions of the formula that do not hold, as sentences.
   """
 
@@ -86,7 +86,7 @@ class CalibratedNoise:
 
   @property
   def ratio(self) -> float | None:
-    """Requested over computed epsilon: below 1 the request is not met."""
+    """Requested over computed epsilon. Below 1 the request is not met."""
     if self.requested_epsilon is None:
       return None
     return self.requested_epsilon / self.epsilon if self.epsilon else math.inf
@@ -100,7 +100,7 @@ class CalibratedNoise:
 
   @property
   def verdict(self) -> str:
-    """Requested against computed epsilon, in words."""
+    """Comparison of requested and computed epsilon, in words."""
     computed = rounding.rounded_up(self.epsilon)
     if self.requested_epsilon is None:
       return f'epsilon {computed}, computed for the sigma that was given'
@@ -113,7 +113,7 @@ class CalibratedNoise:
     return text + f'met, looser by {self.ratio:.3g}'
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types."""
+    """Returns the fields and verdicts as JSON types."""
     ratio = self.ratio
     return {
         'sigma': self.sigma,
@@ -129,12 +129,12 @@ class CalibratedNoise:
 
 
 def calibrate_noise(sampling: silo_sampling.Sampling, **settings) -> float:
-  """Returns sigma for a budget; `calibrated` says what it really costs.
+  """Returns the sigma for a budget, as `calibrated(...).sigma`.
 
-  By default the least, rounded upward by less than a part in 10^5.
+  By default the smallest sigma, rounded upward by less than a part in 10^5.
 
   Args:
-    sampling: How the batch of each round is chosen.
+    sampling: Rule that chooses the batch of each round.
     **settings: num_records, num_rounds, l2_norm_clip, epsilon and delta, and
       optionally calibration and published_proofs, as for `calibrated`.
   """
@@ -156,15 +156,16 @@ def calibrated(
   """Returns sigma together with its computed epsilon.
 
   Args:
-    sampling: How the batch of each round is chosen; K.
-    num_records: n.
-    num_rounds: R.
-    l2_norm_clip: C.
-    delta: In (0, 1).
-    epsilon: The budget; not with EXPLICIT, or only to compare with.
-    sigma: With EXPLICIT only.
-    calibration: Where sigma comes from.
-    published_proofs: As in `silo_sampling`, for what is computed.
+    sampling: Rule that chooses the batch of each round, of size K.
+    num_records: Number of records n of the silo.
+    num_rounds: Number of rounds R.
+    l2_norm_clip: Clip norm C.
+    delta: Target delta, in (0, 1).
+    epsilon: Privacy budget. With EXPLICIT it is optional and only compared.
+    sigma: Given noise std, with EXPLICIT only.
+    calibration: Source of sigma.
+    published_proofs: Whether to compute epsilon with published bounds only, as
+      in `silo_sampling`.
   """
   _checks.one_of(tuple(NoiseCalibration), calibration=calibration)
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
@@ -190,7 +191,7 @@ def calibrated(
   elif calibration is NoiseCalibration.NUMERIC:
     multiplier = least_noise_multiplier(sampling, epsilon=epsilon, **settings)
     sigma = multiplier / per_sum
-    # Nothing may be lost by dividing here and multiplying again when asked.
+    # Multiplying sigma by K / C again must not give less than the multiplier.
     while sigma * per_sum < multiplier:
       sigma = math.nextafter(sigma, math.inf)
   else:
@@ -203,7 +204,7 @@ def calibrated(
   )
   spent = spend()
   if calibration is NoiseCalibration.NUMERIC:
-    # An ulp more of noise may be rounded to more epsilon, on a grid of losses.
+    # One ulp more noise may round to more epsilon on a grid of losses.
     while spent > epsilon:
       sigma *= 1 + _NUDGE
       spent = spend()
@@ -227,15 +228,16 @@ def least_noise_multiplier(
     delta: float,
     published_proofs: bool = False,
 ) -> float:
-  """Returns the least sigma K / C whose epsilon is within the budget.
+  """Returns the smallest sigma K / C whose epsilon is within the budget.
 
-  Upper bound, by less than a part in 10^5: bisection, on the private side.
+  Upper bound by less than a part in 10^5, from bisection on the private side.
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.positive(epsilon=epsilon)
   _checks.delta(delta=delta)
   count = sampling.num_releases(num_rounds)
-  # Without amplification: always enough, up to rounding on the grid of losses.
+  # Noise that is enough without amplification, up to rounding on the grid of
+  # losses.
   exact = gaussian.sigma_for(epsilon=epsilon, delta=delta)
   enough = 2 * exact * math.sqrt(count)
 
@@ -271,8 +273,8 @@ def paper_moments_batch(
 ) -> int:
   """Returns K = max(1, floor(n sqrt(eps_max / (4 R)))) of LR23's experiments.
 
-  At most n. `largest_epsilon` is the largest of all the epsilons that are
-  compared, so that they share one K.
+  K is at most n. `largest_epsilon` is the largest of all compared epsilons, so
+  that they share one K.
   """
   _checks.integer_at_least(1, num_records=num_records)
   _checks.integer_at_least(1, num_rounds=num_rounds)

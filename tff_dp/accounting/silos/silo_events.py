@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a silo sends in one round, and what messages cost together."""
+"""The event of one message of a silo, and the joint loss of messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -17,9 +17,10 @@ from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.silos import silo_sampling
 
-# (kind of sampling, rate, noise multiplier): all that a message costs by.
+# (kind of sampling, rate, noise multiplier): everything that the loss of a
+# message depends on.
 Use = tuple[str, float, float]
-# Of each kind of message that uses a record, how many there are.
+# Pairs (kind of message, number of such messages that use a record).
 Uses = tuple[tuple[Use, int], ...]
 
 
@@ -28,15 +29,17 @@ class SiloEvent:
   """One message of a silo: a noised K-mean of clipped vectors.
 
   Attributes:
-    sampling: How its batch was chosen.
-    num_records: n, the records that it was chosen among: all of the silo, or a
-      phase's part of it.
-    l2_norm_clip: C. Of several noised means over one batch, see
+    sampling: Rule that chose its batch.
+    num_records: Number of records n that the batch was chosen from: the whole
+      silo, or a phase's part of it.
+    l2_norm_clip: Clip norm C. For several noised means over one batch, see
       `joint_noise_multiplier`.
     sigma: Standard deviation of the noise on the K-mean.
-    scale: What mean and noise were both multiplied with; costs nothing.
-    first_record: Position of the first of these records in the silo's order;
-      with `DisjointBlocks` that of the block, which is K records long.
+    scale: Factor that both mean and noise were multiplied by. It costs no
+      privacy.
+    first_record: Position in the silo's order of the first record that the
+      batch was chosen from. With `DisjointBlocks`, position of the first record
+      of the block, which is K records long.
   """
 
   sampling: silo_sampling.Sampling
@@ -60,7 +63,7 @@ class SiloEvent:
 
   @property
   def noise_multiplier(self) -> float:
-    """sigma K / C, on the sum over the clip norm, as users see it."""
+    """Multiplier sigma K / C: noise std on the sum, over the clip norm."""
     return self.sigma * (float(self.sampling.batch_size) / self.l2_norm_clip)
 
   @property
@@ -70,20 +73,20 @@ class SiloEvent:
 
   @property
   def end_record(self) -> int:
-    """Position behind the last record that it may have used."""
+    """Position after the last record that the message may have used."""
     size = self.sampling.batch_size if self.is_block else self.num_records
     return self.first_record + size
 
   @property
   def use(self) -> Use:
-    """What the message costs by; a sure batch is a Gaussian release."""
+    """Kind, rate and multiplier. A rate of 1 is a Gaussian release."""
     rate = self.sampling.rate(self.num_records)
     kind = 'gaussian' if rate == 1 else self.sampling.name
     return kind, rate, self.noise_multiplier
 
   @property
   def dp_event(self) -> dp_accounting.DpEvent:
-    """What the message is to a record that may be in its batch."""
+    """The event of the message for a record that may be in its batch."""
     multiplier = self.noise_multiplier
     if multiplier == 0:
       return dp_accounting.NonPrivateDpEvent()
@@ -98,7 +101,7 @@ class SiloEvent:
     )
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types, for `from_json`."""
+    """Returns the fields as JSON types, for `from_json`."""
     return self.sampling.to_json() | {
         'num_records': self.num_records,
         'l2_norm_clip': self.l2_norm_clip,
@@ -109,7 +112,7 @@ class SiloEvent:
 
   @classmethod
   def from_json(cls, described: Mapping[str, Any]) -> 'SiloEvent':
-    """Returns the event that `to_json` described."""
+    """Returns the event from the output of `to_json`."""
     fields = {field.name for field in dataclasses.fields(cls)} - {'sampling'}
     return cls(
         sampling=silo_sampling.from_json(described),
@@ -118,11 +121,11 @@ class SiloEvent:
 
 
 def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
-  """Returns (sum of m^-2)^(-1/2), of several noised sums over one batch.
+  """Returns (sum of m^-2)^(-1/2), for several noised sums over one batch.
 
-  Exact for Gaussian noise: the sums, each over its own clip norm and noise, are
-  one vector. Example: the gradient, and a metric clipped to [-B, B] with noise
-  sigma_B on its K-mean, of multiplier sigma_B K / B.
+  Exact for Gaussian noise: the sums, each relative to its own clip norm and
+  noise, form one vector. Example: the gradient, and a metric clipped to [-B, B]
+  with noise sigma_B on its K-mean, which has the multiplier sigma_B K / B.
   """
   for noise_multiplier in noise_multipliers:
     _checks.non_negative(noise_multiplier=noise_multiplier)
@@ -132,10 +135,10 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 
 
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
-  """Returns what each stretch of records has been used for.
+  """Returns the uses of every stretch of records.
 
   Args:
-    counts: How often each message was sent.
+    counts: Number of times that each message was sent.
   """
   return {
       tuple(sorted(uses.items()))
@@ -144,13 +147,14 @@ def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
 
 
 def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
-  """Returns what messages are to the record that pays most.
+  """Returns the event of the messages for the record with the largest loss.
 
-  Exact: blocks and phases on disjoint records are a `DisjointRecordsDpEvent`,
-  without the stretches of records whose messages are part of those of another.
+  Exact: blocks and phases on disjoint records are a `DisjointRecordsDpEvent`.
+  Stretches of records whose messages are among another stretch's messages are
+  left out.
 
   Args:
-    counts: How often each message was sent.
+    counts: Number of times that each message was sent.
   """
   stretches = []
   for messages in _stretches(counts, lambda event: event.dp_event):
@@ -171,9 +175,9 @@ def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
 
 
 def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
-  """Returns, of each stretch of records, how often each key is used."""
+  """Returns for each stretch of records the number of uses of each key."""
   found = []
-  # What covers a stretch covers the last start before it as well.
+  # A message that covers a stretch also covers the last start before it.
   for edge in sorted({event.first_record for event in counts}):
     uses = {}
     for event, count in counts.items():
@@ -185,9 +189,9 @@ def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
 
 
 def _is_part(messages, others) -> bool:
-  """Whether messages cost no more than others, whatever delta is.
+  """Whether messages cost no more than others, at any delta.
 
-  Gaussian messages are one, of sum_e count_e / m_e^2.
+  Gaussian messages are merged into one, with sum_e count_e / m_e^2.
   """
   totals = []
   for uses in (messages, others):
@@ -218,12 +222,13 @@ def _composed(messages) -> dp_accounting.DpEvent:
 def worst_epsilon(
     counts: Mapping[SiloEvent, int], delta: float, published_proofs: bool
 ) -> float:
-  """Returns what the messages cost the worst record. Upper bound.
+  """Returns the epsilon of the record with the largest loss. Upper bound.
 
   Args:
-    counts: How often each message was sent.
-    delta: In (0, 1).
-    published_proofs: As in `silo_sampling`.
+    counts: Number of times that each message was sent.
+    delta: Target delta, in (0, 1).
+    published_proofs: Whether to use only published bounds, as in
+      `silo_sampling`.
   """
   return max(
       (epsilon_of(uses, delta, published_proofs) for uses in uses_of(counts)),
@@ -236,14 +241,15 @@ def epsilon_of(uses: Uses, delta: float, published_proofs: bool) -> float:
   """Returns epsilon of all messages together, for one record. Upper bound.
 
   Args:
-    uses: Of each kind of message how many there are.
-    delta: In (0, 1).
-    published_proofs: As in `silo_sampling`.
+    uses: Number of messages of each kind.
+    delta: Target delta, in (0, 1).
+    published_proofs: Whether to use only published bounds, as in
+      `silo_sampling`.
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf
   if len(uses) == 1 and uses[0][0][0] == 'gaussian':
-    # By the same arithmetic as what calibrated the noise, to the last bit.
+    # The same arithmetic as in the calibration of the noise, to the last bit.
     (((_, _, multiplier), count),) = uses
     return silo_sampling.gaussian_epsilon(
         noise_multiplier=multiplier, count=count, delta=delta
@@ -256,8 +262,8 @@ def delta_of(uses: Uses, epsilon: float) -> float:
   """Returns delta of all messages together, for one record. Upper bound.
 
   Args:
-    uses: Of each kind of message how many there are.
-    epsilon: At least 0.
+    uses: Number of messages of each kind.
+    epsilon: Target epsilon, at least 0.
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return 1.0
@@ -270,11 +276,12 @@ def delta_of(uses: Uses, epsilon: float) -> float:
 
 
 def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
-  """Returns the messages as parts, all Gaussian ones as the one they are.
+  """Returns the messages as parts, with all Gaussian ones merged into one.
 
   Args:
-    uses: Of each kind of message how many there are; all with noise.
-    published_proofs: As in `silo_sampling`.
+    uses: Number of messages of each kind, all with noise.
+    published_proofs: Whether to use only published bounds, as in
+      `silo_sampling`.
   """
   inverse_squares = []
   parts = []
@@ -292,7 +299,8 @@ def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
   if inverse_squares:
     sigma = 0.5 / math.sqrt(math.fsum(inverse_squares))
     profile = gaussian.profile(sigma)
-    # Next to others as its profile; alone, its epsilon is exact.
+    # Next to other parts it is used by its profile. Alone, its epsilon is
+    # exact.
     parts.append(parts_lib.Part(profile, sigma=None if parts else sigma))
   return parts
 
@@ -300,7 +308,7 @@ def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
 def unsampled_epsilon_of(
     uses: Uses, delta: float, num_records: int
 ) -> float:
-  """Returns epsilon of k records, all in every batch. Upper bound.
+  """Returns epsilon of k records that are all in every batch. Upper bound.
 
   Records that were used at different times, k_e of them in event e, move the
   messages by sum_e (2 k_e / m_e)^2 <= k^2 max over records of sum_e (2/m_e)^2.

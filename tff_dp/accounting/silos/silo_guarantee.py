@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What runs of silos rest on, and what they cost people with many records."""
+"""Assumptions of silo runs, and the loss of people with many records."""
 
 from collections.abc import Callable, Mapping
 import functools
@@ -26,7 +26,7 @@ ASSUMPTIONS = (
     ' their own: they add up unless they were charged here too.',
     'Floating-point Gaussian noise is not exactly Gaussian (Mironov, 2012).',
 )
-# Of secure sums, where the noise of other silos counts.
+# Assumptions of secure sums, where the noise of other silos counts.
 SUM_ASSUMPTIONS = (
     ASSUMPTIONS[0],
     'Covered: all sums that are opened in all rounds, and every model made of'
@@ -48,9 +48,9 @@ SUM_ASSUMPTIONS = (
 def group(
     epsilon: float, delta: float, num_records: int
 ) -> tuple[float, float]:
-  """Returns (k eps, k e^((k-1) eps) delta), what k replaced records cost.
+  """Returns (k eps, k e^((k-1) eps) delta), the loss of k replaced records.
 
-  Upper bound: k steps of one replaced record each; delta is at most 1.
+  Upper bound: k steps that replace one record each. Delta is at most 1.
   """
   if num_records == 0:
     return 0.0, 0.0
@@ -63,21 +63,21 @@ def group(
 def group_epsilon(
     spend: Callable[[float], float], delta: float, num_records: int
 ) -> float:
-  """Returns what k replaced records cost at delta.
+  """Returns the epsilon of k replaced records at delta.
 
-  Upper bound: k eps(d) for the largest d with k e^((k-1) eps(d)) d <= delta,
-  as far as the search finds it; any such d gives one.
+  Upper bound: k eps(d) for the largest d with k e^((k-1) eps(d)) d <= delta, as
+  far as the search finds it. Any such d gives a valid bound.
 
   Args:
-    spend: eps(d), what one replaced record costs.
-    delta: In (0, 1).
-    num_records: k.
+    spend: Function eps(d): epsilon of one replaced record at delta d.
+    delta: Target delta, in (0, 1).
+    num_records: Number of records k.
   """
   spend = functools.cache(spend)
 
   def is_enough(single):
     epsilon = spend(single)
-    # So small a delta may be lost in rounding errors: then epsilon is inf.
+    # A delta this small may be lost in rounding errors. Then epsilon is inf.
     is_lost = epsilon == math.inf
     return is_lost or group(epsilon, single, num_records)[1] <= delta
 
@@ -94,17 +94,18 @@ def person_epsilon(
     delta: float,
     published_proofs: bool = False,
 ) -> float:
-  """Returns what messages cost a person with k records in the silo.
+  """Returns the epsilon of a person with k records in the silo.
 
-  Upper bound, the lesser of two: k eps(d) for the largest d with
-  k e^((k-1) eps(d)) d <= delta; and all messages as Gaussian releases that move
-  by k times as much, as if nothing had been sampled.
+  Upper bound, the smaller of two. The first is k eps(d) for the largest d with
+  k e^((k-1) eps(d)) d <= delta. The second treats all messages as Gaussian
+  releases that move by k times as much, as if nothing had been sampled.
 
   Args:
-    counts: How often each message was sent.
-    num_records: k.
-    delta: In (0, 1).
-    published_proofs: As in `silo_sampling`.
+    counts: Number of times that each message was sent.
+    num_records: Number of records k of the person.
+    delta: Target delta, in (0, 1).
+    published_proofs: Whether to use only published bounds, as in
+      `silo_sampling`.
   """
   _checks.integer_at_least(1, num_records=num_records)
   _checks.in_open(0.0, 1.0, delta=delta)

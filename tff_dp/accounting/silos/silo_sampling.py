@@ -1,17 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sampling inside a silo: what R noised means over batches cost one record.
+"""Sampling inside a silo: the loss of a record in R noised batch means.
 
 In each round a silo sends `(1/K) sum over the batch of clipped gradients`, plus
 Gaussian noise of standard deviation sigma on every coordinate. C is the clip
-norm, K the (expected) batch and n the number of records; n is public.
-Adjacency: one record of the silo is replaced by another one. Everything here is
-in units of C/K: `noise_multiplier` is `sigma K / C`, the standard deviation on
-the sum over the clip norm, and a record adds a vector of norm at most 1.
+norm, K the (expected) batch size and n the public number of records. Adjacency:
+one record of the silo is replaced by another one. Everything here is in units
+of C/K: `noise_multiplier` is `sigma K / C`, the standard deviation on the sum
+over the clip norm, and a record adds a vector of norm at most 1.
 
-The pairs are derived in docs/isrl_accounting.md; each bounds H_E (see
-`privacy_profiles`) for all data, all dimensions and both directions, so that
-rounds compose even when they are chosen adaptively.
+docs/isrl_accounting.md derives the pairs. Each bounds H_E (see
+`privacy_profiles`) for all data, all dimensions and both directions, so rounds
+compose even when they are chosen adaptively.
 """
 
 import abc
@@ -33,21 +33,24 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class Sampling(abc.ABC):
-  """How a silo chooses the batch of a round. Public facts only."""
+  """The rule by which a silo chooses the batch of a round.
+
+  It holds public facts only.
+  """
 
   @property
   @abc.abstractmethod
   def name(self) -> str:
-    """As on the command line."""
+    """Name on the command line."""
 
   @property
   @abc.abstractmethod
   def batch_size(self) -> float:
-    """K, by which the sum over the batch is always divided."""
+    """The batch size K by which the sum over the batch is always divided."""
 
   @abc.abstractmethod
   def num_releases(self, num_rounds: int) -> int:
-    """Returns of how many rounds one record can be a part."""
+    """Returns the number of rounds of which one record can be a part."""
 
   @abc.abstractmethod
   def profile(
@@ -62,9 +65,9 @@ class Sampling(abc.ABC):
     Upper bound for both directions.
 
     Args:
-      num_records: n.
-      noise_multiplier: sigma K / C.
-      published_proofs: Take the bound that joint convexity alone gives.
+      num_records: Number of records n.
+      noise_multiplier: Multiplier sigma K / C.
+      published_proofs: Whether to use the bound from joint convexity alone.
     """
 
   @abc.abstractmethod
@@ -87,7 +90,7 @@ class Sampling(abc.ABC):
       )
 
   def to_json(self) -> dict[str, Any]:
-    """Returns what `from_json` makes an equal object of."""
+    """Returns the fields as JSON types, for `from_json`."""
     return {'sampling': self.name, 'batch_size': self.batch_size}
 
 
@@ -95,10 +98,11 @@ class Sampling(abc.ABC):
 class PoissonSampling(Sampling):
   """Every record enters a round's batch independently, with probability K/n.
 
-  The sum is divided by K, whatever the size; an empty batch sends pure noise.
+  The sum is always divided by K, for any size of the batch. An empty batch
+  sends pure noise.
 
   Attributes:
-    expected_batch: K, above 0; need not be an integer.
+    expected_batch: Expected batch size K, above 0, not necessarily an integer.
   """
 
   expected_batch: float
@@ -132,7 +136,7 @@ class _WholeBatches(Sampling):
   """Batches of exactly K records.
 
   Attributes:
-    batch: K, an integer.
+    batch: Batch size K, an integer.
   """
 
   batch: int
@@ -157,7 +161,7 @@ class FixedSize(_WholeBatches):
 
   def profile(self, *, num_records, noise_multiplier, published_proofs=False):
     self.check(num_records=num_records)
-    # This pair is already what joint convexity gives.
+    # This pair is already the one from joint convexity.
     return convex_profile(
         noise_multiplier=noise_multiplier, rate=self.rate(num_records)
     )
@@ -171,7 +175,8 @@ class DisjointBlocks(_WholeBatches):
   """One pass: round r uses records rK..(r+1)K-1 of an order that stays fixed.
 
   No record is in two rounds, so a whole pass costs it one Gaussian release,
-  however the queries adapt. No coins, so nothing needs to stay secret.
+  even if the queries are adaptive. There are no coins, so nothing needs to stay
+  secret.
   """
 
   name = 'one-pass'
@@ -215,7 +220,7 @@ def build(name: str, batch_size: float) -> Sampling:
 
 
 def from_json(described: dict[str, Any]) -> Sampling:
-  """Returns what `Sampling.to_json` described."""
+  """Returns the sampling from the output of `Sampling.to_json`."""
   return build(described['sampling'], described['batch_size'])
 
 
@@ -224,9 +229,9 @@ def poisson_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one Poisson-sampled round.
 
-  Exact, rounded up: H_E of P = (1 - q) N(0, s^2) + q N(1, s^2) and
-  Q = (1 - q) N(0, s^2) + q N(-1, s^2). Their ratio grows in y, so the best set
-  is {y >= c}, with t = exp(c / s^2) solving
+  Exact, rounded up: H_E of P = (1 - q) N(0, s^2) + q N(1, s^2) and Q = (1 - q)
+  N(0, s^2) + q N(-1, s^2). Their ratio grows in y, so the worst set is {y >=
+  c}, with t = exp(c / s^2) solving
 
       q a t^2 - (1 - q) (E - 1) t - E q a = 0,   a = exp(-1 / (2 s^2)).
 
@@ -234,8 +239,8 @@ def poisson_profile(
   worst of all (docs/isrl_accounting.md, proposition 1).
 
   Args:
-    noise_multiplier: s.
-    rate: q, in (0, 1].
+    noise_multiplier: Multiplier s.
+    rate: Sampling probability q, in (0, 1].
   """
   _checks.positive(noise_multiplier=noise_multiplier)
   _check_rate(rate)
@@ -252,15 +257,15 @@ def poisson_profile(
     root = 0.5 * np.logaddexp(2 * log_excess, 2 * log_product)
     log_t = np.logaddexp(log_excess, root) - math.log(2 * q) - log_a
     cut = s * log_t
-    # Any cut gives a lower bound on H_E; near the best one, which is where the
-    # derivative vanishes, rounding of the cut itself is of second order.
+    # Any cut gives a lower bound on H_E. At the best cut the derivative
+    # vanishes, so rounding of the cut is of second order.
     arguments = [-cut, 1 / s - cut, -1 / s - cut]
     logs = [log_excess, np.full_like(cut, math.log(q)), epsilons + math.log(q)]
     terms = [
         np.exp(log + special.log_ndtr(argument))
         for log, argument in zip(logs, arguments)
     ]
-    # Relative errors of the tails: those of their exponents.
+    # Relative errors of the tails are the errors of their exponents.
     spread = np.abs(epsilons) + (np.abs(cut) + 1 / s) ** 2
     slack = 16 * _ROUNDING * sum(terms) * (4 + spread)
     deltas = np.maximum(terms[1] - terms[0] - terms[2], 0.0) + slack + _TINY
@@ -275,15 +280,15 @@ def convex_profile(
   """Returns q H_E'' at E'' = 1 + (E - 1) / q, of the Gaussian at distance 2.
 
   Upper bound for Poisson and for fixed-size batches, in both directions
-  (docs/isrl_accounting.md, proposition 2; for fixed size also
-  arXiv:2106.08567). It is the profile, E >= 1, of (1 - q) N(0, z^2) +
-  q N(1, z^2) against N(0, z^2) with z = s / 2. Taking that worse direction on
-  both halves of the curve covers rounds that differ in direction, which
-  composing the pair in one direction would not.
+  (docs/isrl_accounting.md, proposition 2, and for fixed size also
+  arXiv:2106.08567). It is the profile, E >= 1, of (1 - q) N(0, z^2) + q N(1,
+  z^2) against N(0, z^2) with z = s / 2. This worse direction is used on both
+  halves of the curve, so that rounds that differ in direction are covered.
+  Composing the pair in one direction would not cover them.
 
   Args:
-    noise_multiplier: s.
-    rate: q, in (0, 1].
+    noise_multiplier: Multiplier s.
+    rate: Sampling probability q, in (0, 1].
   """
   _checks.positive(noise_multiplier=noise_multiplier)
   _check_rate(rate)
@@ -303,12 +308,13 @@ def epsilon(
   """Returns epsilon of R rounds for every record of a silo. Upper bound.
 
   Args:
-    sampling: How each round's batch is chosen.
-    num_records: n.
-    num_rounds: R.
-    noise_multiplier: sigma K / C; 0 gives infinity.
-    delta: In (0, 1).
-    published_proofs: As in `Sampling.profile`.
+    sampling: Rule that chooses the batch of each round.
+    num_records: Number of records n.
+    num_rounds: Number of rounds R.
+    noise_multiplier: Multiplier sigma K / C. 0 gives infinity.
+    delta: Target delta, in (0, 1).
+    published_proofs: Whether to use only published bounds, as in
+      `Sampling.profile`.
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.non_negative(noise_multiplier=noise_multiplier)
@@ -325,7 +331,8 @@ def epsilon(
       noise_multiplier=noise_multiplier,
       published_proofs=published_proofs,
   )
-  # Like every part of a composition, so that ledgers come to the same number.
+  # The same computation as in any composition, so that ledgers get the same
+  # number.
   return composition.epsilon([composition.Part(profile, count)], delta)
 
 
@@ -342,13 +349,14 @@ def account_noise(
   """Returns epsilon of one silo's messages of R rounds. Upper bound.
 
   Args:
-    sampling: How the batch of each round is chosen; K.
-    num_records: n.
-    num_rounds: R, in which the silo sends.
-    l2_norm_clip: C, on the gradient of one record.
-    sigma: Standard deviation of the noise on the K-mean; 0 gives infinity.
-    delta: In (0, 1).
-    published_proofs: As in `Sampling.profile`.
+    sampling: Rule that chooses the batch of each round, of size K.
+    num_records: Number of records n.
+    num_rounds: Number of rounds R in which the silo sends.
+    l2_norm_clip: Clip norm C on the gradient of one record.
+    sigma: Standard deviation of the noise on the K-mean. 0 gives infinity.
+    delta: Target delta, in (0, 1).
+    published_proofs: Whether to use only published bounds, as in
+      `Sampling.profile`.
   """
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   _checks.non_negative(sigma=sigma)
@@ -365,14 +373,14 @@ def account_noise(
 def gaussian_epsilon(
     *, noise_multiplier: float, count: int, delta: float
 ) -> float:
-  """Returns epsilon of messages in which a record is sure to be.
+  """Returns epsilon of messages whose batches are sure to hold a record.
 
-  Exact: so many Gaussian releases of distance 2 are one of smaller noise.
+  Exact: `count` Gaussian releases of distance 2 equal one with less noise.
 
   Args:
-    noise_multiplier: sigma K / C, above 0.
-    count: How many there are.
-    delta: In (0, 1).
+    noise_multiplier: Multiplier sigma K / C, above 0.
+    count: Number of messages.
+    delta: Target delta, in (0, 1).
   """
   sigma = float(noise_multiplier) / 2 / math.sqrt(count)
   return gaussian.exact_epsilon(sigma=sigma, delta=delta)
