@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Noise as algebra: frozen descriptions and pure functions, no TensorFlow."""
+"""Noise mechanisms: frozen descriptions and pure functions, no TensorFlow."""
 
 from tff_dp.mechanisms import randomizers
 from tff_dp.mechanisms.adaptive_clipping import AdaptiveClipping

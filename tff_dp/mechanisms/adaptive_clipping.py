@@ -2,30 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive clipping: the clip norm follows a quantile of the clients' norms.
 
-Beside its update, a client sends the bit +1/2 if its norm is within the clip
-norm and -1/2 if not (Andrew et al., arXiv:1905.03871, section 2). Updates and
-bits are two streams of sums with the same mechanism, participation and hence
-the same S2, but with keys and noise of their own:
+With its update, a client sends the bit +1/2 if its norm is within the clip norm
+and -1/2 if not (Andrew et al., arXiv:1905.03871, section 2). Updates and bits
+are two streams of sums. They have the same mechanism and participation, and so
+the same S2, but separate keys and noise:
 
     std of a draw on the sum of updates   nm / sqrt(1 - share) * clip norm
     std of a draw on the sum of bits      nm / sqrt(share) * 1/2
 
-A contribution of one client to one round is at most one clip norm in the first
-and 1/2 in the second; zero-out adjacency replaces both by zeros, as if the
-client had sent nothing (not a bit for an update of zeros). Two Gaussian
-mechanisms, of which one may be chosen after the results of the other, are one
-whose 1 / sigma^2 is the sum of theirs: (1 - share) / nm^2 + share / nm^2 =
-1 / nm^2. So `nm`, the noise multiplier of the plan, is that of both streams
-together, and S2, epsilon, budget and calibration are the same with and without
-adaptive clipping. *Exact.*
+In one round, one client contributes at most one clip norm to the first sum and
+1/2 to the second. Zero-out adjacency replaces both by zeros, as if the client
+had sent nothing (not even the bit of a zero update). Two Gaussian mechanisms,
+of which one may be chosen after seeing the results of the other, are equivalent
+to one. Their 1 / sigma^2 add up: (1 - share) / nm^2 + share / nm^2 = 1 / nm^2.
+So `nm`, the noise multiplier of the plan, covers both streams together. S2,
+epsilon, budget and calibration are the same with and without adaptive clipping.
+*Exact.*
 
-The clip norm stays what it is within a tree and changes when the next begins:
+The clip norm stays constant within a tree and changes when the next tree
+begins:
 
     clip norm *= exp(-learning_rate * (estimate - target_quantile))
 
-where the estimate comes from the noised bits of the finished tree. It needs no
-data besides, so it costs nothing more. With independent noise every round is a
-tree of its own.
+The estimate comes from the noised bits of the finished tree. No other data is
+used, so the update costs no further privacy. With independent noise every round
+is its own tree.
 """
 
 import dataclasses
@@ -34,20 +35,20 @@ import math
 from tff_dp import _checks
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
-# What one client adds to the sum of bits, at most.
+# Largest contribution of one client to the sum of bits.
 BIT = 0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdaptiveClipping:
-  """Public description of adaptive clipping; it starts at the plan's clip norm.
+  """Public description of adaptive clipping, starting at the plan's clip norm.
 
   Attributes:
-    target_quantile: Share of clients whose norm shall be within the clip norm.
-    learning_rate: Step in the logarithm of the clip norm per tree, times how
-      far the estimated share is from the target.
+    target_quantile: Target share of clients whose norm is within the clip norm.
+    learning_rate: Step in the logarithm of the clip norm per tree, per unit of
+      distance between the estimated share and the target.
     budget_share: Share of the guarantee, in 1 / sigma^2 (that is, in zCDP's
-      rho), which the bits are given.
+      rho), that is spent on the bits.
   """
 
   target_quantile: float = 0.5
@@ -63,7 +64,7 @@ class AdaptiveClipping:
     """Returns the std on the sum of updates, over the current clip norm.
 
     Args:
-      noise_multiplier: That of both streams together.
+      noise_multiplier: Noise multiplier of both streams together.
     """
     _checks.non_negative(noise_multiplier=noise_multiplier)
     return float(noise_multiplier) / math.sqrt(1.0 - self.budget_share)
@@ -72,17 +73,18 @@ class AdaptiveClipping:
     """Returns the std on the sum of bits, over the 1/2 of one client.
 
     Args:
-      noise_multiplier: That of both streams together.
+      noise_multiplier: Noise multiplier of both streams together.
     """
     _checks.non_negative(noise_multiplier=noise_multiplier)
     return float(noise_multiplier) / math.sqrt(self.budget_share)
 
 
 def rounds_per_clip_norm(mechanism: mechanism_lib.Mechanism) -> int:
-  """Returns how many rounds use the same clip norm.
+  """Returns the number of rounds that use the same clip norm.
 
   Raises:
-    PrivacyRefusedError: If the mechanism does not allow for another clip norm.
+    PrivacyRefusedError: If the mechanism does not allow the clip norm to
+      change.
   """
   if isinstance(mechanism, mechanism_lib.Independent):
     return 1

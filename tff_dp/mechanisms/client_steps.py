@@ -1,17 +1,18 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What one client does to a model before it sends the whole model back.
+"""The step of one client on a model, before it sends the whole model back.
 
     B - learning_rate * clip(G) + noise
 
-B is the instance that the client was given, G the mean gradient over its data,
-and the noise is independent in every weight. The server sees only this. Source:
-arXiv:1807.04369, section 3, where the clip is a box, the noise Laplace, and
-epsilon holds for one weight; the other pairs of clip and noise are ours.
+B is the instance that the client was given, and G is the mean gradient over its
+data. The noise is independent in every weight. The server sees only the result.
+Source: arXiv:1807.04369, section 3, where the clip is a box, the noise is
+Laplace, and epsilon holds for one weight. The other pairs of clip and noise are
+ours.
 
 Adjacency: the client's whole local data set is replaced by any other. The mean
-is clipped, so how many examples it has does not matter. B is known to whoever
-sees the report, so a step is a noise mechanism on `learning_rate * clip(G)`.
+is clipped, so the number of examples does not matter. Anyone who sees the
+report knows B, so a step is a noise mechanism on `learning_rate * clip(G)`.
 
 | clip | per weight | L1 | L2 |
 |---|---|---|---|
@@ -19,8 +20,8 @@ sees the report, so a step is a noise mechanism on `learning_rate * clip(G)`.
 | l1, radius C | 2 g C | 2 g C | 2 g C |
 | l2, radius C | 2 g C | 2 g C sqrt(p) | 2 g C |
 
-are the distances between the steps of neighbours, for learning rate g and p
-weights. All of them are attained.
+The table lists the distances between the steps of neighbours, for learning rate
+g and p weights. All of them are attained.
 """
 
 import dataclasses
@@ -41,19 +42,20 @@ UNITS = ('model', 'coordinate')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientStep:
-  """Public facts of the step of one client.
+  """Public facts about the step of one client.
 
   Attributes:
-    learning_rate: g, above 0. Part of the sensitivity: the noise is on the
-      weights, not on the gradient.
-    clip: 'box', 'l1' or 'l2', of the mean gradient of a client.
-    clip_norm: C, bound on every weight's share of it, or on its norm.
-    mechanism: 'laplace', 'gaussian' or None for no noise, hence no privacy.
-    epsilon: Of one participation, for `privacy_unit`; None without noise.
-    delta: Of one participation; for Gaussian noise only.
-    privacy_unit: What epsilon refers to when the noise scale is computed:
-      'model' for all weights together, 'coordinate' for one weight, as in the
-      paper. The second is no guarantee for the client's data.
+    learning_rate: Learning rate g, above 0. It is part of the sensitivity,
+      because the noise is on the weights and not on the gradient.
+    clip: Clip of a client's mean gradient: 'box', 'l1' or 'l2'.
+    clip_norm: Bound C on every weight of the mean gradient, or on its norm.
+    mechanism: 'laplace', 'gaussian', or None for no noise and no privacy.
+    epsilon: Epsilon of one participation, for `privacy_unit`. None without
+      noise.
+    delta: Delta of one participation, for Gaussian noise only.
+    privacy_unit: Unit of epsilon when the noise scale is computed: 'model' for
+      all weights together, 'coordinate' for one weight, as in the paper.
+      'coordinate' does not guarantee the privacy of the client's data.
   """
 
   learning_rate: float
@@ -87,7 +89,7 @@ class ClientStep:
 
   @property
   def is_private(self) -> bool:
-    """Whether there is noise at all."""
+    """Whether noise is added at all."""
     return self.mechanism is not None
 
   def coordinate_sensitivity(self) -> float:
@@ -103,14 +105,15 @@ class ClientStep:
     return self.coordinate_sensitivity() * self._l2_factor(num_params)
 
   def noise_scale(self, num_params: int) -> float:
-    """Returns Laplace's b or the Gaussian's standard deviation; 0 for none.
+    """Returns Laplace's b or the Gaussian's standard deviation, 0 for no noise.
 
-    On the weights as sent: the learning rate is inside. Exact for Laplace,
-    2 g C / epsilon times the L1 factor of the table for the unit 'model'; for
-    Gaussian noise the analytic mechanism's, rounded up.
+    The scale applies to the weights as sent, so it includes the learning rate.
+    Exact for Laplace: 2 g C / epsilon times the L1 factor of the table for the
+    unit 'model'. For Gaussian noise it is the scale of the analytic mechanism,
+    rounded up.
 
     Args:
-      num_params: p, all weights together, bias included.
+      num_params: Number of weights p, bias included.
     """
     _checks.integer_at_least(1, num_params=num_params)
     if self.mechanism is None:
@@ -134,12 +137,12 @@ class ClientStep:
   def spread_variance(self, num_params: int) -> float:
     """Returns the noise variance from which the initial spread is computed.
 
-    That of the noise. Without noise, that of Laplace noise with epsilon 1 per
-    weight, 8 g^2 C^2: the instances have to differ (arXiv:1807.04369, section
-    3.2, for C = 1).
+    It is the variance of the noise. Without noise it is the variance of Laplace
+    noise with epsilon 1 per weight, 8 g^2 C^2, because the instances have to
+    differ (arXiv:1807.04369, section 3.2, for C = 1).
 
     Args:
-      num_params: p.
+      num_params: Number of weights p.
     """
     if self.mechanism is not None:
       return self.noise_variance(num_params)
@@ -149,11 +152,11 @@ class ClientStep:
   def model_epsilon(self, num_params: int) -> float:
     """Returns the pure epsilon of one participation, for the whole model.
 
-    Exact for Laplace noise: the L1 sensitivity over b. Infinite otherwise, as
-    Gaussian noise has none without a delta.
+    Exact for Laplace noise: the L1 sensitivity over b. Infinite otherwise,
+    because Gaussian noise has no pure epsilon.
 
     Args:
-      num_params: p.
+      num_params: Number of weights p.
     """
     _checks.integer_at_least(1, num_params=num_params)
     if self.mechanism != 'laplace':
@@ -163,13 +166,13 @@ class ClientStep:
     return float(self.epsilon) * self._l1_factor(num_params)
 
   def coordinate_epsilon(self, num_params: int) -> float:
-    """Returns the epsilon of one weight; of Gaussian noise, at `delta`.
+    """Returns the epsilon of one weight, at `delta` for Gaussian noise.
 
-    Exact, rounded up. It says nothing about a client's data, which moves all
-    weights at once.
+    Exact, rounded up. It does not bound the loss of a client's data, which
+    moves all weights at once.
 
     Args:
-      num_params: p.
+      num_params: Number of weights p.
     """
     _checks.integer_at_least(1, num_params=num_params)
     if self.mechanism is None:
@@ -184,17 +187,18 @@ class ClientStep:
   def event(self, num_params: int) -> dp_accounting.DpEvent:
     """Returns the event of one participation, stated for replace-one.
 
-    Of the whole model. Under the box every weight is a Laplace mechanism of its
-    own, at its bound; else one mechanism calibrated to a norm.
+    The event is for the whole model. With the box clip every weight is its own
+    Laplace mechanism at its bound. Otherwise there is one mechanism, calibrated
+    to a norm.
 
     Args:
-      num_params: p.
+      num_params: Number of weights p.
     """
     _checks.integer_at_least(1, num_params=num_params)
     if self.mechanism is None:
       return dp_accounting.NonPrivateDpEvent()
     if self.mechanism == 'gaussian':
-      # The event wants the noise over the radius, half the L2 distance.
+      # The event takes the noise over the radius, half the L2 distance.
       multiplier = 2.0 * (
           self.noise_scale(num_params) / self.l2_sensitivity(num_params)
       )

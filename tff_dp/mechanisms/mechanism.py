@@ -3,15 +3,15 @@
 """The contract of every noise mechanism: public facts and pure functions.
 
 A mechanism describes the noise that is added to a stream of sums, one vector
-per round. It is a frozen dataclass of public facts; whatever depends on a key,
-on data or on the model's size is an argument. The same `next_noise` serves
-NumPy arrays in a test and tensors in a TensorFlow graph, because what differs
-is handed in as `Operations`: how a draw is made, how a branch is taken, and how
-vectors are combined.
+per round. It is a frozen dataclass of public facts. Anything that depends on a
+key, on data or on the size of the model is an argument. The same `next_noise`
+works on NumPy arrays in a test and on tensors in a TensorFlow graph. The caller
+passes the difference as `Operations`: how to make a draw, take a branch and
+combine vectors.
 
-The run computes in float32, so parameters are `rounded` to float32 where a
-mechanism is described. Sensitivities and variances are then those of the noise
-that is really added, not of numbers close to its parameters.
+The run computes in float32, so a mechanism rounds its parameters to float32
+(`rounded`). Sensitivities and variances are then exact for the noise that is
+really added.
 """
 
 import abc
@@ -26,16 +26,16 @@ from tff_dp.accounting.sensitivity import patterns
 
 # A vector of shape [num_params]: a NumPy array or a tensor.
 Vector = Any
-# What a mechanism remembers from round to round: one vector per slot.
+# The state that a mechanism keeps from round to round: one vector per slot.
 Buffers = tuple[Vector, ...]
 
 
 class Draw(Protocol):
   """Returns the standard normal vector that belongs to one node.
 
-  Must be a function of its arguments: the same (level, index) gives the same
-  vector for the lifetime of a tree, another pair an independent one. No node is
-  asked for before its round, see `round_of_draw`.
+  It must be a function of its arguments: the same (level, index) gives the same
+  vector for the lifetime of a tree, and another pair gives an independent one.
+  No node is drawn before its round, see `round_of_draw`.
   """
 
   def __call__(self, level: int, index) -> Vector:
@@ -45,25 +45,27 @@ class Draw(Protocol):
 def round_of_draw(level: int, index):
   """Returns the round of the tree in which a node is drawn first, from 1.
 
-  Nodes are numbered so that this holds in every mechanism: node (level, index)
-  is complete after (index + 1) 2^level rounds, and its draw protects the last
-  of them.
+  Every mechanism numbers its nodes so that this holds: node (level, index) is
+  complete after (index + 1) 2^level rounds, and its draw protects the last of
+  these rounds.
   """
   return (index + 1) * 2**level
 
 
 class Operations(NamedTuple):
-  """What differs between NumPy arrays and tensors.
+  """The operations that differ between NumPy arrays and tensors.
 
   Attributes:
-    draw: Standard normals of one node of the current tree.
-    cond: From (predicate, then, otherwise) to `then()` or `otherwise()`:
-      `tf.cond`, or a Python `if`.
-    combine: From (coefficients, vectors) to the linear combination sum of
-      c_i v_i, in the order given; coefficients are numbers or scalars.
-    take: From (table, index) to the numbers in one row of a constant table, a
-      NumPy array of numbers that float32 holds exactly; `index` counts from 0
-      and may be a tensor.
+    draw: Function that returns standard normals of one node of the current
+      tree.
+    cond: Function of (predicate, then, otherwise) that returns `then()` or
+      `otherwise()`: `tf.cond`, or a Python `if`.
+    combine: Function of (coefficients, vectors) that returns the linear
+      combination sum of c_i v_i, in the given order. Coefficients are numbers
+      or scalars.
+    take: Function of (table, index) that returns the numbers in one row of a
+      constant table. The table is a NumPy array of numbers that float32 holds
+      exactly. `index` counts from 0 and may be a tensor.
   """
 
   draw: Draw
@@ -90,19 +92,20 @@ class Mechanism(abc.ABC):
   """Noise for a stream of `num_rounds` sums, in residual form.
 
   Residual form means that round t gets the *increment* of the noise on the
-  prefix sum, so the consumer adds up what it receives, as any server optimizer
-  does. Every draw has unit standard deviation per coordinate; the aggregator
-  scales by `noise_multiplier * l2_norm_clip`.
+  prefix sum. The consumer adds up the rounds, as any server optimizer does.
+  Every draw has unit standard deviation per coordinate. The aggregator scales
+  it by `noise_multiplier * l2_norm_clip`.
 
-  A mechanism may start anew every `restart_every` rounds, with fresh draws and
-  nothing kept. What lies between two restarts is called a tree, whatever the
+  A mechanism may restart every `restart_every` rounds, with fresh draws and
+  empty state. The rounds between two restarts are called a tree, for every
   mechanism.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
-    complete_trees: Whether a tree that is followed by another is extended with
-      virtual rounds of zeros up to the next power of two.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
+    complete_trees: Whether a tree that is followed by another one is extended
+      with virtual rounds of zeros up to the next power of two.
   """
 
   num_rounds: int
@@ -120,12 +123,12 @@ class Mechanism(abc.ABC):
 
   @property
   def rounds_per_tree(self) -> int:
-    """Rounds of the longest tree."""
+    """Number of rounds of the longest tree."""
     return min(self.restart_every or self.num_rounds, self.num_rounds)
 
   @property
   def virtual_rounds(self) -> int:
-    """Rounds of zeros that complete a tree before the next one starts."""
+    """Number of zero rounds that complete a tree before the next one starts."""
     if not self.complete_trees or self.rounds_per_tree == self.num_rounds:
       return 0
     return (1 << (self.rounds_per_tree - 1).bit_length()) - self.rounds_per_tree
@@ -134,33 +137,34 @@ class Mechanism(abc.ABC):
   def overwrites_buffers(self) -> bool:
     """Whether a tree writes every buffer before it reads it.
 
-    If not, the buffers are set to zero where a tree begins.
+    If not, the buffers are set to zero at the start of each tree.
     """
     return False
 
   @property
   def rounds_remembered(self) -> Optional[int]:
-    """Last rounds of a tree that later noise depends on; `None` for all.
+    """Number of latest rounds of a tree that later noise depends on.
 
-    Replaying them from zeros rebuilds the buffers, but for entries that are
-    written before they are read.
+    `None` means all. Replaying these rounds from zeros rebuilds the buffers,
+    except for entries that are written before they are read.
     """
     return None
 
   @property
   def redraws(self) -> bool:
-    """Whether a round draws again what an earlier one has drawn and used.
+    """Whether a round repeats a draw that an earlier round has used.
 
-    Such a run cannot go on where draws come out differently, even with all
-    buffers at hand: it would take back other noise than it had added.
+    Such a run cannot resume on a machine whose draws come out differently, even
+    with all buffers: it would subtract noise other than the noise it had added.
     """
     return False
 
   @property
   def rounds_drawn(self) -> int:
-    """Last rounds of a tree whose draws may be made, the current one included.
+    """Number of latest rounds of a tree whose draws may be made.
 
-    In `next_noise`, or where buffers are rebuilt.
+    This counts the current round, and covers `next_noise` and rebuilding the
+    buffers.
     """
     if self.rounds_remembered is None:
       return self.rounds_per_tree
@@ -168,19 +172,19 @@ class Mechanism(abc.ABC):
 
   @property
   def state_copies(self) -> int:
-    """Vectors of the model's size that are kept from round to round."""
+    """Number of model-sized vectors that are kept from round to round."""
     return len(self.initialize(np.zeros(1)))
 
   @property
   @abc.abstractmethod
   def draws_per_round(self) -> float:
-    """Standard normal vectors that a round draws, on average over the run."""
+    """Mean number of standard normal vectors that a round of the run draws."""
 
   @abc.abstractmethod
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
     """Returns S2, in squared clip norms, for zero-out adjacency.
 
-    Exact or an upper bound: `sensitivity_is_exact` says which.
+    Exact or an upper bound, as `sensitivity_is_exact` tells.
     """
 
   def sensitivity_is_exact(
@@ -198,7 +202,7 @@ class Mechanism(abc.ABC):
 
   @property
   def response_is_exact(self) -> bool:
-    """Whether `squared_response` is attained, and not an upper bound."""
+    """Whether `squared_response` is exact, not just an upper bound."""
     return True
 
   @abc.abstractmethod
@@ -211,7 +215,7 @@ class Mechanism(abc.ABC):
 
   @abc.abstractmethod
   def initialize(self, zeros: Vector) -> Buffers:
-    """Returns the buffers before round 1; `zeros` has shape [num_params]."""
+    """Returns the buffers before round 1. `zeros` has shape [num_params]."""
 
   @abc.abstractmethod
   def next_noise(
@@ -220,10 +224,11 @@ class Mechanism(abc.ABC):
     """Returns (noise, buffers) of one round.
 
     Args:
-      buffers: What the previous round of the same tree returned; before the
-        first one, what `initialize` returned.
-      round_in_tree: Counts from 1, Python integer or integer tensor.
-      operations: Draws of this tree, and what to compute with.
+      buffers: Buffers from the previous round of the same tree, or from
+        `initialize` in its first round.
+      round_in_tree: Index of the round in its tree, from 1, a Python integer or
+        an integer tensor.
+      operations: Draws of this tree, and the operations to compute with.
 
     Returns:
       The residual noise `b_t - b_{t-1}`, shape [num_params], and the buffers.
@@ -240,8 +245,8 @@ class Mechanism(abc.ABC):
   def run_prefix_variances(self) -> np.ndarray:
     """Returns the variance of the noise on the prefix sum in rounds 1..T.
 
-    Exact, per coordinate and at unit draws, shape [num_rounds]: what finished
-    trees left behind is added to Var(b_t) of the current one.
+    Exact, per coordinate and at unit draws, shape [num_rounds]. The variance
+    left by finished trees is added to Var(b_t) of the current tree.
     """
     rounds = np.arange(self.num_rounds)
     finished, position = divmod(rounds, self.rounds_per_tree)
@@ -258,7 +263,7 @@ class Mechanism(abc.ABC):
     return float(self.prefix_variances()[-1])
 
   def _check(self) -> None:
-    """Validates the common attributes; subclasses call it at construction."""
+    """Validates the common attributes. Subclasses call it at construction."""
     _checks.take_python_numbers(self)
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
     _checks.optional_integer_at_least(1, restart_every=self.restart_every)
@@ -271,7 +276,7 @@ class Mechanism(abc.ABC):
 
 
 def pattern_of(participation: Any) -> patterns.ParticipationPattern:
-  """Returns the pattern of a schedule; a pattern is its own.
+  """Returns the pattern of a schedule, or a pattern itself.
 
   Args:
     participation: A `participation.Schedule` or a `ParticipationPattern`.
@@ -286,7 +291,7 @@ def pattern_of(participation: Any) -> patterns.ParticipationPattern:
 
 
 def rounded(**argument: Sequence[float]) -> tuple[float, ...]:
-  """Returns the numbers as floats that float32 holds; they must be finite."""
+  """Returns the numbers rounded to float32. They must be finite."""
   ((name, values),) = argument.items()
   try:
     numbers = np.asarray(tuple(values), np.float64)
@@ -302,7 +307,7 @@ def rounded(**argument: Sequence[float]) -> tuple[float, ...]:
 
 
 def rounded_down(**argument: Sequence[float]) -> tuple[float, ...]:
-  """Like `rounded`, but never away from 0: sums stay below their bound."""
+  """Like `rounded`, but rounds towards 0, so sums stay below their bound."""
   ((_, values),) = argument.items()
   result = rounded(**argument)
   return tuple(
@@ -326,7 +331,7 @@ def check_leading_one(**argument: Sequence[float]) -> None:
 
 
 def checked_rounds(rounds: Iterable[int], *, num_rounds: int) -> list[int]:
-  """Returns distinct rounds in 1..num_rounds, in order."""
+  """Returns distinct rounds in 1..num_rounds, sorted."""
   rounds = list(rounds)
   for round_index in rounds:
     _checks.integer_between(1, num_rounds, rounds=round_index)
@@ -339,7 +344,7 @@ def checked_rounds(rounds: Iterable[int], *, num_rounds: int) -> list[int]:
 class Independent(Mechanism):
   """A fresh draw per round: the Gaussian mechanism, composed.
 
-  The baseline of correlated noise: after t rounds the noise of the running sum
+  The baseline for correlated noise: after t rounds the noise of the running sum
   has variance t.
 
   Attributes:
@@ -357,7 +362,7 @@ class Independent(Mechanism):
     self._check()
 
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
-    """Returns S2: the most rounds one client can take part in. Exact."""
+    """Returns S2, the largest number of rounds of one client. Exact."""
     return float(pattern.truncated(self.num_rounds).max_participations)
 
   def squared_sensitivity_by_round(

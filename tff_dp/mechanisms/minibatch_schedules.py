@@ -3,13 +3,13 @@
 """Rounds, steps, stages and smoothing of noisy minibatch SGD over silos.
 
 All numbers here follow from public constants, never from data. Sources: LR23 is
-Lowy and Razaviyayn, arXiv:2106.09779; AC-SA is the accelerated method of
+Lowy and Razaviyayn, arXiv:2106.09779. AC-SA is the accelerated method of
 Ghadimi and Lan, "Optimal stochastic approximation algorithms for strongly
 convex stochastic composite optimization", parts I (2012) and II (2013).
 
-Rounds r are 1-based, arrays 0-based. F is the objective, beta its smoothness,
-mu its strong convexity, D a bound on the distance of the start from the
-minimiser, V^2 a bound on the variance of the mean message of a round.
+Rounds r are 1-based, arrays 0-based. F is the objective, beta its smoothness
+and mu its strong convexity. D bounds the distance of the start from the
+minimiser. V^2 bounds the variance of the mean message of a round.
 """
 
 import dataclasses
@@ -41,21 +41,21 @@ class Coefficients(NamedTuple):
 def accelerated_coefficients(
     num_rounds: int, *, gamma: float, strong_convexity: float = 0.0
 ) -> Coefficients:
-  """Returns what AC-SA multiplies with in each round of one stage.
+  """Returns the coefficients of AC-SA in each round of one stage.
 
-  Exact: with a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and
-  den = e + (1 - a^2) mu,
+  Exact: with a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and den = e + (1 - a^2)
+  mu,
 
       w_md = ((1-a) (mu+e) / den) w_ag + (a ((1-a) mu + e) / den) w
       w    = Proj((a mu w_md + ((1-a) mu + e) w - a g) / (mu + e))
       w_ag = a w + (1-a) w_ag
 
-  LR23, algorithm 1. In round 1, a is 1: whatever w_ag was is forgotten.
+  LR23, algorithm 1. In round 1, a is 1, so the old w_ag is forgotten.
 
   Args:
-    num_rounds: Rounds of the stage.
-    gamma: Step parameter; the effective step of round r is about r / (2 gamma).
-    strong_convexity: mu.
+    num_rounds: Number of rounds of the stage.
+    gamma: Step parameter. The effective step of round r is about r / (2 gamma).
+    strong_convexity: Strong convexity mu.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.positive(gamma=gamma)
@@ -80,14 +80,15 @@ def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
   """Returns a bound on E F(w_ag) - F* after one stage of AC-SA.
 
   Upper bound: 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F
-  and gamma >= 2 beta; from Ghadimi and Lan (2012), theorem 1, without a
-  nonsmooth part. Of numbers, or of arrays with one for each R.
+  and gamma >= 2 beta, from Ghadimi and Lan (2012), theorem 1, without a
+  nonsmooth part. The arguments are numbers, or arrays with one entry for each
+  R.
 
   Args:
-    num_rounds: R.
-    gamma: At least 2 beta.
-    diameter: D.
-    variance: V^2.
+    num_rounds: Number of rounds R.
+    gamma: Step parameter, at least 2 beta.
+    diameter: Distance bound D.
+    variance: Variance bound V^2.
   """
   bias = 2.0 * gamma * diameter**2 / (num_rounds * (num_rounds + 1.0))
   return bias + variance * (2.0 * num_rounds + 1.0) / (6.0 * gamma)
@@ -96,13 +97,14 @@ def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
 def best_gamma(num_rounds, *, smoothness: float, diameter: float, variance):
   """Returns the gamma >= 2 beta with the smallest `accelerated_bound`. Exact.
 
-  max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}, of numbers or arrays.
+  The result is max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}, for numbers or
+  arrays.
 
   Args:
-    num_rounds: R.
-    smoothness: beta.
-    diameter: D, above 0.
-    variance: V^2.
+    num_rounds: Number of rounds R.
+    smoothness: Smoothness beta.
+    diameter: Distance bound D, above 0.
+    variance: Variance bound V^2.
   """
   product = num_rounds * (num_rounds + 1.0) * (2.0 * num_rounds + 1.0)
   return np.maximum(
@@ -123,19 +125,19 @@ def round_variance(
   """Returns a bound on V^2 = E |g - grad F|^2 of the mean of the messages.
 
   Upper bound, for fresh records and `num_available` silos drawn without
-  replacement; LR23, lemma E.5:
+  replacement (LR23, lemma E.5):
 
       phi^2 / (M K) + (1 - (M-1)/(N-1)) upsilon^2 / M + d sigma^2 / M
 
   Args:
-    batch: K, records of a silo in a round; a number or an array.
-    noise_stddev: sigma, per coordinate of a silo's mean; like `batch`.
-    num_params: d.
-    num_silos: N.
-    num_available: M, silos that report in a round.
-    example_variance: phi^2, of one record's gradient within a silo.
-    silo_variance: upsilon^2, the mean of |grad F_i - grad F|^2 over the silos,
-      at its largest.
+    batch: Number of records K of a silo in a round, a number or an array.
+    noise_stddev: Noise std sigma per coordinate of a silo's mean, like `batch`.
+    num_params: Number of parameters d.
+    num_silos: Number of silos N.
+    num_available: Number of silos M that report in a round.
+    example_variance: Variance phi^2 of one record's gradient within a silo.
+    silo_variance: Largest value upsilon^2 of the mean of |grad F_i - grad F|^2
+      over the silos.
   """
   _checks.integer_at_least(1, num_params=num_params)
   _checks.integer_at_least(1, num_silos=num_silos)
@@ -151,7 +153,7 @@ def round_variance(
 
 
 class Rounds(NamedTuple):
-  """What `choose_rounds` recommends."""
+  """The recommendation of `choose_rounds`."""
 
   num_rounds: int
   gamma: float
@@ -176,23 +178,23 @@ def choose_rounds(
 ) -> Rounds:
   """Returns R and gamma with the smallest bound for one accelerated pass.
 
-  Every R of 1..n is tried, with K = floor(n / R) and sigma = z 2 L / K: the
-  bias falls like R^-2, the noise term grows like R^3 within its square root, so
-  the best R is finite, and 1 for little data. The bound is one on the expected
-  excess risk, `accelerated_bound`.
+  Every R of 1..n is tried, with K = floor(n / R) and sigma = z 2 L / K. The
+  bias falls like R^-2, and the noise term grows like R^3 within its square
+  root. So the best R is finite, and 1 for little data. The bound is on the
+  expected excess risk, `accelerated_bound`.
 
   Args:
-    num_records: n, the smallest silo's.
-    num_params: d.
-    lipschitz: L, or the clip norm.
-    diameter: D.
-    smoothness: beta.
-    epsilon: Of the whole transcript of a silo.
-    delta: Of the same.
-    num_silos: N.
-    num_available: M.
-    example_variance: phi^2, see `round_variance`.
-    silo_variance: upsilon^2, see `round_variance`.
+    num_records: Number of records n of the smallest silo.
+    num_params: Number of parameters d.
+    lipschitz: Lipschitz constant L, or the clip norm.
+    diameter: Distance bound D.
+    smoothness: Smoothness beta.
+    epsilon: Epsilon of the whole transcript of a silo.
+    delta: Delta of the whole transcript of a silo.
+    num_silos: Number of silos N.
+    num_available: Number of silos M that report in a round.
+    example_variance: Variance phi^2, see `round_variance`.
+    silo_variance: Variance upsilon^2, see `round_variance`.
   """
   _checks.integer_at_least(1, num_records=num_records)
   _checks.positive(lipschitz=lipschitz)
@@ -239,18 +241,18 @@ def choose_smoothing(
       convex           sqrt(M) (L/D) min{sqrt(n), eps n / sqrt(d ln(1/delta))}
       strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
 
-  the values at which the bias of the envelope, at most L^2 / (2 b), is of the
-  order of the optimal risk (LR23), up to constants and logarithms.
+  At these values the bias of the envelope, at most L^2 / (2 b), is of the order
+  of the optimal risk (LR23), up to constants and logarithms.
 
   Args:
-    num_records: n.
-    num_params: d.
-    lipschitz: L.
-    epsilon: Of the whole transcript of a silo.
-    delta: Of the same.
-    num_available: M.
-    diameter: D; needed unless `strong_convexity` is above 0.
-    strong_convexity: mu.
+    num_records: Number of records n.
+    num_params: Number of parameters d.
+    lipschitz: Lipschitz constant L.
+    epsilon: Epsilon of the whole transcript of a silo.
+    delta: Delta of the whole transcript of a silo.
+    num_available: Number of silos M that report in a round.
+    diameter: Distance bound D, required unless `strong_convexity` is above 0.
+    strong_convexity: Strong convexity mu.
   """
   _checks.integer_at_least(1, num_records=num_records)
   _checks.integer_at_least(1, num_params=num_params)
@@ -272,8 +274,8 @@ class Stage:
   """One run of AC-SA between two restarts.
 
   Attributes:
-    num_rounds: R_k.
-    gamma: gamma_k.
+    num_rounds: Number of rounds R_k.
+    gamma: Step parameter gamma_k.
   """
 
   num_rounds: int
@@ -292,7 +294,7 @@ def multi_stage_schedule(
     smoothness: float,
     strong_convexity: float,
 ) -> tuple[Stage, ...]:
-  """Returns the stages of multi-stage AC-SA, which halve the gap one by one.
+  """Returns the stages of multi-stage AC-SA. Each stage halves the gap.
 
   With Delta_k = Delta_0 2^-k, stage k has
 
@@ -301,17 +303,20 @@ def multi_stage_schedule(
                                  / (24 Delta_{k-1}))}
 
   Upper bound: |w - w*|^2 <= 2 Delta_{k-1} / mu in `accelerated_bound` makes
-  both of its terms at most Delta_{k-1} / 4, so each whole stage halves the gap.
-  The rounds that are left make up the last stage, which may be too short to.
+  both of its terms at most Delta_{k-1} / 4, so each complete stage halves the
+  gap. The remaining rounds form the last stage, which may be too short to halve
+  it.
 
-  A restart of a stage is not one of the data: blocks of records go on.
+  A stage restarts the method but not the data: the next stage uses the next
+  blocks of records.
 
   Args:
-    total_rounds: Rounds of the run, fixed first, since it fixes V.
-    initial_gap: Delta_0 >= F(w_0) - F*.
-    variance: V^2.
-    smoothness: beta.
-    strong_convexity: mu, above 0.
+    total_rounds: Number of rounds of the run. It is fixed first, because it
+      fixes V.
+    initial_gap: Bound Delta_0 >= F(w_0) - F*.
+    variance: Variance bound V^2.
+    smoothness: Smoothness beta.
+    strong_convexity: Strong convexity mu, above 0.
   """
   _checks.integer_at_least(1, total_rounds=total_rounds)
   _checks.positive(initial_gap=initial_gap)
@@ -328,7 +333,7 @@ def multi_stage_schedule(
   least = 4.0 * math.sqrt(2.0 * smoothness / strong_convexity)
   while left > 0:
     wanted = max(least, 64.0 / 3.0 * variance / (strong_convexity * gap))
-    # Beyond the rounds that are left, the exact number does not matter.
+    # If `wanted` exceeds the remaining rounds, its exact value does not matter.
     num_rounds = left if wanted >= left else min(left, math.ceil(wanted))
     product = float(num_rounds * (num_rounds + 1))
     product *= (2 * num_rounds + 1) / 24.0

@@ -1,20 +1,20 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Local randomizers: what one client does to its report before it leaves.
+"""Local randomizers: how one client noises its report before sending it.
 
-A randomizer is a frozen dataclass of public facts. It knows its event, hence
-its (epsilon, delta) or its whole privacy profile, the variance of the unbiased
-estimate that a server makes of one report, and the size of a report on the
+A randomizer is a frozen dataclass of public facts. It knows its event, and so
+its (epsilon, delta) or its whole privacy profile. It also knows the variance of
+the server's unbiased estimate from one report, and the size of a report on the
 wire. The operations are in `aggregators.client_randomizers`.
 
-All of them are stated for replace-one: the client's whole vector (or category)
-may change to any other. So the unit is *one* vector per client, all variables
-of a model concatenated; randomizing each variable by itself would cost epsilon
-once for every variable.
+All randomizers are stated for replace-one: the client's whole vector (or
+category) may change to any other. So the unit is *one* vector per client, with
+all variables of a model concatenated. Randomizing each variable separately
+would cost epsilon once per variable.
 
 Coins are compared with 64-bit integers. The thresholds below are rounded so
-that no likelihood ratio exceeds exp(epsilon), and debiasing uses the rounded
-probabilities, so rounding biases nothing.
+that no likelihood ratio exceeds exp(epsilon). Debiasing uses the rounded
+probabilities, so rounding causes no bias.
 """
 
 import abc
@@ -33,9 +33,10 @@ from tff_dp.mechanisms import coin_thresholds
 
 _KEY_TAG = b'tff_dp client noise key 1'
 _BYTES_PER_FLOAT = 4
-# Of the sphere's report: the seed of the direction and the sign.
+# Bytes of the direction's seed in the sphere's report, which also has a sign.
 _SEED_BYTES = 16
-# Below it the biases of coins, near epsilon / 2, lose digits on 64 bits.
+# Below this epsilon the biases of coins, about epsilon / 2, lose digits in 64
+# bits.
 _LEAST_EPSILON = 1e-9
 
 
@@ -43,8 +44,8 @@ class LocalRandomizer(abc.ABC):
   """The contract of a local randomizer.
 
   Attributes:
-    local_epsilon: epsilon0 of one report at delta0; infinite if there is none.
-    local_delta: delta0.
+    local_epsilon: Epsilon0 of one report at delta0, infinite if there is none.
+    local_delta: Delta0 of one report.
   """
 
   local_epsilon: float
@@ -58,17 +59,17 @@ class LocalRandomizer(abc.ABC):
   @property
   @abc.abstractmethod
   def event(self) -> run_events.LocalRandomizerDpEvent:
-    """The event of one report; its privacy profile follows from it."""
+    """The event of one report, which determines its privacy profile."""
 
   @abc.abstractmethod
   def variance(self, num_params: int) -> float:
     """Returns E|estimate - input|^2 of one report, summed over coordinates.
 
-    The input is the *clipped* vector, the estimate the unbiased one that the
+    The input is the *clipped* vector. The estimate is the unbiased one that the
     server computes from the report.
 
     Args:
-      num_params: Coordinates of the vector, d.
+      num_params: Number of coordinates d of the vector.
     """
 
   @abc.abstractmethod
@@ -85,11 +86,12 @@ class Gaussian(LocalRandomizer):
   """x clipped to L2 norm C, plus N(0, (noise_multiplier C)^2 I).
 
   Never (epsilon, 0)-DP. Replace-one moves the clipped vector by up to 2 C, so
-  the profile is that of a Gaussian mechanism with sigma = noise_multiplier / 2.
+  the profile is the one of a Gaussian mechanism with sigma = noise_multiplier /
+  2.
 
   Attributes:
     noise_multiplier: Standard deviation per coordinate, over the clip norm.
-    l2_norm_clip: C.
+    l2_norm_clip: Clip norm C.
   """
 
   noise_multiplier: float
@@ -103,7 +105,7 @@ class Gaussian(LocalRandomizer):
 
   @property
   def stddev(self) -> float:
-    """tau, the standard deviation per coordinate."""
+    """The standard deviation tau per coordinate."""
     return float(self.noise_multiplier) * float(self.l2_norm_clip)
 
   @property
@@ -115,7 +117,7 @@ class Gaussian(LocalRandomizer):
     return run_events.GaussianLocalDpEvent(self.noise_multiplier)
 
   def variance(self, num_params: int) -> float:
-    """Returns d tau^2. Exact, whatever the input."""
+    """Returns d tau^2. Exact for any input."""
     _checks.integer_at_least(1, num_params=num_params)
     return num_params * self.stddev**2
 
@@ -132,18 +134,18 @@ class Sphere(LocalRandomizer):
   else -C x/|x| (a fixed direction and a fair sign for x = 0). A direction v is
   drawn uniformly from the unit sphere, and s = sign `<z, v>` is kept with
   probability p = exp(epsilon)/(exp(epsilon) + 1), else flipped. The report is
-  the seed of v, and the sign; `scale * sign * v` estimates x without bias.
+  the seed of v and the sign. `scale * sign * v` estimates x without bias.
 
-  v does not depend on x, and given v and any x the sign has probability p or
-  1 - p. So the report is epsilon-DP exactly, whatever the rounding of floats in
-  z, v and their product.
+  v does not depend on x, and given v and any x the sign has probability p or 1
+  - p. So the report is exactly epsilon-DP, for any rounding of floats in z, v
+  and their product.
 
   Sources: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally
-  private estimation", section 4.2.3; arXiv:2001.03618, algorithm 3.
+  private estimation", section 4.2.3, and arXiv:2001.03618, algorithm 3.
 
   Attributes:
-    local_epsilon: epsilon0, above 0.
-    l2_norm_clip: C.
+    local_epsilon: Epsilon0 of one report, above 0.
+    l2_norm_clip: Clip norm C.
   """
 
   local_epsilon: float
@@ -161,9 +163,9 @@ class Sphere(LocalRandomizer):
 
   @property
   def flip_threshold(self) -> int:
-    """How many of the 2^64 values of a coin flip the sign.
+    """Number of the 2^64 values of a coin that flip the sign.
 
-    The least integer for which (1 - q)/q <= exp(epsilon), with q its share.
+    The smallest integer for which (1 - q)/q <= exp(epsilon), with q its share.
     """
     return coin_thresholds.change_threshold(self.local_epsilon, num_others=1)
 
@@ -172,16 +174,17 @@ class Sphere(LocalRandomizer):
 
         B = C (e^eps + 1)/(e^eps - 1) sqrt(pi) Gamma((d + 1)/2) / Gamma(d/2)
 
-    It grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for d = 1.
-    A form in the literature that lacks a factor d is wrong; the one with
-    sqrt(pi)/2 d Gamma((d - 1)/2 + 1)/Gamma(d/2 + 1) is this number.
+    B grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for d = 1. The
+    literature has a form that lacks a factor d and is wrong. The form with
+    sqrt(pi)/2 d Gamma((d - 1)/2 + 1)/Gamma(d/2 + 1) equals this one.
 
     Args:
-      num_params: d.
+      num_params: Number of coordinates d.
     """
     _checks.integer_at_least(1, num_params=num_params)
     half = num_params / 2
-    # 1/E|<u, v>| for unit vectors u; by logarithms, as Gamma overflows at 172.
+    # 1/E|<u, v>| for unit vectors u, in logarithms because Gamma overflows at
+    # 172.
     log_inverse = (
         0.5 * math.log(math.pi)
         + special.gammaln(half + 0.5)
@@ -195,11 +198,11 @@ class Sphere(LocalRandomizer):
     )
 
   def variance(self, num_params: int) -> float:
-    """Returns B^2. Upper bound; the exact value is B^2 - |x|^2."""
+    """Returns B^2. Upper bound: the exact value is B^2 - |x|^2."""
     return self.scale(num_params) ** 2
 
   def wire_bytes(self, num_params: int) -> int:
-    """Returns 17: a seed of 128 bits and one bit, whatever the dimension."""
+    """Returns 17 in any dimension: a seed of 128 bits and one bit."""
     _checks.integer_at_least(1, num_params=num_params)
     return _SEED_BYTES + 1
 
@@ -209,8 +212,8 @@ class Laplace(LocalRandomizer):
   """x clipped to L1 norm C, plus Laplace noise of parameter 2 C / epsilon.
 
   Attributes:
-    local_epsilon: epsilon0, above 0.
-    l1_norm_clip: C, on the L1 norm.
+    local_epsilon: Epsilon0 of one report, above 0.
+    l1_norm_clip: Clip norm C, for the L1 norm.
   """
 
   local_epsilon: float
@@ -224,7 +227,7 @@ class Laplace(LocalRandomizer):
 
   @property
   def scale(self) -> float:
-    """b = 2 C / epsilon; its square is half of the variance per coordinate."""
+    """Parameter b = 2 C / epsilon. The variance per coordinate is 2 b^2."""
     return 2.0 * self.l1_norm_clip / self.local_epsilon
 
   @property
@@ -232,7 +235,7 @@ class Laplace(LocalRandomizer):
     return run_events.LaplaceLocalDpEvent(self.local_epsilon)
 
   def variance(self, num_params: int) -> float:
-    """Returns 2 d b^2. Exact, whatever the input."""
+    """Returns 2 d b^2. Exact for any input."""
     _checks.integer_at_least(1, num_params=num_params)
     return 2.0 * num_params * self.scale**2
 
@@ -245,14 +248,15 @@ class Laplace(LocalRandomizer):
 class RandomizedResponse(LocalRandomizer):
   """One of k categories, kept w.p. exp(epsilon) / (exp(epsilon) + k - 1).
 
-  Otherwise one of the other k - 1, uniformly. (In upstream's parametrisation,
-  kept w.p. 1 - q, else uniform among all k, epsilon is ln(1 + k (1 - q) / q).)
+  Otherwise one of the other k - 1 categories, uniformly. (In upstream's
+  parametrisation, kept w.p. 1 - q, else uniform among all k, epsilon is ln(1 +
+  k (1 - q) / q).)
 
-  The vector that is estimated is the category's indicator, of k coordinates.
+  The estimated vector is the category's indicator, with k coordinates.
 
   Attributes:
-    local_epsilon: epsilon0, above 0.
-    num_categories: k; 2 is Warner's randomized response.
+    local_epsilon: Epsilon0 of one report, above 0.
+    num_categories: Number of categories k. 2 is Warner's randomized response.
   """
 
   local_epsilon: float
@@ -272,11 +276,11 @@ class RandomizedResponse(LocalRandomizer):
 
   @property
   def change_threshold(self) -> int:
-    """How many of the 2^64 values of a coin change the category.
+    """Number of the 2^64 values of a coin that change the category.
 
-    The least integer for which no likelihood ratio exceeds exp(epsilon), given
-    that the other category is another 64-bit integer modulo k - 1, which
-    favours some of them a little.
+    The smallest integer for which no likelihood ratio exceeds exp(epsilon). The
+    other category is a second 64-bit integer modulo k - 1, which slightly
+    favours some categories. The bound accounts for that.
     """
     return coin_thresholds.change_threshold(
         self.local_epsilon, num_others=self.num_categories - 1
@@ -284,17 +288,17 @@ class RandomizedResponse(LocalRandomizer):
 
   @property
   def keep_probability(self) -> float:
-    """p, the probability to report the true category."""
+    """The probability p to report the true category."""
     return float(1 - self._change_share)
 
   @property
   def other_probability(self) -> float:
-    """q, the probability of each of the other categories."""
+    """The probability q of each of the other categories."""
     return float(self._change_share / (self.num_categories - 1))
 
   @property
   def kept_minus_other(self) -> float:
-    """p - q, without the cancellation that two floats would suffer."""
+    """The difference p - q, computed without cancellation."""
     share = self._change_share
     return float(1 - share - share / (self.num_categories - 1))
 
@@ -302,7 +306,7 @@ class RandomizedResponse(LocalRandomizer):
     """Returns (p (1 - p) + (k - 1) q (1 - q)) / (p - q)^2. Exact.
 
     Args:
-      num_params: Must be k.
+      num_params: Number of coordinates, which must be k.
     """
     self._check_size(num_params)
     p, q = self.keep_probability, self.other_probability
@@ -326,13 +330,14 @@ class RandomizedResponse(LocalRandomizer):
 
 @dataclasses.dataclass(frozen=True)
 class Declared(LocalRandomizer):
-  """Some randomizer of which nothing is known but its (epsilon0, delta0).
+  """A randomizer of which only (epsilon0, delta0) is known.
 
-  For plans that account for somebody else's reports: nothing here runs it.
+  It is for plans that account for somebody else's reports. Nothing here runs
+  it.
 
   Attributes:
-    local_epsilon: epsilon0, above 0.
-    local_delta: delta0, in [0, 1).
+    local_epsilon: Epsilon0 of one report, above 0.
+    local_delta: Delta0 of one report, in [0, 1).
   """
 
   local_epsilon: float
@@ -351,11 +356,11 @@ class Declared(LocalRandomizer):
     return run_events.LocalDpEvent(self.local_epsilon, self.local_delta)
 
   def variance(self, num_params: int) -> float:
-    """Refuses: nobody said."""
+    """Raises, because the variance is unknown."""
     raise self._unknown('variance')
 
   def wire_bytes(self, num_params: int) -> int:
-    """Refuses: nobody said."""
+    """Raises, because the size is unknown."""
     raise self._unknown('size')
 
   def _unknown(self, what: str) -> _checks.PrivacyRefusedError:
@@ -376,7 +381,7 @@ BY_NAME = {
 
 
 def from_description(description: dict[str, Any]) -> LocalRandomizer:
-  """Returns the randomizer whose `describe()` this is."""
+  """Returns the randomizer from the output of `describe`."""
   fields = dict(description)
   name = fields.pop('name', None)
   _checks.one_of(BY_NAME, name=name)
@@ -386,15 +391,15 @@ def from_description(description: dict[str, Any]) -> LocalRandomizer:
 def noise_key(secret: bytes) -> np.ndarray:
   """Returns the noise key that belongs to a secret, int64 of shape [2].
 
-  Different secrets give unrelated keys, and the key says nothing about the
-  secret (SHA-256, with a tag of its own): a client may derive its noise and the
-  coins of its protocol from one secret.
+  Different secrets give unrelated keys, and the key reveals nothing about the
+  secret (SHA-256, with its own tag). So a client may derive both its noise and
+  the coins of its protocol from one secret.
 
   Args:
-    secret: At least 128 bits that only the client knows.
+    secret: Secret of at least 128 bits that only the client knows.
   """
   if not isinstance(secret, bytes) or len(secret) < 16:
-    # Not the value: it is a secret.
+    # Do not print the value: it is a secret.
     raise _checks.ArgumentError(
         'secret', type(secret).__name__, 'at least 16 bytes of a secret'
     )

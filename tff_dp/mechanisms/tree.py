@@ -3,25 +3,26 @@
 """Tree noise: every prefix sum is the sum of a few noised tree nodes.
 
 Node (m, i) covers rounds i * 2^m + 1 .. (i + 1) * 2^m. The nodes whose union is
-the prefix 1..t belong to the set bits of t; round t completes one node on each
+the prefix 1..t belong to the set bits of t. Round t completes one node on each
 of the levels 0..tz(t), where tz(t) counts the trailing zero bits of t.
 
-Two estimators of the prefix from the same noised nodes, hence with the same
-sensitivity (Kairouz et al., arXiv:2103.00039, section 3 and appendix B):
+There are two estimators of the prefix. Both use the same noised nodes, so they
+have the same sensitivity (Kairouz et al., arXiv:2103.00039, section 3 and
+appendix B):
 
 * `Tree`: adds up the topmost complete nodes. Var(b_t) = popcount(t).
 * `HonakerTree`: also averages over the nodes below each of them (Honaker, TPDP
   2015). Var(b_t) is the sum of w_l = 1 / (2 - 2^-l) over the set bits l of t.
 
-Both release the residual b_t - b_{t-1}. The nodes above level tz(t) are the same
-in both prefixes and cancel, so only the subtree that round t completes is ever
-touched: with m = tz(t),
+Both release the residual b_t - b_{t-1}. The nodes above level tz(t) are the
+same in both prefixes and cancel. So a round touches only the subtree that it
+completes: with m = tz(t),
 
     vanilla   z(m) - sum_{l < m} z(l, previous node)
     Honaker   w_m V_m - sum_{l < m} w_l V_l(previous node)
 
 where V is the averaged noise of a node, V_{l+1} = z + (V_left + V_right) / 2.
-That needs neither b_{t-1} nor the upper levels, and no large numbers cancel.
+This needs neither b_{t-1} nor the upper levels, and no large numbers cancel.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ from tff_dp.mechanisms import mechanism
 
 
 class _TreeMechanism(mechanism.Mechanism):
-  """What the two estimators share: geometry and sensitivity."""
+  """The common part of both estimators: geometry and sensitivity."""
 
   @property
   def overwrites_buffers(self) -> bool:
@@ -45,7 +46,7 @@ class _TreeMechanism(mechanism.Mechanism):
 
   @property
   def num_levels(self) -> int:
-    """Levels of the largest tree, virtual rounds included."""
+    """Number of levels of the largest tree, virtual rounds included."""
     return (self.rounds_per_tree + self.virtual_rounds).bit_length()
 
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
@@ -99,13 +100,13 @@ class Tree(_TreeMechanism):
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
     complete_trees: Whether a tree that is followed by another is completed.
-    num_cached_levels: How many of the lowest levels keep their latest draw in a
-      buffer. A draw that is not kept is drawn again from its key when it has to
-      be taken back, so this trades memory (one model copy each) for time and
-      changes nothing else: with c levels a round makes 1 + 2^-c draws on
-      average.
+    num_cached_levels: Number of lowest levels that keep their latest draw in a
+      buffer. Other draws are drawn again from their key when they are
+      subtracted. This only trades memory (one model copy per level) for time:
+      with c levels a round makes 1 + 2^-c draws on average.
   """
 
   num_rounds: int
@@ -121,9 +122,9 @@ class Tree(_TreeMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """1 for the new node, 1 for every draw that no buffer has kept.
+    """Mean number of draws: the new node, and every draw without a buffer.
 
-    Round t takes back one node on each of the levels below tz(t).
+    Round t subtracts one node on each of the levels below tz(t).
     """
     rounds = np.arange(1, self.rounds_per_tree + 1)
     missed = _trailing_zeros(rounds) - self.state_copies
@@ -131,7 +132,10 @@ class Tree(_TreeMechanism):
 
   @property
   def rounds_remembered(self) -> int:
-    """A node of level l is taken back 2^l rounds after it was placed."""
+    """Rounds from adding to subtracting the highest buffered node.
+
+    A node of level l is subtracted 2^l rounds after it was added.
+    """
     return 2**self.state_copies // 2
 
   @property
@@ -140,7 +144,10 @@ class Tree(_TreeMechanism):
 
   @property
   def rounds_drawn(self) -> int:
-    """As far back as a node of the topmost level but one was placed."""
+    """Distance to the oldest node that may be drawn again, plus one.
+
+    That node is on the second-highest level.
+    """
     return 2 ** (self.num_levels - 1) // 2 + 1
 
   def initialize(self, zeros):
@@ -189,12 +196,13 @@ class Tree(_TreeMechanism):
 class HonakerTree(_TreeMechanism):
   """Public description of tree noise under Honaker's online estimator.
 
-  Keeps one vector per level below the topmost. A buffer is read only after the
-  same tree has written it, so a restart need not clear them.
+  Keeps one vector per level below the topmost. A tree reads a buffer only after
+  writing it, so a restart need not clear the buffers.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
     complete_trees: Whether a tree that is followed by another is completed.
   """
 
@@ -209,7 +217,7 @@ class HonakerTree(_TreeMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """1 + tz(t): the leaf, and every node that round t completes."""
+    """Mean of 1 + tz(t): the leaf, and every node that round t completes."""
     rounds = np.arange(1, self.rounds_per_tree + 1)
     return 1.0 + float(np.mean(_trailing_zeros(rounds)))
 
@@ -222,9 +230,9 @@ class HonakerTree(_TreeMechanism):
       """Returns (noise, *buffers) if tz(round_in_tree) >= level.
 
       Args:
-        level: The level whose node has just been completed.
-        value: V of that node.
-        taken_back: sum of w_l V_l over the lower levels' previous nodes.
+        level: Level whose node has just been completed.
+        value: Averaged noise V of that node.
+        taken_back: Sum of w_l V_l over the lower levels' previous nodes.
       """
 
       def place():
@@ -256,8 +264,8 @@ class HonakerTree(_TreeMechanism):
   def round_variances(self) -> np.ndarray:
     """Returns Var(b_t - b_{t-1}), which depends on t only through tz(t).
 
-    V_m is z_m plus halves of what lies below: z_j and the previous V_l enter it
-    with weight 2^-(m - j), and these are independent of each other.
+    V_m is z_m plus halves of the values below: z_j and the previous V_l enter
+    it with weight 2^-(m - j), and these are independent of each other.
     """
     by_level = []
     for top in range(self.num_levels):
@@ -280,7 +288,7 @@ class HonakerTree(_TreeMechanism):
 
 def _completes(round_in_tree, level: int):
   """Returns whether the round completes a node of the level."""
-  # Not `== 0`: in TensorFlow's graphs that compares tensors by identity.
+  # `== 0` would compare tensors by identity in TensorFlow's graphs.
   return round_in_tree % 2**level < 1
 
 

@@ -1,22 +1,22 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the server makes of the noisy sums, as a matrix.
+"""How the server turns the noisy sums into a model, as a matrix.
 
 The server turns the residual sums x_1..x_n into a model. With a learning rate
-that follows a schedule, eta_t = eta f_t, and momentum gamma, round t does
+schedule eta_t = eta f_t, and momentum gamma, round t does
 
     m_t = gamma m_{t-1} + x_t
     theta_{t+1} = theta_t - eta_t m_t                     (momentum)
     theta_{t+1} = theta_t - eta_t (gamma m_t + x_t)       (Nesterov)
 
 so (theta_1 - theta_{t+1}) / eta = [A x]_t, with A = L diag(f) M: M applies the
-momentum, L is the prefix sum. The learning rate stands outside of the momentum,
-as in `tff.learning.optimizers.build_sgdm`; Keras' SGD with a schedule
-multiplies x_t by it before, which is another matrix.
+momentum, L is the prefix sum. The learning rate is applied after the momentum,
+as in `tff.learning.optimizers.build_sgdm`. Keras' SGD with a schedule
+multiplies x_t by it before, which gives another matrix.
 
-A mechanism adds C^-1 z to the sums, hence A C^-1 z to the model. Parameters are
-chosen for the A that will be used; privacy depends on C alone, so another
-server costs utility only.
+A mechanism adds C^-1 z to the sums, and so A C^-1 z to the model. Parameters
+are chosen for the A that will be used. Privacy depends on C alone, so a
+different server costs utility only.
 """
 
 import dataclasses
@@ -47,11 +47,12 @@ class Cooldown:
   def factors(self, num_rounds: int) -> np.ndarray:
     """Returns f_1..f_n, float64, shape [num_rounds].
 
-    With m = ceil(share n), the factor is 1 up to round n - m, and
-    1 - (1 - final) i / m in round n - m + i, i = 1..m: `final` in the last.
+    With m = ceil(share n), the factor is 1 up to round n - m. In round n - m +
+    i, i = 1..m, it is 1 - (1 - final) i / m, which is `final` in the last
+    round.
     """
     _checks.integer_at_least(1, num_rounds=num_rounds)
-    # The product of 0.1 and 30 is a little above 3, which is not meant.
+    # 0.1 * 30 is slightly above 3 in floats and must count as 3.
     falling = math.ceil(round(self.share * num_rounds, 9))
     factors = np.ones(num_rounds)
     if falling:
@@ -62,10 +63,10 @@ class Cooldown:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-  """The linear map A from the sums to the model; by default the prefix sum.
+  """The linear map A from the sums to the model, by default the prefix sum.
 
   Attributes:
-    momentum: gamma, in [0, 1).
+    momentum: Momentum gamma, in [0, 1).
     nesterov: Whether the step is gamma m_t + x_t instead of m_t.
     cooldown: Schedule of the learning rate, `None` for a constant one.
   """
@@ -89,7 +90,7 @@ class Workload:
   def step_coefficients(self, num_rounds: int) -> np.ndarray:
     """Returns the first column of M, shape [num_rounds].
 
-    gamma^j, and with Nesterov 1 + gamma followed by gamma^(j+1).
+    It is gamma^j. With Nesterov it is 1 + gamma followed by gamma^(j+1).
     """
     _checks.integer_at_least(1, num_rounds=num_rounds)
     powers = float(self.momentum) ** np.arange(num_rounds + 1)
@@ -100,7 +101,7 @@ class Workload:
   def coefficients(self, num_rounds: int) -> Optional[np.ndarray]:
     """Returns the first column of A, or `None` if A is not Toeplitz.
 
-    It is Toeplitz unless there is a cooldown. Shape [num_rounds].
+    A is Toeplitz unless there is a cooldown. Shape [num_rounds].
     """
     if self.cooldown is not None:
       return None

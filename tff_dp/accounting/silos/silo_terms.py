@@ -1,8 +1,8 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The constants of a silo: how it samples, clips and noises, and what it costs.
+"""The constants of a silo: its sampling, clipping, noise and privacy loss.
 
-A run has one phase, or several that use disjoint records (localisation).
+A run has one phase, or several phases that use disjoint records (localisation).
 """
 
 import collections
@@ -23,14 +23,15 @@ class Phase:
   """Rounds of a silo that draw from one range of its records.
 
   Attributes:
-    sampling: How a round chooses records.
-    first_record: Where the range begins; positions are 0-based.
+    sampling: Rule that chooses the records of a round.
+    first_record: First position of the range, 0-based.
     num_records: Length of the range.
-    num_rounds: Rounds of the phase; steps, for local SGD.
-    noise_stddev: sigma, per coordinate of the silo's mean gradient, before
-      `SiloTerms.scale`.
-    accounted_stddev: The sigma that is accounted: smaller where metrics are
-      released beside the gradient, see `metrics`; `None` for `noise_stddev`.
+    num_rounds: Number of rounds of the phase, or of steps for local SGD.
+    noise_stddev: Noise std sigma per coordinate of the silo's mean gradient,
+      before `SiloTerms.scale`.
+    accounted_stddev: Noise std that is accounted. It is smaller than
+      `noise_stddev` if metrics are released next to the gradient, see
+      `metrics`. `None` means `noise_stddev`.
   """
 
   sampling: silo_sampling.Sampling
@@ -52,18 +53,19 @@ class Phase:
 
   @property
   def batch_size(self) -> float:
-    """K of its sampling, by which sums over a batch are divided."""
+    """The batch size K of its sampling, by which sums over a batch are divided.
+    """
     return self.sampling.batch_size
 
   def event(
       self, round_in_phase: int, l2_norm_clip: float, scale: float
   ) -> silo_events.SiloEvent:
-    """Returns what one round costs the silo.
+    """Returns the event of one round of the silo.
 
     Args:
-      round_in_phase: 0-based.
-      l2_norm_clip: C.
-      scale: Of the message.
+      round_in_phase: Index of the round in the phase, 0-based.
+      l2_norm_clip: Clip norm C.
+      scale: Factor on the message.
     """
     first = self.first_record
     if isinstance(self.sampling, silo_sampling.DisjointBlocks):
@@ -79,7 +81,7 @@ class Phase:
 
   @property
   def sigma(self) -> float:
-    """The noise that is accounted."""
+    """The noise std that is accounted."""
     if self.accounted_stddev is None:
       return self.noise_stddev
     return self.accounted_stddev
@@ -94,22 +96,23 @@ class Phase:
 
   @classmethod
   def from_description(cls, described: Mapping[str, Any]) -> 'Phase':
-    """Returns the phase whose `describe()` this is."""
+    """Returns the phase from the output of `describe`."""
     sampling = silo_sampling.from_json(described['sampling'])
     return cls(**dict(described) | {'sampling': sampling})
 
 
 @dataclasses.dataclass(frozen=True)
 class SiloTerms:
-  """The constants of one silo. Public: they follow from sizes and budgets.
+  """The constants of one silo. They are public: sizes and budgets fix them.
 
   Attributes:
-    num_records: Training records n_i.
-    l2_norm_clip: C, to which the silo clips the gradient of every record.
-    phases: In order.
+    num_records: Number of training records n_i.
+    l2_norm_clip: Clip norm C of the gradient of every record.
+    phases: Phases in order.
     scale: Factor on the whole message, noise included: N p_i for an objective
       sum p_i F_i.
-    metric_stddevs: Noise on the silo's mean of each private metric, by phase.
+    metric_stddevs: Noise std on the silo's mean of each private metric, by
+      phase.
   """
 
   num_records: int
@@ -138,14 +141,14 @@ class SiloTerms:
 
   @property
   def num_rounds(self) -> int:
-    """Rounds of all phases."""
+    """Number of rounds of all phases."""
     return sum(phase.num_rounds for phase in self.phases)
 
   def event(self, round_index: int) -> silo_events.SiloEvent:
-    """Returns what one round of the run costs the silo.
+    """Returns the event of one round of the run.
 
     Args:
-      round_index: 0-based.
+      round_index: Index of the round, 0-based.
     """
     _checks.integer_between(0, self.num_rounds - 1, round_index=round_index)
     phase_of, round_in_phase = phase_table(self.phases)
@@ -157,11 +160,11 @@ class SiloTerms:
   def events(
       self, messages: Optional[Sequence[int] | np.ndarray] = None
   ) -> dict[silo_events.SiloEvent, int]:
-    """Returns how often each event occurs in the run, or in a part of it.
+    """Returns the number of occurrences of each event in the run, or in a part.
 
     Args:
-      messages: Which rounds of the run (of local SGD, steps), 0-based and in
-        order; `None` for all of them.
+      messages: Rounds of the run (steps, for local SGD), 0-based and in order.
+        `None` means all of them.
     """
     phase_of, round_in_phase = phase_table(self.phases)
     if messages is not None:
@@ -182,7 +185,7 @@ class SiloTerms:
     return dict(counts)
 
   def num_messages(self, messages: Sequence[int] | np.ndarray) -> tuple:
-    """Returns how many of some rounds of the run are in each phase."""
+    """Returns for each phase how many of the given rounds belong to it."""
     phase_of, _ = phase_table(self.phases)
     counts = np.bincount(
         phase_of[np.asarray(messages, np.int64)], minlength=len(self.phases)
@@ -197,14 +200,15 @@ class SiloTerms:
       published_proofs: bool = False,
       num_messages: Optional[tuple[int, ...]] = None,
   ) -> float:
-    """Returns what the run costs a record. Upper bound.
+    """Returns the epsilon of the run for a record. Upper bound.
 
-    Phases use disjoint records, so it is the maximum over them.
+    Phases use disjoint records, so it is the maximum over the phases.
 
     Args:
-      delta: In (0, 1).
-      published_proofs: As in `silo_sampling`.
-      num_messages: How many rounds of each phase count; `None` for all.
+      delta: Target delta, in (0, 1).
+      published_proofs: Whether to use only published bounds, as in
+        `silo_sampling`.
+      num_messages: Number of rounds to count in each phase. `None` means all.
     """
     if num_messages is None:
       num_messages = tuple(phase.num_rounds for phase in self.phases)
@@ -237,7 +241,7 @@ class SiloTerms:
 
   @classmethod
   def from_description(cls, described: Mapping[str, Any]) -> 'SiloTerms':
-    """Returns the constants whose `describe()` this is."""
+    """Returns the constants from the output of `describe`."""
     return cls(**dict(described) | {
         'phases': tuple(map(Phase.from_description, described['phases'])),
         'metric_stddevs': tuple(map(tuple, described['metric_stddevs'])),

@@ -1,19 +1,20 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the instances of a pool come from, sampled backward in time.
+"""The ancestry of the instances of a pool, sampled backward in time.
 
 Every instance is a chain of updates back to the first model. Two instances
-share their chains up to the update at which these part, and differ by the noise
-of what came after. So the differences of a pool in its stationary state are
-known once it is known which updates lie between the branchings of a tree: one
-sum of so many noise draws for each of its edges.
+share their chains up to the update at which they branch, and differ by the
+noise of later updates. So the differences in a stationary pool are known once
+it is known how many updates lie on each edge of the tree: an edge with n
+updates is one sum of n noise draws.
 
 Backward in time, one client at a time, with `a` chains left: an update that
-wrote over the instance of a chain moves this chain to a uniform instance, and
-joins it to another one with probability (a - 1)/k. Each chain is as likely to
-move. So the number of moves until two chains join is geometric, which needs no
-simulation of single updates. With several clients in flight a round moves all
-chains whose instance was written over, each to an instance of its own choice.
+overwrote the instance of a chain moves this chain to a uniform instance. With
+probability (a - 1)/k the chain then joins another one. Each chain is equally
+likely to move. So the number of moves until two chains join is geometric, and
+single updates need not be simulated. With several clients in flight, a round
+moves all chains whose instance was overwritten, each to an instance of its own
+choice.
 
 *Exact*, without gradients: no burn-in, no initial state.
 """
@@ -30,9 +31,10 @@ class Lineages(NamedTuple):
   """Trees of some pools, each with one more model: the next one returned.
 
   Attributes:
-    below: float32 0/1, [pools, edges, k + 1], which models an edge is above;
-      the last column is the returned model.
-    counts: int64 [pools, edges], updates on an edge; 0 for what is not there.
+    below: Which models are below an edge, float32 0/1, [pools, edges, k + 1].
+      The last column is the returned model.
+    counts: Number of updates on an edge, int64 [pools, edges], 0 for an edge
+      that does not exist.
   """
 
   below: np.ndarray
@@ -46,16 +48,16 @@ def sample(
     *,
     concurrency: int = 1,
 ) -> Lineages:
-  """Returns independent stationary trees, with an honest update each.
+  """Returns independent stationary trees, with one honest update each.
 
-  The update is that of a client at a uniformly random position of its round,
-  against the pool as it stands when its model comes back.
+  The update is from a client at a uniformly random position of its round. It is
+  compared with the pool at the time when its model comes back.
 
   Args:
-    num_instances: k, at least 2.
-    num_pools: How many trees.
-    rng: Of the simulation.
-    concurrency: m, clients of a round.
+    num_instances: Number of instances k, at least 2.
+    num_pools: Number of trees.
+    rng: Random generator of the simulation.
+    concurrency: Number of clients m of a round.
   """
   _checks.integer_at_least(2, num_instances=num_instances)
   _checks.integer_at_least(1, num_pools=num_pools)
@@ -66,14 +68,14 @@ def sample(
 
 
 def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
-  """Returns all trees, a few at a time, in another order.
+  """Yields all trees, a few at a time, in another order.
 
-  Those with equally many edges that have updates on them come together, and
-  without any more edges: what is not there is not drawn.
+  Trees with equally many non-empty edges come together, and empty edges are
+  left out, so that no noise is drawn for them.
 
   Args:
-    lineages: From `sample`.
-    num_values: About how many edges and models a chunk may have.
+    lineages: Result of `sample`.
+    num_values: Approximate number of edges and models of a chunk.
   """
   sizes = np.maximum(1, np.sum(lineages.counts > 0, axis=1))
   order = np.argsort(sizes, kind='stable')
@@ -97,15 +99,15 @@ def weights(
     *,
     mechanism: str,
 ) -> np.ndarray:
-  """Returns models, float32 [pools, k + 1, p], up to what all have in common.
+  """Returns models, float32 [pools, k + 1, p], up to a common offset.
 
-  In scales of the noise. A sum of n Laplace draws has the law of
-  sqrt(2 Gamma(n)) times a standard normal.
+  The unit is the scale of the noise. A sum of n Laplace draws has the
+  distribution of sqrt(2 Gamma(n)) times a standard normal.
 
   Args:
-    lineages: From `sample`.
-    num_params: p.
-    rng: Of the simulation.
+    lineages: Result of `sample`.
+    num_params: Number of weights p.
+    rng: Random generator of the simulation.
     mechanism: 'laplace' or 'gaussian'.
   """
   _checks.one_of(('laplace', 'gaussian'), mechanism=mechanism)
@@ -123,7 +125,7 @@ def weights(
 
 
 def _sequential(num_instances: int, num_pools: int, rng) -> Lineages:
-  """Returns trees for one client at a time: a geometric number of moves."""
+  """Returns trees for one client at a time, by geometric numbers of moves."""
   k = num_instances
   pools = np.arange(num_pools)
   num_edges = 2 * k
@@ -133,7 +135,7 @@ def _sequential(num_instances: int, num_pools: int, rng) -> Lineages:
   members = np.zeros((num_pools, k, k + 1), np.float32)
   members[:, np.arange(k), np.arange(k)] = 1
   moves = np.zeros((num_pools, k), np.int64)
-  # The returned model is one update away from the instance it was given.
+  # The returned model is one update away from the instance that it was given.
   given = rng.integers(k, size=num_pools)
   below[:, 0, k] = 1
   counts[:, 0] = 1
@@ -155,7 +157,7 @@ def _sequential(num_instances: int, num_pools: int, rng) -> Lineages:
     kept, dropped = np.minimum(first, second), np.maximum(first, second)
     members[pools, kept] = both
     moves[pools, kept] = 0
-    # The last chain takes the place of the one that is gone.
+    # The last chain takes the place of the one that was dropped.
     members[pools, dropped] = members[:, left - 1]
     moves[pools, dropped] = moves[:, left - 1]
   return _without_empty_edges(below, counts)
@@ -167,10 +169,11 @@ def _in_rounds(
   """Returns trees for rounds of several clients, round by round."""
   k = num_instances
   edges = [[] for _ in range(num_pools)]
-  # Sets of models, as bits.
+  # Sets of models, as bit masks.
   members = [[1 << model for model in range(k + 1)] for _ in range(num_pools)]
-  # Where each chain is. One that has joined another is somewhere of its own,
-  # above k; the returned model starts at k, which its round always moves.
+  # Position of each chain. A chain that has joined another one has a position
+  # of its own above k. The returned model starts at k, which its round always
+  # moves.
   places = np.tile(np.arange(k + 1), (num_pools, 1))
   moves = np.zeros((num_pools, k + 1), np.int64)
   index = np.arange(num_pools)
@@ -217,7 +220,7 @@ def _in_rounds(
 
 
 def _without_empty_edges(below: np.ndarray, counts: np.ndarray) -> Lineages:
-  """Returns trees without edges that no pool has updates on."""
+  """Returns trees without the edges that have no updates in any pool."""
   order = np.argsort(-counts, axis=1)
   order = order[:, : max(1, int(np.max(np.sum(counts > 0, axis=1))))]
   return Lineages(

@@ -4,19 +4,19 @@
 
     z_l = (returned_l - mean_l) / max(s_l, min_spread)       for every weight l
 
-with mean and standard deviation (denominator k - 1) over the instances as they
-stand. The test of arXiv:1807.04369, section 5, refuses a model if some |z_l| is
-above a threshold; it gives no threshold, and none serves every number of
+Mean and standard deviation (denominator k - 1) are over the current instances.
+The test of arXiv:1807.04369, section 5, refuses a model if some |z_l| is above
+a threshold. The paper gives no threshold, and none works for every number of
 weights: if one weight of an honest update is outside with probability f, some
-of p are with up to 1 - (1 - f)^p. (Exact for independent weights. The weights
-of one pool share its coins, so given these they are independent with a common
-rate; (1 - f)^p is convex in f, so averaging over coins only lowers the rate.)
-So thresholds are simulated, on a pool in its stationary state, for a given
-number of weights.
+of p weights are outside with probability up to 1 - (1 - f)^p. (Exact for
+independent weights. The weights of one pool share its coins. Given the coins
+they are independent with a common rate, and (1 - f)^p is convex in f, so
+averaging over coins only lowers the rate.) Thresholds are therefore simulated,
+on a pool in its stationary state, for a given number of weights.
 
-The screen sees noised reports only, so it costs no privacy. It bounds what one
-update can do, not an attacker who stays inside or comes often: it is not
-Byzantine-robust.
+The screen sees only noised reports, so it costs no privacy. It bounds the
+effect of one update. It does not stop an attacker who stays inside or comes
+often: it is not Byzantine-robust.
 """
 
 import dataclasses
@@ -32,19 +32,19 @@ from tff_dp.mechanisms.instances import instance_lineages
 from tff_dp.mechanisms.instances import strategies
 
 RULES = ('any', 'fraction', 'norm')
-# With fewer instances their standard deviation is next to no measure.
+# With fewer instances their standard deviation measures almost nothing.
 LEAST_INSTANCES = 3
-# Floats of noise that are held at once: few enough for the caches.
+# Number of noise floats held at once, small enough for the caches.
 _CHUNK = 1 << 18
-# Weights of each pool from which the rule 'fraction' takes its threshold.
+# Number of weights of each pool that give the threshold of the rule 'fraction'.
 _QUANTILE_WEIGHTS = 20
-# Pools whose trees are held at once.
+# Number of pools whose trees are held at once.
 _POOLS = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpamFilter:
-  """When a returned model is refused.
+  """The rule by which returned models are refused.
 
   | rule | refused if |
   |---|---|
@@ -55,14 +55,14 @@ class SpamFilter:
   A model that is not finite is always refused.
 
   Attributes:
-    threshold: Above 0.
-    rule: 'any', 'fraction' or 'norm'.
-    bound: For 'fraction', in [0, 1); else None.
-    min_spread: Floor of s_l, in units of the weights, above 0: the instances
-      may agree on a weight.
+    threshold: Threshold of the rule, above 0.
+    rule: Name of the rule: 'any', 'fraction' or 'norm'.
+    bound: Largest accepted share for 'fraction', in [0, 1), else None.
+    min_spread: Floor of s_l, in units of the weights, above 0. It is needed
+      because the instances may agree on a weight.
     false_rejection_rate: Share of honest updates that are refused, as measured
-      by `calibrate_spam_filter`; None if nobody measured.
-    facts: What it was measured for.
+      by `calibrate_spam_filter`. None if it was not measured.
+    facts: Settings that the rate was measured for.
   """
 
   threshold: float
@@ -91,8 +91,8 @@ class SpamFilter:
     """Whether a returned model passes. NumPy, for tests and simulations.
 
     Args:
-      instances: [k, p], k at least 3.
-      returned: [p].
+      instances: Current models, shape [k, p], k at least 3.
+      returned: Returned model, shape [p].
     """
     instances = np.asarray(instances, np.float64)
     returned = np.asarray(returned, np.float64)
@@ -126,40 +126,41 @@ def calibrate_spam_filter(
     confidence: float = 0.99,
     seed: int = 0,
 ) -> SpamFilter:
-  """Returns a filter that refuses honest updates at most at a target rate.
+  """Returns a filter whose rate of refused honest updates meets a target.
 
-  Simulated: independent pools from the stationary law (exact, no burn-in; see
-  `instance_lineages`), one honest update each. The threshold is an order
-  statistic, so that a further honest update is refused with probability at
-  most `target_rate`, averaged over the samples drawn here. A second set of as
-  many pools measures the rate that is stated. `facts` have an *upper bound* on
-  this rate, 'rate_at_most', that holds with probability `confidence` over the
-  second set (Clopper and Pearson, 1934).
+  The filter is simulated with independent pools from the stationary
+  distribution (exact, no burn-in, see `instance_lineages`) and one honest
+  update each. The threshold is an order statistic, so a further honest update
+  is refused with probability at most `target_rate`, averaged over the samples
+  drawn here. A second set of as many pools measures the stated rate. `facts`
+  contain an *upper bound* on this rate, 'rate_at_most', that holds with
+  probability `confidence` over the second set (Clopper and Pearson, 1934).
 
-  All weights of a pool are simulated: given its coins they are independent, but
-  what is refused depends on the few farthest of them, which a sample of weights
-  does not show. A weight costs as many draws of noise as the tree of its pool
-  has edges, some 1.3 k; a thousand weights take seconds.
+  All weights of a pool are simulated. Given the pool's coins they are
+  independent, but a refusal depends on the few farthest weights, which a sample
+  of weights does not show. A weight costs as many noise draws as the tree of
+  its pool has edges, about 1.3 k. A thousand weights take seconds.
 
   Pools are simulated without gradients. The step of the update itself is
-  counted at its bound, learning_rate * clip_norm towards the outside in every
+  counted at its bound, learning_rate * clip_norm away from the mean in every
   weight, unless `allows_full_step` is false.
 
   Args:
-    step: What clients do; it has to add noise.
-    num_params: p.
-    num_instances: k, at least 3.
-    concurrency: m.
+    step: Step of the clients. It has to add noise.
+    num_params: Number of weights p.
+    num_instances: Number of instances k, at least 3.
+    concurrency: Number of clients m of a round.
     rule: 'any', 'fraction' or 'norm'.
-    target_rate: In (0, 1).
-    fraction_threshold: For the rule 'fraction', of abs(z); by default one that
-      half of `target_rate` of all weights of honest updates reach.
-    spread_floor: `min_spread` as a share of the stationary spread's root.
-    allows_full_step: See above.
-    num_samples: Pools of each set; by default 20 / target_rate.
-      The time goes with num_samples * k * p.
-    confidence: Of the upper bound, in (0, 1).
-    seed: Of the simulation. Public.
+    target_rate: Target rate of refused honest updates, in (0, 1).
+    fraction_threshold: Threshold on abs(z) for the rule 'fraction'. Default:
+      the value that a share of `target_rate` / 2 of all weights of honest
+      updates reach.
+    spread_floor: `min_spread` as a share of the stationary standard deviation.
+    allows_full_step: Whether the update's own step is counted at its bound.
+    num_samples: Number of pools of each set. Default: 20 / target_rate. The
+      time grows with num_samples * k * p.
+    confidence: Confidence of the upper bound, in (0, 1).
+    seed: Seed of the simulation. It is public.
   """
   _checks.integer_at_least(1, num_params=num_params)
   _checks.integer_at_least(LEAST_INSTANCES, num_instances=num_instances)
@@ -196,7 +197,7 @@ def calibrate_spam_filter(
   )
   rng = np.random.default_rng([seed, num_instances, concurrency, num_params])
   if rule == 'fraction' and fraction_threshold is None:
-    # The law of one weight knows nothing of how many there are.
+    # The distribution of one weight does not depend on their number.
     few = honest._replace(num_weights=min(num_params, _QUANTILE_WEIGHTS))
     fraction_threshold = float(
         np.quantile(
@@ -209,8 +210,8 @@ def calibrate_spam_filter(
       'norm': lambda z: np.mean(np.square(z), axis=1),
   }[rule]
   values = np.sort(honest.statistics(statistic, num_samples, rng))
-  # Of N + 1 exchangeable values the last is above the r-th smallest of the
-  # others with probability at most (N + 1 - r) / (N + 1).
+  # If N + 1 values are exchangeable, the last one exceeds the r-th smallest of
+  # the others with probability at most (N + 1 - r) / (N + 1).
   rank = math.ceil((1 - target_rate) * (num_samples + 1))
   if rank > num_samples:
     raise _checks.ArgumentError(
@@ -253,7 +254,7 @@ def calibrate_spam_filter(
 
 
 def _rate_at_most(count: int, num_samples: int, confidence: float) -> float:
-  """Returns an upper bound on the probability of what was seen so often."""
+  """Returns an upper bound on a probability, given an observed count."""
   if count == num_samples:
     return 1.0
   return float(stats.beta.ppf(confidence, count + 1, num_samples - count))
@@ -271,9 +272,9 @@ class _Honest(NamedTuple):
   farthest: float
 
   def statistics(self, statistic, num_samples: int, rng) -> np.ndarray:
-    """Returns `statistic` of abs(z), [pools, weights], for so many pools.
+    """Returns `statistic` of abs(z), [pools, weights], over simulated pools.
 
-    In no order: pools with trees of one size come together.
+    The order is arbitrary: pools whose trees have the same size come together.
     """
     found = []
     for start in range(0, num_samples, _POOLS):

@@ -6,8 +6,8 @@ C^-1 has p bands, d_0 = 1, ..., d_{p-1}, so the noise is a finite filter,
 
     x_t = z_t + d_1 z_{t-1} + ... + d_{p-1} z_{t-p+1},
 
-and needs no state at all: past draws come back from their keys. C itself is
-dense. With the first coefficients of sqrt(1 - x) this is BISR
+and needs no state at all, because past draws can be drawn again from their
+keys. C itself is dense. With the first coefficients of sqrt(1 - x) this is BISR
 (arXiv:2505.12128).
 """
 
@@ -27,15 +27,17 @@ from tff_dp.mechanisms.matrix import toeplitz_optimization
 class BandedInverse(toeplitz.ToeplitzMechanism):
   """Public description of banded-inverse noise.
 
-  The sensitivity comes from the coefficients of C, which the inverse of the
-  series gives; it is exact if they never increase, as with the square root.
+  The sensitivity comes from the coefficients of C, which are the inverse of the
+  series. It is exact if they never increase, as for the square root.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    inverse_coefficients: d_0 = 1, ..., d_{p-1}, rounded to float32.
-    stores_draws: Whether the last p - 1 draws are kept: then a round draws
-      once, otherwise p times and keeps nothing. The noise is the same.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    inverse_coefficients: Coefficients d_0 = 1, ..., d_{p-1}, rounded to
+      float32.
+    stores_draws: Whether the last p - 1 draws are kept. A round then draws
+      once. Otherwise it draws p times and keeps nothing. The noise is the same.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
   """
 
   num_rounds: int
@@ -89,15 +91,16 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
   ) -> 'BandedInverse':
     """Returns bands with small error for a participation.
 
-    *Heuristic*: S2 of what comes back is computed like any other's.
+    *Heuristic*. S2 of the result is computed like for any other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
-      num_bands: Draws that a round combines.
-      error: Minimises sqrt(S2 * max_t Var) for 'max', of the mean for 'mean'.
-      workload: What the server makes of the sums; the prefix sum by default.
+      num_bands: Number of draws that a round combines.
+      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
+        over rounds for 'mean'.
+      workload: Map from the sums to the model. Default: the prefix sum.
       stores_draws: Whether the last draws are kept.
-      restart_every: Rounds per tree, or `None` for one tree.
+      restart_every: Number of rounds per tree, or `None` for one tree.
     """
     pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_banded_inverse(
@@ -116,12 +119,12 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
 
   @property
   def num_bands(self) -> int:
-    """Bands p of C^-1, or the rounds of a tree if these are fewer."""
+    """Number of bands p of C^-1, at most the rounds of a tree."""
     return min(len(self.inverse_coefficients), self.rounds_per_tree)
 
   @property
   def rounds_remembered(self) -> int:
-    """The last p - 1 rounds, whose draws the next ones still combine."""
+    """The last p - 1 rounds, whose draws the next rounds still combine."""
     return self.num_bands - 1
 
   @property
@@ -130,7 +133,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """1 if past draws are kept, else p; less where a tree begins."""
+    """1 if past draws are kept, else p, and fewer at the start of a tree."""
     if self.stores_draws:
       return 1.0
     rounds = np.arange(1, self.rounds_per_tree + 1)
@@ -150,7 +153,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
     drawn = operations.draw(0, round_in_tree - 1)
     if self.stores_draws:
       noise = operations.combine(coefficients, (drawn, *buffers))
-      # A shift by one is a matter of names; no vector is moved.
+      # Shifting by one only renames the vectors. None is moved.
       return noise, (drawn, *buffers)[: len(buffers)]
     noise = drawn
     for lag, coefficient in enumerate(coefficients[1:], 1):
@@ -161,7 +164,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
 
 
 def _with_earlier_draw(noise, coefficient, lag, round_in_tree, operations):
-  """Adds the draw of `lag` rounds ago, if the tree is that old."""
+  """Returns the noise plus the draw of `lag` rounds ago, if there is one."""
 
   def add():
     earlier = operations.draw(0, round_in_tree - 1 - lag)

@@ -3,18 +3,17 @@
 """BLT noise: near-optimal error from a handful of buffers.
 
 C is Toeplitz with c_0 = 1 and c_j = sum_i w_i th_i^(j-1), a sum of d
-exponentials ("buffered linear Toeplitz", arXiv:2404.16706; for several
-participations arXiv:2408.08868). Multiplying by C^-1 takes d buffers:
+exponentials ("buffered linear Toeplitz", arXiv:2404.16706, and arXiv:2408.08868
+for several participations). Multiplying by C^-1 takes d buffers, which are zero
+at the start of a tree:
 
-    x_t = z_t - sum_i w_i B_i,     then B_i <- th_i B_i + x_t,
+    x_t = z_t - sum_i w_i B_i,     then B_i <- th_i B_i + x_t.
 
-which are zero where a tree begins.
-
-Parameters are searched without bounds: th_i is the logistic function of one
-number and w the softmax of others, so no iterate leaves the domain w >= 0,
-0 <= th <= 1, sum w <= 1. Starts are fixed; nothing is drawn at random.
-*Heuristic*: a local optimum, the best of a few, which is not unique and often
-has fewer buffers than are allowed.
+Parameters are searched without constraints: th_i is the logistic function of
+one number and w the softmax of others, so no iterate leaves the domain w >= 0,
+0 <= th <= 1, sum w <= 1. The starting points are fixed, not random.
+*Heuristic*: the best of a few local optima, which is not unique and often has
+fewer buffers than allowed.
 """
 
 import dataclasses
@@ -33,11 +32,12 @@ from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 MAX_BUFFERS = 8
-# Up to here all starts are tried, beyond it only the first: each costs seconds.
+# Up to this many rounds all starting points are tried, and beyond it only the
+# first, because each costs seconds.
 _MANY_ROUNDS = 6000
 # The logistic function of 30 differs from 1 by 1e-13, less than float32 shows.
 _BOUND = 30.0
-# One more buffer may gain nothing where two more do; three more never did.
+# One more buffer may gain nothing although two more do. Three more never did.
 _PATIENCE = 2
 _GAIN = 1e-5
 _LARGEST_SUM = 0.95
@@ -50,17 +50,18 @@ Parameters = tuple[tuple[float, ...], tuple[float, ...]]
 class Blt(toeplitz.ToeplitzMechanism):
   """Public description of BLT noise.
 
-  In the stable domain w_i >= 0, 0 <= th_i <= 1, sum_i w_i <= 1, the
-  coefficients of C are non-negative and never increase, so that the sensitivity
-  is exact; and the eigenvalues of the recursion lie in [-1, 1], so that noise
-  cannot grow exponentially. Nothing outside of it is accepted.
+  Only the stable domain w_i >= 0, 0 <= th_i <= 1, sum_i w_i <= 1 is accepted.
+  In it the coefficients of C are non-negative and never increase, so the
+  sensitivity is exact. The eigenvalues of the recursion lie in [-1, 1], so
+  noise cannot grow exponentially.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    weights: w_i of 1 to 8 buffers, rounded to float32 towards 0 (to the nearest
-      number, they could add up to more than 1).
-    decays: th_i, as many, rounded to float32.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    weights: Weights w_i of 1 to 8 buffers, rounded to float32 towards 0.
+      (Rounded to the nearest, they could add up to more than 1.)
+    decays: Decays th_i, one per weight, rounded to float32.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
   """
 
   num_rounds: int
@@ -114,14 +115,16 @@ class Blt(toeplitz.ToeplitzMechanism):
   ) -> 'Blt':
     """Returns buffers with small error for a participation.
 
-    *Heuristic*: S2 of what comes back is computed like any other's.
+    *Heuristic*. S2 of the result is computed like for any other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
-      num_buffers: 1 to 8; 3 are nearly as good as any number.
-      error: Minimises sqrt(S2 * max_t Var) for 'max', of the mean for 'mean'.
-      workload: What the server makes of the sums; the prefix sum by default.
-      restart_every: Rounds per tree, or `None` for one tree.
+      num_buffers: Number of buffers, 1 to 8. 3 are almost as good as any
+        number.
+      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
+        over rounds for 'mean'.
+      workload: Map from the sums to the model. Default: the prefix sum.
+      restart_every: Number of rounds per tree, or `None` for one tree.
     """
     _checks.integer_between(1, MAX_BUFFERS, num_buffers=num_buffers)
     pattern = mechanism.pattern_of(participation)
@@ -138,7 +141,7 @@ class Blt(toeplitz.ToeplitzMechanism):
 
   @property
   def num_buffers(self) -> int:
-    """Vectors of the size of the model that the noise remembers."""
+    """Number of model-sized vectors that the noise keeps."""
     return len(self.weights)
 
   def column(self, n: int) -> np.ndarray:
@@ -171,14 +174,14 @@ def optimize(
     workload: Optional[workloads.Workload] = None,
     restart_every: Optional[int] = None,
 ) -> Parameters:
-  """Returns (weights, decays) that make sqrt(S2 V) small: a table, or `search`.
+  """Returns (weights, decays) with small sqrt(S2 V), from a table or `search`.
 
   Args:
-    pattern: Which rounds one client may take part in.
-    num_buffers: 1 to 8 (model copies that the mechanism will keep).
+    pattern: Rounds in which one client may take part.
+    num_buffers: Number of buffers, 1 to 8 (model copies that are kept).
     error: 'max' or 'mean': whether V is the largest or the mean variance.
-    workload: What the server makes of the sums; the prefix sum by default.
-    restart_every: Rounds per tree, `None` for one tree.
+    workload: Map from the sums to the model. Default: the prefix sum.
+    restart_every: Number of rounds per tree, `None` for one tree.
   """
   if restart_every is None and workload in (None, workloads.Workload()):
     setting = toeplitz_algebra.tree_setting(pattern)
@@ -205,31 +208,31 @@ def search(
     workload: Optional[workloads.Workload] = None,
     restart_every: Optional[int] = None,
 ) -> Parameters:
-  """Returns (weights, decays) that make sqrt(S2 V) small; see the module.
+  """Returns (weights, decays) with small sqrt(S2 V), see the module docstring.
 
-  *Heuristic*, but reproducible, in the domain, and never worse than with fewer
-  buffers: these are among the candidates. Candidates are compared as rounded to
-  float32, as they will be used. Values are float32 numbers; shapes
-  [num_buffers], the slowest buffer first.
+  *Heuristic*, but reproducible and inside the domain. Never worse than with
+  fewer buffers, because those parameters are among the candidates. Candidates
+  are compared after rounding to float32, as they will be used. Values are
+  float32 numbers of shape [num_buffers], the slowest buffer first.
 
   Args:
-    pattern: Which rounds one client may take part in.
-    num_buffers: 1 to 8 (model copies that the mechanism will keep).
+    pattern: Rounds in which one client may take part.
+    num_buffers: Number of buffers, 1 to 8 (model copies that are kept).
     error: 'max' or 'mean': whether V is the largest or the mean variance.
-    workload: What the server makes of the sums; the prefix sum by default.
-    restart_every: Rounds per tree, `None` for one tree.
+    workload: Map from the sums to the model. Default: the prefix sum.
+    restart_every: Number of rounds per tree, `None` for one tree.
   """
   _checks.integer_between(1, MAX_BUFFERS, num_buffers=num_buffers)
   return _level(pattern, num_buffers, error, workload, restart_every).parameters
 
 
 class _Level(NamedTuple):
-  """The best parameters with some number of buffers.
+  """The best parameters with a given number of buffers.
 
   Attributes:
     parameters: Weights and decays.
-    error: Their error.
-    levels_without_gain: How many buffers ago one brought something.
+    error: Error of the parameters.
+    levels_without_gain: Number of latest buffers that brought no gain.
   """
 
   parameters: Parameters
@@ -239,7 +242,7 @@ class _Level(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _level(pattern, num_buffers, error, workload, restart_every) -> _Level:
-  """Returns the best parameters, building on those with fewer buffers."""
+  """Returns the best parameters, building on the ones with fewer buffers."""
   candidates, below = [], None
   if num_buffers > 1:
     below = _level(pattern, num_buffers - 1, error, workload, restart_every)
@@ -289,7 +292,7 @@ def _starts(setting: toeplitz_algebra.TreeSetting, num_buffers: int):
   """Yields starting (weights, 1 - decays), fitted to the square root.
 
   The buffers' memories 1 / (1 - th) lie on geometric grids: up to the horizon,
-  up to the separation, and with one buffer that never forgets.
+  up to the separation, and one grid with a buffer that almost never forgets.
   """
   n, gap, _ = setting
   horizon = np.geomspace(min(0.5, 1.0 / n), 0.7, num_buffers)
@@ -305,7 +308,7 @@ def _starts(setting: toeplitz_algebra.TreeSetting, num_buffers: int):
 
 
 def _fitted_weights(forgetting: np.ndarray, n: int) -> np.ndarray:
-  """Returns weights inside the domain that come near the square root."""
+  """Returns weights inside the domain that approximate the square root."""
   if n == 1:
     return np.full(len(forgetting), _LARGEST_SUM / len(forgetting))
   target = toeplitz_algebra.square_root_coefficients(n)[1:]
@@ -324,7 +327,7 @@ def _minimized(
     weights: np.ndarray,
     forgetting: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (weights, decays) of the local minimum that a start leads to."""
+  """Returns (weights, decays) of the local minimum reached from a start."""
   num_buffers = len(weights)
   free = np.concatenate((
       np.log(weights / (1.0 - weights.sum())),
@@ -341,9 +344,9 @@ def _minimized(
 
 
 def _parameters(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (weights, 1 - decays) of unconstrained numbers."""
+  """Returns (weights, 1 - decays) from unconstrained numbers."""
   logits, log_odds = np.split(free, 2)
-  # Softmax with one more entry, 0, which is what is missing from 1.
+  # Softmax with one more entry, 0, which takes the rest of the total of 1.
   exponentials = np.exp(logits - max(0.0, logits.max()))
   rest = np.exp(-max(0.0, logits.max()))
   weights = exponentials / (rest + exponentials.sum())
@@ -351,7 +354,7 @@ def _parameters(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_error(free: np.ndarray, objective) -> tuple[float, np.ndarray]:
-  """Returns log(sqrt(S2 V)) and its gradient by the unconstrained numbers."""
+  """Returns log(sqrt(S2 V)) and its gradient in the unconstrained numbers."""
   n = objective.setting.num_rounds
   weights, forgetting = _parameters(free)
   decays = 1.0 - forgetting
@@ -377,7 +380,7 @@ def _log_error(free: np.ndarray, objective) -> tuple[float, np.ndarray]:
 def _powers(bases: np.ndarray, n: int) -> np.ndarray:
   """Returns bases^0 .. bases^(n-1), shape [len(bases), n].
 
-  Through the exponential, which is several times faster than `**`.
+  Computed through the exponential, several times faster than `**`.
   """
   logarithms = np.log(np.maximum(np.abs(bases), np.finfo(np.float64).tiny))
   powers = np.exp(np.multiply.outer(logarithms, np.arange(n)))
@@ -397,7 +400,7 @@ def _rounded(parameters: tuple[np.ndarray, np.ndarray]) -> Parameters:
 
 
 def _with_split_buffer(parameters: Parameters) -> Parameters:
-  """Returns the same C with one buffer more: the first one, halved."""
+  """Returns the same C with one more buffer, by halving the first one."""
   weights, decays = parameters
   half = weights[0] / 2
   return (half, half, *weights[1:]), (decays[0], *decays)

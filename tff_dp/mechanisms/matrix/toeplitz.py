@@ -1,21 +1,21 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What Toeplitz mechanisms have in common, and those by a recursion of C.
+"""The common part of Toeplitz mechanisms, and those with a recursion of C.
 
-`Toeplitz` has one coefficient of C per round of a tree: the least error, and
-the most memory. From C x = z follows the recursion
+`Toeplitz` has one coefficient of C per round of a tree. It has the least error
+and needs the most memory. From C x = z follows the recursion
 
     x_t = z_t - c_1 x_{t-1} - c_2 x_{t-2} - ...,
 
-which needs the noise of all rounds of the tree so far. Use it for short runs,
-and as what banded and BLT noise are compared with.
+which needs the noise of all earlier rounds of the tree. Use it for short runs,
+and as the reference for banded and BLT noise.
 
-`Banded` has p coefficients, and zeros after them, so the recursion needs the
-last p - 1 rounds (arXiv:2306.08153). If two participations of a client are at
-least p rounds apart, the columns of C that they touch have no row in common:
-whatever the signs of the coefficients, the squared sensitivity is exactly the
-sum of the squared column norms. Cut off at p bands, the square root of the
-prefix sum is close to optimal there (arXiv:2405.13763).
+`Banded` has p coefficients followed by zeros, so the recursion needs the last p
+- 1 rounds (arXiv:2306.08153). If two participations of a client are at least p
+rounds apart, the columns of C that they touch have no row in common. Then for
+any signs of the coefficients, the squared sensitivity is exactly the sum of the
+squared column norms. Cut off at p bands, the square root of the prefix sum is
+close to optimal there (arXiv:2405.13763).
 """
 
 import abc
@@ -35,11 +35,11 @@ from tff_dp.mechanisms.matrix import toeplitz_optimization
 class ToeplitzMechanism(mechanism.Mechanism):
   """Geometry, sensitivity and variances of a Toeplitz mechanism.
 
-  The noise of one tree is C^-1 z with z the tree's draws, one a round, and C
-  lower-triangular Toeplitz with ones on its diagonal. After a restart a new
-  copy begins, so the C of the whole run is block diagonal. Everything that
-  accounting needs follows from the first column of C, everything about errors
-  from that of C^-1; a subclass gives both, and the recursion of the noise.
+  The noise of one tree is C^-1 z. Here z holds the tree's draws, one per round,
+  and C is lower-triangular Toeplitz with ones on its diagonal. After a restart
+  a new copy begins, so the C of the whole run is block diagonal. Accounting
+  needs only the first column of C, and errors only the first column of C^-1. A
+  subclass provides both, and the recursion of the noise.
   """
 
   @abc.abstractmethod
@@ -99,7 +99,7 @@ class ToeplitzMechanism(mechanism.Mechanism):
     return toeplitz_algebra.prefix_variances(self.inverse_column(n), n)
 
   def _run(self, pattern: patterns.ParticipationPattern) -> dict[str, Any]:
-    """Returns what the sensitivity of a run follows from."""
+    """Returns the arguments that the sensitivity of a run needs."""
     pattern = pattern.truncated(self.num_rounds)
     self._check_pattern(pattern)
     return dict(
@@ -122,23 +122,24 @@ class ToeplitzMechanism(mechanism.Mechanism):
       )
 
   def _check_pattern(self, pattern: patterns.ParticipationPattern) -> None:
-    """Raises if the mechanism does not serve the pattern."""
+    """Raises unless the mechanism supports the pattern."""
 
 
 def next_noise(coefficients, buffers, round_in_tree, operations):
-  """Returns (noise, buffers) of the recursion above.
+  """Returns (noise, buffers) of the recursion in the module docstring.
 
   Args:
-    coefficients: c_0 = 1, c_1, ..., one more than there are buffers.
+    coefficients: Coefficients c_0 = 1, c_1, ..., at least one more than
+      buffers.
     buffers: Noise of the last rounds, newest first, zeros before round 1.
-    round_in_tree: Counts from 1.
-    operations: Draws of this tree, and what to compute with.
+    round_in_tree: Index of the round in its tree, from 1.
+    operations: Draws of this tree, and the operations to compute with.
   """
   noise = operations.combine(
       (1.0, *(-c for c in coefficients[1 : len(buffers) + 1])),
       (operations.draw(0, round_in_tree - 1), *buffers),
   )
-  # A shift by one is a matter of names; no vector is moved.
+  # Shifting by one only renames the vectors. None is moved.
   return noise, (noise, *buffers)[: len(buffers)]
 
 
@@ -148,9 +149,10 @@ class Toeplitz(ToeplitzMechanism):
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    coefficients: First column of C, c_0 = 1, rounded to float32; at least as
-      many as a tree has rounds, of which more are not used.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    coefficients: First column of C, c_0 = 1, rounded to float32. There are at
+      least as many as a tree has rounds. Further ones are not used.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
   """
 
   num_rounds: int
@@ -200,13 +202,14 @@ class Toeplitz(ToeplitzMechanism):
   ) -> 'Toeplitz':
     """Returns coefficients with small error for a participation.
 
-    *Heuristic*: S2 of what comes back is computed like any other's.
+    *Heuristic*. S2 of the result is computed like for any other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
-      error: Minimises sqrt(S2 * max_t Var) for 'max', of the mean for 'mean'.
-      workload: What the server makes of the sums; the prefix sum by default.
-      restart_every: Rounds per tree, or `None` for one tree.
+      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
+        over rounds for 'mean'.
+      workload: Map from the sums to the model. Default: the prefix sum.
+      restart_every: Number of rounds per tree, or `None` for one tree.
     """
     pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_toeplitz(
@@ -232,12 +235,13 @@ class Banded(ToeplitzMechanism):
   """Public description of banded Toeplitz noise.
 
   Keeps the noise of the last p - 1 rounds. Refuses a participation pattern in
-  which a client may come back within a tree after fewer than p rounds.
+  which a client may return within a tree after fewer than p rounds.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    coefficients: c_0 = 1, ..., c_{p-1}, rounded to float32.
-    restart_every: Rounds per tree, or `None` for one tree over all rounds.
+    coefficients: Coefficients c_0 = 1, ..., c_{p-1}, rounded to float32.
+    restart_every: Number of rounds per tree, or `None` for one tree over all
+      rounds.
   """
 
   num_rounds: int
@@ -282,15 +286,16 @@ class Banded(ToeplitzMechanism):
   ) -> 'Banded':
     """Returns bands with small error for a participation.
 
-    *Heuristic*: S2 of what comes back is computed like any other's.
+    *Heuristic*. S2 of the result is computed like for any other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
-      num_bands: How many bands; no more than the index gap, unless a client is
-        in a tree only once.
-      error: Minimises sqrt(S2 * max_t Var) for 'max', of the mean for 'mean'.
-      workload: What the server makes of the sums; the prefix sum by default.
-      restart_every: Rounds per tree, or `None` for one tree.
+      num_bands: Number of bands, at most the index gap, unless a client is in a
+        tree only once.
+      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
+        over rounds for 'mean'.
+      workload: Map from the sums to the model. Default: the prefix sum.
+      restart_every: Number of rounds per tree, or `None` for one tree.
     """
     pattern = mechanism.pattern_of(participation)
     coefficients = toeplitz_optimization.optimize_banded(
@@ -304,7 +309,7 @@ class Banded(ToeplitzMechanism):
 
   @property
   def num_bands(self) -> int:
-    """Bands p, or the rounds of a tree if these are fewer."""
+    """Number of bands p, at most the rounds of a tree."""
     return min(len(self.coefficients), self.rounds_per_tree)
 
   def column(self, n: int) -> np.ndarray:
@@ -334,11 +339,11 @@ class Banded(ToeplitzMechanism):
 
 
 def _gap_in_tree(pattern: patterns.ParticipationPattern) -> Optional[int]:
-  """Returns the index gap within a tree; `None` if a client is there once."""
+  """Returns the index gap within a tree, `None` for one participation."""
   if isinstance(pattern, patterns.OncePerTreePattern):
     return None
   if isinstance(pattern, patterns.FixedOrderPattern):
-    # Not `min_index_gap`: over a restart it is 1, but columns of different
-    # trees have no row in common anyway.
+    # Do not use `min_index_gap`: over a restart it is 1, but columns of
+    # different trees have no row in common anyway.
     return pattern.rounds_per_epoch
   return None if pattern.max_participations == 1 else pattern.min_index_gap

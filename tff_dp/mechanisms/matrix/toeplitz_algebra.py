@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Toeplitz matrices as power series, and what is minimised over them.
+"""Toeplitz matrices as power series, and the error that is minimised.
 
 The lower-triangular matrix with first column c_0, c_1, ... has the entry
 c_{i-j} in row i and column j <= i. It stands for the series c(x) = sum_j c_j
@@ -9,26 +9,26 @@ the first n coefficients never depend on later ones. So functions of matrices
 take and return a first column, cut off or continued with zeros at `n`
 coefficients. All arithmetic is float64.
 
-What the optimisers minimise is the error at equal privacy. For a mechanism C
-with first column c, d = 1/c that of its inverse, a workload A, and one tree of
-n rounds:
+The optimisers minimise the error at equal privacy. For a mechanism C with first
+column c, first column d = 1/c of its inverse, a workload A, and one tree of n
+rounds:
 
     S2(c) = |sum_{j < k, j b < n} shift(c, j b)|^2
     V(d)  = max_t or mean_t of Var([A C^-1 z]_t)
     error = sqrt(S2 V)
 
-S2 is the squared sensitivity for at most k participations, b rounds apart,
-where c is non-negative and non-increasing, or has no more than b coefficients,
-or k = 1. An optimiser keeps to one of these sets; the accountant checks again.
+S2 is the squared sensitivity for at most k participations, b rounds apart, if c
+is non-negative and non-increasing, or has at most b coefficients, or k = 1. An
+optimiser stays inside one of these sets. The accountant checks again.
 
 The error does not change if c is multiplied by a constant. All products of
-series go through the fast Fourier transform, so one value with its gradient
-costs O(n log n).
+series use the fast Fourier transform, so one value with its gradient costs O(n
+log n).
 
-*Heuristic* in two respects, which cost utility at most: where the noise
-restarts, the error of one tree is minimised, not that of the run; and with a
-cooldown, which makes A no Toeplitz matrix, the variance is computed in some 64
-rounds and interpolated, the maximum being replaced by a norm of high order.
+*Heuristic* in two respects, which can only cost utility. If the noise restarts,
+the error of one tree is minimised, not of the run. With a cooldown, A is not
+Toeplitz: the variance is then computed in some 64 rounds and interpolated, and
+the maximum is replaced by a norm of high order.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,15 +48,15 @@ from tff_dp.accounting.sensitivity import toeplitz_sensitivity
 from tff_dp.mechanisms import workloads
 
 ERRORS = ('max', 'mean')
-# Rounds in which the variance is computed where there is no closed form.
+# Number of rounds in which the variance is computed without a closed form.
 _SAMPLED_ROUNDS = 64
-# Order of the norm in place of the maximum over these rounds.
+# Order of the norm that replaces the maximum over these rounds.
 _NORM_ORDER = 64
-# Stands for an infinite value; the line search goes back from there.
+# Value in place of infinity, from which the line search turns back.
 _REJECTED = 1e3
 
 def first(coefficients: Sequence[float], n: int) -> np.ndarray:
-  """Returns the first n coefficients, zeros where there are fewer."""
+  """Returns the first n coefficients, with zeros for missing ones."""
   coefficients = np.asarray(coefficients, np.float64)[:n]
   return np.pad(coefficients, (0, n - len(coefficients)))
 
@@ -69,7 +69,7 @@ def matrix(coefficients: Sequence[float], n: int) -> np.ndarray:
 def square_root_coefficients(n: int) -> np.ndarray:
   """Returns the coefficients of 1 / sqrt(1 - x): the root of the prefix sum.
 
-  c_0 = 1 and c_j = c_{j-1} (2j - 1) / (2j); positive and decreasing. The
+  c_0 = 1 and c_j = c_{j-1} (2j - 1) / (2j), positive and decreasing. The
   workload of prefix sums is 1 / (1 - x), and C = B is its root
   (arXiv:2202.11205).
   """
@@ -80,14 +80,14 @@ def square_root_coefficients(n: int) -> np.ndarray:
 def inverse_square_root_coefficients(n: int) -> np.ndarray:
   """Returns the coefficients of sqrt(1 - x).
 
-  d_0 = 1 and d_j = d_{j-1} (2j - 3) / (2j); negative from j = 1 on.
+  d_0 = 1 and d_j = d_{j-1} (2j - 3) / (2j), negative from j = 1 on.
   """
   j = np.arange(1, n)
   return np.concatenate(([1.0], np.cumprod((2 * j - 3) / (2 * j))))[:n]
 
 
 def inverse(coefficients: Sequence[float], n: int) -> np.ndarray:
-  """Returns the first n coefficients of 1 / c(x); c_0 must not be 0.
+  """Returns the first n coefficients of 1 / c(x). c_0 must not be 0.
 
   This is the response of the recursive filter with denominator c to a unit
   impulse: d_t = ([t = 0] - sum_{j >= 1} c_j d_{t-j}) / c_0.
@@ -106,7 +106,7 @@ def blt_coefficients(
   Args:
     weights: Output weights w_i, shape [num_buffers].
     decays: Buffer decays th_i, shape [num_buffers].
-    n: How many coefficients.
+    n: Number of coefficients.
   """
   powers = _powers(np.asarray(decays, np.float64), n - 1)
   tail = powers @ np.asarray(weights, np.float64)
@@ -116,19 +116,19 @@ def blt_coefficients(
 def blt_inverse_coefficients(
     weights: Sequence[float], decays: Sequence[float], n: int
 ) -> np.ndarray:
-  """Returns the first n coefficients of 1 / c(x), c that of a BLT.
+  """Returns the first n coefficients of 1 / c(x), with c of a BLT.
 
-  The recursion of the buffers (x = z - w'B, B <- diag(th) B + x) gives
-  d_j = -w' (diag(th) - 1 w')^(j-1) 1. Scaling the buffers by sqrt(w_i) makes
-  the matrix symmetric, so with eigenpairs (l_m, v_m) of diag(th) - r r' for
-  r = sqrt(w),
+  The recursion of the buffers (x = z - w'B, B <- diag(th) B + x) gives d_j =
+  -w' (diag(th) - 1 w')^(j-1) 1. Scaling the buffers by sqrt(w_i) makes the
+  matrix symmetric, so with eigenpairs (l_m, v_m) of diag(th) - r r' for r =
+  sqrt(w),
 
       d_0 = 1,   d_j = -sum_m (v_m . r)^2 l_m^(j-1).
 
-  No term cancels another one's sign except by the sign of l_m, and every
-  |l_m| <= 1 in the stable domain (0 <= th_i <= 1, w_i >= 0, sum w_i <= 1): the
-  eigenvalues lie between min th_i - sum w_i and max th_i. Unlike a recursion
-  over rounds, nothing is accumulated.
+  Terms can only cancel through the sign of l_m, and every |l_m| <= 1 in the
+  stable domain (0 <= th_i <= 1, w_i >= 0, sum w_i <= 1): the eigenvalues lie
+  between min th_i - sum w_i and max th_i. Unlike in a recursion over rounds, no
+  errors accumulate.
   """
   roots = np.sqrt(np.asarray(weights, np.float64))
   symmetric = np.diag(np.asarray(decays, np.float64)) - np.outer(roots, roots)
@@ -140,10 +140,11 @@ def blt_inverse_coefficients(
 def prefix_variances(
     inverse_coefficients: Sequence[float], n: int
 ) -> np.ndarray:
-  """Returns Var(b_t) for t = 1..n, where C^-1 has the given first column.
+  """Returns Var(b_t) for t = 1..n, for C^-1 with the given first column.
 
-  The noise of the prefix sum is A C^-1 z with A the workload of prefix sums,
-  hence the running sum of squares of e = cumsum(d). Exact, at unit draws.
+  The noise of the prefix sum is A C^-1 z, where A is the workload of prefix
+  sums. So the variance is the running sum of squares of e = cumsum(d). Exact,
+  at unit draws.
   """
   return np.cumsum(np.cumsum(first(inverse_coefficients, n)) ** 2)
 
@@ -156,18 +157,18 @@ def round_variances(
 
 
 def _powers(bases: np.ndarray, n: int) -> np.ndarray:
-  """Returns bases^0 .. bases^(n-1), shape [n, len(bases)]; 0^0 is 1."""
+  """Returns bases^0 .. bases^(n-1), shape [n, len(bases)], with 0^0 = 1."""
   return bases[np.newaxis, :] ** np.arange(max(n, 0))[:, np.newaxis]
 
 
 class TreeSetting(NamedTuple):
-  """One tree, and what one client may do in it.
+  """One tree, and the limits on one client's participation in it.
 
   Attributes:
-    num_rounds: Rounds n of the tree.
-    min_index_gap: Least difference b of two rounds of one client.
-    max_participations: Most rounds k of one client. If that is one, the gap
-      means nothing and equals n.
+    num_rounds: Number of rounds n of the tree.
+    min_index_gap: Smallest difference b of two rounds of one client.
+    max_participations: Largest number k of rounds of one client. If k is 1, the
+      gap does not matter and equals n.
   """
 
   num_rounds: int
@@ -180,7 +181,7 @@ def tree_setting(
     *,
     restart_every: Optional[int] = None,
 ) -> TreeSetting:
-  """Returns what the pattern allows inside the longest tree of a run."""
+  """Returns the pattern's limits inside the longest tree of a run."""
   _checks.optional_integer_at_least(1, restart_every=restart_every)
   num_rounds = min(restart_every or pattern.num_rounds, pattern.num_rounds)
   limits = pattern.truncated(num_rounds).limits()
@@ -194,7 +195,7 @@ class Objective:
   """S2, V and their gradients, for one setting.
 
   Attributes:
-    setting: The tree.
+    setting: Tree and the limits on participation.
     error: 'max' or 'mean'.
   """
 
@@ -213,8 +214,8 @@ class Objective:
     self._size = fft.next_fast_len(2 * n, real=True)
     self._workload = workload.coefficients(n)
     if self._workload is not None:
-      # Var_t is the sum of e_i^2, i < t: it never falls, and e_i^2 is part of
-      # n - i of the n variances.
+      # Var_t is the sum of e_i^2, i < t. It never falls, and e_i^2 is part of n
+      # - i of the n variances.
       self._shares = np.ones(n)
       if error == 'mean':
         self._shares = np.arange(n, 0, -1) / n
@@ -233,8 +234,8 @@ class Objective:
     """Returns log(sqrt(S2 V)) and its partial derivatives by c and by d.
 
     Args:
-      coefficients: c, shape [n].
-      inverse: d, the first n coefficients of 1 / c.
+      coefficients: Coefficients c, shape [n].
+      inverse: First n coefficients d of 1 / c.
     """
     sensitivity, by_c = self.squared_sensitivity(coefficients)
     variance, by_d = self.variance(inverse)
@@ -247,7 +248,7 @@ class Objective:
   def through_inverse(
       self, inverse: np.ndarray, by_inverse: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient by a series, from that by its inverse.
+    """Returns the gradient by a series, given the gradient by its inverse.
 
     The series 1 / c changes by -1 / c^2 times the change of c.
     """
@@ -278,13 +279,13 @@ class Objective:
   def adjoint_product(
       self, factor: np.ndarray, gradient: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient by x, from that by `product(factor, x)`."""
+    """Returns the gradient by x, given the one by `product(factor, x)`."""
     return self.product(factor, gradient[::-1])[::-1]
 
   def series_inverse(self, coefficients: np.ndarray) -> np.ndarray:
     """Returns the first n coefficients of 1 / c, by Newton's iteration.
 
-    Each step d <- d (2 - c d) doubles how many of them are right.
+    Each step d <- d (2 - c d) doubles the number of correct coefficients.
     """
     n = self.setting.num_rounds
     inverse = np.array([1.0 / coefficients[0]])
@@ -300,7 +301,7 @@ class Objective:
     return inverse
 
   def _aligned(self, values: np.ndarray) -> np.ndarray:
-    """Returns the sum of `values` shifted by 0, b, 2b, ..., k of them."""
+    """Returns the sum of k copies of `values`, shifted by 0, b, 2b, ..."""
     n, gap, most = self.setting
     if most == 1:
       return values
@@ -309,10 +310,11 @@ class Objective:
     return grid.ravel()[:n]
 
   def _sampled_variance(self, inverse: np.ndarray):
-    """Returns V and its gradient where A is no Toeplitz matrix.
+    """Returns V and its gradient if A is not a Toeplitz matrix.
 
-    Row t of A C^-1 is the correlation of f_1..f_t with the coefficients of
-    M C^-1, and so is the gradient of its squared norm with the row itself.
+    Row t of A C^-1 is the correlation of f_1..f_t with the coefficients of M
+    C^-1. The gradient of its squared norm is the same correlation with the row
+    itself.
     """
     steps = self.product(self._steps, inverse)
     rows = self._correlations(fft.rfft(steps, self._size))
@@ -346,15 +348,16 @@ def accounted_error(
 ) -> float:
   """Returns sqrt(S2 V) with S2 of the run, as the accountant computes it.
 
-  By this candidates are compared: an optimiser may have left the set for which
-  its S2 is right, and a bound is then what the user pays for.
+  Candidates are compared by this error. An optimiser may have left the set for
+  which its own S2 is right, and the user then pays for an upper bound.
 
   Args:
-    objective: Computes V, of one tree.
-    coefficients: c, as rounded for use, shape [n].
-    inverse: d, the first n coefficients of 1 / c.
-    pattern: Which rounds one client may take part in.
-    restart_every: Rounds per tree; `None` for one tree over the whole run.
+    objective: Objective that computes V of one tree.
+    coefficients: Coefficients c, as rounded for use, shape [n].
+    inverse: First n coefficients d of 1 / c.
+    pattern: Rounds in which one client may take part.
+    restart_every: Number of rounds per tree, `None` for one tree over the whole
+      run.
   """
   squared_sensitivity = toeplitz_sensitivity.squared_sensitivity(
       coefficients, pattern, restart_every=restart_every
@@ -364,7 +367,7 @@ def accounted_error(
 
 
 def _sampled_rounds(num_rounds: int) -> np.ndarray:
-  """Returns rounds of 1..n: dense at the start, even later, the last one."""
+  """Returns rounds of 1..n: dense at the start, even later, and the last."""
   if num_rounds <= _SAMPLED_ROUNDS:
     return np.arange(1, num_rounds + 1)
   half = _SAMPLED_ROUNDS // 2
@@ -375,7 +378,7 @@ def _sampled_rounds(num_rounds: int) -> np.ndarray:
 
 
 def _interpolation_shares(rounds: np.ndarray) -> np.ndarray:
-  """Returns what each round counts in the mean of a linear interpolation."""
+  """Returns the weight of each round in the mean of the interpolation."""
   everywhere = np.arange(1, rounds[-1] + 1)
   hats = np.eye(len(rounds))
   return np.array(
@@ -391,23 +394,23 @@ def local_minimum(
     bounds: Optional[Sequence[tuple[float, float]]] = None,
     max_iterations: int = 200,
 ) -> np.ndarray:
-  """Returns where a descent by L-BFGS from `start` ends.
+  """Returns the end point of a descent by L-BFGS from `start`.
 
-  *Heuristic*: a local minimum, or near one if the iterations did not suffice.
+  *Heuristic*: a local minimum, or a point near one if the iterations ran out.
 
   Args:
-    function: Of the free numbers and `args`; returns a value, here a logarithm
-      and hence of moderate size, and its gradient.
-    start: Where to begin, shape [n].
-    args: Passed on.
-    bounds: Least and largest of each number, `None` for none.
-    max_iterations: When to stop at the latest.
+    function: Function of the free numbers and `args` that returns a value and
+      its gradient. The value here is a logarithm, so of moderate size.
+    start: Starting point, shape [n].
+    args: Further arguments of `function`.
+    bounds: Smallest and largest value of each number, `None` for no bounds.
+    max_iterations: Largest number of iterations.
   """
   if not len(start):
     return start
 
   def guarded(free):
-    # A series whose inverse explodes overflows; it is no minimum.
+    # A series whose inverse explodes overflows. It is not a minimum.
     with np.errstate(all='ignore'):
       value, gradient = function(free, *args)
     if not np.isfinite(value) or not np.all(np.isfinite(gradient)):
@@ -429,8 +432,8 @@ def _one_thread():
   """Returns a context in which linear algebra does not start threads.
 
   Recent SciPy calls LAPACK in every iteration, on matrices of some ten rows.
-  Waking up threads for these takes several times longer than all the rest.
-  Where threadpoolctl is not installed, it is just slower.
+  Waking up threads for these takes several times longer than everything else.
+  Without threadpoolctl this is just slower.
   """
   try:
     import threadpoolctl  # pylint: disable=g-import-not-at-top

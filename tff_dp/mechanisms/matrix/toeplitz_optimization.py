@@ -2,22 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Coefficients of Toeplitz, banded and banded-inverse noise for a setting.
 
-All three minimise sqrt(S2 V) of `toeplitz_algebra` by L-BFGS with gradients
-by hand, from the square root of the prefix sum. They differ in what is free:
+All three minimise sqrt(S2 V) of `toeplitz_algebra` by L-BFGS with hand-written
+gradients, starting at the square root of the prefix sum. They differ in the
+free parameters:
 
 * banded: the coefficients c_1..c_{p-1} of C, each in [0, 1].
-* Toeplitz: all of c, where non-negative coefficients suffice for an exact S2
-  (one participation, fixed order); else its decrements, which are positive, so
-  that c stays non-negative and non-increasing.
-* banded inverse: e = cumsum(d), d the p coefficients of C^-1. If log e is
-  convex and e does not grow, then 1 / e has no positive coefficient but the
-  first (Kaluza, 1928), and d none either, so that c = 1 / d is non-negative;
-  c - shift(c) = 1 / e, so that c does not increase. The second differences of
-  log e are free. Then d itself.
+* Toeplitz: all of c, if non-negative coefficients suffice for an exact S2 (one
+  participation, fixed order). Otherwise the decrements of c, which are
+  positive, so that c stays non-negative and non-increasing.
+* banded inverse: e = cumsum(d), where d are the p coefficients of C^-1. If log
+  e is convex and e does not grow, then only the first coefficient of 1 / e is
+  positive (Kaluza, 1928), and the same holds for d. So c = 1 / d is
+  non-negative. Also c - shift(c) = 1 / e, so c does not increase. The second
+  differences of log e are free. Afterwards d itself is free.
 
-Every result is the best of a few candidates, the square root among them, by the
-error that the accountant gives them as rounded to float32. *Heuristic*: nobody
-proves the optimum. Starts are fixed, so results are reproducible.
+Every result is the best of a few candidates, including the square root, by the
+error that the accountant computes after rounding to float32. *Heuristic*: the
+optimum is not proven. Starting points are fixed, so results are reproducible.
 """
 
 from collections.abc import Iterable
@@ -31,9 +32,10 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
-# With fewer, the square root is nearer to the optimum than the best bands.
+# With fewer bands, the square root is closer to the optimum than the best
+# bands.
 _FEW_BANDS = 16
-# A positive number that starts at s may become s e^-20 to s e^20.
+# A positive number that starts at s may range from s e^-20 to s e^20.
 _LOG_RANGE = 20.0
 
 Coefficients = tuple[float, ...]
@@ -50,15 +52,16 @@ def optimize_banded(
 ) -> Coefficients:
   """Returns c_0 = 1, .., c_{p-1} of a banded C with small error.
 
-  *Heuristic*, never worse than the square root cut off at p bands. Float32
-  numbers; as many as bands, or as a tree has rounds.
+  *Heuristic*, never worse than the square root cut off at p bands. The result
+  has one float32 number per band, at most one per round of a tree.
 
   Args:
-    pattern: Which rounds one client may take part in.
-    num_bands: p; at most the index gap, if a client takes part several times.
+    pattern: Rounds in which one client may take part.
+    num_bands: Number of bands p, at most the index gap if a client takes part
+      several times.
     error: 'max' or 'mean'.
-    workload: What the server makes of the sums; the prefix sum by default.
-    restart_every: Rounds per tree, `None` for one tree.
+    workload: Map from the sums to the model. Default: the prefix sum.
+    restart_every: Number of rounds per tree, `None` for one tree.
   """
   _checks.integer_at_least(1, num_bands=num_bands)
   search = _Search(pattern, error, workload, restart_every)
@@ -86,15 +89,15 @@ def optimize_toeplitz(
 ) -> Coefficients:
   """Returns c_0 = 1, .., c_{n-1} of a Toeplitz C with small error.
 
-  *Heuristic*, never worse than the square root, nor than the banded optimum of
-  as many bands as the separation allows. S2 is exact. Float32 numbers; as many
-  as a tree has rounds.
+  *Heuristic*, never worse than the square root, nor than the banded optimum
+  with as many bands as the separation allows. S2 is exact. The result has one
+  float32 number per round of a tree.
 
   Args:
-    pattern: Which rounds one client may take part in.
+    pattern: Rounds in which one client may take part.
     error: 'max' or 'mean'.
-    workload: What the server makes of the sums; the prefix sum by default.
-    restart_every: Rounds per tree, `None` for one tree.
+    workload: Map from the sums to the model. Default: the prefix sum.
+    restart_every: Number of rounds per tree, `None` for one tree.
   """
   search = _Search(pattern, error, workload, restart_every)
   n, gap, most = search.setting
@@ -121,14 +124,15 @@ def optimize_banded_inverse(
   """Returns d_0 = 1, .., d_{p-1} of C^-1 with small error.
 
   *Heuristic*, never worse than the inverse square root cut off at p
-  coefficients. Float32 numbers; as many as bands, or as a tree has rounds.
+  coefficients. The result has one float32 number per band, at most one per
+  round of a tree.
 
   Args:
-    pattern: Which rounds one client may take part in.
-    num_bands: p, how many draws a round combines.
+    pattern: Rounds in which one client may take part.
+    num_bands: Number of bands p: how many draws a round combines.
     error: 'max' or 'mean'.
-    workload: What the server makes of the sums; the prefix sum by default.
-    restart_every: Rounds per tree, `None` for one tree.
+    workload: Map from the sums to the model. Default: the prefix sum.
+    restart_every: Number of rounds per tree, `None` for one tree.
   """
   _checks.integer_at_least(1, num_bands=num_bands)
   search = _Search(pattern, error, workload, restart_every)
@@ -143,7 +147,7 @@ class _Search:
   """Minimises the error of one setting over some of its parameters.
 
   Attributes:
-    setting: The tree.
+    setting: Tree and the limits on participation.
   """
 
   def __init__(self, pattern, error, workload, restart_every):
@@ -156,7 +160,7 @@ class _Search:
     self._run = dict(pattern=pattern, restart_every=restart_every)
 
   def bands_from(self, start: np.ndarray) -> np.ndarray:
-    """Returns a local minimum over c_1.. in [0, 1], as many as in `start`."""
+    """Returns a local minimum over c_1.. in [0, 1], as long as `start`."""
 
     def function(free):
       value, gradient = self._by_column(np.concatenate(([1.0], free)))
@@ -169,7 +173,7 @@ class _Search:
   def non_increasing_from(self, start: np.ndarray) -> np.ndarray:
     """Returns a local minimum over all c with positive decrements."""
     root = toeplitz_algebra.square_root_coefficients(len(start))
-    # Where the start is constant, a decrement of 0 could never become larger.
+    # Where the start is constant, a decrement of 0 could never grow.
     scales = np.maximum(
         _decrements(start), 1e-2 * _decrements(root)
     )
@@ -218,8 +222,8 @@ class _Search:
   def inverse_from(self, start: np.ndarray) -> np.ndarray:
     """Returns a local minimum over d_1..d_{p-1}.
 
-    Non-positive, which makes c non-negative; of any sign where a client takes
-    part only once and signs do not matter.
+    The values are non-positive, which makes c non-negative. If a client takes
+    part only once, signs do not matter and the values may have any sign.
     """
 
     def function(free):
@@ -234,11 +238,11 @@ class _Search:
   def best(
       self, candidates: Iterable[np.ndarray], *, of_inverses: bool = False
   ) -> np.ndarray:
-    """Returns the c, or the d, of least error, rounded to float32, shape [n].
+    """Returns the c (or d) of least error, rounded to float32, shape [n].
 
     Args:
       candidates: Series c, or d.
-      of_inverses: Whether they are those of C^-1.
+      of_inverses: Whether the candidates are series d of C^-1.
     """
 
     def error(values):
