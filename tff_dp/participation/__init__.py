@@ -1,8 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part: frozen schedules and protocols, and what each one justifies.
+"""Who takes part: frozen schedules and protocols, with their guarantees.
 
-A `Schedule` lets the server choose; in a `CheckInProtocol` clients decide.
+In a `Schedule` the server chooses the clients. In a `CheckInProtocol` the
+clients decide.
 """
 
 from tff_dp.participation.check_ins import AveragedCheckIn

@@ -4,11 +4,12 @@
 
 Balle, Kairouz, McMahan, Thakkar, Thakurta, arXiv:2007.06605:
 `FixedWindowCheckIn` (A_fix, algorithm 1), `AveragedCheckIn` (A_avg, algorithm
-2) and `SlidingWindowCheckIn` (A_sldw, section 4.2), whose clients add noise
-themselves. `RandomAllocation` has the same coins with a server that is trusted
+2) and `SlidingWindowCheckIn` (A_sldw, section 4.2), in which clients add noise
+themselves. `RandomAllocation` has the same coins, with a server that is trusted
 to add noise to the sum of every step (Feldman and Shenfeld, arXiv:2502.08202).
 
-Steps count from 1. Adjacency is replace-one, of random allocation zero-out.
+Steps count from 1. Adjacency is replace-one, and zero-out for random
+allocation.
 """
 
 import dataclasses
@@ -34,7 +35,7 @@ class _Slots(protocol_lib.CheckInProtocol):
 
   @property
   def num_rounds(self) -> int:
-    """Steps of one pass: the slots."""
+    """Number of steps of one pass, which are the slots."""
     return self.num_slots
 
 
@@ -42,14 +43,16 @@ class _Slots(protocol_lib.CheckInProtocol):
 class FixedWindowCheckIn(_Slots):
   """A_fix: a client takes part w.p. p0, in one of m slots, uniformly.
 
-  One winner a slot, uniform among those who checked in; an empty slot gets a
-  dummy. No number of clients is needed, neither to run nor to account.
+  Each slot has one winner, uniform among the clients that checked in. An empty
+  slot gets a dummy. The number of clients is not needed, neither to run nor to
+  account.
 
   Attributes:
-    num_slots: m.
-    check_in_probability: p0 in [0, 1].
-    slots_per_update: b: reports of one model update. Divides `num_slots`; the
-      guarantee does not depend on it, since averaging is post-processing.
+    num_slots: Number of slots m.
+    check_in_probability: Probability p0 of taking part, in [0, 1].
+    slots_per_update: Number b of reports per model update. It divides
+      `num_slots`. The guarantee does not depend on it, because averaging is
+      post-processing.
   """
 
   num_slots: int
@@ -90,7 +93,7 @@ class FixedWindowCheckIn(_Slots):
   ) -> run_events.FixedWindowCheckInDpEvent:
     """See base class. Exact for a prefix: s of m slots are a window of s slots.
 
-    A client is in the first s with probability p0 s / m, uniformly among them.
+    A client is in the first s slots with probability p0 s / m, uniformly.
     """
     stopped = self._stopped_after(num_rounds)
     return run_events.FixedWindowCheckInDpEvent(
@@ -106,14 +109,14 @@ class FixedWindowCheckIn(_Slots):
 class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
   """A_sldw: client j wakes at step j and draws one of steps j..j+m-1.
 
-  One winner a step, or a dummy. Steps 1..m-1 are the warm-up: they are not
-  used, and who drew them does not report. Of more than `num_rounds` clients,
-  the next ones begin at step 1 again: client j wakes at step 1 + (j - 1) mod n.
-  Wake-up times are public.
+  Each step has one winner, or a dummy. Steps 1..m-1 are the warm-up: they are
+  not used, and clients that drew them do not report. If there are more than
+  `num_rounds` clients, the next ones begin at step 1 again: client j wakes at
+  step 1 + (j - 1) mod n. Wake-up times are public.
 
   Attributes:
-    num_rounds: Steps n, of which n - m + 1 update the model.
-    window: m, at most n.
+    num_rounds: Number of steps n, of which n - m + 1 update the model.
+    window: Window m, at most n.
   """
 
   num_rounds: int
@@ -151,7 +154,7 @@ class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> run_events.SlidingWindowCheckInDpEvent:
-    """See base class. A prefix counts as the whole pass."""
+    """See base class. A prefix is accounted for as the whole pass."""
     self._stopped_after(num_rounds)
     return run_events.SlidingWindowCheckInDpEvent(
         event, window=self.window
@@ -160,14 +163,16 @@ class SlidingWindowCheckIn(protocol_lib.CheckInProtocol):
 
 @dataclasses.dataclass(frozen=True)
 class AveragedCheckIn(_Slots):
-  """A_avg: every client draws one of m slots, all of a slot are averaged.
+  """A_avg: every client draws one of m slots, whose reports are averaged.
 
   An empty slot leaves the model as it is. The guarantee needs every client to
-  take part, and a lower bound on their number; how many came may be seen.
+  take part, and a lower bound on their number. The number of reports in a slot
+  may be seen.
 
   Attributes:
-    num_slots: m.
-    min_num_clients: Clients that are sure to flip honest coins and to report.
+    num_slots: Number of slots m.
+    min_num_clients: Number of clients that are sure to flip honest coins and to
+      report.
   """
 
   num_slots: int
@@ -196,7 +201,7 @@ class AveragedCheckIn(_Slots):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> run_events.AveragedCheckInDpEvent:
-    """See base class. A prefix counts as the whole pass."""
+    """See base class. A prefix is accounted for as the whole pass."""
     self._stopped_after(num_rounds)
     return run_events.AveragedCheckInDpEvent(
         event,
@@ -209,14 +214,14 @@ class AveragedCheckIn(_Slots):
 class RandomAllocation(protocol_lib.CentralCheckIn, _Slots):
   """Check-ins at a trusted server that adds Gaussian noise to every sum.
 
-  A client takes part with some probability, then in k of m slots, uniformly
-  without repetition. Every slot releases its noised sum over a constant, empty
-  ones too.
+  A client takes part with some probability, then in k of m slots, drawn
+  uniformly without repetition. Every slot, even an empty one, releases its
+  noised sum over a constant.
 
   Attributes:
-    num_slots: m.
-    num_selected: k.
-    check_in_probability: In [0, 1].
+    num_slots: Number of slots m.
+    num_selected: Number of slots k of a participating client.
+    check_in_probability: Probability of taking part, in [0, 1].
   """
 
   num_slots: int

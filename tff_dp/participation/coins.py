@@ -4,10 +4,10 @@
 
     coin = PRF(client key, purpose, protocol, time)
 
-PRF is keyed BLAKE2b with 128 bits of output. A client needs nobody for its
-coins, and whoever lacks its key cannot predict them. In a simulation the keys
-of all clients follow from one root key: as good as the secrecy of that key, and
-not what independent devices would do.
+PRF is keyed BLAKE2b with 128 bits of output. A client needs no help for its
+coins, and nobody without its key can predict them. In a simulation the keys of
+all clients are derived from one root key. The coins are then only as secret as
+that key, unlike on independent devices.
 """
 
 import hashlib
@@ -28,9 +28,10 @@ def random_root_key() -> bytes:
 
 
 def insecure_root_key(seed: int) -> bytes:
-  """Returns the key that belongs to a seed: whoever knows it knows all coins.
+  """Returns the key of a seed. Anybody who knows the seed knows all coins.
 
-  Without secret coins nothing is amplified: a run with it guarantees nothing.
+  Without secret coins there is no amplification, so a run with this key
+  guarantees nothing.
   """
   _checks.integer_at_least(0, insecure_seed=seed)
   return _digest(b'tff_dp insecure seed', str(seed).encode())
@@ -39,8 +40,8 @@ def insecure_root_key(seed: int) -> bytes:
 def subkey(key: bytes, *labels: bytes | str | int) -> bytes:
   """Returns the child of a key that belongs to labels, 128 bits.
 
-  Different sequences of labels give independent keys: each label is hashed with
-  its length.
+  Different sequences of labels give independent keys, because each label is
+  hashed with its length.
   """
   return _digest(key, *map(_encoded, labels))
 
@@ -51,23 +52,23 @@ def coin(key: bytes, *labels: bytes | str | int) -> int:
 
 
 def is_heads(value: int, probability: float) -> bool:
-  """Whether a coin shows heads; exact, as 2^128 p is an exact float."""
+  """Whether a coin shows heads. Exact, because 2^128 p is an exact float."""
   return value < math.ldexp(float(probability), 128)
 
 
 def draw(value: int, num_choices: int) -> int:
-  """Returns a choice in [0, num_choices); off uniform by less than 2^-96.
+  """Returns a choice in [0, num_choices), uniform to within 2^-96.
 
-  For fewer than 2^32 choices.
+  It needs fewer than 2^32 choices.
   """
   return value * num_choices // _RANGE
 
 
 def generator(key: bytes, *labels: bytes | str | int) -> np.random.Generator:
-  """Returns NumPy's generator seeded with 128 bits, for whole arrays of draws.
+  """Returns NumPy's generator seeded with 128 bits, for arrays of draws.
 
-  Not cryptographic, and another version of NumPy may draw other numbers from
-  the same key: see `samplers.probe`.
+  It is not cryptographic, and another version of NumPy may draw other numbers
+  from the same key: see `samplers.probe`.
   """
   seed = coin(key, *labels)
   return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cyclic allocation: check-ins at a server whose noise is correlated.
 
-A client keeps to one residue class of the rounds mod p and draws, by coins of
-its own, one slot in each of E windows of its class. Two of its rounds are then
-at least p apart, so the columns of a matrix with at most p bands that they
-touch have no row in common, and what hides the slot under independent noise
-hides it under this noise as well. docs/proofs_check_ins.md, section 4.9.
+A client keeps to one residue class of the rounds mod p. In each of E windows of
+its class it draws one slot with its own coins. Two of its rounds are then at
+least p apart, so the columns that they touch in a matrix with at most p bands
+have no row in common. The argument that hides the slot under independent noise
+therefore holds under this noise, too (docs/proofs_check_ins.md, section 4.9).
 
-The server is trusted, with the noise too. Adjacency: zero-out.
+The server is trusted, also with the noise. Adjacency: zero-out.
 """
 
 import dataclasses
@@ -23,18 +23,20 @@ from tff_dp.participation import protocol as protocol_lib
 
 @dataclasses.dataclass(frozen=True)
 class CyclicAllocation(protocol_lib.CentralCheckIn):
-  """One fresh uniform slot a window, always in the client's residue class.
+  """One fresh uniform slot per window, always in the client's residue class.
 
   Class r has the rounds r, r + p, r + 2p, ... Its slots are cut into E windows
-  of B = floor(floor(T / p) / E) slots; the last one has what remains, too. A
-  client that cannot come in its slot drops out of the window, and is never
-  moved: moving it on makes later slots likelier and costs privacy.
+  of B = floor(floor(T / p) / E) slots, and the last window also gets the
+  remaining slots. A client that cannot come in its slot drops out of the
+  window. It is never moved: moving it would make later slots likelier and cost
+  privacy.
 
   Attributes:
-    num_rounds: T.
-    num_windows: E, most participations of a client.
-    stride: p, the least difference of the indices of two rounds of a client.
-    check_in_probability: Of taking part in a window, in [0, 1].
+    num_rounds: Number of rounds T.
+    num_windows: Number of windows E, the most participations of a client.
+    stride: Stride p, the smallest difference of the indices of two rounds of a
+      client.
+    check_in_probability: Probability of taking part in a window, in [0, 1].
   """
 
   num_rounds: int
@@ -54,7 +56,7 @@ class CyclicAllocation(protocol_lib.CentralCheckIn):
 
   @property
   def slots_per_window(self) -> int:
-    """B, slots of every window but the last, which may have more."""
+    """Number of slots B of every window but the last, which may have more."""
     return self.num_rounds // self.stride // self.num_windows
 
   @property
@@ -87,8 +89,8 @@ class CyclicAllocation(protocol_lib.CentralCheckIn):
     """Returns the rounds of a window of a residue class, counted from 1.
 
     Args:
-      residue: From 0 to p - 1.
-      window: From 0 to E - 1.
+      residue: Residue class, from 0 to p - 1.
+      window: Window, from 0 to E - 1.
     """
     per_window = self.slots_per_window
     first = 1 + residue + self.stride * per_window * window
@@ -98,7 +100,7 @@ class CyclicAllocation(protocol_lib.CentralCheckIn):
     return range(first, end, self.stride)
 
   def expected_check_ins(self, num_rounds: int) -> float:
-    """See base class. The slots of the last windows are less likely."""
+    """See base class. The slots of longer last windows are less likely."""
     windows = [
         self.steps(residue, window)
         for residue in range(self.stride)
@@ -112,7 +114,7 @@ class CyclicAllocation(protocol_lib.CentralCheckIn):
     return sum(shares) / self.stride
 
   def windows(self, position, draw):
-    """See base class. The class comes from a coin of the client, too."""
+    """See base class. A coin of the client also draws its class."""
     del position
     residue = draw('residue', choices=self.stride)
     return [
@@ -125,17 +127,17 @@ class CyclicAllocation(protocol_lib.CentralCheckIn):
   ) -> dp_accounting.DpEvent:
     """Returns E passes of random allocation, 1 of B each. See base class.
 
-    Upper bound where windows have more than B slots, or classes fewer slots
-    than the first. Of the window in which a run stops, slots that have begun:
-    a client is there with their share of the probability.
+    Upper bound if windows have more than B slots, or classes fewer slots than
+    the first. If the run stops within a window, only the slots that have begun
+    count, and a client is in them with their share of the probability.
 
     Args:
-      event: Noise over the bound that one contribution has *after* it went
-        through the mechanism: noise_multiplier / |c|, c a column of C.
-      num_rounds: Rounds after which the run stops, `None` for all.
+      event: Event of the noise over the bound on one contribution *after* the
+        mechanism: noise_multiplier / |c|, where c is a column of C.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     per_window = self.slots_per_window
-    # Slots of the first class that have begun; no class has more.
+    # Number of slots of the first class that have begun. No class has more.
     begun = -(-self._stopped_after(num_rounds) // self.stride)
     whole, rest = divmod(min(begun, self.num_windows * per_window), per_window)
     parts = []

@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The realised check-in rate, beside the one that was assumed.
+"""The observed check-in rate, compared with the assumed rate.
 
-Exact counts are only for protocols whose adversary knows them anyway. Where the
-occupancy is secret, counts are noised first: see
+Exact counts are only used for protocols whose adversary knows them anyway. If
+the occupancy is secret, counts are noised first: see
 `accounting.amplification.noised_counts`.
 """
 
@@ -17,17 +17,17 @@ from tff_dp import _checks
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import shuffled_check_in
 
-# The interval holds in all rounds at once but for this probability.
+# The interval holds in all rounds at once except with this probability.
 ERROR_PROBABILITY = 1e-3
 
 
 class RealisedRate(NamedTuple):
-  """What is known of the rate after some rounds.
+  """The estimate of the rate after some rounds.
 
   Attributes:
-    rate: Reports over rounds and clients.
-    low: End of the Clopper-Pearson interval.
-    high: Its other end.
+    rate: Number of reports over rounds and clients.
+    low: Lower end of the Clopper-Pearson interval.
+    high: Upper end of the Clopper-Pearson interval.
   """
 
   rate: float
@@ -37,18 +37,19 @@ class RealisedRate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ObservedCheckIns:
-  """What is publicly known of a run.
+  """The public facts about the check-ins of a run.
 
-  Where the protocol keeps its occupancy secret, that is the number of rounds
-  and no more, unless noised counts are released.
+  If the protocol keeps its occupancy secret, these are only the number of
+  rounds, unless noised counts are released.
 
   Attributes:
-    num_rounds: Rounds that have begun.
-    rounds_counted: Of these, the ones that the following is about.
-    num_reports: All reports of them, where their number is known.
-    rate: What follows about the check-in rate.
-    noised_check_ins: Sum of the noised counts, where they are released.
-    warning: What is wrong with an assumption, `None` if nothing is known to be.
+    num_rounds: Number of rounds that have begun.
+    rounds_counted: Number of those rounds that the next fields cover.
+    num_reports: Number of reports in the counted rounds, if it is public.
+    rate: Estimated check-in rate.
+    noised_check_ins: Sum of the noised counts, if they are released.
+    warning: Sentence on an assumption in doubt, `None` if none is known to
+      fail.
   """
 
   num_rounds: int
@@ -60,7 +61,7 @@ class ObservedCheckIns:
 
   @property
   def sentence(self) -> str:
-    """What a privacy statement says of it."""
+    """Sentence about the check-ins for a privacy statement."""
     if not self.num_rounds:
       return 'no round yet'
     rounds = f'{self.rounds_counted} rounds'
@@ -94,14 +95,14 @@ def realised_rate(
   """Returns the rate of all rounds so far with its Clopper-Pearson interval.
 
   After round t the interval fails with probability at most
-  `ERROR_PROBABILITY / (t (t + 1))`, which sums to `ERROR_PROBABILITY`: whoever
-  looks after every round is misled no more often than that. Exact for
-  independent coins.
+  `ERROR_PROBABILITY / (t (t + 1))`, which sums to `ERROR_PROBABILITY`. So an
+  observer who looks after every round is misled with at most that probability.
+  Exact for independent coins.
 
   Args:
-    num_reports: k_1 + ... + k_t.
-    num_rounds: t, at least 1.
-    num_clients: n, public.
+    num_reports: Number of reports k_1 + ... + k_t.
+    num_rounds: Number of rounds t, at least 1.
+    num_clients: Public number of clients n.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.integer_at_least(1, num_clients=num_clients)
@@ -124,22 +125,23 @@ def noised_rate(
     num_clients: int,
     stddev: float,
 ) -> RealisedRate | None:
-  """Returns p0 as noised counts of check-ins show it, with an interval.
+  """Returns p0 estimated from noised counts of check-ins, with an interval.
 
-  Heuristic: a normal approximation, whose variance is bounded by that of the
-  noise and `max_reports` times the mean. `None` for protocols without p0.
+  Heuristic: a normal approximation. Its variance is bounded by the variance of
+  the noise plus `max_reports` times the mean. The result is `None` for
+  protocols without p0.
 
   Args:
     noised_check_ins: Sum of the noised counts.
-    protocol: Whose clients draw steps.
-    num_rounds: Steps that were counted, over all passes, at least 1.
-    num_clients: n, public.
-    stddev: Of the noise on each count.
+    protocol: Protocol of the clients.
+    num_rounds: Number of counted steps, over all passes, at least 1.
+    num_clients: Public number of clients n.
+    stddev: Standard deviation of the noise on each count.
   """
   assumed = getattr(protocol, 'check_in_probability', None)
   if assumed is None:
     return None
-  # Check-ins that are expected if everybody takes part.
+  # Expected number of check-ins if everybody takes part.
   passes, rest = divmod(num_rounds, protocol.num_rounds)
   largest = num_clients * (
       passes * protocol.max_reports + protocol.expected_check_ins(rest)
@@ -156,11 +158,11 @@ def noised_rate(
 def warning(
     protocol: protocol_lib.CheckInProtocol, found: RealisedRate
 ) -> str | None:
-  """Returns what is wrong with the assumed rate, `None` if nothing is.
+  """Returns a warning about the assumed rate, `None` if it is plausible.
 
   Args:
-    protocol: One with a rate or a check-in probability; others have nothing.
-    found: What `realised_rate` or `noised_rate` returned.
+    protocol: Protocol with a rate or a check-in probability. Others get `None`.
+    found: Result of `realised_rate` or `noised_rate`.
   """
   is_shuffled = isinstance(protocol, shuffled_check_in.ShuffledCheckIn)
   assumed = getattr(protocol, 'check_in_probability', None)

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of protocols in which clients decide whether to take part.
 
-A protocol is a frozen description of public facts. Who takes part follows from
-coins that each client flips itself (`samplers` simulates them), the server only
-sees who arrived. `dp_event` is what an accountant may assume, made from the
-same fields that the samplers read, so that the two cannot diverge.
+A protocol is a frozen description of public facts. Each client flips its own
+coins to decide when it takes part (`samplers` simulates them). The server only
+sees who arrived. `dp_event` is the event for an accountant. It is built from
+the fields that the samplers read, so the two cannot diverge.
 
-Where the noise is belongs to that: what a protocol guarantees holds for noise
+The place of the noise is part of a protocol. Its guarantee is either for noise
 in each report, before it leaves its client (`mechanisms.randomizers`), or for
-noise that a trusted server adds to their sum.
+noise that a trusted server adds to the sum of reports.
 
 Time is counted in steps ("slots" of random check-ins, "rounds" of shuffled
-check-in). One step is one `next` of a learning process, also if nobody came.
+check-in). One step is one `next` of a learning process, even if nobody came.
 """
 
 import abc
@@ -29,20 +29,20 @@ from tff_dp.mechanisms import randomizers
 
 
 class CheckInProtocol(abc.ABC):
-  """What is public about a protocol.
+  """The public facts about a protocol.
 
   Attributes:
-    num_rounds: Steps T of one pass.
-    has_one_winner: Whether one report of those in a step is used. An empty step
-      then gets a dummy: a client without data, so that nobody sees the gap.
-    occupancy_is_secret: Whether the guarantee rests on nobody learning how many
-      came in which step. Otherwise the adversary is assumed to know it.
-    needs_population: Whether the guarantee rests on a lower bound on the number
-      of clients. None of the protocols needs it in order to run.
-    noise_is_central: Whether a trusted server adds the noise, or each client.
+    num_rounds: Number of steps T of one pass.
+    has_one_winner: Whether only one report of each step is used. An empty step
+      then gets a dummy, a client without data, so that nobody sees the gap.
+    occupancy_is_secret: Whether the guarantee needs the number of reports of
+      each step to stay secret. If not, the adversary is assumed to know it.
+    needs_population: Whether the guarantee needs a lower bound on the number of
+      clients. No protocol needs it to run.
+    noise_is_central: Whether a trusted server adds the noise, not each client.
     may_repeat: Whether several passes, each with new coins, make sense.
-    trust: Who is trusted with what, as a sentence.
-    adversary: What the adversary sees, as a sentence.
+    trust: Sentence that says who is trusted with which data.
+    adversary: Phrase that lists everything the adversary sees.
   """
 
   num_rounds: int
@@ -61,18 +61,18 @@ class CheckInProtocol(abc.ABC):
 
   @property
   def num_updates(self) -> int:
-    """Most model updates of one pass."""
+    """Largest number of model updates of one pass."""
     return self.num_rounds
 
   @property
   def max_reports(self) -> int:
-    """Most reports of one client in one pass."""
+    """Largest number of reports of one client in one pass."""
     return 1
 
   @property
   @abc.abstractmethod
   def participation(self) -> str:
-    """How a client takes part, as a sentence."""
+    """Sentence that says how a client takes part."""
 
   def windows(
       self, position: int, draw: Callable[..., int]
@@ -80,21 +80,23 @@ class CheckInProtocol(abc.ABC):
     """Returns the steps among which a client draws, for each of its draws.
 
     Args:
-      position: Of the client in the population, from 0.
-      draw: `draw(label, choices=n)` returns one of 0, ..., n - 1 by a coin of
-        the client, its own for that label and the pass.
+      position: Position of the client in the population, from 0.
+      draw: Function `draw(label, choices=n)` that returns one of 0, ..., n - 1
+        by a coin of the client, separate for each label and pass.
 
     Returns:
-      For each window what tells its coins from those of others, and its steps.
+      One pair per window: a label that separates its coins from other windows',
+        and its steps.
     """
     del position, draw
     return [((), range(1, self.num_rounds + 1))]
 
   def expected_check_ins(self, num_rounds: int) -> float:
-    """Returns in how many of the first steps a client checks in, on average.
+    """Returns the mean number of the first steps in which a client checks in.
 
     Args:
-      num_rounds: Steps of a pass, of a client that always takes part.
+      num_rounds: Number of first steps of a pass, for a client that always
+        takes part.
     """
     return self.max_reports * num_rounds / self.num_rounds
 
@@ -105,16 +107,17 @@ class CheckInProtocol(abc.ABC):
     """Returns the event of one pass.
 
     Args:
-      event: What is done to one report: a local event of
-        `accounting.events.run_events`, or where the server adds the noise
-        a `GaussianDpEvent`.
-      num_rounds: Steps after which the pass stopped, `None` for all. Never more
-        costly than the whole pass, of which it is post-processing.
+      event: Event of one report: a local event of
+        `accounting.events.run_events`, or a `GaussianDpEvent` if the server
+        adds the noise.
+      num_rounds: Number of steps after which the pass stopped, `None` for all.
+        A stopped pass never costs more than the whole pass, because it is
+        post-processing of it.
     """
 
   @property
   def assumptions(self) -> tuple[str, ...]:
-    """What has to hold beyond what the accounting says, one sentence each."""
+    """Assumptions beyond the ones of the accounting, one sentence each."""
     return ()
 
   def describe(self) -> dict[str, Any]:
@@ -123,7 +126,7 @@ class CheckInProtocol(abc.ABC):
 
   @property
   def protocol_id(self) -> bytes:
-    """What tells the coins of one protocol from those of another."""
+    """Bytes that separate the coins of one protocol from another's."""
     return json.dumps(self.describe(), sort_keys=True).encode()
 
   def _stopped_after(self, num_rounds: Optional[int]) -> int:
@@ -134,9 +137,9 @@ class CheckInProtocol(abc.ABC):
 
 
 class CentralCheckIn(CheckInProtocol):
-  """A protocol whose server is trusted, and noises the sum of every step.
+  """A protocol whose trusted server adds noise to the sum of every step.
 
-  There is no winner, because who wins would depend on others.
+  There is no winner, because the winner would depend on other clients.
   """
 
   has_one_winner = False
@@ -201,12 +204,12 @@ def check(
   """Raises unless the noise is where the protocol's guarantee needs it.
 
   Args:
-    protocol: Who takes part.
-    randomizer: What is to be done to reports, or to their sum.
+    protocol: Protocol of the clients.
+    randomizer: Noise for the reports, or for their sum.
 
   Raises:
     ArgumentError: If `randomizer` is neither of the two.
-    PrivacyRefusedError: If it is not the one that `protocol` takes.
+    PrivacyRefusedError: If `protocol` does not take this kind.
   """
   is_central = isinstance(randomizer, CentralGaussian)
   if not is_central and not isinstance(randomizer, randomizers.LocalRandomizer):

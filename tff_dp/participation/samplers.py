@@ -1,21 +1,22 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated check-ins: which clients report in a step.
+"""Simulated check-ins: the clients that report in each step.
 
-Two samplers, equal in law and tested so:
+There are two samplers. Their results have the same distribution, which is
+tested:
 
 * `literal` flips every coin of every client, as devices would (`coins`).
-* `fast` draws how many clients come (binomial or multinomial counts), then who
-  they are (a uniform subset or permutation), for ten million clients.
+* `fast` draws how many clients come (binomial or multinomial counts) and then
+  who they are (a uniform subset or permutation), for ten million clients.
 
-A sampler is a function of a key: it keeps no state but a cache, and any step of
-any pass can be asked for in any order. What it returns is secret where the
-protocol says so (`occupancy_is_secret`): who checked in, who won, and how many.
+A sampler is a function of a key. It keeps no state but a cache, and any step of
+any pass can be drawn in any order. Its results are secret if the protocol says
+so (`occupancy_is_secret`): who checked in, who won, and how many.
 
-Late or lost: a report that is not there when its step ends is discarded, and
-never moved to another step or pass, which would break the uniform law of the
-slots. Whether that happens follows from a coin of the client's own, never from
-data.
+Late or lost reports: a report that is missing when its step ends is discarded.
+It is never moved to another step or pass, because that would break the uniform
+distribution of the slots. A coin of the client decides whether its report is
+lost, never data.
 """
 
 import abc
@@ -39,13 +40,13 @@ RULES_FOR_LOST = (DUMMY_FOR_LOST, REDRAW)
 
 
 class Cohort(NamedTuple):
-  """What happens in one step.
+  """The outcome of one step.
 
   Attributes:
     clients: Positions of the clients whose reports are used, in random order,
-      int64; `DUMMY` where the server makes a dummy.
-    num_checked_in: How many came, the losers and the lost among them.
-    num_arrived: Of these, how many could report in time.
+      int64. `DUMMY` marks a dummy of the server.
+    num_checked_in: Number of clients that came, including losers and lost ones.
+    num_arrived: Number of those clients that could report in time.
   """
 
   clients: np.ndarray
@@ -65,20 +66,22 @@ class Sampler(abc.ABC):
       dropout_rate: float = 0.0,
       lost_winner: str = DUMMY_FOR_LOST,
   ):
-    """Makes the sampler.
+    """Initializes the sampler.
 
     Args:
-      protocol: What is sampled.
-      root_key: Secret, 128 bits.
-      num_clients: Size of the simulated population; no event depends on it.
-      dropout_rate: Share of the check-ins whose report is lost or late; at
-        least what the protocol's guarantee counts on.
-      lost_winner: What a winner without a report is replaced by: 'dummy', or
-        'redraw', another one of the same step. Both rules ignore the data.
+      protocol: Protocol to sample.
+      root_key: Secret key of 128 bits.
+      num_clients: Size of the simulated population. No event depends on it.
+      dropout_rate: Share of the check-ins whose report is lost or late, at
+        least the share that the protocol's guarantee counts on.
+      lost_winner: Replacement of a winner without a report: 'dummy', or
+        'redraw' for another client of the same step. Both rules ignore the
+        data.
     """
     _checks.integer_at_least(1, num_clients=num_clients)
     _checks.in_half_open(0, 1, dropout_rate=dropout_rate)
-    # Losing more is post-processing: reports are removed independently of all.
+    # Losing more is post-processing, because losses are independent of
+    # everything.
     credited = getattr(protocol, 'credited_dropout', 0.0)
     if dropout_rate < credited:
       raise _checks.ArgumentError(
@@ -97,11 +100,11 @@ class Sampler(abc.ABC):
     self._drawn = None
 
   def cohort(self, pass_index: int, step: int) -> Cohort:
-    """Returns what happens in a step, a function of the arguments and the key.
+    """Returns the outcome of a step, a function of the arguments and the key.
 
     Args:
-      pass_index: From 0; every pass has coins of its own.
-      step: From 1 to `protocol.num_rounds`.
+      pass_index: Index of the pass, from 0. Every pass has its own coins.
+      step: Step, from 1 to `protocol.num_rounds`.
     """
     _checks.integer_at_least(0, pass_index=pass_index)
     _checks.integer_between(1, self._protocol.num_rounds, step=step)
@@ -119,7 +122,7 @@ class Sampler(abc.ABC):
 
   @abc.abstractmethod
   def _draw_pass(self, pass_index: int):
-    """Returns what the three methods below need of a whole pass."""
+    """Returns the data of a whole pass that the three methods below need."""
 
   @abc.abstractmethod
   def _bernoulli(self, pass_index: int, step: int) -> Cohort:
@@ -135,7 +138,7 @@ class Sampler(abc.ABC):
 
 
 class LiteralSampler(Sampler):
-  """Every coin of every client: about two microseconds each."""
+  """Flips every coin of every client, about two microseconds each."""
 
   def __init__(self, protocol, **options):
     super().__init__(protocol, **options)
@@ -146,7 +149,7 @@ class LiteralSampler(Sampler):
     self._server_key = coins.subkey(self._root_key, 'server')
 
   def _draw_pass(self, pass_index):
-    """Returns slot -> clients in it."""
+    """Returns a dict from each slot to its clients."""
     members = {}
     protocol, id_ = self._protocol, self._protocol.protocol_id
     probability = getattr(protocol, 'check_in_probability', 1.0)
@@ -226,14 +229,14 @@ class LiteralSampler(Sampler):
 
 
 class FastSampler(Sampler):
-  """Counts first, then a uniform subset or permutation of the clients."""
+  """Draws counts first, then a uniform subset or permutation of the clients."""
 
   def _draw_pass(self, pass_index):
-    """Returns per slot what is needed of it.
+    """Returns the data of each slot.
 
-    With one winner in a fixed window, counts and winners: clients are
-    exchangeable, so the winners of all slots that are not empty are a uniform
-    ordered sample of the clients. Otherwise the clients of all slots.
+    With one winner in a fixed window, these are counts and winners. Clients are
+    exchangeable, so the winners of all non-empty slots are a uniform ordered
+    sample of the clients. Otherwise these are the clients of all slots.
     """
     protocol = self._protocol
     rng = self._generator('pass', pass_index)
@@ -249,8 +252,8 @@ class FastSampler(Sampler):
       order = rng.permutation(self._num_clients)
       slots = order % protocol.num_rounds
       slots += rng.integers(protocol.window, size=self._num_clients)
-      # NumPy keeps the last of those assigned to one place: as the order is
-      # random, a uniform one.
+      # If several clients are assigned to one place, NumPy keeps the last. The
+      # order is random, so that one is uniform.
       num_slots = protocol.num_rounds + protocol.window
       winners = np.full(num_slots, DUMMY)
       winners[slots] = order
@@ -263,13 +266,13 @@ class FastSampler(Sampler):
       draw = self._cyclic_slots if is_cyclic else self._several_slots
       slots, owners = draw(rng)
       counts = np.bincount(slots, minlength=protocol.num_rounds)
-      # Shuffled first: otherwise the order within a slot is that of the ids.
+      # Shuffle first. Otherwise the order within a slot follows the ids.
       shuffle = rng.permutation(len(slots))
       order = owners[shuffle][np.argsort(slots[shuffle], kind='stable')]
     return order, np.concatenate([[0], np.cumsum(counts)])
 
   def _counts(self, rng: np.random.Generator) -> np.ndarray:
-    """Returns how many clients are in each slot."""
+    """Returns the number of clients in each slot."""
     num_slots = self._protocol.num_rounds
     taking_part = rng.binomial(
         self._num_clients,
@@ -285,7 +288,7 @@ class FastSampler(Sampler):
     )
     wanted = protocol.num_selected
     slots = np.empty((len(taking_part), wanted), np.int64)
-    # As the literal sampler does: the i-th slot counts those not taken yet.
+    # As in the literal sampler, the i-th draw counts only slots not yet taken.
     for number in range(wanted):
       slot = rng.integers(protocol.num_rounds - number, size=len(taking_part))
       for other in range(number):
@@ -335,8 +338,8 @@ class FastSampler(Sampler):
     count, winner = int(counts[step - 1]), int(winners[step - 1])
     rng = self._generator('step', pass_index, step)
     num_arrived = self._num_arrived(rng, count)
-    # Whoever is asked, one of those who came is asked uniformly; and the first
-    # one asked has arrived with probability num_arrived / count.
+    # The asked client is uniform among the clients that came, and it has
+    # arrived with probability num_arrived / count.
     has_winner = num_arrived > 0
     if has_winner and self._lost_winner == DUMMY_FOR_LOST:
       has_winner = rng.integers(count) < num_arrived
@@ -362,9 +365,9 @@ def build(
   """Returns a sampler.
 
   Args:
-    protocol: What is sampled.
-    kind: One of `KINDS`.
-    **options: See `Sampler`.
+    protocol: Protocol to sample.
+    kind: Kind of sampler, one of `KINDS`.
+    **options: Arguments of `Sampler`.
   """
   if not isinstance(protocol, protocol_lib.CheckInProtocol):
     raise _checks.ArgumentError(
@@ -382,10 +385,11 @@ def build(
 
 
 def probe(kind: str) -> str:
-  """Returns a hash of fixed draws: equal where equal cohorts come out.
+  """Returns a hash of fixed draws, equal on machines that draw equal cohorts.
 
-  A pass that goes on with other draws would give some clients two slots, so a
-  resume compares it. The coins of the literal sampler are the same everywhere.
+  A resumed pass with other draws would give some clients two slots, so a resume
+  compares this hash. The coins of the literal sampler are the same on every
+  machine.
   """
   if kind == LITERAL:
     return LITERAL

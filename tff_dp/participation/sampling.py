@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules in which the server chooses who takes part in a round.
 
-Each schedule is a frozen description of public facts. It names the participation
-pattern that an accountant may assume (`pattern`), and it chooses cohorts that
-keep it (`select`); the ledger refuses any cohort that does not. None of them
-claims amplification by sampling, so the choices need not be secret: they follow
-from a public seed and the round, and a resumed run repeats them.
+Each schedule is a frozen description of public facts. It names the
+participation pattern that an accountant may assume (`pattern`), and it chooses
+cohorts that keep this pattern (`select`). The ledger refuses any cohort that
+breaks it. No schedule claims amplification by sampling, so the choices need not
+be secret: they follow from a public seed and the round, and a resumed run
+repeats them.
 """
 
 import abc
@@ -21,7 +22,8 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.ledger import participation_ledger as ledger_lib
 
 
-# Clients that are drawn for each one of a cohort before all are looked at.
+# Number of clients drawn per member of the cohort, before all clients are
+# checked.
 _DRAWS_PER_CLIENT = 16
 
 
@@ -37,7 +39,8 @@ class Schedule(abc.ABC):
   @property
   @abc.abstractmethod
   def pattern(self) -> patterns.ParticipationPattern:
-    """What an accountant may assume about every client."""
+    """The participation pattern that an accountant may assume for every client.
+    """
 
   @abc.abstractmethod
   def validate_population(
@@ -50,7 +53,7 @@ class Schedule(abc.ABC):
       clients_per_round: Size of a cohort.
 
     Raises:
-      ArgumentError: Naming the argument that has to change.
+      ArgumentError: If an argument has to change. The error names it.
     """
 
   @abc.abstractmethod
@@ -66,10 +69,10 @@ class Schedule(abc.ABC):
     """Returns the cohort of a round, a function of its arguments alone.
 
     Args:
-      round_index: Counts from 1.
-      client_ids: The population, in a stable order.
+      round_index: Index of the round, from 1.
+      client_ids: Ids of the population, in a stable order.
       clients_per_round: Size of the cohort.
-      ledger: Who took part before; knows who is eligible.
+      ledger: Record of past participation, which knows who is eligible.
       seed: Public seed of the schedule.
     """
 
@@ -77,13 +80,15 @@ class Schedule(abc.ABC):
 class _RandomCohorts(Schedule):
   """Draws cohorts among the eligible clients.
 
-  Uniformly; under a cap on participations those with the fewest come first, so
-  that the last rounds do not run out of clients. In most rounds clients are
-  drawn from the population until enough of them may come, so a round costs no
-  more for a larger population. Where few may, all clients are looked at.
+  The draw is uniform. Under a cap on participations, clients with the fewest
+  participations come first, so that the last rounds do not run out of clients.
+  In most rounds clients are drawn from the population until enough of them are
+  eligible, so the cost of a round does not grow with the population. If few
+  clients are eligible, all clients are checked.
 
   Attributes:
-    max_participations: Most participations of one client, `None` for no cap.
+    max_participations: Largest number of participations of one client, `None`
+      for no cap.
   """
 
   max_participations: Optional[int]
@@ -132,7 +137,7 @@ class _RandomCohorts(Schedule):
     order = rng.permutation(len(eligible))
     if self.max_participations is not None:
       counts = count[eligible[order]]
-      # Those who took part too often to come now need no order.
+      # Clients with too many participations to be chosen need no order.
       most = np.partition(counts, clients_per_round - 1)[clients_per_round - 1]
       order, counts = order[counts <= most], counts[counts <= most]
       order = order[np.argsort(counts, kind='stable')]
@@ -141,10 +146,11 @@ class _RandomCohorts(Schedule):
   def _by_rejection(
       self, rng, round_index, client_ids, clients_per_round, ledger
   ) -> Optional[list[str]]:
-    """Returns the cohort, or None if too many who were drawn may not come.
+    """Returns the cohort, or None if too many drawn clients are ineligible.
 
-    Uniform, as rejection is: given that it is found, it is a sample without
-    replacement of those who may come; who is drawn twice counts once.
+    Rejection keeps the draw uniform: a found cohort is a sample without
+    replacement of the eligible clients. A client that is drawn twice counts
+    once.
     """
     most = _DRAWS_PER_CLIENT * clients_per_round
     if len(client_ids) <= most:
@@ -168,17 +174,19 @@ class _RandomCohorts(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class MinSeparation(_RandomCohorts):
-  """Random cohorts among the clients whose last participation is long past.
+  """Random cohorts of clients whose last participation is long enough ago.
 
-  Exactly one of `min_index_gap` and `min_rounds_between` is given; they state
-  the same thing and differ by one.
+  Give exactly one of `min_index_gap` and `min_rounds_between`. They state the
+  same limit and differ by one.
 
   Attributes:
     num_rounds: Number of rounds T.
-    min_index_gap: Least difference of the round indices of two participations.
-    min_rounds_between: Least number of rounds strictly between them.
-    max_participations: Most participations of one client, `None` for as many
-      as the separation allows.
+    min_index_gap: Smallest difference of the round indices of two
+      participations.
+    min_rounds_between: Smallest number of rounds strictly between two
+      participations.
+    max_participations: Largest number of participations of one client, `None`
+      for as many as the separation allows.
   """
 
   num_rounds: int
@@ -217,13 +225,14 @@ class MinSeparation(_RandomCohorts):
 
 @dataclasses.dataclass(frozen=True)
 class UniformSampling(_RandomCohorts):
-  """Uniform cohorts without replacement, each round on its own.
+  """Uniform cohorts without replacement, independent between rounds.
 
-  A client may come up in consecutive rounds.
+  A client may be drawn in consecutive rounds.
 
   Attributes:
     num_rounds: Number of rounds T.
-    max_participations: Most participations of one client, `None` for no limit.
+    max_participations: Largest number of participations of one client, `None`
+      for no limit.
   """
 
   num_rounds: int
@@ -247,7 +256,7 @@ class UniformSampling(_RandomCohorts):
 
 @dataclasses.dataclass(frozen=True)
 class OncePerTree(_RandomCohorts):
-  """Random cohorts among the clients that this noise tree has not heard yet.
+  """Random cohorts of clients that have not yet contributed to this tree.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -268,7 +277,8 @@ class OncePerTree(_RandomCohorts):
   def validate_population(
       self, num_clients: int, clients_per_round: int
   ) -> None:
-    # How long a tree is, the mechanism knows: `select` refuses what is short.
+    # The mechanism knows the length of a tree. `select` refuses a round with
+    # too few eligible clients.
     _check_cohort(num_clients, clients_per_round)
 
 
@@ -277,15 +287,16 @@ class ShuffledEpochs(Schedule):
   """Passes over a shuffled population, in the same order in every pass.
 
   The population is shuffled once and cut into `rounds_per_epoch` cohorts of
-  `clients_per_round`; clients beyond them sit out. It is shuffled again only
-  where the noise restarts, and a restart falls on the end of an epoch.
+  `clients_per_round`. The remaining clients sit out. It is shuffled again only
+  when the noise restarts, and a restart coincides with the end of an epoch.
 
   Attributes:
     num_rounds: Number of rounds T.
-    rounds_per_epoch: Rounds of one pass, the index gap of two participations.
-    epochs_per_shuffle: Epochs in the same order, `None` for all. Where given,
-      the mechanism must restart every `rounds_per_epoch * epochs_per_shuffle`
-      rounds; the plan checks it.
+    rounds_per_epoch: Number of rounds of one pass, the index gap of two
+      participations.
+    epochs_per_shuffle: Number of epochs in the same order, `None` for all. If
+      given, the mechanism must restart every
+      `rounds_per_epoch * epochs_per_shuffle` rounds. The plan checks it.
   """
 
   num_rounds: int
@@ -304,7 +315,7 @@ class ShuffledEpochs(Schedule):
 
   @property
   def rounds_per_shuffle(self) -> Optional[int]:
-    """Rounds after which the population is shuffled again, `None` for never."""
+    """Number of rounds after which the population is reshuffled, or `None`."""
     if self.epochs_per_shuffle is None:
       return None
     return self.rounds_per_epoch * self.epochs_per_shuffle
@@ -330,7 +341,7 @@ class ShuffledEpochs(Schedule):
   def select(
       self, *, round_index, client_ids, clients_per_round, ledger, seed
   ) -> list[str]:
-    del ledger  # The order alone decides; the ledger checks it at commit.
+    del ledger  # The order alone decides. The ledger checks it.
     num_shuffles = 0
     if self.rounds_per_shuffle is not None:
       num_shuffles = (round_index - 1) // self.rounds_per_shuffle
@@ -343,7 +354,7 @@ class ShuffledEpochs(Schedule):
 
 
 def from_description(description: Mapping[str, Any]) -> Schedule:
-  """Returns the schedule of a class's name and its fields, plain JSON types."""
+  """Returns the schedule from its class name and fields, plain JSON types."""
   made = {
       each.__name__: each
       for each in (MinSeparation, OncePerTree, ShuffledEpochs, UniformSampling)

@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reports behind a shuffler: of everybody, or of whoever a coin chose.
+"""Reports behind a shuffler, from everybody or from clients chosen by coins.
 
-The aggregator sees the multiset of the reports of a round, hence their number,
-and not whose they are. Shuffled check-in, with a fresh coin of every client in
-every round: Liew, Hasegawa, Takahashi, arXiv:2206.03151.
+The aggregator sees the multiset of the reports of a round, and so their number,
+but not whose they are. Shuffled check-in, in which every client flips a fresh
+coin in every round: Liew, Hasegawa, Takahashi, arXiv:2206.03151.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from tff_dp.participation import protocol as protocol_lib
 
 
 class _BehindShuffler(protocol_lib.CheckInProtocol):
-  """What both have in common."""
+  """The common part of both protocols."""
 
   has_one_winner = False
   occupancy_is_secret = False
@@ -41,13 +41,13 @@ class _BehindShuffler(protocol_lib.CheckInProtocol):
 class ShuffledReports(_BehindShuffler):
   """Every client reports in every round. Adjacency is replace-one.
 
-  For accounting of reports that come as they do: no sampler simulates it. To
-  train, take `ShuffledCheckIn` with the rate 1.
+  It is for the accounting of existing reports, and no sampler simulates it. To
+  train, use `ShuffledCheckIn` with rate 1.
 
   Attributes:
-    num_rounds: T.
-    min_num_clients: Clients that are sure to deliver: the crowd that the
-      guarantee counts on.
+    num_rounds: Number of rounds T.
+    min_num_clients: Number of clients that are sure to deliver: the crowd that
+      the guarantee counts on.
   """
 
   num_rounds: int
@@ -64,7 +64,7 @@ class ShuffledReports(_BehindShuffler):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.SelfComposedDpEvent:
-    """See base class. A prefix is fewer rounds."""
+    """See base class. A prefix has fewer rounds."""
     return dp_accounting.SelfComposedDpEvent(
         run_events.ShuffledDpEvent(event, self.min_num_clients),
         self._stopped_after(num_rounds),
@@ -75,19 +75,19 @@ class ShuffledReports(_BehindShuffler):
 class ShuffledCheckIn(_BehindShuffler):
   """A client takes part in a round w.p. p, independently of everything.
 
-  Adjacency is replace-one: with add or remove the number of reports would show
-  who is there.
+  Adjacency is replace-one. Under add-or-remove, the number of reports would
+  show who is present.
 
   Attributes:
-    num_rounds: T.
-    check_in_rate: p in [0, 1], the probability of heads.
-    min_num_clients: Clients that are sure to flip honest coins and to deliver,
-      even in a mass outage: the crowd that the guarantee counts on.
-    dropout_rate: p' in [0, 1): the share of those who flipped heads whose
-      report does not come in time, whoever they are and whatever they hold.
+    num_rounds: Number of rounds T.
+    check_in_rate: Probability p of heads, in [0, 1].
+    min_num_clients: Number of clients that are sure to flip honest coins and to
+      deliver, even in a mass outage: the crowd that the guarantee counts on.
+    dropout_rate: Share p' in [0, 1) of the clients with heads whose report does
+      not arrive in time, independently of who they are and of their data.
     assume_independent_dropout: Whether the guarantee may count on that share.
-      It then uses the rate p (1 - p'); without it p, which independent dropout
-      can only improve. The statement names the assumption.
+      It then uses the rate p (1 - p'). Otherwise it uses p, which independent
+      dropout can only improve. The statement names the assumption.
   """
 
   num_rounds: int
@@ -115,12 +115,12 @@ class ShuffledCheckIn(_BehindShuffler):
 
   @property
   def credited_dropout(self) -> float:
-    """The share of the reports whose loss the guarantee counts on."""
+    """The share of lost reports that the guarantee counts on."""
     return self.dropout_rate if self.assume_independent_dropout else 0.0
 
   @property
   def expected_rate(self) -> float:
-    """The share of the clients that is expected to arrive in a round."""
+    """The expected share of clients whose report arrives in a round."""
     return self.check_in_rate * (1 - self.dropout_rate)
 
   @property
@@ -143,7 +143,7 @@ class ShuffledCheckIn(_BehindShuffler):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.SelfComposedDpEvent:
-    """See base class. Rounds are independent, so a prefix is fewer of them."""
+    """See base class. Rounds are independent, so a prefix has fewer of them."""
     return dp_accounting.SelfComposedDpEvent(
         run_events.ShuffledCheckInDpEvent(
             event,
