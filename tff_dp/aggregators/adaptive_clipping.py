@@ -12,12 +12,12 @@ In round t, with the clip norm c of the current tree,
 where n_t and m_t are the residual noise of the mechanism with unit draws, in
 the key domains 'value' and 'quantile'. When a tree of R rounds is finished, the
 mean of its R values of `bits`, plus 1/2, estimates the share of clients within
-c, and the next tree begins with
+c. The next tree begins with
 
     c * exp(-learning_rate * (estimate - target_quantile)).
 
-`mechanisms.adaptive_clipping` says why the two streams together cost what one
-stream with the plan's noise multiplier does.
+`mechanisms.adaptive_clipping` explains why both streams together cost as much
+as one stream with the plan's noise multiplier.
 """
 
 import collections
@@ -38,7 +38,8 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 
 QUANTILE_DOMAIN = 'quantile'
 
-# Of the grid on which updates are added up, in powers of two below clip norms.
+# Step of the grid on which updates are added up, relative to the power of two
+# below the clip norm.
 _STEP = shuffle.grid_step(1.0)
 # The bits of a float32 that hold its exponent.
 _EXPONENT = 0x7F800000
@@ -47,21 +48,23 @@ _EXPONENT = 0x7F800000
 class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   """`CorrelatedNoiseFactory` whose clip norm follows a quantile of norms.
 
-  The server sends the clip norm of the current tree to the clients; it depends
-  on noised values of finished trees only. A client whose update is not finite
-  counts as zero, hence as within the clip norm. The clip norm and its scale of
-  noise change only where a tree begins, with independent noise in every round.
+  The server sends the clip norm of the current tree to the clients. The clip
+  norm depends only on noised values of finished trees. A client whose update is
+  not finite counts as zero, and so as within the clip norm. The clip norm and
+  its noise scale change only when a tree begins. With independent noise that is
+  every round.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
-  round_in_tree, digests, buffers, clip_norm, quantile)`, where `quantile` is
-  `OrderedDict(bits, buffers)` and `bits` the sum of the current tree's noised
-  `bits`: nothing in it but the keyed digests is un-noised. Both streams depend
-  on the same digests, of updates and bits.
+  round_in_tree, digests, buffers, clip_norm, quantile)`. `quantile` is
+  `OrderedDict(bits, buffers)`, where `bits` is the sum of the current tree's
+  noised `bits`. Everything in the state is noised, except the keyed digests.
+  Both
+  streams depend on the same digests, of updates and bits.
 
-  `measurements`: those of `CorrelatedNoiseFactory`, where `clip_norm` is the
-  one of the round, and `quantile_estimate`: the estimated share of clients
-  within it, from the noised bits of the tree so far. Covered by the guarantee,
-  and with its noise it may lie outside [0, 1].
+  `measurements`: the measurements of `CorrelatedNoiseFactory`, with the
+  `clip_norm` of the round, and `quantile_estimate`. This is the estimated share
+  of clients within the clip norm, from the noised bits of the tree so far. The
+  guarantee covers it. Because of its noise it may lie outside [0, 1].
   """
 
   def __init__(
@@ -78,19 +81,21 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     """Initializes the factory.
 
     Args:
-      mechanism: What noise is added in which round, to both streams.
-      adaptive_clipping: The target, and what the bits get of the guarantee.
-      noise_multiplier: That of both streams together. 0 adds no noise and gives
-        no privacy.
-      initial_l2_norm_clip: The clip norm of the first tree.
-      clients_per_round: The expected number of clients, the divisor.
-      insecure_seed: For tests only: replaces the secret key by one that anybody
-        who knows the seed can compute.
-      plan: See `CorrelatedNoiseFactory`.
+      mechanism: Mechanism that adds the noise of every round, to both streams.
+      adaptive_clipping: Target quantile, and the share of the guarantee for the
+        bits.
+      noise_multiplier: Noise multiplier of both streams together. 0 adds no
+        noise and gives no privacy.
+      initial_l2_norm_clip: Clip norm of the first tree.
+      clients_per_round: Expected number of clients, the divisor.
+      insecure_seed: Seed for tests only. It replaces the secret key by one that
+        anybody who knows the seed can compute.
+      plan: Plan of the factory, see `CorrelatedNoiseFactory`.
 
     Raises:
       ArgumentError: If a value is outside its range.
-      PrivacyRefusedError: If the mechanism allows for no second clip norm.
+      PrivacyRefusedError: If the mechanism does not allow the clip norm to
+        change.
     """
     _checks.clip_norm(initial_l2_norm_clip=initial_l2_norm_clip)
     super().__init__(
@@ -108,7 +113,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     self._value_multiplier = adaptive_clipping.value_noise_multiplier(
         noise_multiplier
     )
-    # On the sum of bits, whose sensitivity is 1/2.
+    # Noise on the sum of bits, whose sensitivity is 1/2.
     self._bits_stddev = (
         adaptive_clipping.quantile_noise_multiplier(noise_multiplier)
         * adaptive_clipping_lib.BIT
@@ -180,12 +185,13 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     @tff.tensorflow.computation(state_type)
     @tf.function(autograph=False)
     def begin_round(state):
-      """Returns the state with the clip norm of the round, and the latter."""
+      """Returns the state with the clip norm of the round, and the clip norm.
+      """
       state = self._begin(state)
       is_finished = self._is_clip_norm_finished(state)
       target = self._adaptive_clipping.target_quantile
       estimate = state['quantile']['bits'] / self._rounds_per_clip_norm + 0.5
-      # A share is within [0, 1]; with noise its estimate need not be.
+      # A share is within [0, 1], but its noised estimate need not be.
       step = tf.clip_by_value(estimate, 0.0, 1.0) - target
       adapted = state['clip_norm'] * tf.exp(
           -self._adaptive_clipping.learning_rate * step
@@ -280,7 +286,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
 
 
 def _build_encode(value_type: tff.TensorType) -> tff.Computation:
-  """Returns a client's (update, clip norm) -> (its part of the sum, counts)."""
+  """Returns a computation (update, clip norm) -> (part of the sum, counts)."""
 
   @tff.tensorflow.computation(value_type, np.float32)
   @tf.function(autograph=False)
@@ -293,6 +299,6 @@ def _build_encode(value_type: tff.TensorType) -> tff.Computation:
 
 
 def _power_of_two(clip_norm: tf.Tensor) -> tf.Tensor:
-  """Returns the largest power of two that a normal float32 is not below."""
+  """Returns the largest power of two that is at most a normal float32."""
   exponent = tf.bitcast(clip_norm, tf.int32) & tf.constant(_EXPONENT, tf.int32)
   return tf.bitcast(exponent, tf.float32)

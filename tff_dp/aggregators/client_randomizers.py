@@ -3,15 +3,15 @@
 """The operations of local randomizers, as pure TensorFlow functions.
 
 `build(randomizer, num_params)` returns the client's side (clip, then randomize)
-and the server's (an unbiased estimate of the clipped update from a report).
-Everything random follows from a key, and a key is used for one report.
+and the server's side (an unbiased estimate of the clipped update from a
+report). All randomness follows from a key, and a key is used for one report.
 
 The key of a report follows from the client's secret key, from the randomizer,
 from the round and from the clipped update itself. So a round that is repeated
-on the same data repeats its report bit for bit, which tells nobody anything
-new; and if the data or the model differ, so does all of the noise. Were the
-noise the same, the difference of two reports would be the difference of two
-updates, without any noise; a server that nobody trusts could ask for it.
+on the same data repeats its report bit for bit, which reveals nothing new. If
+the data or the model differ, all of the noise differs, too. With equal noise,
+the difference of two reports would be the difference of two updates without any
+noise, and an untrusted server could request it.
 """
 
 import abc
@@ -36,7 +36,7 @@ class ClientRandomizer(abc.ABC):
   """The operations of one randomizer on vectors of one length.
 
   Attributes:
-    randomizer: The public description.
+    randomizer: Public description of the randomizer.
     num_params: Length d of the vectors.
   """
 
@@ -53,31 +53,32 @@ class ClientRandomizer(abc.ABC):
 
   @property
   def report_scale(self) -> Optional[float]:
-    """How large numbers in a report are; `None` if reports do not add up.
+    """Scale of the numbers in a report, `None` if reports do not add up.
 
-    Then a report is a few integers, which the server turns into a vector.
+    In that case a report is a few integers, which the server turns into a
+    vector.
     """
     return None
 
   @abc.abstractmethod
   def clip(self, update: tf.Tensor) -> tf.Tensor:
-    """Returns the update within the bound; zeros if it is not finite."""
+    """Returns the update within the bound, or zeros if it is not finite."""
 
   @abc.abstractmethod
   def draw_report(self, clipped: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """Returns the report; `key` must serve for nothing else."""
+    """Returns the report. `key` must not be used for anything else."""
 
   @abc.abstractmethod
   def estimate(self, report: tf.Tensor) -> tf.Tensor:
     """Returns the unbiased estimate of the clipped update, float32 [d]."""
 
   def randomize(self, update: tf.Tensor, client_key: tf.Tensor, round_index=0):
-    """Returns the report of one client: all that may leave it.
+    """Returns the report of one client. Nothing else may leave the client.
 
     Args:
-      update: float32 of shape [num_params], unbounded, may hold NaNs.
-      client_key: The client's secret key, int64 of shape [2].
-      round_index: Integer; tells the rounds of a client apart.
+      update: Unbounded update, float32 of shape [num_params], may hold NaNs.
+      client_key: Secret key of the client, int64 of shape [2].
+      round_index: Integer that separates the rounds of a client.
     """
     clipped = self.clip(tf.ensure_shape(update, [self.num_params]))
     key = streams.fold_in(
@@ -144,15 +145,16 @@ class _Sphere(ClientRandomizer):
     seed = streams.fold_in(key, _DIRECTION)
     direction = self._normals(seed)
     norm = tf.norm(clipped)
-    # Only the sign of <z, v> counts, so neither needs its length. Zero counts
-    # as a positive product, and the fair coin of its rounding does the rest.
+    # Only the sign of <z, v> counts, so the lengths of z and v do not matter.
+    # Zero counts as a positive product. The fair coin of the rounding of x = 0
+    # makes that right.
     product = tf.reduce_sum(clipped * direction)
     keeps_direction = (
         streams.uniforms([], streams.fold_in(key, _ROUNDING))
         < 0.5 + 0.5 * norm / self.randomizer.l2_norm_clip
     )
-    # The only line that the guarantee rests on: whatever was computed above,
-    # the sign is flipped by a coin of its own.
+    # The guarantee rests on this line alone: for any values computed above, a
+    # separate coin flips the sign.
     is_flipped = _is_below(
         streams.bits([], streams.fold_in(key, _COIN)),
         self.randomizer.flip_threshold,
@@ -199,12 +201,12 @@ def build(
 def release_of(
     randomizer: randomizers.LocalRandomizer,
 ) -> release_marks.Release:
-  """Returns what a report is marked with."""
+  """Returns the release with which a report is marked."""
   return release_marks.Release.of(randomizer.describe())
 
 
 def check_vector_randomizer(randomizer) -> None:
-  """Raises unless it is a randomizer of vectors."""
+  """Raises unless `randomizer` is a randomizer of vectors."""
   if type(randomizer) not in _BY_TYPE:
     names = ', '.join(sorted(cls.__name__ for cls in _BY_TYPE))
     raise _checks.ArgumentError(
@@ -222,13 +224,13 @@ def randomize_category(
 ) -> tf.Tensor:
   """Returns the reported category, scalar int64 in [0, num_categories).
 
-  A category outside of the range counts as one drawn uniformly.
+  A category outside of the range is replaced by a uniformly drawn one.
 
   Args:
     randomizer: Number of categories and local epsilon.
-    category: Scalar integer.
-    client_key: Secret, int64 of shape [2]; must serve for nothing else but the
-      same category again.
+    category: True category, a scalar integer.
+    client_key: Secret key, int64 of shape [2]. It must be used for nothing else
+      but the same category again.
   """
   num_categories = randomizer.num_categories
   category = tf.cast(category, tf.int64)

@@ -1,17 +1,19 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clipping one client's update, so that its exact norm is within the bound."""
+"""Clipping of one client's update, so that its exact norm is within the bound.
+"""
 
 import collections
 
 import tensorflow as tf
 
-# float32 norms of n numbers err by less than this share, so clipping to a norm
-# smaller by it keeps what a client sends exactly within the clip norm. On CPUs
-# TensorFlow adds up runs of at most 256 squares and then pairs of sums (a test
-# has the worst case), so the sum may lack (256 + log2(n)) * 2^-24 of itself, the
-# norm half of that, and scaling adds 2^-22: together 9e-6 for any n. What
-# follows, rounding to a grid towards zero and an exact sum, adds nothing.
+# float32 norms of n numbers err by less than this share. So clipping to a norm
+# that is smaller by this share keeps the client's message exactly within the
+# clip norm. On CPUs TensorFlow adds up runs of at most 256 squares and then
+# pairs of sums (a test has the worst case). The sum may lack (256 + log2(n)) *
+# 2^-24 of itself, the norm half of that, and scaling adds 2^-22: together 9e-6
+# for any n. The later steps, rounding to a grid towards zero and an exact sum,
+# add no error.
 NORM_MARGIN = 1e-5
 
 
@@ -21,7 +23,7 @@ def clip(update: tf.Tensor, l2_norm_clip):
   An update with a NaN, an infinity or a norm beyond float32 becomes zero.
 
   Args:
-    update: float32 of shape [num_params].
+    update: Update, float32 of shape [num_params].
     l2_norm_clip: Bound on the exact norm, a number or a scalar tensor.
 
   Returns:
@@ -29,14 +31,14 @@ def clip(update: tf.Tensor, l2_norm_clip):
     `num_zeroed`, `num_empty` and `num_clipped`.
   """
   bound = l2_norm_clip * (1.0 - NORM_MARGIN)
-  # Like `tf.norm`, in one walk over the vector.
+  # Like `tf.norm`, in one pass over the vector.
   norm = tf.sqrt(2.0 * tf.nn.l2_loss(update))
   # NaN and infinite coordinates, and squares beyond float32, all show in
   # the norm.
   is_finite = tf.math.is_finite(norm)
   is_clipped = norm > bound
-  # Branches and not a product with 0, 1 or the scale: infinity times zero
-  # is NaN, and a vector that is left alone need not be walked over.
+  # Use branches instead of a product with 0, 1 or the scale: infinity times
+  # zero is NaN, and an unchanged vector needs no pass over it.
   bounded = tf.cond(
       tf.logical_and(is_finite, tf.logical_not(is_clipped)),
       lambda: update,
@@ -62,15 +64,15 @@ def clip(update: tf.Tensor, l2_norm_clip):
 def clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
   """Returns the rows, each scaled to a norm of at most `l2_norm_clip`.
 
-  As `clip` does with one vector: with a margin for float32, and zero
-  for a row with a NaN, an infinity or a norm beyond float32.
+  Like `clip` on one vector: with a margin for float32, and zero for a row with
+  a NaN, an infinity or a norm beyond float32.
 
   Args:
-    rows: float32 of shape [batch size, num_params].
+    rows: Vectors, float32 of shape [batch size, num_params].
     l2_norm_clip: Bound on the exact norm of every row.
   """
   bound = l2_norm_clip * (1.0 - NORM_MARGIN)
   norms = tf.sqrt(tf.reduce_sum(tf.square(rows), axis=1, keepdims=True))
   scales = tf.where(norms > bound, bound / norms, tf.ones_like(norms))
-  # Chosen and not multiplied: infinity times zero is NaN.
+  # Select instead of multiply: infinity times zero is NaN.
   return tf.where(tf.math.is_finite(norms), rows * scales, tf.zeros_like(rows))

@@ -5,18 +5,19 @@
     g_t = sum over clients of clip(x, l2_norm_clip)
     result = (g_t + noise_multiplier * l2_norm_clip * n_t) / clients_per_round
 
-where n_t is the residual noise of the mechanism, with unit draws. The divisor is
-the *expected* number of clients, never the number that reported: a short round,
-and an empty one, get the full noise and the same divisor.
+where n_t is the residual noise of the mechanism, with unit draws. The divisor
+is the *expected* number of clients, never the number that reported. A short or
+empty round gets the full noise and the same divisor.
 
-g_t is exact: clipped updates are rounded to a grid of at most 2^-32 clip norms
-towards zero, each by itself, and added up in integers. So one client moves g_t
-by its own rounded update, whose norm is at most `l2_norm_clip`, whatever the
-number of clients and weights and the order of the sum. (Added up in float32,
-the others' rounding depends on whether the client is there: one client moves an
-adversarial cohort of 16,385 with 100,000 weights by 3.09 clip norms.) Noise is
-added in float64, and only the noised sum is rounded to float32 and divided.
-What is left is that normals are drawn as float32 numbers (Mironov, CCS 2012).
+g_t is exact. Each clipped update is rounded towards zero to a grid of at most
+2^-32 clip norms, by itself, and the results are added up in integers. So one
+client moves g_t by its own rounded update, whose norm is at most
+`l2_norm_clip`. This holds for any number of clients and weights, and for any
+order of the sum. (In a float32 sum, the others' rounding depends on whether the
+client is there: one client moves an adversarial cohort of 16,385 with 100,000
+weights by 3.09 clip norms.) Noise is added in float64. Only the noised sum is
+rounded to float32 and divided. One caveat remains: normals are drawn as float32
+numbers (Mironov, CCS 2012).
 """
 
 import collections
@@ -39,30 +40,32 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   """`UnweightedAggregationFactory` for the noised mean of clipped updates.
 
-  Wrap it with `tff.aggregators.as_weighted_aggregator` where a builder asks for
-  a weighted factory: weights are data, so they are ignored. TFF's own
-  `zeroing_factory` and `clipping_factory` may stand around it with a *constant*
-  norm. One that is estimated depends on every client, and with it whether the
-  others are zeroed, so one client may change the sum by many clip norms.
+  Wrap it with `tff.aggregators.as_weighted_aggregator` if a builder asks for a
+  weighted factory: weights are data, so they are ignored. TFF's own
+  `zeroing_factory` and `clipping_factory` may wrap it with a *constant* norm.
+  An estimated norm depends on every client, and so does the decision to zero
+  the other clients. One client could then change the sum by many clip norms.
 
   A client whose update has a NaN, an infinity or a norm beyond float32 counts
-  as zero. The state holds the secret key of the noise in `key`; treat
-  checkpoints accordingly. The noise is never replayed: each tree has its own
-  key, and what a round draws is a function of (key, tree_id, round_in_tree) and
-  of what clients have sent up to it. So one state that is continued twice, or a
-  round that is tried again, has other noise for other data, and the same noise
-  for the same data.
+  as zero. The state holds the secret key of the noise in `key`. Treat
+  checkpoints as secret, too. The noise is never replayed: each tree has its own
+  key, and the draws of a round are a function of (key, tree_id, round_in_tree)
+  and of everything that clients have sent so far. If one state is continued
+  twice, or a round is retried, other data get other noise, and the same data
+  get the same noise.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
-  round_in_tree, digests, buffers)`. `release_id` says which noise is added, see
-  `release`; a state of other noise is refused. `digests` are 64 keyed bits for
-  each round whose draws are made again, and as secret as the key; there are no
-  other un-noised data in it.
+  round_in_tree, digests, buffers)`. `release_id` identifies the noise that is
+  added, see `release`. A state of other noise is refused. `digests` are 64
+  keyed
+  bits for each round whose draws are made again. They are as secret as the key.
+  The state holds no other un-noised data.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
-  `round`, `tree_id` are public; `snr` is computed from the noised result and
-  covered by the guarantee; those under `not_covered` (`num_clients`,
-  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts and are not.
+  `round` and `tree_id` are public. `snr` is computed from the noised result and
+  is covered by the guarantee. The entries of `not_covered` (`num_clients`,
+  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts and are not
+  covered.
   """
 
   def __init__(
@@ -78,15 +81,15 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     """Initializes the factory.
 
     Args:
-      mechanism: What noise is added in which round.
+      mechanism: Mechanism that adds the noise of every round.
       noise_multiplier: Standard deviation of one draw on the SUM, divided by
         the clip norm. 0 adds no noise and gives no privacy.
       l2_norm_clip: Bound on the L2 norm of one client's whole update.
-      clients_per_round: The expected number of clients, the divisor.
-      insecure_seed: For tests only: replaces the secret key by one that anybody
-        who knows the seed can compute.
-      plan: Whose `aggregator()` it is, so that `program.train` finds the plan
-        of a process; it changes nothing else.
+      clients_per_round: Expected number of clients, the divisor.
+      insecure_seed: Seed for tests only. It replaces the secret key by one that
+        anybody who knows the seed can compute.
+      plan: Plan whose `aggregator()` this is, so that `program.train` finds the
+        plan of a process. It changes nothing else.
 
     Raises:
       ArgumentError: If a value is outside its range.
@@ -108,13 +111,13 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
   @functools.cached_property
   def release(self) -> release_marks.Release:
-    """What the factory adds, as its graphs are marked with it."""
+    """The noise that the factory adds, with which its graphs are marked."""
     return release_marks.Release.of(
         self._facts(), divisor=self._clients_per_round, plan=self._plan
     )
 
   def _facts(self) -> dict[str, Any]:
-    """Returns all that the guarantee of the noise rests on."""
+    """Returns all facts that the guarantee of the noise rests on."""
     return {
         'mechanism': self._mechanism.describe(),
         'noise_multiplier': self._noise_multiplier,
@@ -122,7 +125,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     }
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
-    """Creates the process; `value_type` holds float32 tensors only."""
+    """Creates the process. `value_type` holds float32 tensors only."""
     if isinstance(value_type, tff.TensorType) and len(value_type.shape) == 1:
       return self._create_flat(value_type)
     return tff.aggregators.concat_factory(_Flat(self)).create(value_type)
@@ -163,7 +166,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(init_fn, next_fn)
 
   def _begin(self, state):
-    """Returns the state; raises where it is of other noise, or at its end."""
+    """Returns the state, or raises if it has other noise or is at its end."""
     tf.debugging.assert_equal(
         state['release_id'],
         tf.constant(self.release.number, tf.int64),
@@ -242,14 +245,15 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return release
 
   def _digest(self, state, total, counts) -> tf.Tensor:
-    """Returns the digest of a round, from all that the server got in it.
+    """Returns the digest of a round, from all data that the server got in it.
 
-    The counts too, because noise that is the same tells that all is the same.
+    The counts are included, because equal noise reveals that all inputs are
+    equal.
 
     Args:
-      state: Before the round.
-      total: The exact sum.
-      counts: What `clipping.clip` counted, summed.
+      state: State before the round.
+      total: Exact sum.
+      counts: Summed counts of `clipping.clip`.
     """
     digest = noise_state.digest_of(
         state['key'],
@@ -258,11 +262,12 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         total,
         tf.stack(list(counts.values())),
     )
-    # Random bits for whoever lacks the key.
+    # Random bits to anyone without the key.
     return self.release.mark(digest)
 
   def _advanced(self, state, digest):
-    """Returns the state after a round, but for what depends on the noise."""
+    """Returns the state after a round, without the parts that depend on noise.
+    """
     _, tree_id, round_in_tree = noise_state.advance(
         self._mechanism, state['tree_id'], state['round_in_tree']
     )
@@ -305,11 +310,11 @@ def check_flat(value_type: tff.TensorType) -> None:
 
 
 def within_horizon(state, num_rounds: int):
-  """Returns the state; running it raises where all planned rounds are done.
+  """Returns the state. Running it raises if all planned rounds are done.
 
   Args:
-    state: With the rounds that are done in `round`.
-    num_rounds: The rounds of the plan.
+    state: State with the number of finished rounds in `round`.
+    num_rounds: Number of rounds of the plan.
   """
   is_planned = tf.debugging.assert_less(
       state['round'],
@@ -323,7 +328,7 @@ def within_horizon(state, num_rounds: int):
 
 
 class _Flat(tff.aggregators.UnweightedAggregationFactory):
-  """What `concat_factory` wraps: the factory on one flat vector."""
+  """The factory on one flat vector, which `concat_factory` wraps."""
 
   def __init__(self, outer: CorrelatedNoiseFactory):
     self._create = outer._create_flat  # pylint: disable=protected-access
@@ -335,18 +340,20 @@ class _Flat(tff.aggregators.UnweightedAggregationFactory):
 def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
   """Returns (total * step + noise_stddev * noise) / clients_per_round, float32.
 
-  In float64: to round a large sum before the noise is in it would move it by
-  more than the smallest differences, again depending on everybody's data.
+  Computed in float64. If a large sum were rounded before the noise is added,
+  the rounding would move it by more than the smallest differences, again
+  depending on everybody's data.
 
   Args:
-    total: The exact sum in units of `step`, integers.
+    total: Exact sum in units of `step`, integers.
     step: A power of two, a number or a float32 scalar.
     noise: Unit noise, float32 of the same shape.
-    noise_stddev: Of a unit draw on the sum, a number or a float32 scalar.
-    clients_per_round: The divisor.
+    noise_stddev: Standard deviation of a unit draw on the sum, a number or a
+      float32 scalar.
+    clients_per_round: Divisor.
   """
-  # As few walks over float64 vectors as there can be: noise alone depends on
-  # nobody's data, and what is noised may be rounded.
+  # Few passes over float64 vectors: noise alone depends on nobody's data, and
+  # the noised value may be rounded.
   units = tf.cast(noise * (noise_stddev / step), tf.float64)
   noised = tf.cast(tf.cast(total, tf.float64) + units, tf.float32)
   return noised * tf.cast(step / clients_per_round, tf.float32)
@@ -355,9 +362,9 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
 def signal_to_noise(result, noise_stddev):
   """Returns |signal| / |noise| estimated from the released vector.
 
-  The squared norm of the noise is subtracted in expectation. Exact in
-  expectation for independent noise; indicative for correlated noise, and
-  without the extra noise of a completed tree.
+  The expected squared norm of the noise is subtracted. The result is exact in
+  expectation for independent noise. It is indicative for correlated noise, and
+  ignores the extra noise of a completed tree.
   """
   num_params = tf.cast(tf.size(result), tf.float32)
   noise_squared = num_params * noise_stddev**2

@@ -12,18 +12,18 @@ Only the sum of the messages over all silos is opened:
 
     mean = (2 C / h) (total - silos (E Z - least)) / (silos K) - C
 
-The law of Z is that of a `SumPlan` (`accounting.integers.integer_plans`):
-binomial, Skellam or discrete Gaussian. All are drawn from a table of 62-bit
-probabilities (`accounting.integers.integer_noise`). Coins and noise follow
-from the key of the round that a silo brings with its records, and from the
-records: what is repeated repeats its message, anything else has noise of its
-own. Without a key they come from the kernel of the machine that runs the silo,
-each time. Messages are bounded, so no sum ever wraps.
+Z has the distribution of a `SumPlan` (`accounting.integers.integer_plans`):
+binomial, Skellam or discrete Gaussian. It is drawn from a table of 62-bit
+probabilities (`accounting.integers.integer_noise`). Coins and noise follow from
+the key of the round that a silo brings with its records, and from the records.
+So equal records repeat their message, and other records get other noise.
+Without a key, coins and noise come from the kernel of the silo's machine,
+afresh each time. Messages are bounded, so no sum ever wraps.
 
 TFF's own `tff.learning.ddp_secure_aggregator` is not used: in the
 tensorflow-privacy release that TFF 0.87 needs, its Skellam noise is seeded with
-the clock (`tf.timestamp() * 10**6`), which the server can guess to a few
-million values, and two silos can share.
+the clock (`tf.timestamp() * 10**6`). The server can guess that to a few million
+values, and two silos can share it.
 """
 
 import collections
@@ -41,7 +41,7 @@ from tff_dp.accounting.integers import integer_plans
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import release_marks
 
-# What `tff.federated_secure_sum_bitwidth` allows, and int64 holds.
+# The bits that `tff.federated_secure_sum_bitwidth` allows and int64 holds.
 MOST_BITS = 62
 # Parts of a value that has a key.
 ROWS, KEY = 'rows', 'key'
@@ -49,7 +49,7 @@ _ROUNDING, _NOISE = 'integer rounding', 'integer noise'
 
 
 def release_of(facts: Mapping[str, Any]) -> release_marks.Release:
-  """Returns the release of `SumPlan.release_facts`."""
+  """Returns the release of the facts from `SumPlan.release_facts`."""
   return release_marks.Release.of(facts, in_sum=True)
 
 
@@ -57,21 +57,23 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
   """The mean of the records of all silos, with integer noise in the sum.
 
       next: mean over silos and records of clip(x), plus noise of variance
-            `plan.noise_variance`, plus that of rounding, <= (C / h)^2 / (M K)
+            `plan.noise_variance`, plus rounding of variance <= (C / h)^2 / (M
+            K)
 
   A value is a silo's records, float32 of shape [records, num_params], or an
-  `OrderedDict(rows, key)` of them and a secret key of the silo and round, int64
-  of shape [2], that serves for nothing else; it stays there. Each record is
-  clipped to the norm C (a record that is not finite counts as zero), which
-  bounds its coordinates. Encoding and noise happen in the silo, the server gets
-  the secure sum of integers. What protects a record is the noise of *all* silos
-  in the sum: it must not be opened below `min_silos`, which is a setting of the
-  secure summation in the field; here the result of fewer is refused.
+  `OrderedDict(rows, key)` of the records and a secret key of the silo and
+  round. The key is int64 of shape [2], is used for nothing else and stays at
+  the silo. Each record is clipped to the norm C, which bounds its coordinates.
+  A record that is not finite counts as zero. Encoding and noise happen in the
+  silo, and the server gets the secure sum of integers. A record is protected by
+  the noise of *all* silos in the sum, so the sum of fewer than `min_silos` must
+  not be opened. In the field the secure summation must be set to refuse it.
+  Here the result of fewer silos is refused.
 
   Attributes:
     plan: The `SumPlan`.
-    min_silos: Of the plan.
-    state: Empty.
+    min_silos: Promised number of silos, from the plan.
+    state: Empty state.
     measurements: `OrderedDict(num_silos)`.
   """
 
@@ -82,13 +84,13 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       l2_norm_clip: float,
       max_silos: int,
   ):
-    """Builds the factory.
+    """Initializes the factory.
 
     Args:
-      plan: Grid, records of a silo, noise, and how many silos are promised;
+      plan: Grid, records of a silo, noise, and promised number of silos.
         `integer_plans.calibrate` finds one.
-      l2_norm_clip: C.
-      max_silos: Most silos that take part in a round, for the range.
+      l2_norm_clip: Clip norm C.
+      max_silos: Largest number of silos in a round, which fixes the range.
     """
     if not isinstance(plan, integer_plans.SumPlan):
       raise _checks.ArgumentError('plan', plan, 'an integer_plans.SumPlan')
@@ -142,7 +144,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
     def encode(value):
       if has_key:
         rows = value[ROWS]
-        # Other records have other noise: the same would cancel in a difference.
+        # Other records need other noise: equal noise would cancel in a
+        # difference.
         digest = streams.digest(tf.reshape(rows, [-1]))
         key = streams.fold_in(value[KEY], digest)
       else:
@@ -158,7 +161,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       )
       return rounded + noise - table.lower
 
-    # A computation of its own: graphs that read a file are not looked into.
+    # This is a separate computation, because graphs that read a file are not
+    # inspected.
     @tff.tensorflow.computation(sum_type)
     @tf.function(autograph=False)
     def marked(message):
@@ -209,10 +213,11 @@ def encoded_sum(
   """Returns the sum of the rounded records, int64 of shape [num_params].
 
   Args:
-    rows: float32 of shape [records, num_params], clipped here.
-    key: Of the coins for rounding, which protect nothing.
-    l2_norm_clip: C.
-    grid: h.
+    rows: Records, float32 of shape [records, num_params]. They are clipped
+      here.
+    key: Key of the coins for rounding, which protect nothing.
+    l2_norm_clip: Clip norm C.
+    grid: Number h of steps of the grid.
   """
   clipped = clipping.clip_rows(rows, l2_norm_clip)
   step = 2.0 * l2_norm_clip / grid
@@ -233,9 +238,9 @@ def draw(
   """Returns independent draws from a table, int64 of shape [size].
 
   Args:
-    table: Of the law.
-    key: Secret, int64 of shape [2]; must serve for nothing else.
-    size: How many.
+    table: Table of the distribution.
+    key: Secret key, int64 of shape [2]. It must not be used for anything else.
+    size: Number of draws.
   """
   uniform = tf.bitwise.bitwise_and(
       streams.bits([size], key),

@@ -8,8 +8,8 @@ With the clipped update x_j of client j and its randomizer R_j,
     result   = sum over reports of estimate(report_j) / divisor
 
 where the divisor is the number of reports, or a public constant. The server
-gets the reports without their order and their senders, see `shuffle`, and does
-nothing random.
+gets the reports without their order and their senders, see `shuffle`. It adds
+no randomness.
 """
 
 import collections
@@ -32,20 +32,21 @@ ARRIVED = 'arrived'
 class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
   """`UnweightedAggregationFactory` for means of locally randomized updates.
 
-  Wrap it with `tff.aggregators.as_weighted_aggregator` where a builder asks for
-  a weighted factory: weights are data, so they are ignored. A client's update
-  is one vector, however many tensors it has. One with a NaN, an infinity or a
-  norm beyond float32 counts as zero, and is randomized like any other.
+  Wrap it with `tff.aggregators.as_weighted_aggregator` if a builder asks for a
+  weighted factory: weights are data, so they are ignored. A client's update is
+  one vector, however many tensors it has. An update with a NaN, an infinity or
+  a norm beyond float32 counts as zero, and is randomized like any other.
 
   As a plain aggregator it takes the key of each report from the operating
-  system, inside the client's graph, so a round that is run twice costs twice.
+  system, inside the client's graph. So a round that is run twice costs twice.
   `create_keyed` makes a process for clients that bring their keys.
 
   `state`: empty.
 
-  `measurements`: `num_reports`, public under replace-one, and `noise_stddev`,
-  the standard deviation per coordinate of the result (for the sphere an upper
-  bound), which follows from it. Nothing in them is computed from updates.
+  `measurements`: `num_reports`, which is public under replace-one, and
+  `noise_stddev`, which follows from it. `noise_stddev` is the standard
+  deviation per coordinate of the result, for the sphere an upper bound. No
+  measurement is computed from updates.
   """
 
   def __init__(
@@ -58,9 +59,9 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
 
     Args:
       randomizer: Gaussian, Sphere or Laplace.
-      mean_over: 'arrived', to divide by the number of reports (an adversary who
-        sees the reports sees their number too; the mean of none is zero), or a
-        public constant to divide by.
+      mean_over: 'arrived' to divide by the number of reports, or a public
+        constant to divide by. An adversary who sees the reports sees their
+        number, too. The mean of no reports is zero.
 
     Raises:
       ArgumentError: If a value is outside its range.
@@ -76,7 +77,7 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
     self._mean_over = mean_over
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
-    """Creates the process; `value_type` holds float32 tensors only."""
+    """Creates the process. `value_type` holds float32 tensors only."""
     value_type = tff.to_type(value_type)
     randomizer = self._build_randomizer(value_type)
 
@@ -96,12 +97,12 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
     the client's secret key (int64 of shape [2]) and the round (int64). The key
     is used at the client, and nothing of it leaves except through the noise.
 
-    Its result is `OrderedDict(total, num_reports)` at the server, the sum of
-    the estimates and an int32, for whoever adds up over several rounds;
-    `mean_over` scales the measurements alone.
+    Its result is `OrderedDict(total, num_reports)` at the server: the sum of
+    the estimates, and an int32. This serves callers that add up several rounds.
+    `mean_over` scales only the measurements.
 
     Args:
-      value_type: Of the update; float32 tensors only.
+      value_type: Type of the update, with float32 tensors only.
     """
     value_type = tff.to_type(value_type)
     randomizer = self._build_randomizer(value_type)
@@ -147,7 +148,7 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
     )
 
   def _build_release(self, randomizer, value_type, *, total=False):
-    """Returns the server's computation on what the shuffle step hands on."""
+    """Returns the server's computation on the output of the shuffle step."""
     specs = tff.types.type_to_tf_tensor_specs(value_type)
 
     @tff.tensorflow.computation(_shuffled_type(randomizer))
@@ -184,14 +185,15 @@ class RandomizedResponseHistogramFactory(
 ):
   """`UnweightedAggregationFactory` for histograms of categories.
 
-  Values are scalar integers in [0, num_categories); one outside counts as drawn
-  uniformly. With n reports, of which c_i are category i, and the probabilities
-  p to keep and q for each other category,
+  Values are scalar integers in [0, num_categories). A value outside is replaced
+  by a uniformly drawn one. Let n be the number of reports, c_i the number of
+  reports of category i, p the probability to keep a category and q the
+  probability of each other category. Then
 
       result_i = (c_i - n q) / (p - q),
 
-  float32 of shape [num_categories], which estimates the number of clients with
-  category i without bias; it may be negative, and sums up to n.
+  float32 of shape [num_categories]. It estimates the number of clients with
+  category i without bias. It may be negative, and sums up to n.
 
   `state`: empty. `measurements`: `num_reports`, public under replace-one.
   """
@@ -209,7 +211,7 @@ class RandomizedResponseHistogramFactory(
     self._randomizer = randomizer
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
-    """Creates the process; `value_type` is a scalar integer."""
+    """Creates the process. `value_type` is a scalar integer."""
     value_type = tff.to_type(value_type)
     if (
         not isinstance(value_type, tff.TensorType)
@@ -256,7 +258,7 @@ def _build_process(randomize, release, randomizer):
 
 
 def _compose(randomize, shuffle_step, release):
-  """Returns the process of a client's computation and a server's."""
+  """Returns the process of a client's and a server's computation."""
 
   @tff.federated_computation
   def init_fn():
@@ -275,7 +277,7 @@ def _compose(randomize, shuffle_step, release):
 
 
 def _shuffled_type(randomizer: client_randomizers.ClientRandomizer) -> tff.Type:
-  """Returns the type of all that the server learns about the clients."""
+  """Returns the type of everything that the server learns about the clients."""
   if randomizer.report_scale is None:
     width = randomizer.report_spec.shape[0]
     return tff.TensorType(np.int64, [None, width])
@@ -295,8 +297,8 @@ def _sum_estimates(randomizer, shuffled):
     return tf.cast(total, tf.float32), shuffled['num_reports']
   num_reports = tf.shape(shuffled)[0]
 
-  # One after the other, in the order of the reports: a report becomes a vector
-  # of the model's size.
+  # One after the other, in the order of the reports, because each report
+  # expands to a vector of the model's size.
   def add(index, total):
     return index + 1, total + randomizer.estimate(shuffled[index])
 

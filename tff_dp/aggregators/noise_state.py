@@ -2,19 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The noise of one stream, round after round, as pure TensorFlow functions.
 
-A stream belongs to a root key and a domain. Where it stands is given by the
-tree's id and the rounds done in the tree; what it remembers, by the mechanism's
-buffers.
+A stream belongs to a root key and a domain. Its position is the tree's id and
+the number of rounds done in the tree. Its memory is the mechanism's buffers.
 
-What a round draws also follows from all that clients have sent up to it, by a
-digest. So a round that is repeated on the same data repeats its noise and tells
-nobody anything new; and two continuations of one state on different data have
-different noise, from the first round that differs to the end. Were it the same,
-the difference of the two releases would be the difference of two sums, without
-any noise; were it the same in later rounds that do not differ, those would take
-back what protects the first, and their prefix sums would give it away. The
-digests of the rounds that are drawn again later are kept as a ring, one number
-per round.
+The draws of a round also depend on everything that clients have sent so far,
+through a digest. So a round that is repeated on the same data repeats its noise
+and reveals nothing new. Two continuations of one state on different data have
+different noise, from the first round that differs to the end. There are two
+reasons:
+
+*   With equal noise, the difference of the two releases would be the difference
+  of two sums without any noise.
+*   With equal noise in later rounds, these would subtract the noise that
+  protects the first round, and their prefix sums would reveal it.
+
+The digests of the rounds that are drawn again later are kept in a ring, one
+number per round.
 """
 
 import tensorflow as tf
@@ -30,13 +33,14 @@ _DIGEST_DOMAIN = 'digest'
 def advance(mechanism: mechanism_lib.Mechanism, tree_id, round_in_tree):
   """Returns (starts_tree, tree_id, round_in_tree) of the round that begins.
 
-  A restart happens at the beginning of the round that opens the new tree: the
-  tree's id goes up, and with it every key.
+  A restart happens at the beginning of the round that opens the new tree. The
+  tree's id goes up, and every key changes with it.
 
   Args:
-    mechanism: Knows when trees restart.
-    tree_id: Of the previous round, scalar int64, 0 before round 1.
-    round_in_tree: Of the previous round, scalar int64, 0 before round 1.
+    mechanism: Mechanism, which knows when trees restart.
+    tree_id: Tree of the previous round, scalar int64, 0 before round 1.
+    round_in_tree: Position of the previous round, scalar int64, 0 before round
+      1.
   """
   starts_tree = tf.constant(False)
   if mechanism.restart_every is not None:
@@ -51,16 +55,16 @@ def advance(mechanism: mechanism_lib.Mechanism, tree_id, round_in_tree):
 
 
 def digest_of(key, digests, round_in_tree, *sums) -> tf.Tensor:
-  """Returns 64 bits that belong to all that clients have sent in a run.
+  """Returns 64 bits that depend on everything clients have sent in the run.
 
-  Scalar int64, and secret: whoever has the key can test guesses with it. Nobody
-  else can.
+  The result is a scalar int64, and secret: anyone with the key can test guesses
+  with it, and nobody else can.
 
   Args:
-    key: The root key.
-    digests: The ring after the previous round, whose digest is part of this.
-    round_in_tree: Of the previous round.
-    *sums: Vectors, the sums of this round. They must not depend on the order in
+    key: Root key.
+    digests: Ring after the previous round, whose digest is part of this one.
+    round_in_tree: Position of the previous round in its tree.
+    *sums: Vectors: the sums of this round. They must not depend on the order in
       which clients are added up, or a repeated round would draw other noise.
   """
   child = streams.fold_in(
@@ -78,7 +82,7 @@ def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
 
 
 def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
-  """Returns the ring after a round; it takes the place of the oldest one."""
+  """Returns the ring after a round, whose digest replaces the oldest one."""
   place = (round_in_tree - 1) % digests.shape[0]
   return tf.tensor_scatter_nd_update(digests, [[place]], [digest])
 
@@ -101,20 +105,20 @@ def next_noise(
 ):
   """Returns (noise, buffers) of the round that begins, at unit draws.
 
-  If trees are completed, the round that opens a tree also takes over what the
-  virtual rounds of the finished one change, `b_{R + virtual} - b_R`, so that
-  the noise left behind is the root's alone.
+  If trees are completed, the round that opens a tree also adds the change of
+  the finished tree's virtual rounds, `b_{R + virtual} - b_R`. Then only the
+  noise of the root remains of the finished tree.
 
   Args:
-    mechanism: What noise is added in which round.
-    key: The root key.
-    domain: The purpose of the stream, which separates its keys from others'.
-    tree_id: Of the previous round, as for `advance`.
-    round_in_tree: Of the previous round.
-    digests: The ring after the previous round.
-    digest: Of the round that begins, see `digest_of`. Virtual rounds that this
-      round catches up on draw with it too.
-    buffers: What the previous round returned.
+    mechanism: Mechanism that adds the noise of every round.
+    key: Root key.
+    domain: Purpose of the stream, which separates its keys from other streams'.
+    tree_id: Tree of the previous round, as for `advance`.
+    round_in_tree: Position of the previous round in its tree.
+    digests: Ring after the previous round.
+    digest: Digest of the round that begins, see `digest_of`. Virtual rounds
+      that this round catches up on draw with it, too.
+    buffers: Buffers from the previous round.
     num_params: Length of the noise.
   """
   root = streams.domain_key(key, domain)
@@ -163,22 +167,23 @@ def rebuild_buffers(
 ):
   """Returns the buffers after a round, from key, position and digests.
 
-  It does the float operations of `next_noise`, round by round and in the same
-  order, so the buffers serve every later round as the lost ones would have, bit
-  for bit. One that is written before it is read again may differ: here it is
-  zero, there it holds a value of an earlier tree or round.
+  It repeats the float operations of `next_noise`, round by round and in the
+  same order. So the rebuilt buffers give the same noise in every later round,
+  bit for bit. A buffer that is written before it is read again may differ: it
+  is zero here, and in the original it holds a value of an earlier tree or
+  round.
 
   Args:
-    mechanism: What noise was added in which round.
-    key: The root key.
-    domain: The purpose of the stream.
-    tree_id: The tree, scalar int64.
-    round_in_tree: Rounds done in the tree, scalar int64.
-    digests: The ring after the last round of the run.
+    mechanism: Mechanism that added the noise of every round.
+    key: Root key.
+    domain: Purpose of the stream.
+    tree_id: Id of the tree, scalar int64.
+    round_in_tree: Number of rounds done in the tree, scalar int64.
+    digests: Ring after the last round of the run.
     num_params: Length of the noise.
-    start: Where to go on: a pair of a round of the same tree, scalar int64, and
-      the buffers after it. `None` for where the noise to come begins to depend
-      on what was drawn.
+    start: Starting point: a pair of a round of the same tree, scalar int64, and
+      the buffers after it. `None` means the first round that the coming noise
+      depends on.
   """
   if start is None:
     start = (
@@ -208,7 +213,7 @@ def rebuild_buffers(
 
 
 def first_remembered(mechanism: mechanism_lib.Mechanism, round_in_tree):
-  """Returns the round after which zeros are as good as the buffers were."""
+  """Returns the round after which zeros can replace the buffers."""
   if mechanism.rounds_remembered is None:
     return tf.zeros_like(round_in_tree)
   return tf.maximum(round_in_tree - mechanism.rounds_remembered, 0)
@@ -217,7 +222,7 @@ def first_remembered(mechanism: mechanism_lib.Mechanism, round_in_tree):
 def _completion(
     step, tree_id, last_round, buffers, digests, num_rounds, num_params
 ):
-  """Returns the noise of the virtual rounds that complete a tree, summed."""
+  """Returns the sum of the noise of the virtual rounds that complete a tree."""
 
   def body(offset, total, *state):
     noise, *state = step(tree_id, last_round + offset, *state)

@@ -1,14 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Marks on what has its noise, so that a graph shows what it releases.
+"""Marks on noised values, so that a graph shows which noise protects it.
 
-An aggregator passes each value that has its noise through `Release.mark`, and
-nothing else but what only the holder of its noise key could tell from random
-bits. The mark is in the graph, with a fingerprint of all that the
-guarantee of the noise rests on, as the factory itself holds it. So whoever is
-handed a process can find out which noise it adds, and what leaves it without
-(`program.certification`). The mark also names the plan whose aggregator it is;
-this Python process remembers its latest plans by that name.
+An aggregator passes each noised value through `Release.mark`. It also marks
+values that look like random bits to anyone without the noise key, and no
+others. The mark is in the graph, with a fingerprint of all facts that the
+guarantee of the noise rests on, as the factory itself holds them. So one can
+inspect a process and find out which noise it adds, and which values leave
+without it (`program.certification`). The mark also names the plan of the
+aggregator. This Python process remembers its latest plans by that name.
 """
 
 import collections
@@ -27,23 +27,24 @@ _NAME = re.compile(
     rf'(?:^|/){PREFIX}([0-9a-f]{{16}})'
     '_(at_clients|in_secure_sum|divided_by_([0-9]+))(?:_of_([0-9a-f]{16}))?'
 )
-# Fingerprint -> plan; a plan with a large matrix is not kept for ever.
+# Fingerprint -> plan. Old plans are dropped, because a plan may hold a large
+# matrix.
 _PLANS = collections.OrderedDict()
 _MOST_PLANS = 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-  """What adds noise.
+  """The noise that an aggregator adds.
 
   Attributes:
     fingerprint: 16 hexadecimal digits, equal for equal noise and clipping.
-    divisor: What the server divides the noised sum by; `None` where clients add
-      the noise.
-    in_sum: Whether clients add shares of noise, which protect in a secure sum
-      and nowhere else.
-    plan: Fingerprint of the plan that it serves, `None` if nobody has said. It
-      is no part of the noise: releases that differ in it alone are equal.
+    divisor: Number by which the server divides the noised sum, `None` if
+      clients add the noise.
+    in_sum: Whether clients add shares of noise, which protect only inside a
+      secure sum.
+    plan: Fingerprint of the plan that the release serves, `None` if unknown. It
+      is not part of the noise: releases that differ only in it are equal.
   """
 
   fingerprint: str
@@ -67,7 +68,8 @@ class Release:
 
   @classmethod
   def parse(cls, node_name: str) -> Optional['Release']:
-    """Returns the release whose mark a node is, `None` for other nodes."""
+    """Returns the release that a node is marked with, `None` for other nodes.
+    """
     found = _NAME.search(node_name)
     if found is None:
       return None
@@ -92,7 +94,7 @@ class Release:
     )
 
   def mark(self, noised: tf.Tensor) -> tf.Tensor:
-    """Returns the tensor, marked as one that has the noise."""
+    """Returns the tensor, marked as noised."""
     place = f'divided_by_{self.divisor}'
     if self.at_clients:
       place = 'in_secure_sum' if self.in_sum else 'at_clients'
@@ -115,16 +117,16 @@ def plan_of(release: Release) -> Any:
 
 
 def mark_coin(drawn: tf.Tensor) -> tf.Tensor:
-  """Returns what follows from a key of the client and public values, marked.
+  """Returns a value made from a key of the client and public values, marked.
 
-  Of the client's data it says nothing, so it may leave the client.
+  The value does not depend on the client's data, so it may leave the client.
 
   Args:
-    drawn: Of a key that serves for nothing else.
+    drawn: Value made from a key that is used for nothing else.
   """
   return tf.identity(drawn, name=_COIN)
 
 
 def is_coin(node_name: str) -> bool:
-  """Returns whether a node is what `mark_coin` returned."""
+  """Returns whether a node is a result of `mark_coin`."""
   return node_name.rpartition('/')[2].startswith(_COIN)

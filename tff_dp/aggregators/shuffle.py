@@ -1,22 +1,23 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The shuffle step: from reports at clients to what the server computes with.
+"""The shuffle step: from reports at clients to the input of the server.
 
-What arrives at the server says neither who sent a report nor in which order the
-reports came, and both follow from the type and the arithmetic, not from trust
-in an order of evaluation:
+The server's input shows neither who sent a report nor the order of the reports.
+Both follow from the type and the arithmetic, not from trust in an order of
+evaluation:
 
 *   Reports that are vectors are added up in *integers*, as multiples of a power
-    of two. Integer sums do not depend on the order, down to the last bit, and
-    the server gets one vector and the number of reports. Nor does rounding one
-    report depend on any other, which is why central noise adds up here too.
-*   Reports of a few integers each are collected and *sorted*. A sorted list
-    is a function of the multiset: it says how often each report came, and
-    nothing else.
+  of two. Integer sums do not depend on the order, down to the last bit. The
+  server gets one vector and the number of reports. The rounding of one report
+  does not depend on any other report, which is why central noise uses these
+  sums, too.
+*   Reports of a few integers each are collected and *sorted*. A sorted list is
+  a function of the multiset: it shows how often each report came, and nothing
+  else.
 
 In the field a shuffler, or secure aggregation, does this between the clients
-and the server. Here, as in every simulation with TFF, it is computed in the
-clear by the runtime: the types show what a real one would hand on.
+and the server. Here, as in every simulation with TFF, the runtime computes it
+in the clear. The types show the output of a real shuffler.
 """
 
 import collections
@@ -29,11 +30,11 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 
-# From the scale of a report to the step of the grid that it is rounded to:
-# finer than float32 at that scale, and 2^26 reports of up to 2^5 times the
-# scale fit into 64 bits.
+# Bits from the scale of a report to the step of the grid that it is rounded to.
+# The grid is finer than float32 at that scale, and 2^26 reports of up to 2^5
+# times the scale fit into 64 bits.
 _GRID_BITS = 32
-# For which the grid's step and its inverse are float32 numbers.
+# Scales for which the grid's step and its inverse are float32 numbers.
 _REPORT_SCALES = (1e-25, 1e25)
 
 
@@ -54,9 +55,10 @@ def build_sum(
 
   It maps float32 vectors of length `num_params` at clients to
   `OrderedDict(total, num_reports)` at the server: the sum in units of `step`,
-  int64 of shape [num_params], and an int32. A report is rounded to multiples of
-  `step` towards zero, by itself and before anything is added: what one client
-  adds depends on nobody else, and its norm is at most that of its report.
+  int64 of shape [num_params], and an int32. Each report is rounded towards zero
+  to multiples of `step`, by itself and before anything is added. So a client's
+  part of the sum depends on nobody else, and its norm is at most the norm of
+  its report.
 
   Args:
     num_params: Length of the vectors.
@@ -66,8 +68,8 @@ def build_sum(
   @tff.tensorflow.computation(tff.TensorType(np.float32, [num_params]))
   @tf.function(autograph=False)
   def in_units(report):
-    # The product is exact, because the factor is a power of two; the cast drops
-    # what is behind the point.
+    # The product is exact, because the factor is a power of two. The cast drops
+    # the digits after the point.
     return collections.OrderedDict(
         total=tf.cast(report * np.float32(1.0 / step), tf.int64),
         num_reports=tf.constant(1),
@@ -83,7 +85,7 @@ def build_collection(width: int) -> Callable[[tff.Value], tff.Value]:
   server, one row per report, in lexicographic order.
 
   Args:
-    width: Integers in a report.
+    width: Number of integers in a report.
   """
   rows_type = tff.TensorType(np.int64, [None, width])
 
@@ -105,7 +107,8 @@ def build_collection(width: int) -> Callable[[tff.Value], tff.Value]:
   @tff.tensorflow.computation(rows_type)
   @tf.function(autograph=False)
   def in_order(rows):
-    # By the last column first: a stable sort keeps the order of equal numbers.
+    # Sort by the last column first: a stable sort keeps the order of equal
+    # numbers.
     for column in reversed(range(width)):
       order = tf.argsort(rows[:, column], stable=True)
       rows = tf.gather(rows, order)
@@ -124,13 +127,13 @@ def build_counts(num_categories: int) -> Callable[[tff.Value], tff.Value]:
   int64 of shape [num_categories].
 
   Args:
-    num_categories: Categories are 0..num_categories - 1.
+    num_categories: Number of categories, which are 0..num_categories - 1.
   """
 
   @tff.tensorflow.computation(tff.TensorType(np.int64))
   @tf.function(autograph=False)
   def one_hot(category):
-    # `tf.one_hot` would drop a category that there is not.
+    # `tf.one_hot` would silently drop a category out of range.
     return tf.tensor_scatter_nd_add(
         tf.zeros([num_categories], tf.int64),
         [[category]],
@@ -141,10 +144,10 @@ def build_counts(num_categories: int) -> Callable[[tff.Value], tff.Value]:
 
 
 def _sum_of(contribution: tff.Computation) -> Callable[[tff.Value], tff.Value]:
-  """Returns the sum of what each client contributes.
+  """Returns a function that sums up the contributions of all clients.
 
-  A `federated_sum`: unlike a `federated_aggregate` with functions of its own,
-  it has a place in both of TFF's forms for production stacks.
+  It uses `federated_sum`. Unlike a `federated_aggregate` with custom functions,
+  this exists in both of TFF's forms for production stacks.
   """
 
   def aggregate(value):
