@@ -3,7 +3,7 @@
 """Differential privacy for TensorFlow Federated, with its guarantee stated.
 
 Importing this package loads nothing heavy: `tff_dp.accounting` and the other
-parts are imported when they are first used, and only `aggregators`, `learning`,
+parts are imported when they are first used. Only `aggregators`, `learning`,
 `execution` and `program` need TensorFlow Federated.
 """
 
@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-# Before anything of ours is imported, because an older Python cannot read it.
+# Before any other module of the package, which an older Python cannot parse.
 if sys.version_info < (3, 11):
   raise ImportError(
       'tff_dp needs Python 3.11, this is %d.%d. In a checkout of tff_dp, run'
@@ -54,7 +54,7 @@ _LAZY_MODULES = (
     'participation',
     'program',
 )
-# What is to be had here beside them, and the module that has it.
+# Re-exported names, with the modules that define them.
 _LAZY_NAMES = {
     'PrivacyRefusedError': 'tff_dp._checks',
     **{name: f'tff_dp.plans.{home}' for name, home in plans.HOMES.items()},

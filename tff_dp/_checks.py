@@ -18,9 +18,9 @@ class PrivacyRefusedError(Exception):
   """A request that would break the guarantee, with the way out.
 
   Attributes:
-    what: What was refused, in one sentence.
-    why: The rule that forbids it.
-    way_out: What the caller can do instead.
+    what: Refused request, in one sentence.
+    why: Rule that forbids it.
+    way_out: Alternative for the caller.
   """
 
   def __init__(self, what: str, *, why: str, way_out: str):
@@ -31,12 +31,12 @@ class PrivacyRefusedError(Exception):
 
 
 class ArgumentError(ValueError):
-  """A value outside what an argument allows.
+  """A value outside the allowed range of an argument.
 
   Attributes:
-    argument: The argument's name, as in the Python signature.
-    value: The value that was given.
-    allowed: What would have been allowed, as the end of a sentence.
+    argument: Name of the argument, as in the Python signature.
+    value: Value that was given.
+    allowed: Allowed values, as the end of a sentence.
   """
 
   def __init__(self, argument: str, value, allowed: str):
@@ -48,10 +48,11 @@ class ArgumentError(ValueError):
     self.allowed = allowed
 
 
-# Squares of clipped numbers, and of the noise, must fit into float32: a norm
-# below is rounded to zero and clips nothing, one above is infinite.
+# Squares of clipped numbers, and of the noise, must fit into float32. A smaller
+# norm is rounded to zero and clips nothing. A larger one is infinite.
 CLIP_NORMS = (1e-15, 1e15)
-# More is no promise: whoever publishes one client in ten keeps it.
+# A larger delta promises nothing: publishing one client in ten would satisfy
+# it.
 _MAX_DELTA = 0.1
 
 
@@ -130,7 +131,7 @@ def optional_integer_at_least(low: int, **argument) -> None:
 
 
 def client_key(client_id: str | bytes) -> bytes:
-  """Returns what a client is known by: 'a' and b'a' are the same client."""
+  """Returns the bytes that identify a client: 'a' and b'a' are the same."""
   if isinstance(client_id, str):
     return client_id.encode()
   if isinstance(client_id, bytes):
@@ -142,10 +143,10 @@ def client_key(client_id: str | bytes) -> bytes:
 
 
 def distinct_clients(**argument: Iterable[str | bytes]) -> None:
-  """Raises unless the ids in the argument are of different clients.
+  """Raises unless the ids in the argument belong to different clients.
 
-  Whoever is listed twice takes part twice where everybody takes part once, and
-  counts as two in a crowd.
+  A client that is listed twice takes part twice where everybody takes part
+  once, and counts as two in a crowd.
   """
   name, client_ids = _single(argument)
   keys = [client_key(client_id) for client_id in client_ids]
@@ -163,7 +164,7 @@ def instance_of(kind, allowed: str, **argument) -> None:
 
   Args:
     kind: The class, or several as `isinstance` takes them.
-    allowed: What to hand in, as the end of a sentence.
+    allowed: Expected input, as the end of a sentence.
     **argument: The argument, by its name.
   """
   name, value = _single(argument)
@@ -172,13 +173,13 @@ def instance_of(kind, allowed: str, **argument) -> None:
 
 
 def take_python_numbers(spec) -> None:
-  """Gives a dataclass Python's numbers in the place of NumPy's.
+  """Replaces NumPy's numbers in a dataclass by Python's.
 
-  NumPy's are integers and reals, too, but have no place in JSON, and some not
-  all methods of Python's.
+  NumPy's numbers are integers and reals, too, but JSON does not accept them,
+  and some lack methods of Python's.
 
   Args:
-    spec: The dataclass, from its `__post_init__`; it may be frozen.
+    spec: The dataclass, from its `__post_init__`. It may be frozen.
   """
   for field in dataclasses.fields(spec):
     value = getattr(spec, field.name)
@@ -194,7 +195,8 @@ def clip_norm(**argument) -> None:
 def delta(**argument) -> None:
   """Raises unless the argument is above 0 and small enough to promise anything.
 
-  For what is stated or planned; a privacy profile has a value at every delta.
+  The check is for a delta that is stated or planned. A privacy profile has a
+  value at every delta.
   """
   name, value = _single(argument)
   if not _is_real(value) or not 0 < value <= _MAX_DELTA:

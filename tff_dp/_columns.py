@@ -1,12 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The three stacks that this release was checked on, called columns.
+"""The three stacks that this release was tested on, called columns.
 
 Column A is the reference: Python 3.11 with everything at the versions that
 TensorFlow Federated (TFF) asks for. Column B is current: a newer Python with a
-newer TensorFlow, where TFF is imported through `_shim`. Column C is the same
-with the older TensorFlow that stock Colab brings. The locks pin all; a test
-compares them with what is written here.
+newer TensorFlow, where TFF is imported through `_shim`. Column C is like B,
+with the older TensorFlow of stock Colab. The locks pin all packages. A test
+compares them with the versions here.
 """
 
 import dataclasses
@@ -19,18 +19,18 @@ TFF = '0.87.0'
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-  """What one stack consists of.
+  """The versions of one stack.
 
   Attributes:
-    letter: 'A', 'B' or 'C'.
-    name: 'reference', 'current' or 'colab'.
+    letter: Letter of the column: 'A', 'B' or 'C'.
+    name: Name of the column: 'reference', 'current' or 'colab'.
     pythons: Versions of Python, (major, minor), the oldest first.
-    lock: The file that pins every package.
+    lock: File that pins every package.
     packages: Distribution -> checked versions, the one in the lock first.
-    present: Distributions of which any version that is there will do: what TFF
-      and we import, where no package's requirements bring it along.
+    present: Distributions that may have any version: imports of TFF and of this
+      package that no package's requirements install.
     has_worker: Whether TFF's C++ worker, and with it the native context, works.
-    recipe: How to get all of it, as the end of a sentence.
+    recipe: Steps to install all of it, as the end of a sentence.
   """
 
   letter: str
@@ -114,7 +114,7 @@ CURRENT = Column(
         ' 3.12, whichever it finds first; then use .venv-current/bin/python'
     ),
 )
-# Whatever jax there is: `_shim` looks at it.
+# Any jax is accepted, because `_shim` inspects it.
 COLAB = dataclasses.replace(
     CURRENT,
     letter='C',
@@ -136,9 +136,9 @@ COLAB = dataclasses.replace(
 
 
 def here() -> Column:
-  """Returns the column of the running Python, the nearest if it has none.
+  """Returns the column of the running Python, or the nearest one.
 
-  Where the Python is that of two of them, the installed TensorFlow decides.
+  If two columns share the Python version, the installed TensorFlow decides.
   """
   python = sys.version_info[:2]
   if python <= REFERENCE.pythons[-1]:

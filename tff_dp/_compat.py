@@ -1,11 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What we need from the machine, and every private symbol that we touch.
+"""The required environment, and every private symbol that we use.
 
-Two things live here and nowhere else: what a user reads when something that
-`_columns` lists is missing, and the private symbols of TensorFlow Federated
-(TFF). Nothing heavy is imported at the top, so that a broken installation can
-still be diagnosed.
+Two things are only here: the message for a user when something in `_columns` is
+missing, and the private symbols of TensorFlow Federated (TFF). Nothing heavy is
+imported at the top, so a broken installation can still be diagnosed.
 """
 
 import atexit
@@ -29,7 +28,7 @@ from tff_dp import _shim
 
 PLATFORM = ('Linux', 'x86_64')
 TFF = _columns.TFF
-# What this release was tested on that is nearest to this Python.
+# The tested stack that is nearest to this Python.
 COLUMN = _columns.here()
 RECIPE = COLUMN.recipe
 is_debug = _quiet.is_debug
@@ -48,9 +47,9 @@ _PRIVATE_TFF = {
     'no_context': 'core.impl.context_stack.runtime_error_context',
     'type_conversions': 'core.impl.types.type_conversions',
 }
-# How TensorFlow calls a function that can be cancelled, what it knows about its
-# operations, and what it asks of the values that it saves. Checked against 2.14.1
-# and 2.21.0.
+# Private modules of TensorFlow: for calling a function that can be cancelled,
+# for facts about its operations, and for the types that it can save. Checked
+# against 2.14.1 and 2.21.0.
 _PRIVATE_TENSORFLOW = {
     'cancellation': 'eager.cancellation',
     'context': 'eager.context',
@@ -63,11 +62,11 @@ _ROOT_CAUSES = ('python', 'platform')
 
 
 class BrokenEnvironmentError(ImportError):
-  """TFF cannot run here; the message says what to do."""
+  """TFF cannot run here. The message says what to do."""
 
 
 class Status(enum.Enum):
-  """How a finding compares with what was tested."""
+  """Result of comparing a finding with the tested environment."""
 
   OK = 'ok'
   UNTESTED = 'untested'
@@ -79,11 +78,11 @@ class Finding:
   """One line about the environment.
 
   Attributes:
-    name: What was looked at, for example 'jaxlib'.
-    found: What is there.
-    expected: What was tested.
-    status: How the two compare.
-    advice: What to know or do; may be empty if `found` says it all.
+    name: Item that was checked, for example 'jaxlib'.
+    found: Version or state that was found.
+    expected: Version or state that was tested.
+    status: Result of the comparison.
+    advice: Sentence on what to know or do, empty if `found` says it all.
   """
 
   name: str
@@ -99,8 +98,8 @@ class Finding:
 def prepare_imports() -> None:
   """Makes the import of TFF quiet and, in columns B and C, possible.
 
-  To be called before TensorFlow is loaded, because it reads its log level and
-  chooses its Keras only once.
+  Call it before TensorFlow is loaded, because TensorFlow reads its log level
+  and chooses its Keras only once.
   """
   _quiet.quiet_start_up()
   if COLUMN.needs_shim:
@@ -136,14 +135,14 @@ def worker_binary() -> pathlib.Path | None:
 
 
 def private_tff(name: str):
-  """Returns one of the private TFF modules that we use; loads TFF."""
+  """Returns one of the private TFF modules that we use, and loads TFF."""
   return importlib.import_module(
       f'tensorflow_federated.python.{_PRIVATE_TFF[name]}'
   )
 
 
 def private_tensorflow(name: str):
-  """Returns one of the private TensorFlow modules that we use; loads it."""
+  """Returns one of the private TensorFlow modules that we use, and loads it."""
   return importlib.import_module(
       f'tensorflow.python.{_PRIVATE_TENSORFLOW[name]}'
   )
@@ -152,7 +151,7 @@ def private_tensorflow(name: str):
 def parts_of_dataset(dataset) -> tuple[list, list]:
   """Returns the datasets and the functions that a dataset is made of.
 
-  Checked against TensorFlow 2.14.1 and 2.21.0, which have no public way to
+  Checked against TensorFlow 2.14.1 and 2.21.0, which have no public way to get
   them.
 
   Args:
@@ -165,11 +164,12 @@ def parts_of_dataset(dataset) -> tuple[list, list]:
 
 
 def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
-  """Returns the columns that a dataset cuts its elements from, eager tensors.
+  """Returns (columns, rows per element) of a dataset made from tensor slices.
 
-  With them, the number of rows of an element, or None if an element is one row;
-  None instead of both for what is not plainly `Dataset.from_tensor_slices`, or
-  that and `batch`. Checked against TensorFlow 2.14.1 and 2.21.0.
+  The columns are the eager tensors that the dataset cuts its elements from. The
+  number of rows per element is None if an element is one row. The whole result
+  is None unless the dataset is plainly `Dataset.from_tensor_slices`, or that
+  followed by `batch`. Checked against TensorFlow 2.14.1 and 2.21.0.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -195,10 +195,10 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 
 
 def unordered_datasets(dataset) -> Iterator[str]:
-  """Yields what a dataset consists of that may give it another order each time.
+  """Yields the parts of a dataset that may change its order each time.
 
-  Shuffles, and maps that do not keep the order, also inside of functions that
-  make datasets. Checked against TensorFlow 2.14.1 and 2.21.0.
+  These are shuffles, and maps that do not keep the order, also inside functions
+  that make datasets. Checked against TensorFlow 2.14.1 and 2.21.0.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -225,7 +225,7 @@ def unordered_datasets(dataset) -> Iterator[str]:
 def loss_directions(distribution) -> tuple:
   """Returns the PMFs of a privacy-loss distribution: remove, and add if other.
 
-  Checked against dp_accounting 0.4.3 and 0.6.0, which have no public way to
+  Checked against dp_accounting 0.4.3 and 0.6.0, which have no public way to get
   them.
 
   Args:
@@ -243,7 +243,7 @@ def loss_masses(distribution) -> tuple:
 
   Args:
     distribution: A `PrivacyLossDistribution` of dp_accounting. `probs[i]` is
-      that of a loss of `(lower + i)` intervals.
+      the probability of a loss of `(lower + i)` intervals.
   """
   # pylint: disable=protected-access
   dense = [pmf.to_dense_pmf() for pmf in loss_directions(distribution)]
@@ -398,8 +398,8 @@ def _check_worker_binary() -> Finding:
 def check_environment() -> list[Finding]:
   """Returns one finding per requirement, without importing any of them.
 
-  It reads what is installed; whether it also loads is for `require_tff` and
-  `tff-dp doctor` to find out.
+  It reads which packages are installed. `require_tff` and `tff-dp doctor` find
+  out whether they also load.
   """
   return [
       *_check_python(),
@@ -411,7 +411,7 @@ def check_environment() -> list[Finding]:
 
 
 def causes(findings: list[Finding]) -> str:
-  """Returns what is broken, each thing once, or '' if nothing is."""
+  """Returns the broken requirements, each once, or '' if nothing is broken."""
   broken = [finding for finding in findings if finding.status is Status.BROKEN]
   # With a wrong Python or platform the rest can only be broken, too.
   roots = [finding for finding in broken if finding.name in _ROOT_CAUSES]
@@ -425,7 +425,7 @@ def causes(findings: list[Finding]) -> str:
 
 
 def explain(findings: list[Finding]) -> str:
-  """Returns what is broken and the recipe, in a sentence or two."""
+  """Returns the broken requirements and the recipe, in a sentence or two."""
   broken = causes(findings)
   if not broken:
     return f'To get the tested set: {RECIPE}.'
@@ -435,13 +435,13 @@ def explain(findings: list[Finding]) -> str:
 def require_tff():
   """Returns the `tensorflow_federated` module, imported quietly.
 
-  Packages that need TFF call this first, so that a user with a wrong Python, no
-  TFF or a broken jax pair reads one sentence instead of somebody else's
-  traceback. What imports is never refused for what its metadata says, with the
-  exception of a TFF older than the tested one.
+  Packages that need TFF call this first. A user with a wrong Python, no TFF or
+  a broken jax pair then reads one sentence instead of a foreign traceback. A
+  TFF that imports is never refused because of its metadata, except if it is
+  older than the tested one.
 
   Raises:
-    BrokenEnvironmentError: TFF cannot be imported, or is too old.
+    BrokenEnvironmentError: If TFF cannot be imported, or is too old.
   """
   prepare_imports()
   _refuse_half_loaded_tff()
@@ -470,7 +470,7 @@ def require_tff():
 
 
 def _refuse_half_loaded_tff() -> None:
-  """Raises if TFF was imported before, in vain: parts of it are still there."""
+  """Raises if an earlier import of TFF failed and left parts of it loaded."""
   if 'tensorflow_federated' not in sys.modules and any(
       name.startswith('tensorflow_federated.') for name in sys.modules
   ):
@@ -496,12 +496,12 @@ def _let_wrapped_dicts_be_saved() -> None:
   """Makes TensorFlow 2.14 save states next to a new typing_extensions.
 
   Saving a module asks whether its dicts, which TensorFlow wraps, are instances
-  of a protocol. Up to 4.5, which TFF pins, typing_extensions answers that with
-  `hasattr`; from 4.6 on, which Jupyter brings, it reads `__dict__` first, and
-  the wrapper raises a TypeError there. Where it does, `hasattr` answers again.
-  Checked with typing_extensions 4.5.0 and 4.16.0. Of the protocols that
-  TensorFlow 2.14 asks about, on Python 3.11 this is the only one that is not of
-  the standard library's kind.
+  of a protocol. Up to version 4.5, which TFF pins, typing_extensions answers
+  that with `hasattr`. From 4.6 on, which Jupyter brings, it reads `__dict__`
+  first, and the wrapper raises a TypeError there. In that case this function
+  makes `hasattr` answer again. Checked with typing_extensions 4.5.0 and 4.16.0.
+  On Python 3.11 it is the only protocol that TensorFlow 2.14 checks and that is
+  not of the standard library's kind.
   """
   protocol = private_tensorflow('trace').SupportsTracingProtocol
   # pylint: disable-next=protected-access
@@ -541,9 +541,9 @@ def _see_context_of_import() -> None:
 
 @functools.cache
 def _context_of_import() -> weakref.ReferenceType:
-  """Returns the context that TFF was left with when we first saw it.
+  """Returns the context that TFF had when we first saw it.
 
-  TFF gives the thread that imports it a context on a worker of its own, and all
+  TFF gives the thread that imports it a context on its own worker, and all
   other threads one that refuses to compute.
   """
   stack = importlib.import_module(
@@ -553,7 +553,7 @@ def _context_of_import() -> weakref.ReferenceType:
 
 
 def is_context_chosen() -> bool:
-  """Returns whether somebody has given this thread a context to compute in."""
+  """Returns whether somebody has set a context for this thread."""
   stack = importlib.import_module(
       'tensorflow_federated'
   ).framework.get_context_stack()
@@ -566,10 +566,10 @@ def is_context_chosen() -> bool:
 def watch_default_context(replaced: Callable[[object, object], None]) -> None:
   """Calls `replaced(previous, new)` when a thread's default context changes.
 
-  TFF's own functions make a context the default without a word.
+  TFF's own functions change the default context silently.
 
   Args:
-    replaced: Called in that thread, after the change.
+    replaced: Function that is called in that thread, after the change.
   """
   stack = importlib.import_module(
       'tensorflow_federated'
@@ -588,10 +588,10 @@ def watch_default_context(replaced: Callable[[object, object], None]) -> None:
 
 @functools.cache
 def _explain_missing_context() -> None:
-  """Lets a thread without a context say what to do.
+  """Makes the error of a thread without a context say what to do.
 
-  TFF 0.87 tells whoever reads it that it cannot happen, and to call what is not
-  there.
+  TFF 0.87's own message says that this cannot happen, and names a function that
+  does not exist.
   """
 
   def explain(_):

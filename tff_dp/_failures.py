@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of a client's work, and the trace of an error for a secret log.
 
-What TensorFlow says when the work of a client fails may quote the client's
-data, such as its labels. So it is no part of a message, which ends up on
-screens and in logs, but of `details`. What an assertion of ours says is known
-beforehand, and is shown.
+TensorFlow's message about a failed client may quote the client's data, such as
+its labels. So it is not part of the error message, which ends up on screens and
+in logs, but of `details`. The text of our own assertions is known beforehand,
+and is shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,29 +16,29 @@ import re
 import traceback
 
 _OURS = 'tff_dp: '
-# TensorFlow prints what an assertion shows, its message first, in brackets.
+# TensorFlow prints the values of an assertion, its message first, in brackets.
 _SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
 
 
 def assertion(message: str) -> str:
-  """Returns the message of an assertion in a graph, such that users see it.
+  """Returns the message of an assertion in a graph, so that users see it.
 
   Args:
-    message: Without brackets, and the same whatever the data.
+    message: Text without brackets, which must not depend on data.
   """
   return _OURS + message
 
 
 class ClientComputationError(RuntimeError):
-  """The work of one client failed; nobody's state has changed.
+  """The work of one client failed, and nobody's state has changed.
 
   Attributes:
     client_index: Position of the client in the list of clients, from 0.
     num_clients: Length of that list.
     operation: Name of the TensorFlow operation that failed, or ''.
     kind: Name of TensorFlow's exception.
-    details: What that said. SECRET: it may show the client's data.
-    client_id: The client's id or the silo's name; `None` if it is not known.
+    details: TensorFlow's message. SECRET: it may show the client's data.
+    client_id: Id of the client or name of the silo, `None` if unknown.
   """
 
   def __init__(
@@ -65,7 +65,8 @@ class ClientComputationError(RuntimeError):
     self.client_id = client_id
 
   def __reduce__(self):
-    # Exceptions travel by the positions of arguments, which these have not.
+    # Exceptions are pickled by positional arguments, which this class does not
+    # have.
     fields = vars(self).copy()
     fields.pop('__notes__', None)
     return _again, (fields,)
@@ -88,10 +89,10 @@ def _again(fields: dict) -> ClientComputationError:
 
 @contextlib.contextmanager
 def naming_clients(client_ids: Sequence[str | bytes]) -> Iterator[None]:
-  """Lets a failure of a client inside name it by its id.
+  """Adds the client's id to the failure of a client inside.
 
   Args:
-    client_ids: Of the clients of the call, in order.
+    client_ids: Ids of the clients of the call, in order.
   """
   try:
     yield
@@ -100,7 +101,7 @@ def naming_clients(client_ids: Sequence[str | bytes]) -> Iterator[None]:
 
 
 def trace(error: BaseException) -> str:
-  """Returns all that is known of an error. SECRET."""
+  """Returns everything known about an error. SECRET."""
   parts = traceback.format_exception(error)
   if isinstance(error, ClientComputationError):
     parts += ['TensorFlow said:\n', error.details, '\n']
@@ -108,17 +109,17 @@ def trace(error: BaseException) -> str:
 
 
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
-  """Appends the trace of an error to a file under `secret/`, if that works.
+  """Appends the trace of an error to a file under `secret/`, if possible.
 
   Args:
-    path: The file.
-    error: What happened.
-    context: A line before it.
+    path: Path of the file.
+    error: Error to log.
+    context: Line before the trace.
   """
   now = datetime.datetime.now(datetime.timezone.utc).isoformat(
       timespec='seconds'
   )
-  # On a full disk the error matters, not that it cannot be logged.
+  # On a full disk the error itself matters more than logging it.
   with contextlib.suppress(OSError):
     with open(path, 'a', encoding='utf-8', errors='backslashreplace') as file:
       file.write(f'{now} {context}\n{trace(error)}\n')

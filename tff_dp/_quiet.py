@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps off the screen what TensorFlow and TFF print about themselves."""
+"""Keeps TensorFlow's and TFF's messages about themselves off the screen."""
 
 import contextlib
 import logging
@@ -11,8 +11,8 @@ import tempfile
 import warnings
 
 _DEBUG_VARIABLE = 'TFF_DP_DEBUG'
-# TensorFlow 2.21 writes these while its libraries are being loaded, whatever
-# TF_CPP_MIN_LOG_LEVEL says, because it reads that only afterwards.
+# TensorFlow 2.21 writes these while it loads its libraries, regardless of
+# TF_CPP_MIN_LOG_LEVEL, which it reads only afterwards.
 _NOISE = re.compile(
     rb'WARNING: All log messages before absl::InitializeLog'
     rb'|I\d{4} [\d:.]+ +\d+ \S+\.cc:\d+\]'
@@ -25,19 +25,19 @@ def is_debug() -> bool:
 
 
 def quiet_start_up() -> None:
-  """Silences what TensorFlow and TFF print when they are imported.
+  """Silences the messages of TensorFlow and TFF at import.
 
-  TensorFlow's C++ messages of all levels below FATAL are off for the whole
-  process (its errors still arrive as exceptions): three of those at start-up
-  are logged as errors and are harmless. A TF_CPP_MIN_LOG_LEVEL that the user
-  has set wins, and TFF_DP_DEBUG=1 leaves everything as it is. Off is, too, its
-  line about every SavedModel, such as those of tff.program: notebooks print it
-  twice.
+  All C++ messages of TensorFlow below FATAL are off for the whole process. Its
+  errors still arrive as exceptions. Three harmless messages at start-up are
+  logged as errors. A TF_CPP_MIN_LOG_LEVEL that the user has set wins, and
+  TFF_DP_DEBUG=1 leaves everything as it is. TensorFlow's line about every
+  SavedModel is off, too, such as the SavedModels of tff.program. Notebooks
+  print it twice.
   """
   if is_debug():
     return
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
-  # Once: the logger drops a filter that it has already.
+  # Added once: the logger ignores a filter that it already has.
   logging.getLogger('tensorflow').addFilter(_is_no_asset_line)
   # From googleapis-common-protos 1.61 below TFF; setuptools < 81 is pinned.
   warnings.filterwarnings('ignore', message='pkg_resources is deprecated')
@@ -52,17 +52,17 @@ def _is_no_asset_line(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def without_noise():
-  """Holds back what is written to stderr inside, then repeats it without noise.
+  """Holds back stderr inside, then writes it again without the noise.
 
-  Noise is C++ messages of level INFO; nothing else gets lost, unless the
-  process is killed inside. A user who asks for that level gets it, and what is
-  loaded already has said what it had to say.
+  Noise is C++ messages of level INFO. Nothing else gets lost, unless the
+  process is killed inside. A user who asks for that level gets it. If
+  TensorFlow is loaded already, nothing is held back.
   """
   wants_info = is_debug() or os.environ.get('TF_CPP_MIN_LOG_LEVEL') == '0'
   loaded = sys.modules.get('tensorflow')
   if wants_info or (
       loaded is not None
-      # While a module is being loaded it is there already.
+      # A module is already in sys.modules while it is being loaded.
       and not getattr(loaded.__spec__, '_initializing', False)
   ):
     yield

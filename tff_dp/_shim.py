@@ -1,16 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Lets TFF 0.87 be imported on a stack that is newer than it (columns B, C).
+"""Makes TFF 0.87 importable on a stack that is newer than it (columns B, C).
 
 TensorFlow Federated (TFF) and tensorflow-privacy import packages that current
-Pythons or TensorFlows lack, for features that this project never uses. While
-one of the two is being imported, and only then, the finder that `install` puts
-in front of Python's own serves placeholders for the names in `ENTRIES`, where
-the real ones cannot be imported. When that import ends, the placeholders leave
-`sys.modules`: to everybody else, `import jax` fails as it did before, and code
+Pythons or TensorFlows lack, for features that this project never uses.
+`install` puts a finder in front of Python's own. While one of the two packages
+is being imported, and only then, the finder serves placeholders for the names
+in `ENTRIES` that cannot be imported. When that import ends, the placeholders
+leave `sys.modules`. For all other code, `import jax` fails as before, and code
 that looks for `sys.modules['jax']`, as matplotlib does, finds nothing.
 
-A placeholder tolerates what a module does to it while it is being imported:
+A placeholder tolerates everything that a module does to it during its import:
 attribute access, subclassing, decorators and calls. Afterwards each of these
 raises `UnavailableFeatureError`, which names the feature and the column that
 supports it.
@@ -31,7 +31,7 @@ import types
 
 # Placeholders are only visible while these are being imported.
 OWNERS = ('tensorflow_federated', 'tensorflow_privacy')
-# All of TFF's JAX; the only importer of its xla_backend.
+# All of TFF's JAX code, and the only importer of its xla_backend.
 _JAX = 'tensorflow_federated.python.core.environments.jax_frontend'
 _SUPPORT = (
     'is supported with Python 3.11 and TensorFlow 2.14 only (column A,'
@@ -40,19 +40,19 @@ _SUPPORT = (
 
 
 class UnavailableFeatureError(NotImplementedError):
-  """A feature was used whose package is not there; the message names both."""
+  """A feature was used whose package is missing. The message names both."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """A module that TFF imports and that may be replaced, with all below it.
+  """A module that TFF imports and that may be replaced, with its submodules.
 
   Attributes:
-    name: Its dotted name.
-    feature: What does not work without it; begins the error message.
-    checked: The versions that the entry was checked against.
+    name: Dotted name of the module.
+    feature: Feature that does not work without it. It begins the error message.
+    checked: Versions that the entry was checked against.
     needs: A module, or module:attribute with dots in the attribute, without
-      which the real one cannot be imported either.
+      which the real module cannot be imported either.
   """
 
   name: str
@@ -113,12 +113,14 @@ def _refuse(entry: Entry, what: str):
 
 
 def _is_special(name: str) -> bool:
-  # What Python itself asks of any object, such as __path__ and __wrapped__.
+  # Attributes that Python itself reads from any object, such as __path__ and
+  # __wrapped__.
   return name.startswith('__') and name.endswith('__')
 
 
 class _PlaceholderType(abc.ABCMeta):
-  """The class of placeholder classes; ABCMeta, so that both may be bases."""
+  """The class of placeholder classes. It is an ABCMeta, so both may be bases.
+  """
 
   _entry = None
   _finder = None
@@ -132,12 +134,13 @@ class _PlaceholderType(abc.ABCMeta):
   def __call__(cls, *args, **kwargs):
     if not cls._finder.is_importing:
       _refuse(cls._entry, f'{cls.__module__}.{cls.__qualname__}')
-    # A decorator on one of TFF's own classes or functions leaves it as it is.
+    # As a decorator on one of TFF's own classes or functions, it changes
+    # nothing.
     return args[0] if len(args) == 1 and callable(args[0]) else cls
 
 
 class _PlaceholderModule(types.ModuleType):
-  """A module whose attributes are placeholders, as long as TFF is imported."""
+  """A module whose attributes are placeholders while TFF is being imported."""
 
   def __init__(self, name: str, entry: Entry, finder: '_Finder'):
     super().__init__(name, f'Placeholder. {entry.feature} {_SUPPORT}.')
@@ -173,8 +176,8 @@ class _PlaceholderLoader(importlib.abc.Loader):
         _execute(self._real, module)
         return
       except Exception:  # pylint: disable=broad-except
-        # A package that does not fit the rest raises anything. The import
-        # system takes what is in sys.modules when this returns.
+        # A package that does not fit the rest may raise anything. The import
+        # system takes the module from sys.modules when this returns.
         placeholder = _PlaceholderModule(name, self._entry, self._finder)
         placeholder.__spec__ = importlib.machinery.ModuleSpec(
             name, self, is_package=True
@@ -194,7 +197,7 @@ class _PlaceholderLoader(importlib.abc.Loader):
 
 
 class _LoaderInside(importlib.abc.Loader):
-  """Loads a module inside of a context manager, whoever imports it."""
+  """Loads a module inside of a context manager, for any importer."""
 
   def __init__(self, around, real):
     self._around = around
@@ -209,7 +212,7 @@ class _LoaderInside(importlib.abc.Loader):
 
 
 def _execute(loader, module) -> None:
-  """Runs a module by its own loader, of which resource readers ask later."""
+  """Runs a module by its own loader, which resource readers need later."""
   module.__loader__ = module.__spec__.loader = loader
   loader.exec_module(module)
 
@@ -218,7 +221,7 @@ class _Finder(importlib.abc.MetaPathFinder):
   """Serves placeholders while one of `OWNERS` is being imported.
 
   Attributes:
-    served: The names that placeholders were served for, in order.
+    served: Names that placeholders were served for, in order.
   """
 
   def __init__(self, around_tensorflow):
@@ -237,7 +240,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
   @contextlib.contextmanager
   def _importing(self):
-    """Serves inside; the outermost takes back what was served."""
+    """Serves placeholders inside. The outermost call removes them again."""
     with self._lock:
       self._depth += 1
     try:
@@ -294,10 +297,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install(around_tensorflow=contextlib.nullcontext) -> None:
-  """Puts the finder in front; a second call changes nothing.
+  """Puts the finder in front. A second call changes nothing.
 
   Args:
-    around_tensorflow: Returns a context manager for TensorFlow's own import.
+    around_tensorflow: Function that returns a context manager for TensorFlow's
+      own import.
   """
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder(around_tensorflow))
@@ -356,7 +360,7 @@ def served() -> tuple[str, ...]:
 
 
 def use_legacy_keras() -> None:
-  """Makes `tf.keras` Keras 2, which TFF is written for; before TensorFlow.
+  """Makes `tf.keras` Keras 2, as TFF needs it. Call it before TensorFlow.
 
   Checked with TensorFlow 2.21.0 and tf_keras 2.21.0. A value that the user has
   set wins.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGINT in a command, outside of training: one line and status 130, at once.
 
-KeyboardInterrupt would print a trace while a command is imported, and get lost
-where callbacks of the garbage collector swallow it, as jax's do: every other
-one, while TFF builds a process. What a run writes outlives the end at once.
+KeyboardInterrupt would print a trace while a command is being imported. It also
+gets lost in callbacks of the garbage collector, as in jax's: every other one,
+while TFF builds a process. Files that a run writes survive an immediate exit.
 """
 
 import contextlib
@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 
-# A copy of stderr, which is held back while TensorFlow is being loaded.
+# A copy of stderr, because stderr is held back while TensorFlow is being
+# loaded.
 _screen = None
 _line = b''
 
@@ -21,7 +22,7 @@ def exit_on_interrupt(message: str) -> None:
   """Ends the process at the next SIGINT. For the entry point of a command.
 
   Args:
-    message: The line to say.
+    message: Line to print.
   """
   global _screen, _line
   if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -32,7 +33,7 @@ def exit_on_interrupt(message: str) -> None:
 
 
 def raise_on_interrupt() -> None:
-  """Goes back to KeyboardInterrupt, where children have to be ended."""
+  """Restores KeyboardInterrupt, for code that has to end its children."""
   if signal.getsignal(signal.SIGINT) is _exit:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,103 +1,113 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which distribution each random draw has, and which outputs it cannot give.
+"""The distribution of each random draw, and the outputs it cannot give.
 
-Accountants assume a law: normal, Laplace, a coin. A draw on a computer has
-finitely many values, so it differs from its law in two ways.
+Accountants assume a distribution: normal, Laplace, a coin. A draw on a computer
+has finitely many values, so it differs from its distribution in two ways.
 
 * **Its tail ends.** An output beyond the end tells two neighbours apart.
-  `missing_delta` bounds what that adds to delta, and every plan counts it.
-* **Its values lie on a grid**, that of floating-point numbers. No function here
-  bounds what that reveals (I. Mironov, "On significance of the least significant
-  bits for differential privacy", 2012). It stays a caveat of every statement.
+  `missing_delta` bounds the resulting increase of delta, and every plan counts
+  it.
+* **Its values lie on a grid** of floating-point numbers. No function here
+  bounds what the grid reveals (I. Mironov, "On significance of the least
+  significant bits for differential privacy", 2012). It stays a caveat of every
+  statement.
 
-| draw | used for | law | ends at |
+| draw | used for | distribution | ends at |
 |---|---|---|---|
-| `streams.normals` | DP-FTRL, noised counts, Gaussian reports, silos, draw and discard | standard normal | radius 36.5 of two neighbours |
-| `integrations.noise` | the Flower and NVFlare adapters | standard normal | 36.4 |
-| `streams.laplace` | Laplace reports, draw and discard | Laplace, scale 1 | 699 |
-| `streams.bits` below a threshold | one-bit reports, randomized response, noise of integers | coins of 64 bits, rounded to the private side | nowhere: finitely many outputs |
+| `streams.normals` | DP-FTRL, noised counts, Gaussian reports, silos, draw and
+discard | standard normal | radius 36.5 of two neighbours |
+| `integrations.noise` | the Flower and NVFlare adapters | standard normal |
+36.4 |
+| `streams.laplace` | Laplace reports, draw and discard | Laplace, scale 1 | 699
+|
+| `streams.bits` below a threshold | one-bit reports, randomized response, noise
+of integers | coins of 64 bits, rounded to the private side | nowhere: finitely
+many outputs |
 | `coins.is_heads` | check-ins of clients | coins of 128 bits | nowhere |
-| `streams.uniforms` below a rate | records that a silo samples | coins of 52 bits | nowhere |
-| `streams.raw_normals` | directions of one-bit reports, the start of a pool | none that a guarantee rests on | 5.68 |
+| `streams.uniforms` below a rate | records that a silo samples | coins of 52
+bits | nowhere |
+| `streams.raw_normals` | directions of one-bit reports, the start of a pool |
+none that a guarantee rests on | 5.68 |
 
-TensorFlow makes two neighbouring normals of one radius, and the radius of a
+TensorFlow makes two neighbouring normals from one radius, and the radius from a
 uniform that it cuts at 1e-7 (`random_distributions.h`). So its normals end at
 5.68 standard deviations, which is far too early: with one participation,
-epsilon 8 and delta 1e-6 the true delta would be 1.7e-5 at least. NumPy's end at
-13.7. Both get new tails here.
+epsilon 8 and delta 1e-6 the true delta would be 1.7e-5 at least. NumPy's
+normals end at 13.7. Both get new tails here.
 """
 
 import math
 
-# TensorFlow's uniform has 23 bits in float32 and 52 in float64. Where it is
-# below this share, which both can tell exactly, a pair gets a new radius.
+# TensorFlow's uniform has 23 bits in float32 and 52 in float64. If it is below
+# this share, which both can represent exactly, a pair gets a new radius.
 FAR_SHARE = 2.0**-19
-# The squared radius of such a pair is this and twice an exponential variable.
+# The squared radius of such a pair is this plus twice an exponential variable.
 FAR_SQUARED_RADIUS = -2 * math.log(FAR_SHARE)
 _UNIFORM_BITS = {4: 23, 8: 52}
-# Minus the logarithm of a uniform of so many words of 63 bits is exponential.
+# The exponential variable is minus the logarithm of a uniform of this many
+# words of 63 bits.
 TAIL_WORDS = 15
 WORD_BITS = 63
 WORD_SCALES = [2.0 ** (-WORD_BITS * n) for n in range(1, TAIL_WORDS + 1)]
 
-# NumPy's normals beyond this are drawn anew.
+# NumPy's normals beyond this value are drawn again.
 NUMPY_FAR = 5.0
 # Minus the logarithm of a normal's mass beyond it, on one side.
 NUMPY_FAR_EXPONENT = -math.log(math.erfc(NUMPY_FAR / math.sqrt(2)) / 2)
 
-# A Laplace draw is the logarithm of one word, which goes on in others where it
-# is below this share.
+# A Laplace draw is the logarithm of one word. Below this share, more words
+# follow.
 FAR_LAPLACE_SHARE = 2.0**-19
 
 # All words of a tail are zero with probability 2^-945, and half of a last place
-# stands for what comes after. Before that, a pair is far (2^-19), a normal of
-# NumPy's beyond 5 (2^-20), a first word of Laplace's zero (2^-63).
+# stands for the rest. Before that, a pair must be far (2^-19), or a normal of
+# NumPy beyond 5 (2^-20), or a first word of Laplace zero (2^-63).
 _LOG_MISSING_MASS = -(TAIL_WORDS * WORD_BITS + 1 + 19) * math.log(2)
-# A run of 2^40 vectors of 2^40 numbers: no machine makes more.
+# A run of 2^40 vectors of 2^40 numbers. No machine makes more.
 _LOG_MOST_DRAWS = 80 * math.log(2)
 _LAST_BIT_OF_DELTA = 2.0**-54
 
 
 def squared_radius_limit(num_bytes: int) -> float:
-  """Returns the squared radius beyond which a pair of normals is a far one.
+  """Returns the squared radius beyond which a pair of normals is far.
 
   It lies half way between the last far value of TensorFlow's uniform and the
-  first near one, which rounding of the radius cannot bridge.
+  first near one, so rounding of the radius cannot cross it.
 
   Args:
-    num_bytes: Of a float: 4 or 8.
+    num_bytes: Size of a float, 4 or 8 bytes.
   """
   return -2 * math.log(FAR_SHARE - 0.5 * 2.0 ** -_UNIFORM_BITS[num_bytes])
 
 
 def missing_delta(epsilon: float) -> float:
-  """Returns what delta grows by at epsilon, as draws end. Upper bound.
+  """Returns the increase of delta at epsilon because draws end. Upper bound.
 
-  With tau the total variation distance between all draws of a run and their
-  laws, but for the grid, an (epsilon, delta) of the laws becomes (epsilon,
-  delta + (1 + e^epsilon) tau) of the draws: P(S) <= P_law(S) + tau
-  <= e^epsilon Q_law(S) + delta + tau <= e^epsilon (Q(S) + tau) + delta + tau.
-  Each draw adds its missing mass to tau, at most 2^-965, and a run has at most
-  2^80 draws.
+  Let tau be the total variation distance between all draws of a run and their
+  distributions, not counting the grid. Then (epsilon, delta) of the
+  distributions becomes (epsilon, delta + (1 + e^epsilon) tau) of the draws:
+  P(S) <= P_law(S) + tau <= e^epsilon Q_law(S) + delta + tau <= e^epsilon (Q(S)
+  + tau) + delta + tau. Each draw adds its missing mass to tau, at most 2^-965,
+  and a run has at most 2^80 draws.
 
   Args:
-    epsilon: At least 0; infinity gives 1.
+    epsilon: Epsilon, at least 0. Infinity gives 1.
   """
   exponent = _LOG_MISSING_MASS + _LOG_MOST_DRAWS + math.log(2) + epsilon
   return 1.0 if exponent >= 0 else math.exp(exponent)
 
 
 def counted(epsilon: float, delta: float) -> float:
-  """Returns an epsilon that holds of the draws, from one of their laws.
+  """Returns an epsilon of the draws, given an epsilon of their distributions.
 
   Args:
-    epsilon: Of the laws at delta.
-    delta: In (0, 1).
+    epsilon: Epsilon of the distributions at delta.
+    delta: Target delta, in (0, 1).
 
   Returns:
-    `epsilon`, where `missing_delta` is below the last bit of delta, else
-    infinity. That takes an epsilon of some hundreds.
+    `epsilon` if `missing_delta` is below the last bit of delta, else infinity.
+    Infinity takes an epsilon of some hundreds.
   """
   if missing_delta(epsilon) > _LAST_BIT_OF_DELTA * delta:
     return math.inf

@@ -7,8 +7,8 @@ derived from it through named steps (purpose, tree, node), and a key is used for
 one draw only. There is no generator state, so a resumed run continues the same
 stream, and a repeated round repeats the same noise.
 
-Philox, the generator underneath, is not a cryptographic one, and the normals
-are floating-point numbers: see "Implementation" in every privacy statement.
+Philox, the generator underneath, is not cryptographic, and the normals are
+floating-point numbers: see "Implementation" in every privacy statement.
 """
 
 import hashlib
@@ -25,20 +25,22 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 # The generator of every draw, named because its default depends on the device.
 ALGORITHM = 'philox'
 _ALGORITHM_NUMBER = tf.random.Algorithm.PHILOX.value
-# Changing how keys are derived, or what is drawn from them, changes every
-# stream: change the tag with it.
+# Changing how keys are derived, or the draws from them, changes every stream.
+# Change the tag with it.
 _VERSION_TAG = b'tff_dp streams 2'
 _KERNEL_ENTROPY = '/proc/sys/kernel/random/uuid'
-# Hexadecimal digits of a version-4 UUID that are random and 4 bits wide.
+# Positions of hexadecimal digits of a version-4 UUID that are random and 4 bits
+# wide.
 _RANDOM_DIGITS = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 15, 16, 17, 20)
 _UUID_PATTERN = '[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}'
 _LEVEL_SHIFT = 56
-# Vectors that `tf.add_n` adds up in one walk over memory.
+# Number of vectors that `tf.add_n` adds up in one pass over memory.
 _FUSED = 8
-# Which child of a key draws the tails: no caller folds this into the key of a
-# draw, since a key is used for one draw only.
+# Label of the child key that draws the tails. No caller folds this into the key
+# of a draw, because a key is used for one draw only.
 _TAIL = -(2**63) + 1
-# Normals that are searched together, and the fewest numbers for a search.
+# Number of normals that are searched together, and the fewest numbers for a
+# search.
 _ROW = 64
 _MIN_SEARCHED = 4096
 _WORD_MASK = 2**draws.WORD_BITS - 1
@@ -48,9 +50,10 @@ def random_root_key() -> tf.Tensor:
   """Returns a fresh secret key, int64 of shape [2], each time it is *run*.
 
   The 128 bits come from the kernel's generator, 64 from each of two random
-  UUIDs, read inside the graph: a serialized `initialize` must not contain its
-  key, and TensorFlow's own non-deterministic operations are seeded with only 32
-  bits. (`tf.io.read_file` on the same path is folded into a constant.)
+  UUIDs. They are read inside the graph, because a serialized `initialize` must
+  not contain its key. TensorFlow's own non-deterministic operations have seeds
+  of only 32 bits. (`tf.io.read_file` on the same path is folded into a
+  constant.)
   """
   lines = (
       tf.data.TextLineDataset([_KERNEL_ENTROPY, _KERNEL_ENTROPY])
@@ -77,8 +80,8 @@ def random_root_key() -> tf.Tensor:
 def insecure_root_key(seed: int) -> tf.Tensor:
   """Returns the root key that belongs to a seed, for tests only.
 
-  Whoever knows the seed can subtract the noise, so it voids the guarantee.
-  Neighbouring seeds share nothing: the key is a hash of the seed.
+  Anybody who knows the seed can subtract the noise, so it voids the guarantee.
+  Neighbouring seeds share nothing, because the key is a hash of the seed.
   """
   _checks.integer_at_least(0, insecure_seed=seed)
   return _key_constant(b'insecure seed', str(seed).encode())
@@ -87,9 +90,10 @@ def insecure_root_key(seed: int) -> tf.Tensor:
 def fold_in(key: tf.Tensor, data) -> tf.Tensor:
   """Returns the child of a key that belongs to an integer, int64 of shape [2].
 
-  Unlike `tf.random.experimental.stateless_fold_in`, which keeps 64 bits of the
-  parent and stores `data` in the other 64, all 128 bits of a child are output
-  of the generator. Different `data` give different generator inputs.
+  All 128 bits of a child are output of the generator.
+  (`tf.random.experimental.stateless_fold_in` keeps 64 bits of the parent and
+  stores `data` in the other 64.) Different `data` give different generator
+  inputs.
   """
   block = tf.stack([
       key[0],
@@ -101,8 +105,8 @@ def fold_in(key: tf.Tensor, data) -> tf.Tensor:
 def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
   """Returns the key of one purpose, such as 'value' or 'quantile'.
 
-  Running it fails for a root key of zeros, which stands for one that was never
-  made, as in a state that somebody filled by hand.
+  Running it fails for a root key of zeros. Such a key was never made, as in a
+  state that somebody filled by hand.
   """
   words = hashlib.sha256(_VERSION_TAG + b'|domain|' + domain.encode()).digest()
   is_made = tf.debugging.Assert(
@@ -113,7 +117,7 @@ def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
           )
       ],
   )
-  # Eagerly there is no operation to wait for.
+  # In eager mode there is no operation to wait for.
   with tf.control_dependencies([] if is_made is None else [is_made]):
     key = tf.identity(root_key)
   for start in (0, 8):
@@ -133,7 +137,8 @@ def bits(shape, key: tf.Tensor) -> tf.Tensor:
 def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   """Returns TensorFlow's own normals, which end at 5.68: not for noise.
 
-  For directions and starting points, whose law no guarantee rests on.
+  They are for directions and starting points, whose distribution no guarantee
+  rests on.
   """
   return tf.raw_ops.StatelessRandomNormalV2(
       shape=shape, dtype=dtype, **_generator(key)
@@ -141,10 +146,11 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
-  """Returns standard normals, whose law and end `draws` states.
+  """Returns standard normals. `draws` states their distribution and end.
 
-  They are TensorFlow's own, but for pairs of neighbours whose radius TensorFlow's
-  uniform is too coarse for: those keep their angle and get a new radius.
+  They are TensorFlow's own, except for pairs of neighbours whose radius is too
+  large for the resolution of TensorFlow's uniform. Those keep their angle and
+  get a new radius.
   """
   shape = tf.TensorShape(shape).as_list()
   num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)
@@ -160,7 +166,8 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   else:
     num_rows = -(-num // _ROW)
     rows = tf.reshape(raw_normals([num_rows * _ROW], key, dtype), [-1, _ROW])
-    # One of a far pair is beyond this, so few rows have to be looked at.
+    # One normal of a far pair is beyond this value, so few rows have to be
+    # checked.
     largest = tf.maximum(tf.reduce_max(rows, 1), -tf.reduce_min(rows, 1))
     places = tf.where(largest > 0.999 * math.sqrt(limit / 2))
     pairs = tf.reshape(tf.gather_nd(rows, places), [-1, 2])
@@ -173,7 +180,7 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def _with_tails(pairs: tf.Tensor, limit: float, key: tf.Tensor) -> tf.Tensor:
-  """Returns pairs of normals, [n, 2], with new radii where they are far."""
+  """Returns pairs of normals, [n, 2], with new radii for far pairs."""
   squared = tf.reduce_sum(tf.square(pairs), 1)
   far = tf.where(squared > limit)
   exponential = -tf.math.log(_small_uniforms(tf.shape(far)[:1], key))
@@ -187,7 +194,8 @@ def _with_tails(pairs: tf.Tensor, limit: float, key: tf.Tensor) -> tf.Tensor:
 
 
 def _small_uniforms(shape, key: tf.Tensor) -> tf.Tensor:
-  """Returns numbers that are uniform in (0, 1], float64, however small."""
+  """Returns uniform numbers in (0, 1], float64, with full relative precision.
+  """
   words = tf.cast(
       tf.bitwise.bitwise_and(
           bits(tf.concat([shape, [draws.TAIL_WORDS]], 0), key), _WORD_MASK
@@ -206,7 +214,8 @@ def uniforms(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def integers(shape, key: tf.Tensor, *, below, dtype=tf.int64) -> tf.Tensor:
-  """Returns integers in [0, below), uniform up to below / 2^64 (int32: 2^32)."""
+  """Returns integers in [0, below), uniform up to below / 2^64 (int32: 2^32).
+  """
   return tf.raw_ops.StatelessRandomUniformIntV2(
       shape=shape,
       minval=tf.constant(0, dtype),
@@ -218,9 +227,9 @@ def integers(shape, key: tf.Tensor, *, below, dtype=tf.int64) -> tf.Tensor:
 def _generator(key: tf.Tensor) -> dict[str, object]:
   """Returns the generator's inputs for a key.
 
-  The same numbers as of `tf.random.stateless_*`, which write out in 20
-  operations what is one here: graphs with many draws are traced in a fraction
-  of the time.
+  The numbers are the same as from `tf.random.stateless_*`. Those functions use
+  20 operations where this uses one, so graphs with many draws are traced in a
+  fraction of the time.
   """
   key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=key)
   return dict(key=key, counter=counter, alg=_ALGORITHM_NUMBER)
@@ -229,7 +238,8 @@ def _generator(key: tf.Tensor) -> dict[str, object]:
 def laplace(shape, key: tf.Tensor) -> tf.Tensor:
   """Returns Laplace draws of scale 1, float64, whose end `draws` states.
 
-  One bit for the sign, and 63 in the logarithm; small ones have more.
+  A draw has one bit for the sign and 63 in the logarithm. Small words get more
+  bits.
   """
   drawn = bits(shape, key)
   flat = tf.reshape(tf.bitwise.bitwise_and(drawn, _WORD_MASK), [-1])
@@ -250,8 +260,9 @@ def laplace(shape, key: tf.Tensor) -> tf.Tensor:
 def digest(vector: tf.Tensor) -> tf.Tensor:
   """Returns 64 bits that are equal for equal vectors, scalar int64.
 
-  Two different ones share them with probability about 2^-64. They are neither
-  secret nor keyed: fold them into a secret key, and let nothing else out.
+  Two different vectors share them with probability about 2^-64. The bits are
+  neither secret nor keyed: fold them into a secret key, and release nothing
+  else.
   """
   fingerprint = tf.raw_ops.Fingerprint(
       data=vector[tf.newaxis], method='farmhash64'
@@ -267,10 +278,11 @@ def node_normals(
   """Returns `draw(level, index)`, the standard normals of one tree's nodes.
 
   Args:
-    tree_key: The key of one tree: a domain key with the tree's id folded in.
+    tree_key: Key of one tree: a domain key with the tree's id folded in.
     num_params: Length of each draw.
-    digest_of_round: From a round of the tree, counted from 1, to the scalar
-      int64 that its draws depend on; `None` for draws that protect no data.
+    digest_of_round: Function from a round of the tree, counted from 1, to the
+      scalar int64 that its draws depend on. `None` for draws that protect no
+      data.
 
   Returns:
     A `mechanisms.mechanism.Draw` of float32 vectors, shape [num_params].
@@ -293,12 +305,12 @@ def operations(
     num_params: int,
     digest_of_round: Callable[..., tf.Tensor] | None = None,
 ) -> mechanism_lib.Operations:
-  """Returns what a mechanism computes one tree's noise with, in TensorFlow.
+  """Returns the TensorFlow operations for one tree's noise.
 
   Args:
-    tree_key: As for `node_normals`.
+    tree_key: Key of one tree, as for `node_normals`.
     num_params: Length of each draw.
-    digest_of_round: As for `node_normals`.
+    digest_of_round: Digest function as for `node_normals`.
   """
   return mechanism_lib.Operations(
       draw=node_normals(tree_key, num_params, digest_of_round),
@@ -311,10 +323,10 @@ def operations(
 def _combine(coefficients, vectors) -> tf.Tensor:
   """Returns the sum of c_i v_i, in the order given.
 
-  Elementwise products and sums only: each is rounded on its own, however the
-  work is cut up among threads, so that a rebuilt state is equal bit for bit. A
-  matrix product can be a little faster, but rounds differently from one library
-  to the next, and GPUs may round its factors to TF32.
+  It uses only elementwise products and sums. Each of them is rounded on its
+  own, for any split of the work among threads, so a rebuilt state is equal bit
+  for bit. A matrix product can be a little faster, but it rounds differently
+  from one library to the next, and GPUs may round its factors to TF32.
   """
   terms = list(zip(coefficients, vectors, strict=True))
 
@@ -324,7 +336,8 @@ def _combine(coefficients, vectors) -> tf.Tensor:
 
   total = tf.add_n(products(0, _FUSED))
   for start in range(_FUSED, len(terms), _FUSED - 1):
-    # One group after the other: never more than a few products in memory.
+    # One group after the other, so that never more than a few products are in
+    # memory.
     with tf.control_dependencies([total]):
       total = tf.add_n([total, *products(start, start + _FUSED - 1)])
   return total
