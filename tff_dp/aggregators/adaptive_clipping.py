@@ -57,9 +57,8 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers, clip_norm, quantile)`. `quantile` is
   `OrderedDict(bits, buffers)`, where `bits` is the sum of the current tree's
-  noised `bits`. Everything in the state is noised, except the keyed digests.
-  Both
-  streams depend on the same digests, of updates and bits.
+  noised `bits`. The state holds no un-noised data, except the keyed digests.
+  Both streams depend on the same digests, of updates and bits.
 
   `measurements`: the measurements of `CorrelatedNoiseFactory`, with the
   `clip_norm` of the round, and `quantile_estimate`. This is the estimated share

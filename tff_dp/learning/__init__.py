@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Learning processes with the noise, and the event, of a privacy plan."""
+"""Learning processes with the noise and the event of a privacy plan."""
 
 from tff_dp import _compat
 

@@ -1,18 +1,20 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Online-to-batch averages: one model out of all that the server sent out.
+"""Online-to-batch averages: one model from all models that were sent out.
 
-With theta_t the model *before* the update of round t (theta_1 is the initial
-one, theta_{n+1} the last one and not in it), an average is a running mean
+With theta_t the model *before* the update of round t, an average is a running
+mean
 
     average_t = (1 - share_t) average_{t-1} + share_t theta_t,   share_1 = 1
 
-It goes on across restarts, needs one more vector of the model's size, and is
-post-processing of models that were released anyway, so it costs no privacy.
+theta_1 is the initial model. theta_{n+1} is the last model and not in the
+average. The average continues across restarts and needs one more vector of the
+model's size. It is post-processing of models that were released anyway, so it
+costs no privacy.
 
-Source: Kairouz et al., arXiv:2103.00039, section 4 for the uniform average, the
-only one with a guarantee (the regret of the online learner bounds its excess
-population risk if no client comes twice). The others are heuristics.
+Source: Kairouz et al., arXiv:2103.00039, section 4, for the uniform average. It
+is the only one with a guarantee: the regret of the online learner bounds its
+excess population risk if no client comes twice. The others are heuristics.
 """
 
 import abc
@@ -29,15 +31,15 @@ from tff_dp.learning import finalizers
 
 
 class Average(abc.ABC):
-  """Which models count how much."""
+  """The weights of the models in an average."""
 
   @abc.abstractmethod
   def shares(self, num_rounds: int) -> np.ndarray:
     """Returns share_1..share_n, float64, shape [num_rounds].
 
     Args:
-      num_rounds: The horizon n. A run that stops before it has the average of
-        the rounds so far.
+      num_rounds: Horizon n. A run that stops earlier has the average of the
+        rounds so far.
     """
 
 
@@ -53,10 +55,10 @@ class UniformAverage(Average):
 class SuffixAverage(Average):
   """The mean of the last ceil(share n) of theta_1..theta_n.
 
-  Until there is one of them, the average is theta_t.
+  Before the first of them, the average is theta_t.
 
   Attributes:
-    share: In (0, 1].
+    share: Share of the models that are averaged, in (0, 1].
   """
 
   share: float = 0.5
@@ -66,7 +68,7 @@ class SuffixAverage(Average):
     _checks.in_closed(0.0, 1.0, share=self.share)
 
   def shares(self, num_rounds: int) -> np.ndarray:
-    # Rounded as in `workloads.Cooldown`: 0.1 of 30 is 3.
+    # Rounded as in `workloads.Cooldown`, so that 0.1 * 30 is 3.
     counted = math.ceil(round(self.share * num_rounds, 9))
     rounds = np.arange(1, num_rounds + 1)
     return 1.0 / np.maximum(1, rounds - (num_rounds - counted))
@@ -77,7 +79,7 @@ class ExponentialAverage(Average):
   """The mean of theta_1..theta_n with weights proportional to decay^(n - t).
 
   Attributes:
-    decay: In (0, 1). About 1 / (1 - decay) models count.
+    decay: Decay of the weights, in (0, 1). About 1 / (1 - decay) models count.
   """
 
   decay: float = 0.99
@@ -96,16 +98,16 @@ def build_averaging_finalizer(
     *,
     num_rounds: int,
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns the finalizer, with the average of its models beside it.
+  """Returns the finalizer, extended to keep the average of its models.
 
-  Works with any finalizer of `tff.learning.models.ModelWeights` whose trainable
-  weights are floats. `state`: `OrderedDict(finalizer, averaging)`, the latter
-  for `averaged_weights`; measurements and hyperparameters are those of
-  `finalizer`.
+  It works with any finalizer of `tff.learning.models.ModelWeights` whose
+  trainable weights are floats. `state`: `OrderedDict(finalizer, averaging)`,
+  where `averaging` is for `averaged_weights`. Measurements and hyperparameters
+  are the ones of `finalizer`.
 
   Args:
-    finalizer: What updates the model.
-    average: Which models count how much.
+    finalizer: Finalizer that updates the model.
+    average: Weights of the models in the average.
     num_rounds: Horizon of the run.
   """
   _, weights_type, update_type = finalizer.next.type_signature.parameter
@@ -134,7 +136,8 @@ def build_averaging_finalizer(
       init_fn.type_signature.result, weights_type, update_type
   )
   def next_fn(state, weights, update):
-    # The weights before the update: the new ones are not in the average.
+    # Use the weights before the update, because the new ones are not in the
+    # average.
     averaging = tff.federated_map(add, (state['averaging'], weights.trainable))
     output = finalizer.next(state['finalizer'], weights, update)
     new_state = collections.OrderedDict(
@@ -154,10 +157,10 @@ def build_averaging_finalizer(
 
 
 def shares_of(average: Average, num_rounds: int) -> np.ndarray:
-  """Returns the shares of all rounds, float32; raises unless it is an average.
+  """Returns the shares of all rounds, float32, after checking the average.
 
   Args:
-    average: Which models count how much.
+    average: Weights of the models in the average.
     num_rounds: Horizon of the run.
   """
   _checks.instance_of(
@@ -182,11 +185,11 @@ def with_model(state, trainable, shares) -> collections.OrderedDict:
   """Returns the average with one more model in it.
 
   Args:
-    state: Of the average.
+    state: State of the average.
     trainable: Weights of the model.
-    shares: Of `shares_of`.
+    shares: Result of `shares_of`.
   """
-  # Beyond the horizon it is the aggregator that refuses, and says why.
+  # Beyond the horizon the aggregator refuses, with the reason.
   share = tf.constant(shares)[tf.minimum(state['round'], len(shares) - 1)]
 
   def mean(old, new):
@@ -205,8 +208,8 @@ def averaged_weights(
   """Returns the average, or the initial model before round 1, as tensors.
 
   Args:
-    finalizer_state: Of a finalizer that `build_averaging_finalizer` built.
-    weights: The current model; its non-trainable weights are not averaged.
+    finalizer_state: State of a finalizer from `build_averaging_finalizer`.
+    weights: Current model. Its non-trainable weights are not averaged.
   """
   averaging = finalizer_state['averaging']
   return tff.learning.models.ModelWeights(

@@ -1,12 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Constraint sets: where the model has to stay, as Euclidean projections.
+"""Constraint sets that the model must stay in, as Euclidean projections.
 
-`allows_l1` says whether soft-thresholding and then projecting is the exact
-minimiser of a linear term plus L1 plus a squared distance over the set. It is
-for products of intervals, because each coordinate is then a convex problem of
-its own, and for the centred ball, where the optimality conditions scale the
-thresholded point.
+`allows_l1` says whether soft-thresholding followed by projection is the exact
+minimiser, over the set, of a linear term plus L1 plus a squared distance. It is
+exact for products of intervals, because each coordinate is then a separate
+convex problem. It is exact for the centred ball, where the optimality
+conditions scale the thresholded point.
 """
 
 import abc
@@ -22,8 +22,8 @@ from tff_dp import _checks
 class Constraint(abc.ABC):
   """A closed convex set of vectors of all trainable parameters.
 
-  Projecting is post-processing of released values, so no choice can weaken the
-  guarantee. `Projection` makes a set of your own out of a function.
+  Projection is post-processing of released values, so no choice of set can
+  weaken the guarantee. `Projection` makes a set from your own function.
   """
 
   allows_l1: bool = False
@@ -48,7 +48,7 @@ class L2Ball(Constraint):
   """The ball around zero.
 
   Attributes:
-    radius: Its radius, above 0.
+    radius: Radius of the ball, above 0.
   """
 
   radius: float
@@ -96,13 +96,14 @@ class NonNegative(Constraint):
 
 @dataclasses.dataclass(frozen=True)
 class Projection(Constraint):
-  """A set of your own, given by its Euclidean projection.
+  """A custom set, given by its Euclidean projection.
 
   Attributes:
-    function: Maps a vector of shape [num_params] to the nearest point of the
-      set, with TensorFlow operations. It must not depend on clients' data.
-    allows_l1: Declares that projecting the soft-thresholded point is exact; see
-      the module.
+    function: Function that maps a vector of shape [num_params] to the nearest
+      point of the set, with TensorFlow operations. It must not depend on
+      clients' data.
+    allows_l1: Whether projecting the soft-thresholded point is declared exact,
+      see the module docstring.
   """
 
   function: Callable[[Any], Any]

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Finalizers: how the server applies what the aggregator released."""
+"""Finalizers: how the server applies the released update to the model."""
 
 import collections
 import math
@@ -18,7 +18,7 @@ def build_ftrl_finalizer(
   """Returns the finalizer that runs FTRL on one flat vector of all weights.
 
   Args:
-    spec: The update.
+    spec: Parameters of the FTRL update.
     model_weights_type: Type of a `tff.learning.models.ModelWeights` whose
       trainable weights are float32. Non-trainable weights stay as they are.
   """
@@ -64,11 +64,11 @@ def from_computations(
   """Returns the finalizer of two computations without placements.
 
   Args:
-    initialize: Returns the state.
-    apply: Maps (state, trainable weights, update) to (state, trainable weights,
-      measurements). Non-trainable weights stay as they are.
+    initialize: Computation that returns the state.
+    apply: Computation that maps (state, trainable weights, update) to (state,
+      trainable weights, measurements). Non-trainable weights stay as they are.
     model_weights_type: Type of a `tff.learning.models.ModelWeights`.
-    update_type: What the aggregator returns.
+    update_type: Type of the aggregator's result.
     **hparams: `get_hparams_fn` and `set_hparams_fn`, if there are any.
   """
 
@@ -99,9 +99,9 @@ def hparams_of(inner, state_type: tff.Type, name: str) -> dict[str, Any]:
   """Returns the hyperparameter functions of a state that holds an inner one.
 
   Args:
-    inner: Has `get_hparams` and `set_hparams`.
+    inner: Process with `get_hparams` and `set_hparams`.
     state_type: Type of the state, an `OrderedDict`.
-    name: Of the inner state in it.
+    name: Name of the inner state in it.
   """
 
   @tff.tensorflow.computation(state_type)

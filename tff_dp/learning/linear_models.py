@@ -6,14 +6,15 @@
     yhat = eta, sigmoid(eta), softmax(eta) or exp(eta)
 
 The gradient of one record's loss is (yhat - y) x, for every family. For
-'logistic' and 'softmax' each of its coordinates is within [-1, 1]: a box clip
-of 1 changes nothing there.
+'logistic' and 'softmax' each of its coordinates is within [-1, 1], so a box
+clip of 1 changes nothing there.
 
-The bounds are declared and never estimated: a minimum, a mean or a variance of
-the clients' data is a release, too. A feature outside of its bounds counts as
-the bound, one that is not a number as the lower bound. A record whose label is
-not allowed has no gradient; it still counts as a record. Nothing is raised, for
-an error that depends on a client's data would tell the server about them.
+The bounds are declared and never estimated, because a minimum, a mean or a
+variance of the clients' data is a release, too. A feature outside of its bounds
+is moved to the bound, and a NaN to the lower bound. A record with a label that
+is not allowed has no gradient but still counts as a record. No error is raised,
+because an error that depends on a client's data would tell the server about the
+data.
 
 Source: arXiv:1807.04369, section 3.
 """
@@ -34,8 +35,9 @@ LINEAR, LOGISTIC, SOFTMAX, POISSON = FAMILIES = (
     'poisson',
 )
 Bound = Union[float, Sequence[float]]
-# Beyond it a rate grows linearly: exp would soon be infinite in float32, and a
-# gradient that is not finite counts as zero, so the weight would stay there.
+# Above this log rate the rate grows linearly. exp would soon be infinite in
+# float32. A gradient that is not finite counts as zero, so the weight would be
+# stuck.
 _LARGEST_LOG_RATE = 30.0
 
 
@@ -45,9 +47,9 @@ class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
   Outputs are eta, of shape [batch], or [batch, num_classes] for 'softmax'.
 
   Attributes:
-    family: One of `FAMILIES`.
-    feature_bounds: (lower, upper), each float32 of shape [num_features].
-    response_bounds: (lower, upper) of the labels.
+    family: Name of the family, one of `FAMILIES`.
+    feature_bounds: Bounds (lower, upper), each float32 of shape [num_features].
+    response_bounds: Bounds (lower, upper) of the labels.
   """
 
   def __init__(
@@ -94,7 +96,7 @@ class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
     return (tf.clip_by_value(finite, lower, upper) - lower) / (upper - lower)
 
   def is_label_allowed(self, y) -> tf.Tensor:
-    """Returns a bool for each label; NaN is not allowed."""
+    """Returns a bool for each label. NaN is not allowed."""
     low, high = self.response_bounds
     is_within = tf.logical_and(y >= low, y <= high)
     if self.family in (LOGISTIC, POISSON):
@@ -103,20 +105,20 @@ class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
     return is_within
 
   def num_refused(self, y) -> tf.Tensor:
-    """Returns how many labels are not allowed, int64.
+    """Returns the number of labels that are not allowed, int64.
 
-    For the owner of the data. It is a function of them without any noise: sent
-    to a server it would void the client's guarantee.
+    It is for the owner of the data. It is a function of the data without any
+    noise: sent to a server it would void the client's guarantee.
     """
     return tf.math.count_nonzero(tf.logical_not(self.is_label_allowed(y)))
 
   def response(self, output) -> tf.Tensor:
     """Returns the predicted mean response, in units of the labels.
 
-    Probabilities for 'softmax', of shape [batch, num_classes].
+    For 'softmax' these are probabilities, of shape [batch, num_classes].
 
     Args:
-      output: eta.
+      output: Output eta of the model.
     """
     low, high = self.response_bounds
     if self.family == LINEAR:
@@ -131,7 +133,7 @@ class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
     del sample_weight
     is_allowed = self.is_label_allowed(label)
     label = tf.where(is_allowed, label, tf.zeros_like(label))
-    # The scale of a refused label is of no account: its loss is dropped.
+    # The scale of a refused label does not matter, because its loss is dropped.
     losses = self._losses(output, label)
     return tf.reduce_mean(tf.where(is_allowed, losses, tf.zeros_like(losses)))
 
@@ -158,19 +160,20 @@ def build_generalized_linear_model(
 ) -> GeneralizedLinearModel:
   """Returns a model whose records are (x, y), of shapes [batch, n] and [batch].
 
-  Labels are float32, but int32 for 'softmax'. Weights are the kernel, of shape
-  [n] or [n, num_classes], and the bias; both begin at zero, and a client treats
-  them alike.
+  Labels are float32, or int32 for 'softmax'. The weights are the kernel, of
+  shape [n] or [n, num_classes], and the bias. Both begin at zero, and a client
+  treats them alike.
 
   Args:
     family: 'linear' (squared loss), 'logistic' (labels 0 and 1), 'softmax'
       (labels 0..num_classes - 1) or 'poisson' (counts, divided by the declared
-      maximum; this scales the loss and not the fit).
-    num_features: n.
-    feature_bounds: Declared (lower, upper), numbers or one for each feature.
-    response_bounds: Declared (lower, upper) of the labels: for 'linear', by
-      default (0, 1), and for 'poisson', (0, maximum), which it needs.
-    num_classes: For 'softmax'.
+      maximum, which scales the loss and not the fit).
+    num_features: Number of features n.
+    feature_bounds: Declared (lower, upper), each a number or one number per
+      feature.
+    response_bounds: Declared (lower, upper) of the labels. Default for
+      'linear': (0, 1). Required for 'poisson': (0, maximum).
+    num_classes: Number of classes, for 'softmax'.
   """
   _checks.one_of(FAMILIES, family=family)
   _checks.integer_at_least(1, num_features=num_features)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What clients do before anything is private: local training of a model."""
+"""Local training of a model at the clients, before any noise."""
 
 from collections.abc import Callable
 from typing import Any, Optional, Union
@@ -29,7 +29,7 @@ def build_initial_weights(
   @tff.tensorflow.computation
   def initial_weights():
     if isinstance(model_fn, tff.learning.models.FunctionalModel):
-      # As `build_weighted_fed_avg` makes them.
+      # Same as in `build_weighted_fed_avg`.
       weights = tff.learning.models.ModelWeights(
           *(
               tuple(tf.convert_to_tensor(weight) for weight in weights)
@@ -62,10 +62,10 @@ def build_client_work(
   """Returns local training, for either kind of model.
 
   Args:
-    model_fn: The model.
+    model_fn: Model, or function that returns it.
     client_optimizer: Local optimizer of the clients.
-    metrics_aggregator: As in `tff.learning.templates`; `without_metrics` for
-      none.
+    metrics_aggregator: Metrics aggregator as in `tff.learning.templates`, or
+      `without_metrics` for none.
   """
   check_optimizer(client_optimizer=client_optimizer)
   arguments = dict(
@@ -95,7 +95,7 @@ def check_optimizer(**argument) -> None:
 
 
 def without_metrics(metric_finalizers, unfinalized_type=None):
-  """Returns an aggregation of local metrics that lets none leave a client."""
+  """Returns an aggregation of local metrics in which none leaves a client."""
   del metric_finalizers, unfinalized_type
 
   @tff.federated_computation

@@ -25,7 +25,7 @@ def build_momentum(
     cooldown: Optional[workloads.Cooldown] = None,
     num_rounds: Optional[int] = None,
 ) -> tff.learning.optimizers.Optimizer:
-  """Returns SGD whose steps are those of a `mechanisms.workloads.Workload`.
+  """Returns SGD whose steps follow a `mechanisms.workloads.Workload`.
 
   Round t, with the factor f_t of the cooldown, does
 
@@ -39,11 +39,11 @@ def build_momentum(
   workload's matrix.
 
   Args:
-    learning_rate: Above 0.
-    momentum: In [0, 1), above 0 with `nesterov`.
+    learning_rate: Learning rate, above 0.
+    momentum: Momentum in [0, 1), above 0 with `nesterov`.
     nesterov: Whether the momentum looks ahead.
-    cooldown: How the learning rate falls in the last rounds.
-    num_rounds: Horizon of the run; needed by the cooldown alone. Beyond it the
+    cooldown: Fall of the learning rate in the last rounds.
+    num_rounds: Horizon of the run, needed only by the cooldown. Beyond it the
       last factor stays.
   """
   _checks.positive(learning_rate=learning_rate)
@@ -60,12 +60,12 @@ def cooldown_factor(
 ):
   """Returns the factor of the round after `rounds_done`, a scalar tensor."""
   factors = tf.constant(cooldown.factors(num_rounds), dtype)
-  # Beyond the horizon it is the aggregator that refuses, and says why.
+  # Beyond the horizon the aggregator refuses, with the reason.
   return factors[tf.minimum(rounds_done, num_rounds - 1)]
 
 
 class _Momentum(tff.learning.optimizers.Optimizer):
-  """See `build_momentum`."""
+  """The optimizer of `build_momentum`."""
 
   def __init__(self, learning_rate, momentum, nesterov, cooldown, num_rounds):
     self._hparams = collections.OrderedDict([(_LEARNING_RATE, learning_rate)])

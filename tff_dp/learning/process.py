@@ -19,11 +19,11 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
   """A `LearningProcess` that knows the plan it was built from.
 
   Attributes:
-    plan: The plan that built its aggregator.
+    plan: Plan that built its aggregator.
     event: The `DpEvent` of a full run.
-    workload: The linear map that the server applies to the released sums, for
-      which a mechanism can be optimised; `None` if it is not known.
-    averaging: Which `Average` of the models is kept, or `None`.
+    workload: Linear map that the server applies to the released sums, for which
+      a mechanism can be optimised. `None` if it is not known.
+    averaging: The `Average` of the models that is kept, or `None`.
   """
 
   def __init__(
@@ -50,7 +50,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
 
   @property
   def event(self) -> dp_accounting.DpEvent:
-    """What a full run costs every client."""
+    """The event of a full run, for every client."""
     return self.plan.event()
 
   def get_averaged_model_weights(self, state) -> Any:
@@ -59,7 +59,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     Before round 1 it is the initial model.
 
     Args:
-      state: The state of the process.
+      state: State of the process.
 
     Raises:
       ArgumentError: If the process was built without `averaging`.
@@ -72,7 +72,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
 
 
 def check_plan(plan) -> None:
-  """Raises unless the server of the plan chooses clients and adds noise."""
+  """Raises unless the plan's server chooses clients and adds noise."""
   _checks.instance_of(
       plan_lib.DpFtrlPlan,
       'a tff_dp.DpFtrlPlan; for a CheckInPlan there are build_check_in_sgd,'
@@ -94,13 +94,14 @@ def compose(
   """Returns the process around the plan's aggregator.
 
   Args:
-    plan: Builds the aggregator of what `client_work` sends.
-    initial_weights: Returns the initial `tff.learning.models.ModelWeights`.
-    client_work: What clients do. Their weights are ignored.
-    finalizer: What the server does with the noised mean.
-    workload: What is known about the finalizer; see `PrivateLearningProcess`.
+    plan: Plan that builds the aggregator of the clients' updates.
+    initial_weights: Computation that returns the initial
+      `tff.learning.models.ModelWeights`.
+    client_work: Work of the clients. Their weights are ignored.
+    finalizer: Server step that applies the noised mean.
+    workload: Linear map of the finalizer, see `PrivateLearningProcess`.
     averaging: Average to keep, or `None`.
-    insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
+    insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
   """
   if averaging is not None:
     finalizer = averaging_lib.build_averaging_finalizer(
@@ -129,11 +130,11 @@ def assemble(
   """Returns the process of four parts.
 
   Args:
-    plan: What the aggregator was built from.
-    aggregator: Of what `client_work` sends.
-    initial_weights: As for `compose`.
-    client_work: As for `compose`.
-    finalizer: Keeps the average itself, if there is one.
+    plan: Plan that the aggregator was built from.
+    aggregator: Aggregator of the results of `client_work`.
+    initial_weights: Initial model, as for `compose`.
+    client_work: Work of the clients, as for `compose`.
+    finalizer: Server step. It keeps the average itself, if there is one.
     **facts: `workload` and `averaging`, as for `PrivateLearningProcess`.
   """
   process = of_parts(aggregator, initial_weights, client_work, finalizer)
@@ -146,7 +147,10 @@ def of_parts(
     client_work: tff.learning.templates.ClientWorkProcess,
     finalizer: tff.learning.templates.FinalizerProcess,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns what runs, without any books. Args: see `assemble`."""
+  """Returns the TFF process of the parts, without a plan.
+
+  For the arguments see `assemble`.
+  """
   update_type = client_work.next.type_signature.result.result.member.update
   return tff.learning.templates.compose_learning_process(
       initial_weights,

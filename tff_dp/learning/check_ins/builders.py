@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check-in SGD: learning processes in which clients decide when to take part.
 
-Who takes part in a step is decided by the clients' own coins, in the data
-source; a process trains the clients that it is handed. Four protocols of
-arXiv:2007.06605 and arXiv:2206.03151, with noise added at the clients:
+The clients' own coins, in the data source, decide who takes part in a step. A
+process trains the clients that it is given. Four protocols of arXiv:2007.06605
+and arXiv:2206.03151 add noise at the clients:
 
 *   random check-ins with a fixed window (A_fix) and a sliding one (A_sldw): one
-    report per slot, of a winner or a dummy;
+  report per slot, from a winner or a dummy.
 *   averaged random check-ins (A_avg) and shuffled check-in: all reports of a
-    step, and no step of the model where there are none.
+  step. A step without reports does not change the model.
 
-And one in which the server is trusted to add noise to the sum of *every* slot:
-random allocation, arXiv:2502.08202.
+In a fifth protocol the server is trusted to add noise to the sum of *every*
+slot: random allocation, arXiv:2502.08202.
 """
 
 import collections
@@ -56,40 +56,41 @@ def build_check_in_sgd(
 
       theta_{i+1} = theta_i - eta_i / b * (sum over the b slots of r_j)
 
-  for a fixed or sliding window, and the mean of all
-  reports of slot i for averaged check-ins; where a slot of these is empty,
-  model, momentum and averages stay as they are.
+  for a fixed or sliding window. For averaged check-ins the step uses the mean
+  of all reports of slot i, and an empty slot leaves model, momentum and
+  averages as they are.
 
   A client's data is `client_data(examples, key)`. The dummy of an empty slot of
-  a fixed or sliding window is a client with an empty dataset: its update is
-  zero, it is randomized like any other, and nothing tells the two apart. A step
-  is one slot, and needs exactly one client; in the warm-up of a sliding window
+  a fixed or sliding window is a client with an empty dataset. Its update is
+  zero and is randomized like any other, so nothing tells the two apart. A step
+  is one slot, and needs exactly one client. In the warm-up of a sliding window
   nobody is asked, and a report would not be used.
 
   Args:
-    model_fn: As for `tff.learning.algorithms.build_unweighted_fed_avg`.
+    model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
     plan: A `CheckInPlan` of `FixedWindowCheckIn`, `AveragedCheckIn` or
       `SlidingWindowCheckIn` with a local randomizer.
-    server_learning_rate: eta, or eta_i of every update of the model, such as
-      those of theorem 3.5 or 4.2 of arXiv:2007.06605.
-    slots_per_update: b of a sliding window; 1 for other protocols, of which a
-      fixed window has its own. Whatever it is, the guarantee is the same: a
-      report is private when it comes, and to average is post-processing.
-    client_optimizer: Local optimizer. `None` for SGD with learning rate 1, so
+    server_learning_rate: Learning rate eta, or eta_i of every update of the
+      model, such as in theorem 3.5 or 4.2 of arXiv:2007.06605.
+    slots_per_update: Number b of slots per update of a sliding window, 1 for
+      other protocols. (A fixed window has its own b.) The guarantee is the same
+      for any b: a report is private when it arrives, and averaging is
+      post-processing.
+    client_optimizer: Local optimizer. `None` means SGD with learning rate 1, so
       that a client with one batch sends the gradient of its mean loss.
     momentum: Server momentum in [0, 1).
     nesterov: Whether the momentum looks ahead.
     constraint: Set in which the model has to stay, such as the ball of the
-      theorems; the initial model is projected into it.
-    averaging: Average of the models to keep beside the last one.
+      theorems. The initial model is projected into it.
+    averaging: Average of the models to keep in addition to the last one.
     allow_unprotected_metrics: Whether clients report their training metrics,
-      which then appear under `not_covered`: they are computed from data without
-      noise, and the privacy statement does not cover them. In a protocol where
-      the server is not trusted they void it.
+      which then appear under `not_covered`. They are computed from data without
+      noise, and the privacy statement does not cover them. If the server is not
+      trusted, they void the statement.
 
   Raises:
     ArgumentError: If a value is outside its range.
-    PrivacyRefusedError: For noise at the server.
+    PrivacyRefusedError: If the plan has noise at the server.
   """
   protocol = _protocol_of(
       plan,
@@ -141,15 +142,16 @@ def build_shuffled_check_in_sgd(
 
       theta_{t+1} = theta_t - eta_t / divisor * (sum over the reports of r_j)
 
-  where the divisor is k_t, which the adversary sees anyway, or a public
-  constant, such as the expected number of reports. Without a report model,
-  momentum and averages stay as they are.
+  The divisor is k_t, which the adversary sees anyway, or a public constant,
+  such as the expected number of reports. A round without reports leaves model,
+  momentum and averages as they are.
 
   Args:
-    model_fn: As for `build_check_in_sgd`.
+    model_fn: Model, as for `build_check_in_sgd`.
     plan: A `CheckInPlan` of `ShuffledCheckIn` with a local randomizer.
-    divisor: A public constant, `None` for the number of reports.
-    **options: Those of `build_check_in_sgd`, with `server_learning_rate`.
+    divisor: Public constant, `None` for the number of reports.
+    **options: Options of `build_check_in_sgd`, including
+      `server_learning_rate`.
   """
   _protocol_of(plan, shuffled_check_in.ShuffledCheckIn)
   rule = check_in_finalizers.Arrivals(
@@ -179,21 +181,23 @@ def build_allocation_sgd(
       theta_{t+1} = theta_t - eta_t / clients_per_slot
                               * (sum of x_j + noise_multiplier * clip * z_t)
 
-  in *every* slot: an empty one moves the model by its noise, since the
-  accounting is about noised sums of all slots. The divisor is a constant, and
-  never the number of clients that came.
+  in *every* slot. An empty slot moves the model by its noise, because the
+  accounting is for noised sums of all slots. The divisor is a constant, never
+  the number of clients that came.
 
-  A client's data is its dataset, without a key: the noise is the server's.
+  A client's data is its dataset, without a key, because the server adds the
+  noise.
 
   Args:
-    model_fn: As for `build_check_in_sgd`, like what is not listed here.
+    model_fn: Model, as for `build_check_in_sgd`, which also explains the
+      arguments that are not listed here.
     plan: A `CheckInPlan` of `RandomAllocation` or `CyclicAllocation`, with
-      noise at the server, in the latter case perhaps banded: then z_t above is
-      the increment of its noise.
+      noise at the server. With `CyclicAllocation` the noise may be banded, and
+      z_t above is then its increment.
     clients_per_slot: Public divisor, such as the expected number of clients.
-    allow_unprotected_metrics: Here it also adds the exact numbers of clients in
-      a slot, which are secret in this protocol.
-    insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
+    allow_unprotected_metrics: Whether clients report metrics. Here it also adds
+      the exact numbers of clients in a slot, which are secret in this protocol.
+    insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
   """
   _protocol_of(
       plan, check_ins.RandomAllocation, cyclic_allocation.CyclicAllocation
@@ -274,7 +278,7 @@ def _build(
     allow_unprotected_metrics=False,
 ) -> process_lib.PrivateLearningProcess:
   """Returns the process with noise at the clients."""
-  # The plan refuses it too; this does not rely on that.
+  # The plan refuses it, too. Do not rely on that.
   protocol_lib.check(plan.protocol, plan.randomizer)
   optimizer = check_in_finalizers.build_optimizer(
       server_learning_rate,
@@ -309,7 +313,7 @@ def _build(
 
 
 def _count_updates(plan) -> int:
-  """Returns how often the model is updated in a run of all steps, at most."""
+  """Returns the largest number of model updates in a run of all steps."""
   passes = plan.num_rounds // plan.protocol.num_rounds
   return passes * plan.protocol.num_updates
 
@@ -329,7 +333,7 @@ class _Keyed(tff.aggregators.UnweightedAggregationFactory):
 
 
 class _Covered(tff.aggregators.UnweightedAggregationFactory):
-  """Drops measurements that are not covered: who is in a slot is secret."""
+  """Drops measurements that are not covered, because occupancy is secret."""
 
   def __init__(self, inner: tff.aggregators.UnweightedAggregationFactory):
     self._inner = inner

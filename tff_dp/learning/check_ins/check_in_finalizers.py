@@ -3,13 +3,13 @@
 """The server's side of check-in SGD: when reports become a step of the model.
 
 The finalizer gets the sum of the reports of one step of the protocol, and their
-number; everything in it was randomized at the clients. Two rules:
+number. Every report was randomized at its client. There are two rules:
 
-*   `Winners`: every slot has exactly one report, of its winner or a dummy. The
-    sum of `slots_per_update` of them, divided by that number, is one update.
+*   `Winners`: every slot has exactly one report, from its winner or a dummy.
+  The sum of `slots_per_update` reports, divided by that number, is one update.
 *   `Arrivals`: all reports of a step, divided by their number or by a constant,
-    are one update. No report, no update: neither the model nor the optimizer,
-    nor an average of the models, moves.
+  are one update. Without reports there is no update: the model, the optimizer
+  and the average of the models stay as they are.
 
 A step takes part in the protocol whether or not it updates the model.
 """
@@ -35,13 +35,14 @@ from tff_dp.learning import optimizers
 class Winners:
   """One report per step, and one update per `slots_per_update` steps.
 
-  Any other number of reports is an error: without one, the adversary would see
-  which slot was empty, and of two only one is covered.
+  Any other number of reports is an error. Without a report, the adversary would
+  see which slot was empty. If there are two reports, the guarantee covers only
+  one.
 
   Attributes:
-    num_updates: Updates of the model in the whole run.
-    slots_per_update: b.
-    num_warm_up: First steps, whose reports are not used, if there are any.
+    num_updates: Number of updates of the model in the whole run.
+    slots_per_update: Number b of slots per update.
+    num_warm_up: Number of first steps whose reports are not used.
   """
 
   num_updates: int
@@ -50,11 +51,11 @@ class Winners:
 
   @property
   def divisor(self) -> float:
-    """What the sum of the reports of an update is divided by."""
+    """Number by which the sum of the reports of an update is divided."""
     return float(self.slots_per_update)
 
   def decide(self, state, num_reports):
-    """Returns (which reports count, whether the model is updated)."""
+    """Returns (number of reports that count, whether the model is updated)."""
     is_warm_up = state['num_steps'] < self.num_warm_up
     has_winner = tf.debugging.Assert(
         tf.logical_or(is_warm_up, tf.equal(num_reports, 1)),
@@ -77,7 +78,7 @@ class Arrivals:
   """All reports of a step, and one update unless there are none.
 
   Attributes:
-    num_updates: Updates of the model in the whole run, at most.
+    num_updates: Largest number of updates of the model in the whole run.
     divisor: 'arrived' for the mean, or a public constant.
   """
 
@@ -89,7 +90,7 @@ class Arrivals:
       _checks.positive(divisor=self.divisor)
 
   def decide(self, state, num_reports):
-    """Returns (which reports count, whether the model is updated)."""
+    """Returns (number of reports that count, whether the model is updated)."""
     del state
     return tf.identity(num_reports), num_reports > 0
 
@@ -105,9 +106,9 @@ def build_optimizer(
 
   Args:
     learning_rate: One number, or one for each update of the run.
-    momentum: In [0, 1).
+    momentum: Momentum in [0, 1).
     nesterov: Whether the momentum looks ahead.
-    num_updates: Updates of the run.
+    num_updates: Number of updates of the run.
   """
   if np.ndim(learning_rate) == 0:
     _checks.positive(server_learning_rate=learning_rate)
@@ -149,16 +150,17 @@ def build_check_in_finalizer(
   num_updates)`, and `averaging` with an average. `collected` is the sum of the
   reports of slots that wait for their update.
 
-  `measurements`: `num_updates`, updates so far.
+  `measurements`: `num_updates`, the number of updates so far.
 
   Args:
-    rule: When reports become an update.
-    optimizer: What an update does to the trainable weights.
+    rule: Rule by which reports become an update.
+    optimizer: Optimizer that applies an update to the trainable weights.
     model_weights_type: Type of a `tff.learning.models.ModelWeights` whose
       trainable weights are float32.
-    constraint: Where the model has to stay; it is projected after an update.
-    average: Which models are averaged. The model before each update counts
-      once, however many steps it took.
+    constraint: Set in which the model has to stay. It is projected after an
+      update.
+    average: Average of the models. The model before each update counts once,
+      however many steps it took.
   """
   trainable_type = model_weights_type.trainable
   update_type = tff.to_type(
@@ -260,7 +262,8 @@ def build_check_in_finalizer(
 
 @dataclasses.dataclass(frozen=True)
 class _Rates:
-  """A schedule that is given as an array, like a `workloads.Cooldown`."""
+  """A schedule given as an array, with the interface of `workloads.Cooldown`.
+  """
 
   rates: np.ndarray
 

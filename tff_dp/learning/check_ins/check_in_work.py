@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The client's side of check-in SGD: train, and bring the key of the noise.
+"""The client's side of check-in SGD: train, and provide the key of the noise.
 
 A client's data is `OrderedDict(examples, key)`: its dataset, and a sequence of
 one element, its secret noise key. The key goes to the randomizer of the same
@@ -21,24 +21,24 @@ from tff_dp.learning import finalizers
 
 ROUND = 'round'
 _INNER = 'client_work'
-# A batch of keys: a client's sequences are all of batches, or all of rows, where
-# many clients go through one graph together.
+# A batch of keys. If many clients go through one graph together, a client's
+# sequences must be all of batches or all of rows.
 KEYS_TYPE = tff.SequenceType(tff.TensorType(np.int64, [None, 2]))
 
 
 def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
-  """Returns what one client brings to a step of a check-in process.
+  """Returns the data of one client for a step of a check-in process.
 
   Args:
-    examples: Its batched dataset, or a list of batches. Empty for the dummy of
-      a step in which nobody checked in.
-    key: The secret key of its noise, int64 of shape [2], such as
-      `mechanisms.randomizers.noise_key(secret)`. The same for all steps of a
-      client; a dummy has a new one in every step.
+    examples: Batched dataset of the client, or a list of batches. It is empty
+      for the dummy of a step in which nobody checked in.
+    key: Secret key of its noise, int64 of shape [2], such as
+      `mechanisms.randomizers.noise_key(secret)`. A client uses the same key in
+      all steps. A dummy has a new key in every step.
   """
   key = np.asarray(key)
   if key.dtype != np.int64 or key.shape != (2,):
-    # Not the value: it is a secret.
+    # Do not print the value: it is a secret.
     raise _checks.ArgumentError(
         'key',
         f'{key.dtype} of shape {key.shape}',
@@ -52,14 +52,14 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
 
 
 def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
-  """Returns the one element of a sequence; running it fails unless it is one.
+  """Returns the one element of a sequence. Running it fails for other numbers.
 
-  To be called in a `tf.function` with AutoGraph, which makes the loop.
+  Call it in a `tf.function` with AutoGraph, which makes the loop.
 
   Args:
-    elements: The sequence.
-    spec: Of its elements.
-    what: A client needs exactly one of.
+    elements: Sequence.
+    spec: Spec of its elements.
+    what: Name of the element, for the message of the failure.
   """
   value, count = tf.zeros(spec.shape, spec.dtype), 0
   for element in iter(elements):
@@ -68,10 +68,10 @@ def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
 
 
 def only_key(batches) -> tf.Tensor:
-  """Returns the one key in a sequence of `KEYS_TYPE`, as `only_element` does."""
+  """Returns the one key in a sequence of `KEYS_TYPE`, like `only_element`."""
   key, count = tf.zeros([2], tf.int64), 0
   for batch in iter(batches):
-    # The sum, so that a batch of none has one, too.
+    # Sum, so that an empty batch works, too.
     key, count = key + tf.reduce_sum(batch, axis=0), count + tf.shape(batch)[0]
   return _checked(key, count, 'key')
 
@@ -95,12 +95,13 @@ def build_check_in_client_work(
   """Returns local training whose updates come with a key and a round.
 
   The update of a client is `OrderedDict(update, key, round)`, for
-  `LocalRandomizerFactory.create_keyed`. `state`: `OrderedDict(round,
-  client_work)`, the number of steps that are done and the state of `inner`.
+  `LocalRandomizerFactory.create_keyed`. `state`:
+  `OrderedDict(round, client_work)`, the number of finished steps and the state
+  of `inner`.
 
   Args:
     inner: Local training on the examples.
-    num_steps: Steps of the protocol; one more is refused.
+    num_steps: Number of steps of the protocol. One more is refused.
     allow_unprotected_metrics: Whether to report the measurements of `inner`,
       under `not_covered`. They are computed from data without any noise.
   """
@@ -134,7 +135,7 @@ def build_check_in_client_work(
   )
   @tf.function
   def with_key(update, keys, round_index):
-    # Without one the noise would be that of a key which everybody knows.
+    # Without a key, the noise would come from a key that everybody knows.
     key = only_key(keys)
     return tff.learning.templates.ClientResult(
         update=collections.OrderedDict(

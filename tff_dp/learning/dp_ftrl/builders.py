@@ -38,9 +38,9 @@ def build_dp_ftrl(
 ) -> process_lib.PrivateLearningProcess:
   """Returns federated learning under the plan's noise (DP-FTRL).
 
-  Clients run local SGD from the current model; the server clips, sums and
-  noises their updates as the plan says and takes one step. Without `l1` and
-  `constraint` the server is an ordinary optimizer on the residuals; with one of
+  Clients run local SGD from the current model. The server clips, sums and
+  noises their updates as the plan says, and takes one step. Without `l1` and
+  `constraint` the server is an ordinary optimizer on the residuals. With one of
   them it is `ftrl.Ftrl` on their prefix sum, which restarts with the plan's
   trees. Both are post-processing and cost no privacy.
 
@@ -51,33 +51,33 @@ def build_dp_ftrl(
           participation, workload=mechanisms.Workload(**server))
       process = build_dp_ftrl(model_fn, plan, ..., **server)
 
-  `process.workload` is the same. With `l1` or `constraint` it is what the server
-  adds up before it thresholds and projects.
+  `process.workload` is the same. With `l1` or `constraint` it describes the sum
+  before the server thresholds and projects it.
 
-  The server's state holds, in vectors of the model's size: one for momentum,
-  two more (anchor and sum) with `l1` or `constraint`, one with `averaging`.
+  The server's state holds these vectors of the model's size: one for momentum,
+  two (anchor and sum) with `l1` or `constraint`, and one with `averaging`.
 
   Args:
-    model_fn: As for `tff.learning.algorithms.build_unweighted_fed_avg`.
+    model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
     plan: Mechanism, participation, clipping, noise and cohort.
     client_optimizer: Local optimizer of the clients.
-    server_learning_rate: eta, applied to the mean update.
+    server_learning_rate: Learning rate eta, applied to the mean update.
     momentum: Server momentum in [0, 1).
     nesterov: Whether the momentum looks ahead.
-    cooldown: How the last rounds of the plan count less: round t takes
-      `server_learning_rate` times the factor of the cooldown; with `l1` or
-      `constraint` the factor weighs the whole loss of the round.
-    l1: Weight of |theta|_1 per round; gives exact zeros.
-    constraint: Set in which the model has to stay; the initial model is
+    cooldown: Fall of the learning rate in the last rounds of the plan: round t
+      takes `server_learning_rate` times the factor of the cooldown. With `l1`
+      or `constraint` the factor weighs the whole loss of the round.
+    l1: Weight of |theta|_1 per round, which gives exact zeros.
+    constraint: Set in which the model has to stay. The initial model is
       projected into it.
     server_optimizer: Any TFF optimizer, instead of the arguments from
-      `momentum` to `constraint`; `server_learning_rate` must then be 1.0,
+      `momentum` to `constraint`. `server_learning_rate` must then be 1.0,
       unused.
-    averaging: Average of the models to keep beside the last one; see
+    averaging: Average of the models to keep in addition to the last one, see
       `process.get_averaged_model_weights`.
-    client_weighting: Only `UNIFORM`. TFF's builders offer others, so the
-      refusal says why.
-    insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
+    client_weighting: Only `UNIFORM` is accepted. TFF's builders offer others,
+      so the refusal explains why.
+    insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
 
   Raises:
     ArgumentError: If a value is outside its range.

@@ -2,35 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """FTRL: dual averaging on the noised prefix sum, with L1 and constraint sets.
 
-Where the server cannot simply add up updates (an L1 term, a constraint set) it
-needs the prefix sum itself. With theta_0 the anchor, u_t the sum of the
-server's steps since the anchor and eta the learning rate, round t solves
+With an L1 term or a constraint set the server cannot simply add up updates. It
+needs the prefix sum itself. Let theta_0 be the anchor, u_t the sum of the
+server's steps since the anchor and eta the learning rate. Round t solves
 
     argmin over C of  <u_t, theta> + tau_t l1 |theta|_1
                       + |theta - theta_0|^2 / (2 eta)
 
-A residual x_t goes through the same steps as in `optimizers`, and so does the 1
-that stands for the L1 term of a round, which gives tau_t:
+A residual x_t goes through the same steps as in `optimizers`. The 1 that stands
+for the L1 term of a round goes through them, too, which gives tau_t:
 
     m_t = momentum m_{t-1} + x_t          mu_t = momentum mu_{t-1} + 1
     u_t = u_{t-1} + f_t d_t               tau_t = tau_{t-1} + f_t delta_t
 
 with d_t = m_t, or momentum m_t + x_t for Nesterov (delta_t likewise), and f_t
-the cooldown. So f_t weighs the whole loss of round t, its L1 term included;
-shrinking eta instead would pull the model back to the anchor. Without cooldown
-u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, since
-m_t = v_t - v_{t-1}.
+the cooldown. So f_t weighs the whole loss of round t, including its L1 term.
+Shrinking eta instead would pull the model back to the anchor. Without cooldown
+u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, because m_t = v_t
+- v_{t-1}.
 
-A restart takes the current model as the anchor and begins u and tau anew. m and
-mu are kept; in terms of v that is `v_t = momentum v_{t-1} + c + s_t` with
-`c = momentum (v_R - v_{R-1})`. So without L1 and constraints this equals
-momentum SGD on the residuals for ever (`tests/learning/dp_ftrl/ftrl_test.py`);
-with them, anchoring anew is not the same as going on with dual averaging.
+A restart takes the current model as the anchor and resets u and tau. m and mu
+are kept. In terms of v this is `v_t = momentum v_{t-1} + c + s_t` with
+`c = momentum (v_R - v_{R-1})`. So without L1 and constraints the restarts
+change nothing: the result always equals momentum SGD on the residuals
+(`tests/learning/dp_ftrl/ftrl_test.py`). With L1 or constraints, a new anchor is
+not the same as continued dual averaging.
 
 u_t is added up from the residuals that the aggregator releases, so no un-noised
 sum exists anywhere, and everything here is post-processing of released values.
 
-Sources: Kairouz et al., arXiv:2103.00039, section 3.2 (momentum: appendix); L1
+Sources: Kairouz et al., arXiv:2103.00039, section 3.2 (momentum: appendix). L1
 with a zero anchor: McMahan, AISTATS 2011. The general anchor, and momentum and
 cooldown with L1, are our own derivations: the objective above is separable, so
 its minimiser is a soft threshold of theta_0 - eta u_t. Exact up to rounding.
@@ -52,16 +53,18 @@ class Ftrl:
   """Public description of the update.
 
   Attributes:
-    learning_rate: eta, the only name for 1 / lambda in this library.
-    momentum: gamma in [0, 1).
+    learning_rate: Learning rate eta, the only name for 1 / lambda in this
+      library.
+    momentum: Momentum gamma in [0, 1).
     nesterov: Whether to look ahead by one momentum step.
     l1: Weight of |theta|_1 per round. Exact zeros survive.
-    constraint: The set C; with L1, one whose projection after the threshold is
-      the exact minimiser (`constraints` says which).
-    restart_every: Rounds after which the current model becomes the anchor and
-      the prefix sum starts anew, together with the tree of the aggregator.
-    cooldown: How the last rounds weigh less.
-    num_rounds: Horizon of the run; needed by the cooldown alone.
+    constraint: Set C. With L1, projection after the threshold must be the exact
+      minimiser for the set (see `constraints`).
+    restart_every: Number of rounds after which the current model becomes the
+      anchor and the prefix sum restarts, together with the tree of the
+      aggregator.
+    cooldown: Lower weights of the last rounds.
+    num_rounds: Horizon of the run, needed only by the cooldown.
   """
 
   learning_rate: float
@@ -104,15 +107,16 @@ class Ftrl:
 
 
 class State(NamedTuple):
-  """What the update remembers; vectors have shape [num_params].
+  """The state of the update. Vectors have shape [num_params].
 
   Attributes:
-    anchor: theta_0 of the current tree.
-    dual: u_t, noised.
-    velocity: m_t; an empty tuple without momentum, where it is the residual.
-    l1_dual: tau_t, the number of L1 terms that u_t carries, scalar.
-    l1_velocity: mu_t, scalar.
-    round: Rounds done in the whole run, scalar int64.
+    anchor: Anchor theta_0 of the current tree.
+    dual: Noised sum u_t.
+    velocity: Velocity m_t, an empty tuple without momentum, where it is the
+      residual.
+    l1_dual: Number tau_t of L1 terms that u_t carries, scalar.
+    l1_velocity: Velocity mu_t, scalar.
+    round: Number of rounds done in the whole run, scalar int64.
   """
 
   anchor: Any
@@ -124,7 +128,7 @@ class State(NamedTuple):
 
 
 def initialize(spec: Ftrl, zeros) -> State:
-  """Returns the state before round 1; `zeros` has shape [num_params]."""
+  """Returns the state before round 1. `zeros` has shape [num_params]."""
   zero = tf.constant(0.0, zeros.dtype)
   return State(
       anchor=zeros,  # Replaced by the model when round 1 begins.
@@ -140,10 +144,10 @@ def next_weights(spec: Ftrl, state: State, weights, residual):
   """Returns (new weights, new state) of one round.
 
   Args:
-    spec: The update.
-    state: What the previous round returned.
-    weights: The model before the round, shape [num_params].
-    residual: What the aggregator released in this round, as a gradient.
+    spec: Parameters of the update.
+    state: State from the previous round.
+    weights: Model before the round, shape [num_params].
+    residual: Result of the aggregator in this round, as a gradient.
   """
   state = _begin_tree(spec, state, weights)
   step, velocity = _step(spec, state.velocity, residual)
@@ -181,7 +185,7 @@ def _step(spec: Ftrl, velocity, residual):
 
 
 def _begin_tree(spec: Ftrl, state: State, weights) -> State:
-  """Returns the state with which the round begins: re-anchored if due."""
+  """Returns the state at the start of the round, re-anchored if due."""
   starts_tree = tf.equal(state.round, 0)
   if spec.restart_every is not None:
     starts_tree = tf.equal(state.round % spec.restart_every, 0)

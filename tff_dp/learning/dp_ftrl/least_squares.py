@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Least squares from noised sums of moments: encoding and solving (A_FTRL-LS).
 
-For the loss (y - <x, theta>)^2 the sums over all samples
+For the loss (y - <x, theta>)^2 two sums over all samples suffice,
 
-    A = sum of x x^T,    h = sum of y x
+    A = sum of x x^T,    h = sum of y x,
 
-say everything, and neither depends on the model. So the server needs no
-gradients: clients send their part of both as one vector
+and neither depends on the model. So the server needs no gradients: clients send
+their part of both as one vector
 
     q = (svec(x x^T), y x),   svec(M) = (M_ii, sqrt(2) M_ij for i < j),
 
@@ -19,13 +19,13 @@ From the noised prefix sums A_t, h_t and eta = 1 / lambda, round t solves
     argmin over the set of  theta^T A_t theta - 2 <h_t, theta>
                             + |theta|^2 / (2 eta),
 
-in the free case (2 A_t + lambda I) theta = 2 h_t. Noise can make the left side
-indefinite, so its eigenvalues are raised to at least lambda; that is
-post-processing, changes nothing where A_t is positive semi-definite, and bounds
+which without a constraint is (2 A_t + lambda I) theta = 2 h_t. Noise can make
+the left side indefinite, so its eigenvalues are raised to at least lambda. This
+is post-processing, changes nothing if A_t is positive semi-definite, and bounds
 the model by |theta| <= 2 eta |h_t|.
 
-Sources: the algorithm is that of Kairouz et al., arXiv:2103.00039, section 4.2;
-encoding, clipping and solver are our own derivations. Exact up to rounding: the
+Sources: the algorithm is from Kairouz et al., arXiv:2103.00039, section 4.2.
+Encoding, clipping and solver are our own derivations. Exact up to rounding: the
 solver works in float64.
 """
 
@@ -37,7 +37,7 @@ import tensorflow as tf
 
 from tff_dp import _checks
 
-# Halvings of an interval of float64 numbers, down to neighbours.
+# Number of halvings of an interval of float64 numbers, down to neighbours.
 _HALVINGS = 100
 
 
@@ -47,7 +47,7 @@ def moments_norm_bound(feature_norm_bound: float) -> float:
   Exact: attained by |x| = R and |y| = 1.
 
   Args:
-    feature_norm_bound: R, the bound on |x|; the one on |y| is 1.
+    feature_norm_bound: Bound R on |x|. The bound on |y| is 1.
   """
   _checks.positive(feature_norm_bound=feature_norm_bound)
   return float(feature_norm_bound) * math.hypot(feature_norm_bound, 1.0)
@@ -65,13 +65,13 @@ def bounded_samples(x, y, *, feature_norm_bound: float):
 
   Args:
     x: Features, shape [batch, num_features].
-    y: Labels, shape [batch]; clipped to [-1, 1].
+    y: Labels, shape [batch], which are clipped to [-1, 1].
     feature_norm_bound: Bound on the L2 norm of each row of `x`.
   """
   norms = tf.norm(x, axis=1)
   is_finite = tf.logical_and(tf.math.is_finite(norms), tf.math.is_finite(y))
   scales = tf.minimum(1.0, tf.math.divide_no_nan(feature_norm_bound, norms))
-  # A zero row has scale zero and stays zero. Not a product with 0 or 1 below:
+  # A zero row has scale zero and stays zero. Do not multiply by 0 or 1 below:
   # zero times NaN is NaN.
   return (
       tf.where(is_finite[:, tf.newaxis], x * scales[:, tf.newaxis], 0.0),
@@ -95,7 +95,7 @@ def encode(second, cross):
 
 
 def decode(moments, *, num_features: int):
-  """Returns (A, h), the inverse of `encode`; A is symmetric."""
+  """Returns (A, h), the inverse of `encode`. A is symmetric."""
   rows, columns = np.triu_indices(num_features)
   position = np.zeros([num_features, num_features], np.int32)
   position[rows, columns] = position[columns, rows] = np.arange(len(rows))
@@ -106,11 +106,11 @@ def decode(moments, *, num_features: int):
 
 
 class Solution(NamedTuple):
-  """What `solve` found.
+  """The result of `solve`.
 
   Attributes:
-    theta: The minimiser, float64, shape [num_features].
-    num_raised: How many eigenvalues were below lambda, scalar int32.
+    theta: Minimiser, float64, shape [num_features].
+    num_raised: Number of eigenvalues that were below lambda, scalar int32.
   """
 
   theta: tf.Tensor
@@ -120,23 +120,23 @@ class Solution(NamedTuple):
 def solve(
     second, cross, *, learning_rate: float, radius: Optional[float] = None
 ) -> Solution:
-  """Returns the minimiser of the module's objective.
+  """Returns the minimiser of the objective in the module docstring.
 
-  In a ball the minimiser is (2 A + (lambda + nu) I)^-1 2 h with nu = 0 if that
-  lies inside, or else with the nu that puts it on the sphere. Its norm falls
-  strictly in nu and is below the radius at nu = |2 h| / radius, so halving that
-  interval cannot fail.
+  In a ball the minimiser is (2 A + (lambda + nu) I)^-1 2 h. Here nu = 0 if that
+  lies inside. Otherwise nu puts the minimiser on the sphere. The norm falls
+  strictly in nu and is below the radius at nu = |2 h| / radius, so bisection of
+  that interval cannot fail.
 
   Args:
-    second: A, symmetric, shape [num_features, num_features].
-    cross: h, shape [num_features].
-    learning_rate: eta = 1 / lambda.
-    radius: Of the ball around zero, `None` for all of R^p.
+    second: Matrix A, symmetric, shape [num_features, num_features].
+    cross: Vector h, shape [num_features].
+    learning_rate: Learning rate eta = 1 / lambda.
+    radius: Radius of the ball around zero, `None` for all of R^p.
   """
   second, cross = tf.cast(second, tf.float64), tf.cast(cross, tf.float64)
   ridge = tf.constant(1.0 / learning_rate, tf.float64)
-  # The eigenvalues of A, not those of 2 A + lambda I: where A is near zero the
-  # comparison with lambda would be one of rounding errors.
+  # Use the eigenvalues of 2 A, not of 2 A + lambda I. Where A is near zero,
+  # comparing the latter with lambda would compare rounding errors.
   eigenvalues, vectors = tf.linalg.eigh(2.0 * second)
   curvature = ridge + tf.nn.relu(eigenvalues)
   target = tf.linalg.matvec(vectors, 2.0 * cross, transpose_a=True)

@@ -34,22 +34,22 @@ def build_least_squares(
 ) -> process_lib.PrivateLearningProcess:
   """Returns linear least squares from noised moments (A_FTRL-LS).
 
-  Clients send the sums of x x^T and y x over their samples; the plan clips each
+  Clients send the sums of x x^T and y x over their samples. The plan clips each
   client's sums as a whole and noises all p (p + 1) / 2 + p of them with one
-  mechanism; the server adds up what is released and solves for the model
-  anew in every round (`least_squares` has the formulas).
+  mechanism. The server adds up the released sums and solves for the model anew
+  in every round (`least_squares` has the formulas).
 
   Clients' datasets are batches of `OrderedDict(x, y)`, float32, of shapes
   [batch, num_features] and [batch]. Append a column of ones for an intercept.
-  Samples beyond the bounds are scaled or clipped to them, samples with a NaN or
+  Samples beyond the bounds are scaled or clipped to them. Samples with a NaN or
   an infinity count as zero. The bounds are declared, never taken from the data.
-  The model is `ModelWeights(trainable=[theta], non_trainable=[])`; it begins at
-  zero, and setting it by hand lasts until the next round.
+  The model is `ModelWeights(trainable=[theta], non_trainable=[])`. It begins at
+  zero. Setting it by hand lasts until the next round.
 
-  The moments do not depend on the model. So, other than FTRL's, the sums here
-  go on through restarts of the plan's trees: anchoring anew would forget all
-  samples of earlier trees. The model does not jump at a restart, and the noise
-  that the finished trees end with stays in the sums.
+  The moments do not depend on the model. So, unlike in FTRL, the sums here
+  continue through restarts of the plan's trees. A new anchor would forget all
+  samples of earlier trees. The model does not jump at a restart, and the final
+  noise of finished trees stays in the sums.
 
   The server's state holds the sums, one vector as large as a client's update,
   and with `averaging` one more model. A round costs one eigendecomposition, of
@@ -57,16 +57,16 @@ def build_least_squares(
 
   Args:
     plan: Mechanism, participation, clipping, noise and cohort. `l2_norm_clip`
-      is on one client's sums, and must not be above
-      `moments_norm_bound(feature_norm_bound)`, which one sample cannot exceed:
-      the influence of a client is that of one sample at most.
-    num_features: p.
-    feature_norm_bound: R, the declared bound on |x|; the one on |y| is 1.
-    server_learning_rate: eta = 1 / lambda, where lambda / 2 |theta|^2 is added
-      to the sum over rounds of the *mean* client's loss.
+      bounds one client's sums. It must be at most
+      `moments_norm_bound(feature_norm_bound)`, the largest norm of one sample.
+      So a client has at most the influence of one sample.
+    num_features: Number of features p.
+    feature_norm_bound: Declared bound R on |x|. The bound on |y| is 1.
+    server_learning_rate: Learning rate eta = 1 / lambda, where lambda / 2
+      |theta|^2 is added to the sum over rounds of the *mean* client's loss.
     constraint: `None`, or the ball in which the model has to stay.
-    averaging: Average of the models to keep beside the last one.
-    insecure_seed: For tests only, see `CorrelatedNoiseFactory`.
+    averaging: Average of the models to keep in addition to the last one.
+    insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
 
   Raises:
     ArgumentError: If a value is outside its range.
@@ -125,10 +125,10 @@ def build_least_squares(
 def _build_client_work(
     weights_type: tff.Type, num_features: int, feature_norm_bound: float
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the work of summing up moments, whatever the model.
+  """Returns the work of summing up moments, which do not depend on the model.
 
   The measurements (loss of the model before the round, number of examples) are
-  computed without noise, like those of TFF's client work.
+  computed without noise, like in TFF's client work.
   """
   data_type = tff.SequenceType(
       collections.OrderedDict(

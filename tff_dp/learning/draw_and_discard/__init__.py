@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Draw and Discard: k models, of which one is drawn and one overwritten."""
+"""Draw and Discard: k models, one of which is drawn and one overwritten."""
 
 # pylint: disable=g-importing-member
 from tff_dp.learning.draw_and_discard.pool import Pool

@@ -2,23 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's side of Draw and Discard: draw an instance, move it, add noise.
 
-    i uniform in 0..k-1, drawn by the client;  B = instance i
+    B = instance i,   i uniform in 0..k-1, drawn by the client
     G = clip( gradient of the mean loss over all its examples )
     report = B - learning_rate * G + noise,   independent in every weight
 
-Reading the data, and adding the noise to what follows from them, are two
-computations. The second one is pure, and marks the report as one that has the
-noise of its plan, so that a process shows what it sends (`release_marks`).
+Reading the data and adding the noise are two separate computations. The second
+one is pure, and marks the report as one that has the noise of its plan. So a
+process shows everything it sends (`release_marks`).
 
 The unit is the client's whole data set, so the *mean* gradient is clipped, and
 a client with more examples moves the model no further. A gradient that is not
 finite counts as zero. A client without examples sends B + noise.
 
-Coins and noise come from 128 bits of the machine that runs the client, fresh
-whenever it runs; no seed reaches them. With `client_keys` they follow from a
-secret key of the client instead, from the round and from the un-noised model: a
-round that is repeated on the same data and instances then repeats its report
-bit for bit, and tells nobody more; with other data all noise is different.
+Coins and noise come from 128 bits of the machine that runs the client, fresh in
+every run. No seed reaches them. With `client_keys` they follow instead from a
+secret key of the client, from the round and from the un-noised model. A round
+that is repeated on the same data and instances then repeats its report bit for
+bit, and reveals nothing more. With other data all noise is different.
 
 Source: arXiv:1807.04369, section 3.
 """
@@ -39,17 +39,17 @@ from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 EXAMPLES, KEY = 'examples', 'key'
 # Purposes of the keys that follow from a client's secret.
 _DRAW, _NOISE = 'draw and discard instance', 'draw and discard noise'
-# Norms are in float64, whose rounding moves them by far less than this share.
+# Norms are in float64. Rounding moves them by far less than this share.
 _MARGIN = 1e-9
 
 
 class Sums(NamedTuple):
-  """What is known about the clients of a round if nothing is protected.
+  """Un-noised sums over the clients of a round.
 
   Attributes:
-    loss: Sum over examples.
-    num_examples: How many there are.
-    num_refused: Of them with a label that the model does not allow.
+    loss: Sum of the loss over examples.
+    num_examples: Number of examples.
+    num_refused: Number of examples with a label that the model does not allow.
   """
 
   loss: Any
@@ -61,15 +61,18 @@ class ClientComputations(NamedTuple):
   """Unplaced computations of one client.
 
   Attributes:
-    data_type: Type of what the client brings.
-    key: () or, with `client_keys`, (data) -> the secret that coin and noise
-      follow from, int64 of shape [2]. It never leaves the client.
-    draw: (key, round) -> (the number of an instance, int32 of shape [1]; what
-      the server is told of it, of shape [1], or [0] where it does not ask).
-    instance: (sequence of one instance) -> the instance, float32 of shape [p].
-    move: (instance, data) -> (instance after the step, float64 of shape [p],
-      `Sums`), without noise.
-    report: (what `move` returned, key, round) -> the report.
+    data_type: Type of the client's data.
+    key: Computation without arguments or, with `client_keys`, of the data, that
+      returns the secret of coin and noise, int64 of shape [2]. The secret never
+      leaves the client.
+    draw: Computation of (key, round) that returns the number of an instance,
+      int32 of shape [1], and the part of it that the server is told, of shape
+      [1], or [0] if the server does not ask.
+    instance: Computation of (sequence of one instance) that returns the
+      instance, float32 of shape [p].
+    move: Computation of (instance, data) that returns (instance after the step,
+      float64 of shape [p], `Sums`), without noise.
+    report: Computation of (moved instance, key, round) that returns the report.
   """
 
   data_type: tff.Type
@@ -83,7 +86,7 @@ class ClientComputations(NamedTuple):
 def release_of(
     plan: draw_and_discard_plan.DrawAndDiscardPlan,
 ) -> release_marks.Release:
-  """Returns what a report is marked with; its fingerprint is the plan's."""
+  """Returns the mark of a report. Its fingerprint is the plan's."""
   return release_marks.Release.of(plan.describe())
 
 
@@ -93,13 +96,14 @@ def build(
     *,
     client_keys: bool = False,
 ) -> ClientComputations:
-  """Returns what a client computes.
+  """Returns the computations of a client.
 
   Args:
-    model: The model, with the weights of the plan.
-    plan: Clip, noise, and how many models the server has.
-    client_keys: See the module. The data of a client is then what
-      `learning.client_data(examples, key)` returns, else its examples.
+    model: Model, with as many weights as the plan says.
+    plan: Clip, noise, and number of models of the server.
+    client_keys: Whether coins follow from a key of the client, see the module
+      docstring. The data of a client is then
+      `learning.client_data(examples, key)`, else its examples.
   """
   step, size = plan.step, model.num_params
   num_models = plan.server.num_models
@@ -142,8 +146,8 @@ def build(
     drawn = release_marks.mark_coin(drawn)
     return drawn, drawn[: int(plan.server.needs_drawn)]
 
-  # On its own: the slices are rows, and a client's examples are batches. See
-  # `check_in_work.KEYS_TYPE`.
+  # A separate computation, because the slices are rows and a client's examples
+  # are batches. See `check_in_work.KEYS_TYPE`.
   @tff.tensorflow.computation(slice_type)
   @tf.function
   def instance(slices):
@@ -183,7 +187,7 @@ def build(
   @tf.function(autograph=False)
   def report(moved, key, round_index):
     if not step.is_private:
-      # The plan says so, by name; whatever states its epsilon says NO PRIVACY.
+      # The plan says so by name, and every statement of it says NO PRIVACY.
       return release_of(plan).mark(tf.cast(moved, tf.float32))
     key = streams.fold_in(streams.domain_key(key, noise_domain), round_index)
     key = streams.fold_in(key, streams.digest(moved))
@@ -196,11 +200,11 @@ def build(
 def clip(gradient: tf.Tensor, step: client_steps.ClientStep) -> tf.Tensor:
   """Returns the gradient within the bound of the step, float64.
 
-  Zero if any of it is not finite.
+  It is zero if any coordinate is not finite.
 
   Args:
-    gradient: float64 of shape [p].
-    step: Kind and size of the bound.
+    gradient: Gradient, float64 of shape [p].
+    step: Step with the kind and size of the bound.
   """
   gradient = tf.where(
       tf.reduce_all(tf.math.is_finite(gradient)),
@@ -209,7 +213,7 @@ def clip(gradient: tf.Tensor, step: client_steps.ClientStep) -> tf.Tensor:
   )
   if step.clip == 'box':
     return tf.clip_by_value(gradient, -step.clip_norm, step.clip_norm)
-  # The largest weight is divided out: no square can be infinite.
+  # Divide by the largest coordinate, so that no square is infinite.
   largest = tf.reduce_max(tf.abs(gradient))
   unit = tf.math.divide_no_nan(gradient, largest)
   norm = (
@@ -229,12 +233,12 @@ def draw_noise(
 ) -> tf.Tensor:
   """Returns the noise on the weights, float64 of shape [num_params].
 
-  float64, so that only the sum of data and noise is rounded to float32.
+  In float64, so that only the sum of data and noise is rounded to float32.
 
   Args:
-    step: Law and scale.
-    num_params: Length.
-    key: Secret, int64 of shape [2]; must serve for nothing else.
+    step: Step with the distribution and scale of the noise.
+    num_params: Length of the noise.
+    key: Secret key, int64 of shape [2]. It must not be used for anything else.
   """
   scale = step.noise_scale(num_params)
   if step.mechanism == 'gaussian':

@@ -5,12 +5,12 @@
 1. Every client draws the number of an instance, by itself, from its key.
 2. `tff.federated_select` gives it that instance and no other.
 3. It moves the instance, adds its noise and returns it (`client`).
-4. The reports are collected in one array; their order means nothing.
+4. The reports are collected in one array. Their order means nothing.
 5. The server shuffles and writes them (`pool`).
 
 Plain `federated_select` may show the server which instance a client asked for.
-The guarantee does not rest on that; where the runtime has it, a secure select
-would hide it.
+The guarantee does not rest on hiding it. A runtime with a secure select would
+hide it.
 """
 
 import collections
@@ -33,7 +33,8 @@ MEAN_WEIGHTS, MEAN_PREDICTIONS = PREDICTIONS = (
     'mean_predictions',
 )
 
-# Reports of a round that are together before they are put to the others.
+# Number of latest reports that are collected before they are appended to the
+# others.
 _LATEST = 64
 
 
@@ -46,14 +47,15 @@ def build_process(
     server_seed: Optional[int],
     allow_unprotected_metrics: bool,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the process, without its books.
+  """Returns the TFF process, without a plan.
 
   Args:
-    model: The model.
-    plan: What a client does.
-    rules: What the server does.
-    client_keys: As for `build_draw_and_discard`, like the rest.
-    server_seed: Of the server's coins.
+    model: Model.
+    plan: Plan with the step of the clients.
+    rules: Rules of the server.
+    client_keys: Whether coins follow from clients' keys, as for
+      `build_draw_and_discard`, which also explains the other arguments.
+    server_seed: Seed of the server's coins.
     allow_unprotected_metrics: Whether to report sums without noise.
   """
   size = model.num_params
@@ -91,8 +93,9 @@ def build_process(
     return tf.constant(num_models - 1)
 
   reports_type = tff.TensorType(np.float32, [None, size])
-  # Most reports, the latest of them, and what the server is told: so a report
-  # is copied twice and some, and not by every client that comes after.
+  # Most reports, the latest reports, and the instances that the server is told.
+  # With two arrays, a report is copied about twice, instead of once per later
+  # client.
   collected_type = tff.to_type(
       (reports_type, reports_type, tff.TensorType(np.int32, [None]))
   )
@@ -231,9 +234,9 @@ def build_predict(
   """Returns the computation (state, features of a batch) -> predictions.
 
   Args:
-    process: Of the state.
-    model: The model.
-    how: One of `PREDICTIONS`.
+    process: Process of the state.
+    model: Model.
+    how: Way to predict, one of `PREDICTIONS`.
   """
   state_type = process.initialize.type_signature.result.member
   x_type = tff.types.tensorflow_to_type(_features(model.input_spec))

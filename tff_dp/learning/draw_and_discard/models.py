@@ -15,7 +15,7 @@ from tff_dp.learning import linear_models
 from tff_dp.learning import local_training
 
 # (vector, batch) -> (gradient of the mean loss, mean loss, number of records,
-# labels that were refused)
+# number of refused labels)
 Gradient = Callable[
     [tf.Tensor, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 ]
@@ -25,19 +25,19 @@ class FlatModel:
   """A model whose weights are one float32 vector of length `num_params`.
 
   Attributes:
-    model_fn: What it was made of.
+    model_fn: Model or function that it was made from.
     num_params: Length of the vector.
-    input_spec: Of a batch.
+    input_spec: Spec of a batch.
     initial_weights: Computation of the initial `ModelWeights`.
   """
 
   def __init__(self, model_fn: local_training.ModelFn):
-    """Looks at the model.
+    """Checks and stores the model.
 
     Args:
       model_fn: A `FunctionalModel`, or a function without arguments that
-        returns a new `VariableModel`, such as
-        `tff.learning.models.from_keras_model` makes.
+        returns a new `VariableModel`, such as with
+        `tff.learning.models.from_keras_model`.
     """
     self.model_fn = model_fn
     self._is_functional = isinstance(
@@ -88,8 +88,8 @@ class FlatModel:
   def build_gradient(self) -> Gradient:
     """Returns the gradient of the mean loss of a batch.
 
-    To be called where a computation is traced and outside of a `tf.function`:
-    a `VariableModel` makes its variables then.
+    Call it where a computation is traced, but outside of a `tf.function`,
+    because a `VariableModel` makes its variables then.
     """
     if self._is_functional:
       model = self.model_fn
@@ -124,10 +124,10 @@ class FlatModel:
     return gradient
 
   def build_predict(self) -> Callable[[tf.Tensor, Any], Any]:
-    """Returns (vector, x) -> predictions; see `build_gradient`.
+    """Returns (vector, x) -> predictions. See `build_gradient`.
 
-    A generalised linear model gives mean responses; other models what their
-    `predict_on_batch` does.
+    A generalised linear model gives mean responses. Other models give the
+    result of their `predict_on_batch`.
     """
     model = self.model_fn if self._is_functional else self.model_fn()
 

@@ -3,16 +3,17 @@
 """The pool of models at the server: how it begins, and how reports change it.
 
 The models of a round arrive at once. They are put into a uniformly random
-order, then written one by one, each over a model that is drawn for it alone: a
-later one may overwrite an earlier one. All coins are the server's and follow
-from a key in the state and the round, so that a resumed run repeats them. The
-guarantee needs none of them to be secret: a report is noised when it leaves.
+order, then written one by one. Each one overwrites a separately drawn model, so
+a later one may overwrite an earlier one. All coins are the server's and follow
+from a key in the state and the round, so a resumed run repeats them. The
+guarantee does not need them to be secret, because a report is noised before it
+leaves the client.
 
-What is not finite, and what the spam filter refuses, is counted and never
-stored. The length of a report is part of its type.
+A model that is not finite, or that the spam filter refuses, is counted and
+never stored. The length of a report is part of its type.
 
-Source: arXiv:1807.04369, section 3; several clients at once, and the initial
-spread for them, are derived in `mechanisms.instances.strategies`.
+Source: arXiv:1807.04369, section 3. `mechanisms.instances.strategies` derives
+the case of several clients at once, and their initial spread.
 """
 
 import collections
@@ -35,13 +36,13 @@ class Pool(NamedTuple):
   """State of the server. Everything in it comes from noised models.
 
   Attributes:
-    instances: float32 of shape [models, p].
+    instances: Models, float32 of shape [models, p].
     pending: Sum of updates that wait for their batch, float32 of shape [p], or
       [0] for other strategies.
-    num_pending: How many are in it, int64.
-    key: Root of the server's coins, int64 of shape [2].
-    round: Rounds that are done, int64.
-    num_sets: How often weights were set, int64.
+    num_pending: Number of updates in `pending`, int64.
+    key: Root key of the server's coins, int64 of shape [2].
+    round: Number of finished rounds, int64.
+    num_sets: Number of times that weights were set, int64.
     release_id: Fingerprint of the plan whose noise is in the reports, int64.
   """
 
@@ -55,12 +56,12 @@ class Pool(NamedTuple):
 
 
 class Rules(NamedTuple):
-  """How a pool is written.
+  """How reports are written to a pool.
 
   Attributes:
-    strategy: What is done with a report.
-    initial_variance: Of every weight over fresh instances.
-    spam_filter: Or `None`.
+    strategy: Strategy for a report.
+    initial_variance: Variance of every weight over fresh instances.
+    spam_filter: Spam filter, or `None`.
     release_id: Fingerprint of the plan, for the state.
   """
 
@@ -87,15 +88,15 @@ def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
 
 
 def set_weights(rules: Rules, pool: Pool, weights: tf.Tensor) -> Pool:
-  """Returns the pool around other weights, with the spread of a new one.
+  """Returns the pool around other weights, with the spread of a new pool.
 
-  Equal copies would not do: they are no sample of the stationary law, and a
-  spam filter would refuse whatever comes.
+  Equal copies would not work: they are not a sample of the stationary
+  distribution, and a spam filter would refuse every report.
 
   Args:
-    rules: Of the pool.
-    pool: Keeps its round and key.
-    weights: float32 of shape [p].
+    rules: Rules of the pool.
+    pool: Pool, which keeps its round and key.
+    weights: New weights, float32 of shape [p].
   """
   return _spread_out(
       rules,
@@ -114,11 +115,11 @@ def apply_reports(
   """Returns (pool, counts) after the reports of one round.
 
   Args:
-    rules: What to do with them.
-    pool: Before the round.
-    reports: float32 of shape [m, p]; m may be 0.
-    drawn: int32 of shape [m], the instances that clients had, or of shape [0]
-      if the strategy does not ask.
+    rules: Rules of the pool.
+    pool: Pool before the round.
+    reports: Reports, float32 of shape [m, p], where m may be 0.
+    drawn: Instances that the clients had, int32 of shape [m], or [0] if the
+      strategy does not ask.
 
   Returns:
     The pool, and an `OrderedDict` of int32 scalars: `num_reports`,
@@ -160,7 +161,7 @@ def apply_reports(
         return _batch(strategy, sent, instances, pending, num_pending, report)
       new = report
       if strategy.averages:
-        # Halves first: the sum of two floats may be infinite.
+        # Halve first: the sum of two floats may be infinite.
         new = 0.5 * report + 0.5 * instances[place]
       written = tf.tensor_scatter_nd_update(
           instances, [[place]], new[tf.newaxis]
@@ -205,7 +206,8 @@ def apply_reports(
 
 
 def spread(instances: tf.Tensor) -> tf.Tensor:
-  """Returns the sample variance of each weight, denominator k - 1; [p]."""
+  """Returns the sample variance of each weight, denominator k - 1, shape [p].
+  """
   num_models = instances.shape[0]
   if num_models == 1:
     return tf.zeros_like(instances[0])
@@ -214,14 +216,14 @@ def spread(instances: tf.Tensor) -> tf.Tensor:
 
 
 def measure(pool: Pool) -> collections.OrderedDict:
-  """Returns what the noised models show, and costs no privacy.
+  """Returns measurements of the noised models, which cost no privacy.
 
   Args:
-    pool: After a round.
+    pool: Pool after a round.
 
   Returns:
     `spread`, the mean over weights of the sample variance over instances, and
-    `max_distance`, of an instance from the mean of all, in L2.
+    `max_distance`, the largest L2 distance of an instance from the mean of all.
   """
   centred = pool.instances - tf.reduce_mean(pool.instances, axis=0)
   return collections.OrderedDict(
@@ -238,7 +240,8 @@ def _spread_out(rules: Rules, pool: Pool, weights: tf.Tensor) -> Pool:
   key = streams.domain_key(pool.key, _SPREAD)
   normals = streams.raw_normals(
       pool.instances.shape,
-      # By the round, too: going back to an earlier state is another run.
+      # The round is part of the key: going back to an earlier state is another
+      # run.
       streams.fold_in(streams.fold_in(key, pool.num_sets), pool.round),
   )
   return pool._replace(

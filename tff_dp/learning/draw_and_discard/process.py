@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw and Discard as a TFF learning process.
 
-A round has m clients. Each draws an instance from the pool as it stands,
-returns it moved and noised, and the server writes what comes back: see `client`
-for the former, `strategies` and `pool` for the latter. m = 1 is algorithm 1 of
-arXiv:1807.04369; m > 1 is what happens when clients overlap.
+A round has m clients. Each draws an instance from the pool and returns it moved
+and noised. Then the server writes the returned models. See `client` for the
+first part and `strategies` and `pool` for the second. m = 1 is algorithm 1 of
+arXiv:1807.04369, and m > 1 is the case of overlapping clients.
 
-A process is built from a `DrawAndDiscardPlan` and carries it: what that says is
-local, holds against a server that sees every report, and is that of
-`mechanisms.client_steps`, composed over a client's participations. Neither the
-draw nor the discard makes it smaller.
+A process is built from a `DrawAndDiscardPlan` and carries it. The plan's
+guarantee is local: it holds against a server that sees every report. It is the
+guarantee of `mechanisms.client_steps`, composed over a client's participations.
+Neither the draw nor the discard makes it smaller.
 """
 
 from collections.abc import Mapping
@@ -36,14 +36,14 @@ _INITIAL_VARIANCES = ('stationary', 'paper')
 class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
   """A `LearningProcess` whose server has k models and whose clients add noise.
 
-  `get_model_weights` returns the mean of the instances, `set_model_weights`
-  spreads fresh instances around other weights. Metrics at the server are
-  counts of reports and the spread of the instances, which come from noised
-  reports and cost nothing.
+  `get_model_weights` returns the mean of the instances. `set_model_weights`
+  spreads fresh instances around other weights. Metrics at the server are counts
+  of reports and the spread of the instances. They come from noised reports and
+  cost nothing.
 
   Attributes:
-    plan: What it was built from. Its numbers are void if the process reports
-      metrics without noise.
+    plan: Plan that it was built from. The plan's numbers are void if the
+      process reports metrics without noise.
   """
 
   def __init__(
@@ -53,7 +53,7 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
       *,
       predict: tff.Computation,
   ):
-    """Wraps what runs; see `build_draw_and_discard`."""
+    """Wraps a TFF process, see `build_draw_and_discard`."""
     super().__init__(
         process.initialize,
         process.next,
@@ -64,10 +64,10 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
     self._predict = predict
 
   def predict(self, state: pool_lib.Pool, x: Any) -> np.ndarray:
-    """Returns predictions for a batch, by what `predict` was built as.
+    """Returns predictions for a batch, in the way that was chosen when built.
 
     Args:
-      state: Of the process.
+      state: State of the process.
       x: Features of a batch, as the model takes them.
     """
     return np.asarray(self._predict(state, x))
@@ -81,11 +81,11 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
   ) -> tff.learning.templates.LearningProcessOutput:
     """Charges a round to its clients, and runs it.
 
-    `next` alone keeps no books; `program.train` keeps its own.
+    `next` alone does not charge anybody. `program.train` has its own ledger.
 
     Args:
-      state: As for `next`.
-      clients: Id -> what the client brings.
+      state: State, as for `next`.
+      clients: Mapping from id to the client's data.
       ledger: `process.plan.participation_ledger(...)`. It is charged first, so
         a round that fails is paid for.
 
@@ -110,27 +110,28 @@ def build_draw_and_discard(
 ) -> DrawAndDiscardProcess:
   """Returns the process of a plan.
 
-  Client data is a batched dataset, features within bounds that are public: see
-  `linear_models`. With `client_keys` it is `learning.client_data(examples,
-  key)`. A round without clients changes nothing but the count of rounds.
+  Client data is a batched dataset, with features within public bounds: see
+  `linear_models`. With `client_keys` it is
+  `learning.client_data(examples, key)`. A round without clients changes only
+  the count of rounds.
 
   Args:
     model: A `FunctionalModel`, or a function that returns a `VariableModel`.
-    plan: What clients and server do; calibrate it first.
-    initial_variance: Of the instances at the start: 'stationary' for that of k
-      and m, 'paper' for k sigma^2/2.
+    plan: Plan of clients and server. Calibrate it first.
+    initial_variance: Variance of the instances at the start: 'stationary' for
+      the one of k and m, 'paper' for k sigma^2/2.
     predict: 'mean_weights', or 'mean_predictions' of the instances.
-    client_keys: Whether draw and noise follow from a key that the client
-      brings, so that a round that is repeated gives the same reports.
-      `program.train` needs that.
-    server_seed: Seeds the server's coins; `None` for fresh ones. The coins
+    client_keys: Whether draw and noise follow from a key in the client's data,
+      so that a repeated round gives the same reports. `program.train` needs
+      that.
+    server_seed: Seed of the server's coins, `None` for fresh ones. The coins
       protect nothing. Clients' noise has no seed.
     allow_unprotected_metrics: Whether to report loss, number of examples and
-      refused labels without noise, under `not_covered`. It voids what the plan
-      says.
+      refused labels without noise, under `not_covered`. It voids the plan's
+      guarantee.
 
   Raises:
-    ArgumentError: For values that are not allowed or do not go together.
+    ArgumentError: If values are not allowed or do not go together.
   """
   _checks.instance_of(
       draw_and_discard_plan.DrawAndDiscardPlan,

@@ -1,6 +1,7 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Learning from silos whose records are protected: each alone, or in sums."""
+"""Learning from silos whose records are protected, each silo alone or in sums.
+"""
 
 # pylint: disable=g-importing-member
 from tff_dp.accounting.silos.silo_terms import Phase

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builders of accelerated noisy minibatch SGD over silos.
 
-Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779; GLZW24 is
-Gao, Lowy, Zhou and Wright, arXiv:2407.09690.
+Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779. GLZW24 is Gao, Lowy,
+Zhou and Wright, arXiv:2407.09690.
 
-The arguments that all builders share, `silos`, `sampling`, `l2_norm_clip` and
-`**options`, are explained in `planning`.
+`planning` explains the arguments that all builders share: `silos`, `sampling`,
+`l2_norm_clip` and `**options`.
 """
 
 from collections.abc import Sequence
@@ -43,21 +43,21 @@ def build_accelerated_mb_sgd_erm(
   """Returns accelerated noisy minibatch SGD, multi-pass (LR23, section 4).
 
   AC-SA on the noisy gradients, see `server.build_accelerated_finalizer`. The
-  model that is sent out is w_md, `get_model_weights` returns w_ag.
+  model that is sent out is w_md. `get_model_weights` returns w_ag.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
-    silos: See `planning`.
-    num_rounds: R.
-    sampling: See `planning`.
-    l2_norm_clip: See `planning`.
+    silos: Budgets by name, see `planning`.
+    num_rounds: Number of rounds R.
+    sampling: Sampling of all silos or by name, see `planning`.
+    l2_norm_clip: Clip norm, see `planning`.
     gamma: Step parameter of a single stage, about 2 beta or more.
-    stages: Instead of `gamma`, stages whose rounds add up to R, such as those
-      of `minibatch_schedules.multi_stage_schedule`.
-    strong_convexity: mu of the loss, without the regulariser.
-    constraint: See `planning`.
-    regularization: See `planning`.
-    **options: See `build_noisy_mb_sgd`.
+    stages: Stages whose rounds add up to R, instead of `gamma`, such as from
+      `minibatch_schedules.multi_stage_schedule`.
+    strong_convexity: Strong convexity mu of the loss, without the regulariser.
+    constraint: Set in which the model has to stay, see `planning`.
+    regularization: Regularisation lambda, see `planning`.
+    **options: Options of `build_noisy_mb_sgd`.
   """
   options = planning.Options(**options)
   _checks.non_negative(strong_convexity=strong_convexity)
@@ -83,14 +83,14 @@ def build_one_pass_accelerated_mb_sgd(
   """Returns one-pass accelerated noisy minibatch SGD (LR23, algorithm 1).
 
   Every silo cuts its records into R blocks of K_i = floor(n_i / R) and uses
-  each once, through all stages, so that its whole transcript costs a single
-  Gaussian release. `minibatch_schedules.choose_rounds` finds R and gamma.
+  each once, through all stages. So its whole transcript costs a single Gaussian
+  release. `minibatch_schedules.choose_rounds` finds R and gamma.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
-    silos: See `planning`.
-    num_rounds: R, at most the records of the smallest silo.
-    **arguments: Those of `build_accelerated_mb_sgd_erm`, but for `sampling`.
+    silos: Budgets by name, see `planning`.
+    num_rounds: Number of rounds R, at most the records of the smallest silo.
+    **arguments: Arguments of `build_accelerated_mb_sgd_erm` except `sampling`.
   """
   return build_accelerated_mb_sgd_erm(
       model,
@@ -124,24 +124,25 @@ def build_localized_mb_sgd(
       F + lambda_j / 2 |w - w_{j-1}|^2,   lambda_j = lambda 2^((j-1) exponent)
 
   over the ball of radius 2 L / lambda_j around w_{j-1}, by accelerated SGD with
-  Poisson sampling. Phases use disjoint records, so each is calibrated to the
-  whole budget.
+  Poisson sampling. Phases use disjoint records, so each phase is calibrated to
+  the whole budget.
 
   Args:
-    model: See `planning`.
-    silos: See `planning`.
-    lipschitz: L, for the radii; the clip norm unless `l2_norm_clip` is given.
-    regularization: lambda.
-    exponent: At least 1.
-    rounds_per_phase: Rounds of phases 1..J; J is at most log2 of the records of
-      the smallest silo.
-    smoothness: beta of F; without `stages_per_phase` gamma_j is
-      2 (beta + lambda_j).
-    batch_share: K_j / n_j, in (0, 1].
-    l2_norm_clip: See `planning`.
-    stages_per_phase: Stages of every phase, whose rounds add up to those of the
-      phase.
-    **options: See `build_noisy_mb_sgd`.
+    model: A `FunctionalModel`, see `planning`.
+    silos: Budgets by name, see `planning`.
+    lipschitz: Lipschitz constant L, for the radii. It is also the clip norm
+      unless `l2_norm_clip` is given.
+    regularization: Regularisation lambda.
+    exponent: Exponent of lambda_j, at least 1.
+    rounds_per_phase: Rounds of phases 1..J, where J is at most log2 of the
+      records of the smallest silo.
+    smoothness: Smoothness beta of F. Without `stages_per_phase`, gamma_j is 2
+      (beta + lambda_j).
+    batch_share: Share K_j / n_j of a batch, in (0, 1].
+    l2_norm_clip: Clip norm, see `planning`.
+    stages_per_phase: Stages of every phase, whose rounds add up to the rounds
+      of the phase.
+    **options: Options of `build_noisy_mb_sgd`.
   """
   options = planning.Options(**options)
   _checks.positive(lipschitz=lipschitz)
@@ -190,14 +191,14 @@ def localized_terms(
     l2_norm_clip: float,
     options: planning.Options,
 ) -> dict[str, silo_terms.SiloTerms]:
-  """Returns name -> terms, with floor(n / 2^j) records of their own in phase j.
+  """Returns name -> terms, with floor(n / 2^j) separate records in phase j.
 
   Args:
-    silos: See `planning`.
-    rounds_per_phase: See `build_localized_mb_sgd`.
-    batch_share: See `build_localized_mb_sgd`.
-    l2_norm_clip: See `planning`.
-    options: What the user gave.
+    silos: Budgets by name, see `planning`.
+    rounds_per_phase: Rounds of each phase, see `build_localized_mb_sgd`.
+    batch_share: Share of a batch, see `build_localized_mb_sgd`.
+    l2_norm_clip: Clip norm, see `planning`.
+    options: Options from the user.
   """
 
   def phases_of(silo: silo_budget.SiloBudget):
@@ -221,7 +222,7 @@ def stages_of(
     gamma: Optional[float],
     stages: Optional[Sequence[minibatch_schedules.Stage]],
 ) -> tuple[minibatch_schedules.Stage, ...]:
-  """Returns the stages, or a single one with `gamma`."""
+  """Returns the stages, or a single stage with `gamma`."""
   if (gamma is None) == (stages is None):
     raise _checks.ArgumentError('gamma', gamma, 'either gamma or stages')
   if stages is None:

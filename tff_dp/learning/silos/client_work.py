@@ -1,18 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a silo does in a round of minibatch SGD, and all that leaves it.
+"""The work of a silo in a round of minibatch SGD, and its only release.
 
     batch   = records that the sampling chooses
     g       = (1/K) * sum over the batch of clip_C(gradient of one record)
     message = scale * (g + sigma z),   z standard normal
 
-K is the silo's constant and never the realised size; an empty batch sends
-noise alone. C, K, sigma and scale come with the silo's data. Coins and noise
-come from a secret key of the silo, the model and the round, and the noise from
-the mean as well: a round that is repeated repeats its message, and any other
-message has noise of its own. Without a key of its own a silo takes fresh
-entropy of the machine that runs it, each time: then nothing gives a message
-again.
+K is the silo's constant and never the realised size. An empty batch sends noise
+alone. C, K, sigma and scale come with the silo's data. Coins follow from a
+secret key of the silo, the model and the round. The noise also follows from the
+mean. So a repeated round repeats its message, and any other message has other
+noise. A silo without a key takes fresh entropy of its machine each time, and
+then no message is ever repeated.
 
 Source: arXiv:2106.09779, algorithms 1 and 2, with replace-one adjacency of
 records: g moves by at most 2 C / K.
@@ -48,13 +47,13 @@ _SAMPLE, _NOISE, _METRICS = 'silo sample', 'silo noise', 'silo metrics'
 def round_key(terms, round_index, trainable) -> tf.Tensor:
   """Returns the secret key of one silo's round, int64 of shape [2].
 
-  It depends on the model, so that a silo which is asked for the same round of
-  another model draws other coins.
+  It depends on the model. If a silo is asked for the same round of another
+  model, it draws other coins.
 
   Args:
-    terms: The silo's.
-    round_index: Of the run.
-    trainable: The weights that are sent to the silo.
+    terms: Terms of the silo.
+    round_index: Index of the round of the run.
+    trainable: Weights that are sent to the silo.
   """
   key = tf.cond(
       tf.reduce_any(tf.not_equal(terms[terms_lib.KEY], 0)),
@@ -70,13 +69,13 @@ def round_key(terms, round_index, trainable) -> tf.Tensor:
 def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
   """Returns standard normals for one purpose, float64 of shape [size].
 
-  float64, so that the sum of data and noise is rounded where both are in it.
+  In float64, so that the sum of data and noise is rounded only after adding.
   """
   return streams.normals([size], streams.domain_key(key, domain), tf.float64)
 
 
 def is_complete(terms, num_seen: tf.Tensor) -> tf.Operation:
-  """Returns what fails unless a silo has as many records as its terms say."""
+  """Returns an assertion that a silo has as many records as its terms say."""
   return tf.debugging.assert_equal(
       num_seen,
       terms['num_records'],
@@ -88,7 +87,7 @@ def is_complete(terms, num_seen: tf.Tensor) -> tf.Operation:
 
 
 def nothing_unprotected() -> collections.OrderedDict:
-  """Returns the un-noised metrics of work that has none."""
+  """Returns the un-noised metrics of work that reports none."""
   return collections.OrderedDict(
       loss=tf.constant(0.0), num_examples=tf.constant(0, tf.int64)
   )
@@ -107,20 +106,21 @@ def build_minibatch_work(
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns the client work of all minibatch algorithms.
 
-  `state`: `OrderedDict(round, release_id)`, the rounds that are done, which is
-  also the cursor of disjoint blocks, and whose noise there is. A round in which
-  no silo reports does not count.
+  `state`: `OrderedDict(round, release_id)`. `round` is the number of finished
+  rounds, which is also the cursor of disjoint blocks. `release_id` identifies
+  the noise. A round in which no silo reports does not count.
 
   Args:
-    model: Stateless, with float32 weights.
-    weights_type: Of its `ModelWeights`.
-    phases: Of any one silo: rounds and kinds of sampling are those of all.
-    l2_norm_clip: C.
-    private_metrics: Released with noise, under `private`.
+    model: Stateless model with float32 weights.
+    weights_type: Type of its `ModelWeights`.
+    phases: Phases of any one silo. All silos have the same rounds and kinds of
+      sampling.
+    l2_norm_clip: Clip norm C.
+    private_metrics: Metrics that are released with noise, under `private`.
     allow_unprotected_metrics: Whether to release the loss and the number of
       records of a round without noise, under `not_covered`.
-    label_range: See `gradients.build_per_example`.
-    release: Of the plan, see `wrap_work`.
+    label_range: Range of labels, see `gradients.build_per_example`.
+    release: Release of the plan, see `wrap_work`.
   """
   per_example = gradients_lib.build_per_example(
       model,
@@ -160,7 +160,7 @@ def build_minibatch_work(
       length = tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
       used = gradients_lib.take(batch, is_used[num_seen : num_seen + length])
       rows, losses, values = per_example(trainable, used)
-      # In float64, where rounding moves the sum by far less than a clip norm.
+      # In float64, rounding moves the sum by far less than a clip norm.
       total += tf.reduce_sum(
           tf.cast(
               clipping.clip_rows(rows, l2_norm_clip), tf.float64
@@ -179,7 +179,7 @@ def build_minibatch_work(
     with tf.control_dependencies([is_complete(terms, num_seen)]):
       mean = total / terms['batch']
     values = metric_total / terms['batch']
-    # Other data have other noise: the same would cancel in a difference.
+    # Other data need other noise: equal noise would cancel in a difference.
     key = streams.fold_in(key, streams.digest(tf.concat([mean, values], 0)))
     message = terms['scale'] * (
         mean + terms['noise_stddev'] * normals(key, _NOISE, size)
@@ -215,19 +215,20 @@ def wrap_work(
     private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
     allow_unprotected_metrics: bool = False,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the process around what one silo computes.
+  """Returns the process around the computation of one silo.
 
   Args:
-    work: Maps (trainable weights, silo's data, round) to (`ClientResult`,
-      noised metrics, un-noised metrics). The last of them leave the silo only
-      if they are allowed to.
-    weights_type: Of the model.
-    data_type: Of the silo's data.
-    num_rounds: Rounds of the run; one more is refused.
-    release: Stands in the state, and marks what `work` has noised, unless the
-      noise is added later.
-    private_metrics: What the noised metrics are.
-    allow_unprotected_metrics: See `build_minibatch_work`.
+    work: Computation that maps (trainable weights, silo's data, round) to
+      (`ClientResult`, noised metrics, un-noised metrics). Un-noised metrics
+      leave the silo only if they are allowed to.
+    weights_type: Type of the model's weights.
+    data_type: Type of the silo's data.
+    num_rounds: Number of rounds of the run. One more is refused.
+    release: Release that is stored in the state. It marks the noised results of
+      `work`, unless the noise is added later.
+    private_metrics: Metrics that the noised values belong to.
+    allow_unprotected_metrics: Whether un-noised metrics may leave, see
+      `build_minibatch_work`.
   """
   result_type, values_type, unprotected_type = work.type_signature.result
 
@@ -251,7 +252,7 @@ def wrap_work(
     done = tf.cast(num_silos > 0, tf.int64)
     return collections.OrderedDict(state, round=state[ROUND] + done)
 
-  # A computation of its own: graphs that read records are not looked into.
+  # A separate computation, because graphs that read records are not inspected.
   @tff.tensorflow.computation(result_type.update, values_type)
   @tf.function(autograph=False)
   def marked(update, values):
@@ -325,7 +326,8 @@ def _in_order(
     losses: tf.Tensor,
     values: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns one column for each metric, where those of the loss lack one."""
+  """Returns one column for each metric. Metrics without a function use losses.
+  """
   columns, taken = [], 0
   for metric in private_metrics:
     column = losses
@@ -341,15 +343,16 @@ def _in_order(
 def _sampled(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:
   """Returns which of the silo's records take part, bool of shape [num_records].
 
-  Decided inside of the silo, by coins from its secret key of the round:
-  amplification by sampling holds only as long as nobody else knows them.
-  Disjoint blocks need none: their privacy rests on no record being used twice.
+  The choice is made inside the silo, with coins from its secret key of the
+  round: amplification by sampling holds only if nobody else knows them.
+  Disjoint blocks need no coins: their privacy rests on no record being used
+  twice.
 
   Args:
     sampling_type: `PoissonSampling`, `FixedSize` or `DisjointBlocks`.
-    terms: Of the phase, see `terms.of_phase`.
-    round_in_phase: 0-based.
-    key: Secret, int64 of shape [2]; must serve for nothing else.
+    terms: Terms of the phase, see `terms.of_phase`.
+    round_in_phase: Index of the round in the phase, 0-based.
+    key: Secret key, int64 of shape [2]. It must not be used for anything else.
   """
   num_records = terms['phase_records']
   in_phase = {
@@ -362,14 +365,14 @@ def _sampled(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:
 
 
 def _poisson(num_records, batch, round_in_phase, key):
-  """Every record on its own with probability K / n, exact to 2^-52."""
+  """Returns independent choices with probability K / n, exact to 2^-52."""
   del round_in_phase
   uniform = streams.uniforms([num_records], key, tf.float64)
   return uniform < batch / tf.cast(num_records, tf.float64)
 
 
 def _fixed_size(num_records, batch, round_in_phase, key):
-  """K distinct records, every set of them equally likely."""
+  """Returns K distinct records, every set of K equally likely."""
   del round_in_phase
   ranks = streams.bits([num_records], key)
   chosen = tf.argsort(ranks)[: tf.cast(batch, tf.int32)]
@@ -381,7 +384,7 @@ def _fixed_size(num_records, batch, round_in_phase, key):
 
 
 def _block(num_records, batch, round_in_phase, key):
-  """Positions r K .. (r + 1) K - 1."""
+  """Returns the positions r K .. (r + 1) K - 1."""
   del key
   positions = tf.range(num_records)
   return tf.equal(positions // tf.cast(batch, tf.int64), round_in_phase)

@@ -19,7 +19,7 @@ def num_params(model: tff.learning.models.FunctionalModel) -> int:
   """Returns the length of the vector of all trainable weights.
 
   Raises:
-    ArgumentError: Unless the model is a stateless function of float32 weights.
+    ArgumentError: If the model is not a stateless function of float32 weights.
   """
   if not isinstance(model, tff.learning.models.FunctionalModel):
     raise _checks.ArgumentError(
@@ -53,16 +53,16 @@ def build_per_example(
 
   Row i is the gradient of the loss of record i alone, of all trainable weights
   as one vector: float32, shape [batch size, num_params]. Each record is run
-  through the model as a batch of one, so nothing of the others can be in it.
-  `losses` are float32 of shape [batch size], `values` those of the metrics, of
-  shape [batch size, number of metrics].
+  through the model as a batch of one, so its row cannot depend on other
+  records. `losses` are float32 of shape [batch size]. `values` are the metrics,
+  of shape [batch size, number of metrics].
 
   Args:
-    model: The model.
+    model: Model.
     metric_fns: Functions of (output, label) of a batch of one.
-    label_range: Least and largest label. A record whose label is outside, or a
-      NaN, has a gradient, loss and metrics of zero: an error would be seen by
-      all and could depend on one record.
+    label_range: Smallest and largest label. A record with a label outside, or
+      with NaN, has a gradient, loss and metrics of zero. An error would be
+      visible to all and could depend on one record.
   """
   size = num_params(model)
 
@@ -107,7 +107,7 @@ def build_per_example(
 
 
 def check_label_range(label_range: LabelRange) -> None:
-  """Raises unless it is `None`, or two numbers in order."""
+  """Raises unless the range is `None`, or two numbers in order."""
   if label_range is None:
     return
   is_pair = isinstance(label_range, Sequence) and len(label_range) == 2
@@ -118,7 +118,10 @@ def check_label_range(label_range: LabelRange) -> None:
 
 
 def _checked(label: tf.Tensor, label_range) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns (label, or the least one where it is not valid; is it)."""
+  """Returns (label, whether it is valid), with invalid labels replaced.
+
+  An invalid label is replaced by the smallest one.
+  """
   low, high = (tf.cast(bound, label.dtype) for bound in label_range)
   # False for a NaN.
   is_valid = tf.logical_and(label >= low, label <= high)

@@ -1,20 +1,21 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training metrics that leave a silo with noise of their own, from its budget.
+"""Training metrics that leave a silo with noise, paid from its budget.
 
 A metric is released together with the gradient of the round, from the same
-records, as one longer vector. A record's part in it is its clipped gradient, of
-norm at most C, and for each metric its value less the middle of the range, at
-most B/2 in size. With the parts scaled so that all noise has one std,
+records, as one longer vector. A record's part in the vector is its clipped
+gradient, of norm at most C, and for each metric its value minus the middle of
+the range, of size at most B/2. With the parts scaled so that all noise has one
+std,
 
     (C / sigma_g)^2 + sum_j (B_j / (2 sigma_j))^2  =  (C / sigma)^2
 
 makes the whole vector exactly as sensitive as a gradient alone with noise
-sigma: a share f_j of the square goes to metric j, and the rest to the gradient,
+sigma. A share f_j of the square goes to metric j, and the rest to the gradient:
 
     sigma_j = B_j sigma / (2 C sqrt(f_j)),  sigma_g = sigma / sqrt(1 - sum f_j)
 
-So metrics cost no epsilon: they cost noise on the gradient. Exact, for any
+So metrics cost no epsilon. They cost noise on the gradient. Exact, for any
 sampling, because the event is the same Gaussian one with sigma.
 """
 
@@ -33,12 +34,11 @@ class PrivateMetric:
   """A mean over the records of a round, released with noise.
 
   Attributes:
-    name: Its key in the measurements.
-    upper_bound: B; values are clipped to [0, B] in the silo.
-    share: f, the part of the (squared) signal-to-noise budget that it gets, in
-      (0, 1).
-    function: Maps (output, label) of a batch of one record to its value; `None`
-      for the model's loss.
+    name: Key of the metric in the measurements.
+    upper_bound: Bound B. Values are clipped to [0, B] in the silo.
+    share: Share f of the (squared) signal-to-noise budget, in (0, 1).
+    function: Function that maps (output, label) of a batch of one record to its
+      value. `None` means the model's loss.
   """
 
   name: str
@@ -59,12 +59,14 @@ def split_noise(
     l2_norm_clip: float,
     metrics: Sequence[PrivateMetric],
 ) -> tuple[float, tuple[float, ...]]:
-  """Returns (std on the gradient, stds on the metrics). Exact, see the module.
+  """Returns (std on the gradient, stds on the metrics).
+
+  Exact, see the module docstring.
 
   Args:
-    noise_stddev: sigma, which a gradient alone would need.
-    l2_norm_clip: C.
-    metrics: What is released beside the gradient.
+    noise_stddev: Std sigma that a gradient alone would need.
+    l2_norm_clip: Clip norm C.
+    metrics: Metrics that are released with the gradient.
   """
   shares = sum(metric.share for metric in metrics)
   names = [metric.name for metric in metrics]
@@ -84,11 +86,11 @@ def split_noise(
 
 
 def centred(values: tf.Tensor, metrics: Sequence[PrivateMetric]) -> tf.Tensor:
-  """Returns clipped values less the middles of their ranges; NaN counts as 0.
+  """Returns clipped values minus the middles of their ranges. NaN counts as 0.
 
   Args:
-    values: float32 of shape [batch size, number of metrics].
-    metrics: In the same order.
+    values: Values, float32 of shape [batch size, number of metrics].
+    metrics: Metrics in the same order.
   """
   bounds = tf.constant(
       [metric.upper_bound for metric in metrics], tf.float64, [len(metrics)]
@@ -99,7 +101,7 @@ def centred(values: tf.Tensor, metrics: Sequence[PrivateMetric]) -> tf.Tensor:
 
 
 def middles(metrics: Sequence[PrivateMetric]) -> tf.Tensor:
-  """Returns B / 2 of every metric, which the noised centred means lack."""
+  """Returns B / 2 of every metric, to be added to the noised centred means."""
   return tf.constant(
       [metric.upper_bound / 2 for metric in metrics],
       tf.float64,

@@ -1,22 +1,23 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Moreau envelopes: smooth stand-ins for losses with kinks.
+"""Moreau envelopes: smooth approximations of losses with kinks.
 
     f_b(w, x) = min_v f(v, x) + (b/2) |w - v|^2
 
-is convex and b-smooth, and f_b <= f <= f_b + L^2 / (2 b) where f is convex and
-L-Lipschitz in w. Its gradient is b (w - prox), of norm at most L.
+is convex and b-smooth. If f is convex and L-Lipschitz in w, then f_b <= f <=
+f_b + L^2 / (2 b). The gradient of f_b is b (w - prox), of norm at most L.
 
 For a loss l(z) of the margin z = <w, x> of a linear model the minimum is over
 one number,
 
     f_b(w, x) = min_t l(t) + (t - z)^2 / (2 s),   s = |x|^2 / b
 
-so that the envelope is a function of z and s, and automatic differentiation of
-it gives exactly the gradient above. Every record is smoothed on its own: to
-smooth the mean of a batch would change what one record can do.
+so the envelope is a function of z and s, and automatic differentiation gives
+exactly the gradient above. Every record is smoothed separately. Smoothing the
+mean of a batch would change the influence of one record.
 
-Source: arXiv:2106.09779, which smooths so; the closed forms are derived.
+Source: arXiv:2106.09779, which smooths in this way. The closed forms are
+derived.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from tff_dp import _checks
 ABSOLUTE = 'absolute'
 HINGE = 'hinge'
 Loss = Union[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]]
-# Halvings of the interval that holds the minimiser: float64 has 52 bits.
+# Steps of the ternary search for the minimiser. float64 has 52 bits.
 _STEPS = 60
 
 
@@ -41,15 +42,15 @@ def moreau_envelope(
   """Returns `f_b(margin, squared_norm, label)`, elementwise on vectors.
 
   Exact for 'absolute', |z - y|, whose envelope is Huber's loss, and for
-  'hinge', max(0, 1 - y z) with y of -1 or 1. For a function of your own the
+  'hinge', max(0, 1 - y z) with y of -1 or 1. For your own function the
   minimiser is found by ternary search, to about 1e-8 of the interval.
 
   Args:
     loss: 'absolute', 'hinge', or a convex function of (margin, label), with
       TensorFlow operations on vectors.
-    smoothing: b.
-    lipschitz: Of `loss` in the margin. Bounds the search; used for a function
-      of your own only.
+    smoothing: Smoothing b.
+    lipschitz: Lipschitz constant of `loss` in the margin. It bounds the search,
+      and is used only for your own function.
   """
   _checks.positive(smoothing=smoothing)
   _checks.positive(lipschitz=lipschitz)
@@ -72,17 +73,17 @@ def build_linear_model(
     smoothing: float,
     lipschitz: float = 1.0,
 ) -> tff.learning.models.FunctionalModel:
-  """Returns a linear model whose loss is the envelope of each record's.
+  """Returns a linear model whose loss is the envelope of each record's loss.
 
   Records are (x, y), float32 of shapes [batch, num_features] and [batch]. The
-  weights are one vector, which begins at zero; append a column of ones for an
+  weights are one vector, which begins at zero. Append a column of ones for an
   intercept.
 
   Args:
-    loss: See `moreau_envelope`, like the rest.
+    loss: Loss, see `moreau_envelope`.
     num_features: Length of x.
-    smoothing: b; `minibatch_schedules.choose_smoothing` has one.
-    lipschitz: Of `loss` in the margin.
+    smoothing: Smoothing b. `minibatch_schedules.choose_smoothing` gives one.
+    lipschitz: Lipschitz constant of `loss` in the margin.
   """
   _checks.integer_at_least(1, num_features=num_features)
   envelope = moreau_envelope(loss, smoothing=smoothing, lipschitz=lipschitz)
@@ -91,7 +92,7 @@ def build_linear_model(
   def predict(weights, x, training=True):
     del training
     ((theta,), _) = weights
-    # The first is the prediction; the second belongs to the loss.
+    # The first output is the prediction. The second is for the loss.
     return tf.linalg.matvec(x, theta), tf.reduce_sum(x**2, axis=1)
 
   def mean_loss(output, label, sample_weight=None):
@@ -110,7 +111,7 @@ def build_linear_model(
 
 
 def _absolute(margin, spread, label) -> tf.Tensor:
-  """|u| - s/2 beyond s, u^2 / (2 s) within."""
+  """Returns |u| - s/2 for |u| >= s, and u^2 / (2 s) within."""
   distance = tf.abs(margin - label)
   # A spread of 0 is a record of zeros, which never chooses the quadratic.
   within = distance**2 / (2.0 * tf.where(spread > 0, spread, 1.0))
@@ -118,7 +119,7 @@ def _absolute(margin, spread, label) -> tf.Tensor:
 
 
 def _hinge(margin, spread, label) -> tf.Tensor:
-  """0, (1-z)^2 / (2 s) or 1 - z - s/2, from large margins to small ones."""
+  """Returns 0, (1-z)^2 / (2 s) or 1 - z - s/2, from large to small margins."""
   missing = 1.0 - label * margin
   within = missing**2 / (2.0 * tf.where(spread > 0, spread, 1.0))
   return tf.where(
@@ -129,7 +130,7 @@ def _hinge(margin, spread, label) -> tf.Tensor:
 
 
 def _numeric(loss, lipschitz: float) -> Callable[[Any, Any, Any], tf.Tensor]:
-  """Returns the envelope by search; its derivative is (z - prox) / s."""
+  """Returns the envelope by search. Its derivative is (z - prox) / s."""
 
   def of_spread(margin, spread, label):
     label = tf.cast(label, tf.float64)

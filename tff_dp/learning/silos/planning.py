@@ -2,30 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """From silos, budgets and options to the terms of every silo.
 
-A silo's data is `process.client_data(name, examples)`. The arguments that all
-builders share:
+A silo's data is `process.client_data(name, examples)`. All builders share these
+arguments:
 
 *   `model`: a `tff.learning.models.FunctionalModel` of float32 weights without
-    layers that depend on the batch.
+  layers that depend on the batch.
 *   `silos`: name -> `SiloBudget`. Each silo is calibrated alone, for its own
-    records, batch and budget. With weights p_i (of all silos or of none) the
-    objective is the sum of p_i F_i.
+  records, batch and budget. With weights p_i (of all silos or of none) the
+  objective is the sum of p_i F_i.
 *   `sampling`: one scheme for all silos, or name -> scheme of one kind.
-*   `l2_norm_clip`: C, on the gradient of every record.
-*   `constraint`: where the model has to stay.
+*   `l2_norm_clip`: clip norm C of the gradient of every record.
+*   `constraint`: set in which the model has to stay.
 *   `regularization`: lambda of lambda/2 |w - w_0|^2, added at the server.
-*   `calibration`: how a silo's noise follows from its budget.
-*   `noise_stddev`: sigma of all silos, or name -> sigma, instead of what the
-    calibration gives; the guarantee is that of the noise. 0 voids it.
-*   `published_proofs`: calibrate with the bound that is proved in full.
-*   `label_range`: least and largest label. Records with others count as zero,
-    silently: an error would tell everybody that there is one.
-*   `private_metrics`: released with noise from a share of the silo's budget.
+*   `calibration`: rule for a silo's noise, given its budget.
+*   `noise_stddev`: sigma of all silos, or name -> sigma, which replaces the
+  calibration. The guarantee is then the one of this noise. 0 voids it.
+*   `published_proofs`: calibrate only with bounds that have a published proof.
+*   `label_range`: smallest and largest label. Records with other labels count
+  as zero, silently: an error would tell everybody that there is one.
+*   `private_metrics`: metrics released with noise from a share of the silo's
+  budget.
 *   `allow_unprotected_metrics`: release the training loss and the number of
-    records un-noised, under `not_covered`. Voids the guarantee.
+  records un-noised, under `not_covered`. Voids the guarantee.
 *   `model_aggregator`: an `UnweightedAggregationFactory` that computes the mean
-    of what silos send, such as one with secure aggregation.
-*   `insecure_seed`: for tests only. Voids the guarantee.
+  of the silos' messages, such as one with secure aggregation.
+*   `insecure_seed`: seed for tests only. Voids the guarantee.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,9 +58,9 @@ Samplings = Union[
 ]
 NoiseStddev = Union[None, float, Mapping[str, float]]
 _NUMERIC = silo_calibration.NoiseCalibration.NUMERIC
-# Of the sum of the weights, which users round.
+# Tolerance of the sum of the weights, which users round.
 _TOLERANCE = 1e-6
-# Once for silos that are alike.
+# Computed once for equal silos.
 _calibrate_noise = functools.lru_cache(maxsize=1024)(
     silo_calibration.calibrate_noise
 )
@@ -67,7 +68,7 @@ _calibrate_noise = functools.lru_cache(maxsize=1024)(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """The arguments that all builders hand on."""
+  """The arguments that all builders pass on."""
 
   calibration: silo_calibration.NoiseCalibration = _NUMERIC
   noise_stddev: NoiseStddev = None
@@ -91,8 +92,8 @@ def equal_blocks(
   """Returns the blocks of one pass in R rounds: floor(n_i / R) records each.
 
   Args:
-    silos: See the module.
-    num_rounds: R.
+    silos: Budgets by name, see the module docstring.
+    num_rounds: Number of rounds R.
   """
   check_silos(silos)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -111,7 +112,7 @@ def equal_blocks(
 
 
 def check_silos(silos: Silos) -> None:
-  """Raises unless there is a silo, and weights for all of them or for none."""
+  """Raises unless there is a silo, and weights for all silos or for none."""
   if not silos:
     raise _checks.ArgumentError('silos', silos, 'at least one silo')
   _checks.distinct_clients(silos=silos)
@@ -135,11 +136,11 @@ def one_phase_terms(
   """Returns name -> terms of a run whose rounds all draw from all records.
 
   Args:
-    silos: See the module.
-    sampling: See the module.
-    num_rounds: Noised releases of every silo.
-    l2_norm_clip: See the module.
-    options: What the user gave.
+    silos: Budgets by name, see the module docstring.
+    sampling: Sampling of all silos or by name, see the module docstring.
+    num_rounds: Number of noised releases of every silo.
+    l2_norm_clip: Clip norm, see the module docstring.
+    options: Options from the user.
   """
   check_silos(silos)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -169,14 +170,15 @@ def silo_terms(
     l2_norm_clip: float,
     options: Options,
 ) -> terms_lib.SiloTerms:
-  """Returns the terms of one silo, with the noise that its budget asks for.
+  """Returns the terms of one silo, with the noise for its budget.
 
   Args:
-    name: Of the silo.
-    silos: See the module.
-    phases: (sampling, first record, number of records, rounds) of each phase.
-    l2_norm_clip: See the module.
-    options: What the user gave.
+    name: Name of the silo.
+    silos: Budgets by name, see the module docstring.
+    phases: Tuples (sampling, first record, number of records, rounds), one for
+      each phase.
+    l2_norm_clip: Clip norm, see the module docstring.
+    options: Options from the user.
   """
   silo = silos[name]
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
@@ -254,18 +256,19 @@ def compose(
   """Returns the process around the terms of its silos.
 
   Args:
-    model: See the module.
-    silos: See the module.
-    terms: Name -> terms.
-    options: What the user gave.
-    constraint: Holds the initial model.
-    build_finalizer: Makes the server's side of the type of the model's weights.
-    result: See `SiloProcess`.
-    build_work: Like `build_finalizer`, of the type and what marks the noise;
-      `None` for minibatch work.
-    releases_per_round: Noised releases of a silo in a round.
+    model: Model, see the module docstring.
+    silos: Budgets by name, see the module docstring.
+    terms: Mapping from name to terms.
+    options: Options from the user.
+    constraint: Set that holds the initial model.
+    build_finalizer: Function from the type of the model's weights to the
+      server's side.
+    result: Result of the algorithm, see `SiloProcess`.
+    build_work: Function of the type and of the release that marks the noise,
+      which returns the client work. `None` means minibatch work.
+    releases_per_round: Number of noised releases of a silo in a round.
   """
-  gradients.num_params(model)  # Refuses what is not a stateless model.
+  gradients.num_params(model)  # Refuses models with state.
   if not isinstance(constraint, constraints.Constraint):
     raise _checks.ArgumentError(
         'constraint', constraint, 'a Constraint or None'
@@ -308,12 +311,12 @@ def compose(
 
 
 def _of(choice, name: str):
-  """Returns what one silo has, where a mapping says it for each."""
+  """Returns the choice of one silo, from a mapping or a common choice."""
   return choice[name] if isinstance(choice, Mapping) else choice
 
 
 def _voids(terms, options: Options) -> list[str]:
-  """Returns why a run would have no guarantee."""
+  """Returns the reasons why a run would have no guarantee."""
   reasons = []
   if options.allow_unprotected_metrics:
     reasons.append(

@@ -26,19 +26,19 @@ Result = Callable[
 class SiloProcess(tff.learning.templates.LearningProcess):
   """A `LearningProcess` that protects every record of silos, by its plan.
 
-  Of a `SiloPlan`: every message of a silo is clipped, averaged and noised
-  inside of it, so that its whole transcript is (epsilon_i, delta_i)-
-  indistinguishable for two data sets of it that differ in one replaced record,
-  whatever the server and the other silos do with it (arXiv:2106.09779,
-  definition of ISRL-DP). Of a `SecureSumPlan`: only sums over silos are opened.
+  With a `SiloPlan`, a silo clips, averages and noises every message inside the
+  silo. So the silo's whole transcript is (epsilon_i, delta_i)-indistinguishable
+  for two of its data sets that differ in one replaced record. This holds for
+  any behaviour of the server and the other silos (arXiv:2106.09779, definition
+  of ISRL-DP). With a `SecureSumPlan`, only sums over silos are opened.
 
-  `get_model_weights` returns the result of the algorithm (an average, or w_ag),
-  which is not the point that is sent out next, in `state.global_model_weights`.
-  `set_model_weights` begins anew from a model; rounds and blocks of records
-  that are used up stay so.
+  `get_model_weights` returns the result of the algorithm (an average, or w_ag).
+  It is not the point that is sent out next, which is in
+  `state.global_model_weights`. `set_model_weights` restarts from a model, but
+  finished rounds and used blocks of records stay used.
 
   Attributes:
-    plan: What every silo brings, adds and allows.
+    plan: Plan with every silo's data sizes, noise and limits.
   """
 
   def __init__(
@@ -49,14 +49,14 @@ class SiloProcess(tff.learning.templates.LearningProcess):
       result: Optional[Result],
       insecure_seed: Optional[int] = None,
   ):
-    """Builds it; see `planning`.
+    """Initializes the process, see `planning`.
 
     Args:
-      process: What runs.
-      plan: See the attributes.
-      result: Makes the model of (finalizer's state, global weights); `None` for
-        that of `process`.
-      insecure_seed: For tests only.
+      process: TFF process to run.
+      plan: Plan, see the attributes.
+      result: Function that makes the model from (finalizer's state, global
+        weights). `None` means the model of `process`.
+      insecure_seed: Seed for tests only.
     """
     get_weights = process.get_model_weights
     if result is not None:
@@ -73,13 +73,14 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     self._insecure_seed = insecure_seed
 
   def with_plan(self, plan: silo_base.PlanOfSilos) -> 'SiloProcess':
-    """Returns the process for other numbers of its silos, not compiled anew.
+    """Returns the process for other numbers of its silos, without recompiling.
 
-    Noise and batches come to it with the data of each silo; of secure sums they
-    are in the graph.
+    Noise and batches come with the data of each silo. For secure sums they are
+    part of the graph.
 
     Args:
-      plan: With the same `release_facts`, such as `self.plan.calibrated(...)`.
+      plan: Plan with the same `release_facts`, such as
+        `self.plan.calibrated(...)`.
     """
     if plan.release_facts != self.plan.release_facts:
       raise _checks.ArgumentError(
@@ -92,18 +93,18 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     )
 
   def client_data(self, silo: str, examples: Any) -> Mapping[str, Any]:
-    """Returns what one silo brings to every round.
+    """Returns the data of one silo for every round.
 
     Args:
-      silo: Its name.
-      examples: Its batched records, or a list of batches, always in the same
-        order. They are read batch by batch, which bounds the memory.
+      silo: Name of the silo.
+      examples: Batched records, or a list of batches, always in the same order.
+        They are read batch by batch, which bounds the memory.
     """
     terms = self.plan.terms
     _checks.one_of(tuple(terms), silo=silo)
     key = None
     if self._insecure_seed is not None:
-      # From the silo, so that silos differ even under one seed.
+      # The key depends on the silo, so that silos differ even under one seed.
       position = list(terms).index(silo)
       key = np.array([self._insecure_seed, 1 + position], np.int64)
     return terms_lib.silo_data(terms[silo], examples, key)
@@ -117,18 +118,19 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   ) -> tff.learning.templates.LearningProcessOutput:
     """Charges a round to the silos that report, and runs it.
 
-    `next` alone keeps no books. A silo that cannot be reached is left out, and
-    neither pays nor delays the others.
+    `next` alone does not charge anybody. A silo that cannot be reached is left
+    out. It does not pay and does not delay the others.
 
     Args:
-      state: As for `next`, after as many rounds as the ledger has.
-      examples: Name -> records, of the silos that are there.
+      state: State as for `next`, after as many rounds as the ledger has.
+      examples: Mapping from name to records, for the silos that are present.
       ledger: `process.plan.ledger(...)`. It is charged before anything is
-        computed, so a round that fails is paid for; `skip_round` goes on then.
+        computed, so a round that fails is paid for. Continue with `skip_round`
+        then.
 
     Raises:
-      PrivacyRefusedError: For a state that the ledger is ahead of, a round
-        beyond a silo's budget or the plan, and a sum of fewer silos than
+      PrivacyRefusedError: If the ledger is ahead of the state, if the round is
+        beyond a silo's budget or the plan, or if the sum has fewer silos than
         promised. Nobody is charged then.
     """
     data = [self.client_data(name, part) for name, part in examples.items()]
@@ -152,13 +154,14 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   def skip_round(
       self, state: Any
   ) -> tff.learning.templates.LearningAlgorithmState:
-    """Returns the state with one more round behind it, and nothing else.
+    """Returns the state after one more round in which nothing happened.
 
-    After a round that failed, since a silo disappeared or had bad data: what
-    the others sent in it is paid for, and its records are used up.
+    Use it after a round that failed, because a silo disappeared or had bad
+    data. The messages of the other silos are paid for, and their records are
+    used up.
 
     Args:
-      state: From before the round.
+      state: State before the round.
     """
     name = client_work_lib.ROUND
     done = collections.OrderedDict(state.client_work)
@@ -179,7 +182,7 @@ def _build_getter(process, result: Result) -> tff.Computation:
 
 
 def _build_setter(process) -> tff.Computation:
-  """Returns `set_model_weights`, which leaves used-up rounds alone."""
+  """Returns `set_model_weights`, which keeps the count of finished rounds."""
   state_type = process.initialize.type_signature.result.member
 
   @tff.tensorflow.computation(
@@ -188,8 +191,8 @@ def _build_setter(process) -> tff.Computation:
   @tf.function(autograph=False)
   def set_model_weights(state, weights):
     finalizer = type(state.finalizer)(state.finalizer)
-    # At step 0 nothing else of the state counts. The rounds that silos have
-    # done are in the state of the client work, and stay.
+    # At step 0 the rest of the finalizer's state does not matter. The rounds
+    # that silos have done are in the state of the client work, and stay.
     finalizer[server.STEP] = tf.zeros([], tf.int64)
     return state._replace(global_model_weights=weights, finalizer=finalizer)
 

@@ -3,16 +3,16 @@
 """One-pass accelerated minibatch SGD whose silos hide in a secure sum (SDP).
 
     silo:    the clipped gradients of the next K records, each rounded to a
-             grid; their sum, plus the silo's share of integer noise
+             grid, and their sum plus the silo's share of integer noise
     opened:  the sum over all silos, and nothing else
     server:  its decoded mean is the gradient of AC-SA, as in `accelerated`
 
-The noise of all silos together protects a record, so there is far less of it
-than where every silo protects its own records alone; the price is trust in the
+The noise of all silos together protects a record. So there is far less noise
+than if every silo protected its own records alone. The price is trust in the
 secure summation and in the other silos. Every record is in one sum.
 
 Sources: arXiv:2106.09779, algorithms 4 to 6, with exact calibration instead of
-the printed constants; see `accounting.integers.integer_plans`.
+the printed constants, see `accounting.integers.integer_plans`.
 """
 
 import collections
@@ -62,28 +62,28 @@ def build_secure_sum_sgd(
 ) -> process_lib.SiloProcess:
   """Returns one-pass accelerated minibatch SGD on secure sums.
 
-  Every silo uses K = floor(min_i n_i / R) fresh records in each round, so that
-  the decoded sum is the mean over all records of the round. The noise is
-  calibrated for `min_silos`, and rounds of fewer are refused; rounds of more
-  have more noise than they need.
+  Every silo uses K = floor(min_i n_i / R) fresh records in each round, so the
+  decoded sum is the mean over all records of the round. The noise is calibrated
+  for `min_silos`. Rounds with fewer silos are refused. Rounds with more silos
+  have more noise than necessary.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
-    num_records: Records of each silo, by its public name.
-    num_rounds: R, at most the records of the smallest silo.
-    l2_norm_clip: C, on the gradient of every record.
-    epsilon: The budget of every record, by the noise of all silos together.
-    delta: In (0, 1).
-    min_silos: Honest silos that are promised to be in every sum.
+    num_records: Number of records of each silo, by its public name.
+    num_rounds: Number of rounds R, at most the records of the smallest silo.
+    l2_norm_clip: Clip norm C of the gradient of every record.
+    epsilon: Budget of every record, for the noise of all silos together.
+    delta: Target delta, in (0, 1).
+    min_silos: Number of honest silos promised to be in every sum.
     noise: 'skellam', 'binomial' or 'discrete-gaussian'.
-    grid: h, steps of the grid from -C to C; at most 256 with binomial noise.
-      Rounding costs privacy like sqrt(d) further steps.
-    label_range: See `planning`.
-    gamma: See `accelerated.build_accelerated_mb_sgd_erm`.
-    stages: See `accelerated.build_accelerated_mb_sgd_erm`.
-    strong_convexity: mu of the loss, without the regulariser.
-    constraint: See `planning`.
-    regularization: See `planning`.
+    grid: Number h of steps of the grid from -C to C, at most 256 with binomial
+      noise. Rounding costs as much privacy as sqrt(d) further steps.
+    label_range: Range of labels, see `planning`.
+    gamma: Step parameter, see `accelerated.build_accelerated_mb_sgd_erm`.
+    stages: Stages, see `accelerated.build_accelerated_mb_sgd_erm`.
+    strong_convexity: Strong convexity mu of the loss, without the regulariser.
+    constraint: Set in which the model has to stay, see `planning`.
+    regularization: Regularisation lambda, see `planning`.
   """
   dimension = gradients_lib.num_params(model)
   _check_records(num_records, num_rounds)
@@ -192,16 +192,16 @@ def _build_rows_work(
     *,
     label_range: gradients_lib.LabelRange,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns work whose update is the gradients of K records, one a row.
+  """Returns work whose update has the gradients of K records as rows.
 
-  They stay in the silo, with the key of the round: the aggregator encodes, adds
-  up and noises them there.
+  The rows stay in the silo, with the key of the round. The aggregator encodes,
+  sums and noises them there.
 
   Args:
     model: A `FunctionalModel` of float32 weights.
-    weights_type: Of its `ModelWeights`.
-    plan: K, R, C, and the noise of a silo's own share.
-    label_range: See `gradients.build_per_example`.
+    weights_type: Type of its `ModelWeights`.
+    plan: Plan with K, R, C, and the noise of a silo's own share.
+    label_range: Range of labels, see `gradients.build_per_example`.
   """
   per_example = gradients_lib.build_per_example(
       model, label_range=label_range

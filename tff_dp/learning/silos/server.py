@@ -1,14 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The server's side: the mean of the noisy messages, and what becomes of it.
+"""The server's side: the mean of the noisy messages, and the model update.
 
 Everything here is post-processing of noisy messages with public constants:
 regulariser, projection, step sizes, averages, restarts. A round in which no
-silo reports leaves all of it as it is. How many report is the network's choice
-and public.
+silo reports leaves all of it as it is. The network decides how many silos
+report. That number is public.
 
-`state` of a finalizer: `OrderedDict(step, ...)`; at step 0 it begins at the
-model that it is handed, so that setting a model means to set `step` to 0.
+`state` of a finalizer: `OrderedDict(step, ...)`. At step 0 the finalizer begins
+at the model that it is given. So setting a model means to set `step` to 0.
 """
 
 import collections
@@ -29,7 +29,7 @@ STEP = 'step'
 # The iterate w, the result w_ag and the centre of the regulariser.
 _ITERATE, _RESULT, _CENTRE = 'iterate', 'result', 'centre'
 _MEAN = 'mean'
-# What the aggregator hands to the finalizer.
+# Output of the aggregator for the finalizer.
 UPDATE, NUM_SILOS = 'update', 'num_silos'
 
 
@@ -46,14 +46,14 @@ def build_sgd_finalizer(
       w_{r+1} = Proj(w_r - eta_r (g + lambda (w_r - w_0)))
 
   arXiv:2106.09779, algorithm 2. The average is over w_0..w_{R-1}, where
-  gradients were taken; `averaging.averaged_weights` reads it.
+  gradients were taken. `averaging.averaged_weights` reads it.
 
   Args:
-    weights_type: Of the model.
-    learning_rates: eta_0..eta_{R-1}.
-    constraint: Where the model has to stay.
-    regularization: lambda.
-    average: Which models are averaged, or `None`.
+    weights_type: Type of the model's weights.
+    learning_rates: Learning rates eta_0..eta_{R-1}.
+    constraint: Set in which the model has to stay.
+    regularization: Regularisation lambda.
+    average: Average of the models, or `None`.
   """
   num_rounds = len(learning_rates)
   rates = np.asarray(learning_rates, np.float32)
@@ -85,10 +85,10 @@ def build_replacing_finalizer(
   """Returns the finalizer of local SGD: the mean of the silos' models.
 
   Args:
-    weights_type: Of the model.
-    num_rounds: R.
-    constraint: Where the model has to stay.
-    average: Which of w_1..w_R, the means, are averaged, or `None`.
+    weights_type: Type of the model's weights.
+    num_rounds: Number of rounds R.
+    constraint: Set in which the model has to stay.
+    average: Average of the means w_1..w_R, or `None`.
   """
 
   def advance(step, state, weights, mean):
@@ -105,7 +105,8 @@ def _averaged(average, num_rounds: int, step, state, weights) -> dict:
   """Returns the state of an average with one more model in it."""
   shares = averaging_lib.shares_of(average, num_rounds)
   share = tf.constant(shares)[tf.minimum(step, num_rounds - 1)]
-  # Chosen and not multiplied: what an average held before does not count.
+  # Select instead of multiply, because the old value of the average must not
+  # count.
   mean = tf.where(tf.equal(step, 0), weights, state[_MEAN])
   return {_MEAN: (1.0 - share) * mean + share * weights}
 
@@ -115,11 +116,11 @@ class Leg:
   """Stages of AC-SA around one centre.
 
   Attributes:
-    stages: In order.
-    strong_convexity: mu of the loss, without the regulariser.
-    regularization: lambda of lambda/2 |w - centre|^2, added at the server.
-    radius: Of the ball around the centre where w has to stay; `None` for the
-      constraint of the process alone.
+    stages: Stages in order.
+    strong_convexity: Strong convexity mu of the loss, without the regulariser.
+    regularization: Lambda of lambda/2 |w - centre|^2, added at the server.
+    radius: Radius of the ball around the centre in which w has to stay. `None`
+      means only the constraint of the process.
   """
 
   stages: tuple[minibatch_schedules.Stage, ...]
@@ -143,13 +144,13 @@ def build_accelerated_finalizer(
       w    <- Proj(w_of_md w_md + w_of_w w - w_of_gradient g)
       w_ag <- ag_of_w w + (1 - ag_of_w) w_ag
 
-  A new stage begins with w = w_ag, a new leg with centre = w = w_ag besides.
-  After the last round w_md is w_ag.
+  A new stage begins with w = w_ag. A new leg also sets centre = w_ag. After the
+  last round w_md is w_ag.
 
   Args:
-    weights_type: Of the model.
-    legs: In order.
-    constraint: Where w has to stay.
+    weights_type: Type of the model's weights.
+    legs: Legs in order.
+    constraint: Set in which w has to stay.
   """
   table = _table(legs)
   names = (_ITERATE, _RESULT, _CENTRE)
@@ -175,7 +176,8 @@ def build_accelerated_finalizer(
       scale = tf.minimum(
           1.0, tf.math.divide_no_nan(now['radius'], tf.norm(offset))
       )
-      # `divide_no_nan` gives 0 at the centre itself, where nothing is lost.
+      # `divide_no_nan` gives 0 at the centre itself, where the offset is 0
+      # anyway.
       iterate = centre + scale * offset
     iterate = constraint.project(iterate)
     result = now['ag_of_w'] * iterate + (1.0 - now['ag_of_w']) * result
@@ -190,7 +192,7 @@ def build_accelerated_finalizer(
 def accelerated_result(
     finalizer_state, weights: tff.learning.models.ModelWeights
 ) -> tff.learning.models.ModelWeights:
-  """Returns w_ag as a model, which at step 0 is the model itself."""
+  """Returns w_ag as a model. At step 0 it is the given model itself."""
   result = finalizers.unflatten(
       tf.where(
           tf.equal(finalizer_state[STEP], 0),
@@ -205,7 +207,7 @@ def accelerated_result(
 def averaged_result(
     finalizer_state, weights: tff.learning.models.ModelWeights
 ) -> tff.learning.models.ModelWeights:
-  """Returns the average as a model, which at step 0 is the model itself."""
+  """Returns the average as a model. At step 0 it is the given model itself."""
   return averaging_lib.averaged_weights(
       {
           'averaging': {
@@ -220,7 +222,7 @@ def averaged_result(
 
 
 def _table(legs: tuple[Leg, ...]) -> dict[str, np.ndarray]:
-  """Returns the constants of every round, and of one beyond, as columns."""
+  """Returns the constants of every round, and of one more, as columns."""
   columns = collections.defaultdict(list)
   for leg in legs:
     for index, stage in enumerate(leg.stages):
@@ -259,9 +261,10 @@ def _build(
   """Returns the finalizer of one rule on flat vectors.
 
   Args:
-    weights_type: Of the model.
-    names: Of the vectors that the rule keeps.
-    advance: Maps (step, state, weights, mean message) to (state, new weights).
+    weights_type: Type of the model's weights.
+    names: Names of the vectors that the rule keeps.
+    advance: Function that maps (step, state, weights, mean message) to (state,
+      new weights).
   """
   num_params = finalizers.num_params(weights_type.trainable)
   update_type = tff.to_type(
@@ -312,27 +315,28 @@ def _build(
 
 
 class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The unweighted mean of the messages, beside the number of silos.
+  """The unweighted mean of the messages, together with the number of silos.
 
       next: OrderedDict(update=inner(messages), num_silos)
 
-  Without any silo `update` is what the inner factory makes of no values (a
+  Without any silo, `update` is the inner factory's result for no values (a
   NaN), which finalizers must not touch.
 
   Attributes:
-    state: That of the inner factory.
-    measurements: `OrderedDict(num_silos)`, and those of the inner factory, if
-      it has any, under `aggregator`.
+    state: State of the inner factory.
+    measurements: `OrderedDict(num_silos)`, and the measurements of the inner
+      factory, if it has any, under `aggregator`.
   """
 
   def __init__(
       self,
       inner: Optional[tff.aggregators.UnweightedAggregationFactory] = None,
   ):
-    """Builds the factory.
+    """Initializes the factory.
 
     Args:
-      inner: Computes a mean; `None` for TFF's `UnweightedMeanFactory`.
+      inner: Factory that computes a mean. Default: TFF's
+        `UnweightedMeanFactory`.
     """
     self._inner = inner or tff.aggregators.UnweightedMeanFactory()
 

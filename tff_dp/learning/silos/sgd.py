@@ -4,8 +4,8 @@
 
 Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779.
 
-The arguments that all builders share, `silos`, `sampling`, `l2_norm_clip` and
-`**options`, are explained in `planning`.
+`planning` explains the arguments that all builders share: `silos`, `sampling`,
+`l2_norm_clip` and `**options`.
 """
 
 from collections.abc import Sequence
@@ -60,18 +60,18 @@ def build_noisy_mb_sgd(
 
   Args:
     model: A `FunctionalModel`, see `planning`.
-    silos: See `planning`.
-    num_rounds: R.
-    sampling: See `planning`.
-    l2_norm_clip: See `planning`.
-    learning_rate: eta, or eta_0..eta_{R-1}.
-    averaging: What `get_model_weights` returns: the mean of w_0..w_{R-1}
-      ('uniform'), that with weights (1 - mu eta)^-(r+1) ('exponential', for
+    silos: Budgets by name, see `planning`.
+    num_rounds: Number of rounds R.
+    sampling: Sampling of all silos or by name, see `planning`.
+    l2_norm_clip: Clip norm, see `planning`.
+    learning_rate: Learning rate eta, or eta_0..eta_{R-1}.
+    averaging: Result of `get_model_weights`: the mean of w_0..w_{R-1}
+      ('uniform'), the mean with weights (1 - mu eta)^-(r+1) ('exponential', for
       strongly convex losses), w_R ('last'), the mean of the last 8 of
-      w_0..w_{R-1}, or an `Average`.
-    strong_convexity: mu of the loss, without the regulariser.
-    constraint: See `planning`.
-    regularization: See `planning`.
+      w_0..w_{R-1} ('last_8'), or an `Average`.
+    strong_convexity: Strong convexity mu of the loss, without the regulariser.
+    constraint: Set in which the model has to stay, see `planning`.
+    regularization: Regularisation lambda, see `planning`.
     **options: `calibration`, `noise_stddev`, `published_proofs`, `label_range`,
       `private_metrics`, `allow_unprotected_metrics`, `model_aggregator` and
       `insecure_seed`, see `planning`.
@@ -125,21 +125,22 @@ def build_isrl_local_sgd(
 ) -> process_lib.SiloProcess:
   """Returns ISRL-DP local SGD (LR23, appendix I), a baseline.
 
-  Every step on one record needs noise for the sensitivity 2C, as `_local_work`
-  has it. All num_local_steps R of them are accounted, each at rate 1/n.
+  Every step on one record needs noise for the sensitivity 2C, see
+  `_local_work`. All num_local_steps R steps are accounted for, each at rate
+  1/n.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
-    silos: See `planning`. Weights p_i are those of the silos' moves, whose mean
-      is sum_i p_i (v_i - w) where all silos can be reached.
-    num_rounds: R.
-    num_local_steps: Steps of a silo between two messages.
-    l2_norm_clip: See `planning`.
-    learning_rate: eta of the silos.
-    averaging: What `get_model_weights` returns: w_R ('last'), the mean of
-      w_1..w_R ('uniform') or of the last 8 of them, or an `Average`.
-    constraint: See `planning`.
-    **options: Those of `build_noisy_mb_sgd` without metrics.
+    silos: Budgets by name, see `planning`. Weights p_i apply to the silos'
+      moves. If all silos can be reached, the mean move is sum_i p_i (v_i - w).
+    num_rounds: Number of rounds R.
+    num_local_steps: Number of steps of a silo between two messages.
+    l2_norm_clip: Clip norm, see `planning`.
+    learning_rate: Learning rate eta of the silos.
+    averaging: Result of `get_model_weights`: w_R ('last'), the mean of w_1..w_R
+      ('uniform') or of the last 8 of them ('last_8'), or an `Average`.
+    constraint: Set in which the model has to stay, see `planning`.
+    **options: Options of `build_noisy_mb_sgd` without metrics.
   """
   options = planning.Options(**options)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -245,28 +246,29 @@ def _local_work(
     label_range: gradients_lib.LabelRange = None,
     release: release_marks.Release,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the client work of local SGD; see `client_work.wrap_work`.
+  """Returns the client work of local SGD. See `client_work.wrap_work`.
 
-      v = w;  num_local_steps times, on one uniform record of the silo:
+      v = w, then num_local_steps times, on one uniform record of the silo:
           v <- v - eta (clip_C(gradient at v) + u),  u normal with std sigma
 
-  and w + scale (v - w) leaves the silo; scale is 1 but for weighted silos,
-  whose mean is then w + sum_i p_i (v_i - w). A batch of one has sensitivity 2C,
-  so each of the num_local_steps R steps needs as much noise as a whole round of
-  minibatch SGD with K = 1: all are accounted at sampling rate 1/n.
+  w + scale (v - w) leaves the silo. scale is 1 without weights. With weighted
+  silos the mean is then w + sum_i p_i (v_i - w). A batch of one has sensitivity
+  2C, so each of the num_local_steps R steps needs as much noise as a whole
+  round of minibatch SGD with K = 1. All steps are accounted for at sampling
+  rate 1/n.
 
-  Source: arXiv:2106.09779, appendix I, whose noise for it is too small for its
-  claim and is not offered.
+  Source: arXiv:2106.09779, appendix I. Its own noise is too small for its claim
+  and is not offered.
 
   Args:
-    model: Stateless, with float32 weights.
-    weights_type: Of its `ModelWeights`.
-    num_rounds: R.
-    num_local_steps: Steps between two messages.
-    learning_rate: eta of the silos.
-    l2_norm_clip: C.
-    label_range: See `gradients.build_per_example`.
-    release: Of the plan, see `client_work.wrap_work`.
+    model: Stateless model with float32 weights.
+    weights_type: Type of its `ModelWeights`.
+    num_rounds: Number of rounds R.
+    num_local_steps: Number of steps between two messages.
+    learning_rate: Learning rate eta of the silos.
+    l2_norm_clip: Clip norm C.
+    label_range: Range of labels, see `gradients.build_per_example`.
+    release: Release of the plan, see `client_work.wrap_work`.
   """
   per_example = gradients_lib.build_per_example(
       model, label_range=label_range
@@ -285,7 +287,7 @@ def _local_work(
     key = client_work.round_key(all_terms, round_index, trainable)
     terms = terms_lib.of_phase(all_terms, tf.constant(0))
     num_records = terms['num_records']
-    # All records at once, since each step takes any of them.
+    # All records at once, because each step may take any of them.
     records = data[terms_lib.EXAMPLES].unbatch().batch(num_records)
     records = records.get_single_element()
     num_seen = tf.shape(tf.nest.flatten(records)[0], tf.int64)[0]

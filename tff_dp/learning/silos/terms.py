@@ -1,15 +1,15 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a silo brings to its process besides records: its constants and key.
+"""A silo's constants and key, which it provides together with its records.
 
-Silos are anonymous and stateless in a TFF computation, so the constants travel
-with the records, in the silo's own data, and never in a broadcast: a server
+Silos are anonymous and stateless in a TFF computation. So the constants travel
+with the records, in the silo's own data, and never in a broadcast. A server
 cannot lower a silo's noise, raise its clip norm or change its batch.
 
-Constants of phases are vectors, one number for each.
+Constants of phases are vectors with one number per phase.
 
-The key is the secret that coins and noise of the silo follow from, or zeros:
-then the silo asks the kernel of its machine for a new one in every call.
+The key is the secret from which coins and noise of the silo follow. If it is
+all zeros, the silo asks the kernel of its machine for a new one in every call.
 """
 
 import collections
@@ -30,7 +30,7 @@ EXAMPLES = 'examples'
 TERMS = 'terms'
 KEY = 'key'
 _NO_KEY = (0, 0)
-# What differs between phases -> attribute of a `Phase`, and type.
+# Constants of phases -> (attribute of a `Phase`, type).
 _OF_PHASES = {
     'first_record': ('first_record', np.int64),
     'phase_records': ('num_records', np.int64),
@@ -88,17 +88,17 @@ def silo_data(
     examples: Any,
     key: Optional[np.ndarray] = None,
 ) -> collections.OrderedDict:
-  """Returns what a silo brings to every round.
+  """Returns the data of a silo for every round.
 
   Args:
-    terms: Its constants.
-    examples: Its batched records, or a list of batches, in an order that never
-      changes: positions in it say which records belong to which block.
-    key: The secret of the silo, int64 of shape [2], the same in every round:
-      then a round that is repeated repeats its message. `None` for a new one in
-      every call.
+    terms: Constants of the silo.
+    examples: Batched records, or a list of batches, in an order that never
+      changes. The position of a record determines its block.
+    key: Secret key of the silo, int64 of shape [2], the same in every round, so
+      that a repeated round repeats its message. `None` for a new one in every
+      call.
   """
-  # Where positions say what a record pays for.
+  # Here the position of a record determines its privacy loss.
   if len(terms.phases) > 1 or isinstance(
       terms.phases[0].sampling, silo_sampling.DisjointBlocks
   ):
@@ -108,9 +108,9 @@ def silo_data(
 
 
 def _check_order(examples: Any) -> None:
-  """Raises for a dataset that may come in another order in every round.
+  """Raises for a dataset whose order may change between rounds.
 
-  Blocks are positions. In another order, one record is in several of them, and
+  Blocks are positions. In another order, one record is in several blocks but
   pays for one.
 
   Args:
@@ -131,11 +131,12 @@ def _check_order(examples: Any) -> None:
 
 
 def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
-  """Returns the one element of a silo's terms; running it checks the clip norm.
+  """Returns the one element of a silo's terms. Running it checks the clip norm.
 
   Args:
-    elements: The sequence, inside of the silo's graph.
-    l2_norm_clip: The process's; a silo with noise for a smaller one refuses.
+    elements: Sequence of terms, inside of the silo's graph.
+    l2_norm_clip: Clip norm of the process. A silo with noise for a smaller one
+      refuses.
   """
   # Running it fails unless there is exactly one element.
   terms = elements.get_single_element()
@@ -152,6 +153,6 @@ def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
 
 
 def of_phase(terms: Mapping[str, tf.Tensor], phase: tf.Tensor):
-  """Returns the terms with every vector replaced by its number of one phase."""
+  """Returns the terms with every vector replaced by its entry for one phase."""
   names = (*_OF_PHASES, 'metric_stddevs')
   return dict(terms) | {name: terms[name][phase] for name in names}
