@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which systems fit a setting, and how much noise each of them leaves.
+"""The systems that fit a setting, and the noise that each of them leaves.
 
     setting = advice.Setting(
         population=60_000, reports_per_round=100, rounds=1000,
@@ -14,14 +14,16 @@ allows. They are compared by one number:
     error   standard deviation of the noise on the mean update of a round, per
             weight, in clip norms
 
-Correlated noise cancels over rounds, so its error is that of the independent
-noise with the same root mean square error on the running sum of all rounds:
-with P_t the noise on the sum of rounds 1..t of T, over the reports of a round,
+Correlated noise cancels over rounds. Its error is the error of the independent
+noise with the same root mean square error on the running sum of all rounds.
+With P_t the noise on the sum of rounds 1..t of T, divided by the reports of a
+round,
 
     error = sqrt(mean_t Var(P_t) / ((T + 1) / 2)).
 
-For independent noise the two are equal. Only noise counts: not which clients
-came, and not what their updates lose by clipping. Needs no TensorFlow.
+For independent noise the two are equal. Only noise counts. The error ignores
+which clients came and how much their updates lose by clipping. TensorFlow is
+not needed.
 """
 
 from collections.abc import Callable
@@ -44,9 +46,10 @@ class System(NamedTuple):
   """One of `SYSTEMS`.
 
   Attributes:
-    needs: Least of `TRUST`.
-    summary: What it is.
-    build: Makes its offer for a setting, or raises `DoesNotFitError`.
+    needs: Trust that the system needs at least, one of `TRUST`.
+    summary: Description of the system.
+    build: Function that makes its offer for a setting, or raises
+      `DoesNotFitError`.
   """
 
   needs: str
@@ -115,8 +118,9 @@ def advise(
   """Returns every system that fits, the least error first, and the others.
 
   Args:
-    setting: What is known.
-    progress: Is told the name of a system before the work on it begins.
+    setting: Known facts.
+    progress: Function that is called with the name of a system before the work
+      on it begins.
   """
   offers, refusals = [], []
   for name, system in SYSTEMS.items():

@@ -17,27 +17,28 @@ from tff_dp.advice import offers
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import check_ins as check_in_plan
 
-# How many check in for every slot with one winner: 5 % of the slots stay empty.
+# Number of check-ins per slot with one winner: 5 % of the slots stay empty.
 _CHECK_INS_PER_SLOT = 3
-# Longer ones take minutes to account for.
+# Longest window of an offer. Longer ones take minutes to account for.
 _LONGEST_WINDOW = 10**6
 _SPHERE = 'sphere'
 _RANDOMIZERS = {
     _SPHERE: lambda epsilon: randomizers.Sphere(epsilon, 1.0),
     'local-gaussian': lambda noise: randomizers.Gaussian(noise, 1.0),
 }
-# Where to begin to look, where amplification helps.
+# Starting points of the search if amplification helps.
 _AMPLIFIED_LOCAL_EPSILON = 6.0
 _AMPLIFIED_NOISE = 0.6
-# The sphere's report has hardly less noise beyond.
+# Largest local epsilon. Above it the sphere's report has hardly less noise.
 _MOST_LOCAL_EPSILON = 10.0
-# How close the noise is to the least, in shares of it: a trial takes seconds.
+# Relative distance of the noise from the least noise, because a trial takes
+# seconds.
 _CLOSE = 0.01
 _MOST_NOISE = 1e9
 
 
 def random_allocation(setting: offers.Setting) -> offers.Offer:
-  """Returns clients that draw their own slots, with noise at the server."""
+  """Returns the offer of clients that draw slots, with noise at the server."""
   passes, slots = setting.num_passes, _slots(setting)
   protocol = participation.RandomAllocation(
       slots, check_in_probability=offers.rate(setting, slots)
@@ -60,7 +61,10 @@ def random_allocation(setting: offers.Setting) -> offers.Offer:
 
 
 def fixed_window(setting: offers.Setting) -> offers.Offer:
-  """Returns check-ins of which one wins each slot; as many slots as reports."""
+  """Returns the offer of check-ins with one winner per slot.
+
+  There are as many slots as reports.
+  """
   passes = setting.num_passes
   slots = _slots(setting) * setting.reports_per_round
   protocol = participation.FixedWindowCheckIn(
@@ -92,7 +96,7 @@ def fixed_window(setting: offers.Setting) -> offers.Offer:
 
 
 def sliding_window(setting: offers.Setting) -> offers.Offer:
-  """Returns check-ins of clients that wake one after the other."""
+  """Returns the offer of check-ins of clients that wake one after the other."""
   updates = setting.rounds * setting.reports_per_round
   window = setting.population - updates + 1
   if window < 1:
@@ -103,7 +107,7 @@ def sliding_window(setting: offers.Setting) -> offers.Offer:
   window = min(window, _LONGEST_WINDOW)
   steps = updates + window - 1
   protocol = participation.SlidingWindowCheckIn(steps, window)
-  # As if no more clients than steps came; the others make it less.
+  # As if no more clients than steps came. Further clients lower it.
   empty = random_check_ins.expected_dummies_sliding_window(steps, window=window)
   return _winners(
       setting,
@@ -119,14 +123,17 @@ def sliding_window(setting: offers.Setting) -> offers.Offer:
 
 
 def _winners(setting, system, protocol, empty: float, **fields) -> offers.Offer:
-  """Returns check-ins with one winner a slot, a share of them dummies."""
+  """Returns the offer of check-ins with one winner per slot.
+
+  A share of the winners are dummies.
+  """
   return _check_ins(
       setting,
       system,
       protocol,
       _RANDOMIZERS,
       reports=fields['passes'],
-      # The updates of those who came, scaled by the share of empty slots.
+      # The updates of the clients that came, scaled up for the empty slots.
       share=1 / (math.sqrt(setting.reports_per_round) * (1 - empty)),
       notes=(
           f'{100 * empty:.3g} % of the reports are expected to be dummies; the'
@@ -138,7 +145,7 @@ def _winners(setting, system, protocol, empty: float, **fields) -> offers.Offer:
 
 
 def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
-  """Returns a coin of each client in each round, behind a shuffler."""
+  """Returns the offer of a coin per client and round, behind a shuffler."""
   protocol = participation.ShuffledCheckIn(
       setting.rounds, offers.rate(setting, 1), setting.population
   )
@@ -147,7 +154,7 @@ def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
       'shuffled-check-in',
       protocol,
       _RANDOMIZERS,
-      # The others take seconds, and are hardly ever less.
+      # The other bounds take seconds and are hardly ever smaller.
       bounds={_SPHERE: 'strong_clones', 'local-gaussian': 'subsampling'},
       passes=1,
       reports=setting.rounds,
@@ -161,7 +168,7 @@ def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
 
 
 def local_reports(setting: offers.Setting) -> offers.Offer:
-  """Returns averaged check-ins without any claim of amplification."""
+  """Returns the offer of averaged check-ins without amplification."""
   passes, slots = setting.num_passes, setting.rounds_per_pass
   protocol = participation.AveragedCheckIn(slots, setting.population)
   return _check_ins(
@@ -196,21 +203,22 @@ def _check_ins(
     bounds: Optional[dict[str, str]] = None,
     **fields,
 ) -> offers.Offer:
-  """Returns a check-in protocol with the best of some kinds of noise.
+  """Returns the offer of a check-in protocol with its best kind of noise.
 
   Args:
-    setting: What is known.
-    system: Its name.
-    protocol: Who takes part.
-    kinds: Makes the noise of its parameter, by name.
-    passes: Of the protocol.
-    reports: Most reports of one client, without which no amplification is
-      accounted.
-    share: What the standard deviation of the noise of one report, or of the
-      server, is multiplied by to give that on the mean of a round.
-    command: Words of the command that states the epsilon, but for the noise.
-    bounds: The bound for each kind of noise, 'best' by default.
-    **fields: Of the offer.
+    setting: Known facts.
+    system: Name of the system.
+    protocol: Protocol of the clients.
+    kinds: Mapping from the name of a noise to the function that makes it from
+      its parameter.
+    passes: Number of passes of the protocol.
+    reports: Largest number of reports of one client, for the loss without
+      amplification.
+    share: Factor from the standard deviation of the noise of one report, or of
+      the server, to the standard deviation on the mean of a round.
+    command: Words of the command that states the epsilon, without the noise.
+    bounds: Bound for each kind of noise. Default: 'best'.
+    **fields: Further fields of the offer.
   """
   found = []
   for kind, make in kinds.items():
@@ -273,10 +281,10 @@ class _Noised(NamedTuple):
   """A plan with the least noise of a kind.
 
   Attributes:
-    stddev: Per weight, of a report or of the server.
-    kind: Of noise, as in `_RANDOMIZERS`.
-    value: Its parameter.
-    plan: With it.
+    stddev: Standard deviation per weight, of a report or of the server.
+    kind: Kind of noise, as in `_RANDOMIZERS`.
+    value: Parameter of the noise.
+    plan: Plan with the noise.
   """
 
   stddev: float
@@ -286,7 +294,7 @@ class _Noised(NamedTuple):
 
 
 def _relation(setting, plan) -> run_events.NeighboringRelation:
-  """Returns the relation of a plan; local reports have only one."""
+  """Returns the relation of a plan. Local reports have only one."""
   if plan.is_local:
     return plan.neighboring_relation
   return run_events.NeighboringRelation(setting.neighboring_relation)
@@ -297,15 +305,15 @@ def _with_least_noise(
 ) -> _Noised:
   """Returns a plan with the least noise of a kind.
 
-  Infinite noise stands for more than that of another kind.
+  Infinite noise means more noise than another kind.
 
   Args:
-    setting: What is known.
-    base: The plan with any noise of the kind.
-    kind: The kind.
-    make: Makes the noise of its parameter.
-    reports: Most reports of one client.
-    known: The least noise of other kinds.
+    setting: Known facts.
+    base: Plan with any noise of the kind.
+    kind: Kind of noise.
+    make: Function that makes the noise from its parameter.
+    reports: Largest number of reports of one client.
+    known: Least noise of other kinds.
   """
   relation = _relation(setting, base)
 
@@ -320,7 +328,7 @@ def _with_least_noise(
     )
 
   if kind == _SPHERE:
-    # Epsilons of reports add up; with amplification they may be larger.
+    # Epsilons of reports add up. With amplification they may be larger.
     start = setting.epsilon / reports
     if base.bound != 'none':
       start = max(start, _AMPLIFIED_LOCAL_EPSILON)
@@ -361,13 +369,14 @@ def _least_noise(
 ) -> float:
   """Returns a parameter whose epsilon is within the target.
 
-  What is returned has been computed to be within.
+  The epsilon of the returned parameter was computed and is within the target.
 
   Args:
-    epsilon_at: Epsilon of a parameter.
-    parameter_of: That of some noise, in as few digits as people can copy.
-    start: The noise to begin with.
-    target: The budget.
+    epsilon_at: Function that returns the epsilon of a parameter.
+    parameter_of: Function that returns the parameter of some noise, with few
+      enough digits that people can copy it.
+    start: Noise to begin with.
+    target: Privacy budget.
   """
   noise = search.least_within(
       target,
@@ -382,5 +391,5 @@ def _least_noise(
 
 
 def _slots(setting: offers.Setting) -> int:
-  """Returns rounds of a pass, so that whole passes are hardly more rounds."""
+  """Returns the rounds of a pass, so that whole passes add few extra rounds."""
   return -(-setting.rounds // setting.num_passes)

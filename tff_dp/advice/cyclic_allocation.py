@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Check-ins at a server whose noise is correlated: which stride, what it costs.
+"""Check-ins at a server with correlated noise: the stride and its error.
 
 Clients report as often as in random allocation, in windows instead of passes.
 """
@@ -13,14 +13,17 @@ from tff_dp.accounting.events import run_events
 from tff_dp.advice import offers
 from tff_dp.plans import cyclic_allocation as plans
 
-# Of errors that differ by less, fewer model copies decide.
+# If errors differ by less than this factor, fewer model copies decide.
 _EQUAL = 1.02
-# So much more error is little to rest a guarantee on coins for.
+# With less extra error than this, relying on coins is not worth it.
 _HARDLY_MORE = 1.1
 
 
 def cyclic_allocation(setting: offers.Setting) -> offers.Offer:
-  """Returns clients that draw slots of a stride, with banded noise."""
+  """Returns the offer of clients that draw slots of a stride.
+
+  The server adds banded noise.
+  """
   rounds, windows = setting.rounds, setting.num_passes
   relation = run_events.NeighboringRelation(setting.neighboring_relation)
   found, longest = _candidates(setting, relation)
@@ -31,7 +34,7 @@ def cyclic_allocation(setting: offers.Setting) -> offers.Offer:
   certificate = plan.certificate(
       delta=setting.delta, neighboring_relation=relation
   )
-  # The noise of the sums, rounded up as that of one draw.
+  # The noise of the sums, scaled up like the rounded noise of one draw.
   rmse = found.rmse * noise / found.plan.noise_multiplier
   gain = longest.rmse / found.rmse
   hardly = ' Coins buy little here, and DP-FTRL needs none.'
@@ -81,10 +84,10 @@ print(plan.epsilon({offers.arguments(setting)}))""",
 def _candidates(
     setting: offers.Setting, relation: run_events.NeighboringRelation
 ) -> tuple[plans.Candidate, plans.Candidate]:
-  """Returns the plan to take, and the one of the longest stride.
+  """Returns (chosen plan, plan of the longest stride).
 
-  Heuristic in its stride: under replace-one, whose epsilons take far longer,
-  the one for zero-out at half of the budget.
+  Heuristic in its stride: replace-one epsilons take far longer, so the stride
+  is chosen for zero-out at half of the budget.
   """
   where = setting.rounds, setting.num_passes
   options = dict(

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A setting, what a system offers for it, and what both are made of."""
+"""A setting, the offer of a system for it, and their building blocks."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import silo_budget
 
-# Who is trusted with more is trusted with less.
+# Levels of trust. A higher level includes the lower ones.
 TRUST = ('nobody', 'shuffler', 'server')
 TRUSTED = {
     'nobody': 'nobody is trusted',
@@ -21,33 +21,35 @@ TRUSTED = {
     'server': 'the server is trusted',
 }
 RELATIONS = tuple(relation.value for relation in run_events.NeighboringRelation)
-# So many have a default delta well below 0.1.
+# With this many clients the default delta is well below 0.1.
 _FEW_CLIENTS = 100
 _BYTES_PER_WEIGHT = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """What is known before a system is chosen. All of it public.
+  """The facts that are known before a system is chosen. All are public.
 
   Attributes:
-    population: Clients, or silos, that there are. Where a guarantee rests on a
-      crowd, those that are sure to flip their coins and to deliver.
-    reports_per_round: That the server wants in a round, on average.
-    rounds: Of the whole run.
-    parameters: Weights of the model.
-    epsilon: Of the whole run, above 0.
-    delta: In (0, 1). `None` for population^-1.1, for silos records^-2.
-    trust: Of `TRUST`.
-    neighboring_relation: Under which clients' epsilons shall hold at least;
-      local reports are always accounted under replace-one, which implies
-      zero-out. `None` for zero-out. Not for silos.
-    max_participations: Most rounds of one client, where a server chooses, and
-      of one silo; `None` for as many as the gap allows.
-    min_index_gap: Least difference of the indices of two rounds of one client,
-      where a server chooses; `None` for the most that the population allows.
-    silo_records: Records of each silo, where the unit is a record of a silo;
-      `None` where it is a client.
+    population: Number of clients, or of silos. If a guarantee rests on a crowd,
+      the number of clients that are sure to flip their coins and to deliver.
+    reports_per_round: Mean number of reports that the server wants in a round.
+    rounds: Number of rounds of the whole run.
+    parameters: Number of weights of the model.
+    epsilon: Epsilon of the whole run, above 0.
+    delta: Target delta, in (0, 1). Default: population^-1.1, or records^-2 for
+      silos.
+    trust: Level of trust, one of `TRUST`.
+    neighboring_relation: Relation under which clients' epsilons must hold.
+      Default: zero-out. Local reports are always accounted under replace-one,
+      which implies zero-out. Not for silos.
+    max_participations: Largest number of rounds of one client if the server
+      chooses, or of one silo. `None` for as many as the gap allows.
+    min_index_gap: Smallest difference of the indices of two rounds of one
+      client, if the server chooses. `None` for the largest that the population
+      allows.
+    silo_records: Number of records of each silo, if the unit is a record of a
+      silo. `None` if the unit is a client.
   """
 
   population: int
@@ -80,7 +82,7 @@ class Setting:
             self.neighboring_relation,
             'nothing with silo_records: one record is replaced',
         )
-      # Refuses a delta that would give a record away.
+      # SiloBudget refuses a delta that would reveal a record.
       budget = silo_budget.SiloBudget(self.silo_records, None, self.delta)
       object.__setattr__(self, 'delta', budget.delta)
     else:
@@ -104,17 +106,17 @@ class Setting:
 
   @property
   def rounds_per_pass(self) -> int:
-    """Rounds in which the whole population can report once."""
+    """Number of rounds in which the whole population can report once."""
     return self.population // self.reports_per_round
 
   @property
   def num_passes(self) -> int:
-    """Reports of one client, if all of them report equally often."""
+    """Number of reports of one client, if all clients report equally often."""
     return -(-self.rounds // self.rounds_per_pass)
 
   @functools.cached_property
   def schedule(self) -> participation.MinSeparation:
-    """Who comes when, where a server chooses."""
+    """Schedule of the clients, if the server chooses them."""
     gap = self.min_index_gap
     pattern = participation.MinSeparation(
         self.rounds,
@@ -133,28 +135,28 @@ class Offer:
   """A system that fits, with the least noise that its accountant allows.
 
   Attributes:
-    system: Its name, of `SYSTEMS`.
-    variant: Which of its kinds, in a few words.
-    trust: Who is trusted, with what.
-    unit: Whose data is protected.
-    neighboring_relation: Under which epsilon holds.
+    system: Name of the system, one of `SYSTEMS`.
+    variant: Variant of the system, in a few words.
+    trust: Phrase that says who is trusted, and with which data.
+    unit: Unit of privacy.
+    neighboring_relation: Relation under which epsilon holds.
     noise: Parameters of the noise, by name.
-    error: See `tff_dp.advice`. Exact for Gaussian noise, else an upper bound,
-      unless `notes` call it a heuristic.
-    error_l2: `error` times the root of the number of weights.
-    epsilon: Of the whole run, at most what was asked for. Upper bound.
-    delta: At which it holds.
-    epsilon_no_amplification: What holds if neither coins nor crowds are
-      credited; of a secure sum, nor the noise of other silos. Upper bound.
-    bytes_up: Of one report.
-    bytes_down: Of what is sent to one client that takes part.
-    model_copies: Vectors of the model's size that the server keeps.
-    participation: Who takes part, as a sentence.
-    notes: What the error or the cost rests on, one sentence each.
-    assumptions: On which epsilon rests, one sentence each.
-    process: What builds the process.
-    command: Words of a `tff-dp` command that states the epsilon, or nothing.
-    python: Lines that print the epsilon.
+    error: Error as defined in `tff_dp.advice`. Exact for Gaussian noise,
+      otherwise an upper bound, unless `notes` call it a heuristic.
+    error_l2: `error` times the square root of the number of weights.
+    epsilon: Epsilon of the whole run, at most the requested one. Upper bound.
+    delta: Delta at which epsilon holds.
+    epsilon_no_amplification: Epsilon without credit for coins or crowds, and
+      for a secure sum without the noise of other silos. Upper bound.
+    bytes_up: Size of one report in bytes.
+    bytes_down: Number of bytes that are sent to one participating client.
+    model_copies: Number of model-sized vectors that the server keeps.
+    participation: Sentence that says who takes part.
+    notes: Sentences on the basis of the error or the cost.
+    assumptions: Assumptions of epsilon, one sentence each.
+    process: Name of the function that builds the process.
+    command: Words of a `tff-dp` command that states the epsilon, or empty.
+    python: Lines of Python that print the epsilon.
   """
 
   system: str
@@ -179,17 +181,17 @@ class Offer:
   python: str
 
   def signal_to_noise(self, update_norm: float) -> float:
-    """Returns the norm of the mean update over that of its noise.
+    """Returns the norm of the mean update over the norm of its noise.
 
     Args:
-      update_norm: Of the mean update of a round, in clip norms, in (0, 1].
+      update_norm: Norm of the mean update of a round, in clip norms, in (0, 1].
     """
     _checks.positive(update_norm=update_norm)
     _checks.in_closed(0.0, 1.0, update_norm=update_norm)
     return update_norm / self.error_l2
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types; infinity is 'inf'."""
+    """Returns the fields as JSON types, with infinity as 'inf'."""
     described = dataclasses.asdict(self)
     for name in ('epsilon', 'epsilon_no_amplification'):
       described[name] = rounding.to_json_number(described[name])
@@ -200,7 +202,7 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-  """A system that does not fit, and why."""
+  """A system that does not fit, with the reason."""
 
   system: str
   reason: str
@@ -208,12 +210,12 @@ class Refusal:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-  """What there is for a setting.
+  """The offers and refusals for a setting.
 
   Attributes:
     setting: The setting.
-    offers: What fits, the least error first.
-    refusals: What does not.
+    offers: Offers of the systems that fit, the least error first.
+    refusals: Systems that do not fit.
   """
 
   setting: Setting
@@ -222,7 +224,7 @@ class Advice:
 
   @property
   def warnings(self) -> tuple[str, ...]:
-    """What a reader must be told, one sentence each."""
+    """Facts that a reader must be told, one sentence each."""
     setting = self.setting
     if setting.delta * setting.population <= 1 + 1e-3:
       return ()
@@ -233,16 +235,16 @@ class Advice:
 
 
 class DoesNotFitError(Exception):
-  """Says why a system does not fit, as the end of a sentence."""
+  """A system does not fit. The message is the end of a sentence."""
 
 
 def offer(setting: Setting, error: float, **fields) -> Offer:
-  """Returns an offer of fields, most of which are as in other offers.
+  """Returns an offer with the given fields and defaults for the others.
 
   Args:
-    setting: What is known.
-    error: Of the offer.
-    **fields: What is special.
+    setting: Known facts.
+    error: Error of the offer.
+    **fields: Fields that differ from the defaults.
   """
   weights = _BYTES_PER_WEIGHT * setting.parameters
   return Offer(
@@ -257,16 +259,16 @@ def offer(setting: Setting, error: float, **fields) -> Offer:
 
 
 def shortened(value: float, digits: int = 6) -> float:
-  """Returns the value with so few digits that people can copy it."""
+  """Returns the value with few enough digits that people can copy it."""
   return float(f'{value:.{digits}g}')
 
 
 def rate(setting: Setting, slots: float) -> float:
-  """Returns the probability of taking part for so many reports in a round.
+  """Returns the participation probability for the wanted reports per round.
 
   Args:
-    setting: What is known.
-    slots: Rounds from one draw of a client to its next one.
+    setting: Known facts.
+    slots: Number of rounds between two draws of a client.
   """
   share = slots * setting.reports_per_round / setting.population
   return min(1.0, shortened(share))
@@ -278,6 +280,6 @@ def account(*words) -> tuple[str, ...]:
 
 
 def arguments(setting: Setting) -> str:
-  """Returns the arguments of a plan's epsilon, noise being at the server."""
+  """Returns the arguments of `epsilon` for a plan with noise at the server."""
   relation = setting.neighboring_relation
   return f'delta={setting.delta!r}, neighboring_relation={relation!r}'

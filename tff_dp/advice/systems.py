@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""DP-FTRL, draw and discard, and silos."""
+"""The offers of DP-FTRL, draw and discard, and silos."""
 
 import dataclasses
 import math
@@ -19,20 +19,20 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.plans import dp_ftrl as dp_ftrl_plan
 from tff_dp.plans import draw_and_discard as draw_and_discard_plan
 
-# Of equal errors the first one stands.
+# If errors are equal, the first mechanism is chosen.
 _MECHANISMS = ('independent', 'tree', 'honaker', 'banded', 'blt')
-# What arXiv:1807.04369 uses; no part of the guarantee.
+# Number of instances in arXiv:1807.04369. It is not part of the guarantee.
 _INSTANCES = 20
-# Of draw and discard; the guarantee does not depend on it.
+# Learning rate of draw and discard. The guarantee does not depend on it.
 _LEARNING_RATE = 0.001
-# Binomial noise is not among them: it takes minutes to calibrate.
+# Binomial noise is left out, because it takes minutes to calibrate.
 _SUM_NOISES = ('skellam', 'discrete-gaussian')
-# Finer ones cost bits, coarser ones noise.
+# Finer grids cost bits, coarser ones cost noise.
 _GRIDS = (128, 1024, 8192)
 
 
 def dp_ftrl(setting: offers.Setting) -> offers.Offer:
-  """Returns the best of the mechanisms that keep few copies of the model."""
+  """Returns the offer of the best mechanism with few copies of the model."""
   schedule = setting.schedule
   participations = schedule.max_participations
   row = mechanisms.best(
@@ -53,7 +53,7 @@ def dp_ftrl(setting: offers.Setting) -> offers.Offer:
   epsilon = plan.epsilon(
       delta=setting.delta, neighboring_relation=setting.neighboring_relation
   )
-  # The row is for sigma 1 and on the sum.
+  # The row's error is for sigma 1 and for the sum.
   rmse = row.rmse * plan.sigma() / setting.reports_per_round
   notes = (
       'The noise on the running sum of mean updates has the root mean square'
@@ -116,15 +116,16 @@ print(plan.epsilon({offers.arguments(setting)}))""",
 
 
 def draw_and_discard(setting: offers.Setting) -> offers.Offer:
-  """Returns models that clients noise, one of which is drawn and written.
+  """Returns the offer of models that clients noise, draw and overwrite.
 
   The mean of k instances moves by 1/k of a step with every update. Each
-  instance is a chain of updates back to the first model, one of k for each, so
-  after R updates of noise s the variance of the noise on it is R s^2 / k;
-  averaging instances takes back only what they differ by. Over what B reports
-  move the mean by, that is sqrt(k / B) s, where the mean of B reports has
-  s / sqrt(B). Heuristic: for clients that come one after the other and steps
-  that do not depend on the model, up to what does not grow with R.
+  instance is a chain of updates back to the first model, with one of k updates
+  in each. After R updates with noise s the variance of its noise is therefore R
+  s^2 / k. Averaging instances only removes the noise by which they differ.
+  Relative to the move of the mean by B reports, this is sqrt(k / B) s. The mean
+  of B reports has s / sqrt(B) instead. Heuristic: it holds for clients one
+  after the other and steps that do not depend on the model, up to terms that do
+  not grow with R.
   """
   reports = setting.num_passes
   # Gaussian noise composes to a Gaussian, of this sigma for each report.
@@ -191,10 +192,10 @@ print(plan.epsilon(delta={setting.delta!r}))""",
 
 
 def isrl(setting: offers.Setting) -> offers.Offer:
-  """Returns silos that add all the noise that their own records need.
+  """Returns the offer of silos that add all the noise their records need.
 
-  All records are in every batch: smaller batches have the same noise, or a
-  little more.
+  All records are in every batch. Smaller batches have the same noise, or
+  slightly more.
   """
   records = setting.silo_records
   rounds = setting.schedule.max_participations
@@ -242,7 +243,7 @@ print(accounting.account_noise(sampling, num_records={records},
 
 
 def secure_sum(setting: offers.Setting) -> offers.Offer:
-  """Returns integer noise of all silos in a sum that is opened as a whole."""
+  """Returns the offer of integer noise of all silos in one opened sum."""
   rounds = setting.schedule.max_participations
   silos, records = setting.reports_per_round, setting.silo_records // rounds
   if not records:
@@ -252,7 +253,8 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
     )
 
   def error_of(plan):
-    # Rounding adds at most a quarter of a step, squared, for each record.
+    # Rounding adds a variance of at most a quarter of a squared step per
+    # record.
     rounding = (1.0 / plan.grid) ** 2 / (silos * records)
     return math.sqrt(plan.noise_variance(1.0, num_silos=silos) + rounding)
 

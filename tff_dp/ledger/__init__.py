@@ -1,3 +1,3 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Ledgers: what was charged, to whom, and the round that would be too much."""
+"""Ledgers of a run: charges, who pays them, and the round that is refused."""

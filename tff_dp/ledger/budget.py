@@ -1,16 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The budget of a run, round by round: what was spent, what would be too much.
+"""The budget of a run, round by round: spent epsilon and the next refusal.
 
 Before the clients of round t are selected, `check(t)` compares the epsilon of a
 run that stops after round t with the budget. There is no tolerance. The answer
 depends on public facts only, so stopping by it reveals nothing about the data.
 
 `record(t)` marks the round as spent. The caller stores the returned record
-durably *before* the round's result is released: a crash in between then counts
-as spent, which errs on the private side. Doing a recorded round again is free
-as long as it uses the same clients and the same noise keys, because the same
-value is released; anything else would be a new round.
+durably *before* the round's result is released. A crash in between then counts
+as spent, which errs on the private side. Repeating a recorded round is free if
+it uses the same clients and the same noise keys, because the same value is
+released. Anything else would be a new round.
 """
 
 import bisect
@@ -21,28 +21,28 @@ from typing import Any
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 
-# Epsilons that are kept; a run asks for those of the latest rounds only.
+# Number of cached epsilons. A run needs only the latest rounds.
 _MOST_KNOWN = 1000
 
 
 class BudgetLedger:
-  """Counts recorded rounds, and refuses the one beyond the budget of a plan.
+  """Counts recorded rounds, and refuses the round beyond the budget of a plan.
 
-  Every epsilon is the plan's, an upper bound for the whole participation of
-  what it protects.
+  Every epsilon comes from the plan. It is an upper bound for the whole
+  participation of the protected unit.
 
   Attributes:
-    plan: Whose rounds are charged.
-    rounds_recorded: How many rounds count as spent.
+    plan: Plan whose rounds are charged.
+    rounds_recorded: Number of rounds that count as spent.
   """
 
   def __init__(self, plan: Any, *, delta: float, epsilon: float | None = None):
-    """Makes the empty ledger of a run.
+    """Creates the empty ledger of a run.
 
     Args:
       plan: A `plans.base.Plan`.
-      delta: In the open interval (0, 1).
-      epsilon: The budget, `None` for no limit.
+      delta: Target delta, in the open interval (0, 1).
+      epsilon: Privacy budget, `None` for no limit.
     """
     _checks.delta(delta=delta)
     if epsilon is not None:
@@ -55,16 +55,16 @@ class BudgetLedger:
 
   @property
   def num_rounds(self) -> int:
-    """Planned rounds T."""
+    """Number of planned rounds T."""
     return self.plan.num_rounds
 
   def epsilon_after(self, round_index: int) -> float:
-    """Returns what a run that stops after a round has spent.
+    """Returns the epsilon spent by a run that stops after a round.
 
-    Upper bound; 0 for round 0, infinity without noise.
+    Upper bound. It is 0 for round 0, and infinite without noise.
 
     Args:
-      round_index: 1-based, or 0 for a run that never began.
+      round_index: Index of the round, 1-based, or 0 for a run that never began.
     """
     _checks.integer_between(0, self.num_rounds, round_index=round_index)
     if round_index == 0:
@@ -78,14 +78,15 @@ class BudgetLedger:
     return self._known[round_index]
 
   def rounds_left(self, round_index: int) -> int:
-    """Returns how many rounds after `round_index` plan and budget allow."""
+    """Returns the number of rounds after `round_index` within plan and budget.
+    """
     _checks.integer_between(0, self.num_rounds, round_index=round_index)
     return max(0, self._rounds_allowed - round_index)
 
   @functools.cached_property
   def _rounds_allowed(self) -> int:
-    """How many rounds plan and budget allow from the first one on."""
-    # Mostly all of the plan fits.
+    """Number of rounds that plan and budget allow from the start."""
+    # Usually all rounds of the plan fit.
     if self._is_allowed(self.num_rounds):
       return self.num_rounds
     return bisect.bisect_left(
@@ -120,14 +121,14 @@ class BudgetLedger:
     )
 
   def record(self, round_index: int) -> dict[str, object]:
-    """Counts a round as spent and returns what to store before its release.
+    """Counts a round as spent and returns the record to store before release.
 
     Args:
-      round_index: The round after the last recorded one; or that one again,
-        with the same clients and noise keys, after a crash.
+      round_index: Index of the round after the last recorded one. After a
+        crash, also the last recorded one, with the same clients and noise keys.
 
     Returns:
-      The round and what the run has spent if it stops there, as plain types.
+      The round and the epsilon spent if the run stops there, as plain types.
 
     Raises:
       PrivacyRefusedError: If the round breaks the budget or the order.
@@ -152,10 +153,10 @@ class BudgetLedger:
     }
 
   def resume(self, rounds_recorded: int) -> None:
-    """Counts the rounds as spent that an earlier process recorded.
+    """Counts the rounds that an earlier process recorded as spent.
 
     Args:
-      rounds_recorded: 0 if there is none.
+      rounds_recorded: Number of recorded rounds, 0 if there are none.
 
     Raises:
       PrivacyRefusedError: If they break plan or budget.

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The participation ledger: who took part when, and who still may.
 
-The accountant assumes a participation pattern. The ledger makes it true: it
-answers who is eligible before a cohort is chosen, and refuses a cohort that
-breaks the pattern before its data is read. A client counts as a participant as
-soon as it is selected, whether or not it reports: that errs on the private
-side.
+The accountant assumes a participation pattern. The ledger enforces it: it says
+who is eligible before a cohort is chosen, and refuses a cohort that breaks the
+pattern before its data is read. A client counts as a participant as soon as it
+is selected, whether or not it reports. That errs on the private side.
 
-Clients are known by a salted hash only. Even so the ledger is sensitive: it
+Clients are stored as salted hashes only. The ledger is still sensitive: it
 belongs to the checkpoint, and is never released.
 """
 
@@ -37,18 +36,19 @@ _MAX_RECORDED = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-  """What really happened, counted at selection. Informational.
+  """The realised participation, counted at selection. Informational.
 
-  The guarantee rests on the limits that were enforced, not on these.
+  The guarantee rests on the enforced limits, not on these numbers.
 
   Attributes:
-    num_rounds: Committed rounds.
-    num_clients: Clients that took part at least once.
+    num_rounds: Number of committed rounds.
+    num_clients: Number of clients that took part at least once.
     min_index_gap: Smallest difference of the indices of two rounds of one
-      client; `None` if no client took part twice.
-    max_participations: Most participations of one client.
-    smallest_cohort: Clients in the smallest committed cohort, 0 before round 1.
-    largest_cohort: Clients in the largest committed cohort.
+      client, `None` if no client took part twice.
+    max_participations: Largest number of participations of one client.
+    smallest_cohort: Number of clients in the smallest committed cohort, 0
+      before round 1.
+    largest_cohort: Number of clients in the largest committed cohort.
   """
 
   num_rounds: int
@@ -58,12 +58,13 @@ class Observed:
   smallest_cohort: int
   largest_cohort: int
 
-  # What the limits did not allow was refused, so there is nothing to warn of.
+  # Anything that the limits did not allow was refused, so there is nothing to
+  # warn about.
   warning = None
 
   @property
   def sentence(self) -> str:
-    """What a privacy statement says of it."""
+    """Sentence about the participation for a privacy statement."""
     text = (
         f'{self.num_clients} clients in {self.num_rounds} rounds, at most'
         f' {self.max_participations} times each'
@@ -77,16 +78,16 @@ class Observed:
 
   @property
   def min_rounds_between(self) -> int | None:
-    """Fewest rounds strictly between two rounds of one client."""
+    """Smallest number of rounds strictly between two rounds of one client."""
     return None if self.min_index_gap is None else self.min_index_gap - 1
 
 
 class ParticipationLedger:
   """Enforces a participation pattern, round by round.
 
-  Rounds are committed in order, 1, 2, 3, ...; a round without clients is
+  Rounds are committed in order, 1, 2, 3, ... A round without clients is
   committed with an empty cohort, so that the ledger and the noise mechanism
-  cannot disagree about the index of a round.
+  agree about the index of a round.
   """
 
   def __init__(
@@ -97,16 +98,17 @@ class ParticipationLedger:
       run_id: str | None = None,
       salt: bytes | None = None,
   ):
-    """Makes the empty ledger of a run.
+    """Creates the empty ledger of a run.
 
     Args:
-      pattern: What the accountant assumes about every client.
-      restart_every: Rounds per noise tree, `None` for one tree. Must be that of
-        the mechanism.
-      run_id: Names the run; a saved ledger cannot be loaded into another one.
-        `None` draws a fresh one.
+      pattern: Participation pattern that the accountant assumes for every
+        client.
+      restart_every: Number of rounds per noise tree, `None` for one tree. It
+        must equal the mechanism's.
+      run_id: Name of the run. A saved ledger cannot be loaded into another run.
+        `None` draws a fresh name.
       salt: Secret bytes mixed into the hash of client ids. `None` draws fresh
-        ones; give it only in tests.
+        ones. Give it only in tests.
     """
     _checks.optional_integer_at_least(1, restart_every=restart_every)
     self._pattern = pattern
@@ -118,7 +120,7 @@ class ParticipationLedger:
     self._min_index_gap = None
     self._smallest_cohort = 0
     self._largest_cohort = 0
-    # Entry i belongs to the i-th key; the arrays have room to grow.
+    # Entry i belongs to the i-th key. The arrays have room to grow.
     self._index_of_key: dict[bytes, int] = {}
     self._last_round = np.zeros(0, np.int32)
     self._count = np.zeros(0, np.int32)
@@ -126,22 +128,24 @@ class ParticipationLedger:
     # `None` above `_MAX_RECORDED` in total.
     self._members: array.array | None = array.array('i')
     self._sizes = array.array('i')
-    # Hashing 100,000 ids a round would dominate: remember, in memory only.
+    # Hashing 100,000 ids per round would dominate. Cache the results, in memory
+    # only.
     self._index_of_id: dict[bytes, int] = {}
     # The clients whom `standing` was asked about, and their entries.
     self._population: tuple[list, np.ndarray] = ([], np.zeros(0, np.int64))
 
   @property
   def num_rounds(self) -> int:
-    """Committed rounds; the next round has this index plus 1."""
+    """Number of committed rounds. The next round has this index plus 1."""
     return self._num_rounds
 
   def eligible(self, client_ids: Iterable[str], round_index: int) -> list:
     """Returns the clients that may take part in the round, in the given order.
 
     Args:
-      client_ids: Ids as `str` or `bytes`; 'a' and b'a' are the same client.
-      round_index: 1-based, after all committed rounds.
+      client_ids: Ids as `str` or `bytes`, where 'a' and b'a' are the same
+        client.
+      round_index: Index of the round, 1-based, after all committed rounds.
     """
     self._check_round(round_index)
     client_ids = list(client_ids)
@@ -151,14 +155,15 @@ class ParticipationLedger:
   def standing(
       self, client_ids: Iterable[str], round_index: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns who may take part, and in how many rounds each took part.
+    """Returns (whether each client may take part, its past participations).
 
-    For a whole population, round after round: where the clients are those of
-    the call before, only those that had never come are looked up again.
+    It is for a whole population, round after round. If the clients are the same
+    as in the last call, only the clients that had never come are looked up
+    again.
 
     Args:
-      client_ids: See `eligible`.
-      round_index: See `eligible`.
+      client_ids: Ids, see `eligible`.
+      round_index: Index of the round, see `eligible`.
 
     Returns:
       Booleans and numbers, shape [number of clients] each.
@@ -175,12 +180,12 @@ class ParticipationLedger:
     return self._standing(entries, round_index)
 
   def num_participations(self, client_ids: Iterable[str]) -> list[int]:
-    """Returns in how many committed rounds each client took part."""
+    """Returns the number of committed rounds of each client."""
     _, count = self._history(self._look_up(list(client_ids)))
     return count.tolist()
 
   def fewest_participations(self, num_clients: int) -> int:
-    """Returns in how many rounds the one took part who did so least often.
+    """Returns the smallest number of participations of any client.
 
     Args:
       num_clients: Size of the population, all of whose clients count.
@@ -194,8 +199,8 @@ class ParticipationLedger:
     """Counts the cohort of a round, or refuses it and changes nothing.
 
     Args:
-      client_ids: The selected clients; may be empty.
-      round_index: 1-based, the one after the last committed round.
+      client_ids: Selected clients, possibly none.
+      round_index: Index of the round after the last committed one, 1-based.
 
     Raises:
       PrivacyRefusedError: If the cohort breaks the pattern.
@@ -252,7 +257,7 @@ class ParticipationLedger:
     return np.split(rounds[order], ends[:-1]) if len(ends) else []
 
   def observed(self) -> Observed:
-    """Returns what the committed rounds realised."""
+    """Returns the realised participation of the committed rounds."""
     num_clients = len(self._index_of_key)
     return Observed(
         num_rounds=self._num_rounds,
@@ -264,7 +269,7 @@ class ParticipationLedger:
     )
 
   def to_bytes(self) -> bytes:
-    """Returns the ledger as bytes: equal ledgers give equal bytes."""
+    """Returns the ledger as bytes. Equal ledgers give equal bytes."""
     num_clients = len(self._index_of_key)
     header = {
         'run_id': self._run_id,
@@ -290,10 +295,11 @@ class ParticipationLedger:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
   def restored(self, data: bytes) -> 'ParticipationLedger':
-    """Returns the ledger that `to_bytes` saved, of the same run and plan.
+    """Returns the ledger that `to_bytes` saved, for the same run and plan.
 
     Raises:
-      PrivacyRefusedError: If the bytes are damaged, or of another run or plan.
+      PrivacyRefusedError: If the bytes are damaged, or belong to another run or
+        plan.
     """
     start = len(_MAGIC) + _CHECKSUM_BYTES
     body = data[start:]
@@ -429,7 +435,7 @@ class ParticipationLedger:
     self._num_rounds = int(round_index)
 
   def _look_up(self, client_ids: Sequence) -> np.ndarray:
-    """Returns the entry of each client, `_NEVER_SEEN` where there is none."""
+    """Returns the entry of each client, or `_NEVER_SEEN`."""
     indices = np.empty(len(client_ids), np.int64)
     cache = self._index_of_id
     for i, client_id in enumerate(client_ids):
@@ -444,7 +450,7 @@ class ParticipationLedger:
   def _standing(
       self, indices: np.ndarray, round_index: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which entries no rule forbids, and their participations."""
+    """Returns (entries that no rule forbids, their participations)."""
     last_round, count = self._history(indices)
     is_eligible = np.ones(len(indices), bool)
     for rule in self._rules:
@@ -452,7 +458,7 @@ class ParticipationLedger:
     return is_eligible, count
 
   def _history(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (last rounds, counts); both 0 for clients never seen."""
+    """Returns (last rounds, counts), both 0 for clients never seen."""
     last_round = np.zeros(len(indices), np.int64)
     count = np.zeros(len(indices), np.int64)
     is_known = indices != _NEVER_SEEN

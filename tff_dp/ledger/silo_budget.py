@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What silos allow, and the one ledger of a run of theirs."""
+"""The budgets of silos, and the ledger of a run with silos."""
 
 from collections.abc import Iterable
 import dataclasses
@@ -11,14 +11,14 @@ from tff_dp.ledger import budget
 
 @dataclasses.dataclass(frozen=True)
 class SiloBudget:
-  """What a silo brings and what it allows. All of it public.
+  """The data size and the limits of a silo. All of it is public.
 
   Attributes:
-    num_records: n, its training records.
-    epsilon: What all its messages may cost one record; None for no limit, which
-      is for reporting what an explicit sigma costs.
-    delta: Below 1/n; by default 1/n^2.
-    weight: Its share p_i of the objective, if not all are equal.
+    num_records: Number n of its training records.
+    epsilon: Largest epsilon of all its messages together, for one record. None
+      means no limit, for reporting the epsilon of an explicit sigma.
+    delta: Delta below 1/n. Default: 1/n^2.
+    weight: Share p_i of the objective, if not all silos are equal.
   """
 
   num_records: int
@@ -52,14 +52,13 @@ class SiloBudget:
 class SiloLedger(budget.BudgetLedger):
   """Refuses the round beyond the budget of any silo, or of the whole run.
 
-  Each silo pays for the rounds in which it sends. The plan says which those
-  are; where others than planned sent, `record` is told so, and a silo that was
-  not there has not paid.
+  Each silo pays for the rounds in which it sends. The plan lists these rounds.
+  If other silos sent, `record` is told so, and an absent silo does not pay.
 
-  The ledger only grows, and belongs outside of what is rewound: an earlier
-  model can be restored, an earlier release cannot be taken back. It is made
-  again by recording the entries that `record` returned. Its budget is one of
-  every silo at its delta, beside their own.
+  The ledger only grows, and is not part of anything that is rewound: an earlier
+  model can be restored, but an earlier release cannot be taken back. To rebuild
+  it, record the entries that `record` returned. Its own budget applies to every
+  silo at its delta, in addition to the silos' own budgets.
   """
 
   def check(self, round_index: int) -> None:
@@ -78,11 +77,11 @@ class SiloLedger(budget.BudgetLedger):
   def record(
       self, round_index: int, members: Iterable[str] | None = None
   ) -> dict[str, object]:
-    """Counts a round as spent, before its silos send: all of them or none.
+    """Counts a round as spent, before its silos send, for all of them or none.
 
     Args:
-      round_index: See base class.
-      members: Who sends, by name; `None` for those of the plan.
+      round_index: Index of the round, see base class.
+      members: Names of the silos that send. `None` means the silos of the plan.
     """
     if members is None or round_index > self.num_rounds:
       return super().record(round_index)
@@ -96,7 +95,7 @@ class SiloLedger(budget.BudgetLedger):
       raise
 
   def _take(self, plan) -> None:
-    """Takes another plan; what is known of rounds is only of the last one."""
+    """Switches to another plan and drops the cached epsilons of the old one."""
     if plan is not self.plan:
       self.plan = plan
       self._known.clear()
