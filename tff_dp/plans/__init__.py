@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: who takes part, what noise is added, how both are accounted.
+"""Plans: who takes part, which noise is added, and how both are accounted.
 
-One for each system, with the same verbs; they are loaded when first used, and
-none of them loads TensorFlow.
+Each system has one plan class, with the same verbs. The classes are loaded when
+first used, and none of them loads TensorFlow.
 """
 
 import importlib
@@ -25,9 +25,9 @@ __all__ = (*HOMES, 'from_description')
 
 
 def from_description(description: dict[str, Any]):
-  """Returns the plan whose `describe()` this is, of any kind."""
+  """Returns the plan, of any kind, from the output of its `describe`."""
   kind = description['kind']
-  # Modules are called as the kinds are.
+  # Modules have the names of the kinds.
   _checks.one_of(tuple(HOMES.values()), kind=kind)
   (name,) = (name for name, home in HOMES.items() if home == kind)
   return __getattr__(name).from_description(description)

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run whose clients decide themselves whether to take part.
 
-As `DpFtrlPlan` does for cohorts that the server chooses, it holds who takes
-part, what noise is added and how both are accounted, so that they cannot drift
-apart:
+Like `DpFtrlPlan` for cohorts that the server chooses, it holds participation,
+noise and accounting in one object, so that they cannot drift apart:
 
     plan = tff_dp.CheckInPlan(
         tff_dp.participation.ShuffledCheckIn(
@@ -13,7 +12,7 @@ apart:
     )
     plan.epsilon(delta=1e-5)
 
-Making one and reading its epsilon needs no TensorFlow.
+Making a plan and reading its epsilon needs no TensorFlow.
 """
 
 import dataclasses
@@ -41,25 +40,26 @@ from tff_dp.plans import base
 from tff_dp.plans import check_ins_statement
 from tff_dp.statement import builder
 
-# To be had beside the plan that takes it.
+# Re-exported for convenience.
 CentralGaussian = protocol_lib.CentralGaussian
 
-# Of `calibrated`: the most noise that is tried, a multiplier or an inverse of
-# a local epsilon, and how close it comes.
+# For `calibrated`: the largest noise that is tried (a multiplier, or the
+# inverse of a local epsilon), and the relative precision.
 _MOST_NOISE = 1e9
 _TOLERANCE = 1e-4
-# More than a norm of thousands of squares can be wrong by, relative.
+# Bound on the relative error of a norm of thousands of squares.
 _ROUNDING = 1e-12
 
 
 class _Guarantee(NamedTuple):
-  """Epsilon of all that a run releases, and what it is made of.
+  """Epsilon of everything that a run releases, and its parts.
 
   Attributes:
-    epsilon: Of models and noised counts.
-    certificate: Of the models.
-    shares: What the noised counts have of it, `None` without any, or where
-      nothing is amplified: then the coins might be public.
+    epsilon: Epsilon of models and noised counts together.
+    certificate: Certificate of the models.
+    shares: Split between models and noised counts. `None` if no counts are
+      released, or if nothing is amplified, because the coins could then be
+      public.
   """
 
   epsilon: float
@@ -72,24 +72,25 @@ class CheckInPlan(base.Plan):
   """Protocol and randomizer of one run.
 
   The unit of privacy is the client: all its reports over the whole run. The
-  adjacency is replace-one, of random allocation zero-out.
+  adjacency is replace-one, and zero-out if the server adds the noise.
 
   Attributes:
-    protocol: Who takes part.
-    randomizer: What a client does to its report before it leaves; for
-      `RandomAllocation` and `CyclicAllocation`, whose server is trusted,
-      `CentralGaussian`.
-    num_passes: How often the protocol runs, each time with new coins.
-    occupancy_noise_stddev: Where the occupancy of the steps is secret: standard
-      deviation of Gaussian noise on the number of check-ins of every step,
-      which is then released and counted in every epsilon. `None` releases
-      nothing.
-    bound: Which bound certifies, see `accounting.amplify`; 'none' claims
-      no amplification.
-    published_proofs: Whether bounds that no paper has are left out.
-    mechanism: Noise of the server over the rounds, `None` where clients add
-      theirs. Independent noise if it is not given; `CyclicAllocation` also
-      takes banded noise with at most `stride` bands.
+    protocol: Check-in protocol of the clients.
+    randomizer: Randomizer that a client applies to its report before sending
+      it. For `RandomAllocation` and `CyclicAllocation`, whose server is
+      trusted, it is `CentralGaussian`.
+    num_passes: Number of times that the protocol runs, each time with new
+      coins.
+    occupancy_noise_stddev: Standard deviation of Gaussian noise on the number
+      of check-ins of every step, if the occupancy of the steps is secret. The
+      noised counts are then released and are part of every epsilon. `None`
+      releases nothing.
+    bound: Name of the bound that certifies, see `accounting.amplify`. 'none'
+      claims no amplification.
+    published_proofs: Whether to use only bounds with a published proof.
+    mechanism: Noise of the server over the rounds, `None` if clients add the
+      noise. Default: independent noise. `CyclicAllocation` also takes banded
+      noise with at most `stride` bands.
   """
 
   protocol: protocol_lib.CheckInProtocol
@@ -135,7 +136,7 @@ class CheckInPlan(base.Plan):
 
   @property
   def num_rounds(self) -> int:
-    """Steps of all passes."""
+    """Number of steps of all passes."""
     return self.num_passes * self.protocol.num_rounds
 
   @property
@@ -160,17 +161,17 @@ class CheckInPlan(base.Plan):
 
   @property
   def noise_multiplier(self) -> Optional[float]:
-    """Std of one draw over the clip norm, where the noise is Gaussian."""
+    """Std of one draw over the clip norm, for Gaussian noise."""
     return getattr(self.randomizer, 'noise_multiplier', None)
 
   @property
   def l2_norm_clip(self) -> Optional[float]:
-    """Bound on the L2 norm of one report, where there is one."""
+    """Bound on the L2 norm of one report, if there is one."""
     return getattr(self.randomizer, 'l2_norm_clip', None)
 
   @property
   def _report_event(self) -> dp_accounting.DpEvent:
-    """What hides one report: local noise, or that on its column of C."""
+    """Event of one report: local noise, or noise over its column of C."""
     if self.is_local:
       return self.randomizer.event
     if isinstance(self.mechanism, mechanism_lib.Independent):
@@ -178,13 +179,13 @@ class CheckInPlan(base.Plan):
     once = patterns.MinSeparationPattern(self.num_rounds, max_participations=1)
     norm = math.sqrt(self.mechanism.squared_sensitivity(once))
     multiplier = self.randomizer.noise_multiplier
-    if norm != 1.0:  # Rounded against us.
+    if norm != 1.0:  # Rounded to the private side.
       multiplier /= norm * (1 + _ROUNDING)
     return dp_accounting.GaussianDpEvent(multiplier)
 
   @property
   def neighboring_relation(self) -> run_events.NeighboringRelation:
-    """The relation of every epsilon unless another one is asked for."""
+    """The relation of every epsilon, unless another one is requested."""
     if self.is_local:
       return run_events.NeighboringRelation.REPLACE_ONE
     return run_events.NeighboringRelation.ZERO_OUT
@@ -199,14 +200,15 @@ class CheckInPlan(base.Plan):
     """Returns the plan with the least noise that meets (epsilon, delta).
 
     Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`, and its noise is the least up to a part in 10^4, as far as
-    `epsilon` falls with the noise. Of the randomizer only `noise_multiplier`
-    changes, or `local_epsilon`, whose inverse is searched for.
+    `epsilon`. The noise is the least up to a part in 10^4, provided that
+    epsilon falls with the noise. In the randomizer only `noise_multiplier`
+    changes, or `local_epsilon`, whose inverse is searched.
 
     Args:
-      epsilon: The target, above 0.
-      delta: In (0, 1).
-      neighboring_relation: `None` for that of the plan.
+      epsilon: Target epsilon, above 0.
+      delta: Target delta, in (0, 1).
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
 
     Raises:
       ArgumentError: If no noise meets it.
@@ -240,11 +242,11 @@ class CheckInPlan(base.Plan):
     """Returns the event of the run, for `CheckInPLDAccountant`.
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
 
     Raises:
-      PrivacyRefusedError: With `occupancy_noise_stddev`, because noised counts
-        do not compose with what they tell about.
+      PrivacyRefusedError: If the plan has `occupancy_noise_stddev`, because
+        noised counts share coins with the models and do not compose with them.
     """
     if self.occupancy_noise_stddev is not None:
       raise _checks.PrivacyRefusedError(
@@ -263,7 +265,7 @@ class CheckInPlan(base.Plan):
     """Returns the event of the models alone.
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     if num_rounds is None:
       num_rounds = self.num_rounds
@@ -292,15 +294,16 @@ class CheckInPlan(base.Plan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> best_bound.Certificate:
-    """Returns epsilon with its provenance, an upper bound.
+    """Returns epsilon with its provenance. Upper bound.
 
-    With `occupancy_noise_stddev` it is that of the models at the delta that the
-    counts leave them; `epsilon` adds the counts.
+    With `occupancy_noise_stddev` it is the certificate of the models, at the
+    part of delta that is left for them. `epsilon` adds the counts.
 
     Args:
-      delta: In (0, 1).
-      num_rounds: Rounds after which the run stops, `None` for all.
-      neighboring_relation: `None` for that of the plan.
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
     """
     return self._guarantee(delta, num_rounds, neighboring_relation).certificate
 
@@ -313,8 +316,12 @@ class CheckInPlan(base.Plan):
   ) -> float:
     """Returns epsilon of everything that the run releases.
 
-    Args: see `certificate`. A delta of 0 is allowed where the guarantee of a
-      report is pure: local epsilons then add up, and nothing is amplified.
+    Args:
+      delta: Target delta, in (0, 1). 0 is allowed if the guarantee of a report
+        is pure. Local epsilons then add up, and nothing is amplified.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
     """
     if delta == 0 and self._is_pure:
       return self._pure_epsilon(num_rounds, neighboring_relation)
@@ -342,7 +349,7 @@ class CheckInPlan(base.Plan):
   @property
   def draws_end(self) -> bool:
     """See base class."""
-    # Of a declared randomizer nothing is known but its bound, which may be exact.
+    # Only the bound of a declared randomizer is known, and it may be exact.
     finite = (
         randomizers.Sphere,
         randomizers.RandomizedResponse,
@@ -354,13 +361,14 @@ class CheckInPlan(base.Plan):
     )
 
   def rounds_accounted(self, num_rounds: Optional[int]) -> int:
-    """Returns after how many rounds, or a few more, a run counts as stopped.
+    """Returns `num_rounds` up to the next round at which epsilon is computed.
 
-    Epsilon of every single round of thousands would take longer than the
-    rounds; what a shorter run releases is part of what a longer one does.
+    Computing epsilon for every one of thousands of rounds would take longer
+    than the rounds. The releases of a shorter run are part of the releases of a
+    longer one.
 
     Args:
-      num_rounds: Rounds that have begun, `None` for all.
+      num_rounds: Number of rounds that have begun, `None` for all.
     """
     if num_rounds is None:
       return self.num_rounds
@@ -370,12 +378,13 @@ class CheckInPlan(base.Plan):
   def epsilon_after(
       self, num_rounds: Optional[int], *, delta: float, **options
   ) -> float:
-    """Returns epsilon of a run that stops, never above that of the whole run.
+    """Returns epsilon of a stopped run, at most the epsilon of the whole run.
 
     Args:
-      num_rounds: At least 1, see `rounds_accounted`; `None` for all.
-      delta: In (0, 1).
-      **options: Of `epsilon`.
+      num_rounds: Number of rounds, at least 1, see `rounds_accounted`. `None`
+        for all.
+      delta: Target delta, in (0, 1).
+      **options: Options of `epsilon`.
     """
     accounted = self.rounds_accounted(num_rounds)
     whole = self.epsilon(delta=delta, **options)
@@ -390,13 +399,14 @@ class CheckInPlan(base.Plan):
   ):
     """Returns the `tff.aggregators.UnweightedAggregationFactory` of the server.
 
-    For the protocols with `noise_is_central` only. Where clients add
-    it, `learning.build_check_in_sgd` or `learning.build_shuffled_check_in_sgd`
+    It is only for protocols with `noise_is_central`. If clients add the noise,
+    `learning.build_check_in_sgd` or `learning.build_shuffled_check_in_sgd`
     build the whole process.
 
     Args:
       clients_per_round: Public divisor of the sum of a slot.
-      insecure_seed: For tests only; whoever knows it can remove the noise.
+      insecure_seed: Seed for tests only. Anybody who knows it can remove the
+        noise.
     """
     if self.is_local:
       raise _checks.PrivacyRefusedError(
@@ -492,8 +502,12 @@ class CheckInPlan(base.Plan):
   ) -> Optional[noised_counts.CountedGuarantee]:
     """Returns how models and noised counts share epsilon and delta.
 
-    `None` where no counts are released, or where nothing is amplified: then
-    even the coins might be public. Args: see `certificate`.
+    The result is `None` if no counts are released, or if nothing is amplified,
+    because the coins could then be public.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     return self._guarantee(delta, num_rounds, None).shares
 
@@ -510,7 +524,7 @@ class CheckInPlan(base.Plan):
     )
 
 
-# A statement is written with every checkpoint, a row of metrics every round.
+# Every checkpoint writes a statement, and every round a row of metrics.
 @functools.lru_cache(maxsize=1024)
 def _guarantee_of(
     plan: CheckInPlan,
@@ -521,10 +535,10 @@ def _guarantee_of(
   """Returns the guarantee of a run that stops after some rounds.
 
   Args:
-    plan: Who takes part, and with what noise.
-    delta: In (0, 1).
-    num_rounds: At least 1.
-    relation: How two neighbouring data sets differ.
+    plan: Plan of the run.
+    delta: Target delta, in (0, 1).
+    num_rounds: Number of rounds, at least 1.
+    relation: Neighbouring relation of epsilon.
   """
   if plan.occupancy_noise_stddev is None:
     certificate = _certificate_of(plan, delta, num_rounds, relation, plan.bound)
@@ -538,7 +552,7 @@ def _guarantee_of(
       max_reports=passes_begun * plan.protocol.max_reports,
       delta=delta,
   )
-  # Holds whatever is known of the coins, hence of the counts.
+  # This holds for any knowledge of the coins, and so of the counts.
   plain = _certificate_of(plan, delta, num_rounds, relation, 'none')
   if shares.epsilon >= plain.epsilon:
     return _Guarantee(plain.epsilon, plain, None)
@@ -558,7 +572,7 @@ def _certificate_of(
 ) -> best_bound.Certificate:
   """Returns the certificate of the models of a run that stops."""
   if bound == 'best' and num_rounds < plan.num_rounds:
-    # Of a run that stops, only the bound that is best for the whole one.
+    # For a stopped run, compute only the bound that is best for the whole run.
     best = _certificate_of(plan, delta, plan.num_rounds, relation, bound).bound
     if best in best_bound.BOUNDS:
       bound = best

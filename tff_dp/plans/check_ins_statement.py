@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the privacy statement of a `CheckInPlan` says."""
+"""The contents of the privacy statement of a `CheckInPlan`."""
 
 import math
 from typing import Any
@@ -71,7 +71,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
   Args:
     plan: A `CheckInPlan`.
-    about: What else the statement is about.
+    about: Occasion of the statement.
   """
   protocol, has_counts = plan.protocol, plan.occupancy_noise_stddev is not None
   rounds, certificate = _certificate(plan, about)
@@ -152,7 +152,7 @@ def cautions(plan, about: builder.Occasion) -> list[str]:
 
 
 def _certificate(plan, about: builder.Occasion):
-  """Returns after how many rounds a run counts as stopped, and its bound."""
+  """Returns (number of rounds that are accounted for, certificate)."""
   rounds = plan.rounds_accounted(about.rounds_done or plan.num_rounds)
   return rounds, plan.certificate(delta=about.delta, num_rounds=rounds)
 

@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which stride to take: plans of cyclic allocation at equal privacy.
+"""Choosing the stride: plans of cyclic allocation at equal privacy.
 
-A long stride has more bands, whose noise cancels better, and shorter windows,
-in which a client hides worse. At stride 1 the noise is independent; where a
-window has one slot nothing is amplified. The best is in between, at longer
-strides for larger epsilons.
+A long stride has more bands, whose noise cancels better, but shorter windows,
+which hide a client less. At stride 1 the noise is independent. If a window has
+one slot, nothing is amplified. The best stride is in between, and is longer for
+larger epsilons.
 """
 
 import bisect
@@ -24,21 +24,22 @@ from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.plans import check_ins
 
-# Strides are tried in ratios of about its square, then of itself.
+# Strides are first tried at ratios of about the square of this, then at this
+# ratio.
 _RATIO = 1.26
-# Slots of a window times epsilon, where the error was least in runs of 250 to
-# 2048 rounds: where to begin.
+# Slots of a window times epsilon at the least error, in runs of 250 to 2048
+# rounds. The search starts there.
 _SLOTS_TIMES_EPSILON = 28
 
 
 class Candidate(NamedTuple):
-  """A plan that meets a budget, and what its noise does to the sums.
+  """A plan that meets a budget, with the error of its noise on the sums.
 
   Attributes:
-    plan: With the least noise.
-    rmse: Root of the mean over rounds of the variance of the noise on the
-      prefix sum of one coordinate, in clip norms.
-    max_error: Root of the largest of these variances.
+    plan: Plan with the least noise.
+    rmse: Square root of the mean over rounds of the variance of the noise on
+      the prefix sum of one coordinate, in clip norms.
+    max_error: Square root of the largest of these variances.
   """
 
   plan: check_ins.CheckInPlan
@@ -47,7 +48,7 @@ class Candidate(NamedTuple):
 
   @property
   def stride(self) -> int:
-    """p; the server keeps p - 1 model copies of noise."""
+    """The stride p. The server keeps p - 1 model copies of noise."""
     return self.plan.protocol.stride
 
   def error(self, kind: str) -> float:
@@ -70,15 +71,15 @@ def candidate(
   """Returns the plan of one stride.
 
   Args:
-    num_rounds: T.
-    num_windows: E, most participations of a client.
-    stride: p, also the number of bands.
-    epsilon: Of the whole run.
-    delta: In (0, 1).
+    num_rounds: Number of rounds T.
+    num_windows: Number of windows E, the most participations of a client.
+    stride: Stride p, also the number of bands.
+    epsilon: Epsilon of the whole run.
+    delta: Target delta, in (0, 1).
     l2_norm_clip: Bound on the L2 norm of one update.
-    check_in_probability: Of a client taking part in a window.
-    error: 'mean' or 'max', over rounds, of the noise on the prefix sum.
-    neighboring_relation: Of epsilon, `None` for zero-out.
+    check_in_probability: Probability that a client takes part in a window.
+    error: 'mean' or 'max' over rounds, for the noise on the prefix sum.
+    neighboring_relation: Relation of epsilon, `None` for zero-out.
   """
   _checks.one_of(('mean', 'max'), error=error)
   protocol = cyclic_allocation.CyclicAllocation(
@@ -87,7 +88,7 @@ def candidate(
   pattern = patterns.MinSeparationPattern(
       num_rounds, min_index_gap=stride, max_participations=num_windows
   )
-  # As many bands as fit, whose best coefficients do not depend on B and E.
+  # Use as many bands as fit. Their best coefficients do not depend on B and E.
   mechanism = toeplitz.Banded.optimized(pattern, stride, error=error)
   plan = check_ins.CheckInPlan(
       protocol,
@@ -114,15 +115,15 @@ def best(
 ) -> tuple[Candidate, ...]:
   """Returns the plans that were tried, the one with the least error first.
 
-  *Heuristic* in which strides it tries: 1, the longest, and from a guess on
-  downhill. Every plan meets (epsilon, delta).
+  *Heuristic* in the choice of strides: it tries 1, the longest stride, and a
+  descent from a guess. Every plan meets (epsilon, delta).
 
   Args:
-    num_rounds: T.
-    num_windows: E, most participations of a client.
-    epsilon: Of the whole run.
-    max_stride: The longest to try; the server keeps one model copy less.
-    **options: Of `candidate`.
+    num_rounds: Number of rounds T.
+    num_windows: Number of windows E, the most participations of a client.
+    epsilon: Epsilon of the whole run.
+    max_stride: Longest stride to try. The server keeps one model copy less.
+    **options: Options of `candidate`.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.integer_between(1, num_rounds, num_windows=num_windows)
@@ -148,8 +149,8 @@ def best(
 def _ladder(num_rounds: int, num_windows: int, longest: int) -> list[int]:
   """Returns strides from 1 to the longest, in ratios of about `_RATIO`.
 
-  Of those that leave a window equally many slots the longest: it hides a client
-  as well, and has more bands.
+  Among strides with equally many slots per window, only the longest is kept: it
+  hides a client as well, and has more bands.
   """
   steps = max(1, round(math.log(longest, _RATIO)))
   strides = {round(longest ** (step / steps)) for step in range(steps + 1)}
@@ -162,8 +163,9 @@ def _downhill(
 ) -> set[int]:
   """Returns the strides at which errors were compared to find a low one.
 
-  Two steps of the ladder at a time, then one: the least, if the error falls and
-  then rises; in any case one that is below both of its neighbours.
+  The descent takes two steps of the ladder at a time, then one. It finds the
+  least error if the error falls and then rises. In any case it finds a stride
+  that is better than both of its neighbours.
   """
   place = bisect.bisect_left(strides[:-1], guess)
   tried = set()

@@ -1,8 +1,8 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The privacy plan: who takes part, what noise is added, how both are accounted.
+"""The DP-FTRL plan: participation, noise, and the accounting of both.
 
-A claim about privacy is about these three at once. The plan is the one object
+A claim about privacy depends on all three at once. The plan is the one object
 that holds them, so the aggregator, the event, the ledgers and the statement
 cannot drift apart:
 
@@ -41,7 +41,7 @@ from tff_dp.plans import dp_ftrl_statement
 from tff_dp.statement import builder
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
-# Few values differ over a run: with one participation, one per level of a tree.
+# Few values differ over a run, for one participation one per level of a tree.
 _exact_epsilon = functools.lru_cache(maxsize=4096)(gaussian.exact_epsilon)
 
 
@@ -51,20 +51,20 @@ class DpFtrlPlan(base.Plan):
 
   The unit of privacy is the client: all contributions of one client over the
   whole run. Every epsilon is for zero-out adjacency unless another relation is
-  asked for by name, counts every released model, and claims no amplification.
+  given by name. It covers every released model and claims no amplification.
 
   Attributes:
-    mechanism: What noise is added in which round.
-    participation: Who takes part, and how that is promised.
-    l2_norm_clip: Bound on the L2 norm of one client's whole update; with
-      adaptive clipping, that of the first tree.
+    mechanism: Mechanism that adds the noise of every round.
+    participation: Schedule that says who takes part and promises limits.
+    l2_norm_clip: Bound on the L2 norm of one client's whole update. With
+      adaptive clipping, the bound in the first tree.
     clients_per_round: Expected number of clients, the divisor of the mean.
     noise_multiplier: Standard deviation of one draw of the mechanism on the
-      SUM, over the clip norm. `None` until calibrated; 0 gives no privacy. With
-      adaptive clipping, that of updates and bits together: the updates alone
-      get a little more noise.
-    adaptive_clipping: How the clip norm follows the clients' norms, or `None`
-      for a fixed one.
+      SUM, over the clip norm. `None` until calibrated. 0 gives no privacy. With
+      adaptive clipping it covers updates and bits together, and the updates
+      alone get slightly more noise.
+    adaptive_clipping: Rule by which the clip norm follows the clients' norms,
+      or `None` for a fixed clip norm.
   """
 
   mechanism: mechanism_lib.Mechanism
@@ -114,7 +114,7 @@ class DpFtrlPlan(base.Plan):
 
   @property
   def num_rounds(self) -> int:
-    """The horizon T."""
+    """Horizon T: the number of rounds."""
     return self.mechanism.num_rounds
 
   @functools.cached_property
@@ -131,10 +131,10 @@ class DpFtrlPlan(base.Plan):
 
   @property
   def noise_multiplier_by_domain(self) -> dict[str, float]:
-    """Returns the noise multiplier of every stream, by the domain of its key.
+    """Noise multiplier of every stream, by the domain of its key.
 
-    Each is the std of a draw on that stream's sum, over the bound on what one
-    client adds to it in a round: the clip norm, and 1/2 for the bits.
+    Each is the std of a draw on that stream's sum, over the bound on one
+    client's contribution to it in a round: the clip norm, and 1/2 for the bits.
     """
     total, clipping = self._noise(), self.adaptive_clipping
     if clipping is None:
@@ -175,8 +175,8 @@ class DpFtrlPlan(base.Plan):
     """Returns the noise multiplier of the run as one Gaussian mechanism.
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
-      neighboring_relation: The relation to account under.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation to account under.
     """
     return run_events.effective_sigma(
         noise_multiplier=self._noise(),
@@ -193,17 +193,17 @@ class DpFtrlPlan(base.Plan):
       method: str = 'exact',
       also: Sequence[dp_accounting.DpEvent] = (),
   ) -> float:
-    """Returns epsilon of the run, and of what else is released about clients.
+    """Returns epsilon of the run and of other releases about its clients.
 
     Args:
-      delta: In (0, 1); choose it below 1 / population.
-      num_rounds: Rounds after which the run stops, `None` for all.
-      neighboring_relation: The relation to account under.
-      method: 'exact', 'pld' or 'rdp': see `accounting.accountants`. 'exact'
-        needs every event of `also` to be a composition of Gaussian ones.
+      delta: Target delta, in (0, 1). Choose it below 1 / population.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation to account under.
+      method: 'exact', 'pld' or 'rdp', see `accounting.accountants`. 'exact'
+        needs every event of `also` to be a composition of Gaussian events.
       also: Other events of the same clients, such as an evaluation with DP
-        metrics, stated for zero-out: their noise over the bound on one
-        contribution's norm. They are converted to the relation here.
+        metrics. They are stated for zero-out, with their noise over the bound
+        on one contribution's norm, and are converted to the relation here.
     """
     if also or method != 'exact':
       found = accountants.epsilon(
@@ -231,14 +231,15 @@ class DpFtrlPlan(base.Plan):
   ) -> dp_accounting.DpEvent:
     """Returns the event of the run, for any dp_accounting accountant.
 
-    One Gaussian mechanism; with adaptive clipping two, whose composition is a
-    Gaussian mechanism with the noise multiplier of the plan.
+    The event is one Gaussian mechanism. With adaptive clipping there are two,
+    whose composition is a Gaussian mechanism with the noise multiplier of the
+    plan.
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
-      neighboring_relation: The relation that the noise multipliers are stated
-        for. Leave it alone where the accountant converts itself, as
-        `accounting.accountants` does.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation that the noise multipliers are stated for.
+        Keep the default if the accountant converts, as `accounting.accountants`
+        does.
     """
     streams = [
         run_events.run_event(
@@ -256,7 +257,8 @@ class DpFtrlPlan(base.Plan):
     """Returns the `tff.aggregators.UnweightedAggregationFactory` of the plan.
 
     Args:
-      insecure_seed: For tests only; whoever knows it can remove the noise.
+      insecure_seed: Seed for tests only. Anybody who knows it can remove the
+        noise.
     """
     # The only part of a plan that needs TensorFlow.
     # pylint: disable=g-import-not-at-top
@@ -322,7 +324,7 @@ class DpFtrlPlan(base.Plan):
         'squared_sensitivity': self._squared_sensitivity_after(num_rounds),
     }
     if self.adaptive_clipping is not None:
-      # What the one event is made of: 1 / noise_multiplier^2 adds up.
+      # Parts of the one event, whose 1 / noise_multiplier^2 add up.
       spent['streams'] = self.noise_multiplier_by_domain
     return spent
 
@@ -363,10 +365,10 @@ class DpFtrlPlan(base.Plan):
 
 
 def _check_shuffles(mechanism, participation) -> None:
-  """Raises where the order of clients could change without a restart.
+  """Raises if the order of clients could change without a restart.
 
-  That holds for independent noise too: its S2 would not change, but ledger and
-  statement promise the order and the gap of the pattern.
+  The rule applies to independent noise, too. Its S2 would not change, but
+  ledger and statement promise the order and the gap of the pattern.
   """
   restart_every = mechanism.restart_every
   rounds = participation.rounds_per_shuffle

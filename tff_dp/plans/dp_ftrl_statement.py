@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the privacy statement of a `DpFtrlPlan` says beside what all say."""
+"""The contents of the privacy statement that are specific to a `DpFtrlPlan`."""
 
 import dataclasses
 from typing import Any
@@ -12,7 +12,7 @@ from tff_dp.mechanisms import adaptive_clipping
 from tff_dp.statement import builder
 from tff_dp.statement import plain_words
 
-# Where the squared sensitivity comes from, by the name of the mechanism.
+# Source of the squared sensitivity, by the name of the mechanism.
 _TREES = 'of trees, Kairouz et al., arXiv:2103.00039, appendix D'
 _TOEPLITZ = 'of Toeplitz matrices, arXiv:2405.13763, theorem 2'
 _SENSITIVITY = {
@@ -84,11 +84,11 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
   Args:
     plan: A `DpFtrlPlan` with a noise multiplier.
-    about: What else the statement is about.
+    about: Occasion of the statement.
   """
   mechanism, pattern = plan.mechanism, plan.participation.pattern
   limits = pattern.limits(restart_every=mechanism.restart_every)
-  # As an adversary sees it: known noise is no noise.
+  # The adversary's view: known noise is no noise.
   is_known, delta = about.insecure_seed, about.delta
   sigma = 0.0 if is_known else plan.sigma(num_rounds=about.num_rounds)
   noise = rounding.rounded_up(plan.noise_multiplier, digits=7)
@@ -140,7 +140,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
 
 def _adaptive_clipping(plan) -> dict[str, Any]:
-  """Returns what the statement says about a clip norm that adapts."""
+  """Returns the part of the statement about an adaptive clip norm."""
   multipliers = plan.noise_multiplier_by_domain
   return {
       **dataclasses.asdict(plan.adaptive_clipping),

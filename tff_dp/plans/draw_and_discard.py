@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a run of draw and discard: noise of clients, pool of the server.
+"""The plan of a draw and discard run: noise of clients, pool of the server.
 
-As `DpFtrlPlan` and `CheckInPlan` do, it holds who takes part, what noise is
-added and how both are accounted, so that they cannot drift apart:
+Like `DpFtrlPlan` and `CheckInPlan`, it holds participation, noise and
+accounting in one object, so that they cannot drift apart:
 
     plan = tff_dp.DrawAndDiscardPlan(
         step=tff_dp.mechanisms.ClientStep(
@@ -12,7 +12,7 @@ added and how both are accounted, so that they cannot drift apart:
         num_params=4, num_instances=20, max_participations=3, num_rounds=1000,
     ).calibrated(epsilon=4.0, delta=1e-6)
 
-Making one, calibrating it and reading its epsilon needs no TensorFlow.
+Making a plan, calibrating it and reading its epsilon needs no TensorFlow.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from tff_dp.plans import base
 from tff_dp.plans import draw_and_discard_statement
 from tff_dp.statement import builder
 
-# Of the epsilon of one report that `calibrated` finds, relative.
+# Relative precision of the epsilon of one report that `calibrated` finds.
 _TOLERANCE = 1e-6
 
 
@@ -41,24 +41,26 @@ _TOLERANCE = 1e-6
 class DrawAndDiscardPlan(base.Plan):
   """Step of a client, its participations, and the pool of one run.
 
-  The unit of privacy is the client: all its reports over the whole run, each of
-  them computed from its whole data set, which any other may replace. Nobody is
-  trusted. What the server does with the reports changes no epsilon.
+  The unit of privacy is the client: all its reports over the whole run. Each
+  report is computed from its whole data set, which any other data set may
+  replace. Nobody is trusted. No epsilon depends on the server's handling of the
+  reports.
 
   Attributes:
-    step: What a client does, with its clip and its noise.
-    num_params: p, all weights of the model, bias included.
-    num_instances: k; for `accept_1_over_k` the inverse of the probability.
-    max_participations: Most rounds of one client.
-    num_rounds: T.
-    clients_per_round: m, clients in flight at once. The spread at the start of
-      the instances and the spam filter depend on it, and `steps_per_round`: m
-      far above k costs participations and moves no model further.
-    strategy: What the server does with a report: one of
+    step: Step of a client, with its clip and its noise.
+    num_params: Number of weights p of the model, bias included.
+    num_instances: Number of instances k. For `accept_1_over_k` the inverse of
+      the probability.
+    max_participations: Largest number of rounds of one client.
+    num_rounds: Number of rounds T.
+    clients_per_round: Number of clients m in flight at once. The initial spread
+      of the instances, the spam filter and `steps_per_round` depend on it. m
+      far above k costs participations but does not move the model further.
+    strategy: Strategy of the server for a report, one of
       `mechanisms.instances.strategies.NAMES`.
-    server_batch: Reports in a batch of the strategy 'server_batch'.
-    spam_filter: Refuses reports that are far from the instances; `None` for
-      none. It was calibrated for k, m, p and the law of the noise.
+    server_batch: Number of reports in a batch of the strategy 'server_batch'.
+    spam_filter: Filter that refuses reports far from the instances, `None` for
+      none. It must be calibrated for k, m, p and the distribution of the noise.
   """
 
   step: client_steps.ClientStep
@@ -71,14 +73,14 @@ class DrawAndDiscardPlan(base.Plan):
   server_batch: Optional[int] = None
   spam_filter: Optional[spam_filters.SpamFilter] = None
 
-  # One vocabulary for all plans. Clients add the noise, so there is neither a
-  # mechanism of the server nor a clip norm of its own.
+  # Fields that all plans have. Clients add the noise, so there is no mechanism
+  # of the server and no separate clip norm.
   kind = 'draw_and_discard'
   basis = 'local, without amplification'
   neighboring_relation = run_events.NeighboringRelation.REPLACE_ONE
   trust = 'nobody but the own device, which clips and adds the noise'
   mechanism = None
-  # What builds a process of such a plan.
+  # Call that builds a process of such a plan.
   built_by = (
       'tff_dp.learning.build_draw_and_discard(model, plan, client_keys=True)'
   )
@@ -100,24 +102,24 @@ class DrawAndDiscardPlan(base.Plan):
 
   @functools.cached_property
   def server(self) -> instance_strategies.Strategy:
-    """What the server does, with its numbers."""
+    """Strategy of the server, with its numbers."""
     return instance_strategies.Strategy(
         self.strategy, self.num_instances, self.server_batch
     )
 
   @property
   def steps_per_round(self) -> float:
-    """By how many steps a round moves the mean model, expected."""
+    """Expected number of steps that a round moves the mean model."""
     return self.server.steps_per_round(self.clients_per_round)
 
   @property
   def participation(self) -> sampling.UniformSampling:
-    """How `program.train` chooses who comes: who came least often, by lot."""
+    """Schedule of `program.train`: random, fewest participations first."""
     return sampling.UniformSampling(self.num_rounds, self.max_participations)
 
   @property
   def noise_multiplier(self) -> Optional[float]:
-    """Std of Gaussian noise over the L2 radius of the step; 0 without noise.
+    """Std of Gaussian noise over the L2 radius of the step, 0 without noise.
 
     `None` for Laplace noise.
     """
@@ -129,11 +131,11 @@ class DrawAndDiscardPlan(base.Plan):
     return self.step.noise_scale(self.num_params) / radius
 
   def participations_after(self, num_rounds: Optional[int] = None) -> int:
-    """Returns how often a client may have taken part, at most.
+    """Returns the largest possible number of participations of a client.
 
     Args:
-      num_rounds: Rounds that have begun, `None` for all; a client takes part at
-        most once in a round.
+      num_rounds: Number of rounds that have begun, `None` for all. A client
+        takes part at most once in a round.
     """
     if num_rounds is None:
       num_rounds = self.num_rounds
@@ -143,16 +145,17 @@ class DrawAndDiscardPlan(base.Plan):
   def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).
 
-    On the private side: the returned plan's epsilon is at most `epsilon`. What
-    the step says of its epsilon (and of its delta, for Gaussian noise) is
-    replaced; up to a share of 1e-6, a larger one would not do.
+    Rounded to the private side: the returned plan's epsilon is at most
+    `epsilon`. The step's own epsilon is replaced, and for Gaussian noise also
+    its delta. The step's epsilon is the largest possible, up to a share of
+    1e-6.
 
     Args:
-      epsilon: Of all participations of a client.
-      delta: Of all participations of a client.
+      epsilon: Epsilon of all participations of a client.
+      delta: Delta of all participations of a client.
 
     Raises:
-      ArgumentError: If there is a spam filter, which is of one noise only.
+      ArgumentError: If there is a spam filter, which is for one noise only.
       PrivacyRefusedError: If clients add no noise.
     """
     _checks.positive(epsilon=epsilon)
@@ -203,9 +206,10 @@ class DrawAndDiscardPlan(base.Plan):
     """Returns epsilon of all reports of one client. Upper bound.
 
     Args:
-      delta: In (0, 1).
-      num_rounds: Rounds after which the run stops, `None` for all.
-      participations: Of the client, `None` for the most that there can be.
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      participations: Number of participations of the client, `None` for the
+        largest possible number.
     """
     _checks.delta(delta=delta)
     found = draw_and_discard.epsilon(
@@ -225,7 +229,11 @@ class DrawAndDiscardPlan(base.Plan):
     """Returns the event of all reports of one client, for replace-one.
 
     `accounting.draw_and_discard.epsilon_of` accounts for it, and for
-    compositions with others. Args: see `epsilon`.
+    compositions with others.
+
+    Args:
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      participations: Number of participations of the client, as in `epsilon`.
     """
     return draw_and_discard.event(
         self.step,
@@ -268,7 +276,7 @@ class DrawAndDiscardPlan(base.Plan):
     return {'participations': self.participations_after(num_rounds)}
 
   def participation_ledger(self, run_id: str) -> ledger_lib.ParticipationLedger:
-    """Returns an empty ledger that refuses whoever came too often."""
+    """Returns an empty ledger that refuses clients that came too often."""
     return ledger_lib.ParticipationLedger(
         self.participation.pattern, run_id=run_id
     )
@@ -295,7 +303,7 @@ class DrawAndDiscardPlan(base.Plan):
 
 
 def _check_spam_filter(plan: DrawAndDiscardPlan) -> None:
-  """Raises if the filter would compare with a spread that means nothing."""
+  """Raises if the filter would compare with a meaningless spread."""
   spam_filter = plan.spam_filter
   if spam_filter is None:
     return
@@ -305,7 +313,7 @@ def _check_spam_filter(plan: DrawAndDiscardPlan) -> None:
       'concurrency': plan.clients_per_round,
       'mechanism': plan.step.mechanism,
   }
-  # A filter that somebody wrote by hand has no facts.
+  # A hand-written filter has no facts.
   others = {
       name: spam_filter.facts[name]
       for name, value in here.items()

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the statement of a `DrawAndDiscardPlan` says beside what all say."""
+"""The contents of the statement that are specific to a `DrawAndDiscardPlan`."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
   Args:
     plan: A `DrawAndDiscardPlan`.
-    about: What else the statement is about.
+    about: Occasion of the statement.
   """
   step, num_params = plan.step, plan.num_params
   said = builder.sentences(
@@ -116,7 +116,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
 
 def _diagnostics(plan, about: builder.Occasion) -> list[dict[str, Any]]:
-  """Returns what weaker observers may learn, which is no guarantee."""
+  """Returns the losses towards weaker observers, which are no guarantees."""
   if not plan.step.is_private or about.insecure_seed:
     return []
   found = draw_and_discard.diagnostics(plan, delta=about.delta)

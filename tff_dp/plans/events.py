@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The file `events.json` of a run, read without believing its numbers.
+"""The file `events.json` of a run, read without trusting its numbers.
 
-The file names the plan and what it cost. A reader should not have to believe
-the cost: the plan is made anew from the file, says anew what so many of its
-rounds spend, and both must agree.
+The file names the plan and its cost. A reader should not have to trust the
+cost. So the plan is rebuilt from the file, recomputes the cost of that number
+of rounds, and both must agree.
 """
 
 import json
@@ -16,18 +16,18 @@ from tff_dp import _checks
 from tff_dp import plans
 from tff_dp.plans import base
 
-# Of squared sensitivities, whose last digits belong to the processor.
+# Tolerance of squared sensitivities, whose last digits depend on the processor.
 _TOLERANCE = 1e-9
 
 
 class PlanRun(NamedTuple):
-  """What numbers are stated of.
+  """The run that numbers are stated for.
 
   Attributes:
-    plan: What was promised.
-    num_rounds: Rounds that count, `None` for all.
-    delta: The delta at which epsilon is stated; `None` if there is none, where
-      pure epsilons add up.
+    plan: Plan of the run.
+    num_rounds: Number of rounds that count, `None` for all.
+    delta: Delta at which epsilon is stated. `None` if pure epsilons add up and
+      there is no delta.
   """
 
   plan: base.Plan
@@ -36,12 +36,12 @@ class PlanRun(NamedTuple):
 
 
 def read(path: str | os.PathLike) -> PlanRun:
-  """Returns the run of a file that the `events_json` of a plan wrote.
+  """Returns the run of a file that a plan's `events_json` wrote.
 
   Raises:
     OSError: If the file cannot be read.
     ArgumentError: If it is not such a file.
-    PrivacyRefusedError: If the plan in it does not cost what it says.
+    PrivacyRefusedError: If the plan's cost differs from the stated one.
   """
   with open(path, encoding='utf-8') as file:
     try:
@@ -77,16 +77,16 @@ def read(path: str | os.PathLike) -> PlanRun:
 def check_same(
     name: str, stated: Any, planned: Any, *, tolerance: float = _TOLERANCE
 ) -> None:
-  """Raises where a file states something else than its plan.
+  """Raises if a file states a value that differs from its plan.
 
   Args:
-    name: Of what is compared.
-    stated: In the file, plain JSON types.
-    planned: What the plan says.
-    tolerance: Of numbers, relative.
+    name: Name of the compared value.
+    stated: Value in the file, plain JSON types.
+    planned: Value from the plan.
+    tolerance: Relative tolerance of numbers.
 
   Raises:
-    PrivacyRefusedError: With the name and both values.
+    PrivacyRefusedError: If they differ. The error has the name and both values.
   """
   if isinstance(stated, dict) and isinstance(planned, dict):
     for key in {**planned, **stated}:

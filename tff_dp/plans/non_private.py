@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a run without privacy, which has to be asked for by name.
+"""The plan of a run without privacy, which must be requested by name.
 
-`program.train` refuses a process that does not add the noise of its plan. For a
-baseline there is this plan, which speaks of no noise: any process may run, who
-takes part is recorded as usual, and whatever the run writes says NO PRIVACY.
+`program.train` refuses a process that does not add the noise of its plan. This
+plan is for baselines and promises no noise. Any process may run, and
+participation is recorded as usual. Every output of the run says NO PRIVACY.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class NonPrivatePlan(base.Plan):
   """Participation and cohort of a run whose epsilon is infinite.
 
   Attributes:
-    participation: Who takes part.
+    participation: Schedule that says who takes part.
     clients_per_round: Number of clients of a round.
   """
 
@@ -41,7 +41,7 @@ class NonPrivatePlan(base.Plan):
   curve_deltas = plan_lib.DpFtrlPlan.curve_deltas
   basis = plan_lib.DpFtrlPlan.basis
   trust = 'everybody who sees anything of the run'
-  # What a `DpFtrlPlan` says of its noise: here there is none.
+  # The noise fields of a `DpFtrlPlan`. Here there is no noise.
   noise_multiplier = 0.0
   l2_norm_clip = None
   adaptive_clipping = None
@@ -51,7 +51,7 @@ class NonPrivatePlan(base.Plan):
 
   @functools.cached_property
   def _scheduled(self) -> plan_lib.DpFtrlPlan:
-    """The plan with the same ledgers; its clip norm is never used."""
+    """The `DpFtrlPlan` with the same ledgers. Its clip norm is never used."""
     rounds = getattr(self.participation, 'num_rounds', 1)
     return plan_lib.DpFtrlPlan(
         mechanism_lib.Independent(rounds),
@@ -63,17 +63,17 @@ class NonPrivatePlan(base.Plan):
 
   @property
   def num_rounds(self) -> int:
-    """The horizon T."""
+    """Horizon T: the number of rounds."""
     return self._scheduled.num_rounds
 
   @property
   def mechanism(self) -> mechanism_lib.Independent:
-    """What the noise would be."""
+    """Placeholder mechanism, which adds no noise at multiplier 0."""
     return self._scheduled.mechanism
 
   @property
   def squared_sensitivity(self) -> float:
-    """Number of participations of one client."""
+    """Largest number of participations of one client."""
     return self._scheduled.squared_sensitivity
 
   @property
@@ -87,7 +87,7 @@ class NonPrivatePlan(base.Plan):
     return self._scheduled.voids
 
   def calibrated(self, *, epsilon: float, delta: float) -> NoReturn:
-    """Refuses: there is no noise to choose."""
+    """Raises, because there is no noise to choose."""
     raise _checks.PrivacyRefusedError(
         f'a NonPrivatePlan cannot meet epsilon={epsilon} at delta={delta}',
         why='it was asked for to train without noise',

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run whose silos hide in secure sums (SDP).
 
-In one pass every record is in at most one block, and so in one sum. Sums that
-are chosen by looking at earlier ones change nothing: given the others, what a
-record's sum tells is all that is told about it. So a pass costs one sum.
+In one pass every record is in at most one block, and so in one sum. Later sums
+may depend on earlier ones. Given the other sums, only the record's own sum
+reveals anything about it. So a pass costs as much as one sum.
 
-The trust is another one than in `silos`: the noise of the other silos counts.
+The trust differs from `silos`: the noise of the other silos counts.
 `learning.silos.build_secure_sum_sgd` makes the plan, and its process carries
 it. Reading it needs no TensorFlow.
 """
@@ -71,20 +71,22 @@ not_claimed.limits: nothing is claimed for side channels such as the time of a
 
 @dataclasses.dataclass(frozen=True)
 class SecureSumPlan(silo_base.PlanOfSilos):
-  """Which silos sum up what, and the noise of all of them together. Public.
+  """The silos of a secure sum, with the noise of all of them. Public facts.
 
-  The unit of privacy is one record of one silo, the adjacency replace-one of a
-  record. In round r every silo that is there adds up its records of block r,
-  with a share of integer noise, and only the sum over all of them is opened.
+  The unit of privacy is one record of one silo, and the adjacency is
+  replace-one of a record. In round r every silo that is present adds up its
+  records of block r, with a share of integer noise. Only the sum over all of
+  them is opened.
 
   Attributes:
-    silos: Name -> its training records.
-    sums: Grid, records of a silo in a sum, noise, and how many silos are
+    silos: Mapping from name to the number of training records.
+    sums: Grid, records of a silo in a sum, noise, and the number of silos
       promised to be in every sum.
-    num_rounds: R; every record is in at most one.
-    l2_norm_clip: C, on the gradient of every record.
-    dimension: Weights of the model.
-    absences: Name -> rounds, counted from 1, in which the silo is not there.
+    num_rounds: Number of rounds R. Every record is in at most one round.
+    l2_norm_clip: Clip norm C of the gradient of every record.
+    dimension: Number of weights of the model.
+    absences: Mapping from name to the rounds, counted from 1, in which the silo
+      is absent.
   """
 
   silos: Mapping[str, int]
@@ -144,13 +146,13 @@ class SecureSumPlan(silo_base.PlanOfSilos):
 
   @property
   def noise_multiplier(self) -> float:
-    """Of the noise of all silos that are promised, on the sum, over C."""
+    """Noise of all promised silos on the sum, over C."""
     step = 2.0 / self.sums.grid
     return step * math.sqrt(self.sums.min_silos * self.sums.share_variance)
 
   @functools.cached_property
   def terms(self) -> dict[str, silo_terms.SiloTerms]:
-    """Name -> what a silo brings; its noise is the share of its own."""
+    """Mapping from name to terms. The noise is the silo's own share."""
     share = self.sums.noise_variance(self.l2_norm_clip, num_silos=1)
     sampling = silo_sampling.DisjointBlocks(self.sums.records_per_silo)
     return {
@@ -168,13 +170,13 @@ class SecureSumPlan(silo_base.PlanOfSilos):
 
   @property
   def release_facts(self) -> dict[str, Any]:
-    """See base class; the noise is in the graph."""
+    """See base class. The noise is in the graph."""
     return self.sums.release_facts(
         l2_norm_clip=self.l2_norm_clip, dimension=self.dimension
     )
 
   def calibrated(self, *, epsilon: float, delta: float) -> 'SecureSumPlan':
-    """See base class. A process has to be built anew, with these numbers."""
+    """See base class. Build a new process with these numbers."""
     sums = integer_plans.calibrate(
         self.sums.name,
         epsilon=epsilon,
@@ -196,9 +198,9 @@ class SecureSumPlan(silo_base.PlanOfSilos):
     """Returns epsilon of all sums together, for every record. Upper bound.
 
     Args:
-      delta: In (0, 1).
-      num_rounds: Rounds after which the run stops, `None` for all.
-      member: The silo of the record, `None` for any.
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      member: Silo of the record, `None` for any.
     """
     _checks.in_open(0.0, 1.0, delta=delta)
     if not self._is_in_a_sum(num_rounds, member):
@@ -211,7 +213,7 @@ class SecureSumPlan(silo_base.PlanOfSilos):
     Upper bound.
 
     Args:
-      delta: In (0, 1).
+      delta: Target delta, in (0, 1).
     """
     alone = dataclasses.replace(self.sums, min_silos=1)
     return _epsilon(alone, float(delta), self.dimension)
@@ -239,14 +241,15 @@ class SecureSumPlan(silo_base.PlanOfSilos):
   def event(
       self, *, num_rounds: Optional[int] = None, member: Optional[str] = None
   ) -> dp_accounting.DpEvent:
-    """Returns what is opened, to a record.
+    """Returns the DP event of the one opened sum that contains a given record.
 
-    One sum, because no record is in two, with the noise of all promised silos;
-    stated for replace-one of a record (`accounting.events.record_events`).
+    There is one sum, because no record is in two, with the noise of all
+    promised silos. Stated for replace-one of a record
+    (`accounting.events.record_events`).
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
-      member: The silo of the record, `None` for any.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      member: Silo of the record, `None` for any.
     """
     if not self._is_in_a_sum(num_rounds, member):
       return dp_accounting.NoOpDpEvent()

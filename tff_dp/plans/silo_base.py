@@ -1,8 +1,8 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What plans of silos have in common: who is there in which round, and pays.
+"""The common part of plans of silos: presence, and who pays for a round.
 
-And what their privacy statements say beside what all say.
+It also has the common part of their privacy statements.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -71,12 +71,14 @@ class PlanOfSilos(base.Plan):
   """A plan that protects every record of silos, some of which may be absent.
 
   Attributes:
-    silos: Whom it is of, by public name.
-    absences: Name -> rounds, counted from 1, in which the silo is not there.
-    terms: Name -> `SiloTerms`, the constants that a silo brings with its data.
-    l2_norm_clip: C, to which every silo clips the gradient of every record.
-    noise_multiplier: Least standard deviation of the noise on a sum, over C.
-    releases_per_round: Noised releases of a silo in a round.
+    silos: Mapping whose keys are the public names of the silos.
+    absences: Mapping from name to the rounds, counted from 1, in which the silo
+      is absent.
+    terms: Mapping from name to `SiloTerms`, the constants that a silo provides
+      with its data.
+    l2_norm_clip: Clip norm C of the gradient of every record.
+    noise_multiplier: Smallest standard deviation of the noise on a sum, over C.
+    releases_per_round: Number of noised releases of a silo in a round.
   """
 
   silos: Mapping[str, Any]
@@ -92,14 +94,14 @@ class PlanOfSilos(base.Plan):
 
   @property
   def release_facts(self) -> dict[str, Any]:
-    """What a compiled process has of the plan, plain JSON types."""
+    """The facts of the plan that a compiled process holds, plain JSON types."""
     raise NotImplementedError
 
-  # A loop of rounds asks for it in each of them.
+  # A loop reads it in every round.
   fingerprint = functools.cached_property(base.Plan.fingerprint.fget)
 
   def exceeded(self, num_rounds: int) -> Optional[str]:
-    """Returns whose own budget so many rounds exceed, in words, if any's."""
+    """Returns a sentence on a silo whose budget the rounds exceed, or None."""
     del num_rounds
     return None
 
@@ -118,12 +120,12 @@ class PlanOfSilos(base.Plan):
   def with_availability(self, availability: Callable[[int, str], bool]):
     """Returns the plan with other absences, for `program.train`.
 
-    An absent silo neither pays nor delays the others. Whether a silo is there
-    is public, so it must not depend on its data.
+    An absent silo does not pay and does not delay the others. Whether a silo is
+    present is public, so it must not depend on its data.
 
     Args:
-      availability: Maps (round, counted from 1, and name) to whether the silo
-        is there. Called here, for all rounds.
+      availability: Function of (round, counted from 1, and name) that says
+        whether the silo is present. It is called here, for all rounds.
     """
     rounds = range(1, self.num_rounds + 1)
     absences = {
@@ -135,11 +137,11 @@ class PlanOfSilos(base.Plan):
     )
 
   def with_present(self, round_index: int, members: Iterable[str]):
-    """Returns the plan with these silos in a round, and no others.
+    """Returns the plan with exactly these silos in a round.
 
     Args:
-      round_index: Counted from 1.
-      members: Names.
+      round_index: Index of the round, counted from 1.
+      members: Names of the silos.
     """
     members = set(members)
     for name in members:
@@ -153,14 +155,14 @@ class PlanOfSilos(base.Plan):
     )
 
   def present(self, round_index: int) -> tuple[str, ...]:
-    """Returns who is there in a round, counted from 1."""
+    """Returns the names of the silos present in a round, counted from 1."""
     _checks.integer_between(1, self.num_rounds, round_index=round_index)
     return self._present[round_index - 1]
 
   def rounds_trained(self, num_rounds: int) -> int:
-    """Returns in how many of the first rounds any silo is there.
+    """Returns the number of first rounds in which any silo is present.
 
-    The process does not count the others, and uses no records in them.
+    The process does not count the other rounds, and uses no records in them.
     """
     return sum(map(bool, self._present[:num_rounds]))
 
@@ -173,17 +175,17 @@ class PlanOfSilos(base.Plan):
     )
 
   def rounds_of(self, member: str, *, num_rounds: int) -> int:
-    """Returns in how many of the first rounds a silo is there."""
+    """Returns the number of first rounds in which a silo is present."""
     return sum(member in names for names in self._present[:num_rounds])
 
   def messages(
       self, member: str, *, num_rounds: Optional[int] = None
   ) -> np.ndarray:
-    """Returns which of its messages a silo sends, 0-based, for `SiloTerms`.
+    """Returns the indices of the messages of a silo, 0-based, for `SiloTerms`.
 
     Args:
-      member: Its name.
-      num_rounds: Rounds after which the run stops, `None` for all.
+      member: Name of the silo.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     _checks.one_of(tuple(self.silos), member=member)
     rounds, trained = self._sent[member]
@@ -194,7 +196,7 @@ class PlanOfSilos(base.Plan):
 
   @functools.cached_property
   def _sent(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Name -> rounds in which it sends, and what the process counts them as."""
+    """Mapping from name to (rounds in which it sends, the process's counts)."""
     is_there = np.array(
         [[name in names for name in self.silos] for names in self._present]
     )
@@ -210,8 +212,9 @@ class PlanOfSilos(base.Plan):
     """Returns an empty ledger that refuses the round beyond a budget.
 
     Args:
-      delta: In (0, 1).
-      epsilon: Of every silo at `delta`, beside what silos allow themselves.
+      delta: Target delta, in (0, 1).
+      epsilon: Budget of every silo at `delta`, in addition to the silos' own
+        budgets.
     """
     return silo_budget.SiloLedger(self, delta=delta, epsilon=epsilon)
 
@@ -252,7 +255,7 @@ class PlanOfSilos(base.Plan):
 
 
 def absences_of(described: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-  """Returns the absences that a description has."""
+  """Returns the absences in a description."""
   return {name: tuple(each) for name, each in described['absences'].items()}
 
 
@@ -261,7 +264,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
   Args:
     plan: A `SiloPlan`.
-    about: What else the statement is about.
+    about: Occasion of the statement.
   """
   options = {'num_rounds': about.num_rounds}
   at_delta = {
@@ -307,7 +310,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
 
 def common(plan, about: builder.Occasion) -> dict[str, Any]:
-  """Returns what plans of silos have in common, see `points`."""
+  """Returns the points that all plans of silos share, see `points`."""
   said = {
       'adjacency.definition': silo_guarantee.ASSUMPTIONS[0],
       'mechanism.l2_norm_clip': plan.l2_norm_clip,
@@ -328,7 +331,7 @@ def common(plan, about: builder.Occasion) -> dict[str, Any]:
 
 
 def _per_person(plan, about: builder.Occasion) -> tuple[str, str]:
-  """Returns (epsilon, delta) of somebody with one record in every silo."""
+  """Returns (epsilon, delta) of a person with one record in every silo."""
   epsilon, delta = math.inf, 1.0
   if not about.insecure_seed:
     epsilon, delta = plan.per_person(

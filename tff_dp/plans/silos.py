@@ -29,26 +29,32 @@ from tff_dp.plans import base
 from tff_dp.plans import silo_base
 from tff_dp.statement import builder
 
-# Of standard deviations that come from the same numbers in another order.
+# Tolerance of standard deviations computed from the same numbers in another
+# order.
 _TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class SiloPlan(silo_base.PlanOfSilos):
-  """What every silo brings, adds and allows, and who is absent when. Public.
+  """Sizes, noise and limits of every silo, and its absences. Public facts.
 
-  The unit of privacy is one record of one silo, the adjacency replace-one of a
-  record: everything that its silo sends, in all rounds.
+  The unit of privacy is one record of one silo, and the adjacency is
+  replace-one of a record. The guarantee covers everything that the silo sends,
+  in all rounds.
 
   Attributes:
-    silos: Name -> `SiloBudget`.
-    terms: Name -> `SiloTerms`: its clip norm, phases, sampling and noise.
-    releases_per_round: Noised releases of a silo in a round; the local steps of
-      local SGD.
-    published_proofs: As in `silo_sampling`.
+    silos: Mapping from name to `SiloBudget`.
+    terms: Mapping from name to `SiloTerms`: its clip norm, phases, sampling and
+      noise.
+    releases_per_round: Number of noised releases of a silo in a round. For
+      local SGD, the number of local steps.
+    published_proofs: Whether to use only published bounds, as in
+      `silo_sampling`.
     metric_bounds: Upper bounds of the private metrics, in order.
-    voids: Why there is no guarantee, as sentences; empty if there is one.
-    absences: Name -> rounds, counted from 1, in which the silo is not there.
+    voids: Reasons why there is no guarantee, as sentences. Empty if there is
+      one.
+    absences: Mapping from name to the rounds, counted from 1, in which the silo
+      is absent.
   """
 
   silos: Mapping[str, silo_budget.SiloBudget]
@@ -63,7 +69,7 @@ class SiloPlan(silo_base.PlanOfSilos):
 
   kind = 'silos'
   trust = 'for the records of a silo, that silo alone'
-  # How a process of the plan is made, for whoever has none.
+  # Call that builds a process of the plan, for a user who has none.
   built_by = (
       'process = tff_dp.learning.silos.build_...(model, silos=..., ...), which'
       ' has the plan'
@@ -94,7 +100,7 @@ class SiloPlan(silo_base.PlanOfSilos):
     self._freeze('silos', 'terms', 'absences')
 
   def _check_accounted(self, name: str, terms: silo_terms.SiloTerms) -> None:
-    """Raises if more noise is accounted for than gradient and metrics have."""
+    """Raises if more noise is accounted for than gradient and metrics get."""
     bounds = self.metric_bounds
     for index, phase in enumerate(terms.phases):
       stddevs = terms.metric_stddevs[index] if terms.metric_stddevs else ()
@@ -103,8 +109,8 @@ class SiloPlan(silo_base.PlanOfSilos):
             'metric_stddevs', stddevs, 'one for each of metric_bounds'
         )
       if not bounds and phase.accounted_stddev is None:
-        continue  # Nothing but the gradient is noised, as it is accounted.
-      # Over the clip norm and its like, half of the range of a metric.
+        continue  # Only the gradient is noised, with the accounted noise.
+      # Relative to the clip norm, and for a metric to half of its range.
       added = silo_events.joint_noise_multiplier([
           phase.noise_stddev / terms.l2_norm_clip,
           *(2 * each / bound for each, bound in zip(stddevs, bounds)),
@@ -118,22 +124,23 @@ class SiloPlan(silo_base.PlanOfSilos):
 
   @property
   def l2_norm_clip(self) -> float:
-    """C, to which every silo clips the gradient of every record."""
+    """Clip norm C of the gradient of every record, the same in all silos."""
     return next(iter(self.terms.values())).l2_norm_clip
 
   @property
   def phases(self) -> tuple[silo_terms.Phase, ...]:
-    """Those of some silo; kinds of sampling and rounds are those of all."""
+    """Phases of one silo. All silos have the same kinds of sampling and rounds.
+    """
     return next(iter(self.terms.values())).phases
 
   @property
   def num_rounds(self) -> int:
-    """Rounds of the run."""
+    """Number of rounds of the run."""
     return sum(p.num_rounds for p in self.phases) // self.releases_per_round
 
   @property
   def noise_multiplier(self) -> float:
-    """The least sigma K / C of any silo and phase: on the sum, over C."""
+    """Smallest sigma K / C of any silo and phase: noise on the sum, over C."""
     return min(
         phase.sigma * float(phase.batch_size) / terms.l2_norm_clip
         for terms in self.terms.values()
@@ -142,9 +149,9 @@ class SiloPlan(silo_base.PlanOfSilos):
 
   @property
   def release_facts(self) -> dict[str, Any]:
-    """What a compiled process has of the plan, plain JSON types.
+    """The facts of the plan that a compiled process holds, plain JSON types.
 
-    The rest (sigma, K, n, scale) comes to it with the data of each silo.
+    The other constants (sigma, K, n, scale) come with the data of each silo.
     """
     name, clip_norm, rounds = _shape(next(iter(self.terms.values())))
     return {
@@ -159,14 +166,14 @@ class SiloPlan(silo_base.PlanOfSilos):
   def event(
       self, *, num_rounds: Optional[int] = None, member: Optional[str] = None
   ) -> dp_accounting.DpEvent:
-    """Returns what a silo sends, to the record of it that pays most.
+    """Returns the event of a silo's messages, for the record with most loss.
 
-    Stated for replace-one of a record (`accounting.events.record_events`);
-    `NonPrivateDpEvent` for a plan that has `voids`.
+    Stated for replace-one of a record (`accounting.events.record_events`). A
+    plan with `voids` gives a `NonPrivateDpEvent`.
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
-      member: Its name, which may be left out of a plan of one silo.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      member: Name of the silo, optional for a plan of one silo.
     """
     if member is None:
       if len(self.silos) > 1:
@@ -186,14 +193,16 @@ class SiloPlan(silo_base.PlanOfSilos):
       num_rounds: Optional[int] = None,
       member: Optional[str] = None,
   ) -> float:
-    """Returns what the messages of a silo cost its worst record.
+    """Returns the epsilon of a silo's messages, for its worst record.
 
-    Upper bound. In a long run some rounds more may be counted than it has.
+    Upper bound. In a long run, slightly more rounds may be counted than
+    happened.
 
     Args:
-      delta: In (0, 1); `None` for that of the silo's own budget.
-      num_rounds: Rounds after which the run stops, `None` for all.
-      member: Its name, `None` for the largest epsilon of all silos.
+      delta: Target delta, in (0, 1). `None` for the delta of the silo's own
+        budget.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      member: Name of the silo, `None` for the largest epsilon of all silos.
     """
     if member is None:
       return max(
@@ -218,10 +227,11 @@ class SiloPlan(silo_base.PlanOfSilos):
   def _accounted(
       self, member: str, num_rounds: Optional[int] = None
   ) -> tuple[int, ...]:
-    """Returns how many messages of each phase are paid for."""
+    """Returns the number of messages of each phase that are paid for."""
     terms = self.terms[member]
-    # Epsilon of every single round of thousands would take longer than the
-    # rounds; what a shorter run sends is part of what a longer one does.
+    # Computing epsilon for every one of thousands of rounds would take longer
+    # than the rounds. The messages of a shorter run are part of the messages of
+    # a longer one.
     return tuple(
         count and base.rounds_accounted(count, planned=phase.num_rounds)
         for count, phase in zip(
@@ -244,9 +254,9 @@ class SiloPlan(silo_base.PlanOfSilos):
     silos add up. `silo_guarantee.person_epsilon` solves for another delta.
 
     Args:
-      num_records: How many records the person has, by silo.
-      delta: As for `epsilon`.
-      num_rounds: As for `epsilon`.
+      num_records: Number of records of the person, by silo.
+      delta: Target delta, as for `epsilon`.
+      num_rounds: Number of rounds after which the run stops, as for `epsilon`.
     """
     epsilon = total = 0.0
     for name, count in num_records.items():
@@ -264,10 +274,10 @@ class SiloPlan(silo_base.PlanOfSilos):
   def by_silo(
       self, *, num_rounds: Optional[int] = None
   ) -> dict[str, dict[str, Any]]:
-    """Returns name -> what it spent at its own delta, of which budget.
+    """Returns name -> spent epsilon at the silo's own delta, and its budget.
 
     Args:
-      num_rounds: Rounds after which the run stops, `None` for all.
+      num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     return {
         name: {
@@ -283,13 +293,13 @@ class SiloPlan(silo_base.PlanOfSilos):
   def calibrated(self, *, epsilon: float, delta: float) -> 'SiloPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).
 
-    Each silo by its own records, absences and phases, as the builders do; one
-    that has a budget of its own gets at least the noise of that. A process is
-    not compiled anew for it: `process.with_plan(plan)`.
+    Each silo is calibrated for its own records, absences and phases, as in the
+    builders. A silo with a budget of its own gets at least the noise for it.
+    The process need not be compiled again: `process.with_plan(plan)`.
 
     Args:
-      epsilon: Of every silo at `delta`. Rounded to the private side.
-      delta: In (0, 1).
+      epsilon: Epsilon of every silo at `delta`. Rounded to the private side.
+      delta: Target delta, in (0, 1).
     """
     _checks.positive(epsilon=epsilon)
     _checks.delta(delta=delta)
@@ -355,11 +365,11 @@ class SiloPlan(silo_base.PlanOfSilos):
   def epsilon_no_amplification(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> float:
-    """Returns epsilon of the worst silo if it were known who is sampled.
+    """Returns epsilon of the worst silo if sampled records were known.
 
     Args:
-      delta: In (0, 1).
-      num_rounds: Rounds after which the run stops, `None` for all.
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     if self.voids:
       return self.epsilon(delta=delta, num_rounds=num_rounds)
@@ -438,7 +448,7 @@ class SiloPlan(silo_base.PlanOfSilos):
 
   @functools.cached_property
   def _short_of_budget(self) -> tuple[str, ...]:
-    """Silos whose budget not all rounds are within."""
+    """Silos whose budget the whole run would exceed."""
     # Written so that NaN exceeds it.
     return tuple(
         name
@@ -452,7 +462,7 @@ class SiloPlan(silo_base.PlanOfSilos):
 
 
 def _shape(terms: silo_terms.SiloTerms) -> tuple[str, float, tuple[int, ...]]:
-  """Returns what has to be the same for all silos."""
+  """Returns the settings that must be the same for all silos."""
   names = {phase.sampling.name for phase in terms.phases}
   return (
       '+'.join(sorted(names)),
