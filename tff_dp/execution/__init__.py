@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where TFF computations run: contexts that own what they start."""
+"""Contexts that run TFF computations and own the processes they start."""
 
 from tff_dp import _compat
 

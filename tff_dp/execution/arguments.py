@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a user handed in, assigned to the nodes of a schedule."""
+"""A user's argument, assigned to the nodes of a schedule."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ from tff_dp.execution.compiling import schedule
 from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
 
-# They say where data is; TFF's workers know how to fetch it.
+# Descriptors of the place of data. Only TFF's workers can fetch it.
 _DESCRIPTORS = (
     tff.framework.DataDescriptor,
     tff.framework.CardinalityFreeDataDescriptor,
@@ -24,9 +24,9 @@ class ClientList:
   """One value for every client, not converted yet.
 
   Attributes:
-    members: The values.
-    type_spec: Their type.
-    where: What to call the list in an error.
+    members: Values of the clients.
+    type_spec: Type of a value.
+    where: Name of the list in an error.
   """
 
   members: list
@@ -34,10 +34,10 @@ class ClientList:
   where: str
 
   def flat(self, client: int) -> list:
-    """Returns the flat value of a client; see `values.fresh`.
+    """Returns the flat value of a client. See `values.fresh`.
 
     Raises:
-      TypeError: It does not match its type.
+      TypeError: If it does not match its type.
     """
     where = f'client {client} of {self.where}'
     return values.flatten(
@@ -49,7 +49,7 @@ class ClientList:
     return leaves_lib.Reader(self.type_spec)
 
   def leaves(self, client: int) -> leaves_lib.Leaves | None:
-    """Returns a client's value for a chunk; see `leaves.Reader`."""
+    """Returns a client's value for a chunk. See `leaves.Reader`."""
     return self._reader(self.members[client])
 
 
@@ -58,18 +58,18 @@ class Shared:
   """The same value for every client.
 
   Attributes:
-    value: It, flat.
+    value: The value, flat.
   """
 
   value: list
 
   def flat(self, client: int) -> list:
-    """Returns the flat value of a client; see `values.fresh`."""
+    """Returns the flat value of a client. See `values.fresh`."""
     del client
     return self.value
 
   def leaves(self, client: int) -> None:
-    """Returns None: it may hold a dataset, of which each client has its own."""
+    """Returns None, because each client needs its own copy of a dataset."""
     del client
 
 
@@ -78,9 +78,10 @@ class Arguments:
   """The argument of one call.
 
   Attributes:
-    single: Flat values of what is not at clients; see `values.fresh`.
-    clients: The values of clients.
-    num_clients: Length of the lists of those, or None if there are none.
+    single: Flat values of the parts that are not at clients, see
+      `values.fresh`.
+    clients: Values of the parts that are at clients.
+    num_clients: Length of the lists of clients, or None if there are none.
   """
 
   single: dict[schedule.Node, list]
@@ -95,13 +96,13 @@ def bind(
 
   Args:
     nodes: Nodes of the operation `schedule.Argument`.
-    argument: The argument as TFF hands it to a context.
-    type_spec: Its type, or None if there is no argument.
+    argument: Argument as TFF passes it to a context.
+    type_spec: Type of the argument, or None if there is no argument.
 
   Raises:
-    TypeError: It does not match its type.
-    ValueError: Two lists of clients differ in length.
-    UnsupportedComputationError: It only describes where the data is.
+    TypeError: If it does not match its type.
+    ValueError: If two lists of clients differ in length.
+    UnsupportedComputationError: If it only describes where the data is.
   """
   single, clients = {}, {}
   for node in nodes:
@@ -129,7 +130,7 @@ def bind(
 
 
 def _part(argument, type_spec, path: tuple[int, ...]):
-  """Returns what is at a path, and what to call it."""
+  """Returns the part at a path, and its name."""
   where = 'argument'
   for index in path:
     argument = values.parts(argument, type_spec, where=where)[index]

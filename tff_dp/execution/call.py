@@ -25,22 +25,22 @@ _type_conversions = _compat.private_tff('type_conversions')
 
 Struct = tff.structure.Struct
 _log = logging.getLogger(__name__)
-# The paths of clients.
+# The ways in which clients are run.
 _AT_ONCE, _IN_CHUNKS, _ONE_BY_ONE = 'at_once', 'in_chunks', 'one_by_one'
 PATHS = (_AT_ONCE, _IN_CHUNKS, _ONE_BY_ONE)
-# To trace a graph for many clients at once takes a second or so, which fewer
-# clients of a worker do not save soon.
+# Tracing a graph for many clients at once takes a second or so. With fewer
+# clients per worker than this, it does not pay soon.
 _MIN_CLIENTS_FOR_AT_ONCE = 64
-# How long an interrupted call waits for kernels that do not look whether they
-# have been cancelled.
+# Time that an interrupted call waits for kernels that do not check for
+# cancellation.
 _CANCELLATION_SECONDS = 0.5
 _FAILED_NODE = re.compile(r'{{node (.+?)}}')
-# The functions around it, but for the one that we have made.
+# The functions around the node, except the one that we have made.
 _FUNCTION_NODE = re.compile(r'{{function_node (?!__inference_wrapped)(.+?)}}')
 
 
 class Failures:
-  """What the workers of a pass tell each other about errors."""
+  """Errors of a pass, shared between its workers."""
 
   def __init__(self, num_clients: int):
     self._num_clients = num_clients
@@ -54,7 +54,7 @@ class Failures:
   def is_beyond(self, client: int) -> bool:
     """Returns whether an earlier client has failed.
 
-    Earlier ones still run, so that the same client is named whatever the number
+    Earlier clients still run, so that the same client is named for any number
     of workers.
     """
     if not self._errors:
@@ -83,12 +83,13 @@ class Failures:
   def raise_first(self) -> None:
     failed = self.first()
     if failed is not None:
-      # Not "from": a trace would show TensorFlow's message, and that the data.
+      # Do not chain: a trace would show TensorFlow's message, and that the
+      # data.
       raise failed[1] from None
 
 
 class Call:
-  """A call of a program with an argument; runs once."""
+  """A call of a program with an argument, which runs once."""
 
   def __init__(
       self,
@@ -104,13 +105,14 @@ class Call:
     """Prepares the call.
 
     Args:
-      program: What to run.
-      given: The argument.
+      program: Program to run.
+      given: Argument of the call.
       result_type: Type of the result, with Python containers.
       num_clients: Number of clients.
-      executor: Has a thread for every worker.
-      max_clients_per_call: How many clients make a chunk, at most.
-      count: Told how many clients took which path, from any thread.
+      executor: Executor with a thread for every worker.
+      max_clients_per_call: Largest number of clients of a chunk.
+      count: Function that is told, from any thread, how many clients ran in
+        which way.
     """
     self._program = program
     self._given = given
@@ -123,12 +125,12 @@ class Call:
     self._lock = threading.Lock()
     # TensorFlow's handles on what runs at the moment.
     self._running = set()
-    # The flat values so far: of single nodes, and of every client's.
+    # The flat values so far, of single nodes and of every client.
     self._single = dict(given.single)
     self._kept = {}
 
   def cancel(self) -> None:
-    """Ends the run early, from any thread; `run` then raises."""
+    """Ends the run early, from any thread. `run` then raises."""
     with self._lock:
       self._is_cancelled = True
       running = list(self._running)
@@ -136,11 +138,11 @@ class Call:
       cancellation.start_cancel()
 
   def run(self):
-    """Returns the result in Python's terms.
+    """Returns the result as Python values.
 
     Raises:
-      TypeError: A client's data does not match its type.
-      ClientComputationError: The work of a client failed.
+      TypeError: If a client's data does not match its type.
+      ClientComputationError: If the work of a client failed.
     """
     schedule = self._program.schedule
     for number, stage in enumerate(schedule.stages):
@@ -153,7 +155,7 @@ class Call:
     return self._result()
 
   def _wait(self, futures: list[concurrent.futures.Future]) -> list:
-    """Returns the results; an interrupt ends the work behind them."""
+    """Returns the results. An interrupt ends the work behind them."""
     try:
       concurrent.futures.wait(futures)
     except BaseException:
@@ -165,7 +167,8 @@ class Call:
     return [future.result() for future in futures]
 
   def _on_server(self, function, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-    # Also in a thread of its own, so that an interrupt is seen meanwhile.
+    # Run it in a separate thread, too, so that an interrupt is noticed
+    # meanwhile.
     future = self._executor.submit(self._execute, function, tensors)
     return self._wait([future])[0]
 
@@ -182,7 +185,7 @@ class Call:
         self._running.remove(cancellation)
 
   def _flat(self, symbolic) -> list[tf.Tensor]:
-    """Returns the tensors of a single node, or of a structure of such."""
+    """Returns the tensors of a single node, or of a structure of nodes."""
     if isinstance(symbolic, (list, Struct)):
       return [tensor for part in symbolic for tensor in self._flat(part)]
     return values.fresh(self._single[symbolic])
@@ -216,10 +219,11 @@ class Call:
     )
 
   def _partial_sums(self, number: int, zeros, failures) -> list[list]:
-    """Does a pass; returns the shares' flat accumulators, in their order.
+    """Does a pass and returns the flat accumulators of the shares, in order.
 
-    What it keeps of clients goes to `_kept`. All other work of a call is the
-    server's, so this is what another place for clients has to override.
+    Values of clients that are kept go to `_kept`. All other work of a call is
+    the server's. A subclass that runs clients elsewhere overrides only this
+    method.
     """
     num_workers = min(len(self._program.worker_devices), self._num_clients)
     return self._wait([
@@ -235,7 +239,7 @@ class Call:
     ])
 
   def _work(self, number: int, worker: int, share: range, zeros, failures):
-    """Does one worker's share of a pass; returns its flat accumulators."""
+    """Does one worker's share of a pass and returns its flat accumulators."""
     one_pass = self._program.schedule.passes[number - 1]
     device = self._program.worker_devices[worker]
     server_inputs = [
@@ -274,9 +278,9 @@ class Call:
     return accumulators
 
   def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
-    """Returns a function that tells what a client has.
+    """Returns a function from a client to its leaves.
 
-    None if this client must have a call of its own.
+    It returns None for a client that must have a separate call.
     """
     given = [self._given.clients.get(node) for node in one_pass.client_inputs]
     if self._max_clients_per_call == 1 or None in given:
@@ -312,7 +316,7 @@ class Call:
           function, [*server_inputs, *tensors, *accumulators]
       )
     except Exception as error:  # pylint: disable=broad-except
-      # Nothing has changed. One by one, it is known who has failed.
+      # Nothing has changed. Running clients one by one shows which one failed.
       _log.debug('A chunk of clients is done again one by one: %s', type(error))
       return None
     self._count(path, len(chunk.clients))
@@ -321,7 +325,8 @@ class Call:
   def _work_one_by_one(
       self, number, worker, clients, server_inputs, accumulators, failures
   ):
-    """Returns the accumulators after some clients, or after the last good."""
+    """Returns the accumulators after all clients, or after the last good one.
+    """
     one_pass = self._program.schedule.passes[number - 1]
     function = self._program.client_pass(number, worker)
     skeletons = function.results[len(one_pass.accumulations) :]
@@ -359,7 +364,7 @@ class Call:
     return _type_conversions.type_to_py_container(result, self._result_type)
 
   def _arrays(self, symbolic, type_spec: tff.Type):
-    """Returns arrays in the place of nodes."""
+    """Returns the structure with arrays in place of nodes."""
     if isinstance(type_spec, tff.FederatedType):
       if type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
         return [
@@ -392,7 +397,7 @@ class Call:
 
 
 def _moved(tensor: tf.Tensor, device: str) -> tf.Tensor:
-  """Returns the tensor on a device, so that it travels once for a pass."""
+  """Returns the tensor on a device, so that it is copied once per pass."""
   if tensor.dtype == tf.variant or tensor.device == device:
     return tensor
   with tf.device(device):

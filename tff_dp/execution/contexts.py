@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TFF contexts of our own, and the default among them."""
+"""TFF contexts of this package, and the default context of a thread."""
 
 import contextlib
 import platform
@@ -18,28 +18,30 @@ from tff_dp.execution import errors
 from tff_dp.execution import in_process
 from tff_dp.execution import native
 
-# As TFF's own stack has it: a model may travel as one message.
+# Same as in TFF's own stack: a model may be one message.
 _MAX_MESSAGE_BYTES = 2_000_000_000
 _CHANNEL_OPTIONS = (
     ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
     ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
     ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
-    # Or gRPC would look for the worker behind the proxy of a company network.
+    # Otherwise gRPC would look for the worker behind the proxy of a company
+    # network.
     ('grpc.enable_http_proxy', 0),
 )
 _READY_SECONDS = 60.0
-_LOOK_SECONDS = 0.2  # How soon a worker is missed that died meanwhile.
+_LOOK_SECONDS = 0.2  # Interval of checks for a dead worker.
 _KINDS = ('in_process', 'native')
 
 _thread = threading.local()
 
 
 class _OwnedStub(tff.framework.RemoteExecutorStub):
-  """Sends requests to an owned worker, and says so when it is gone.
+  """Sends requests to an owned worker, and reports when the worker is gone.
 
-  TFF repeats a computation for ever while its worker cannot be reached. Here a
-  request to a dead worker raises `NativeWorkerError`, which is not repeated,
-  and releasing what a dead worker held succeeds, because it holds nothing.
+  TFF repeats a computation forever while its worker cannot be reached. Here a
+  request to a dead worker raises `NativeWorkerError`, which is not repeated.
+  Releasing a value of a dead worker succeeds, because a dead worker holds
+  nothing.
   """
 
   def __init__(self, worker: native.NativeWorker):
@@ -67,13 +69,13 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
         try:
           return ready.result(_LOOK_SECONDS)
         except grpc.FutureTimeoutError as error:
-          # A channel to a port that nobody listens on is never ready.
+          # A channel to a port without a listener never becomes ready.
           if not self._worker.is_running or time.monotonic() > deadline:
             raise native.NativeWorkerError(
                 self._worker.explain_death()
             ) from error
     finally:
-      # Or a thread of gRPC would go on asking about the channel.
+      # Otherwise a thread of gRPC would keep polling the channel.
       ready.cancel()
 
   def _request(self, method: str, request):
@@ -82,7 +84,7 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
     try:
       return getattr(self._connected(), method)(request)
     except (tff.framework.RetryableError, grpc.RpcError, ValueError) as error:
-      # A worker that dies closes the connection first; look again a bit later.
+      # A dying worker closes the connection first, so look again a bit later.
       # gRPC raises ValueError for a channel that another thread closed.
       for _ in range(20):
         if not self._worker.is_running:
@@ -137,8 +139,8 @@ class NativeContext(tff.framework.SyncContext):
   """A synchronous TFF context on a worker process that it owns.
 
   As a context manager it is the current thread's context inside the block and
-  closes at its end. TFF's stack of contexts is thread-local: a computation
-  that is invoked from another thread does not see it.
+  closes at its end. TFF's stack of contexts is thread-local: a computation that
+  is invoked from another thread does not see it.
   """
 
   def __init__(self, worker: native.NativeWorker, default_num_clients: int):
@@ -168,11 +170,11 @@ class NativeContext(tff.framework.SyncContext):
     return self._worker
 
   def invoke(self, comp, arg):
-    """Runs `comp`; TFF calls this.
+    """Runs `comp`. TFF calls this.
 
     Raises:
-      NativeWorkerError: The worker died or this context was closed.
-      UnsupportedComputationError: `comp` has secure sums.
+      NativeWorkerError: If the worker died or this context was closed.
+      UnsupportedComputationError: If `comp` has secure sums.
     """
     try:
       return self._context.invoke(comp, arg)
@@ -186,8 +188,11 @@ class NativeContext(tff.framework.SyncContext):
       raise
 
   def close(self) -> None:
-    """Ends the worker; may be called again. The context is of no use after."""
-    # First the worker: whoever waits for it then reads that it was closed.
+    """Ends the worker. The context cannot be used afterwards.
+
+    It may be called again.
+    """
+    # Close the worker first, so that a waiting caller reads that it was closed.
     self._worker.close()
     self._stub.close()
 
@@ -215,19 +220,19 @@ def create_native_context(
   """Returns a context on a new worker process, which ends with this process.
 
   Args:
-    max_concurrent_clients: How many clients may train at the same time; None
-      for one per core that this process may use. With 1, a training round on
-      the same number of cores gives the same bits every time. More clients at
-      a time gave the same bits too wherever we looked, since the worker adds
-      updates up in the clients' order; another number of cores did not.
+    max_concurrent_clients: Number of clients that may train at the same time.
+      Default: one per core that this process may use. With 1, a training round
+      on the same number of cores gives the same bits every time. With more, the
+      bits were also the same in all our tests, because the worker adds updates
+      up in the clients' order. Another number of cores gave other bits.
     default_num_clients: Number of clients of a computation whose arguments do
-      not tell.
+      not determine it.
     log_path: File for the worker's output, or None.
 
   Raises:
-    ArgumentError: A bad value.
-    NativeWorkerError: The worker cannot be started, or does not exist for this
-      Python.
+    ArgumentError: If a value is not allowed.
+    NativeWorkerError: If the worker cannot be started, or does not exist for
+      this Python.
   """
   _checks.integer_at_least(0, default_num_clients=default_num_clients)
   if not _compat.COLUMN.has_worker:
@@ -249,10 +254,10 @@ def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
   closed when the thread ends. Other threads keep theirs.
 
   Args:
-    **arguments: As `create_sync_in_process_context` takes them.
+    **arguments: Arguments of `create_sync_in_process_context`.
 
   Raises:
-    ArgumentError: A bad value, or a device that does not exist.
+    ArgumentError: If a value is not allowed, or a device does not exist.
   """
   return install_default(in_process.create_sync_in_process_context(**arguments))
 
@@ -260,10 +265,10 @@ def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
 def set_async_in_process_context(
     **arguments,
 ) -> in_process.AsyncInProcessContext:
-  """The same with a new asynchronous in-process context.
+  """Makes a new asynchronous in-process context TFF's default, likewise.
 
   Args:
-    **arguments: As `create_async_in_process_context` takes them.
+    **arguments: Arguments of `create_async_in_process_context`.
   """
   return install_default(in_process.create_async_in_process_context(**arguments))
 
@@ -280,27 +285,29 @@ def set_default_context(
 ) -> in_process.InProcessContext | NativeContext:
   """Makes a new context TFF's default for this thread, and returns it.
 
-  Call it once in a thread, before its first computation: TFF keeps a stack of
-  contexts for each. A default that an earlier call made in this thread is
-  closed, and this one is closed when the thread ends. Other threads keep theirs.
+  Call it once in a thread, before its first computation, because TFF keeps a
+  stack of contexts per thread. A default that an earlier call made in this
+  thread is closed, and this one is closed when the thread ends. Other threads
+  keep theirs.
 
   Args:
-    kind: 'in_process' for computations inside this process, on any device;
-      'native' for TFF's C++ runtime, a process of its own that runs on CPUs and
+    kind: 'in_process' for computations inside this process, on any device, or
+      'native' for TFF's C++ runtime, a separate process that runs on CPUs and
       has no secure sums.
-    client_tf_devices: See `create_sync_in_process_context`.
-    server_tf_device: See `create_sync_in_process_context`.
-    max_concurrent_clients: See `create_sync_in_process_context` and
-      `create_native_context`.
+    client_tf_devices: Devices of clients, see `create_sync_in_process_context`.
+    server_tf_device: Device of the server, see
+      `create_sync_in_process_context`.
+    max_concurrent_clients: Number of workers, see
+      `create_sync_in_process_context` and `create_native_context`.
     default_num_clients: Number of clients of a computation whose arguments do
-      not tell.
-    max_clients_per_call: See `create_sync_in_process_context`, whose default
-      None stands for.
+      not determine it.
+    max_clients_per_call: Clients per call, see
+      `create_sync_in_process_context`. None means its default.
     log_path: File for the output of the native worker, or None.
 
   Raises:
-    ArgumentError: A bad value, or one that this kind has no use for.
-    NativeWorkerError: The worker cannot be started.
+    ArgumentError: If a value is not allowed, or not used by this kind.
+    NativeWorkerError: If the worker cannot be started.
   """
   _checks.one_of(_KINDS, kind=kind)
   if kind == 'in_process':
@@ -339,11 +346,11 @@ def set_default_context(
 def ensure_installed() -> contextlib.AbstractContextManager:
   """Returns a block in which this thread has a synchronous context.
 
-  If nobody has chosen one, it is an in-process context that ends with the
-  block. What was TFF's default before `tff_dp` was imported is nobody's choice.
+  If nobody has chosen a context, it is an in-process context that ends with the
+  block. TFF's default before `tff_dp` was imported does not count as a choice.
 
   Raises:
-    RuntimeError: The thread's context is asynchronous.
+    RuntimeError: If the thread's context is asynchronous.
   """
   if not is_chosen():
     return in_process.create_sync_in_process_context()
@@ -365,18 +372,18 @@ def is_chosen() -> bool:
 
 
 def not_covered() -> str:
-  """Returns what a statement must say of this thread's context, or ''."""
+  """Returns the caveat of this thread's context for a statement, or ''."""
   current = tff.framework.get_context_stack().current
   return getattr(current, 'not_covered', '')
 
 
 def _warn_of_another(previous, new) -> None:
-  """Warns, once a thread, when others replace the default that we installed."""
+  """Warns, once per thread, if another caller replaces our default context."""
   owner = getattr(_thread, 'owner', None)
   if owner is None or new is owner.context or previous is not owner.context:
     return
   if isinstance(new, _compat.private_tff('no_context').RuntimeErrorContext):
-    return  # None is wanted, as at the end of the interpreter.
+    return  # Nobody wants a context, as at interpreter exit.
   if not getattr(_thread, 'is_warned', False):
     _thread.is_warned = True
     warnings.warn(
@@ -404,7 +411,7 @@ class _Owner:
     )
 
   def close(self) -> None:
-    """Closes it now, and waits for that."""
+    """Closes the context now, and waits for that."""
     self._finalizer.detach()
     self.context.close()
 
@@ -412,11 +419,11 @@ class _Owner:
 def install_default(context):
   """Makes a context TFF's default for this thread, and returns it.
 
-  See `set_default_context`, which makes the context as well.
+  See `set_default_context`, which also makes the context.
   """
   _compat.watch_default_context(_warn_of_another)
   previous = getattr(_thread, 'owner', None)
-  # Before it is installed, so that this is not taken for somebody else's.
+  # Set the owner first, so that the change is not taken for another caller's.
   _thread.owner = _Owner(context)
   tff.framework.set_default_context(context)
   if previous is not None:

@@ -1,12 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices a context computes on, and why it is not the GPU.
+"""The devices that a context computes on, and why a GPU is not used.
 
-TensorFlow has physical devices (a card) and logical ones (what a kernel is
-placed on); one card may be split into several logical devices. Everything here
-is about logical devices of this process. The runtime is not asked for when the
-module is loaded: listing logical devices initialises its runtime, after
-which virtual devices and memory growth can no longer be set.
+TensorFlow has physical devices (a card) and logical ones (where a kernel is
+placed). One card may be split into several logical devices. Everything here is
+about logical devices of this process. The module does not list them when it is
+loaded: listing logical devices initialises TensorFlow's runtime, and virtual
+devices and memory growth can no longer be set afterwards.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ _NAME = re.compile(
     r'(?:device:)?(?P<kind>[a-z_]+):(?P<index>\d+)',
     re.IGNORECASE,
 )
-# A GPU's driver is there if this file or this program is.
+# A GPU's driver is installed if this file or this program exists.
 _DRIVER_FILE = '/proc/driver/nvidia/version'
 _DRIVER_PROGRAM = 'nvidia-smi'
-# Kernels use several cores on their own, and every worker holds a graph and a
-# model, so more than a few of them rarely pay.
+# Kernels use several cores themselves, and every worker holds a graph and a
+# model, so more than a few workers rarely pay.
 _MAX_CPU_WORKERS = 8
 # Where TensorFlow itself looks for the number of those threads.
 _INTER_OP_VARIABLE = 'TF_NUM_INTEROP_THREADS'
@@ -41,13 +41,13 @@ _HIDES_ALL = ('', '-1')
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-  """Where a context works.
+  """The devices of a context.
 
   Attributes:
     clients: Full names such as '/job:localhost/replica:0/task:0/device:CPU:0',
-      one entry per worker that was asked for. A device that stands here twice
-      gets two workers.
-    server: Full name.
+      one entry per requested worker. A device that is listed twice gets two
+      workers.
+    server: Full name of the server's device.
   """
 
   clients: tuple[str, ...]
@@ -59,23 +59,23 @@ def resolve(
     client_tf_devices: Sequence[str | tf.config.LogicalDevice] | None = None,
     server_tf_device: str | tf.config.LogicalDevice | None = None,
 ) -> Devices:
-  """Returns the devices that were asked for, by their full names.
+  """Returns the requested devices, by their full names.
 
-  Initialises TensorFlow's runtime, because only then are its logical devices
-  known. Just before, it lets GPUs start small and grow (see
-  `tf.config.experimental.set_memory_growth`), unless somebody has set that
-  already, so that TensorFlow does not take a card's whole memory at once.
+  This initialises TensorFlow's runtime, because its logical devices are known
+  only then. Before that, it lets GPUs start small and grow (see
+  `tf.config.experimental.set_memory_growth`), unless that was set already.
+  Otherwise TensorFlow would take a card's whole memory at once.
 
   Args:
-    client_tf_devices: Names or logical devices on which clients train; one may
-      be given several times. None for all GPUs; if there are none, CPU:0 once
-      for each core that this process may use, but at most 8 times.
-    server_tf_device: Name or logical device of the server. None for the first
+    client_tf_devices: Names or logical devices on which clients train. A device
+      may be given several times. Default: all GPUs. If there are none, CPU:0
+      once for each core that this process may use, but at most 8 times.
+    server_tf_device: Name or logical device of the server. Default: the first
       GPU, or CPU:0 if there is none.
 
   Raises:
-    ArgumentError: A name that is malformed, a device that does not exist, or
-      no device at all.
+    ArgumentError: If a name is malformed, a device does not exist, or no device
+      is given.
   """
   _allow_memory_growth()
   devices = tf.config.list_logical_devices()
@@ -115,7 +115,7 @@ def resolve(
           f'devices that TensorFlow sees here, {_listed(devices)};'
           f' {short_name(full)} is not among them',
       )
-    # In TensorFlow's own spelling, whatever case was asked for.
+    # Use TensorFlow's own spelling, for any requested case.
     return _full_name(known[full.lower()].name)
 
   return Devices(
@@ -139,12 +139,13 @@ def _num_cpu_workers() -> int:
 def describe() -> dict[str, object]:
   """Returns the devices and the defaults among them, as plain JSON types.
 
-  Initialises TensorFlow's runtime, like `resolve`. The keys:
+  This initialises TensorFlow's runtime, like `resolve`. The keys are:
 
-  * `devices`: a list of `{'name': 'CPU:0', 'type': 'CPU'}`;
-  * `clients`, `server`: names that `resolve` chooses by itself, `clients` with
-    one entry for each worker;
-  * `advice`: why no GPU is used although there seems to be one, or ''.
+  * `devices`: a list of `{'name': 'CPU:0', 'type': 'CPU'}`.
+  * `clients`, `server`: the names that `resolve` chooses by default. `clients`
+    has one entry for each worker.
+  * `advice`: the reason why no GPU is used although there seems to be one, or
+    ''.
   """
   chosen = resolve()
   return {
@@ -159,7 +160,7 @@ def describe() -> dict[str, object]:
 
 
 def unused_gpu_advice() -> str:
-  """Returns what to do about a GPU that is there and not seen, else ''."""
+  """Returns advice about a GPU that is present but not used, else ''."""
   if tf.config.list_physical_devices('GPU'):
     return ''
   if not os.path.exists(_DRIVER_FILE) and not shutil.which(_DRIVER_PROGRAM):
@@ -181,9 +182,9 @@ def allow_waiting_threads() -> None:
   """Lets TensorFlow run more operations at a time than there are cores.
 
   An operation that waits for a dataset holds a thread of the pool that all
-  workers share; with one thread for each core, cores then stay idle. Does
-  nothing if the user has chosen a number, or the runtime is up already. It does
-  not touch the threads within an operation, on which results may depend.
+  workers share. With one thread per core, cores would then stay idle. This does
+  nothing if the user has chosen a number, or the runtime is already running. It
+  does not change the threads within an operation, on which results may depend.
   """
   is_chosen = (
       tf.config.threading.get_inter_op_parallelism_threads()
@@ -197,11 +198,11 @@ def allow_waiting_threads() -> None:
 
 
 def _allow_memory_growth() -> None:
-  """Lets all GPUs grow, or leaves all alone; never fails."""
+  """Lets all GPUs grow, or changes none of them. Never fails."""
   gpus = tf.config.list_physical_devices('GPU')
   try:
-    # TensorFlow refuses to start if growth differs between GPUs, so a choice
-    # that was made for one of them decides about all.
+    # TensorFlow refuses to start if growth differs between GPUs. So a choice
+    # for one of them decides for all.
     is_chosen = any(
         tf.config.experimental.get_memory_growth(gpu) is not None
         or tf.config.get_logical_device_configuration(gpu)
@@ -211,12 +212,12 @@ def _allow_memory_growth() -> None:
       for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
   except (RuntimeError, ValueError):
-    # The runtime is up already: then it stays as the caller started it.
+    # The runtime is already running, so it stays as the caller started it.
     pass
 
 
 def _full_name(name) -> str | None:
-  """Returns the full form of a device's name, or None if it is none."""
+  """Returns the full form of a device's name, or None for other strings."""
   match = _NAME.fullmatch(name) if isinstance(name, str) else None
   if match is None:
     return None
@@ -225,14 +226,14 @@ def _full_name(name) -> str | None:
 
 
 def _is_list(value) -> bool:
-  # A logical device is a tuple, too: of its name and its type.
+  # A logical device is a tuple, too, of its name and its type.
   return isinstance(value, (list, tuple)) and not isinstance(
       value, tf.config.LogicalDevice
   )
 
 
 def _shown(value):
-  """Returns an argument as an error should show it: by the devices' names."""
+  """Returns an argument as an error should show it, with the devices' names."""
   if _is_list(value):
     return [getattr(device, 'name', device) for device in value]
   return getattr(value, 'name', value)

@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong inside the in-process context, by name."""
+"""The errors and warnings of the in-process context."""
 
 from tff_dp import _failures
 
-# Below the layers that run computations, so that all of them can name clients.
+# Defined below the layers that run computations, so that all of them can name
+# clients.
 ClientComputationError = _failures.ClientComputationError
 
 
@@ -13,11 +14,11 @@ class ContextClosedError(RuntimeError):
 
 
 class UnsupportedComputationError(NotImplementedError):
-  """A computation contains something that a context of ours cannot run.
+  """A computation contains something that our contexts cannot run.
 
   Attributes:
-    construct: What it contains.
-    instead: What to use in its place.
+    construct: Unsupported construct.
+    instead: Replacement for it.
   """
 
   def __init__(
@@ -34,13 +35,13 @@ class SeededClientOpWarning(UserWarning):
   """Client work draws random numbers from a fixed seed.
 
   All clients of a worker then share one sequence, and workers repeat each
-  other's.
+  other's sequences.
   """
 
 
 class ContextReplacedWarning(UserWarning):
-  """A context of ours is no longer the default, by a call of somebody else."""
+  """Another caller has replaced our context as the default."""
 
 
 class NotPlainError(Exception):
-  """A graph uses a sequence in a way that is not understood."""
+  """A graph uses a sequence in a way that is not supported."""

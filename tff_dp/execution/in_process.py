@@ -3,8 +3,8 @@
 """TFF contexts that run computations inside this process, on any device.
 
 TFF's own runtime is a separate program, built for CPUs. Here a computation is
-compiled once (`program`) and run by workers, each of which is a device and a
-thread (`call`).
+compiled once (`program`) and run by workers, each with a device and a thread
+(`call`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from tff_dp.execution import devices
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import program
 
-# The less a client computes, the more of them are worth a call.
+# Largest default number of clients per call. Small clients need many per call.
 _MAX_CLIENTS_PER_CALL = 512
 
 
@@ -63,15 +63,15 @@ class _Engine:
         max_workers=num_workers, thread_name_prefix='tff_dp_worker'
     )
     self._lock = threading.Lock()
-    # Computation -> program, for as long as the computation lives. By identity,
-    # since hashing one means to serialize it.
+    # Computation -> program, while the computation lives. The key is its
+    # identity, because hashing a computation would serialize it.
     self._programs = {}
     self._is_closed = False
 
   @property
   def num_traces(self) -> int:
     with self._lock:
-      # A copy, because a collection may forget a program meanwhile.
+      # Copied, because a program may be dropped meanwhile.
       return sum(item.num_traces for item in list(self._programs.values()))
 
   @property
@@ -135,16 +135,16 @@ class _Engine:
 
 
 def close_from_anywhere(close: Callable[[], None]) -> None:
-  """Closes a context, also while the thread that had it comes to its end.
+  """Closes a context, even while the thread that had it is ending.
 
-  Such a thread is unknown to Python already, and to wait in it for others would
-  register it for good. The main thread, where also the end of the interpreter
-  is handled, closes by itself.
+  Python does not know such a thread any more, and waiting in it for others
+  would register it permanently. The main thread, which also handles the end of
+  the interpreter, closes by itself.
   """
   if threading.get_ident() == threading.main_thread().ident:
     close()
   else:
-    # Whether it is a daemon must not be asked of the current thread.
+    # The thread would otherwise ask the current thread whether it is a daemon.
     threading.Thread(target=close, name='tff_dp_close', daemon=False).start()
 
 
@@ -156,12 +156,12 @@ def _forget(engine: weakref.ReferenceType, key: int) -> None:
 
 
 class _InProcessContext:
-  """What the synchronous and the asynchronous context have in common."""
+  """The common part of the synchronous and the asynchronous context."""
 
   def __init__(self, **settings):
     self._engine = _Engine(**settings)
     self._stack = contextlib.ExitStack()
-    # Also when the interpreter ends: TensorFlow's functions complain if they
+    # Close it also at interpreter exit: TensorFlow's functions complain if they
     # outlive its modules.
     weakref.finalize(self, close_from_anywhere, self._engine.close)
 
@@ -172,30 +172,33 @@ class _InProcessContext:
 
   @property
   def server_device(self) -> str:
-    """Full name of the device of everything else."""
+    """Full name of the device of all other work."""
     return self._engine.server_device
 
   @property
   def num_workers(self) -> int:
-    """How many clients work at the same time."""
+    """Number of clients that work at the same time."""
     return len(self._engine.worker_devices)
 
   @property
   def num_traces(self) -> int:
-    """How many graphs were traced for the computations that are alive."""
+    """Number of graphs traced for the living computations."""
     return self._engine.num_traces
 
   @property
   def num_clients_by_path(self) -> dict[str, int]:
-    """How many clients worked `at_once`, `in_chunks` and `one_by_one` so far.
+    """Number of clients that ran `at_once`, `in_chunks` and `one_by_one`.
 
-    A client counts once for each pass over the clients. Why a computation's
-    clients come one by one is in the debug log of `tff_dp.execution`.
+    A client counts once for each pass over the clients. The debug log of
+    `tff_dp.execution` says why the clients of a computation run one by one.
     """
     return self._engine.num_clients_by_path
 
   def close(self) -> None:
-    """Ends the threads; may be called again. The context is of no use after."""
+    """Ends the threads. The context cannot be used afterwards.
+
+    It may be called again.
+    """
     self._engine.close()
 
   def __enter__(self):
@@ -216,14 +219,15 @@ class InProcessContext(_InProcessContext, tff.framework.SyncContext):
   """
 
   def invoke(self, comp, arg):
-    """Runs `comp`; TFF calls this.
+    """Runs `comp`. TFF calls this.
 
     Raises:
-      TypeError: Data that does not match its type.
-      ValueError: Lists of clients that differ in length.
-      ClientComputationError: The work of a client failed.
-      UnsupportedComputationError: `comp` contains what cannot run here.
-      ContextClosedError: The context was closed.
+      TypeError: If data does not match its type.
+      ValueError: If lists of clients differ in length.
+      ClientComputationError: If the work of a client failed.
+      UnsupportedComputationError: If `comp` contains something that cannot run
+        here.
+      ContextClosedError: If the context was closed.
     """
     return self._engine.call(comp, arg).run()
 
@@ -233,13 +237,13 @@ class AsyncInProcessContext(_InProcessContext, tff.framework.AsyncContext):
 
   def __init__(self, **settings):
     super().__init__(**settings)
-    # Calls wait here for the workers' threads, so these must be others.
+    # Calls wait here for the workers' threads, so these must be other threads.
     self._callers = concurrent.futures.ThreadPoolExecutor(
         thread_name_prefix='tff_dp_call'
     )
 
   async def invoke(self, comp, arg):
-    """Runs `comp` and returns its result; see `InProcessContext.invoke`."""
+    """Runs `comp` and returns its result. See `InProcessContext.invoke`."""
     if asyncio.iscoroutine(arg):
       arg = await arg
     prepared = self._engine.call(comp, arg)
@@ -267,25 +271,25 @@ def create_sync_in_process_context(
 
   Args:
     client_tf_devices: Devices for clients' work, as names ('GPU:0', '/gpu:1')
-      or `tf.config.LogicalDevice`s; clients go round-robin over them. None for
-      all GPUs, or the CPU where there is none. A device that is listed twice
-      gets two workers.
-    server_tf_device: The device of everything else. None for the first GPU, or
-      the CPU where there is none.
+      or `tf.config.LogicalDevice`s. Clients are assigned to them round-robin.
+      Default: all GPUs, or the CPU if there is none. A device that is listed
+      twice gets two workers.
+    server_tf_device: Device of all other work. Default: the first GPU, or the
+      CPU if there is none.
     max_concurrent_clients: Number of workers, which are spread over the
-      devices; None for one for each that is listed. With one worker,
-      aggregation gives the same bits as TFF's own runtime; more of them add up
-      in another order, which depends on their number only. Training depends on
-      it and on the threads within an operation, not on the cores beyond that.
+      devices. Default: one for each listed device. With one worker, aggregation
+      gives the same bits as TFF's own runtime. More workers add up in another
+      order, which depends only on their number. Training depends on that number
+      and on the threads within an operation, but not on other cores.
     default_num_clients: Number of clients of a computation whose arguments do
-      not tell.
-    max_clients_per_call: How many clients a worker trains in one call of
+      not determine it.
+    max_clients_per_call: Number of clients that a worker trains in one call of
       TensorFlow, if their data is in memory: all of them at once, or at most 64
-      one after the other. With 1, each has a call of its own, as those have
+      one after the other. With 1, each client has a separate call, like clients
       whose data is a pipeline.
 
   Raises:
-    ArgumentError: A bad value, or a device that does not exist.
+    ArgumentError: If a value is not allowed, or a device does not exist.
   """
   return InProcessContext(
       client_tf_devices=client_tf_devices,
@@ -306,9 +310,8 @@ def create_async_in_process_context(
 ) -> AsyncInProcessContext:
   """Returns an asynchronous context, for programs that `await` computations.
 
-  `tff.program.NativeFederatedContext` and `tff.learning.programs` want one.
-
-  Its arguments are those of `create_sync_in_process_context`.
+  `tff.program.NativeFederatedContext` and `tff.learning.programs` need one. The
+  arguments are the same as for `create_sync_in_process_context`.
   """
   return AsyncInProcessContext(
       client_tf_devices=client_tf_devices,

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFF's C++ runtime as a process that we own.
 
-TFF starts its worker with nothing but a `__del__` to stop it: the worker
-outlives its parent after a normal exit, an exception and a SIGKILL, and keeps
-the parent's stdout open, so that a shell pipe behind the parent never ends.
-The worker here ends with its parent in all three cases, and holds none of its
-parent's files.
+TFF stops its worker only in a `__del__`. So the worker outlives its parent
+after a normal exit, an exception and a SIGKILL. It also keeps the parent's
+stdout open, so that a shell pipe behind the parent never ends. The worker here
+ends with its parent in all three cases, and holds none of its parent's files.
 """
 
 import atexit
@@ -22,8 +21,8 @@ import time
 from tff_dp import _checks
 from tff_dp import _compat
 
-# Runs in a bare interpreter between us and the worker: asks the kernel to kill
-# it when the thread that created it ends, then becomes the worker. A
+# Runs in a bare interpreter between us and the worker. It asks the kernel to
+# kill it when the thread that created it ends, and then becomes the worker. A
 # `preexec_fn` would do the same, but is unsafe in a parent with threads. The
 # check of the parent closes the race with a parent that died before prctl.
 _LAUNCHER = """
@@ -46,12 +45,12 @@ class NativeWorker:
   """A running `worker_binary` that ends with this process.
 
   It listens on a port that the kernel chose, so two workers that start at the
-  same time cannot meet. Like every worker of TFF 0.87 it listens on all
-  interfaces and asks nobody who they are: whoever can reach the port can run
+  same time cannot collide. Like every worker of TFF 0.87 it listens on all
+  interfaces without authentication: anybody who can reach the port can run
   computations as this user. Shared machines need a firewall.
 
   Attributes:
-    pid: The worker's process id.
+    pid: Process id of the worker.
   """
 
   def __init__(
@@ -60,20 +59,20 @@ class NativeWorker:
       max_concurrent_clients: int | None = None,
       log_path: str | os.PathLike | None = None,
   ):
-    """Starts the process and returns at once; `wait_until_ready` waits.
+    """Starts the process and returns at once. `wait_until_ready` waits.
 
     Args:
-      max_concurrent_clients: How many clients may train at the same time; None
-        for one per core that this process may use. (Without a limit every
-        client gets threads of its own: on one core, 20 clients took 13 times
-        as long as one after the other.)
+      max_concurrent_clients: Number of clients that may train at the same time.
+        Default: one per core that this process may use. (Without a limit every
+        client gets separate threads: on one core, 20 clients took 13 times as
+        long as one after the other.)
       log_path: File that receives the worker's output, appended. None keeps it
-        in an unnamed temporary file, of which errors quote the end.
+        in an unnamed temporary file, and errors quote its end.
 
     Raises:
-      ArgumentError: A bad value.
-      BrokenEnvironmentError: No usable worker binary.
-      OSError: `log_path` cannot be written.
+      ArgumentError: If a value is not allowed.
+      BrokenEnvironmentError: If there is no usable worker binary.
+      OSError: If `log_path` cannot be written.
     """
     _checks.optional_integer_at_least(
         1, max_concurrent_clients=max_concurrent_clients
@@ -107,8 +106,9 @@ class NativeWorker:
     self._process = None
     self._start_error = None
     self._started = threading.Event()
-    # The kernel's "parent" is a thread, so a thread that lives as long as the
-    # worker creates it: callers may start one from a thread that ends soon.
+    # The kernel's "parent" is a thread. So the worker is created by a thread
+    # that lives as long as the worker, because callers may start one from a
+    # thread that ends soon.
     self._keeper = threading.Thread(
         target=self._start_and_wait,
         args=(command,),
@@ -128,7 +128,7 @@ class NativeWorker:
   def _start_and_wait(self, command: list[str]) -> None:
     environment = dict(os.environ)
     if not _compat.is_debug():
-      # We silence TensorFlow for the screen; a log file may say more.
+      # TensorFlow is silenced for the screen. A log file may say more.
       environment['TF_CPP_MIN_LOG_LEVEL'] = '1'
     try:
       self._process = subprocess.Popen(
@@ -150,11 +150,11 @@ class NativeWorker:
 
   @property
   def is_running(self) -> bool:
-    """Whether the process is there and has not been closed."""
+    """Whether the process is alive and has not been closed."""
     return not self._closed and self._process.poll() is None
 
   def log_tail(self) -> str:
-    """Returns the end of what the worker printed."""
+    """Returns the end of the worker's output."""
     if self._log.closed:
       return ''
     size = os.fstat(self._log.fileno()).st_size
@@ -163,7 +163,8 @@ class NativeWorker:
     return tail.decode(errors='replace').strip()
 
   def explain_death(self) -> str:
-    """Returns in a sentence or two why the worker does not answer."""
+    """Returns the reason why the worker does not answer, in a sentence or two.
+    """
     if self._closed:
       return 'the TFF worker was closed'
     code = self._process.poll()
@@ -185,10 +186,10 @@ class NativeWorker:
     """Returns the port, as soon as the worker listens on it.
 
     Args:
-      timeout_seconds: How long to wait.
+      timeout_seconds: Longest time to wait.
 
     Raises:
-      NativeWorkerError: The worker ended, or does not listen in time.
+      NativeWorkerError: If the worker ended, or does not listen in time.
     """
     _checks.positive(timeout_seconds=timeout_seconds)
     deadline = time.monotonic() + timeout_seconds
@@ -206,7 +207,7 @@ class NativeWorker:
       time.sleep(_POLL_SECONDS)
 
   def close(self) -> None:
-    """Ends the worker and waits for it; may be called again.
+    """Ends the worker and waits for it. It may be called again.
 
     In a forked copy of the process that started the worker it does nothing.
     """
@@ -217,7 +218,7 @@ class NativeWorker:
         return
       self._closed = True
       atexit.unregister(self.close)
-      # It has no state worth saving, and reacts to SIGTERM only slowly.
+      # The worker has no state worth saving, and reacts to SIGTERM only slowly.
       self._process.kill()
       self._process.wait()
       self._log.close()

@@ -3,13 +3,13 @@
 """Several clients in one call of a graph, which loops over them.
 
 A call costs Python and TensorFlow a fixed time, which is more than a small
-client's training. So what the clients of a chunk have is put together: tensors
-are stacked, and the rows of sequences (`datasets.Table`) stand one below the
-other. They are cut apart in the graph, and clients come in the same order. A
-chunk is bounded, so memory does not grow with the cohort.
+client's training. So the data of the clients of a chunk are joined: tensors are
+stacked, and the rows of sequences (`datasets.Table`) are concatenated. The
+graph cuts them apart again, with clients in the same order. A chunk is bounded,
+so memory does not grow with the cohort.
 
-Clients who have equally many rows in equal batches can do without the loop:
-their data are stacked, and one operation is done for all of them at once.
+Clients with equally many rows in equal batches do not need the loop: their data
+are stacked, and each operation runs for all of them at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,14 +25,15 @@ from tff_dp.execution.data import datasets
 from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
 
-# A client with more data has a call of its own, which is then a small part of
-# its work; to put that data together would not be.
+# A client with more data has a separate call. The call is then a small part of
+# its work, but joining that data would not be.
 _MAX_BYTES_OF_CLIENT = 2**20
-# Of the data of one chunk.
+# Largest size of the data of one chunk.
 MAX_BYTES = 2**25
-# A call costs as much as a very small client.
+# Largest number of clients in a loop. A call costs as much as a very small
+# client.
 _MAX_CLIENTS_OF_LOOP = 64
-# With fewer of them, a loop is as fast.
+# With fewer clients than this, a loop is as fast.
 _MIN_ALIKE = 8
 
 
@@ -41,11 +42,11 @@ class Chunk:
   """Some clients, in their order.
 
   Attributes:
-    clients: Their numbers.
-    leaves: What they have, or None if this client has a call of its own.
-    kind: Of their sequences.
-    is_alike: Whether they go at once, see `stack`.
-    num_bytes: Of all they have.
+    clients: Numbers of the clients.
+    leaves: Leaves of each client, or None for one client with a separate call.
+    kind: Kind of their sequences.
+    is_alike: Whether they run at once, see `stack`.
+    num_bytes: Size of all their data in bytes.
   """
 
   clients: list[int] = dataclasses.field(default_factory=list)
@@ -71,13 +72,14 @@ def gather(
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
-  Those that go at once are collected until there are enough of a kind, so they
-  may come later than others with higher numbers.
+  Clients that run at once are collected until there are enough of a kind. So
+  they may come later than others with higher numbers.
 
   Args:
-    clients: Numbers, and leaves or None for a client that must go alone.
-    limit: The largest number of clients of a chunk.
-    num_alike: Says how many go at once with such sequences; 0 for none.
+    clients: Pairs (number, leaves), with None for a client that must run alone.
+    limit: Largest number of clients of a chunk.
+    num_alike: Function that returns how many clients with such sequences run at
+      once, 0 for none.
   """
   last, last_form, groups, num_waiting, limits = Chunk(), None, {}, 0, {}
   for client, own in clients:
@@ -148,7 +150,7 @@ def join(clients: list[list]) -> list[tf.Tensor]:
   """Returns the tensors of a chunk, as `specs` describes them.
 
   Args:
-    clients: The leaves of each, all of one form.
+    clients: Leaves of each client, all of one form.
   """
   tensors = [tf.constant(len(clients))]
   with tf.device(datasets.DATASET_DEVICE):
@@ -169,16 +171,16 @@ def specs(
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk.
 
-  These are the number of clients and, for everything that a client has, a stack
-  of tensors, or of datasets; or the columns, where each client's rows end (with
-  a 0 before), and each client's batch size.
+  The first is the number of clients. For every tensor of a client, and for
+  datasets, a stack follows. For every other sequence the columns follow, then
+  the ends of each client's rows (after a 0), and each client's batch size.
 
   Args:
-    skeletons: Of what a client has.
-    kind: Of its sequences.
+    skeletons: Skeletons of a client's values.
+    kind: Kind of its sequences.
 
   Raises:
-    NotPlainError: There are elements that are no tensors.
+    NotPlainError: If there are elements that are not tensors.
   """
   found = [tf.TensorSpec([], tf.int32)]
   for leaf in _leaves(skeletons):
@@ -214,14 +216,14 @@ def client(
     kind: datasets.Kind,
     as_datasets: bool = False,
 ) -> list:
-  """Returns the symbolic values that one client has.
+  """Returns the symbolic values of one client.
 
   Args:
-    skeletons: Of these values.
-    tensors: Of the chunk, without the number of clients.
-    index: Which client of the chunk it is, a symbolic int32.
-    kind: See `specs`.
-    as_datasets: Whether sequences are datasets, for those who do not understand
+    skeletons: Skeletons of these values.
+    tensors: Tensors of the chunk, without the number of clients.
+    index: Position of the client in the chunk, a symbolic int32.
+    kind: Kind of sequences, see `specs`.
+    as_datasets: Whether sequences are datasets, for callers that do not support
       rows.
   """
   remaining = iter(tensors)
@@ -246,7 +248,7 @@ def client(
       dataset = tf.data.Dataset.from_tensor_slices(tuple(rows))
       if is_batched:
         dataset = dataset.batch(sizes[index])
-      # With the structure of its elements, which some ask for.
+      # Restore the structure of its elements, which some operations need.
       return values.pack(
           skeleton, values.flatten(dataset.with_options(values.untuned()))
       )
@@ -255,10 +257,10 @@ def client(
 
 
 def stack(clients: list[list]) -> list[tf.Tensor]:
-  """Returns the tensors of a chunk of alike clients, see `stack_specs`.
+  """Returns the tensors of a chunk of alike clients. See `stack_specs`.
 
   Args:
-    clients: The leaves of each, all of one form and of the same lengths.
+    clients: Leaves of each client, all of one form and of the same lengths.
   """
   tensors = []
   with tf.device(datasets.DATASET_DEVICE):
@@ -277,19 +279,19 @@ def stack_specs(
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk of alike clients.
 
-  These are, for everything that a client has, a stack of tensors; or the
-  columns, of shape [clients, rows, ...], and the batch size of all.
+  For every tensor of a client there is a stack. For every sequence there are
+  the columns, of shape [clients, rows, ...], and the common batch size.
 
   Args:
-    skeletons: Of what a client has.
-    kind: Of its sequences.
+    skeletons: Skeletons of a client's values.
+    kind: Kind of its sequences.
 
   Raises:
-    NotPlainError: There are elements that are no tensors.
+    NotPlainError: If there are elements that are not tensors.
   """
   found = []
   for leaf in _leaves(skeletons):
-    # The number of clients is not handed on, nor where rows end.
+    # Leave out the number of clients and the ends of rows.
     _, *own = specs([leaf], kind=kind)
     if isinstance(leaf, values.Tensor):
       found += own
@@ -305,13 +307,13 @@ def at_once(
   """Returns the results of `work` for all clients, each a stack.
 
   Args:
-    work: Maps the symbolic values that a client has to tensors.
-    skeletons: Of these values.
-    tensors: Of the chunk, as `stack_specs` says.
-    kind: See `stack_specs`.
+    work: Function from the symbolic values of a client to tensors.
+    skeletons: Skeletons of these values.
+    tensors: Tensors of the chunk, see `stack_specs`.
+    kind: Kind of sequences, see `stack_specs`.
 
   Raises:
-    ValueError: There is an operation that TensorFlow cannot do for many.
+    ValueError: If TensorFlow cannot vectorise an operation.
   """
   sizes, stacked, remaining = [], [], iter(tensors)
   for leaf in _leaves(skeletons):
@@ -323,7 +325,7 @@ def at_once(
     if not columns:
       raise errors.NotPlainError('elements hold nothing')
     stacked += columns
-    # Not of a client's own column: that all have as many keeps loops in step.
+    # Take the common size, not a client's own: equal sizes keep loops in step.
     sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))
 
   def of_client(own):

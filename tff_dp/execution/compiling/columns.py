@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences inside of pure code: rows in memory, and what is made of them.
+"""Sequences inside of pure code: rows in memory, and operations on them.
 
-A sequence, its iterator and an element are Python objects around tensors. The
-operations on datasets that are functions of the rows alone are here. A
-`shuffle` is none, even with a seed, since its order is known to TensorFlow
-alone.
+A sequence, its iterator and an element are Python objects around tensors. This
+module has the operations on datasets that are functions of the rows alone. A
+`shuffle` is not one of them, even with a seed, because only TensorFlow knows
+its order.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from tff_dp.execution import errors
 
-_MANY = 2**16  # Of repetitions, whose product with the rows fits 64 bits.
+_MANY = 2**16  # Limit on repetitions, whose product with rows fits 64 bits.
 
 
-# Maps the components of a row or an element, and whether many rows go at once,
-# to the components of the next.
+# Function of the components of a row or an element, and of whether many rows go
+# at once, that returns the new components.
 Map = Callable[[list, bool], list]
 
 
@@ -28,15 +28,14 @@ class Columns:
   """A sequence inside a graph, whose rows are in memory.
 
   Attributes:
-    columns: The components of its elements, shape [rows, ...].
-    num_rows: How many rows its elements are cut from, an int64 scalar.
-    batch_size: Rows of a batch, an int64 scalar; the last may be shorter.
+    columns: Components of its elements, shape [rows, ...].
+    num_rows: Number of rows that its elements are cut from, an int64 scalar.
+    batch_size: Rows of a batch, an int64 scalar. The last batch may be shorter.
     is_batched: Whether its elements are batches of rows, or the rows.
-    period: After how many rows they begin anew; None if they do not.
-    repeats: How often its elements come.
-    row_maps: Functions of the components of a row before there are batches, in
-      this order.
-    maps: Functions of the components of an element, in this order.
+    period: Number of rows after which they repeat, None if they do not.
+    repeats: Number of times that its elements are repeated.
+    row_maps: Functions of the components of a row before batching, in order.
+    maps: Functions of the components of an element, in order.
   """
 
   columns: Sequence[tf.Tensor]
@@ -59,7 +58,7 @@ class Columns:
 
   @property
   def num_elements(self) -> tf.Tensor:
-    """How many elements there are, an int64 scalar."""
+    """Number of elements, an int64 scalar."""
     return self._num_distinct * self.repeats
 
   def element(self, index: tf.Tensor) -> list[tf.Tensor]:
@@ -69,7 +68,7 @@ class Columns:
     start = index * self._size
     end = tf.minimum(start + self._size, self.num_rows)
     if self.period is not None:
-      # Not the rows as often as they come, which would take as much memory.
+      # Do not copy the repeated rows, which would take that much more memory.
       rows = tf.range(start, end) if self.is_batched else start
       rows %= tf.maximum(self.period, 1)
       found = [tf.gather(column, rows) for column in self.columns]
@@ -98,10 +97,10 @@ class Columns:
     )
 
   def taken(self, count: tf.Tensor) -> 'Columns':
-    """Returns the first elements; all, if the number is negative."""
+    """Returns the first elements, or all if the number is negative."""
     self._check_repeats_no_elements()
     is_all = (count < 0) | (count >= self.num_elements)
-    # The product of a large number would be too large.
+    # The product with a large count would overflow.
     some = tf.where(is_all, tf.zeros_like(count), count) * self._size
     return dataclasses.replace(
         self, num_rows=tf.where(is_all, self.num_rows, some)
@@ -146,7 +145,7 @@ class Iterator:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Optional:
-  """The element `index`, if there is one."""
+  """The element `index`, if it exists."""
 
   sequence: Columns
   index: tf.Tensor
@@ -224,7 +223,7 @@ def _take(node, sequence, count) -> list:
 
 
 def _batch(node, sequence, size, *rest) -> list:
-  """Returns what a `BatchDatasetV2` or `ParallelBatchDataset` returns."""
+  """Returns the result of a `BatchDatasetV2` or `ParallelBatchDataset`."""
   check_is_columns(node, sequence)
   if not _constant(node, size) > 0:
     raise errors.NotPlainError(f'{node.name} has batches of nothing')
@@ -258,8 +257,8 @@ def _cardinality(node, sequence) -> list:
   return [sequence.num_elements]
 
 
-# Operation -> function of the node and its inputs. All others that take a
-# sequence are refused, but for maps and reductions, see `pure`.
+# Operation -> function of the node and its inputs. All other operations on a
+# sequence are refused, except maps and reductions, see `pure`.
 OPERATIONS = {
     'AnonymousIteratorV3': _new_iterator,
     'MakeIterator': _set_up,

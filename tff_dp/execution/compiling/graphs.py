@@ -1,20 +1,21 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow computations of TFF, made ready to be stamped into a graph.
+"""TensorFlow computations of TFF, prepared for use inside larger graphs.
 
 A `tff.tensorflow.computation` is a serialized graph with named inputs, named
 outputs and an operation that initialises its variables and tables. TFF's own
-runtime gives each call a session to itself. Here it becomes a part of a larger
-graph, in one of two ways. `TensorFlowGraph.inlined` makes a function of values
-of it (`pure`). `TensorFlowGraph.stamp` is for graphs that are more than that:
-it adds them as they are to a function that is called again and again, from
+runtime runs each call in a separate session. Here the computation becomes a
+part of a larger graph, in one of two ways. `TensorFlowGraph.inlined` turns it
+into a function of values (`pure`). `TensorFlowGraph.stamp` is for all other
+graphs: it adds them unchanged to a function that is called repeatedly, from
 several threads. So
 
-*   what does not lead to an output is dropped, as a session would;
-*   variables are handed out when the initialiser is done, so that a call starts
-    afresh, and calls stay calls (`_add_initializer`, `_make_calls_strict`);
-*   variables get names of their own, and lookup tables live for one call;
-*   functions are named by their content, because a process knows them all;
+*   nodes that do not lead to an output are dropped, as in a session.
+*   variables are available only after the initialiser, so that a call starts
+  afresh, and calls stay calls (`_add_initializer`, `_make_calls_strict`).
+*   variables get unique names, and lookup tables live for one call.
+*   functions are named by their content, because their names are known in the
+  whole process.
 *   reductions of datasets become loops over iterators, see `loops`.
 """
 
@@ -72,7 +73,7 @@ def tensor_names(binding) -> Iterator[str]:
 
 
 def _ancestors(nodes: dict[str, tf.compat.v1.NodeDef], ends: Iterable[str]):
-  """Returns the names of all nodes that lead to `ends`, and of those."""
+  """Returns the names of all nodes that lead to `ends`, and of the ends."""
   found, waiting = set(), [_node_of(end) for end in ends]
   while waiting:
     name = waiting.pop()
@@ -83,10 +84,10 @@ def _ancestors(nodes: dict[str, tf.compat.v1.NodeDef], ends: Iterable[str]):
 
 
 def _drop_ties(graph_def, parameters: Iterable[str]) -> None:
-  """Lets nobody wait for a parameter, or want to be where another node is.
+  """Drops control inputs from parameters, and colocation with other nodes.
 
-  A parameter gives way to a tensor that is there already; the node of another
-  device's wish may be pruned.
+  A parameter is replaced by an existing tensor, and the node of a colocation
+  may be pruned.
   """
   dropped = {f'^{node}' for node in parameters}
   for node in graph_def.node:
@@ -96,7 +97,7 @@ def _drop_ties(graph_def, parameters: Iterable[str]) -> None:
 
 
 def _keep_called_functions(graph_def) -> None:
-  """Drops the functions that nothing calls; Keras leaves hundreds behind."""
+  """Drops the functions that nothing calls. Keras leaves hundreds behind."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   gradients = {g.function_name: g for g in graph_def.library.gradient}
   found, waiting = set(), list(graph_defs.called(graph_def.node, functions))
@@ -122,8 +123,9 @@ def _keep_called_functions(graph_def) -> None:
 def _place_loops(graph_def, device: str) -> None:
   """Puts the steps of loops that are datasets on a device.
 
-  TFF's default training loop is one, and AutoGraph makes them of `for` loops. A
-  step runs where its dataset is, on the CPU, unless its nodes say otherwise.
+  TFF's default training loop is such a loop, and AutoGraph turns `for` loops
+  into them. A step runs where its dataset is, on the CPU, unless its nodes have
+  a device.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   waiting = [
@@ -167,22 +169,23 @@ def _rename_functions(graph_def, suffix: str) -> None:
 
 
 def _add_initializer(graph_def, initializer: str, results: list[str]) -> None:
-  """Lets the graph hand out its variables and tables only when they are set up.
+  """Makes variables and tables available only after they are initialised.
 
   TFF runs the initialiser and the results in two runs of a session, so nodes
-  that lead to both run twice. Here the initialiser is a copy of its nodes, and
-  the results get the handle of a variable or a table from a node that waits for
-  it. A read or a write needs the handle as data, in whatever function it is, so
-  nothing that TensorFlow does to the graph can let it come too early.
+  that lead to both run twice. Here the initialiser is a copy of its nodes. The
+  results get the handle of a variable or a table from a node that waits for the
+  initialiser. A read or a write needs the handle as data, in any function. So
+  no change that TensorFlow makes to the graph can let it run too early.
 
   Args:
-    graph_def: Is changed; holds the nodes that lead to either.
+    graph_def: Graph with the nodes that lead to either, which is changed.
     initializer: Name of the operation that initialises.
     results: Names of the tensors that the graph returns.
   """
   nodes = {node.name: node for node in graph_def.node}
   functions = {f.signature.name: f for f in graph_def.library.function}
-  # A table that lives for one call has no name, so both share its handle.
+  # A table that lives for one call has no name, so both copies share its
+  # handle.
   tables = [n.name for n in nodes.values() if n.op in graph_defs.CALL_TABLES]
   parameters = [n.name for n in nodes.values() if n.op == 'Placeholder']
   shared = _ancestors(nodes, [*tables, *parameters])
@@ -218,7 +221,7 @@ def _add_initializer(graph_def, initializer: str, results: list[str]) -> None:
 
 
 def _makes_handles(node, functions) -> bool:
-  """Returns whether a function that a node calls has a variable of its own."""
+  """Returns whether a function that a node calls has its own variable."""
   waiting, found = list(graph_defs.called([node], functions)), set()
   while waiting:
     name = waiting.pop()
@@ -232,13 +235,13 @@ def _makes_handles(node, functions) -> bool:
 
 
 def _make_calls_strict(graph_def) -> None:
-  """Lets calls, branches and loops begin with all inputs, and end as a whole.
+  """Makes calls, branches and loops wait for all inputs and end as a whole.
 
-  That is how an operation runs. But TensorFlow puts the nodes of a function in
-  the place of its call, and then each begins with its own inputs. Only control
-  inputs of the call hold for all of them, and its control output stands for
-  all, so every input of a call becomes one as well, and who reads an output
-  waits for the call.
+  Operations run like this. But TensorFlow replaces a call by the nodes of its
+  function, and then each node begins with its own inputs. Only control inputs
+  of the call hold for all nodes, and its control output stands for all of them.
+  So every input of a call also becomes a control input, and a reader of an
+  output waits for the call.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   for scope in [graph_def, *functions.values()]:
@@ -250,21 +253,21 @@ def _make_calls_strict(graph_def) -> None:
     }
     if not calls:
       continue
-    # Parameters are there before anything else.
+    # Parameters are available before everything else.
     own = {node.name for node in nodes if node.op != 'Placeholder'}
     for node in nodes:
       before = {_node_of(tensor) for tensor in node.input} & own
       if node.name not in calls:
         before &= calls
         if node.op in _OLD_CONTROL_FLOW:
-          # A call in a loop of the old kind is a part of its step.
+          # A call in an old-style loop is a part of its step.
           continue
       held = {t[1:] for t in node.input if t.startswith('^')}
       node.input.extend(f'^{name}' for name in sorted(before - held))
 
 
 def _digest(graph_def) -> str:
-  """Returns a part of names that no other computation of a process has."""
+  """Returns a part of names that is unique to this computation."""
   text = graph_def.SerializeToString(deterministic=True)
   return hashlib.sha256(text).hexdigest()[:20]
 
@@ -273,16 +276,16 @@ class TensorFlowGraph:
   """A serialized TensorFlow computation that can be stamped into graphs.
 
   Attributes:
-    name: What to call it in errors.
-    seeded_operations: Names of its random operations that have a state and a
-      fixed seed.
+    name: Name of the computation in errors.
+    seeded_operations: Names of its random operations with state and a fixed
+      seed.
   """
 
   def __init__(self, block: tff.framework.CompiledComputation):
     """Reads the graph of a compiled computation.
 
     Raises:
-      UnsupportedComputationError: It is not TensorFlow, or keeps state that
+      UnsupportedComputationError: If it is not TensorFlow, or keeps state that
         cannot be confined to a call.
     """
     proto = block.proto
@@ -344,7 +347,7 @@ class TensorFlowGraph:
 
   @functools.cached_property
   def _pure(self) -> tf.compat.v1.GraphDef:
-    """The graph with functions of names of their own, for `inlined`."""
+    """The graph with uniquely named functions, for `inlined`."""
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(self._graph_def)
     _rename_functions(graph_def, f'{_digest(graph_def)}_pure')
@@ -382,13 +385,13 @@ class TensorFlowGraph:
   def stamp(self, argument, *, scope: str, device: str):
     """Adds the computation to the current graph.
 
-    Its client has variables, tables and datasets of its own, as in a session.
+    Every client has separate variables, tables and datasets, as in a session.
 
     Args:
-      argument: The symbolic value of its parameter, or None.
-      scope: Goes into the names of its variables. Functions that may run at the
-        same time need different ones.
-      device: The device of loops over datasets.
+      argument: Symbolic value of its parameter, or None.
+      scope: Part of the names of its variables. Functions that may run at the
+        same time need different scopes.
+      device: Device of loops over datasets.
 
     Returns:
       The symbolic result, and the variables, as `Variable`s.
@@ -417,15 +420,15 @@ class TensorFlowGraph:
     """Adds the computation to the current graph, as a function of values.
 
     Args:
-      argument: The symbolic value of its parameter, or None. All sequences in
-        it are `columns.Columns`.
-      is_vectorized: Whether `tf.vectorized_map` is at work.
+      argument: Symbolic value of its parameter, or None. All sequences in it
+        are `columns.Columns`.
+      is_vectorized: Whether this runs inside `tf.vectorized_map`.
 
     Returns:
       The symbolic result, in which sequences are `Columns`, too.
 
     Raises:
-      NotPlainError: It is more than a function of its argument, or may be.
+      NotPlainError: If it is, or may be, more than a function of its argument.
     """
     tensors = [] if argument is None else values.flatten(argument)
     inputs = dict(zip(self._parameters, tensors, strict=True))
@@ -448,15 +451,15 @@ class TensorFlowGraph:
 
 
 def _of_this_graph(tensor: tf.Tensor) -> tf.Tensor:
-  """Returns the tensor, captured if it belongs to a graph around this one."""
+  """Returns the tensor, captured if it belongs to an outer graph."""
   if tensor.graph is tf.compat.v1.get_default_graph():
     return tensor
   return tf.identity(tensor)
 
 
 def _fresh_token() -> tf.Tensor:
-  """Returns a string that no other call has."""
-  # The raw operation, because a global seed must not reach it.
+  """Returns a string that is unique to this call."""
+  # Use the raw operation, because a global seed must not reach it.
   words = tf.raw_ops.RandomUniformInt(
       shape=[4], minval=tf.int64.min, maxval=tf.int64.max
   )
@@ -470,7 +473,7 @@ class GraphCache:
     self._graphs = collections.OrderedDict()
 
   def get(self, block: tff.framework.CompiledComputation) -> TensorFlowGraph:
-    # By identity: to compare two of them means to compare their graphs.
+    # Keyed by identity: comparing two computations would compare their graphs.
     if id(block) not in self._graphs:
       self._graphs[id(block)] = (block, TensorFlowGraph(block))
     return self._graphs[id(block)][1]

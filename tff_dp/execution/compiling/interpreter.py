@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What TFF's building blocks mean, for any kind of value.
+"""The meaning of TFF's building blocks, for any kind of value.
 
-The same rules serve twice: once without data, to find out what a computation
-does (`schedule`), and once with tensors, inside the graphs that do it
+The same rules are used twice: once without data, to find out the operations of
+a computation (`schedule`), and once with tensors, inside the graphs that run it
 (`tracing`).
 """
 
@@ -27,11 +27,11 @@ class Literal:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Function:
-  """A function that is applied inside a graph, with what it has captured.
+  """A function that is applied inside a graph, with its captured values.
 
   Attributes:
     block: A lambda, a compiled computation or an intrinsic.
-    scope: Values of the names that are free in it.
+    scope: Values of its free names.
   """
 
   block: _blocks.ComputationBuildingBlock
@@ -40,14 +40,14 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Intrinsic:
-  """One of TFF's operators on sequences; its input is the argument."""
+  """One of TFF's operators on sequences. Its input is the argument."""
 
   uri: str
   type_spec: tff.FunctionType
 
 
 def _free_names(block, bound: frozenset[str] = frozenset()) -> set[str]:
-  """Returns the names that a building block takes from outside."""
+  """Returns the free names of a building block."""
   if isinstance(block, _blocks.Reference):
     return {block.name} - bound
   if isinstance(block, _blocks.Lambda):
@@ -62,9 +62,9 @@ def _free_names(block, bound: frozenset[str] = frozenset()) -> set[str]:
 
 
 class Interpreter:
-  """Evaluates building blocks; subclasses say what values and calls are.
+  """Evaluates building blocks. Subclasses define values and calls.
 
-  A function is a `Function`, a struct a `tff.structure.Struct`.
+  A function is a `Function`, and a struct is a `tff.structure.Struct`.
   """
 
   def call_tensorflow(self, block, argument):
@@ -80,7 +80,7 @@ class Interpreter:
     raise NotImplementedError
 
   def evaluate(self, block, scope: dict[str, object]):
-    """Returns the value of `block`, in which the names of `scope` are free."""
+    """Returns the value of `block`, whose free names are in `scope`."""
     if isinstance(block, _blocks.Reference):
       return scope[block.name]
     if isinstance(block, _blocks.Selection):
@@ -126,7 +126,8 @@ class Interpreter:
     )
 
   def apply(self, function: Function, argument):
-    """Returns the value of a function for an argument, None if it has none."""
+    """Returns the value of a function for an argument, None if it takes none.
+    """
     block = function.block
     if isinstance(block, _blocks.Lambda):
       scope = dict(function.scope)

@@ -1,12 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions of datasets in serialized graphs, made loops over iterators.
+"""Reductions of datasets in serialized graphs, turned into iterator loops.
 
-`Dataset.reduce` is one operation, `ReduceDataset`, whose kernel instantiates
-the function of a step anew in every call, and an iterator copies the library of
-functions; for a small client either takes longer than its training. A `for`
-loop, which is a `ScanDataset` before a `ReduceDataset`, is one of the latter
-when it comes here (`scans`). Names and signatures of nodes stay.
+`Dataset.reduce` is one operation, `ReduceDataset`. Its kernel instantiates the
+function of a step again in every call, and an iterator copies the library of
+functions. For a small client either takes longer than its training. A `for`
+loop, which is a `ScanDataset` before a `ReduceDataset`, is already a
+`ReduceDataset` when it gets here (`scans`). Names and signatures of nodes stay.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ import tensorflow as tf
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import graph_defs
 
-# Operations in whose place TensorFlow puts the functions that they call.
+# Operations that TensorFlow replaces by the functions that they call.
 CALLING = frozenset([
     'PartitionedCall',
     'StatefulPartitionedCall',
@@ -30,12 +30,12 @@ CALLING = frozenset([
 
 
 def _on_cpu():
-  """Returns the place of all that handles sequences."""
+  """Returns the device of all operations on sequences."""
   return tf.device(datasets.DATASET_DEVICE)
 
 
 def _reduce_iterator(variant, state, step, dtypes):
-  """What `ReduceDataset` does, by an iterator."""
+  """Returns (condition, body, start) of a `ReduceDataset` over an iterator."""
   element = dict(output_types=dtypes, output_shapes=[None] * len(dtypes))
   with _on_cpu():
     iterator = tf.raw_ops.AnonymousIteratorV3(**element)
@@ -59,22 +59,21 @@ def _reduce_iterator(variant, state, step, dtypes):
 
 
 class _Library:
-  """Adds functions to a graph, and calls them in the place of operations."""
+  """Adds functions to a graph, and replaces operations by calls of them."""
 
   def __init__(self, graph_def):
     self._graph_def = graph_def
     self._taken = {f.signature.name for f in graph_def.library.function}
 
   def replace(self, scope, node, fn: Callable, dtypes, step=None) -> None:
-    """Lets a node call `fn`, which has as many arguments and results.
+    """Replaces a node by a call of `fn` with the same arguments and results.
 
     Args:
-      scope: The function that the node is in, or None.
-      node: Is changed; keeps its name and its inputs.
-      fn: Traced with arguments of these dtypes.
-      dtypes: Of the arguments.
-      step: A pair: the function that calls of a stand-in are to call instead,
-        and the stand-in.
+      scope: Function that the node is in, or None.
+      node: Node, which is changed but keeps its name and its inputs.
+      fn: Function to trace with arguments of these dtypes.
+      dtypes: Dtypes of the arguments.
+      step: Pair (function to call instead of a stand-in, the stand-in).
     """
     specs = [tf.TensorSpec(None, dtype) for dtype in dtypes]
     traced = tf.function(fn, input_signature=specs, autograph=False)
@@ -97,7 +96,7 @@ class _Library:
     if scope is not None:
       _rename_outputs(scope, node.name)
     name, inputs = node.name, list(node.input)
-    # Without a device: what has to be on the CPU says so inside.
+    # No device: operations for the CPU have one inside.
     node.Clear()
     node.name, node.op = name, 'StatefulPartitionedCall'
     node.input.extend(inputs)
@@ -117,7 +116,7 @@ class _Library:
 
 
 def _rename_outputs(function, name: str) -> None:
-  """Lets all who read outputs of a node find them as those of a call."""
+  """Renames the outputs of a node, for all readers, to outputs of a call."""
 
   def renamed(tensor):
     parts = tensor.split(':')
@@ -147,7 +146,7 @@ def _plain_reduce(library, functions, scope, node) -> None:
   )
   def stand_in(*tensors):
     del tensors
-    # A side effect, as the step may have some.
+    # Add a side effect, because the step may have some.
     tf.raw_ops.StackV2(max_size=0, elem_type=tf.int32)
     return [tf.raw_ops.Placeholder(dtype=dtype) for dtype in state_types]
 
@@ -189,9 +188,9 @@ def _scopes(graph_def) -> Iterator[tuple]:
 
 
 def _is_plain_step(functions, name: str) -> bool:
-  """Returns whether a step may be instantiated once instead of anew.
+  """Returns whether a step may be instantiated once instead of in every call.
 
-  Random operations with a seed would begin anew in every call.
+  Random operations with a seed would otherwise restart in every call.
   """
   waiting, found = [name], set()
   while waiting:

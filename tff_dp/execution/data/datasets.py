@@ -1,13 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets that come as arguments: every use finds them as they were made.
+"""Datasets that come as arguments: every use finds them unchanged.
 
-A `tf.data.Dataset` can hold more than what it was made of: how far the random
-numbers of a `shuffle` have got, what a `cache` has read, a variable. Whoever
-iterates over it goes on where somebody else has stopped. TFF's own runtime gets
-a serialized copy, which holds none of this, so that a computation is a function
-of its arguments. Here, too, such a dataset is copied for every use; all others
-are used as they are.
+A `tf.data.Dataset` can have state: the position of the random numbers of a
+`shuffle`, the elements that a `cache` has read, a variable. A second iteration
+continues where the first one stopped. TFF's own runtime gets a serialized copy
+without this state, so a computation is a function of its arguments. Here such a
+dataset is also copied for every use. All other datasets are used as they are.
 """
 
 import dataclasses
@@ -24,9 +23,9 @@ from tff_dp.execution.data import graph_defs
 
 # A dataset has no kernels, and no tensor representation, on a GPU.
 DATASET_DEVICE = '/device:CPU:0'
-# Classes of TensorFlow's datasets without a state of their own. One that is
-# missing here, or has another name in another release, costs a look at its
-# graph and nothing else.
+# Classes of TensorFlow's datasets without a state of their own. A class that is
+# missing here, or has another name in another release, only costs a look at its
+# graph.
 _PLAIN = frozenset([
     '_BatchDataset',
     '_ConcatenateDataset',
@@ -55,21 +54,21 @@ _PLAIN = frozenset([
     '_WindowDataset',
     '_ZipDataset',
 ])
-# Operations that only read what they are given the handle of.
+# Operations that only read the resource behind their handle.
 _READS = frozenset([
     'LookupTableFindV2',
     'LookupTableSizeV2',
     'ReadVariableOp',
     'ResourceGather',
 ])
-_IGNORE_STATE = 1  # Of `external_state_policy`; the others warn or fail.
-# No resource has this name, so a dataset that asks for it makes one of its own,
-# which ends with it.
+_IGNORE_STATE = 1  # A value of `external_state_policy`. Others warn or fail.
+# No resource has this name. A dataset that asks for it makes a new one, which
+# ends with the dataset.
 _ABSENT = 'tff_dp/absent'
 
 
 class Kind(enum.Enum):
-  """As what the clients of a chunk have their sequences."""
+  """The form of the sequences of the clients of a chunk."""
 
   ABSENT = enum.auto()
   ROWS = enum.auto()
@@ -82,7 +81,7 @@ class Recipe:
   """A dataset with state, serialized without that state.
 
   Attributes:
-    graph: The scalar string tensor of its graph.
+    graph: Scalar string tensor of its graph.
   """
 
   graph: tf.Tensor
@@ -94,12 +93,12 @@ class Recipe:
 
 
 def form_of(tensor: tf.Tensor | np.ndarray) -> tuple[str, tuple[int, ...]]:
-  """Returns the dtype's name and the shape; quick to hash and to compare."""
+  """Returns the dtype's name and the shape, quick to hash and to compare."""
   return tensor.dtype.name, tuple(tensor.shape)
 
 
 def num_bytes_of(tensor: tf.Tensor | np.ndarray) -> int:
-  """Returns how much memory a tensor takes, strings not counted."""
+  """Returns the memory of a tensor in bytes, strings not counted."""
   itemsize = getattr(tensor.dtype, 'itemsize', None) or tensor.dtype.size
   return itemsize * math.prod(tensor.shape)
 
@@ -108,14 +107,13 @@ def num_bytes_of(tensor: tf.Tensor | np.ndarray) -> int:
 class Table:
   """A sequence in memory, as the rows that its elements are cut from.
 
-  What is asked of it again and again is worked out once, as its client may come
-  in every round.
+  Derived facts are computed once, because a client may come in every round.
 
   Attributes:
-    columns: The components of an element, eager tensors or arrays of shape
-      [rows, ...].
-    batch_size: How many rows an element has, the last one perhaps fewer; None
-      if every element is one row, without the dimension.
+    columns: Components of an element, eager tensors or arrays of shape [rows,
+      ...].
+    batch_size: Number of rows of an element, where the last may have fewer.
+      None if every element is one row, without the dimension.
   """
 
   columns: tuple[tf.Tensor | np.ndarray, ...]
@@ -135,7 +133,7 @@ class Table:
 
   @functools.cached_property
   def form(self) -> tuple:
-    """What tables have in common that can make one: dtypes, shapes of rows."""
+    """The dtypes and shapes of rows. Tables with equal forms can be joined."""
     forms = map(form_of, self.columns)
     return tuple((name, *shape[1:]) for name, shape in forms)
 
@@ -151,15 +149,15 @@ def table_of(dataset: tf.data.Dataset) -> Table | None:
 def as_argument(
     dataset: tf.data.Dataset, *, where: str
 ) -> tf.data.Dataset | Recipe:
-  """Returns the dataset, or how to make it if its use would change it.
+  """Returns the dataset, or a recipe for it if its use would change it.
 
   Args:
-    dataset: What a user handed in.
-    where: What to call it in an error.
+    dataset: Dataset from the user.
+    where: Name of the dataset in an error.
 
   Raises:
-    UnsupportedComputationError: It calls a Python function, or it may have a
-      state and cannot be copied.
+    UnsupportedComputationError: If it calls a Python function, or if it may
+      have state and cannot be copied.
   """
   if _is_plain(dataset):
     return dataset
@@ -183,7 +181,7 @@ def as_argument(
 
 
 def recipe_of(variant: tf.Tensor) -> Recipe:
-  """Returns how to make a dataset in another process, from its variant."""
+  """Returns the recipe for a dataset in another process, from its variant."""
   with tf.device(DATASET_DEVICE):
     serialized = tf.raw_ops.DatasetToGraphV2(
         input_dataset=variant, external_state_policy=_IGNORE_STATE
@@ -192,7 +190,8 @@ def recipe_of(variant: tf.Tensor) -> Recipe:
 
 
 def _recipe(graph_def: tf.compat.v1.GraphDef) -> Recipe:
-  # Of seeds and caches. Variables and tables are there by their values.
+  # Replace the handles of seeds and caches. Variables and tables are included
+  # by value.
   for node in graph_def.node:
     for handle in _handles(node):
       handle.name = _ABSENT
@@ -207,7 +206,7 @@ def _handles(node) -> list:
 
 
 def _holds_state(node) -> bool:
-  """Returns whether a node of a dataset's graph is something that changes."""
+  """Returns whether a node of a dataset's graph holds changing state."""
   return (
       node.op == 'VarHandleOp'
       or node.op in graph_defs.TABLES
@@ -218,8 +217,8 @@ def _holds_state(node) -> bool:
 def _is_plain(dataset: tf.data.Dataset) -> bool:
   """Returns whether it is certain that no use of a dataset changes it.
 
-  Looks at Python objects only, which takes microseconds; to serialize a dataset
-  means to copy its data.
+  It inspects only Python objects, which takes microseconds. Serializing a
+  dataset would copy its data.
   """
   found, waiting = set(), [dataset]
   while waiting:
@@ -237,7 +236,8 @@ def _is_plain(dataset: tf.data.Dataset) -> bool:
 
 
 def _is_plain_function(function) -> bool:
-  """Returns whether a function of a dataset leaves all that it knows alone."""
+  """Returns whether a function of a dataset changes nothing that it captures.
+  """
   return not any(
       tensor.dtype == tf.variant for tensor in function.captured_inputs
   ) and all(

@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a serialized TensorFlow graph may hold when it runs in this process.
+"""The allowed contents of a serialized graph that runs in this process.
 
-State and Python functions are the two that cross the border of a call: what a
-kernel keeps, the next call would find, and a Python function is known to its
-process by a number only, until it is collected.
+State and Python functions would cross the border of a call. The next call would
+find the state that a kernel keeps. A Python function is known to its process
+only by a number, until it is collected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +17,9 @@ from tff_dp.execution import errors
 PYTHON_OPERATIONS = frozenset(
     ['PyFunc', 'PyFuncStateless', 'EagerPyFunc', 'NumpyFunc']
 )
-# A table with this operation lives until its last user is gone. The others live
-# as long as the process, and cannot be filled a second time.
+# A table with one of the replacement operations lives until its last user is
+# gone. The others live as long as the process, and cannot be filled a second
+# time.
 _OF_ONE_CALL = {
     'HashTable': 'AnonymousHashTable',
     'HashTableV2': 'AnonymousHashTable',
@@ -29,8 +30,9 @@ _OF_ONE_CALL = {
 TABLES = frozenset(_OF_ONE_CALL)
 CALL_TABLES = frozenset(_OF_ONE_CALL.values())
 _NAMING_ATTRIBUTES = ('container', 'shared_name', 'use_node_name_sharing')
-# Operation -> what to use instead. Their state belongs to the kernel, which
-# outlives a call, so a second client would find what the first one left.
+# Operation -> replacement for the user. Their state belongs to the kernel,
+# which outlives a call, so a second client would find the state of the first
+# one.
 _STATE_IN_KERNEL = {
     'OneShotIterator': 'a `for` loop over the dataset, or `Dataset.reduce`',
     'OneShotIteratorV2': 'a `for` loop over the dataset, or `Dataset.reduce`',
@@ -57,7 +59,7 @@ def function_attributes(node) -> Iterator:
 
 
 def called(nodes: Iterable, functions: dict) -> Iterator[str]:
-  """Yields the names of those of `functions` that nodes call."""
+  """Yields the names of the given functions that nodes call."""
   for node in nodes:
     if node.op in functions:
       yield node.op
@@ -76,11 +78,11 @@ def refuse_python(nodes: Iterable, where: str) -> None:
   """Refuses operations that call a Python function.
 
   Args:
-    nodes: The nodes to look at.
-    where: What they belong to, for the error.
+    nodes: Nodes to check.
+    where: Name of their owner in the error.
 
   Raises:
-    UnsupportedComputationError: There is one.
+    UnsupportedComputationError: If there is such an operation.
   """
   for node in nodes:
     if node.op in PYTHON_OPERATIONS:
@@ -92,15 +94,15 @@ def refuse_python(nodes: Iterable, where: str) -> None:
 
 
 def confine(graph_def: tf.compat.v1.GraphDef, where: str) -> None:
-  """Lets every lookup table live for the length of a call.
+  """Limits the life of every lookup table to the length of a call.
 
   Args:
-    graph_def: Is changed.
-    where: What it is, for the error.
+    graph_def: Graph, which is changed.
+    where: Name of the graph in the error.
 
   Raises:
-    UnsupportedComputationError: It has state that cannot be confined, or calls
-      a Python function.
+    UnsupportedComputationError: If it has state that cannot be confined, or
+      calls a Python function.
   """
   refuse_python(all_nodes(graph_def), where)
   for node in all_nodes(graph_def):
@@ -116,6 +118,6 @@ def confine(graph_def: tf.compat.v1.GraphDef, where: str) -> None:
 
 
 def source(tensor: str) -> tuple[str, str]:
-  """Returns the node or argument, and the index of its output."""
+  """Returns (node or argument of a tensor, index of the output)."""
   name, *rest = tensor.split(':')
   return name, rest[-1] if rest else '0'

@@ -1,11 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What clients have, as tensors and tables that chunks are made of.
+"""The data of clients, as tensors and tables that chunks are made of.
 
-A cohort has thousands of clients, and what is done for each of them in Python
-is most of a small client's time. So the type is looked at once, arrays stay
-arrays until a chunk makes tensors of all of them, and what a dataset is made of
-is remembered with it.
+A cohort has thousands of clients, and for a small client most of the time is
+spent in Python. So the type is inspected once, arrays stay arrays until a chunk
+makes tensors of all of them, and the table of a dataset is cached with it.
 """
 
 from collections.abc import Mapping
@@ -31,15 +30,15 @@ _known = weakref.WeakKeyDictionary()
 
 
 class Leaves:
-  """What a client has, and what decides with whom it shares a chunk.
+  """The data of a client, and the facts that decide about its chunk.
 
   Attributes:
-    items: Its tensors, arrays and sequences, depth first. A sequence is a
-      `datasets.Table`, or what `values.flatten` makes of a dataset.
-    num_bytes: How much memory they take, strings and datasets not counted.
-    kind: Of its sequences.
-    form: The same for all of one chunk, dtypes and shapes but for the number of
-      rows; None if it can be in no chunk.
+    items: Tensors, arrays and sequences of the client, depth first. A sequence
+      is a `datasets.Table`, or the result of `values.flatten` for a dataset.
+    num_bytes: Memory of the items in bytes, strings and datasets not counted.
+    kind: Kind of its sequences.
+    form: Dtypes and shapes without the number of rows, which must be equal in a
+      chunk. None if it can be in no chunk.
     lengths: Number of rows and batch size of each table.
   """
 
@@ -65,20 +64,20 @@ class Leaves:
 
 
 class Reader:
-  """Reads the values of clients, which are of one type."""
+  """Reads the values of clients, which all have one type."""
 
   def __init__(self, type_spec: tff.Type):
-    """Looks at the type, which has no placement."""
+    """Inspects the type, which has no placement."""
     self._reader = _reader(type_spec)
 
   def __call__(self, value) -> Leaves | None:
-    """Returns what a client has.
+    """Returns the leaves of a client.
 
-    None if it is not of the type, or cannot be read: `values.from_python` knows
-    what to say.
+    The result is None if the value is not of the type, or cannot be read.
+    `values.from_python` then gives the error message.
 
     Args:
-      value: As for `values.from_python`.
+      value: Value, as for `values.from_python`.
     """
     try:
       if isinstance(self._reader, _SequenceReader):
@@ -119,7 +118,7 @@ class _TensorReader:
     self._dims = None if shape.rank is None else shape.as_list()
 
   def is_plain(self, value) -> bool:
-    """Returns whether it is an array of this very type."""
+    """Returns whether the value is an array of exactly this type."""
     # By its class, as a masked array is something else.
     if type(value) is not np.ndarray or value.dtype != self._dtype:  # pylint: disable=unidiomatic-typecheck
       return False
@@ -150,7 +149,7 @@ class _SequenceReader:
     self._is_batched = self._has_rows and all(
         spec.shape.rank and spec.shape[0] is None for spec in specs
     )
-    # Of elements that need no look at their structure.
+    # For elements whose structure need not be inspected.
     self._parts, self._names = None, None
     if isinstance(type_spec, tff.TensorType):
       self._parts = [_TensorReader(type_spec)]
@@ -164,7 +163,7 @@ class _SequenceReader:
     return self.leaves(value).items
 
   def leaves(self, value) -> Leaves:
-    """Returns the leaves of a client that has nothing but this sequence."""
+    """Returns the leaves of a client that has only this sequence."""
     if not isinstance(value, tf.data.Dataset):
       return Leaves([self._table_of_elements(value) or self._dataset(value)])
     known_type, found = _known.get(value, (None, None))
@@ -172,8 +171,9 @@ class _SequenceReader:
       _check_is_assignable(value.element_spec, self._type)
       item = datasets.table_of(value) or self._dataset(value)
       found = Leaves([item])
-      # Is remembered, because clients come again, and to look takes longer than
-      # some of them compute. But for recipes, which are copies of the data.
+      # Cached, because clients come again, and inspecting takes longer than
+      # some clients compute. Recipes are not cached, because they are copies of
+      # the data.
       if not isinstance(item, datasets.Recipe):
         _known[value] = self._type, found
     return found
@@ -184,7 +184,7 @@ class _SequenceReader:
     return item
 
   def _table_of_elements(self, value) -> datasets.Table | None:
-    """Returns the table of a list of elements, or None if they make none."""
+    """Returns the table of a list of elements, or None if there is none."""
     if not self._has_rows or not isinstance(value, (list, tuple)):
       return None
     if not value:
@@ -219,7 +219,7 @@ class _SequenceReader:
     return datasets.Table(columns, 1 if self._is_batched else None)
 
   def _plain_parts(self, element) -> list[np.ndarray] | None:
-    """Returns the arrays of an element, or None if it has something else."""
+    """Returns the arrays of an element, or None if it holds anything else."""
     if self._parts is None:
       return None
     if self._names is None:
@@ -242,9 +242,9 @@ class _SequenceReader:
 
 
 def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
-  """Raises `TypeError` if elements have no such type; quickly if others had."""
+  """Raises `TypeError` if elements do not fit the type. Repeats are quick."""
   last = getattr(_last_assignable, 'pair', (None, None))
-  # Types are compared by what they hold, which takes its time.
+  # Comparing types takes time, because they are compared by content.
   if last[1] is not type_spec or last[0] != element_spec:
     found = tff.types.tensorflow_to_type(element_spec)
     if not type_spec.is_assignable_from(found):
@@ -253,12 +253,12 @@ def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
 
 
 def _batch_size(rows: list[list]) -> int | None:
-  """Returns the rows of every batch but a shorter last one; None otherwise.
+  """Returns the rows of every batch but a shorter last one, otherwise None.
 
   Raises:
-    ValueError: The parts of a batch differ.
+    ValueError: If the parts of a batch differ.
   """
-  # All parts of a batch have as many.
+  # All parts of a batch have equally many rows.
   sizes = [{part.shape[0] for part in row} for row in rows]
   (size, *others) = [n for (n,) in sizes]
   *full, last = [size, *others]

@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Values inside the in-process context, and their way in and out.
+"""Values inside the in-process context, and conversions from and to Python.
 
 A value is a tensor, a dataset, or a `tff.structure.Struct` of values. Between
-two graphs it travels as a flat list of tensors, a dataset as the one variant
-tensor that stands for it; its skeleton says how to put it together again.
+two graphs it travels as a flat list of tensors, with one variant tensor for a
+dataset. Its skeleton says how to rebuild it.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _array = _compat.private_tff('array')
 _type_conversions = _compat.private_tff('type_conversions')
 
 Struct = tff.structure.Struct
-# By identity, the tensors whose memory arrays share that we have handed out.
+# Tensors whose memory is shared by arrays that we returned, by the arrays' ids.
 _tensor_of_array = {}
 
 
@@ -45,7 +45,7 @@ class Sequence:
 def flatten(value) -> list:
   """Returns the tensors that `value` consists of, depth first.
 
-  An argument may have a `datasets.Recipe` where a variant belongs; see `fresh`.
+  An argument may have a `datasets.Recipe` in place of a variant. See `fresh`.
   """
   if isinstance(value, Struct):
     return [tensor for element in value for tensor in flatten(element)]
@@ -64,7 +64,7 @@ def fresh(flat: list) -> list[tf.Tensor]:
 
 
 def pack(skeleton, tensors: list[tf.Tensor]):
-  """Returns the value with this skeleton and these tensors; takes them all."""
+  """Returns the value with this skeleton, built from all these tensors."""
   remaining = iter(tensors)
 
   def build(part):
@@ -119,7 +119,7 @@ def flat_specs(skeleton) -> list[tf.TensorSpec]:
 
 
 def to_element(value, type_spec: tff.Type):
-  """Returns a value as `tf.data` wants to have an element of a dataset."""
+  """Returns a value as an element of a dataset, in the form of `tf.data`."""
   return _type_conversions.type_to_py_container(value, type_spec)
 
 
@@ -137,7 +137,7 @@ def from_element(element, type_spec: tff.Type):
 
 
 def untuned() -> tf.data.Options:
-  """Returns options of datasets in memory, which leave nothing to tune.
+  """Returns options of datasets in memory that turn tuning off.
 
   By default every iterator's graph is rewritten and a thread is started for it,
   which takes longer than a small client's work.
@@ -149,18 +149,18 @@ def untuned() -> tf.data.Options:
 
 
 def from_python(value, type_spec: tff.Type, *, where: str):
-  """Returns the value for what a user handed in.
+  """Returns the value of a user's argument.
 
-  A dataset whose use would change it comes back as a `datasets.Recipe`.
+  A dataset whose use would change it is returned as a `datasets.Recipe`.
 
   Args:
     value: Arrays, numbers, strings, tensors, datasets or lists of elements, in
       Python containers.
-    type_spec: Its TFF type, without placement.
-    where: What to call the value in an error.
+    type_spec: TFF type of the value, without placement.
+    where: Name of the value in an error.
 
   Raises:
-    TypeError: `value` is not of that type.
+    TypeError: If `value` is not of that type.
   """
   if isinstance(type_spec, tff.StructType):
     return _struct_from_python(value, type_spec, where)
@@ -181,14 +181,14 @@ def parts(value, type_spec: tff.StructType, *, where: str) -> list:
   """Returns the elements of a Python container, in the type's order.
 
   Raises:
-    TypeError: It has not the elements that the type says.
+    TypeError: If it does not have the elements of the type.
   """
   if isinstance(value, tf.RaggedTensor):
     return [value.flat_values, value.nested_row_splits]
   if isinstance(value, tf.SparseTensor):
     return [value.indices, value.values, value.dense_shape]
   names = [name for name, _ in tff.structure.iter_elements(type_spec)]
-  # What has no names in the type takes a value's elements in their order.
+  # If the type has no names, take a value's elements in their order.
   if isinstance(value, Mapping) and any(name is not None for name in names):
     if set(value) == set(names):
       return [value[name] for name in names]
@@ -220,9 +220,9 @@ def _struct_from_python(value, type_spec, where) -> Struct:
 
 
 def element_from_python(value, type_spec, where):
-  """Returns the value for an element of a list that stands for a sequence.
+  """Returns the value of an element of a list that stands for a sequence.
 
-  TFF casts there, and so do we, but not if the cast loses more than digits.
+  TFF casts here, and so do we, unless the cast loses more than digits.
   """
   if isinstance(type_spec, tff.StructType):
     elements = tff.structure.to_elements(type_spec)
@@ -263,7 +263,7 @@ def _cast(value, dtype, type_spec, where) -> np.ndarray:
 
 
 def _numbers_from_python(value, dtype, type_spec, where):
-  """Returns what TensorFlow makes of Python's numbers, or of lists of such."""
+  """Returns TensorFlow's conversion of Python's numbers, or lists of them."""
   try:
     return tf.convert_to_tensor(value, dtype)
   except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -300,8 +300,8 @@ def _dataset_from_python(
 def _slicing_function(type_spec: tff.Type):
   """Returns a function from columns to the variant of the dataset of rows.
 
-  TensorFlow keeps a kernel for every shape that an eager `from_tensor_slices`
-  has seen. In a graph the shapes may stay open.
+  For eager `from_tensor_slices`, TensorFlow keeps a kernel for every shape that
+  it has seen. In a graph the shapes may stay open.
   """
   element_spec = _type_conversions.type_to_tf_structure(type_spec)
   columns = [
@@ -330,7 +330,7 @@ def _dataset_of(elements: list, type_spec: tff.Type) -> tf.data.Dataset:
     return tf.data.experimental.from_variant(variant, element_spec)
 
   def joined(datasets: list[tf.data.Dataset]) -> tf.data.Dataset:
-    # By halves, since an element comes through every level of concatenation.
+    # Join by halves, because an element passes every level of concatenation.
     if len(datasets) == 1:
       return datasets[0]
     half = len(datasets) // 2
@@ -370,7 +370,8 @@ def tensor_from_python(value, type_spec, where) -> tf.Tensor:
 
 
 def _widens(found: tf.DType, wanted: tf.DType) -> bool:
-  """Returns whether TFF takes one dtype for another, as it does for arrays."""
+  """Returns whether TFF accepts one dtype for another, as it does for arrays.
+  """
   if tf.variant in (found, wanted) or tf.resource in (found, wanted):
     return False
   return _array.is_compatible_dtype(
@@ -379,7 +380,7 @@ def _widens(found: tf.DType, wanted: tf.DType) -> bool:
 
 
 def _array_from_python(value, type_spec, where):
-  """Returns what TensorFlow converts to the type's dtype without loss."""
+  """Returns the value in a form that TensorFlow converts without loss."""
   leaves = [value]
   if isinstance(value, (list, tuple)):
     value = tf.nest.map_structure(
@@ -403,7 +404,7 @@ def _array_from_python(value, type_spec, where):
 def to_arrays(value, type_spec: tff.Type):
   """Returns an eager value with arrays for tensors.
 
-  A dataset stays one, with the Python containers of the type in its elements.
+  A dataset stays a dataset, whose elements have the type's Python containers.
   """
   if isinstance(value, Struct):
     return Struct([
@@ -420,14 +421,14 @@ def to_arrays(value, type_spec: tff.Type):
 def _to_array(tensor: tf.Tensor):
   """Returns an array, a scalar or bytes.
 
-  An array shares the tensor's memory and is read-only: a server's state may be
+  An array shares the tensor's memory and is read-only. A server's state may be
   large, and most of it comes back with the next call.
   """
   if not tensor.shape.rank or tensor.dtype == tf.string:
     return tensor.numpy()
   try:
     array = np.asarray(memoryview(tensor))
-  except ValueError:  # bfloat16, of which Python's buffers know nothing.
+  except ValueError:  # bfloat16, which Python's buffers do not support.
     return tensor.numpy()
   _tensor_of_array[id(array)] = tensor
   weakref.finalize(array, _tensor_of_array.pop, id(array)).atexit = False
