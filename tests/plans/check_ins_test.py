@@ -413,6 +413,61 @@ class StatementTest(parameterized.TestCase):
         num_passes * protocol.num_rounds,
     )
 
+  @parameterized.parameters(
+      (_SHUFFLED, 'g = 0.1, the probability of the coin that clients flip'),
+      (
+          # Half of the reports are lost, and the guarantee counts on it.
+          participation.ShuffledCheckIn(30, 0.1, 5000, 0.5, True),
+          'g = 0.05, the probability of the coin that clients flip (0.1) less a'
+          ' share of 0.5 that is lost independently of everything: assumed',
+      ),
+      (
+          # They are lost, but nothing rests on it.
+          participation.ShuffledCheckIn(30, 0.1, 5000, 0.5),
+          'g = 0.1, the probability of the coin that clients flip',
+      ),
+      (_FIXED, 'p0 = 0.2, the probability of the coin that clients flip'),
+      (
+          participation.SlidingWindowCheckIn(900, 400),
+          'p0 = 1, the probability of the coin that clients flip',
+      ),
+  )
+  def test_rate_is_the_one_that_is_accounted_for(self, protocol, said):
+    mechanism = _plan(protocol).statement(delta=_DELTA).points['mechanism']
+    self.assertEqual(mechanism['check_in_rate'], said)
+
+  @parameterized.parameters(
+      (
+          randomizers.Sphere(1.5, 0.5),
+          'epsilon0 = 1.5, delta0 = 0, of',
+          'L2 norm at most 0.5,',
+      ),
+      (
+          randomizers.Laplace(0.5, 2.0),
+          'epsilon0 = 0.5, delta0 = 0, of',
+          'L1 norm at most 2,',
+      ),
+      (
+          randomizers.Gaussian(8.0, 3.0),
+          'Gaussian noise of 8 clip norms on a difference of two',
+          'L2 norm at most 3,',
+      ),
+      (
+          randomizers.RandomizedResponse(1.0, 4),
+          'epsilon0 = 1, delta0 = 0, of',
+          'one of the categories',
+      ),
+      (
+          randomizers.Declared(0.75, 1e-9),
+          'epsilon0 = 0.75, delta0 = 1e-09, of',
+          'whatever the declared randomizer makes',
+      ),
+  )
+  def test_report_is_that_of_the_randomizer(self, randomizer, guarantee, bound):
+    points = _plan(randomizer=randomizer).statement(delta=_DELTA).points
+    self.assertIn(guarantee, points['mechanism']['local_guarantee'])
+    self.assertIn(bound, points['unit']['contribution_bound'])
+
   @parameterized.parameters(None, 150, 600)
   def test_models_and_noised_counts_share_epsilon_and_delta(self, rounds_done):
     plan = _plan(_FIXED, num_passes=2, occupancy_noise_stddev=200.0)

@@ -267,6 +267,12 @@ class StatementTest(parameterized.TestCase):
         guarantee['epsilon_of_one_report'],
         plan.epsilon(delta=_DELTA, participations=1),
     )
+    # At the delta that is stated, not at that of the step.
+    later = plan.statement(delta=1e-7).points['guarantee']
+    self.assertEqual(
+        later['epsilon_of_one_report'],
+        plan.epsilon(delta=1e-7, participations=1),
+    )
     self.assertEqual(statement.points['adjacency']['relation'], 'replace_one')
     self.assertEqual(statement.points['unit']['max_participations'], 3)
     self.assertStartsWith(statement.points['setting']['trusted'], 'nobody')
