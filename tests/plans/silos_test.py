@@ -468,8 +468,26 @@ class StatementTest(parameterized.TestCase):
         {'north': terms},
         metric_bounds=(1.0, 1.0),
     )
-    parameters = plan.statement(delta=_DELTA).points['mechanism']['parameters']
-    self.assertEqual(parameters['private_metrics'], 2)
+    mechanism = plan.statement(delta=_DELTA).points['mechanism']
+    self.assertEqual(mechanism['parameters']['private_metrics'], 2)
+    # The gradient alone has 0.5: part of it pays for the metrics.
+    self.assertAlmostEqual(plan.noise_multiplier, 0.4 * 4)
+    self.assertStartsWith(mechanism['noise_multiplier'], '1.6, the least of all')
+
+  def test_noise_multiplier_is_that_of_the_least_protected_sum(self):
+    for name, index in (('north', 0), ('north', 1), ('south', 0), ('south', 1)):
+      plan = _PLANS['phases']
+      terms = dict(plan.terms)
+      phases = list(terms[name].phases)
+      phases[index] = dataclasses.replace(phases[index], noise_stddev=0.3)
+      terms[name] = dataclasses.replace(terms[name], phases=tuple(phases))
+      plan = dataclasses.replace(plan, terms=terms)
+      # Over the batch of 4 records.
+      self.assertAlmostEqual(plan.noise_multiplier, 0.3 * 4)
+      self.assertStartsWith(
+          plan.statement(delta=_DELTA).points['mechanism']['noise_multiplier'],
+          '1.2, the least of all',
+      )
 
   def test_worst_silo_is_that_at_the_delta_of_the_statement(self):
     # At its own delta, which is large, the north pays less than the south.
