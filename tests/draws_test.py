@@ -271,6 +271,13 @@ class MissingDeltaTest(parameterized.TestCase):
     self.assertEqual(draws.counted(0.0, 1e-270), math.inf)
     self.assertEqual(draws.counted(1000.0, 0.5), math.inf)
     self.assertEqual(draws.counted(math.inf, 0.5), math.inf)
+    # What is missing may not be seen in delta, not even in its last bit.
+    for epsilon in (0.0, 8.0, 100.0):
+      missing = draws.missing_delta(epsilon)
+      self.assertEqual(draws.counted(epsilon, missing * 2.0**55), epsilon)
+      for delta in (missing * 2.0**52, 4 * missing, missing):
+        self.assertGreater(delta + missing, delta)
+        self.assertEqual(draws.counted(epsilon, delta), math.inf)
 
   def test_true_delta_of_tensorflow_s_own(self):
     # What these tails are for: where normals end at 5.68, an output that a
