@@ -196,6 +196,22 @@ class SourceTest(parameterized.TestCase):
     self.assertLess(abs(np.corrcoef(noises[1:], noises[:-1])[0, 1]), 0.12)
     self.assertIsNone(_source(protocol).iterator().advance().noised_check_ins)
 
+  def test_noise_of_counts_is_new_in_every_pass(self):
+    # Were it the same, the difference of two passes would have none.
+    iterator = _source(
+        participation.FixedWindowCheckIn(400, 1.0),
+        40,
+        num_passes=2,
+        occupancy_noise_stddev=6.0,
+        insecure_seed=1,
+    ).iterator()
+    steps = [iterator.advance() for _ in range(800)]
+    noises = [
+        step.noised_check_ins - step.cohort.num_checked_in for step in steps
+    ]
+    correlation = np.corrcoef(noises[:400], noises[400:])[0, 1]
+    self.assertLess(abs(correlation), 0.25)
+
   @parameterized.parameters(
       (dict(num_passes=0), 'num_passes=0'),
       (dict(sampler='quick'), "sampler='quick'"),
