@@ -12,6 +12,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.accounting.sensitivity import tree_sensitivity
 from tff_dp.ledger import budget
@@ -180,6 +181,23 @@ class BudgetTest(parameterized.TestCase):
       for t in range(1001):
         self.assertEqual(book.rounds_left(t), max(0, allowed - t))
       self.assertLessEqual(len(asked), 1 + math.ceil(math.log2(1000)))
+
+  @parameterized.parameters(math.nan, math.inf, -1.0)
+  def test_an_epsilon_that_means_nothing_is_infinite(self, epsilon):
+    plan = types.SimpleNamespace(
+        num_rounds=3,
+        epsilon_after=lambda t, *, delta: epsilon,
+        neighboring_relation=run_events.NeighboringRelation.ZERO_OUT,
+        unit='client',
+        spent=lambda t: {},
+        basis='nothing',
+        way_out=lambda **options: 'More noise.',
+    )
+    book = budget.BudgetLedger(plan, delta=1e-5)
+    self.assertEqual(book.epsilon_after(2), math.inf)
+    self.assertEqual(book.record(1)['epsilon'], 'inf')
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'epsilon inf > 2'):
+      budget.BudgetLedger(plan, delta=1e-5, epsilon=2.0).check(1)
 
 
 if __name__ == '__main__':

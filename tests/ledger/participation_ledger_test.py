@@ -340,6 +340,20 @@ class SavedLedgerTest(parameterized.TestCase):
       other.commit(['b'], 4)
     self.assertEqual(resumed.to_bytes(), book.to_bytes())
 
+  @parameterized.parameters(*range(7))
+  def test_what_was_observed_before_a_resume_counts(self, stop):
+    # The smallest gap and the largest cohort come early.
+    book = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(9)
+    )
+    for t, cohort in enumerate(('abc', 'a', 'd', '', 'da', 'c'), 1):
+      if t == stop + 1:
+        book = book.restored(book.to_bytes())
+      book.commit(list(cohort), t)
+    self.assertEqual(
+        book.observed(), participation_ledger.Observed(6, 4, 1, 3, 0, 3)
+    )
+
   @parameterized.parameters(
       dict(run_id='run 8'),
       dict(restart_every=5),
