@@ -63,7 +63,7 @@ def _answers(changed=None, *, until: str | None = None):
   names = list(_FINE)
   names = names[: names.index(until) + 1] if until else names
   answers = {name: _FINE[name] for name in names} | (changed or {})
-  return absltest.mock.patch.object(doctor, '_ask_child', lambda *_: answers)
+  return absltest.mock.patch.object(doctor, '_ask_child', lambda **_: answers)
 
 
 def _printed(*names: str) -> str:
@@ -149,7 +149,7 @@ class DoctorTest(parameterized.TestCase):
       _run('--cluster-address', 'tcp://host:8786')
 
   def test_cluster_that_does_not_answer(self):
-    found = doctor_probe.attempts('no engine', None)
+    found = doctor_probe.attempts(engine='no engine')
     with self.assertRaisesRegex(_checks.ArgumentError, 'engine='):
       found[doctor_probe.CLUSTER]()
     with _answers({doctor_probe.CLUSTER: {'error': 'OSError: timed out'}}):
@@ -242,9 +242,7 @@ class DoctorTest(parameterized.TestCase):
     with _answers({'devices': {'result': result}}):
       status, output = _run()
     self.assertEqual(status, 0)
-    self.assertEndsWith(
-        output, 'training needs is here\nnote: buy the cuda extra\n'
-    )
+    self.assertIn('training needs is here\nnote: buy the cuda extra\n', output)
 
   def test_noise_around_the_answers_is_ignored(self):
     code = f"print('noise'); {_printed(*_FINE)}; print('noise')"

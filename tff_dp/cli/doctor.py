@@ -11,6 +11,7 @@ import argparse
 import collections
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -22,9 +23,18 @@ from tff_dp.cli import doctor_probe
 from tff_dp.cli import errors
 
 _PROBE_SECONDS = 180
+# -P: the working directory, which others may have filled, is no place to import
+# from. This package, which may be there, comes last.
+_PROBE_FLAGS = ('-P',)
 _PROBE = (
-    'import sys; from tff_dp.cli import doctor_probe;'
-    ' doctor_probe.main(*sys.argv[1:])'
+    'import json, sys; sys.path.append(sys.argv[1]);'
+    ' from tff_dp.cli import doctor_probe;'
+    ' doctor_probe.main(**json.loads(sys.argv[2]))'
+)
+_PACKAGES = str(pathlib.Path(__file__).parents[2])
+_EXPOSED = (
+    "TFF's worker, which the native context needs, listens on all interfaces"
+    ' and asks nobody who they are'
 )
 _FAILURES = {
     doctor_probe.LOADING: 'TFF does not load ({})',
@@ -44,6 +54,7 @@ _FAILURES = {
 _WORKER_LINE = 'worker '
 _EXAMPLES = """examples:
   tff-dp doctor --format json
+  tff-dp doctor --skip-worker
   tff-dp doctor --context dask --cluster-address tcp://host:8786
 """
 
@@ -53,7 +64,8 @@ def add_arguments(parser: errors.Parser) -> None:
   parser.description = (
       'Shows which versions are installed, whether TensorFlow Federated loads'
       ' and computes, on which devices, and the recipe if it does not. Ends'
-      f' with status {errors.ENVIRONMENT} if training cannot work here.'
+      f' with status {errors.ENVIRONMENT} if training cannot work here. It'
+      f' starts a worker for a moment, unless --skip-worker is given: {_EXPOSED}.'
   )
   parser.epilog = _EXAMPLES
   parser.add_argument(
@@ -73,6 +85,11 @@ def add_arguments(parser: errors.Parser) -> None:
       help="of Dask's scheduler (tcp://host:8786) or Ray's head (host:6379);"
       ' without it, two workers start on this machine',
   )
+  parser.add_argument(
+      '--skip-worker',
+      action='store_true',
+      help='start no TFF worker, and so open no port',
+  )
   parser.set_defaults(run=run)
 
 
@@ -88,7 +105,11 @@ def run(args: argparse.Namespace) -> int:
     print(f'tff_dp {_version.__version__}\n', flush=True)
     _print_findings(findings)
   found_on_machine = _machine()
-  answers = _ask_child(args.context, args.cluster_address)
+  answers = _ask_child(
+      engine=args.context,
+      address=args.cluster_address,
+      skip_worker=args.skip_worker,
+  )
   attempts = _attempts(answers)
   findings += attempts
   status = _worst(findings)
@@ -135,8 +156,11 @@ def _attempts(answers: dict[str, dict]) -> list[_compat.Finding]:
       findings.extend(_worker_findings(answer['result']))
     else:
       result = answer['result']
+      advice = ''
+      if name == doctor_probe.WORKER:
+        advice = f'{_EXPOSED}; --skip-worker starts none'
       findings.append(
-          _compat.Finding(name, result, 'works', _compat.Status.OK)
+          _compat.Finding(name, result, 'works', _compat.Status.OK, advice)
       )
   return findings
 
@@ -185,14 +209,16 @@ def _worker_findings(found: list[dict[str, str]]) -> list[_compat.Finding]:
   ]
 
 
-def _ask_child(
-    engine: str | None = None, address: str | None = None
-) -> dict[str, dict]:
-  """Returns attempt -> {'result': ...} or {'error': why}, as far as it came."""
-  words = [word for word in (engine, address) if word is not None]
+def _ask_child(**asked: object) -> dict[str, dict]:
+  """Returns attempt -> {'result': ...} or {'error': why}, as far as it came.
+
+  Args:
+    **asked: The arguments of `doctor_probe.main`.
+  """
+  words = [*_PROBE_FLAGS, '-c', _PROBE, _PACKAGES, json.dumps(asked)]
   try:
     child = subprocess.run(
-        [sys.executable, '-c', _PROBE, *words],
+        [sys.executable, *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_PROBE_SECONDS,
@@ -207,7 +233,7 @@ def _ask_child(
       answer = json.loads(line.removeprefix(doctor_probe.MARK))
       answers[answer.pop('name')] = answer
   if not any('error' in answer for answer in answers.values()):
-    for name in doctor_probe.attempts(engine, address):
+    for name in doctor_probe.attempts(**asked):
       if name not in answers:  # Here it crashed or hung.
         answers[name] = {'error': end}
         break

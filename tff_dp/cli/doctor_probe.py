@@ -25,14 +25,13 @@ WORKER = 'start of the worker'
 CLUSTER = 'cluster'
 
 
-def main(engine: str | None = None, address: str | None = None) -> None:
+def main(**asked) -> None:
   """Makes the attempts in order up to the first failure, printing each.
 
   Args:
-    engine: Of a cluster whose workers are asked too, 'dask' or 'ray'.
-    address: Of the cluster; `None` for workers of this machine.
+    **asked: As `attempts` takes them.
   """
-  for name, attempt in attempts(engine, address).items():
+  for name, attempt in attempts(**asked).items():
     answer = {'name': name}
     try:
       answer['result'] = attempt()
@@ -133,9 +132,19 @@ def _ask_workers(engine: str, address: str | None) -> list[dict[str, str]]:
 
 
 def attempts(
-    engine: str | None = None, address: str | None = None
+    *,
+    engine: str | None = None,
+    address: str | None = None,
+    skip_worker: bool = False,
 ) -> dict[str, Callable[[], object]]:
-  """Returns what is tried, in this order. Args: see `main`."""
+  """Returns the attempts by name, in their order.
+
+  Args:
+    engine: 'dask' or 'ray', to ask the workers of a cluster too.
+    address: The cluster's; `None` for workers of this machine.
+    skip_worker: Whether to start no TFF worker, which listens on all
+      interfaces.
+  """
   found = {
       LOADING: _load,
       DEVICES: _list_devices,
@@ -146,6 +155,6 @@ def attempts(
     found[CLUSTER] = functools.partial(_ask_workers, engine, address)
   # The worker last: what follows a failure is not tried, and only the native
   # context needs a worker. In columns B and C it is not expected to work.
-  if _compat.COLUMN.has_worker:
+  if _compat.COLUMN.has_worker and not skip_worker:
     found[WORKER] = _start_worker
   return found
