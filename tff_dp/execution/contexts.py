@@ -139,6 +139,305 @@ class NativeContext(tff.framework.SyncContext):
   """A synchronous TFF context on a worker process that it owns.
 
   As a context manager it is the current thread's context inside the block and
+  closes at its end. TFF's stack of contexts is thread-local: a computation that
+  is invoked from another thread does not see it.
 
   Attributes:
     not_covered: Sentence for the privacy statement about this context.
+  """
+
+  not_covered = (
+      "updates without noise, which TFF's worker holds: it listens on all"
+      ' interfaces and asks nobody who they are, so whoever reaches its port is'
+      ' part of the trusted server'
+  )
+
+  def __init__(self, worker: native.NativeWorker, default_num_clients: int):
+    self._worker = worker
+    self._stub = _OwnedStub(worker)
+
+    def new_executor(cardinalities):
+      if cardinalities.get(tff.CLIENTS) is None:
+        cardinalities[tff.CLIENTS] = default_num_clients
+      executor = tff.framework.RemoteExecutor(self._stub)
+      executor.set_cardinalities(cardinalities)
+      return executor
+
+    self._context = tff.framework.SyncExecutionContext(
+        executor_fn=tff.framework.ResourceManagingExecutorFactory(
+            executor_stack_fn=new_executor
+        ),
+        compiler_fn=tff.backends.native.desugar_and_transform_to_native,
+        transform_args=tff.tensorflow.transform_args,
+        transform_result=tff.tensorflow.transform_result,
+    )
+    self._stack = contextlib.ExitStack()
+
+  @property
+  def worker(self) -> native.NativeWorker:
+    """The process that runs the computations."""
+    return self._worker
+
+  def invoke(self, comp, arg):
+    """Runs `comp`. TFF calls this.
+
+    Raises:
+      NativeWorkerError: If the worker died or this context was closed.
+      UnsupportedComputationError: If `comp` has secure sums.
+    """
+    try:
+      return self._context.invoke(comp, arg)
+    except grpc.RpcError as error:
+      if _is_secure(comp):
+        raise errors.UnsupportedComputationError(
+            'secure aggregations, for which TFF has no protocol to offer',
+            instead='the in-process context, which simulates them in the clear,',
+            context='native',
+        ) from error
+      raise
+
+  def close(self) -> None:
+    """Ends the worker. The context cannot be used afterwards.
+
+    It may be called again.
+    """
+    # Close the worker first, so that a waiting caller reads that it was closed.
+    self._worker.close()
+    self._stub.close()
+
+  def __enter__(self) -> 'NativeContext':
+    self._stack.enter_context(tff.framework.get_context_stack().install(self))
+    return self
+
+  def __exit__(self, *exception_info) -> None:
+    self._stack.close()
+    self.close()
+
+
+def _is_secure(computation) -> bool:
+  """Returns whether a computation has one of TFF's secure operators."""
+  text = computation.to_building_block().compact_representation()
+  return 'federated_secure_' in text
+
+
+def create_native_context(
+    *,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+    log_path=None,
+) -> NativeContext:
+  """Returns a context on a new worker process, which ends with this process.
+
+  The worker listens on all interfaces and asks nobody who they are: use it only
+  on a machine whose ports nobody else reaches. The in-process context opens none.
+
+  Args:
+    max_concurrent_clients: Number of clients that may train at the same time.
+      Default: one per core that this process may use. With 1, a training round
+      on the same number of cores gives the same bits every time. With more, the
+      bits were also the same in all our tests, because the worker adds updates
+      up in the clients' order. Another number of cores gave other bits.
+    default_num_clients: Number of clients of a computation whose arguments do
+      not determine it.
+    log_path: File for the worker's output, or None.
+
+  Raises:
+    ArgumentError: If a value is not allowed.
+    NativeWorkerError: If the worker cannot be started, or does not exist for
+      this Python.
+  """
+  _checks.integer_at_least(0, default_num_clients=default_num_clients)
+  if not _compat.COLUMN.has_worker:
+    raise native.NativeWorkerError(
+        f"TFF's worker does not run on Python {platform.python_version()}: its"
+        ' TensorFlow is older than the one here. Use the in-process context, or'
+        ' Python 3.11.'
+    )
+  worker = native.NativeWorker(
+      max_concurrent_clients=max_concurrent_clients, log_path=log_path
+  )
+  return NativeContext(worker, default_num_clients)
+
+
+def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
+  """Makes a new synchronous in-process context TFF's default for this thread.
+
+  A default that an earlier call made in this thread is closed, and this one is
+  closed when the thread ends. Other threads keep theirs.
+
+  Args:
+    **arguments: Arguments of `create_sync_in_process_context`.
+
+  Raises:
+    ArgumentError: If a value is not allowed, or a device does not exist.
+  """
+  return install_default(in_process.create_sync_in_process_context(**arguments))
+
+
+def set_async_in_process_context(
+    **arguments,
+) -> in_process.AsyncInProcessContext:
+  """Makes a new asynchronous in-process context TFF's default, likewise.
+
+  Args:
+    **arguments: Arguments of `create_async_in_process_context`.
+  """
+  return install_default(in_process.create_async_in_process_context(**arguments))
+
+
+def set_default_context(
+    kind: str = 'in_process',
+    *,
+    client_tf_devices=None,
+    server_tf_device=None,
+    max_concurrent_clients: int | None = None,
+    default_num_clients: int = 0,
+    max_clients_per_call: int | None = None,
+    log_path=None,
+) -> in_process.InProcessContext | NativeContext:
+  """Makes a new context TFF's default for this thread, and returns it.
+
+  Call it once in a thread, before its first computation, because TFF keeps a
+  stack of contexts per thread. A default that an earlier call made in this
+  thread is closed, and this one is closed when the thread ends. Other threads
+  keep theirs.
+
+  Args:
+    kind: 'in_process' for computations inside this process, on any device, or
+      'native' for TFF's C++ runtime, a separate process that runs on CPUs and
+      has no secure sums.
+    client_tf_devices: Devices of clients, see `create_sync_in_process_context`.
+    server_tf_device: Device of the server, see
+      `create_sync_in_process_context`.
+    max_concurrent_clients: Number of workers, see
+      `create_sync_in_process_context` and `create_native_context`.
+    default_num_clients: Number of clients of a computation whose arguments do
+      not determine it.
+    max_clients_per_call: Clients per call, see
+      `create_sync_in_process_context`. None means its default.
+    log_path: File for the output of the native worker, or None.
+
+  Raises:
+    ArgumentError: If a value is not allowed, or not used by this kind.
+    NativeWorkerError: If the worker cannot be started.
+  """
+  _checks.one_of(_KINDS, kind=kind)
+  if kind == 'in_process':
+    if log_path is not None:
+      raise _checks.ArgumentError(
+          'log_path', log_path, 'None, for kind="in_process" has no worker log'
+      )
+    chunks = {}
+    if max_clients_per_call is not None:
+      chunks['max_clients_per_call'] = max_clients_per_call
+    return set_sync_in_process_context(
+        client_tf_devices=client_tf_devices,
+        server_tf_device=server_tf_device,
+        max_concurrent_clients=max_concurrent_clients,
+        default_num_clients=default_num_clients,
+        **chunks,
+    )
+  for name, value, why in (
+      ('client_tf_devices', client_tf_devices, 'runs on the CPU only'),
+      ('server_tf_device', server_tf_device, 'runs on the CPU only'),
+      ('max_clients_per_call', max_clients_per_call, 'makes no chunks'),
+  ):
+    if value is not None:
+      raise _checks.ArgumentError(
+          name, value, f'None, for kind="native" {why}'
+      )
+  return install_default(
+      create_native_context(
+          max_concurrent_clients=max_concurrent_clients,
+          default_num_clients=default_num_clients,
+          log_path=log_path,
+      )
+  )
+
+
+def ensure_installed() -> contextlib.AbstractContextManager:
+  """Returns a block in which this thread has a synchronous context.
+
+  If nobody has chosen a context, it is an in-process context that ends with the
+  block. TFF's default before `tff_dp` was imported does not count as a choice.
+
+  Raises:
+    RuntimeError: If the thread's context is asynchronous.
+  """
+  if not is_chosen():
+    return in_process.create_sync_in_process_context()
+  current = tff.framework.get_context_stack().current
+  if isinstance(
+      current, (tff.framework.AsyncContext, tff.program.FederatedContext)
+  ):
+    raise RuntimeError(
+        f'the context of this thread is asynchronous ({type(current).__name__}).'
+        ' Install a synchronous one around the call, such as `with'
+        ' tff_dp.execution.create_sync_in_process_context():`'
+    )
+  return contextlib.nullcontext()
+
+
+def is_chosen() -> bool:
+  """Returns whether somebody has given this thread a context."""
+  return _compat.is_context_chosen()
+
+
+def not_covered() -> str:
+  """Returns the caveat of this thread's context for a statement, or ''."""
+  current = tff.framework.get_context_stack().current
+  return getattr(current, 'not_covered', '')
+
+
+def _warn_of_another(previous, new) -> None:
+  """Warns, once per thread, if another caller replaces our default context."""
+  owner = getattr(_thread, 'owner', None)
+  if owner is None or new is owner.context or previous is not owner.context:
+    return
+  if isinstance(new, _compat.private_tff('no_context').RuntimeErrorContext):
+    return  # Nobody wants a context, as at interpreter exit.
+  if not getattr(_thread, 'is_warned', False):
+    _thread.is_warned = True
+    warnings.warn(
+        f'a {type(new).__name__} has replaced the {type(previous).__name__} of'
+        ' tff_dp.execution as the default context of this thread, so'
+        ' computations run there from now on. Leave that call out to keep the'
+        ' context of tff_dp.execution, or call'
+        ' tff_dp.execution.set_default_context() again to return to it.',
+        errors.ContextReplacedWarning,
+        stacklevel=4,
+    )
+
+
+class _Owner:
+  """Closes a context when the thread that has this object ends.
+
+  Attributes:
+    context: The context.
+  """
+
+  def __init__(self, context):
+    self.context = context
+    self._finalizer = weakref.finalize(
+        self, in_process.close_from_anywhere, context.close
+    )
+
+  def close(self) -> None:
+    """Closes the context now, and waits for that."""
+    self._finalizer.detach()
+    self.context.close()
+
+
+def install_default(context):
+  """Makes a context TFF's default for this thread, and returns it.
+
+  See `set_default_context`, which also makes the context.
+  """
+  _compat.watch_default_context(_warn_of_another)
+  previous = getattr(_thread, 'owner', None)
+  # Set the owner first, so that the change is not taken for another caller's.
+  _thread.owner = _Owner(context)
+  tff.framework.set_default_context(context)
+  if previous is not None:
+    previous.close()
+  return context

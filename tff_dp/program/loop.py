@@ -250,6 +250,8 @@ class Loop:
 
   def close(self) -> None:
     """Gives up the directory, for this or another process to resume."""
+    if self._released is not None:
+      outputs.level_times(self._run.directory.release)
     self._close('it was closed, or its directory was opened again')
 
   def _close(self, why: str) -> None:

@@ -15,6 +15,7 @@ import io
 import itertools
 import logging
 import os
+import pathlib
 import shutil
 import sys
 
@@ -28,6 +29,8 @@ KEY = 'round'
 NOT_COVERED_SUFFIX = '.not_covered'
 _NOT_COVERED = 'not_covered'
 _METRICS = 'metrics.csv'
+# TensorBoard looks for the middle of it.
+_EVENTS = 'events.out.tfevents.rounds'
 # Of a line.
 _END = b'\r\n'
 # Measurements of `CorrelatedNoiseFactory` that follow from the configuration or
@@ -155,37 +158,56 @@ class Releases:
     self._not_covered = _Csv(
         directory.secret / 'metrics.not_covered.csv', 'not_covered', history
     )
-    self._summaries = directory.release / 'tensorboard'
-    if self._summaries.exists():
-      shutil.rmtree(self._summaries)
-    with run_directory.naming(self._summaries):
-      self._writer = tf.summary.create_file_writer(os.fspath(self._summaries))
-    for row in history:
-      self._summarize(row)
+    self._summaries = _Summaries(directory.release / 'tensorboard', history)
 
   def release(self, row: Row) -> None:
     """Releases one row; its round follows those before it."""
     self._released.append(row)
-    self._summarize(row)
+    self._summaries.append(row)
     _log.info('released: %s', row['released'])
     self._not_covered.append(row)
 
   def close(self) -> None:
-    """Writes what TensorFlow still holds back."""
-    with run_directory.naming(self._summaries):
-      self._writer.close()
+    """Closes the file of TensorBoard."""
+    self._summaries.close()
 
-  def _summarize(self, row: Row) -> None:
-    # One summary a round: `tf.summary.scalar` is an operation for each metric.
-    summary = tf.compat.v1.Summary()
-    for name, value in row['released'].items():
-      summary.value.add(tag=name, simple_value=value)
-    with run_directory.naming(self._summaries), self._writer.as_default():
-      # Of Python's numbers TensorFlow keeps a copy for good.
-      step = tf.constant(np.array(row[KEY], np.int64))
-      tf.summary.experimental.write_raw_pb(
-          summary.SerializeToString(), step=step
-      )
+
+class _Summaries:
+  """A file for TensorBoard, with the round where others have the time.
+
+  TensorFlow's own writer adds the host and the process to the name, and to each
+  round its time, which depends on the clients' data and is not covered.
+  """
+
+  def __init__(self, folder: pathlib.Path, rows: Iterable[Row]):
+    self._path = folder / _EVENTS
+    with run_directory.naming(folder):
+      if folder.exists():
+        shutil.rmtree(folder)
+      folder.mkdir()
+      self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
+    self._write(0, file_version='brain.Event:2')
+    for row in rows:
+      self.append(row)
+
+  def append(self, row: Row) -> None:
+    """Adds a row, as one event."""
+    values = [
+        tf.compat.v1.Summary.Value(tag=name, simple_value=value)
+        for name, value in row['released'].items()
+    ]
+    self._write(row[KEY], summary=tf.compat.v1.Summary(value=values))
+
+  def _write(self, step: int, **content) -> None:
+    event = tf.compat.v1.Event(wall_time=step, step=step, **content)
+    with run_directory.naming(self._path):
+      self._writer.write(event.SerializeToString())
+      self._writer.flush()
+
+  def close(self) -> None:
+    """Closes the file; may be called again."""
+    with run_directory.naming(self._path):
+      self._writer.close()
 
 
 class _Csv:

@@ -479,10 +479,12 @@ class Run:
         delta=self.delta,
         epsilon_budget=self.epsilon_budget,
     )
+    statement = self.write_statement()
+    outputs.level_times(release)
     return TrainResult(
         model_weights=weights,
         metrics=history_lib.Released(self.history, key=releases.KEY),
-        statement=self.write_statement(),
+        statement=statement,
         epsilon=self.budget.epsilon_after(self.record.rounds_begun),
         delta=self.delta,
         rounds_done=self.rounds_done,

@@ -5,7 +5,9 @@
 import datetime
 import io
 import os
+import pathlib
 import platform
+import time
 
 import numpy as np
 import tensorflow_federated as tff
@@ -66,13 +68,14 @@ def averaged_weights(process: object, state: object) -> object | None:
 
 
 def write_environment(path: os.PathLike) -> None:
-  """Writes versions, processors, devices and time; no names, no paths."""
+  """Writes versions, processors, devices and the day; no names, no paths.
+
+  No time of day: with that of the end it would tell how long the rounds took.
+  """
   run_directory.write_json(
       path,
       {
-          'written_at': datetime.datetime.now(datetime.timezone.utc).isoformat(
-              timespec='seconds'
-          ),
+          'written_on': str(datetime.datetime.now(datetime.timezone.utc).date()),
           'python': platform.python_version(),
           'platform': platform.platform(),
           'tensorflow_federated': tff.__version__,
@@ -84,6 +87,19 @@ def write_environment(path: os.PathLike) -> None:
           },
       },
   )
+
+
+def level_times(folder: pathlib.Path) -> None:
+  """Gives a directory and all that is in it one modification time, the present.
+
+  Those that the files had tell how long the rounds between them took.
+
+  Args:
+    folder: For example `release/` of a run that has ended.
+  """
+  now = int(time.time())
+  for path in [*folder.rglob('*'), folder]:
+    os.utime(path, (now, now), follow_symlinks=False)
 
 
 def _describe_context() -> dict[str, object]:
