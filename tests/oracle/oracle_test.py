@@ -329,7 +329,7 @@ class PoisonedTest(absltest.TestCase):
 
     values = [np.ones(3, np.float32)] * poisoned.NUM_CLIENTS
     found = poisoned.differences(poisoned.of_work(work), values, run=listening)
-    self.assertLen(found, 5)
+    self.assertLen(found, 6)
 
 
 class FlatTest(absltest.TestCase):

@@ -27,6 +27,7 @@ import tensorflow_federated as tff
 from tests.execution import conformance
 from tests.execution import conformance_test
 from tests.execution.cluster import lists
+from tests.oracle import poisoned
 from tff_dp import execution
 from tff_dp.execution import cluster
 from tff_dp.execution.cluster import dask_engine
@@ -157,6 +158,13 @@ class _EngineTest:
         else:
           found = conformance.differences(expected, actual, tolerance=1e-6)
         self.assertEmpty(found)
+
+  def test_poisoned_neighbours(self):
+    for case in poisoned.FEW_CASES:
+      with self.subTest(case.name):
+        with tff.framework.get_context_stack().install(self._context):
+          found = case.run()
+        self.assertEqual(sum(found.values()), 0)
 
   def test_same_bits_with_more_shards_than_workers(self):
     # The one that another test killed may not be back.

@@ -19,6 +19,7 @@ from tests.execution import conformance_intrinsics
 from tests.execution import conformance_processes
 from tests.execution import conformance_tensorflow
 from tests.execution.cluster import lists
+from tests.oracle import poisoned
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.execution import cluster
@@ -213,6 +214,17 @@ class ConformanceTest(parameterized.TestCase):
       # As many shards as workers: the same bits.
       found = conformance.differences(expected, actual, tolerance=0)
     self.assertEmpty(found)
+
+  @parameterized.named_parameters(
+      (case.name, case) for case in poisoned.FEW_CASES
+  )
+  def test_poisoned_neighbours(self, case):
+    before = sum(self._sharded.num_clients_by_path.values())
+    found = _with(self._sharded, case.run)
+    self.assertEqual(sum(found.values()), 0)
+    # All have worked, those of both cohorts.
+    num_clients = sum(self._sharded.num_clients_by_path.values()) - before
+    self.assertGreaterEqual(num_clients, 2 * poisoned.NUM_CLIENTS)
 
 
 class ClusterContextTest(parameterized.TestCase):

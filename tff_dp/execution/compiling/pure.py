@@ -3,10 +3,10 @@
 """Serialized graphs as pure functions of values.
 
 A graph is walked node by node, in the order of the program. Calls are inlined.
-`If`, `While` and `ReduceDataset` become TensorFlow's own conditionals and
-loops. Variables, sequences and iterators are Python objects around tensors
-(`variables`, `columns`), which loops and branches hand on as values. So a
-variable cannot be read too early or by another client: there is none when the
+`If`, `While` and `ReduceDataset` become TensorFlow's own conditionals and loops
+(`control_flow`). Variables, sequences and iterators are Python objects around
+tensors (`variables`, `columns`), which loops and branches hand on as values. So
+a variable cannot be read too early or by another client: there is none when the
 graph runs.
 
 The loop over clients takes every operation without a state. Draws, assertions,
@@ -25,6 +25,7 @@ import tensorflow as tf
 from tff_dp import _compat
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns
+from tff_dp.execution.compiling import control_flow
 from tff_dp.execution.compiling import variables
 from tff_dp.execution.compiling import vectorized
 from tff_dp.execution.data import graph_defs
@@ -311,7 +312,7 @@ class _Scope:
     """Returns the outputs of a node."""
     library = self._library
     calls = [*graph_defs.called([node], library.functions)]
-    if calls and not library.is_vectorized and all(map(_is_value, inputs)):
+    if calls and not library.is_vectorized and control_flow.are_values(inputs):
       # The order of such a function does not matter, so TensorFlow may have it.
       if _is_plain(node, library):
         return list(_stamp(library, node, inputs, calls).outputs)
@@ -320,13 +321,13 @@ class _Scope:
     if node.op in _CALLS:
       return library.call(node.attr['f'].func.name, inputs)
     if node.op in _IFS:
-      return _conditional(library, node, *inputs[:1], inputs[1:])
+      return control_flow.conditional(library, node, *inputs[:1], inputs[1:])
     if node.op in _WHILES:
-      return _while(library, node, inputs)
+      return control_flow.while_loop(library, node, inputs)
     if node.op == 'ReduceDataset':
-      return _reduce(library, node, *inputs)
+      return control_flow.reduce(library, node, *inputs)
     if node.op in ('MapDataset', 'ParallelMapDatasetV2'):
-      return _map(library, node, *inputs)
+      return control_flow.mapped(library, node, *inputs)
     if node.op == 'NoOp':
       return []
     if node.op in ('Identity', 'IdentityN'):
@@ -335,7 +336,7 @@ class _Scope:
       return [self._variable(node)]
     if node.op in variables.OPERATIONS:
       return self._variable_operation(node, inputs)
-    if node.op in columns.OPERATIONS and not all(map(_is_value, inputs)):
+    if node.op in columns.OPERATIONS and not control_flow.are_values(inputs):
       return columns.OPERATIONS[node.op](node, *inputs)
     if node.op in ('AnonymousIteratorV3', 'DummyMemoryCache'):
       return columns.OPERATIONS[node.op](node)
@@ -362,8 +363,9 @@ class _Scope:
 
   def _variable_operation(self, node, inputs: list) -> list:
     variable, *others = inputs
-    if not isinstance(variable, variables.Variable) or not all(
-        map(_is_value, others)
+    if not (
+        isinstance(variable, variables.Variable)
+        and control_flow.are_values(others)
     ):
       raise errors.NotPlainError(f'{node.name} has no variable')
     return variables.OPERATIONS[node.op](variable, *others)
@@ -372,10 +374,6 @@ class _Scope:
 def _node_of(tensor: str) -> str:
   """Returns the node in 'node', 'node:1', 'node:output:1' or '^node'."""
   return tensor.lstrip('^').split(':')[0]
-
-
-def _is_value(value) -> bool:
-  return isinstance(value, tf.Tensor)
 
 
 def _offset(node, output: str) -> int:
@@ -409,7 +407,7 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
   """
   if any(True for _ in graph_defs.function_attributes(node)):
     raise errors.NotPlainError(f'{node.name} ({node.op}) calls a function')
-  if not all(map(_is_value, inputs)):
+  if not control_flow.are_values(inputs):
     raise errors.NotPlainError(f'{node.name} ({node.op}) takes a sequence')
   if _is_about_data(node.op):
     raise errors.NotPlainError(f'{node.name} ({node.op}) is about a dataset')
@@ -471,236 +469,3 @@ def _add_functions(library, graph_def, names: Sequence[str]) -> None:
       function = library.functions[name]
       graph_def.library.function.add().CopyFrom(function)
       waiting += graph_defs.called(function.node_def, library.functions)
-
-
-class _State:
-  """The variables and iterators among the values of a loop or a branch.
-
-  Inside there are copies of them, whose tensors come back as results.
-  """
-
-  def __init__(self, values: Sequence):
-    self._objects = {}
-    for value in values:
-      if isinstance(value, (columns.Iterator, variables.Variable)):
-        self._objects[id(value)] = value
-      if isinstance(value, columns.Iterator) and value.sequence is None:
-        raise errors.NotPlainError('an iterator is set up later')
-
-  @property
-  def tensors(self) -> list[tf.Tensor]:
-    """What they hold now."""
-    return [
-        value.tensor if isinstance(value, variables.Variable) else value.index
-        for value in self._objects.values()
-    ]
-
-  @property
-  def shapes(self) -> list[tf.TensorShape]:
-    """The shapes that they keep."""
-    return [
-        value.shape
-        if isinstance(value, variables.Variable)
-        else value.index.shape
-        for value in self._objects.values()
-    ]
-
-  def inside(self, values: Sequence, tensors: Sequence[tf.Tensor]):
-    """Returns the values with copies that hold `tensors`, and their state."""
-    copies = {}
-    for (key, value), tensor in zip(
-        self._objects.items(), tensors, strict=True
-    ):
-      if isinstance(value, variables.Variable):
-        copies[key] = value.with_value(tensor)
-      else:
-        copies[key] = value.at(tensor)
-    found = [copies.get(id(value), value) for value in values]
-    return found, _State(found)
-
-  def update(self, tensors: Sequence[tf.Tensor]) -> None:
-    """Lets them hold what their copies held in the end."""
-    for value, tensor in zip(self._objects.values(), tensors, strict=True):
-      if isinstance(value, variables.Variable):
-        value.value = _shaped(tensor, value.shape)
-      else:
-        value.index = tensor
-
-
-def _shaped(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
-  """Returns the tensor; shapes get lost where a graph is walked by nodes."""
-  if shape.rank is None or tensor.shape == shape:
-    return tensor
-  return tf.ensure_shape(tensor, shape)
-
-
-def _check_are_values(node, values: Sequence) -> None:
-  if not all(map(_is_value, values)):
-    raise errors.NotPlainError(f'{node.name} ({node.op}) returns a sequence')
-
-
-def _conditional(library, node, predicate, inputs: list) -> list:
-  """Returns the outputs of an `If`, and changes objects in its inputs."""
-  _check_are_values(node, [predicate])
-  if predicate.dtype != tf.bool or predicate.shape.rank != 0:
-    raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
-  state, returned, regions = _State(inputs), [], []
-  # Outside of the branches, as an initial value is made when it is needed.
-  before = state.tensors
-
-  def branch(attribute):
-    def run():
-      with library.region() as region:
-        own, inner = state.inside(inputs, before)
-        results = library.call(node.attr[attribute].func.name, own)
-        _check_are_values(node, results)
-        returned.append(results)
-        regions.append(region)
-        tensors = [*results, *inner.tensors] or [tf.constant(0)]
-        return region.closed(list(map(tf.identity, tensors)))
-
-    return run
-
-  with library.current_region.next():
-    found = tf.cond(predicate, branch('then_branch'), branch('else_branch'))
-  found = list(found) if isinstance(found, (list, tuple)) else [found]
-  if any(region.has_order for region in regions):
-    library.current_region.follow(found[0].op)
-  size = len(returned[0])
-  state.update(found[size : size + len(before)])
-  # What both hand on stays what it is, such as whether a loop goes on, which is
-  # the same for all clients.
-  return [
-      one if one is other else result
-      for one, other, result in zip(*returned, found[:size], strict=True)
-  ]
-
-
-def _while(library, node, inputs: list) -> list:
-  """Returns the outputs of a `While`, and changes objects in its inputs."""
-  if any(isinstance(value, columns.Optional) for value in inputs):
-    raise errors.NotPlainError(f'{node.name} hands on an element')
-  state = _State(inputs)
-  places = [index for index, value in enumerate(inputs) if _is_value(value)]
-
-  def inside(tensors):
-    own = list(inputs)
-    for place, tensor in zip(places, tensors):
-      own[place] = tensor
-    return state.inside(own, tensors[len(places) :])
-
-  def cond(*tensors):
-    own, inner = inside(tensors)
-    results = library.call(node.attr['cond'].func.name, own)
-    if any(a is not b for a, b in zip(inner.tensors, tensors[len(places) :])):
-      raise errors.NotPlainError(f'{node.name} changes while it asks')
-    return results
-
-  def body(*tensors):
-    own, inner = inside(tensors)
-    results = library.call(node.attr['body'].func.name, own)
-    for value, result in zip(own, results, strict=True):
-      if not _is_value(value) and result is not value:
-        raise errors.NotPlainError(
-            f'{node.name} does not hand on what it is given'
-        )
-    found = [results[place] for place in places]
-    _check_are_values(node, found)
-    return [*found, *inner.tensors]
-
-  given = list(node.attr['output_shapes'].list.shape)
-  shapes = [
-      tf.TensorShape(given[place]) if given else inputs[place].shape
-      for place in places
-  ]
-  found = _loop(
-      library,
-      cond,
-      body,
-      [*(inputs[place] for place in places), *state.tensors],
-      [*shapes, *state.shapes],
-  )
-  state.update(found[len(places) :])
-  results = list(inputs)
-  for place, tensor in zip(places, found):
-    results[place] = tensor
-  return results
-
-
-def _loop(library, cond, body, start: list, shapes: list) -> list:
-  """Returns the tensors after a loop whose steps are regions of their own."""
-  regions = []
-
-  def in_region(function):
-    def run(*tensors):
-      with library.region() as region:
-        regions.append(region)
-        return region.closed(function(*tensors))
-
-    return run
-
-  def shaped_body(*tensors):
-    return list(map(_shaped, body(*tensors), shapes))
-
-  run_cond = in_region(cond)
-  with library.current_region.next():
-    found = tf.while_loop(
-        lambda *tensors: run_cond(*tensors)[0],
-        in_region(shaped_body),
-        start,
-        shape_invariants=shapes,
-        parallel_iterations=1,
-    )
-  found = list(found) if isinstance(found, (list, tuple)) else [found]
-  if any(region.has_order for region in regions):
-    library.current_region.follow(found[0].op)
-  return found
-
-
-def _reduce(library, node, sequence, *rest) -> list:
-  """Returns the outputs of a `ReduceDataset`, and changes objects in it."""
-  columns.check_is_columns(node, sequence)
-  size = len(node.attr['Tstate'].list.type)
-  start, others = list(rest[:size]), list(rest[size:])
-  _check_are_values(node, start)
-  state = _State(others)
-  shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
-  step = node.attr['f'].func.name
-  num_elements = sequence.num_elements
-
-  def body(index, *tensors):
-    own, inner = state.inside(others, tensors[size:])
-    element = sequence.element(index)
-    results = library.call(step, [*tensors[:size], *element, *own])
-    _check_are_values(node, results)
-    return [index + 1, *results, *inner.tensors]
-
-  index = tf.constant(0, tf.int64)
-  _, *found = _loop(
-      library,
-      lambda index, *_: [index < num_elements],
-      body,
-      [index, *start, *state.tensors],
-      [index.shape, *shapes, *state.shapes],
-  )
-  state.update(found[size:])
-  return found[:size]
-
-
-def _map(library, node, sequence, *others) -> list:
-  """Returns the output of a `MapDataset`. Elements are mapped when read."""
-  columns.check_is_columns(node, sequence)
-  if node.op.startswith('Parallel'):
-    others = others[:-1]  # How many at a time.
-  # When an element is read, a variable may be another; and who reads it twice,
-  # or from a cache, must not draw twice.
-  _check_are_values(node, others)
-  function = node.attr['f'].func.name
-  if not library.is_plain(function):
-    raise errors.NotPlainError(f'{node.name} maps by what has a state')
-
-  def mapped(parts, in_rows):
-    call = library.call_on_rows if in_rows else library.call
-    return call(function, [*parts, *others])
-
-  return [sequence.mapped(mapped)]

@@ -1,0 +1,254 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Branches and loops of pure code, loops over sequences included.
+
+A body is a function of values: it takes the variables and iterators that it may
+change as tensors, and returns them. Each function here gets the library of
+functions that `pure` walks, a node, and what the node takes.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tff_dp.execution import errors
+from tff_dp.execution.compiling import columns
+from tff_dp.execution.compiling import variables
+
+
+def are_values(values: Sequence) -> bool:
+  """Returns whether all are tensors: no variables, no sequences."""
+  return all(isinstance(value, tf.Tensor) for value in values)
+
+
+class _State:
+  """The variables and iterators among the values of a loop or a branch.
+
+  Inside there are copies of them, whose tensors come back as results.
+  """
+
+  def __init__(self, values: Sequence):
+    self._objects = {}
+    for value in values:
+      if isinstance(value, (columns.Iterator, variables.Variable)):
+        self._objects[id(value)] = value
+      if isinstance(value, columns.Iterator) and value.sequence is None:
+        raise errors.NotPlainError('an iterator is set up later')
+
+  @property
+  def tensors(self) -> list[tf.Tensor]:
+    """What they hold now."""
+    return [
+        value.tensor if isinstance(value, variables.Variable) else value.index
+        for value in self._objects.values()
+    ]
+
+  @property
+  def shapes(self) -> list[tf.TensorShape]:
+    """The shapes that they keep."""
+    return [
+        value.shape
+        if isinstance(value, variables.Variable)
+        else value.index.shape
+        for value in self._objects.values()
+    ]
+
+  def inside(self, values: Sequence, tensors: Sequence[tf.Tensor]):
+    """Returns the values with copies that hold `tensors`, and their state."""
+    copies = {}
+    for (key, value), tensor in zip(
+        self._objects.items(), tensors, strict=True
+    ):
+      if isinstance(value, variables.Variable):
+        copies[key] = value.with_value(tensor)
+      else:
+        copies[key] = value.at(tensor)
+    found = [copies.get(id(value), value) for value in values]
+    return found, _State(found)
+
+  def update(self, tensors: Sequence[tf.Tensor]) -> None:
+    """Lets them hold what their copies held in the end."""
+    for value, tensor in zip(self._objects.values(), tensors, strict=True):
+      if isinstance(value, variables.Variable):
+        value.value = _shaped(tensor, value.shape)
+      else:
+        value.index = tensor
+
+
+def _shaped(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
+  """Returns the tensor; shapes get lost where a graph is walked by nodes."""
+  if shape.rank is None or tensor.shape == shape:
+    return tensor
+  return tf.ensure_shape(tensor, shape)
+
+
+def _check_are_values(node, values: Sequence) -> None:
+  if not are_values(values):
+    raise errors.NotPlainError(f'{node.name} ({node.op}) returns a sequence')
+
+
+def conditional(library, node, predicate, inputs: list) -> list:
+  """Returns the outputs of an `If`, and changes objects in its inputs."""
+  _check_are_values(node, [predicate])
+  if predicate.dtype != tf.bool or predicate.shape.rank != 0:
+    raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
+  state, returned, regions = _State(inputs), [], []
+  # Outside of the branches, as an initial value is made when it is needed.
+  before = state.tensors
+
+  def branch(attribute):
+    def run():
+      with library.region() as region:
+        own, inner = state.inside(inputs, before)
+        results = library.call(node.attr[attribute].func.name, own)
+        _check_are_values(node, results)
+        returned.append(results)
+        regions.append(region)
+        tensors = [*results, *inner.tensors] or [tf.constant(0)]
+        return region.closed(list(map(tf.identity, tensors)))
+
+    return run
+
+  with library.current_region.next():
+    found = tf.cond(predicate, branch('then_branch'), branch('else_branch'))
+  found = list(found) if isinstance(found, (list, tuple)) else [found]
+  if any(region.has_order for region in regions):
+    library.current_region.follow(found[0].op)
+  size = len(returned[0])
+  state.update(found[size : size + len(before)])
+  # What both hand on stays what it is, such as whether a loop goes on, which is
+  # the same for all clients.
+  return [
+      one if one is other else result
+      for one, other, result in zip(*returned, found[:size], strict=True)
+  ]
+
+
+def while_loop(library, node, inputs: list) -> list:
+  """Returns the outputs of a `While`, and changes objects in its inputs."""
+  if any(isinstance(value, columns.Optional) for value in inputs):
+    raise errors.NotPlainError(f'{node.name} hands on an element')
+  state = _State(inputs)
+  places = [i for i, value in enumerate(inputs) if are_values([value])]
+
+  def inside(tensors):
+    own = list(inputs)
+    for place, tensor in zip(places, tensors):
+      own[place] = tensor
+    return state.inside(own, tensors[len(places) :])
+
+  def cond(*tensors):
+    own, inner = inside(tensors)
+    results = library.call(node.attr['cond'].func.name, own)
+    if any(a is not b for a, b in zip(inner.tensors, tensors[len(places) :])):
+      raise errors.NotPlainError(f'{node.name} changes while it asks')
+    return results
+
+  def body(*tensors):
+    own, inner = inside(tensors)
+    results = library.call(node.attr['body'].func.name, own)
+    for value, result in zip(own, results, strict=True):
+      if not are_values([value]) and result is not value:
+        raise errors.NotPlainError(
+            f'{node.name} does not hand on what it is given'
+        )
+    found = [results[place] for place in places]
+    _check_are_values(node, found)
+    return [*found, *inner.tensors]
+
+  given = list(node.attr['output_shapes'].list.shape)
+  shapes = [
+      tf.TensorShape(given[place]) if given else inputs[place].shape
+      for place in places
+  ]
+  found = _loop(
+      library,
+      cond,
+      body,
+      [*(inputs[place] for place in places), *state.tensors],
+      [*shapes, *state.shapes],
+  )
+  state.update(found[len(places) :])
+  results = list(inputs)
+  for place, tensor in zip(places, found):
+    results[place] = tensor
+  return results
+
+
+def _loop(library, cond, body, start: list, shapes: list) -> list:
+  """Returns the tensors after a loop whose steps are regions of their own."""
+  regions = []
+
+  def in_region(function):
+    def run(*tensors):
+      with library.region() as region:
+        regions.append(region)
+        return region.closed(function(*tensors))
+
+    return run
+
+  def shaped_body(*tensors):
+    return list(map(_shaped, body(*tensors), shapes))
+
+  run_cond = in_region(cond)
+  with library.current_region.next():
+    found = tf.while_loop(
+        lambda *tensors: run_cond(*tensors)[0],
+        in_region(shaped_body),
+        start,
+        shape_invariants=shapes,
+        parallel_iterations=1,
+    )
+  found = list(found) if isinstance(found, (list, tuple)) else [found]
+  if any(region.has_order for region in regions):
+    library.current_region.follow(found[0].op)
+  return found
+
+
+def reduce(library, node, sequence, *rest) -> list:
+  """Returns the outputs of a `ReduceDataset`, and changes objects in it."""
+  columns.check_is_columns(node, sequence)
+  size = len(node.attr['Tstate'].list.type)
+  start, others = list(rest[:size]), list(rest[size:])
+  _check_are_values(node, start)
+  state = _State(others)
+  shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
+  step = node.attr['f'].func.name
+  num_elements = sequence.num_elements
+
+  def body(index, *tensors):
+    own, inner = state.inside(others, tensors[size:])
+    element = sequence.element(index)
+    results = library.call(step, [*tensors[:size], *element, *own])
+    _check_are_values(node, results)
+    return [index + 1, *results, *inner.tensors]
+
+  index = tf.constant(0, tf.int64)
+  _, *found = _loop(
+      library,
+      lambda index, *_: [index < num_elements],
+      body,
+      [index, *start, *state.tensors],
+      [index.shape, *shapes, *state.shapes],
+  )
+  state.update(found[size:])
+  return found[:size]
+
+
+def mapped(library, node, sequence, *others) -> list:
+  """Returns the output of a `MapDataset`. Elements are mapped when read."""
+  columns.check_is_columns(node, sequence)
+  if node.op.startswith('Parallel'):
+    others = others[:-1]  # How many at a time.
+  # When an element is read, a variable may be another; and who reads it twice,
+  # or from a cache, must not draw twice.
+  _check_are_values(node, others)
+  function = node.attr['f'].func.name
+  if not library.is_plain(function):
+    raise errors.NotPlainError(f'{node.name} maps by what has a state')
+
+  def map_parts(parts, in_rows):
+    call = library.call_on_rows if in_rows else library.call
+    return call(function, [*parts, *others])
+
+  return [sequence.mapped(map_parts)]
