@@ -26,7 +26,7 @@ _LAYERS = (
         '_start',
         '_version',
     ),
-    ('_compat',),
+    ('_compat', '_native_output'),
     ('draws', 'files'),
     ('accounting',),
     ('ledger', 'mechanisms'),

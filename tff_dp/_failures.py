@@ -29,16 +29,39 @@ def assertion(message: str) -> str:
   return _OURS + message
 
 
-class ClientComputationError(RuntimeError):
-  """The work of one client failed, and nobody's state has changed.
+class ComputationError(RuntimeError):
+  """A computation failed; what TensorFlow said is no part of the message.
+
+  Attributes:
+    operation: Name of the TensorFlow operation that failed, or ''.
+    kind: Name of TensorFlow's exception or of gRPC's status.
+    details: What that said. SECRET: it may show the clients' data.
+  """
+
+  def __init__(self, who: str, *, operation: str, kind: str, details: str):
+    """Initializes the error.
+
+    Args:
+      who: Begins the message.
+      operation: See the attributes.
+      kind: See the attributes.
+      details: See the attributes.
+    """
+    said = _SAID.search(details)
+    where = '' if said else f' in {operation or "an operation"}'
+    super().__init__(f'{who} failed{where}: {said.group(1) if said else kind}')
+    self.operation = operation
+    self.kind = kind
+    self.details = details
+
+
+class ClientComputationError(ComputationError):
+  """The work of one client failed; nobody's state has changed.
 
   Attributes:
     client_index: Position of the client in the list of clients, from 0.
     num_clients: Length of that list.
-    operation: Name of the TensorFlow operation that failed, or ''.
-    kind: Name of TensorFlow's exception.
-    details: TensorFlow's message. SECRET: it may show the client's data.
-    client_id: Id of the client or name of the silo, `None` if unknown.
+    client_id: The client's id or the silo's name; `None` if it is not known.
   """
 
   def __init__(
@@ -54,14 +77,9 @@ class ClientComputationError(RuntimeError):
     who = f'client {client_index} (of {num_clients}, counted from 0)'
     if client_id is not None:
       who = f'client {client_id!r}'
-    said = _SAID.search(details)
-    where = '' if said else f' in {operation or "an operation"}'
-    super().__init__(f'{who} failed{where}: {said.group(1) if said else kind}')
+    super().__init__(who, operation=operation, kind=kind, details=details)
     self.client_index = client_index
     self.num_clients = num_clients
-    self.operation = operation
-    self.kind = kind
-    self.details = details
     self.client_id = client_id
 
   def __reduce__(self):
@@ -100,12 +118,30 @@ def naming_clients(client_ids: Sequence[str | bytes]) -> Iterator[None]:
     raise error.named(client_ids[error.client_index]) from None
 
 
+def may_quote_data(error: BaseException) -> bool:
+  """Returns whether it is an error of TensorFlow's or of its connections."""
+  return type(error).__module__.partition('.')[0] in ('tensorflow', 'grpc')
+
+
 def trace(error: BaseException) -> str:
-  """Returns everything known about an error. SECRET."""
-  parts = traceback.format_exception(error)
-  if isinstance(error, ClientComputationError):
-    parts += ['TensorFlow said:\n', error.details, '\n']
-  return ''.join(parts)
+  """Returns the trace of an error, without what may quote clients' data."""
+  chain, each = [], error
+  while each is not None:
+    chain.append(each)
+    each = each.__cause__ or each.__context__
+  if not any(map(may_quote_data, chain)):
+    return ''.join(traceback.format_exception(error))
+  frames = ''.join(traceback.format_tb(error.__traceback__))
+  return f'{frames}{type(error).__name__}: what it says may quote data\n'
+
+
+def _secret_trace(error: BaseException) -> str:
+  """Returns all that is known of an error. SECRET."""
+  whole = ''.join(traceback.format_exception(error))
+  details = getattr(error, 'details', None)
+  if not isinstance(details, str) or not details:
+    return whole
+  return f'{whole}TensorFlow said:\n{details}\n'
 
 
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
@@ -121,6 +157,12 @@ def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
   )
   # On a full disk the error itself matters more than logging it.
   with contextlib.suppress(OSError):
-    with open(path, 'a', encoding='utf-8', errors='backslashreplace') as file:
-      file.write(f'{now} {context}\n{trace(error)}\n')
+    with open(
+        path, 'a', encoding='utf-8', errors='backslashreplace', opener=_private
+    ) as file:
+      file.write(f'{now} {context}\n{_secret_trace(error)}\n')
     error.add_note(f'The trace is in {os.fspath(path)}.')
+
+
+def _private(path: str, flags: int) -> int:
+  return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -18,6 +18,12 @@ _NOISE = re.compile(
     rb'|I\d{4} [\d:.]+ +\d+ \S+\.cc:\d+\]'
 )
 
+# Whether TensorFlow was there before us, and logged: it reads its level once.
+was_loaded_loud = (
+    'tensorflow' in sys.modules
+    and os.environ.get('TF_CPP_MIN_LOG_LEVEL') != '3'
+)
+
 
 def is_debug() -> bool:
   """Returns whether TFF_DP_DEBUG asks for start-up noise and tracebacks."""

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`tff-dp` in a directory that strangers have filled: nothing of theirs runs."""
+"""`tff-dp` in a directory that strangers filled: nothing of theirs runs."""
 
 import os
 import pathlib
@@ -92,7 +92,8 @@ class WorkingDirectoryTest(parameterized.TestCase):
       ):
         answers = doctor._ask_child()  # pylint: disable=protected-access
     # It came as far as looking for TFF, which is not there.
-    self.assertIn('tensorflow_federated', answers[doctor_probe.LOADING]['error'])
+    error = answers[doctor_probe.LOADING]['error']
+    self.assertIn('tensorflow_federated', error)
 
 
 class WorkerTest(parameterized.TestCase):
@@ -109,7 +110,8 @@ class WorkerTest(parameterized.TestCase):
       # The attack: any address of the machine leads to it.
       with socket.create_connection(('127.9.9.9', port), timeout=60):
         pass
-      said = training._with_context(None).not_covered  # pylint: disable=protected-access
+      # pylint: disable-next=protected-access
+      said = training._with_context(None).not_covered
     self.assertIn('listens on all interfaces', said)
 
   def test_it_can_be_left_out(self):

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever gets `release/` learns no round's time, nor on which machine it was."""
+"""Whoever gets `release/` learns neither a round's time nor the machine."""
 
 import os
 import pathlib

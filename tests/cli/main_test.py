@@ -275,7 +275,9 @@ class MainTest(absltest.TestCase):
       self.assertEqual(code, 3)
       self.assertIn("client 'writer 9' failed in loss: Invalid", err)
       self.assertNotIn('17', err)
-      self.assertIn('label value of 17', _run('--debug', *_ACCOUNT)[2])
+      debug = _run('--debug', *_ACCOUNT)[2]
+      self.assertIn('Traceback', debug)
+      self.assertNotIn('label value of 17', debug)
 
   def test_interrupt_while_the_command_starts(self):
     # As an import does that swallows what is raised in it.

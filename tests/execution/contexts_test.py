@@ -198,8 +198,9 @@ class ContextsTest(absltest.TestCase):
         return tf.identity(value)
 
     with execution.create_native_context():
-      with self.assertRaisesRegex(Exception, '> 0'):
+      with self.assertRaises(execution.ComputationError) as raised:
         refuse(-1)
+      self.assertIn('> 0', raised.exception.details)
       self.assertEqual(refuse(2), 2)
 
 

@@ -65,7 +65,8 @@ def add_arguments(parser: errors.Parser) -> None:
       'Shows which versions are installed, whether TensorFlow Federated loads'
       ' and computes, on which devices, and the recipe if it does not. Ends'
       f' with status {errors.ENVIRONMENT} if training cannot work here. It'
-      f' starts a worker for a moment, unless --skip-worker is given: {_EXPOSED}.'
+      ' starts a worker for a moment, unless --skip-worker is given:'
+      f' {_EXPOSED}.'
   )
   parser.epilog = _EXAMPLES
   parser.add_argument(

@@ -208,12 +208,16 @@ def report(error: Exception) -> int:
         way_out='tff-dp doctor',
     )
     return ENVIRONMENT
-  if isinstance(error, _failures.ClientComputationError):
+  if isinstance(error, _failures.ComputationError):
+    whose = 'this client'
+    if not isinstance(error, _failures.ClientComputationError):
+      whose = 'a client'
+    where = _notes(error) or 'its `details` have it.'
     show(
         str(error),
-        why='the data or the model of this client; what TensorFlow said may'
-        ' show the data',
-        way_out=f'{_trace_of(error)}; leave bad examples out with a filter, see'
+        why=f'the data or the model of {whose}; what TensorFlow said may show'
+        ' the data, so only the log has it',
+        way_out=f'{where} Leave bad examples out with a filter, see'
         ' docs/training.md',
     )
     return ENVIRONMENT
@@ -231,6 +235,8 @@ def report(error: Exception) -> int:
       show(what)
     return ENVIRONMENT
   what = ' '.join(str(error).split()) or 'no message'
+  if _failures.may_quote_data(error):
+    what = 'it may show data of clients, so it is not said here'
   if len(what) > _LONGEST:
     what = what[:_LONGEST] + '...'
   show(
@@ -242,5 +248,8 @@ def report(error: Exception) -> int:
 
 
 def _trace_of(error: Exception) -> str:
-  notes = ' '.join(getattr(error, '__notes__', ()))
-  return f'{notes} {_DEBUG} shows it here'.strip()
+  return f'{_notes(error)} {_DEBUG} shows it here'.strip()
+
+
+def _notes(error: Exception) -> str:
+  return ' '.join(getattr(error, '__notes__', ()))

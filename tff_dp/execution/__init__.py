@@ -14,6 +14,7 @@ from tff_dp.execution.contexts import set_async_in_process_context
 from tff_dp.execution.contexts import set_default_context
 from tff_dp.execution.contexts import set_sync_in_process_context
 from tff_dp.execution.errors import ClientComputationError
+from tff_dp.execution.errors import ComputationError
 from tff_dp.execution.errors import ContextClosedError
 from tff_dp.execution.errors import ContextReplacedWarning
 from tff_dp.execution.errors import SeededClientOpWarning

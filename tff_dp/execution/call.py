@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
+from tff_dp import _native_output
 from tff_dp.execution import arguments
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import chunks
@@ -145,6 +146,8 @@ class Call:
       ClientComputationError: If the work of a client failed.
     """
     schedule = self._program.schedule
+    if self._num_clients:
+      _native_output.warn_if_clients_show()
     for number, stage in enumerate(schedule.stages):
       if number:
         self._run_pass(number)

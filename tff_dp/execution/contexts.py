@@ -71,16 +71,14 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
         except grpc.FutureTimeoutError as error:
           # A channel to a port without a listener never becomes ready.
           if not self._worker.is_running or time.monotonic() > deadline:
-            raise native.NativeWorkerError(
-                self._worker.explain_death()
-            ) from error
+            raise self._worker.death() from error
     finally:
       # Otherwise a thread of gRPC would keep polling the channel.
       ready.cancel()
 
   def _request(self, method: str, request):
     if not self._worker.is_running:
-      raise native.NativeWorkerError(self._worker.explain_death())
+      raise self._worker.death()
     try:
       return getattr(self._connected(), method)(request)
     except (tff.framework.RetryableError, grpc.RpcError, ValueError) as error:
@@ -88,9 +86,7 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
       # gRPC raises ValueError for a channel that another thread closed.
       for _ in range(20):
         if not self._worker.is_running:
-          raise native.NativeWorkerError(
-              self._worker.explain_death()
-          ) from error
+          raise self._worker.death() from None
         if not isinstance(error, tff.framework.RetryableError):
           break
         time.sleep(0.05)
@@ -182,8 +178,10 @@ class NativeContext(tff.framework.SyncContext):
     """Runs `comp`. TFF calls this.
 
     Raises:
-      NativeWorkerError: If the worker died or this context was closed.
-      UnsupportedComputationError: If `comp` has secure sums.
+      NativeWorkerError: The worker died or this context was closed.
+      ComputationError: The work of a client or of the server failed; TFF does
+        not say whose.
+      UnsupportedComputationError: `comp` has secure sums.
     """
     try:
       return self._context.invoke(comp, arg)
@@ -194,7 +192,13 @@ class NativeContext(tff.framework.SyncContext):
             instead='the in-process context, which simulates them in the clear,',
             context='native',
         ) from error
-      raise
+      # Not "from": a trace would show TensorFlow's message, and that the data.
+      raise errors.ComputationError(
+          "a computation in TFF's worker",
+          operation='',
+          kind=error.code().name,
+          details=str(error.details()),
+      ) from None
 
   def close(self) -> None:
     """Ends the worker. The context cannot be used afterwards.

@@ -7,6 +7,7 @@ from tff_dp import _failures
 # Defined below the layers that run computations, so that all of them can name
 # clients.
 ClientComputationError = _failures.ClientComputationError
+ComputationError = _failures.ComputationError
 
 
 class ContextClosedError(RuntimeError):

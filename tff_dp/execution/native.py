@@ -38,7 +38,15 @@ _LISTEN = '0A'  # The state of a listening socket in /proc/net/tcp.
 
 
 class NativeWorkerError(RuntimeError):
-  """The worker could not be started, died, or was closed."""
+  """The worker could not be started, died, or was closed.
+
+  Attributes:
+    details: The end of what it printed. SECRET: it may show clients' data.
+  """
+
+  def __init__(self, message: str, details: str = ''):
+    super().__init__(message)
+    self.details = details
 
 
 class NativeWorker:
@@ -62,12 +70,14 @@ class NativeWorker:
     """Starts the process and returns at once. `wait_until_ready` waits.
 
     Args:
-      max_concurrent_clients: Number of clients that may train at the same time.
-        Default: one per core that this process may use. (Without a limit every
-        client gets separate threads: on one core, 20 clients took 13 times as
-        long as one after the other.)
-      log_path: File that receives the worker's output, appended. None keeps it
-        in an unnamed temporary file, and errors quote its end.
+      max_concurrent_clients: How many clients may train at the same time; None
+        for one per core that this process may use. (Without a limit every
+        client gets threads of its own: on one core, 20 clients took 13 times
+        as long as one after the other.)
+      log_path: File that receives the worker's output, appended; a new one is
+        its owner's alone. SECRET: TensorFlow quotes data of clients whose work
+        fails. None keeps it in an unnamed temporary file. Errors have its end
+        in their `details`.
 
     Raises:
       ArgumentError: If a value is not allowed.
@@ -86,7 +96,7 @@ class NativeWorker:
     if log_path is None:
       self._log = tempfile.TemporaryFile(prefix='tff_dp_worker_')
     else:
-      self._log = open(log_path, 'a+b')
+      self._log = open(log_path, 'a+b', opener=_private)
     self._log_path = None if log_path is None else pathlib.Path(log_path)
     limit = max_concurrent_clients or len(os.sched_getaffinity(0))
     command = [
@@ -162,14 +172,15 @@ class NativeWorker:
     tail = os.pread(self._log.fileno(), _LOG_TAIL_BYTES, start)
     return tail.decode(errors='replace').strip()
 
-  def explain_death(self) -> str:
-    """Returns the reason why the worker does not answer, in a sentence or two.
-    """
+  def death(self) -> NativeWorkerError:
+    """Returns an error that says why the worker does not answer."""
     if self._closed:
-      return 'the TFF worker was closed'
+      return NativeWorkerError('the TFF worker was closed')
     code = self._process.poll()
     if code is None:
-      return f'the TFF worker (pid {self.pid}) does not answer'
+      return NativeWorkerError(
+          f'the TFF worker (pid {self.pid}) does not answer'
+      )
     if code < 0:
       cause = f'was killed by {signal.Signals(-code).name}'
       if -code == signal.SIGKILL:
@@ -177,9 +188,8 @@ class NativeWorker:
     else:
       cause = f'ended with status {code}'
     where = '' if self._log_path is None else f' (log: {self._log_path})'
-    tail = self.log_tail()
-    return f'the TFF worker (pid {self.pid}) {cause}{where}' + (
-        f'; its last output:\n{tail}' if tail else ''
+    return NativeWorkerError(
+        f'the TFF worker (pid {self.pid}) {cause}{where}', self.log_tail()
     )
 
   def wait_until_ready(self, *, timeout_seconds: float = 60.0) -> int:
@@ -195,7 +205,7 @@ class NativeWorker:
     deadline = time.monotonic() + timeout_seconds
     while True:
       if not self.is_running:
-        raise NativeWorkerError(self.explain_death())
+        raise self.death()
       port = _listening_port(self.pid)
       if port is not None:
         return port
@@ -222,6 +232,10 @@ class NativeWorker:
       self._process.kill()
       self._process.wait()
       self._log.close()
+
+
+def _private(path, flags: int) -> int:
+  return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _listening_port(pid: int) -> int | None:

@@ -33,6 +33,7 @@ import tree
 
 from tff_dp import _checks
 from tff_dp import _failures
+from tff_dp import _native_output
 from tff_dp.accounting import rounding
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
@@ -134,6 +135,7 @@ class Run:
   certificate: certification.Certificate
   cohorts: cohorts_lib.Cohorts
   directory: run_directory.RunDirectory
+  native_output: _native_output.Diversion
   identity: Mapping[str, Any]
   record: write_ahead.WriteAheadRecord
   store: checkpoints.CheckpointStore
@@ -235,6 +237,7 @@ class Run:
     released = self.begin()
     display = progress_lib.Progress(
         progress_mode,
+        stream=self.native_output.screen,
         delta=self.delta,
         epsilon_budget=self.epsilon_budget,
         rounds_done=self.rounds_done,
@@ -322,7 +325,8 @@ class Run:
     round_index = self.rounds_done + 1
     start = time.monotonic()
     try:
-      output = self.process.next(self.state, selection.read())
+      with self.native_output.active():
+        output = self.process.next(self.state, selection.read())
     except _failures.ClientComputationError as error:
       raise self._named(error, selection) from None
     self.certificate.check(

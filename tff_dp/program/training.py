@@ -13,6 +13,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
+from tff_dp import _native_output
 from tff_dp.execution import contexts
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
@@ -62,7 +63,9 @@ def train(
   It may be called where an event loop is running. Ctrl-C finishes the round,
   saves, and raises KeyboardInterrupt; a second one interrupts at once. SIGTERM
   and SIGHUP do the same, but for SystemExit with the status 143 or 129. The
-  trace of an error is appended to `secret/run.log`.
+  trace of an error is appended to `secret/run.log`. So is all that the process
+  writes to file descriptor 2 while clients work, since TensorFlow quotes their
+  data there; `sys.stderr` still leads to the screen.
 
   Args:
     process: Adds the noise of its plan to all that comes from clients' data,
@@ -232,12 +235,15 @@ def open_run(
       directory.secret / 'write_ahead.jsonl', run_id=directory.run_id
   )
   stack.callback(record.close)
+  native_output = _native_output.Diversion(directory.log)
+  stack.callback(native_output.close)
   return run_lib.Run(
       process=process,
       plan=plan,
       certificate=certificate,
       cohorts=cohorts,
       directory=directory,
+      native_output=native_output,
       identity=identity,
       record=record,
       store=checkpoints.CheckpointStore(directory.checkpoints),

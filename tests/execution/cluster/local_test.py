@@ -316,7 +316,8 @@ class ClusterContextTest(parameterized.TestCase):
 
   def test_the_statement_names_what_lies_in_the_cluster(self):
     declared = declarations.Declarations(not_covered='the weather')
-    self.assertIs(training._with_context(declared), declared)  # pylint: disable=protected-access
+    with execution.create_sync_in_process_context():
+      self.assertIs(training._with_context(declared), declared)  # pylint: disable=protected-access
     with _cluster():
       found = training._with_context(declared)  # pylint: disable=protected-access
     self.assertRegex(

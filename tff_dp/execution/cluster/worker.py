@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _native_output
 from tff_dp import _version
 from tff_dp.execution import arguments
 from tff_dp.execution import call
@@ -318,4 +319,6 @@ def _run(sent: bytes, one_pass: Pass, shard: Shard) -> Result:
   )
   for node, flat in kept.items():
     running.keep(node, flat)
-  return dataclasses.replace(running.work(one_pass, shard.share), counts=counts)
+  with _native_output.silence():
+    result = running.work(one_pass, shard.share)
+  return dataclasses.replace(result, counts=counts)
