@@ -22,25 +22,6 @@ _VERSION = re.search(
     flags=re.MULTILINE,
 ).group(1)
 
-# What TensorFlow needs besides the driver to use a GPU, whose speed is not
-# measured yet. For 2.14.1 these are the pins of its own extra, `and-cuda`,
-# without tensorrt 8.5.3.1, which does not exist for Python 3.11.
-_CUDA = [
-    f'nvidia-{name}-cu11=={version}; python_version < "3.12"'
-    for name, version in (
-        ('cublas', '11.11.3.6'),
-        ('cuda-cupti', '11.8.87'),
-        ('cuda-nvcc', '11.8.89'),
-        ('cuda-runtime', '11.8.89'),
-        ('cudnn', '8.7.0.84'),
-        ('cufft', '10.9.0.58'),
-        ('curand', '10.3.0.86'),
-        ('cusolver', '11.4.1.48'),
-        ('cusparse', '11.7.5.86'),
-        ('nccl', '2.16.5'),
-    )
-] + ['tensorflow[and-cuda]==2.21.0; python_version >= "3.12"']
-
 setuptools.setup(
     name='tff-dp',
     version=_VERSION,
@@ -72,18 +53,7 @@ setuptools.setup(
         'scipy',
         'tqdm',
     ],
-    # Flower and NVFlare have environments of their own: their pins and those of
-    # TensorFlow Federated exclude each other. Ray and Dask go beside it, see
-    # requirements.cluster.lock.
-    extras_require={
-        'cuda': _CUDA,
-        'dask': ['distributed==2026.8.0'],
-        'flower': ['flwr==1.41.0'],
-        'nvflare': ['nvflare==2.9.0'],
-        'ray': [
-            'ray==2.52.1; python_version < "3.12"',
-            'ray>=2.60,<2.61; python_version >= "3.12"',
-        ],
-    },
+    # No extras: Ray, Dask, Flower, NVFlare and what a GPU needs have locks, too,
+    # whose hashes an extra would not carry.
     entry_points={'console_scripts': ['tff-dp = tff_dp.cli.main:main']},
 )

