@@ -14,6 +14,32 @@ import math
 import numbers
 
 
+# Of a value in a message.
+_MOST_SHOWN = 500
+# More than any run has; the accounting of far more would not end.
+MOST_ROUNDS = 10**7
+
+
+def printable(text: str) -> str:
+  """Returns a text in one line that a terminal shows and does not obey.
+
+  Names and ids may be a stranger's: control characters, ends of lines, marks
+  of direction and lone surrogates become escapes.
+  """
+  if text.isprintable():
+    return text
+  return ''.join(
+      c if c.isprintable() else c.encode('unicode_escape').decode()
+      for c in text
+  )
+
+
+def shown(value) -> str:
+  """Returns the `repr` of a value in one line, cut where it is long."""
+  text = printable(repr(value))
+  return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + '...'
+
+
 class PrivacyRefusedError(Exception):
   """A request that would break the guarantee, with the way out.
 
@@ -24,6 +50,7 @@ class PrivacyRefusedError(Exception):
   """
 
   def __init__(self, what: str, *, why: str, way_out: str):
+    what, why, way_out = map(printable, (what, why, way_out))
     super().__init__(f'{what}\nwhy: {why}\ntry: {way_out}')
     self.what = what
     self.why = why
@@ -40,8 +67,9 @@ class ArgumentError(ValueError):
   """
 
   def __init__(self, argument: str, value, allowed: str):
+    argument, allowed = printable(argument), printable(allowed)
     super().__init__(
-        f'{argument}={value!r} is not allowed: expected {allowed}.'
+        f'{argument}={shown(value)} is not allowed: expected {allowed}.'
     )
     self.argument = argument
     self.value = value
@@ -131,9 +159,20 @@ def optional_integer_at_least(low: int, **argument) -> None:
 
 
 def client_key(client_id: str | bytes) -> bytes:
-  """Returns the bytes that identify a client: 'a' and b'a' are the same."""
+  """Returns the bytes that identify a client: 'a' and b'a' are the same.
+
+  Raises:
+    ArgumentError: If it has no bytes in UTF-8.
+    TypeError: If it is neither `str` nor `bytes`.
+  """
   if isinstance(client_id, str):
-    return client_id.encode()
+    try:
+      return client_id.encode()
+    except UnicodeEncodeError:
+      # A lone surrogate: half of a pair of 16-bit characters.
+      raise ArgumentError(
+          'client_id', client_id, 'characters that UTF-8 has, in every id'
+      ) from None
   if isinstance(client_id, bytes):
     return bytes(client_id)
   raise TypeError(

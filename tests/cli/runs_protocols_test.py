@@ -246,7 +246,7 @@ class SilosTest(parameterized.TestCase):
   def test_unit_of_another_plan_is_refused(self):
     content = _silo_plan().events_json(delta=_SILO_DELTA)
     self._write(content | {'unit': 'client'})
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'unit=client'):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, "unit='client'"):
       events.read(str(self.path))
 
   def test_run_without_a_guarantee_is_refused(self):

@@ -27,8 +27,6 @@ INTERRUPTED = 130
 _DEBUG = '--debug'
 DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
 _LONGEST = 300
-# More rounds than any run has; the accounting of far more would not end.
-_MOST_ROUNDS = 10**7
 # What people write for a flag of another name.
 _MEANT = {'--sigma': '--noise-multiplier', '--noise': '--noise-multiplier'}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -106,9 +104,9 @@ class Parser(argparse.ArgumentParser):
 
 def _rounds(text: str) -> int:
   value = int(text)
-  if value > _MOST_ROUNDS:
+  if value > _checks.MOST_ROUNDS:
     raise argparse.ArgumentTypeError(
-        f'{text} is above {_MOST_ROUNDS}, the most rounds that are accounted'
+        f'{text} is above {_checks.MOST_ROUNDS}, the most rounds that are accounted'
     )
   return value
 
@@ -184,7 +182,9 @@ def show(what: str, *, why: str = '', way_out: str = '') -> None:
     lines.append(f'why: {why}')
   if way_out:
     lines.append(f'try: {way_out}')
-  print('\n'.join(lines), file=sys.stderr)
+  # What we say may have several lines; a name of a stranger's in it is escaped.
+  lines = '\n'.join(lines).split('\n')
+  print('\n'.join(map(_checks.printable, lines)), file=sys.stderr)
 
 
 def report(error: Exception) -> int:
@@ -192,7 +192,7 @@ def report(error: Exception) -> int:
   if isinstance(error, _checks.ArgumentError):
     # None is what a flag is that was left out.
     is_missing = error.value is None
-    problem = ' is missing' if is_missing else f'={error.value} is not allowed'
+    problem = ' is missing' if is_missing else f'={_checks.printable(str(error.value))} is not allowed'
     show(f'{flag(error.argument)}{problem}: expected {error.allowed}')
     return USAGE
   if isinstance(error, _checks.PrivacyRefusedError):

@@ -14,10 +14,17 @@ from typing import Any, NamedTuple, Optional
 
 from tff_dp import _checks
 from tff_dp import plans
+from tff_dp.files import regular
 from tff_dp.plans import base
 
 # Tolerance of squared sensitivities, whose last digits depend on the processor.
 _TOLERANCE = 1e-9
+# Of the accounting that takes longest, a shuffle of so many clients takes
+# minutes.
+_MOST_COUNT = 10**9
+_LONGEST_TEXT = 10_000
+# Of what an error inside says.
+_LONGEST = 300
 
 
 class PlanRun(NamedTuple):
@@ -43,35 +50,50 @@ def read(path: str | os.PathLike) -> PlanRun:
     ArgumentError: If it is not such a file.
     PrivacyRefusedError: If the plan's cost differs from the stated one.
   """
-  with open(path, encoding='utf-8') as file:
-    try:
-      content = json.load(file)
-      is_known = (
-          content['schema'] == base.EVENTS_SCHEMA
-          and content['schema_version'] == base.SCHEMA_VERSION
-      )
-      if not is_known:
-        raise KeyError('schema')
-      plan = plans.from_description(content['plan'])
-      (event,) = content['events']
-      run = PlanRun(plan, event['rounds'], content['delta'])
-      anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
-      check_same('', content, json.loads(json.dumps(anew)))
-    except (
-        AttributeError,
-        LookupError,
-        RecursionError,  # Lists in lists in lists.
-        TypeError,
-        ValueError,
-    ) as error:
-      raise _checks.ArgumentError(
-          'events',
-          os.fspath(path),
-          f'a file of schema {base.EVENTS_SCHEMA} version'
-          f' {base.SCHEMA_VERSION}, as a run writes it'
-          f' ({type(error).__name__}: {error})',
-      ) from error
+  try:
+    content = regular.read_json(path)
+    _check_plain('', content)
+    is_known = (
+        content['schema'] == base.EVENTS_SCHEMA
+        and content['schema_version'] == base.SCHEMA_VERSION
+    )
+    if not is_known:
+      raise KeyError('schema')
+    plan = plans.from_description(content['plan'])
+    (event,) = content['events']
+    run = PlanRun(plan, event['rounds'], content['delta'])
+    anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
+    check_same('', content, json.loads(json.dumps(anew)))
+  except (OSError, _checks.PrivacyRefusedError):
+    raise
+  except Exception as error:
+    # Whatever a plan says to numbers that make no sense, it is the file's.
+    raise _checks.ArgumentError(
+        'events',
+        os.fspath(path),
+        f'a file of schema {base.EVENTS_SCHEMA} version'
+        f' {base.SCHEMA_VERSION}, as a run writes it'
+        f' ({type(error).__name__}: {str(error)[:_LONGEST]})',
+    ) from error
   return run
+
+
+def _check_plain(name: str, value: Any) -> None:
+  """Raises unless accounting ends, and texts can be shown in a line."""
+  if isinstance(value, dict):
+    for key, each in value.items():
+      _check_plain('', key)
+      _check_plain(key, each)
+  elif isinstance(value, list):
+    for each in value:
+      _check_plain(name, each)
+  elif isinstance(value, str):
+    if not value.isprintable() or len(value) > _LONGEST_TEXT:
+      raise ValueError(f'the text {_checks.shown(value)} in {name!r}')
+  elif isinstance(value, int):
+    most = _checks.MOST_ROUNDS if name.endswith('rounds') else _MOST_COUNT
+    if abs(value) > most:
+      raise ValueError(f'{name}={value} is beyond {most}')
 
 
 def check_same(
@@ -104,7 +126,8 @@ def check_same(
     is_same = is_same or math.isclose(stated, planned, rel_tol=tolerance)
   if not is_same:
     raise _checks.PrivacyRefusedError(
-        f'the events state {name}={stated}, but their plan has {planned}',
+        f'the events state {name}={_checks.shown(stated)}, but their plan has'
+        f' {_checks.shown(planned)}',
         why='the epsilon of such a file would not be that of the run',
         way_out='take the events.json that the run wrote, unchanged',
     )

@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _compat
+from tff_dp.files import arrays
 from tff_dp.files import run_directory
 
 
@@ -25,12 +26,8 @@ def write_model(path: os.PathLike, model_weights: object) -> None:
     model_weights: Any structure of arrays. An entry is named by its path, for
       example `trainable/0`.
   """
-  arrays = {
-      '/'.join(map(str, path)): np.asarray(value)
-      for path, value in tree.flatten_with_path(model_weights)
-  }
   content = io.BytesIO()
-  np.savez(content, **arrays)
+  np.savez(content, **_by_path(model_weights))
   run_directory.write_atomically(path, content.getvalue())
 
 
@@ -39,12 +36,27 @@ def read_model(path: os.PathLike, *, like: object) -> object:
 
   Args:
     path: The file.
-    like: A structure of the same shape, whose leaves are replaced.
+    like: A structure of arrays of the same shapes and types; they are replaced.
+
+  Raises:
+    OSError: If the file cannot be opened, or is no regular one.
+    ValueError: If it does not hold such a model.
   """
-  with np.load(path, allow_pickle=False) as arrays:
-    return tree.map_structure_with_path(
-        lambda path, _: arrays['/'.join(map(str, path))], like
-    )
+  found = arrays.read(path, like=_by_path(like))
+  return tree.map_structure_with_path(
+      lambda path, _: found[_name(path)], like
+  )
+
+
+def _by_path(structure: object) -> dict[str, np.ndarray]:
+  return {
+      _name(path): np.asarray(value)
+      for path, value in tree.flatten_with_path(structure)
+  }
+
+
+def _name(path: tuple) -> str:
+  return '/'.join(map(str, path))
 
 
 def num_params(model_weights: object) -> int:

@@ -1,0 +1,122 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of numbers in files, and in bytes that somebody else has sent.
+
+What is read takes no more memory than there are bytes: every size is compared
+with them before an array is made. `np.load` believes the sizes, and unpacks
+what is compressed.
+"""
+
+from collections.abc import Iterator, Mapping
+import contextlib
+import io
+import math
+import os
+from typing import Any, BinaryIO
+import zipfile
+
+import numpy as np
+
+from tff_dp.files import regular
+
+_SUFFIX = '.npy'
+_KINDS = 'biufc'
+_HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read(
+    path: str | os.PathLike, *, like: Mapping[str, Any] | None = None
+) -> dict[str, np.ndarray]:
+  """Returns the arrays in a file of `np.savez`, by name, in its order.
+
+  Args:
+    path: The file.
+    like: An array for each name that must be there, for its shape and type;
+      `None` for any.
+
+  Raises:
+    OSError: With the name, if it is no regular file or cannot be opened.
+    ValueError: With the name, if it is not such a file.
+  """
+  with open(regular.open_file(path), 'rb') as file:
+    with _refusing(f'{os.fspath(path)} is no file of np.savez'):
+      found = _read(file)
+      if like is not None:
+        _compare(_specs(found), _specs(like))
+      return found
+
+
+def from_npy(data: bytes) -> np.ndarray:
+  """Returns the array in the bytes of `np.save`.
+
+  Raises:
+    ValueError: If there is none, or one of another length than it says.
+  """
+  with _refusing('no array of np.save'):
+    return _array(io.BytesIO(data), len(data))
+
+
+@contextlib.contextmanager
+def _refusing(what: str) -> Iterator[None]:
+  """Makes one error of the many that parsers raise for bytes of strangers."""
+  try:
+    yield
+  except Exception as error:  # pylint: disable=broad-except
+    raise ValueError(f'{what} ({type(error).__name__}: {error})') from error
+
+
+def _read(file: BinaryIO) -> dict[str, np.ndarray]:
+  arrays = {}
+  with zipfile.ZipFile(file) as content:
+    members = content.infolist()
+    # Then all together are no larger than the file.
+    size = os.fstat(file.fileno()).st_size
+    if sum(member.file_size for member in members) > size:
+      raise ValueError('its parts are larger than the file')
+    for member in members:
+      name = member.filename.removesuffix(_SUFFIX)
+      if member.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f'{name!r} is compressed')
+      if name in arrays or name == member.filename:
+        raise ValueError(f'{member.filename!r} is no array, or there twice')
+      with content.open(member) as part:
+        arrays[name] = _array(part, member.file_size)
+  return arrays
+
+
+def _array(file: BinaryIO, size: int) -> np.ndarray:
+  """Returns the array of which a file of so many bytes consists."""
+  version = np.lib.format.read_magic(file)
+  if version not in _HEADER_READERS:
+    raise ValueError(f'format {version}')
+  shape, is_fortran, dtype = _HEADER_READERS[version](file)
+  if dtype.kind not in _KINDS or any(length < 0 for length in shape):
+    raise ValueError(f'{dtype} of shape {shape}')
+  length = math.prod(shape) * dtype.itemsize
+  if file.tell() + length != size:
+    raise ValueError(f'{dtype} of shape {shape} in {size} bytes')
+  # Of bytes that can be written, so that the array can.
+  return np.ndarray(
+      shape,
+      dtype,
+      bytearray(file.read(length)),
+      order='F' if is_fortran else 'C',
+  )
+
+
+def _specs(arrays: Mapping[str, Any]) -> dict[str, tuple]:
+  return {
+      name: (np.asarray(value).dtype, np.shape(value))
+      for name, value in arrays.items()
+  }
+
+
+def _compare(found: Mapping[str, tuple], expected: Mapping[str, tuple]) -> None:
+  for name in {**expected, **found}:
+    if found.get(name) != expected.get(name):
+      raise ValueError(
+          f'{name!r} is {found.get(name)}, expected {expected.get(name)}'
+      )
