@@ -165,4 +165,5 @@ def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
 
 
 def _private(path: str, flags: int) -> int:
-  return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+  # No link is followed, and no pipe waited for.
+  return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

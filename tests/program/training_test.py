@@ -666,7 +666,7 @@ class RefusalTest(parameterized.TestCase):
     _train(self.root, total_rounds=3)
     (self.root / 'secret' / 'write_ahead.jsonl').unlink()
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'ends with round 0'
+        _checks.PrivacyRefusedError, 'states 3 rounds, .* has 0'
     ):
       _train(self.root)
 

@@ -45,7 +45,7 @@ def read(
     with _refusing(f'{os.fspath(path)} is no file of np.savez'):
       found = _read(file)
       if like is not None:
-        _compare(_specs(found), _specs(like))
+        check_like(found, like)
       return found
 
 
@@ -57,6 +57,19 @@ def from_npy(data: bytes) -> np.ndarray:
   """
   with _refusing('no array of np.save'):
     return _array(io.BytesIO(data), len(data))
+
+
+def check_like(found: Mapping[str, Any], like: Mapping[str, Any]) -> None:
+  """Raises `ValueError` unless names, shapes and types are those of others."""
+  found, expected = (
+      {k: (np.asarray(v).dtype.str, np.shape(v)) for k, v in each.items()}
+      for each in (found, like)
+  )
+  for name in {**expected, **found}:
+    if found.get(name) != expected.get(name):
+      raise ValueError(
+          f'{name!r} is {found.get(name)}, expected {expected.get(name)}'
+      )
 
 
 @contextlib.contextmanager
@@ -105,18 +118,3 @@ def _array(file: BinaryIO, size: int) -> np.ndarray:
       bytearray(file.read(length)),
       order='F' if is_fortran else 'C',
   )
-
-
-def _specs(arrays: Mapping[str, Any]) -> dict[str, tuple]:
-  return {
-      name: (np.asarray(value).dtype, np.shape(value))
-      for name, value in arrays.items()
-  }
-
-
-def _compare(found: Mapping[str, tuple], expected: Mapping[str, tuple]) -> None:
-  for name in {**expected, **found}:
-    if found.get(name) != expected.get(name):
-      raise ValueError(
-          f'{name!r} is {found.get(name)}, expected {expected.get(name)}'
-      )

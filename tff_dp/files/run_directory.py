@@ -10,6 +10,11 @@
 A directory belongs to one run. It is opened again only by a run with the same
 plan, configuration and clients; anything else is refused before a byte in it
 changes.
+
+It also belongs to one user. A directory that somebody else has prepared, that
+others may write to, or that is a link, is refused: they could read the noise
+key, or put back an older ledger. Whoever can write to `secret` owns the run:
+no checksum there has a key, since the key would lie beside it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +26,22 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
+import stat
 import uuid
 
 from tff_dp import _checks
+from tff_dp.files import regular
 
 _SCHEMA = 1
+_SUFFIX = '.tff_dp_tmp'
 _TEMPORARY = re.compile(r'.*(\.tff_dp_tmp|_temp\d{4})$')
+# What a run leaves that was killed before it had written its manifest.
+_FIRST_FILES = re.compile(
+    r'release|secret|secret/lock|secret/run\.json\.\w+\.tff_dp_tmp'
+)
+_RELEASE_MODE, _SECRET_MODE = 0o755, 0o700
 
 
 def write_atomically(
@@ -35,7 +49,9 @@ def write_atomically(
 ) -> None:
   """Writes a file so that a reader sees all of it or its predecessor.
 
-  The content is on the disk before the name points to it.
+  The content is on the disk before the name points to it. The file is no more
+  open than its directory: in `secret` its mode is 0600. A link in its place is
+  replaced, and nobody can guess the name under which it is written.
 
   Args:
     path: The file.
@@ -46,13 +62,24 @@ def write_atomically(
     content = content.encode()
   if isinstance(content, bytes):
     content = [content]
-  temporary = path.with_name(path.name + '.tff_dp_tmp')
+  temporary = path.with_name(f'{path.name}.{secrets.token_hex(8)}{_SUFFIX}')
   with naming(path):
-    with open(temporary, 'wb') as file:
-      file.writelines(content)
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(temporary, path)
+    descriptor = os.open(
+        temporary,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+        path.parent.stat().st_mode & 0o666,
+    )
+    try:
+      with open(descriptor, 'wb') as file:
+        file.writelines(content)
+        file.flush()
+        os.fsync(file.fileno())
+      os.replace(temporary, path)
+    except BaseException:
+      # Or every attempt on a full disk would leave another one.
+      with contextlib.suppress(OSError):
+        temporary.unlink()
+      raise
 
 
 @contextlib.contextmanager
@@ -122,20 +149,26 @@ class RunDirectory:
 
     Raises:
       OSError: If the disk is full.
-      ArgumentError: If the directory cannot be written, holds something else,
-        holds a run with another identity, or is in use.
+      ArgumentError: If the directory cannot be written, is not this user's
+        alone, holds something else, holds a run with another identity, or is in
+        use.
     """
     self.root = pathlib.Path(output_dir)
     self.release = self.root / 'release'
     self.secret = self.root / 'secret'
-    self._lock = None
+    self._locks: list[int] = []
     identity = json.loads(json.dumps(identity))
     try:
+      self.root.parent.mkdir(parents=True, exist_ok=True)
+      self._make(self.root, _RELEASE_MODE)
       self._check_foreign()
-      self.release.mkdir(parents=True, exist_ok=True)
-      self.secret.mkdir(mode=0o700, exist_ok=True)
-      self.secret.chmod(0o700)
+      self._make(self.release, _RELEASE_MODE)
+      self._make(self.secret, _SECRET_MODE)
+      self.secret.chmod(_SECRET_MODE)
       self._acquire()
+      for folder in (self.secret, self.checkpoints):
+        for path in folder.glob('*'):
+          self._check_ours(path)
       self._identify(identity, client_ids)
       self._remove_temporary()
     except OSError as error:
@@ -161,9 +194,8 @@ class RunDirectory:
 
   def close(self) -> None:
     """Gives up the lock; the files stay. May be called twice."""
-    if self._lock is not None:
-      self._lock.close()
-      self._lock = None
+    while self._locks:
+      os.close(self._locks.pop())
 
   def __enter__(self) -> 'RunDirectory':
     return self
@@ -178,28 +210,75 @@ class RunDirectory:
   def _refused(self, allowed: str) -> _checks.ArgumentError:
     return _checks.ArgumentError('output_dir', str(self.root), allowed)
 
+  def _make(self, folder: pathlib.Path, mode: int) -> None:
+    """Makes a directory, or takes the one that is there, if it is ours."""
+    with contextlib.suppress(FileExistsError):
+      folder.mkdir(mode)
+    self._check_ours(folder)
+    if not folder.is_dir():
+      raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+  def _check_ours(self, path: pathlib.Path) -> None:
+    """Raises unless nobody else can have written, or can write, what is there."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+      problem = 'is a link'
+    elif status.st_uid != os.geteuid():
+      problem = f'belongs to the user with the number {status.st_uid}'
+    elif status.st_mode & 0o022:
+      problem = 'may be written to by others, until chmod go-w'
+    else:
+      return
+    raise self._refused(
+        'a new directory, or one that is the running user\'s alone;'
+        f' {str(path)!r} {problem}'
+    )
+
   def _check_foreign(self) -> None:
     """Raises if there is anything that a run of ours has not put there."""
-    # What a run leaves that was killed before it had written its manifest.
-    ours = {'release', 'secret', 'secret/lock', 'secret/run.json.tff_dp_tmp'}
-    if not self.root.exists() or self._manifest.exists():
+    if self._manifest.exists():
       return
     found = {str(p.relative_to(self.root)) for p in self.root.rglob('*')}
-    if not found <= ours:
+    foreign = sorted(name for name in found if not _FIRST_FILES.fullmatch(name))
+    if foreign:
       raise self._refused(
           'a new or empty directory, or that of a run to resume; this one holds'
-          f' other files, such as {sorted(found - ours)[0]!r}'
+          f' other files, such as {foreign[0]!r}'
       )
 
   def _acquire(self) -> None:
-    # The kernel gives the lock up when the process ends, however it ends.
-    self._lock = open(self.secret / 'lock', 'wb')
-    with contextlib.suppress(BlockingIOError):
-      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      return
-    raise self._refused(
-        'a directory that no other process is using; a run is active there'
+    """Locks the run, by a file and by the directory that the file is in.
+
+    A file can be deleted while it is locked, and the next one of its name is
+    another file. A directory with files in it cannot; but some file systems,
+    such as NFS, lock files only. The kernel gives locks up when the process
+    ends, however it ends.
+    """
+    file = self.secret / 'lock'
+    self._lock(regular.open_file(
+        file, os.O_RDWR | os.O_CREAT, follow_links=False
+    ))
+    self._lock(
+        os.open(self.secret, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC),
+        or_not=True,
     )
+    held = [os.fstat(each) for each in self._locks]
+    named = [each.lstat() for each in (file, self.secret)]
+    if not all(map(os.path.samestat, held, named)):
+      raise self._refused('a directory that nobody changes; its lock is gone')
+
+  def _lock(self, descriptor: int, *, or_not: bool = False) -> None:
+    """Takes a lock that nobody has, `or_not` where there are no such locks."""
+    self._locks.append(descriptor)
+    try:
+      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise self._refused(
+          'a directory that no other process is using; a run is active there'
+      ) from None
+    except OSError:
+      if not or_not:
+        raise
 
   def _identify(self, identity: dict, client_ids: list[str]) -> None:
     """Stores who we are, or compares it with what is stored."""
@@ -217,8 +296,13 @@ class RunDirectory:
       )
       return
     try:
-      stored = json.loads(self._manifest.read_text())
-      is_known = stored['schema'] == _SCHEMA
+      stored = regular.read_json(self._manifest)
+      is_known = (
+          stored['schema'] == _SCHEMA
+          and isinstance(stored['run_id'], str)
+          and isinstance(stored['identity'], dict)
+          and isinstance(stored['population'], str)
+      )
     except (ValueError, KeyError, TypeError):
       is_known = False
     if not is_known:
@@ -241,7 +325,7 @@ class RunDirectory:
     for folder in (self.release, self.secret, self.checkpoints):
       for path in folder.glob('*'):
         if _TEMPORARY.match(path.name):
-          if path.is_dir():
+          if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
           else:
             path.unlink()

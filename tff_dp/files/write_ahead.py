@@ -22,8 +22,11 @@ import os
 import pathlib
 
 from tff_dp import _checks
+from tff_dp.files import regular
 from tff_dp.files import run_directory
 
+# With what a plan of thousands of silos has spent.
+_LONGEST_LINE = regular.MOST_JSON_BYTES
 _RELEASED = 'released'
 _REPLACES = 'replaces'
 
@@ -53,15 +56,24 @@ class WriteAheadRecord:
     self._cohorts: dict[int, str] = {}
     self.rounds_begun = self.released_through = 0
     is_new = not self._path.exists()
-    self._file = open(self._path, 'ab', buffering=0)
+    self._file = open(
+        regular.open_file(
+            self._path,
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT,
+            follow_links=False,
+        ),
+        'ab',
+        buffering=0,
+    )
     if is_new:
       run_directory.flush(self._path.parent)
     complete = 0
-    with open(self._path, 'rb') as lines:
+    with open(regular.open_file(self._path), 'rb') as file:
+      lines = iter(lambda: file.readline(_LONGEST_LINE), b'')
       for number, line in enumerate(lines, start=1):
         # A line that has no end was being written when the process was killed:
         # its round had not begun.
-        if not line.endswith(b'\n'):
+        if not line.endswith(b'\n') and len(line) < _LONGEST_LINE:
           self._file.truncate(complete)
           break
         if not self._is_taken(line):
@@ -138,19 +150,34 @@ class WriteAheadRecord:
   def _is_taken(self, line: bytes) -> bool:
     """Counts a stored line in, unless it cannot come after those before."""
     try:
-      entry = json.loads(line)
-      if _RELEASED in entry:
-        is_next = self.released_through < entry[_RELEASED] <= self.rounds_begun
-        if is_next:
-          self._take_release(entry[_RELEASED])
-      else:
-        is_next = entry['round'] == self.rounds_begun + 1
-        if entry.get(_REPLACES):
-          is_next = entry['round'] == self.rounds_begun > self.released_through
-        self._take(entry['round'], entry['cohort'])
-      return is_next
-    except (ValueError, KeyError, TypeError):
+      entry = regular.parse_json(line)
+    except ValueError:
       return False
+    if not isinstance(entry, dict):
+      return False
+    if _RELEASED in entry:
+      released = entry[_RELEASED]
+      # A bool is an int.
+      is_next = (
+          type(released) is int  # pylint: disable=unidiomatic-typecheck
+          and self.released_through < released <= self.rounds_begun
+      )
+      if is_next:
+        self._take_release(released)
+      return is_next
+    round_index, digest = entry.get('round'), entry.get('cohort')
+    expected = self.rounds_begun + 1
+    if _REPLACES in entry and self.rounds_begun > self.released_through:
+      expected = self.rounds_begun
+    is_next = (
+        type(round_index) is int  # pylint: disable=unidiomatic-typecheck
+        and round_index == expected
+        and (expected > self.rounds_begun) == (_REPLACES not in entry)
+        and isinstance(digest, str)
+    )
+    if is_next:
+      self._take(round_index, digest)
+    return is_next
 
   def _take(self, round_index: int, digest: str) -> None:
     self.rounds_begun = int(round_index)

@@ -14,11 +14,15 @@ import dataclasses
 import io
 import json
 import os
+import pathlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp.files import arrays
+from tff_dp.files import regular
+from tff_dp.files import rollback
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.integrations import clip_norm
@@ -214,7 +218,7 @@ class ServerRounds:
     path = self._secret('cohort.json')
     spent = {}
     if round_index <= self._record.rounds_begun:
-      cohort = json.loads(path.read_text())
+      cohort = _read_cohort(path)
     else:
       cohort = self.plan.participation.select(
           round_index=round_index,
@@ -369,7 +373,12 @@ class ServerRounds:
     return total, surplus, tuple(complaints)
 
   def _write_complaints(self, complaints: Sequence[Complaint]) -> None:
-    with open(self._secret('clients.jsonl'), 'a', encoding='utf-8') as file:
+    descriptor = regular.open_file(
+        self._secret('clients.jsonl'),
+        os.O_WRONLY | os.O_APPEND | os.O_CREAT,
+        follow_links=False,
+    )
+    with open(descriptor, 'a', encoding='utf-8') as file:
       for each in complaints:
         line = {'round': self.rounds_done + 1, **each._asdict()}
         file.write(json.dumps(line) + '\n')
@@ -414,33 +423,58 @@ class ServerRounds:
     path, record = self._secret('checkpoint.npz'), self._record
     if not path.exists():
       self._refuse_if(record.rounds_begun > 0, 'no checkpoint')
+      rollback.check(self._directory, record)
       self._save()
       return
-    with np.load(path, allow_pickle=False) as arrays:
-      header = json.loads(arrays['header'].tobytes())
-      self._ledger = self._ledger.restored(arrays['ledger'].tobytes())
-      self._model = {
-          name: arrays[f'model_{i}'] for i, name in enumerate(self._model)
-      }
-      buffers, self._bits_buffers = (
-          tuple(arrays[f'{name}_{i}'] for i in range(header['num_buffers']))
-          for name in ('buffer', 'bits')
-      )
-    self._clip_norm = clip_norm.ClipNorm(*header['clip_norm'])
-    self.rounds_done = header['rounds_done']
+    try:
+      self._take(arrays.read(path))
+    except _checks.PrivacyRefusedError:
+      raise
+    except Exception as error:
+      raise _checks.PrivacyRefusedError(
+          f'the checkpoint {path} cannot be read'
+          f' ({type(error).__name__}: {error})',
+          why='without the noise key and the participations so far, the run'
+          ' cannot go on under its guarantee',
+          way_out=f'restore {path} from a copy, or start a new run in another'
+          ' directory, which spends anew',
+      ) from error
     self._refuse_if(
         not record.released_through <= self.rounds_done <= record.rounds_begun,
         f'a checkpoint of round {self.rounds_done}',
     )
-    self._noise = noise.NoiseState(
-        key=bytes.fromhex(header['key']),
-        tree_id=header['tree_id'],
-        round_in_tree=header['round_in_tree'],
-        digests=tuple(map(bytes.fromhex, header['digests'])),
-        buffers=buffers,
-    )
+    rollback.check(self._directory, record)
     for round_index in range(1, record.rounds_begun + 1):
       self._budget.record(round_index)
+
+  def _take(self, found: dict[str, np.ndarray]) -> None:
+    """Takes what `_save` has saved; whatever it raises, it is damaged."""
+    header = regular.parse_json(found.pop('header').tobytes())
+    self._ledger = self._ledger.restored(found.pop('ledger').tobytes())
+    before, bits_before = self._noise, self._bits_buffers
+    expected = {
+        **{f'model_{i}': v for i, v in enumerate(self._model.values())},
+        **{f'buffer_{i}': v for i, v in enumerate(before.buffers)},
+        **{f'bits_{i}': v for i, v in enumerate(bits_before)},
+    }
+    arrays.check_like(found, expected)
+    self._model = {
+        name: found[f'model_{i}'] for i, name in enumerate(self._model)
+    }
+    self._bits_buffers = tuple(
+        found[f'bits_{i}'] for i in range(len(bits_before))
+    )
+    self._clip_norm = clip_norm.ClipNorm(*map(float, header['clip_norm']))
+    self.rounds_done = int(header['rounds_done'])
+    self._noise = noise.NoiseState(
+        key=_secret_words(header['key']),
+        tree_id=int(header['tree_id']),
+        round_in_tree=int(header['round_in_tree']),
+        digests=tuple(map(_secret_words, header['digests'])),
+        buffers=tuple(found[f'buffer_{i}'] for i in range(len(before.buffers))),
+    )
+    if len(self._noise.digests) != len(before.digests):
+      raise ValueError(f'{len(self._noise.digests)} digests')
 
   def _refuse_if(self, is_refused: bool, found: str) -> None:
     if is_refused:
@@ -452,6 +486,28 @@ class ServerRounds:
           way_out='restore the directory from a copy, or start a new run in'
           ' another one, which spends anew',
       )
+
+
+def _read_cohort(path: pathlib.Path) -> list[str]:
+  """Returns the cohort of the round that had begun before a restart."""
+  try:
+    return _checked_ids(regular.read_json(path))
+  except (OSError, TypeError, ValueError) as error:
+    raise _checks.PrivacyRefusedError(
+        f'{path}, the cohort of the round that has begun, cannot be read'
+        f' ({type(error).__name__}: {error})',
+        why='its noise is fixed, and the same noise on the data of other'
+        ' clients reveals the difference between them',
+        way_out='restore the file from a copy, or start a new run',
+    ) from error
+
+
+def _secret_words(text: str) -> bytes:
+  """Returns a key, or a digest, that is stored as hexadecimal digits."""
+  words = bytes.fromhex(text)
+  if len(words) != coins.KEY_BYTES:
+    raise ValueError(f'{len(words)} bytes, expected {coins.KEY_BYTES}')
+  return words
 
 
 def _check_plan(plan: Any) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
+from tff_dp.files import regular
 from tff_dp.files import run_directory
 
 KEY = 'round'
@@ -133,17 +134,6 @@ def _scalar(value) -> bool | int | float | None:
   return array.item()
 
 
-def last_round(directory: run_directory.RunDirectory) -> int:
-  """Returns the last round that the released metrics have, 0 for none."""
-  path = directory.release / _METRICS
-  if not path.exists():
-    return 0
-  # A line that has no end is of a process that was killed.
-  lines = path.read_text().rpartition('\n')[0].splitlines()
-  rounds = [row.get(KEY) or '' for row in csv.DictReader(lines)]
-  return max((int(r) for r in rounds if r.isdecimal()), default=0)
-
-
 class Releases:
   """Writes rows to CSV files, TensorBoard and the log.
 
@@ -236,7 +226,10 @@ class _Csv:
             self._path, self._widened(lines, b',' * len(new))
         )
     with run_directory.naming(self._path):
-      with open(self._path, 'ab') as file:
+      descriptor = regular.open_file(
+          self._path, os.O_WRONLY | os.O_APPEND, follow_links=False
+      )
+      with open(descriptor, 'ab') as file:
         file.write(self._line(row))
 
   def _widened(self, lines: Iterable[bytes], empty: bytes) -> Iterator[bytes]:

@@ -35,6 +35,7 @@ from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import _native_output
 from tff_dp.accounting import rounding
+from tff_dp.files import rollback
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.ledger import budget as budget_lib
@@ -169,6 +170,7 @@ class Run:
     """Loads the latest checkpoint, or saves the initial state as the first."""
     latest = self.store.latest_round()
     self._refuse_to_go_back(latest)
+    rollback.check(self.directory, self.record)
     state = self.process.initialize()
     self.noise = noise_checkpoints.describe(
         state, self.plan, kind=self.checkpoint_kind
@@ -548,9 +550,9 @@ class Run:
 
   def _refuse_to_go_back(self, latest: int | None) -> None:
     """Raises if rounds after a checkpoint were released."""
-    # The second is evidence where `secret` alone is from an older copy.
     released = max(
-        self.record.released_through, releases.last_round(self.directory)
+        self.record.released_through,
+        rollback.rounds_released(self.directory.release),
     )
     if latest is not None and latest < released:
       raise _checks.PrivacyRefusedError(

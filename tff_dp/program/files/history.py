@@ -17,6 +17,7 @@ import weakref
 import zlib
 
 from tff_dp import _checks
+from tff_dp.files import regular
 from tff_dp.files import run_directory
 
 _ROWS, _BYTES, _CHECKSUM = 'rows', 'bytes', 'crc32'
@@ -36,7 +37,9 @@ class History(Sequence):
     self._path = pathlib.Path(path)
     is_new = not self._path.exists()
     with run_directory.naming(self._path):
-      self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+      self._file = regular.open_file(
+          self._path, os.O_RDWR | os.O_CREAT, follow_links=False
+      )
     weakref.finalize(self, os.close, self._file)
     if is_new:
       run_directory.flush(self._path.parent)
@@ -102,14 +105,17 @@ class History(Sequence):
         self._ends.append(self._size + len(line))
     found = (len(self._ends), self._size, self._checksum)
     if found != (saved[_ROWS], saved[_BYTES], saved[_CHECKSUM]):
-      raise _checks.PrivacyRefusedError(
-          f'the metrics {self._path} are not those of the checkpoint',
-          why='a run that goes on writes anew what it has released, and what'
-          ' has once been released has to stay',
-          way_out='restore the file from a copy, or start a new run in another'
-          ' directory',
-      )
+      raise self._refused()
     os.ftruncate(self._file, self._size)
+
+  def _refused(self) -> _checks.PrivacyRefusedError:
+    return _checks.PrivacyRefusedError(
+        f'the metrics {self._path} are not those of the checkpoint',
+        why='a run that goes on writes anew what it has released, and what'
+        ' has once been released has to stay',
+        way_out='restore the file from a copy, or start a new run in another'
+        ' directory',
+    )
 
   @property
   def _size(self) -> int:
@@ -119,7 +125,11 @@ class History(Sequence):
     if place >= len(self._ends):
       return self._unsaved[place - len(self._ends)]
     start = self._ends[place - 1] if place else 0
-    return json.loads(os.pread(self._file, self._ends[place] - start, start))
+    line = os.pread(self._file, self._ends[place] - start, start)
+    try:
+      return regular.parse_json(line)
+    except ValueError as error:
+      raise self._refused() from error
 
 
 class Released(Sequence):
