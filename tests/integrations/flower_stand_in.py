@@ -11,8 +11,11 @@ from collections.abc import Iterator
 import contextlib
 import importlib
 import importlib.util
+import io
 import sys
 import types
+
+import numpy as np
 
 from tff_dp import integrations
 
@@ -20,13 +23,15 @@ _ADAPTER = 'tff_dp.integrations.flower'
 
 
 class _Array:
-  """An array that is sent."""
+  """An array that is sent, as `np.save` writes it."""
 
   def __init__(self, value):
-    self._value = value
+    content = io.BytesIO()
+    np.save(content, value, allow_pickle=False)
+    self.data = content.getvalue()
 
   def numpy(self):
-    return self._value
+    return np.load(io.BytesIO(self.data), allow_pickle=False)
 
 
 class _ArrayRecord(dict):

@@ -52,7 +52,8 @@ class _Reply:
 class _Torn:
   """An array of which only some bytes have arrived."""
 
-  def numpy(self):
+  @property
+  def data(self):
     raise ValueError('cannot reshape array of size 3 into shape (2,3)')
 
 

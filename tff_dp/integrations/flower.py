@@ -39,6 +39,7 @@ except ImportError as error:
   ) from error
 
 from tff_dp import _checks
+from tff_dp.files import arrays as arrays_lib
 from tff_dp.integrations import cohorts
 from tff_dp.integrations import server_rounds
 from tff_dp.plans import dp_ftrl
@@ -234,7 +235,8 @@ def _weights(reply: Message) -> dict[str, Any] | None:
   """Returns a client's weights, or `None` for whatever else it has sent."""
   try:
     (record,) = reply.content.array_records.values()
-    return arrays_of(record)
+    # Flower's `numpy()` believes the size that the bytes state.
+    return {name: arrays_lib.from_npy(each.data) for name, each in record.items()}
   except Exception:  # pylint: disable=broad-except
     # A client can send any bytes; none of them may stop the others' round.
     return None

@@ -33,6 +33,7 @@ except ImportError as error:
   ) from error
 
 from tff_dp import _checks
+from tff_dp.files import arrays
 from tff_dp.integrations import cohorts
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
@@ -120,8 +121,7 @@ class DpFtrlController(ModelController):
 
   def run(self) -> None:
     """Runs or resumes the run; NVFlare calls it."""
-    with np.load(self._initial_model, allow_pickle=False) as arrays:
-      initial_model = {name: arrays[name] for name in arrays.files}
+    initial_model = arrays.read(self._initial_model)
     with server_rounds.ServerRounds(
         dp_ftrl.DpFtrlPlan.from_description(self._plan),
         initial_model,
@@ -194,7 +194,8 @@ def _weights(
     return result.params
   if not updates.fits(result.params, model):
     return None
-  return {
-      name: value + result.params[name].astype(np.float64)
-      for name, value in model.items()
-  }
+  with np.errstate(over='ignore', invalid='ignore'):
+    return {
+        name: value + result.params[name].astype(np.float64)
+        for name, value in model.items()
+    }

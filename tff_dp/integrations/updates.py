@@ -45,7 +45,8 @@ def fits(arrays: object, like: Mapping[str, np.ndarray]) -> bool:
       isinstance(arrays, Mapping)
       and set(arrays) == set(like)
       and all(
-          isinstance(arrays[name], np.ndarray)
+          # Other classes of arrays flatten, or add up, in ways of their own.
+          type(arrays[name]) is np.ndarray  # pylint: disable=unidiomatic-typecheck
           and arrays[name].shape == value.shape
           and arrays[name].dtype.kind == 'f'
           for name, value in like.items()

@@ -22,6 +22,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
+from tff_dp.files import regular
 
 _MAGIC = b'tff_dp participation ledger, version 2\n'
 # 128 bits. Two clients whose hashes collide share one entry, so both are
@@ -32,6 +33,26 @@ _NEVER_SEEN = -1
 # Who took part in which round is part of every checkpoint, 4 bytes each. Above
 # 16 MiB only last rounds and counts are kept, which is all that rules need.
 _MAX_RECORDED = 1 << 22
+
+
+def _damaged() -> _checks.PrivacyRefusedError:
+  return _checks.PrivacyRefusedError(
+      'the participation ledger is damaged or of an unknown version',
+      why='without the participations so far, the next rounds cannot be'
+      ' checked against the plan',
+      way_out='restore the checkpoint from a copy, or start a new run',
+  )
+
+
+def _check_header(header: dict[str, object]) -> None:
+  """Raises unless numbers are numbers; what they are is checked later."""
+  for name in (
+      'num_rounds', 'num_clients', 'smallest_cohort', 'largest_cohort'
+  ):
+    _checks.integer_at_least(0, **{name: header[name]})
+  _checks.optional_integer_at_least(1, min_index_gap=header['min_index_gap'])
+  _checks.one_of((False, True), has_cohorts=header['has_cohorts'])
+  bytes.fromhex(header['salt'])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,24 +329,24 @@ class ParticipationLedger:
         not data.startswith(_MAGIC)
         or hashlib.sha256(body).digest() != checksum
     ):
-      raise _checks.PrivacyRefusedError(
-          'the participation ledger is damaged or of an unknown version',
-          why='without the participations so far, the next rounds cannot be'
-          ' checked against the plan',
-          way_out='restore the checkpoint from a copy, or start a new run',
-      )
+      raise _damaged()
     header_line, _, content = body.partition(b'\n')
-    header = json.loads(header_line)
+    try:
+      header = regular.parse_json(header_line)
+      _check_header(header)
+    except (KeyError, TypeError, ValueError) as error:
+      raise _damaged() from error
     expected = {
         'run_id': self._run_id,
         'pattern': self._pattern.to_json(),
         'restart_every': self._restart_every,
     }
     for name, value in expected.items():
-      if header[name] != value:
+      if header.get(name) != value:
         raise _checks.PrivacyRefusedError(
-            f'the participation ledger has {name}={header[name]!r}, but the run'
-            f' has {name}={value!r}',
+            f'the participation ledger has {name}='
+            f'{_checks.shown(header.get(name))}, but the run has'
+            f' {name}={value!r}',
             why='a ledger counts the participations of one run of one plan',
             way_out='resume with the plan of the checkpoint, or start a new'
             ' run',
@@ -336,11 +357,17 @@ class ParticipationLedger:
         run_id=self._run_id,
         salt=bytes.fromhex(header['salt']),
     )
-    ledger._load(header, content)
+    try:
+      ledger._load(header, content)
+    except (IndexError, ValueError) as error:
+      raise _damaged() from error
     return ledger
 
   def _load(self, header: dict[str, object], content: bytes) -> None:
     num_clients = header['num_clients']
+    # Before anything of this size is made.
+    if num_clients * (_KEY_BYTES + 8) > len(content):
+      raise ValueError('fewer clients than stated')
     keys = content[: num_clients * _KEY_BYTES]
     counts = np.frombuffer(content[len(keys) :], '<i4').astype(np.int32)
     counts, cohorts = np.split(counts, [2 * num_clients])
@@ -359,6 +386,29 @@ class ParticipationLedger:
     self._members = None
     if header['has_cohorts']:
       self._members = array.array('i', members.tobytes())
+    self._check_loaded(num_clients)
+
+  def _check_loaded(self, num_clients: int) -> None:
+    """Raises unless what was loaded may have been saved."""
+    rounds, counts = self._last_round, self._count
+    is_sound = (
+        len(self._index_of_key) == len(rounds) == len(counts) == num_clients
+        and np.all((1 <= counts) & (counts <= rounds))
+        and np.all(rounds <= self._num_rounds)
+    )
+    if is_sound and self._members is not None:
+      members = np.array(self._members)
+      is_sound = (
+          len(self._sizes) == self._num_rounds
+          and min(self._sizes, default=0) >= 0
+          and sum(self._sizes) == len(members)
+          and np.all((0 <= members) & (members < num_clients))
+          and np.array_equal(
+              np.bincount(members, minlength=num_clients), counts
+          )
+      )
+    if not is_sound:
+      raise ValueError('the parts do not belong together')
 
   def _check_round(self, round_index: int) -> None:
     _checks.integer_at_least(1, round_index=round_index)

@@ -19,6 +19,7 @@ import collections
 from collections.abc import Sequence
 import hashlib
 import json
+import operator
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -26,6 +27,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import learning
+from tff_dp.files import regular
 from tff_dp.learning.check_ins import check_in_work
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
@@ -344,14 +346,24 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
       PrivacyRefusedError: If it is damaged, or the same draws do not come out
         of its key here.
     """
-    checksum, body = data[:32], data[32:]
-    if hashlib.sha256(body).digest() != checksum:
+    try:
+      return cls._from_bytes(data)
+    except _checks.PrivacyRefusedError:
+      raise
+    except Exception as error:
       raise _checks.PrivacyRefusedError(
-          'the saved check-ins are damaged',
+          f'the saved check-ins are damaged ({type(error).__name__}: {error})',
           why='who has taken part cannot be known',
           way_out='restore the checkpoint from a copy, or start a new run',
-      )
-    content = json.loads(body)
+      ) from error
+
+  @classmethod
+  def _from_bytes(cls, data: bytes) -> 'CheckInIterator':
+    """Does it; whatever else it raises, the bytes are damaged."""
+    checksum, body = data[:32], data[32:]
+    if hashlib.sha256(body).digest() != checksum:
+      raise ValueError('another checksum')
+    content = regular.parse_json(body)
     facts = content['facts']
     is_known = content['format'] == _FORMAT and content['version'] == _VERSION
     # Coins that are fresh in every round do not depend on earlier rounds.
@@ -365,10 +377,14 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
           way_out='resume with the versions that the run began with; the'
           " sampler 'literal' does not depend on NumPy",
       )
-    iterator = cls(bytes.fromhex(content['root_key']), facts)
-    iterator.position = content['position']
-    iterator.num_reports = content['num_reports']
-    iterator.noised_check_ins = content['noised_check_ins']
+    root_key = bytes.fromhex(content['root_key'])
+    if len(root_key) != coins.KEY_BYTES:
+      raise ValueError(f'a key of {len(root_key)} bytes')
+    iterator = cls(root_key, facts)
+    iterator.position = operator.index(content['position'])
+    iterator.num_reports = operator.index(content['num_reports'])
+    iterator.noised_check_ins = operator.index(content['noised_check_ins'])
+    _checks.integer_at_least(0, position=iterator.position)
     return iterator
 
   def _attached(self) -> CheckInDataSource:

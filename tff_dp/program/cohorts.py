@@ -19,6 +19,7 @@ from typing import Any
 
 from tff_dp import _checks
 from tff_dp import learning
+from tff_dp.files import regular
 from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
@@ -401,8 +402,19 @@ class SiloCohorts(Cohorts):
     self._root_key, self._data = coins.random_root_key(), {}
 
   def restore(self, data: bytes) -> None:
-    root_key = json.loads(data)['root_key']
-    self._root_key, self._data = bytes.fromhex(root_key), {}
+    try:
+      root_key = bytes.fromhex(regular.parse_json(data)['root_key'])
+      is_key = len(root_key) == coins.KEY_BYTES
+    except (LookupError, TypeError, ValueError):
+      is_key = False
+    if not is_key:
+      raise _checks.PrivacyRefusedError(
+          'the key of the silos in the checkpoint is damaged',
+          why='with another key a silo would have other noise for the same'
+          ' data',
+          way_out='restore the checkpoint from a copy, or start a new run',
+      )
+    self._root_key, self._data = root_key, {}
 
   def to_bytes(self) -> bytes:
     return json.dumps({'root_key': self._root_key.hex()}).encode()

@@ -7,6 +7,10 @@ round), the participation ledger and how far the `history` of metrics goes, so
 that they can never be of different rounds. It is written beside the final place
 and renamed. What it may leave out, `noise_checkpoints` says.
 
+Its checksum finds damage, not malice. Whoever can write to `secret/` can read
+the noise key there, and could read the key of a checksum as well: no such key
+protects from them, so there is none, and they own the run.
+
 `tff.program` would save a SavedModel, which takes longer than some ten rounds
 of a small model.
 """
@@ -15,19 +19,27 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import zlib
 
 import numpy as np
 import tree
 
 from tff_dp import _checks
+from tff_dp.files import regular
 from tff_dp.files import run_directory
+from tff_dp.program.files import history as history_lib
 from tff_dp.program.files import noise_checkpoints
 
 _FORMAT = 4
 _KEEP_TOTAL = 2
 _CHECKSUM_BYTES = 4
 _PREFIX = 'round_'
+_NAME = re.compile(rf'{_PREFIX}(0|[1-9][0-9]{{0,9}})')
+# Beside the state; a ledger has 24 bytes for each client that has taken part.
+_MOST_OTHER_BYTES = 1 << 33
+_TEXTS = (bytes, str)
+_DRAWS = ('mechanism', 'parameters', 'tensorflow', 'algorithm', 'probe')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +101,7 @@ class CheckpointStore:
 
   def _rounds(self) -> list[int]:
     names = [path.name for path in self._root.glob(f'{_PREFIX}*')]
-    rounds = [name.removeprefix(_PREFIX) for name in names]
-    return sorted(int(each) for each in rounds if each.isdecimal())
+    return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
 
   def load(self, round_index: int, *, like: object) -> Checkpoint:
     """Returns a checkpoint.
@@ -104,7 +115,8 @@ class CheckpointStore:
     """
     path = self._path(round_index)
     try:
-      stored = path.read_bytes()
+      size = sum(np.asarray(leaf).nbytes for leaf in tree.flatten(like))
+      stored = regular.read(path, most_bytes=size + _MOST_OTHER_BYTES)
       content = stored[_CHECKSUM_BYTES:]
       if _checksum(content) != stored[:_CHECKSUM_BYTES]:
         raise ValueError('the file has changed')
@@ -117,7 +129,9 @@ class CheckpointStore:
       ):
         if value != expected:
           raise ValueError(f'{name} {value}, expected {expected}')
-      noise = json.loads(noise)
+      noise, history = map(regular.parse_json, (noise, history))
+      _check_noise(noise)
+      history_lib.check(history)
       if noise['kind'] == noise_checkpoints.SEED_ONLY:
         like = noise_checkpoints.without_buffers(like)
       return Checkpoint(
@@ -125,7 +139,7 @@ class CheckpointStore:
           process_state=unpack(state, like=like),
           noise=noise,
           ledger=ledger,
-          history=json.loads(history),
+          history=history,
       )
     except Exception as error:
       raise _checks.PrivacyRefusedError(
@@ -142,6 +156,15 @@ class CheckpointStore:
     return self._root / f'{_PREFIX}{round_index}'
 
 
+def _check_noise(noise: object) -> None:
+  """Raises unless it is what `noise_checkpoints.describe` returns."""
+  draws = noise['draws']
+  if noise['kind'] not in noise_checkpoints.KINDS or not (
+      draws is None or all(isinstance(draws[name], str) for name in _DRAWS)
+  ):
+    raise ValueError(f'noise {_checks.shown(noise)}')
+
+
 def _checksum(content: bytes) -> bytes:
   return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, 'little')
 
@@ -155,10 +178,11 @@ def pack(structure: object) -> bytes:
   """
   header, bodies = [], []
   for leaf in tree.flatten(structure):
-    if isinstance(leaf, bytes):
-      kind, body, shape = 'bytes', leaf, []
-    elif isinstance(leaf, str):
-      kind, body, shape = 'str', leaf.encode(), []
+    kind, shape = _kind(leaf), []
+    if kind == 'bytes':
+      body = leaf
+    elif kind == 'str':
+      body = leaf.encode()
     else:
       array = np.asarray(leaf)
       if array.dtype.kind not in 'biufc':
@@ -166,7 +190,7 @@ def pack(structure: object) -> bytes:
             'a process state of numbers can be saved, found an array of'
             f' {array.dtype}.'
         )
-      kind, body, shape = array.dtype.str, array.tobytes(), list(array.shape)
+      body, shape = array.tobytes(), list(array.shape)
     header.append([kind, shape, len(body)])
     bodies.append(body)
   head = json.dumps(header).encode()
@@ -184,13 +208,26 @@ def unpack(data: bytes, *, like: object) -> object:
     ValueError: If the leaves are not those of `like`.
   """
   start = 8 + int.from_bytes(data[:8], 'little')
-  header = json.loads(data[8:start])
+  if start > len(data):
+    raise ValueError('it ends before its header does')
+  header = regular.parse_json(data[8:start])
   expected = tree.flatten(like)
   if len(header) != len(expected):
     raise ValueError(f'{len(header)} leaves, expected {len(expected)}')
   leaves = []
   for (kind, shape, size), old in zip(header, expected):
+    if kind != _kind(old):
+      raise ValueError(f'a leaf {_checks.shown(kind)}, expected {_kind(old)}')
+    if not isinstance(old, _TEXTS):
+      old = np.asarray(old)
+      if shape != list(old.shape) or size != old.nbytes:
+        raise ValueError(
+            f'a leaf {kind}{_checks.shown(shape)}, expected'
+            f' {old.dtype}{list(old.shape)}'
+        )
     body = data[start : start + size]
+    if size < 0 or len(body) != size:
+      raise ValueError('it ends before its leaves do')
     start += size
     if kind == 'bytes':
       leaf = body
@@ -199,12 +236,16 @@ def unpack(data: bytes, *, like: object) -> object:
     else:
       # A copy, because a view of the bytes would be read-only. The empty index
       # turns an array without dimensions into a scalar, as TFF returns it.
-      leaf = np.frombuffer(body, np.dtype(kind)).reshape(shape).copy()[()]
-      old = np.asarray(old)
-      if leaf.dtype != old.dtype or leaf.shape != old.shape:
-        raise ValueError(
-            f'a leaf {leaf.dtype}{list(leaf.shape)}, expected'
-            f' {old.dtype}{list(old.shape)}'
-        )
+      leaf = np.frombuffer(body, old.dtype).reshape(shape).copy()[()]
     leaves.append(leaf)
+  if start != len(data):
+    raise ValueError(f'{len(data) - start} bytes after its leaves')
   return tree.unflatten_as(like, leaves)
+
+
+def _kind(leaf: object) -> str:
+  """Returns 'bytes', 'str', or the type of a leaf as an array."""
+  for kind in _TEXTS:
+    if isinstance(leaf, kind):
+      return kind.__name__
+  return np.asarray(leaf).dtype.str

@@ -25,6 +25,14 @@ _ROWS, _BYTES, _CHECKSUM = 'rows', 'bytes', 'crc32'
 EMPTY = {_ROWS: 0, _BYTES: 0, _CHECKSUM: 0}
 
 
+def check(saved: Any) -> None:
+  """Raises `ValueError` unless it may be what `History.save` has returned."""
+  if set(saved) != set(EMPTY) or not all(
+      isinstance(each, int) and each >= 0 for each in saved.values()
+  ):
+    raise ValueError(f'history {_checks.shown(saved)}')
+
+
 class History(Sequence):
   """Rows of plain JSON types: in memory since the last `save`, else on disk.
 
