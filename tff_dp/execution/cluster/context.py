@@ -69,7 +69,10 @@ class _ShardedCall(call.Call):
         ],
         is_cancelled=lambda: self._is_cancelled,
     )
-    results = [wire.loads(data) for data in sent]
+    results = [
+        _checked(wire.loads(data), schedule, share)
+        for data, share in zip(sent, shares)
+    ]
     return self._taken(schedule, results, failures)
 
   def _computation(self) -> bytes:
@@ -134,6 +137,31 @@ class _ShardedCall(call.Call):
           self._kept[node][client] = wire.to_fresh(flat, kept_skeleton)
       sums.append(wire.to_fresh(result.sums, skeleton))
     return sums
+
+
+def _checked(result, schedule, share: range) -> worker.Result:
+  """Returns what a worker has sent, if it may be the result of its shard."""
+  try:
+    if result.failed is not None:
+      client, error = result.failed
+      is_result = (client is None or client in share) and isinstance(
+          error, Exception
+      )
+    else:
+      clients = [kept.keys() for _, kept in result.kept]
+      is_result = (
+          len(clients) == len(schedule.kept)
+          and all(each == set(share) for each in clients)
+          and result.counts.keys() <= set(call.PATHS)
+          and all(isinstance(each, int) for each in result.counts.values())
+      )
+  except (AttributeError, TypeError, ValueError):
+    is_result = False
+  if not is_result:
+    raise engine_lib.ClusterError(
+        f'what came is no result of a shard of {len(share)} clients'
+    )
+  return result
 
 
 class ClusterContext(in_process.InProcessContext):

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _checks
+from tff_dp.execution.cluster import engine
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import values
 
@@ -71,7 +73,19 @@ def dumps(value, *, where: str = 'a task') -> bytes:
   return file.getvalue()
 
 
-loads = pickle.loads
+def loads(data: bytes) -> object:
+  """Returns what `dumps` was given. Runs what the bytes say: see above.
+
+  Raises:
+    ClusterError: The bytes are damaged.
+  """
+  try:
+    return pickle.loads(data)
+  except Exception as error:
+    raise engine.ClusterError(
+        'what came is no message of this version of tff_dp'
+        f' ({type(error).__name__}: {_checks.printable(str(error))})'
+    ) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +135,27 @@ def to_flat(sent: list, skeleton) -> list:
     skeleton: Of the value.
   """
   specs = values.flat_specs(skeleton)
-  return [_to_item(*pair) for pair in zip(sent, specs, strict=True)]
+  if not isinstance(sent, list) or len(sent) != len(specs):
+    raise engine.ClusterError(f'a message is not of {len(specs)} tensors')
+  return [_to_item(*pair) for pair in zip(sent, specs)]
 
 
 def _to_item(item, spec: tf.TensorSpec):
-  if isinstance(item, _Recipe):
+  # An array of another shape would be added up all the same, by repetition.
+  is_dataset = isinstance(item, _Recipe)
+  if is_dataset != (spec.dtype == tf.variant) or not (
+      is_dataset
+      or (
+          isinstance(item, (_Zeros, np.ndarray, np.generic, bytes, str))
+          and spec.shape.is_compatible_with(
+              item.shape if isinstance(item, _Zeros) else np.shape(item)
+          )
+      )
+  ):
+    raise engine.ClusterError(
+        f'a message has {_checks.shown(item)} in the place of {spec}'
+    )
+  if is_dataset:
     return datasets.Recipe(tf.constant(item.graph))
   if isinstance(item, _Zeros):
     return tf.zeros(item.shape, spec.dtype)
