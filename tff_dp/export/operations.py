@@ -1,0 +1,372 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What somebody else's graphs would do, read and not run.
+
+Every operation of a graph and of its functions, called or not, must be in
+`allowed_operations`. Two exceptions are recognised by their surroundings:
+
+*   `TextLineDataset`, where its inputs and what becomes of its lines are those
+    of `streams.random_root_key`, which reads the kernel's random file;
+*   operations of checkpoints in the functions that save and restore a
+    SavedModel, where the name of the file comes from whoever saves or restores.
+
+TensorFlow folds constants when it imports a graph, so nothing of TensorFlow's
+is asked to import one before it is checked.
+"""
+
+from collections.abc import Iterator, Mapping
+import functools
+import hashlib
+from typing import Any
+
+from google.protobuf import message as message_lib
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import streams
+from tff_dp.execution.data import graph_defs
+from tff_dp.export import allowed_operations
+
+# The node that hands out what was read, and the operation that reads it.
+_READ, _READER = 'DatasetToSingleElement', 'TextLineDataset'
+_CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
+# Of a node, what does not change its result.
+_REMARKS = frozenset([
+    'Targuments', 'config', 'config_proto', 'executor_type', 'metadata',
+    'output_shapes', 'parallel_copy', 'replicate_on_split',
+])
+_OPAQUE_TYPES = (tf.variant.as_datatype_enum, tf.resource.as_datatype_enum)
+_GRAPH_DEF_URL = 'type.googleapis.com/tensorflow.GraphDef'
+_OPERATORS = frozenset([
+    'federated_aggregate', 'federated_apply', 'federated_broadcast',
+    'federated_eval_at_clients', 'federated_eval_at_server', 'federated_map',
+    'federated_map_all_equal', 'federated_max', 'federated_min',
+    'federated_secure_modular_sum', 'federated_secure_select',
+    'federated_secure_sum', 'federated_secure_sum_bitwidth',
+    'federated_select', 'federated_sum', 'federated_value_at_clients',
+    'federated_value_at_server', 'federated_weighted_mean', 'federated_mean',
+    'federated_zip_at_clients', 'federated_zip_at_server', 'sequence_map',
+    'sequence_reduce', 'sequence_sum', 'generic_plus', 'generic_zero',
+])
+
+
+class NotAllowedError(ValueError):
+  """A graph that would do more than compute; the message says what."""
+
+
+def check_computation(proto: Any) -> None:
+  """Raises unless the proto of a TFF computation does nothing but compute.
+
+  Args:
+    proto: Of TFF's kind `Computation`, as it came from a file.
+
+  Raises:
+    NotAllowedError: With the first operation that is not allowed.
+  """
+  for part in _messages(proto):
+    kind = part.DESCRIPTOR.full_name
+    if kind == 'google.protobuf.Any':
+      if part.type_url != _GRAPH_DEF_URL:
+        raise NotAllowedError(f'it holds a {part.type_url}, and no graph')
+      check_graph(unpacked(part))
+    elif part.DESCRIPTOR.name in ('Data', 'Xla', 'XLA'):
+      raise NotAllowedError(f'it has a part of the kind {part.DESCRIPTOR.name}')
+    elif part.DESCRIPTOR.name == 'Intrinsic' and part.uri not in _OPERATORS:
+      raise NotAllowedError(f"it has {part.uri}, no operator of TFF's")
+
+
+def _messages(proto) -> Iterator[Any]:
+  """Yields a message and all messages in it."""
+  waiting = [proto]
+  while waiting:
+    message = waiting.pop()
+    yield message
+    if message.DESCRIPTOR.full_name == 'google.protobuf.Any':
+      continue
+    for field, value in message.ListFields():
+      if field.message_type is None:
+        continue
+      waiting.extend(
+          [value] if isinstance(value, message_lib.Message) else value
+      )
+
+
+def unpacked(packed: Any) -> tf.compat.v1.GraphDef:
+  """Returns the graph in an `Any`."""
+  graph_def = tf.compat.v1.GraphDef()
+  packed.Unpack(graph_def)
+  return graph_def
+
+
+def check_graph(
+    graph_def: tf.compat.v1.GraphDef,
+    exempt: frozenset[tuple[str, str]] = frozenset(),
+) -> None:
+  """Raises unless a graph and its functions do nothing but compute.
+
+  Args:
+    graph_def: The graph.
+    exempt: Pairs (function or '', node) that were checked elsewhere.
+
+  Raises:
+    NotAllowedError: With the first operation that is not allowed.
+  """
+  functions = [f.signature.name for f in graph_def.library.function]
+  if len(set(functions)) < len(functions):
+    raise NotAllowedError('two functions have the same name')
+  for name in functions:
+    if hasattr(tf.raw_ops, name):
+      raise NotAllowedError(f"a function has the name of TensorFlow's {name}")
+  known = frozenset(functions)
+  for gradient in graph_def.library.gradient:
+    _check_known(known, gradient.function_name, gradient.gradient_func)
+  reading = None
+  for scope, nodes in _scopes(graph_def):
+    for node in nodes:
+      if node.op == _READER or (
+          _READER in _operations_of_functions(graph_def, node)
+      ):
+        if reading is None:
+          reading = _reading_of_keys(graph_def)
+        if (scope, node.name) not in reading:
+          raise _not_allowed(_READER, scope, node)
+      elif node.op not in allowed_operations.NAMES and node.op not in known:
+        if (scope, node.name) not in exempt:
+          raise _not_allowed(node.op, scope, node)
+      _check_attributes(node.attr, known)
+      if 'job:' in node.device and 'job:localhost' not in node.device:
+        raise NotAllowedError(f'{node.name} runs on {node.device}')
+  for function in graph_def.library.function:
+    _check_attributes(function.attr, known)
+
+
+def _not_allowed(operation: str, scope: str, node) -> NotAllowedError:
+  where = f'{scope}/{node.name}' if scope else node.name
+  return NotAllowedError(f'the operation {operation} ({where}) is not allowed')
+
+
+def _scopes(graph_def) -> Iterator[tuple[str, Any]]:
+  """Yields the nodes of the graph, and of each function with its name."""
+  yield '', graph_def.node
+  for function in graph_def.library.function:
+    yield function.signature.name, function.node_def
+
+
+def _check_known(known: frozenset[str], *names: str) -> None:
+  for name in names:
+    # An empty one calls nothing.
+    if name and name not in known:
+      raise NotAllowedError(f'it calls {name}, which it does not hold')
+
+
+def _check_attributes(attributes: Mapping[str, Any], known) -> None:
+  """Raises where an attribute calls or holds what was not looked at."""
+  for attribute in attributes.values():
+    for place in [attribute.func, *attribute.list.func]:
+      _check_known(known, place.name)
+      if place.attr:
+        _check_attributes(place.attr, known)
+    for tensor in [attribute.tensor, *attribute.list.tensor]:
+      if tensor.dtype in _OPAQUE_TYPES:
+        raise NotAllowedError('a constant is no number and no text')
+
+
+def _operations_of_functions(graph_def, node) -> set[str]:
+  """Returns which operations functions of a node's attributes have."""
+  functions = {f.signature.name: f for f in graph_def.library.function}
+  names = [place.name for place in graph_defs.function_attributes(node)]
+  if node.op in _CALLS:
+    # What it calls is looked at by itself: a call is no data set that reads.
+    return set()
+  return {
+      inner.op
+      for name in names
+      if name in functions
+      for inner in functions[name].node_def
+  }
+
+
+def _reading_of_keys(graph_def) -> set[tuple[str, str]]:
+  """Returns the nodes that read the kernel's random file as our keys do."""
+  found = set()
+  for scope, nodes in _scopes(graph_def):
+    expressions = Expressions(graph_def)
+    for node in nodes:
+      if node.op == _READ:
+        cone = expressions.cone(scope, node.name)
+        if expressions.of(scope, node.name) == _our_key()[1]:
+          found |= cone
+  return found
+
+
+class Expressions:
+  """What tensors of a graph are computed from, as digests.
+
+  Two tensors with the same digest are computed by the same operations with the
+  same constants, whatever nodes and functions are called. Waiting for another
+  node is no part of it.
+  """
+
+  def __init__(self, graph_def: tf.compat.v1.GraphDef):
+    self._scopes = {
+        scope: {node.name: node for node in nodes}
+        for scope, nodes in _scopes(graph_def)
+    }
+    self._functions = {f.signature.name: f for f in graph_def.library.function}
+    self._arguments = {
+        name: {argument.name for argument in function.signature.input_arg}
+        for name, function in self._functions.items()
+    }
+    self._known = {}
+
+  def of(self, scope: str, tensor: str, given=None) -> str:
+    """Returns the digest of a tensor.
+
+    Args:
+      scope: A function, '' for the graph.
+      tensor: Its name there.
+      given: Digests of arguments of the function, or of placeholders, by name.
+
+    Raises:
+      NotAllowedError: If it is computed from itself, or from no node.
+    """
+    given = given or {}
+    return self._of(scope, tensor, given, _digest(sorted(given.items())))
+
+  def cone(self, scope: str, name: str) -> set[tuple[str, str]]:
+    """Returns a node and all that it is computed from in its scope.
+
+    And in the functions of their attributes, but for those that are called.
+    """
+    found, waiting = set(), [(scope, name)]
+    while waiting:
+      place = waiting.pop()
+      node = self._scopes[place[0]].get(place[1])
+      if place in found or node is None:
+        continue
+      found.add(place)
+      waiting += [
+          (place[0], graph_defs.source(tensor)[0])
+          for tensor in _data_inputs(node)
+      ]
+      for function in graph_defs.function_attributes(node):
+        waiting += [
+            (function.name, inner)
+            for inner in self._scopes.get(function.name, ())
+        ]
+    return found
+
+  def _of(self, scope: str, tensor: str, given, context: str) -> str:
+    name, index = graph_defs.source(tensor)
+    if name in given:
+      return given[name]
+    place = (scope, context, name, index)
+    if place not in self._known:
+      self._known[place] = None  # Until it is known: it must not need itself.
+      self._known[place] = self._find(scope, name, index, given, context)
+    if self._known[place] is None:
+      raise NotAllowedError(f'{name} is computed from itself')
+    return self._known[place]
+
+  def _find(self, scope, name, index, given, context) -> str:
+    node = self._scopes[scope].get(name)
+    if node is None:
+      if name in self._arguments.get(scope, ()):
+        return _digest(['argument', name])
+      raise NotAllowedError(f'{name} is no node')
+    inputs = [
+        self._of(scope, tensor, given, context) for tensor in _data_inputs(node)
+    ]
+    if node.op == 'Identity':
+      return inputs[0]
+    if node.op == 'Reshape':
+      # TFF's compiler leaves one out that changes nothing.
+      value, shape = [
+          self._scopes[scope].get(graph_defs.source(tensor)[0])
+          for tensor in _data_inputs(node)
+      ]
+      if value is not None and _is_of_shape(value, shape):
+        return inputs[0]
+    if node.op in _CALLS:
+      return self._called(node.attr['f'].func.name, inputs, int(index))
+    if node.op in self._functions:
+      return self._called(node.op, inputs, int(index))
+    if node.op == 'Const':
+      return _digest(['Const', _constant(node)])
+    return _digest([node.op, index, inputs, self._described(node)])
+
+  def _called(self, name: str, inputs: list[str], index: int) -> str:
+    function = self._functions[name]
+    arguments = [argument.name for argument in function.signature.input_arg]
+    output = function.signature.output_arg[index].name
+    return self.of(
+        name, function.ret[output], dict(zip(arguments, inputs, strict=True))
+    )
+
+  def _described(self, node) -> list[Any]:
+    described = []
+    for name, attribute in sorted(node.attr.items()):
+      if name in _REMARKS or name.startswith('_'):
+        continue
+      if attribute.HasField('func'):
+        function = self._functions[attribute.func.name]
+        arguments = {
+            argument.name: f'argument {number}'
+            for number, argument in enumerate(function.signature.input_arg)
+        }
+        content = [
+            self.of(attribute.func.name, function.ret[output.name], arguments)
+            for output in function.signature.output_arg
+        ]
+      else:
+        content = attribute.SerializeToString(deterministic=True).hex()
+      described.append([name, content])
+    return described
+
+
+def _data_inputs(node) -> list[str]:
+  return [tensor for tensor in node.input if not tensor.startswith('^')]
+
+
+def _is_of_shape(node, shape) -> bool:
+  """Returns whether a constant has a shape, itself a constant, already."""
+  if node.op != 'Const' or shape is None or shape.op != 'Const':
+    return False
+  value = tf.make_ndarray(node.attr['value'].tensor)
+  to_shape = tf.make_ndarray(shape.attr['value'].tensor).ravel().tolist()
+  return value.ndim == 1 and to_shape in ([-1], [value.size])
+
+
+def _constant(node) -> list[Any]:
+  value = tf.make_ndarray(node.attr['value'].tensor)
+  return [str(value.dtype), list(value.shape), repr(value.ravel().tolist())]
+
+
+def _digest(content: Any) -> str:
+  return hashlib.sha256(repr(content).encode()).hexdigest()
+
+
+@functools.cache
+def _our_key() -> tuple[str, str]:
+  """Returns the digests of a key as we make it, and of what it reads."""
+
+  @tff.tensorflow.computation
+  @tf.function(autograph=False)
+  def key():
+    return streams.random_root_key()
+
+  source = tff.framework.serialize_computation(key).tensorflow
+  graph_def = unpacked(source.graph_def)
+  expressions = Expressions(graph_def)
+  read = [
+      expressions.of(scope, node.name)
+      for scope, nodes in _scopes(graph_def)
+      for node in nodes
+      if node.op == _READ
+  ]
+  return expressions.of('', source.result.tensor.tensor_name), *read
+
+
+def is_our_key(digest: str) -> bool:
+  """Returns whether a digest is that of a key that `streams` makes."""
+  return digest == _our_key()[0]
