@@ -17,7 +17,6 @@ The first two lines and the weights are in every bundle.
 from collections.abc import Mapping
 import hashlib
 import importlib.metadata
-import json
 import os
 import pathlib
 import platform
@@ -25,6 +24,7 @@ from typing import Any
 
 from tff_dp import _checks
 from tff_dp import _version
+from tff_dp.files import regular
 from tff_dp.files import run_directory
 
 SCHEMA, SCHEMA_VERSION = 'tff_dp.bundle', 1
@@ -43,12 +43,17 @@ PARTS = (
     STATEMENT, STATEMENT_PAGE, EVENTS, PLAN, CARD, WEIGHTS, SAVED_MODEL,
     *OF_PROCESS, FUNCTIONAL_MODEL, TASK_CONFIG,
 )
+ALWAYS = (STATEMENT, STATEMENT_PAGE, EVENTS, PLAN, WEIGHTS)
 _VERSIONS = ('tensorflow', 'tensorflow-federated', 'numpy', 'dp-accounting')
 _FIELDS = frozenset([
     'schema', 'schema_version', 'versions', 'plan_fingerprint', 'rounds',
     'absent', 'files',
 ])
+# Of which each value is a text.
+_TABLES = ('versions', 'absent', 'files')
 _CHUNK = 2**20
+# A bundle has about forty.
+_MOST_FILES = 1000
 
 
 def versions() -> dict[str, str]:
@@ -87,22 +92,49 @@ def read_manifest(root: str | os.PathLike) -> dict[str, Any]:
   Raises:
     ArgumentError: If the directory has none that this version knows.
   """
-  path = pathlib.Path(root) / MANIFEST
   try:
-    content = json.loads(path.read_text(encoding='utf-8'))
+    content = read_json(pathlib.Path(root) / MANIFEST)
     is_known = (
         content['schema'] == SCHEMA
         and content['schema_version'] == SCHEMA_VERSION
         and set(content) == _FIELDS
-        and isinstance(content['files'], dict)
-        and isinstance(content['absent'], dict)
-        and isinstance(content['versions'], dict)
+        and all(map(_is_of_texts, map(content.get, _TABLES)))
+        and isinstance(content['plan_fingerprint'], str)
+        and type(content['rounds']) is int  # A bool is none.
     )
   except (OSError, ValueError, LookupError, TypeError) as error:
     raise _not_a_bundle(root, f'{type(error).__name__}: {error}') from error
   if not is_known:
     raise _not_a_bundle(root, 'other fields, or another schema or version')
   return content
+
+
+def read_json(path: pathlib.Path) -> Any:
+  """Returns the JSON value in a file that `run_directory.write_json` wrote.
+
+  Any other text with the same value is refused, such as one that has a name
+  twice: another reader would take the other one.
+
+  Raises:
+    OSError: See `regular.read`.
+    ValueError: If it is no such file.
+  """
+  text = read_text(path)
+  content = regular.parse_json(text.encode())
+  if text != run_directory.json_text(content):
+    raise ValueError(f'{path.name} is not as tff-dp writes it')
+  return content
+
+
+def read_text(path: pathlib.Path) -> str:
+  """Returns the text in a file of at most 64 MiB."""
+  return regular.read(path, most_bytes=regular.MOST_JSON_BYTES).decode()
+
+
+def _is_of_texts(table: Any) -> bool:
+  return isinstance(table, dict) and all(
+      isinstance(value, str) for value in table.values()
+  )
 
 
 def changes(root: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
@@ -124,11 +156,6 @@ def has(manifest: Mapping[str, Any], part: str) -> bool:
   return any(_is_in(name, part) for name in manifest['files'])
 
 
-def is_of_bundle(name: str) -> bool:
-  """Returns whether a file is of a part that a bundle has."""
-  return any(_is_in(name, part) for part in PARTS)
-
-
 def _is_in(name: str, part: str) -> bool:
   return name == part or name.startswith(part + '/')
 
@@ -136,20 +163,31 @@ def _is_in(name: str, part: str) -> bool:
 def digest(path: pathlib.Path) -> str:
   """Returns the sha256 of a file."""
   found = hashlib.sha256()
-  with open(path, 'rb') as file:
+  with open(regular.open_file(path, follow_links=False), 'rb') as file:
     while chunk := file.read(_CHUNK):
       found.update(chunk)
   return found.hexdigest()
 
 
 def _list(root: pathlib.Path) -> list[str]:
-  """Returns the names of all files but the manifest."""
-  names = [
-      path.relative_to(root).as_posix()
-      for path in root.rglob('*')
-      if path.is_symlink() or not path.is_dir()
-  ]
-  return sorted(set(names) - {MANIFEST})
+  """Returns the names of all files but the manifest.
+
+  Raises:
+    ValueError: If there is anything but files and folders, or far too much.
+  """
+  found, folders = [], [root]
+  while folders:
+    for entry in os.scandir(folders.pop()):
+      name = pathlib.Path(entry.path).relative_to(root).as_posix()
+      if entry.is_dir(follow_symlinks=False):
+        folders.append(entry.path)
+      elif entry.is_file(follow_symlinks=False):
+        found.append(name)
+      else:
+        raise ValueError(f'{name} is a link, a pipe or a device, and no file')
+      if len(found) + len(folders) > _MOST_FILES:
+        raise ValueError(f'there are more than {_MOST_FILES} files')
+  return sorted(set(found) - {MANIFEST})
 
 
 def _not_a_bundle(root, why: str) -> _checks.ArgumentError:

@@ -123,6 +123,11 @@ def read_form(
   return _MAKE[kind](next_computation.type_signature, **parts)
 
 
+def files(kind: str) -> list[str]:
+  """Returns the names of the files of a form, in its folder."""
+  return [f'{name}.pb' for name in _PARTS[kind]]
+
+
 def parts(kind: str, form: Any) -> list[tff.Computation]:
   """Returns the computations that a form consists of."""
   return [getattr(form, name) for name in _PARTS[kind]]

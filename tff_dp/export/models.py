@@ -12,16 +12,17 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp.files import arrays
 
 _OBJECT_GRAPH = '_CHECKPOINTABLE_OBJECT_GRAPH'
-_TYPES = re.compile(r'\w+_spec/\.ATTRIBUTES/VARIABLE_VALUE')
-_TRAINABLE, _NON_TRAINABLE = 'trainable', 'non_trainable'
+_VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
+_TYPES = re.compile(rf'\w+_spec{re.escape(_VALUE)}')
+_KINDS = _TRAINABLE, _NON_TRAINABLE = 'trainable', 'non_trainable'
 
 
 def read_weights(path: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the weights in an `.npz` file of a run, by their path there."""
-  with np.load(path, allow_pickle=False) as arrays:
-    return {name: arrays[name] for name in arrays.files}
+  return arrays.read(path)
 
 
 def write_saved_model(
@@ -41,10 +42,10 @@ def write_saved_model(
   """
   module = tf.Module()
   module.variables_by_name = {
-      name.replace('/', '_'): tf.Variable(value, trainable=False)
+      flat_name(name): tf.Variable(value, trainable=False)
       for name, value in weights.items()
   }
-  names = [name.replace('/', '_') for name in weights]
+  names = [flat_name(name) for name in weights]
 
   @tf.function(input_signature=[])
   def weights_of():
@@ -68,8 +69,14 @@ def write_saved_model(
   tf.saved_model.save(module, str(folder), signatures=signatures)
 
 
-def read_saved_model(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the weights in a SavedModel, named as `read_weights` does but `_`."""
+def run_saved_model(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the weights that a SavedModel returns, by `variable_of` name.
+
+  It runs graphs.
+
+  Args:
+    folder: Of `write_saved_model`.
+  """
   loaded = tf.saved_model.load(str(folder))
   found = loaded.signatures['weights']()
   return {name: value.numpy() for name, value in found.items()}
@@ -99,33 +106,66 @@ def write_functional_model(
   tff.learning.models.save_functional_model(trained, str(folder))
 
 
-def read_functional_model(folder: pathlib.Path) -> list[np.ndarray]:
-  """Returns the weights in a functional model, trainable ones first."""
+def run_functional_model(folder: pathlib.Path) -> list[np.ndarray]:
+  """Returns the weights of a functional model, trainable ones first.
+
+  It runs graphs.
+
+  Args:
+    folder: Of `write_functional_model`.
+  """
   loaded = tff.learning.models.load_functional_model(str(folder))
   return [np.asarray(value) for value in tf.nest.flatten(loaded.initial_weights)]
 
 
-def stored_shapes(folder: pathlib.Path) -> list[list[int]]:
-  """Returns the shapes of all variables in a SavedModel, sorted.
+def variable_in_saved_model(name: str) -> str:
+  """Returns the variable that holds a weight in a SavedModel's checkpoint."""
+  return f'variables_by_name/{flat_name(name)}{_VALUE}'
 
-  But for the object graph, and the types that TFF writes beside the weights.
+
+def variable_in_functional_model(name: str) -> str:
+  """The same in that of a functional model."""
+  kind, _, rest = name.partition('/')
+  return f'_weights/{_KINDS.index(kind)}/{rest}{_VALUE}'
+
+
+def flat_name(name: str) -> str:
+  """Returns what a SavedModel calls a weight of a run."""
+  return name.replace('/', '_')
+
+
+def stored(
+    folder: pathlib.Path, specs: Mapping[str, tuple[np.dtype, tuple[int, ...]]]
+) -> dict[str, np.ndarray]:
+  """Returns variables in the checkpoint of a SavedModel, without its graphs.
 
   Args:
     folder: Of the SavedModel, or the functional model.
+    specs: Type and shape by name, of all variables but the types that TFF
+      writes beside the weights.
+
+  Raises:
+    ValueError: If others are there, or others than these.
   """
-  stored = tf.train.list_variables(str(folder / 'variables' / 'variables'))
-  return sorted(
-      list(shape)
-      for name, shape in stored
+  reader = tf.train.load_checkpoint(str(folder / 'variables' / 'variables'))
+  types = reader.get_variable_to_dtype_map()
+  found = {
+      name: (types[name].as_numpy_dtype, tuple(shape))
+      for name, shape in reader.get_variable_to_shape_map().items()
       if name != _OBJECT_GRAPH and not _TYPES.fullmatch(name)
-  )
+  }
+  # Before one is read: sizes are what the file says.
+  for name in {**specs, **found}:
+    if found.get(name) != specs.get(name):
+      raise ValueError(f'the variable {name} is another than in model.npz')
+  return {name: reader.get_tensor(name) for name in found}
 
 
 def in_order(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Returns the weights of a model, trainable ones first."""
   return {
       name: value
-      for kind in (_TRAINABLE, _NON_TRAINABLE)
+      for kind in _KINDS
       for name, value in weights.items()
       if name.startswith(f'{kind}/')
   }
@@ -145,7 +185,7 @@ def check(model: Any, weights: Mapping[str, np.ndarray]) -> None:
 def _arranged(weights: Mapping[str, Any], model) -> tuple[Any, Any]:
   """Returns the weights in the structure of the model's initial ones."""
   arranged = []
-  for kind, like in zip((_TRAINABLE, _NON_TRAINABLE), model.initial_weights):
+  for kind, like in zip(_KINDS, model.initial_weights):
     flat = [
         value for name, value in weights.items() if name.startswith(f'{kind}/')
     ]

@@ -20,13 +20,16 @@ import hashlib
 from typing import Any
 
 from google.protobuf import message as message_lib
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _compat
 from tff_dp import streams
 from tff_dp.execution.data import graph_defs
 from tff_dp.export import allowed_operations
 
+_op_def_registry = _compat.private_tensorflow('op_def_registry')
 # The node that hands out what was read, and the operation that reads it.
 _READ, _READER = 'DatasetToSingleElement', 'TextLineDataset'
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
@@ -138,11 +141,35 @@ def check_graph(
         raise NotAllowedError(f'{node.name} runs on {node.device}')
   for function in graph_def.library.function:
     _check_attributes(function.attr, known)
+    if any(node.op == _READER for node in function.node_def):
+      # By such names TensorFlow puts one function in the place of another.
+      for name in function.attr:
+        if not name.startswith('_'):
+          raise NotAllowedError(f'a function that reads has the mark {name}')
 
 
 def _not_allowed(operation: str, scope: str, node) -> NotAllowedError:
   where = f'{scope}/{node.name}' if scope else node.name
   return NotAllowedError(f'the operation {operation} ({where}) is not allowed')
+
+
+def all_nodes(graph_def) -> Iterator[tuple[str, Any]]:
+  """Yields (function or '', node) for all nodes of a graph."""
+  for scope, nodes in _scopes(graph_def):
+    for node in nodes:
+      yield scope, node
+
+
+def named_functions(node) -> list[str]:
+  """Returns the names of functions that a node may call."""
+  return [
+      *(place.name for place in graph_defs.function_attributes(node)), node.op
+  ]
+
+
+def argument(name: str) -> str:
+  """Returns the digest of a function's argument."""
+  return _digest(['argument', name])
 
 
 def _scopes(graph_def) -> Iterator[tuple[str, Any]]:
@@ -172,15 +199,11 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
 
 
 def _operations_of_functions(graph_def, node) -> set[str]:
-  """Returns which operations functions of a node's attributes have."""
+  """Returns which operations the functions have that a node names."""
   functions = {f.signature.name: f for f in graph_def.library.function}
-  names = [place.name for place in graph_defs.function_attributes(node)]
-  if node.op in _CALLS:
-    # What it calls is looked at by itself: a call is no data set that reads.
-    return set()
   return {
       inner.op
-      for name in names
+      for name in named_functions(node)
       if name in functions
       for inner in functions[name].node_def
   }
@@ -272,7 +295,7 @@ class Expressions:
     node = self._scopes[scope].get(name)
     if node is None:
       if name in self._arguments.get(scope, ()):
-        return _digest(['argument', name])
+        return argument(name)
       raise NotAllowedError(f'{name} is no node')
     inputs = [
         self._of(scope, tensor, given, context) for tensor in _data_inputs(node)
@@ -292,7 +315,7 @@ class Expressions:
     if node.op in self._functions:
       return self._called(node.op, inputs, int(index))
     if node.op == 'Const':
-      return _digest(['Const', _constant(node)])
+      return constant(tf.make_ndarray(node.attr['value'].tensor))
     return _digest([node.op, index, inputs, self._described(node)])
 
   def _called(self, name: str, inputs: list[str], index: int) -> str:
@@ -305,9 +328,17 @@ class Expressions:
 
   def _described(self, node) -> list[Any]:
     described = []
+    definition = _op_def_registry.get(node.op)
+    defaults = {
+        each.name: each.default_value
+        for each in (definition.attr if definition else ())
+        if each.HasField('default_value')
+    }
     for name, attribute in sorted(node.attr.items()):
       if name in _REMARKS or name.startswith('_'):
         continue
+      if attribute == defaults.get(name):
+        continue  # As if left out, which a SavedModel does.
       if attribute.HasField('func'):
         function = self._functions[attribute.func.name]
         arguments = {
@@ -337,8 +368,12 @@ def _is_of_shape(node, shape) -> bool:
   return value.ndim == 1 and to_shape in ([-1], [value.size])
 
 
-def _constant(node) -> list[Any]:
-  value = tf.make_ndarray(node.attr['value'].tensor)
+def constant(value: Any) -> str:
+  """Returns the digest of a constant."""
+  return _digest(['Const', _described_array(np.asarray(value))])
+
+
+def _described_array(value: np.ndarray) -> list[Any]:
   return [str(value.dtype), list(value.shape), repr(value.ravel().tolist())]
 
 

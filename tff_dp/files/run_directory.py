@@ -111,7 +111,12 @@ def flush(path: os.PathLike) -> None:
 
 def write_json(path: os.PathLike, content: Mapping) -> None:
   """Writes a mapping as indented JSON, atomically."""
-  write_atomically(path, json.dumps(content, indent=2) + '\n')
+  write_atomically(path, json_text(content))
+
+
+def json_text(content: Mapping) -> str:
+  """Returns a mapping as `write_json` writes it."""
+  return json.dumps(content, indent=2) + '\n'
 
 
 def write_statement(release: os.PathLike, statement) -> None:

@@ -7,13 +7,16 @@ exported without the code that built it.
 """
 
 import dataclasses
+import functools
 import pathlib
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp.execution.data import graph_defs
+from tff_dp.files import regular
 from tff_dp.files import run_directory
 
 # In `release/` of a run.
@@ -21,6 +24,8 @@ FOLDER = 'process'
 INITIALIZE, NEXT = 'initialize.pb', 'next.pb'
 # 64 random bits are smaller once in a million times.
 _LEAST_WORD = 2**43
+# As far as protocol buffers go.
+_MOST_BYTES = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +74,12 @@ def write(path: pathlib.Path, computation: tff.Computation) -> None:
 
 def read(path: pathlib.Path) -> tff.Computation:
   """Returns the computation in a file; containers of Python's are lost."""
-  proto = _proto_class().FromString(path.read_bytes())
-  return tff.framework.deserialize_computation(proto)
+  return tff.framework.deserialize_computation(read_proto(path))
+
+
+def read_proto(path: pathlib.Path) -> Any:
+  """Returns the computation in a file as TFF's message."""
+  return _proto_class().FromString(regular.read(path, most_bytes=_MOST_BYTES))
 
 
 def keys_in(computation: tff.Computation) -> list[str]:
@@ -106,6 +115,7 @@ def _is_key(tensor) -> bool:
   return pairs and bool((np.abs(words.astype(float)) > _LEAST_WORD).all())
 
 
+@functools.cache
 def _proto_class():
   @tff.tensorflow.computation
   def empty():
