@@ -12,4 +12,3 @@ from tff_dp.aggregators.correlated_noise import CorrelatedNoiseFactory
 from tff_dp.aggregators.integer_sum import IntegerVectorSumFactory
 from tff_dp.aggregators.local_randomizers import LocalRandomizerFactory
 from tff_dp.aggregators.local_randomizers import RandomizedResponseHistogramFactory
-from tff_dp.aggregators.prefix_sum import PrefixSumFactory

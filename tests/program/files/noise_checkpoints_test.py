@@ -153,17 +153,6 @@ class BothKindsTest(parameterized.TestCase):
       )
       self._assert_resumes(process, plan)
 
-  def test_prefix_sum(self):
-    plan = _plan(_MECHANISMS['blt'])
-    process = aggregators.PrefixSumFactory(plan.aggregator()).create_prefix_sum(
-        tff.TensorType(np.float32, [_NUM_PARAMS])
-    )
-    self._assert_resumes(process, plan)
-    state = process.next(process.initialize(), [_VALUE]).state
-    kept = noise_checkpoints.without_buffers(state)
-    self.assertEqual(kept['prefix_sum'].shape, (_NUM_PARAMS,))
-    self.assertEqual(kept['residual']['buffers'][0].shape, (0,))
-
   def test_adaptive_clipping(self):
     plan = _plan(_MECHANISMS['banded'])
     process = adaptive_clipping_factory.AdaptiveClippingFactory(
