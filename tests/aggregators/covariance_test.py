@@ -22,7 +22,6 @@ from tff_dp import streams
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz
 
 _NUM_ROUNDS = 12
@@ -31,13 +30,6 @@ _NUM_ROUNDS = 12
 # 12 * 20000 * 0.04^2 / 2 = 192 on 78 degrees of freedom, limit 146).
 _NUM_PARAMS = 20_000
 _FALSE_ALARM = 1e-6
-
-
-def _dense(num_rounds=_NUM_ROUNDS):
-  rng = np.random.default_rng(1)
-  matrix = np.tril(rng.uniform(-0.3, 0.5, [num_rounds, num_rounds]), -1)
-  diagonal = np.diag(rng.uniform(0.5, 2.0, num_rounds))
-  return dense.Dense(num_rounds, matrix + diagonal)
 
 
 _MECHANISMS = {
@@ -57,14 +49,11 @@ _MECHANISMS = {
     'banded_inverse_stored': banded_inverse.BandedInverse(
         _NUM_ROUNDS, (1.0, -0.5, -0.125), stores_draws=True
     ),
-    'dense': _dense(),
 }
-# Neither can restart.
-_SINGLE_TREE = ('independent', 'dense')
 _RESTARTING = {
     name: dataclasses.replace(mechanism, restart_every=5)
     for name, mechanism in _MECHANISMS.items()
-    if name not in _SINGLE_TREE
+    if name != 'independent'
 }
 _COMPLETED = {
     name: dataclasses.replace(_RESTARTING[name], complete_trees=True)

@@ -15,7 +15,6 @@ from tff_dp import streams
 from tff_dp.aggregators import noise_state
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz
 
 _NUM_ROUNDS = 26
@@ -45,10 +44,6 @@ _MECHANISMS = {
     'banded_inverse': banded_inverse.BandedInverse.square_root(_NUM_ROUNDS, 5),
     'banded_inverse_stored': banded_inverse.BandedInverse.square_root(
         _NUM_ROUNDS, 5, stores_draws=True, restart_every=9
-    ),
-    'dense': dense.Dense(
-        _NUM_ROUNDS,
-        np.eye(_NUM_ROUNDS) + np.tri(_NUM_ROUNDS, k=-1) / 3,
     ),
 }
 

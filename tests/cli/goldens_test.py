@@ -35,7 +35,7 @@ _OUTPUTS = pathlib.Path(__file__).with_name('outputs.json')
 # optimised numerically end where SciPy's optimiser ends: on two processors the
 # sensitivities of Toeplitz noise for 128 rounds were 5e-4 apart.
 _TOLERANCE = 1e-7
-_OPTIMISED = ('blt', 'banded', 'banded-inverse', 'toeplitz', 'dense')
+_OPTIMISED = ('blt', 'banded', 'banded-inverse', 'toeplitz')
 _OPTIMISED_TOLERANCE = 2e-3
 # In a text numbers have six or seven digits, the last of them rounded up.
 _TEXT_TOLERANCE = 2e-6

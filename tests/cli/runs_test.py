@@ -9,7 +9,6 @@ import os
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
-import numpy as np
 
 from tests.cli import command
 from tff_dp import mechanisms
@@ -56,7 +55,6 @@ class EventsTest(parameterized.TestCase):
           mechanisms.Banded.square_root(24, 1, restart_every=6),
           mechanisms.Blt(24, (0.25, 0.125), (1.0, 0.3), restart_every=6),
           mechanisms.BandedInverse.square_root(24, 3, stores_draws=True),
-          mechanisms.Dense(24, tuple(map(tuple, np.tril(np.ones((24, 24)))))),
       ),
       schedule=(
           participation.MinSeparation(24, min_index_gap=5),
@@ -114,7 +112,6 @@ class EventsTest(parameterized.TestCase):
       mechanism=(
           mechanisms.Banded.square_root(24, 4),
           mechanisms.Blt(24, (0.25, 0.125), (1.0, 0.3), restart_every=6),
-          mechanisms.Dense(24, tuple(map(tuple, np.tril(np.ones((24, 24)))))),
       ),
       rounds=(1, 13),
   )

@@ -62,7 +62,7 @@ class BuildTest(parameterized.TestCase):
     for name in ('banded', 'blt', 'toeplitz', 'banded-inverse'):
       made = mechanisms.build(name, _PATTERN, restart_every=8)
       self.assertEqual(made.restart_every, 8)
-    for name in ('banded', 'blt', 'toeplitz', 'banded-inverse', 'dense'):
+    for name in ('banded', 'blt', 'toeplitz', 'banded-inverse'):
       variances = [
           mechanisms.build(name, _PATTERN, error=error).prefix_variances()
           for error in ('max', 'mean')
@@ -77,7 +77,6 @@ class BuildTest(parameterized.TestCase):
       ('banded', dict(complete_trees=True)),
       ('blt', dict(num_bands=2)),
       ('toeplitz', dict(num_bands=2)),
-      ('dense', dict(restart_every=5)),
       ('blt', dict(num_buffers=9)),
       ('blt', dict(error='median')),
       ('banded', dict(num_bands=11)),

@@ -87,8 +87,6 @@ def strategy(mechanism: mechanism_lib.Mechanism, num_rounds: int) -> np.ndarray:
   rounds = np.arange(num_rounds)
   if mechanism.name == 'independent':
     return np.eye(num_rounds)
-  if mechanism.name == 'dense':
-    return np.array(mechanism.matrix)[:num_rounds, :num_rounds]
   if mechanism.name == 'banded-inverse':
     column = np.array(mechanism.inverse_coefficients)
     return np.linalg.inv(_lower_toeplitz(column, num_rounds))

@@ -218,12 +218,7 @@ def _json(
   if arguments.epsilon is not None:
     at = f'epsilon {arguments.epsilon:g}, delta {arguments.delta:g}'
   return {
-      'mechanisms': [described(row) for row in rows if row.mechanism],
-      'not_available': [
-          {'mechanism': row.name, 'reason': row.reason}
-          for row in rows
-          if not row.mechanism
-      ],
+      'mechanisms': [described(row) for row in rows],
       'rounds': arguments.rounds,
       'restart_every': arguments.restart_every,
       'complete_trees': bool(arguments.complete_trees),
@@ -240,7 +235,6 @@ def _json(
 
 
 def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
-  shown = [row for row in rows if row.mechanism]
   explanation = _EXPLANATION
   if arguments.epsilon is not None:
     explanation = _AT_BUDGET.format(**vars(arguments))
@@ -256,7 +250,7 @@ def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
       '', 'mechanism', 'max error', 'rmse', 'of honaker', 'sensitivity^2',
       'copies', 'draws/round',
   )]
-  for row in shown:
+  for row in rows:
     bound = '' if row.sensitivity_is_exact else '<='
     table.append((
         '*' if row is chosen else '',
@@ -271,19 +265,14 @@ def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
   widths = [max(map(len, column)) for column in zip(*table, strict=True)]
   # Independent noise is off the scale: next to it the others look alike.
   full = 2.0 * reference.error(kind)
-  bars = [''] + [_bar(row.error(kind) / full) for row in shown]
+  bars = [''] + [_bar(row.error(kind) / full) for row in rows]
   for cells, bar in zip(table, bars, strict=True):
     aligned = [
         cell.ljust(width) if position < 2 else cell.rjust(width)
         for position, (cell, width) in enumerate(zip(cells, widths))
     ]
     lines.append('  '.join((*aligned, bar)).rstrip())
-  lines += [
-      f'{" " * widths[0]}  {row.name}: {row.reason}'
-      for row in rows
-      if not row.mechanism
-  ]
-  if any(not row.sensitivity_is_exact for row in shown):
+  if any(not row.sensitivity_is_exact for row in rows):
     lines += ['', '<= marks an upper bound; the other sensitivities are exact.']
   if chosen is not None:
     lines += [

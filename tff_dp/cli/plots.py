@@ -41,12 +41,10 @@ def write_errors(path: str, rows: Sequence[choice.Row]) -> None:
 
   Args:
     path: The file.
-    rows: Those without a mechanism are left out.
+    rows: One for each mechanism.
   """
   figure, axes = _figure(5.0)
   for row in rows:
-    if row.mechanism is None:
-      continue
     variances = row.mechanism.run_prefix_variances()
     rounds = np.arange(1, len(variances) + 1)
     axes.plot(

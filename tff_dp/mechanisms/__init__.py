@@ -17,7 +17,6 @@ from tff_dp.mechanisms.instances.spam_filters import SpamFilter
 from tff_dp.mechanisms.matrix.toeplitz import Banded
 from tff_dp.mechanisms.matrix.banded_inverse import BandedInverse
 from tff_dp.mechanisms.matrix.blt import Blt
-from tff_dp.mechanisms.matrix.dense import Dense
 from tff_dp.mechanisms.matrix.toeplitz import Toeplitz
 from tff_dp.mechanisms.mechanism import Independent
 from tff_dp.mechanisms.mechanism import Mechanism

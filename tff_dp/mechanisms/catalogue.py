@@ -12,7 +12,6 @@ from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
@@ -24,7 +23,6 @@ BY_NAME = {
     'blt': blt.Blt,
     'toeplitz': toeplitz.Toeplitz,
     'banded-inverse': banded_inverse.BandedInverse,
-    'dense': dense.Dense,
 }
 # The options of `build` that are for some mechanisms only.
 USED_OPTIONS = {
@@ -35,7 +33,6 @@ USED_OPTIONS = {
     'blt': ('num_buffers', 'error', 'workload', 'restart_every'),
     'toeplitz': ('error', 'workload', 'restart_every'),
     'banded-inverse': ('num_bands', 'error', 'workload', 'restart_every'),
-    'dense': ('error',),
 }
 # Beyond some hundred bands, one more brings next to nothing.
 _MOST_DEFAULT_BANDS = 512
@@ -112,8 +109,6 @@ def build(
         restart_every=restart_every,
         complete_trees=complete_trees,
     )
-  if name == 'dense':
-    return made.optimized(pattern, error=error)
   common = dict(error=error, workload=workload, restart_every=restart_every)
   if name == 'toeplitz':
     return made.optimized(pattern, **common)

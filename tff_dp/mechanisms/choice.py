@@ -26,7 +26,6 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
 from tff_dp.mechanisms import workloads
-from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 _MOST_BUFFERS = 8
@@ -42,31 +41,29 @@ class Row:
 
   Attributes:
     name: As in `catalogue.BY_NAME`.
-    mechanism: The mechanism, `None` if there is none for the setting.
-    reason: Why it was not considered or not chosen, in words; '' if chosen.
+    mechanism: The mechanism.
     rmse: sqrt(S2 mean_t Var(b_t)).
     max_error: sqrt(S2 max_t Var(b_t)).
     squared_sensitivity: S2.
     sensitivity_is_exact: Whether S2 is that of some client, not a bound.
     state_copies: Vectors of the model's size in the state.
     draws_per_round: Normal vectors that a round draws, on average.
+    reason: Why it was not chosen, in words; '' if it was.
   """
 
   name: str
-  mechanism: Optional[mechanism_lib.Mechanism] = None
+  mechanism: mechanism_lib.Mechanism
+  rmse: float
+  max_error: float
+  squared_sensitivity: float
+  sensitivity_is_exact: bool
+  state_copies: int
+  draws_per_round: float
   reason: str = ''
-  rmse: float = np.inf
-  max_error: float = np.inf
-  squared_sensitivity: float = np.inf
-  sensitivity_is_exact: bool = False
-  state_copies: int = 0
-  draws_per_round: float = 0.0
 
   @property
   def label(self) -> str:
     """The name, with bands or buffers where it has them."""
-    if self.mechanism is None:
-      return self.name
     numbers = catalogue.summary(self.mechanism)
     for option, word in (('num_bands', 'band'), ('num_buffers', 'buffer')):
       if option in numbers:
@@ -85,7 +82,7 @@ class Choice:
 
   Attributes:
     chosen: The row of the mechanism that was chosen.
-    rows: All rows, in the order of their error; those without a mechanism last.
+    rows: All rows, in the order of their error.
     error: What was minimised, 'max' or 'mean'.
     max_state_copies: The limit on model copies.
   """
@@ -108,16 +105,14 @@ class Choice:
         '|---|---:|---:|---:|---:|---:|---|',
     ]
     for row in self.rows:
-      numbers = ('-',) * 5
-      if row.mechanism is not None:
-        bound = '' if row.sensitivity_is_exact else ' (bound)'
-        numbers = (
-            f'{row.max_error:.4g}',
-            f'{row.rmse:.4g}',
-            f'{row.squared_sensitivity:.6g}{bound}',
-            f'{row.state_copies}',
-            f'{row.draws_per_round:.3g}',
-        )
+      bound = '' if row.sensitivity_is_exact else ' (bound)'
+      numbers = (
+          f'{row.max_error:.4g}',
+          f'{row.rmse:.4g}',
+          f'{row.squared_sensitivity:.6g}{bound}',
+          f'{row.state_copies}',
+          f'{row.draws_per_round:.3g}',
+      )
       reason = row.reason or '**chosen**'
       lines.append(f'| {" | ".join((row.label, *numbers, reason))} |')
     return '\n'.join(lines)
@@ -137,8 +132,7 @@ def compare(
 ) -> tuple[Row, ...]:
   """Returns a row for each mechanism, in the order of the error.
 
-  Options go to the mechanisms that have a use for them, see `build`. One that
-  does not exist for the setting gets a row that says why.
+  Options go to the mechanisms that have a use for them, see `build`.
 
   Args:
     participation: Which rounds one client may take part in.
@@ -175,10 +169,7 @@ def compare(
         for option, value in given.items()
         if option in catalogue.USED_OPTIONS[name]
     }
-    if name == 'dense' and restart_every is not None:
-      rows.append(Row(name, reason='has no restarts'))
-    else:
-      rows.append(_row(name, pattern, **options))
+    rows.append(_row(name, pattern, **options))
   return _sorted(rows, error)
 
 
@@ -276,11 +267,7 @@ def _blt_rows(pattern, limit: int, options) -> list[Row]:
 
 def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
   """Returns the choice among rows, with the reasons against the others."""
-  within = [
-      row
-      for row in rows
-      if row.mechanism is not None and row.state_copies <= limit
-  ]
+  within = [row for row in rows if row.state_copies <= limit]
   if not within:
     raise _checks.ArgumentError(
         'max_state_copies',
@@ -295,8 +282,8 @@ def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
   )
 
   def reason(row):
-    if row is chosen or row.mechanism is None:
-      return row.reason
+    if row is chosen:
+      return ''
     if row.state_copies > limit:
       return f'keeps {row.state_copies} model copies, more than {limit}'
     excess = row.error(error) / chosen.error(error) - 1
@@ -317,11 +304,6 @@ def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
 
 def _row(name: str, pattern: patterns.ParticipationPattern, **options) -> Row:
   """Returns the row of a mechanism that is to be built."""
-  if name == 'dense' and pattern.num_rounds > dense.MAX_ROUNDS:
-    return Row(
-        name,
-        reason=f'for at most {dense.MAX_ROUNDS} rounds',
-    )
   return _measured(
       name, catalogue.build(name, pattern, **options), pattern
   )

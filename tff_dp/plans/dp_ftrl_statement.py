@@ -23,7 +23,6 @@ _SENSITIVITY = {
     'toeplitz': _TOEPLITZ,
     'blt': _TOEPLITZ,
     'banded-inverse': _TOEPLITZ,
-    'dense': 'over all patterns, arXiv:2211.06530',
 }
 _EXACT = 'exact for the worst case of the promised participation'
 _BOUND = (

@@ -142,7 +142,6 @@ class FlagsTest(parameterized.TestCase):
       ('blt', '--complete-trees'),
       ('banded', '--buffers=3'),
       ('toeplitz', '--bands=3'),
-      ('dense', '--restart-every=6'),
   )
   def test_a_flag_of_another_mechanism_is_refused(self, mechanism, flag):
     code, out, err = _run(*_DP_FTRL, f'--mechanism={mechanism}', flag)
@@ -157,7 +156,6 @@ class FlagsTest(parameterized.TestCase):
       ('banded-inverse', '--bands=-3', 'at least 1'),
       ('blt', '--buffers=1', 'from 2 to 8'),
       ('blt', '--buffers=9', 'from 2 to 8'),
-      ('dense', '--rounds=257', 'from 1 to 256'),
       ('blt', '--error=median', "'max', 'mean'"),
   )
   def test_options_out_of_range(self, mechanism, flag, allowed):
@@ -298,12 +296,10 @@ class CalibrateTest(parameterized.TestCase):
       self.assertGreater(above, 3.0)
 
   @parameterized.product(
-      mechanism=('banded', 'blt', 'toeplitz', 'banded-inverse', 'dense'),
+      mechanism=('banded', 'blt', 'toeplitz', 'banded-inverse'),
       noise=(4, 5),
   )
   def test_rounds_of_optimised_mechanisms(self, mechanism, noise):
-    if mechanism == 'dense':  # Has columns of norm 1.
-      noise /= 2
     flags = (f'--mechanism={mechanism}', f'--noise-multiplier={noise}',
              '--max-participations=10', '--min-index-gap=8')
     found = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)
@@ -340,12 +336,6 @@ class CalibrateTest(parameterized.TestCase):
     self.assertStartsWith(
         out, '--noise-multiplier=100 affords 65536 rounds or more (no more'
     )
-    code, out, _ = _run(
-        'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET,
-        '--mechanism=dense', '--max-participations=2', '--min-index-gap=2',
-    )
-    self.assertEqual(code, 0)
-    self.assertIn('affords 64 rounds or more (no more', out)
 
   @parameterized.parameters('zero_out', 'replace_one')
   def test_way_out_of_a_budget_below_one_round_works(self, relation):

@@ -29,7 +29,6 @@ from tff_dp.aggregators import adaptive_clipping as adaptive_clipping_factory
 from tff_dp.mechanisms import adaptive_clipping
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import dense
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.program import run as run_lib
 from tff_dp.program.files import checkpoints
@@ -58,9 +57,6 @@ _MECHANISMS = {
     'banded_inverse': banded_inverse.BandedInverse.square_root(_NUM_ROUNDS, 4),
     'banded_inverse_stored': banded_inverse.BandedInverse.square_root(
         _NUM_ROUNDS, 4, stores_draws=True, restart_every=_RESTART
-    ),
-    'dense': dense.Dense(
-        _NUM_ROUNDS, np.eye(_NUM_ROUNDS) + np.tri(_NUM_ROUNDS, k=-1) / 3
     ),
 }
 

@@ -46,7 +46,6 @@ _MOST_ROUNDS_BY_MECHANISM = {
     'blt': 1 << 13,
     'toeplitz': 1 << 12,
     'banded-inverse': 1 << 13,
-    'dense': 1 << 6,
 }
 # A search that takes longer says so.
 _QUIET_SECONDS = 2.0
