@@ -120,7 +120,7 @@ class TextTest(parameterized.TestCase):
     ):
       self.assertIn(part, out)
     rows = _table(out)
-    self.assertLen(rows, 8)
+    self.assertLen(rows, len(mechanisms.BY_NAME))
     # Sorted, and longer bars for larger errors.
     bars = [row.count('#') for row in rows]
     self.assertEqual(bars, sorted(bars))

@@ -4,7 +4,6 @@
 
 import hashlib
 import itertools
-from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -251,43 +250,6 @@ class LedgerTest(parameterized.TestCase):
     self.assertEqual(
         book.observed(), participation_ledger.Observed(5, 4, 2, 3, 0, 3)
     )
-
-  def test_rounds_by_client(self):
-    book = participation_ledger.ParticipationLedger(
-        patterns.MinSeparationPattern(9)
-    )
-    self.assertEqual(book.rounds_by_client(), [])
-    for t, cohort in enumerate(('abc', 'd', 'a', '', 'dab'), 1):
-      book.commit(list(cohort), t)
-    for other in (book, book.restored(book.to_bytes())):
-      self.assertEqual(
-          [rounds.tolist() for rounds in other.rounds_by_client()],
-          [[1, 3, 5], [1, 5], [1], [2, 5]],
-      )
-      # And it goes on from there.
-      other.commit(['c', 'e'], 6)
-      self.assertEqual(
-          [rounds.tolist() for rounds in other.rounds_by_client()],
-          [[1, 3, 5], [1, 5], [1, 6], [2, 5], [6]],
-      )
-
-  def test_above_a_limit_only_counts_are_kept(self):
-    book = participation_ledger.ParticipationLedger(
-        patterns.MinSeparationPattern(9)
-    )
-    with mock.patch.object(participation_ledger, '_MAX_RECORDED', 5):
-      book.commit(['a', 'b', 'c'], 1)
-      book.commit(['a', 'b'], 2)
-      self.assertLen(book.rounds_by_client(), 3)
-      book.commit(['a'], 3)
-      for other in (book, book.restored(book.to_bytes())):
-        with self.assertRaisesRegex(
-            _checks.PrivacyRefusedError, 'more than 5 participations'
-        ):
-          other.rounds_by_client()
-        other.commit(['d'], 4)
-        self.assertEqual(other.num_participations(list('abcd')), [3, 2, 1, 1])
-        self.assertEqual(other.observed().max_participations, 3)
 
   def test_grows_beyond_the_first_allocation(self):
     book = participation_ledger.ParticipationLedger(

@@ -16,7 +16,6 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting import accountants
 from tff_dp.accounting.events import run_events
-from tff_dp.ledger import measured
 from tff_dp.mechanisms import adaptive_clipping
 from tff_dp.plans import dp_ftrl as plan_lib
 
@@ -103,31 +102,6 @@ class PlanTest(parameterized.TestCase):
         _plan(noise_multiplier=0.0).statement(delta=1e-5),
     ):
       self.assertIn('NO PRIVACY', void.to_markdown())
-
-  def test_measured_participation_is_that_of_the_rounds_done(self):
-    schedule = participation.MinSeparation(20, min_index_gap=4)
-    plan = plan_lib.DpFtrlPlan(
-        mechanism=mechanisms.Blt(20, weights=(0.3, 0.2), decays=(0.9, 0.5)),
-        participation=schedule,
-        l2_norm_clip=1.0,
-        clients_per_round=2,
-    )
-    ledger = plan.participation_ledger('run')
-    for round_index, cohort in enumerate(
-        (['a', 'b'], ['c', 'd'], [], [], ['a']), 1
-    ):
-      ledger.commit(cohort, round_index)
-    result = measured.measure(
-        plan.mechanism, ledger, is_data_independent=True
-    )
-    self.assertEqual(result.worst_rounds, (1, 5))
-    column = plan.mechanism.column(5)
-    column[4] += 1
-    self.assertAlmostEqual(result.squared_sensitivity, column @ column)
-    # These clients came as early and as often as the plan allows.
-    self.assertAlmostEqual(
-        result.squared_sensitivity, plan.squared_sensitivity_by_round[4]
-    )
 
   def test_no_noise_is_no_privacy(self):
     plan = _plan(noise_multiplier=0.0)

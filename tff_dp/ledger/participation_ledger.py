@@ -11,7 +11,6 @@ Clients are stored as salted hashes only. The ledger is still sensitive: it
 belongs to the checkpoint, and is never released.
 """
 
-import array
 from collections.abc import Iterable, Sequence
 import dataclasses
 import hashlib
@@ -30,9 +29,6 @@ _MAGIC = b'tff_dp participation ledger, version 2\n'
 _KEY_BYTES = 16
 _CHECKSUM_BYTES = 32
 _NEVER_SEEN = -1
-# Who took part in which round is part of every checkpoint, 4 bytes each. Above
-# 16 MiB only last rounds and counts are kept, which is all that rules need.
-_MAX_RECORDED = 1 << 22
 
 
 def _damaged() -> _checks.PrivacyRefusedError:
@@ -51,7 +47,6 @@ def _check_header(header: dict[str, object]) -> None:
   ):
     _checks.integer_at_least(0, **{name: header[name]})
   _checks.optional_integer_at_least(1, min_index_gap=header['min_index_gap'])
-  _checks.one_of((False, True), has_cohorts=header['has_cohorts'])
   bytes.fromhex(header['salt'])
 
 
@@ -145,10 +140,6 @@ class ParticipationLedger:
     self._index_of_key: dict[bytes, int] = {}
     self._last_round = np.zeros(0, np.int32)
     self._count = np.zeros(0, np.int32)
-    # The entries of each round's cohort, one after the other, and their sizes;
-    # `None` above `_MAX_RECORDED` in total.
-    self._members: array.array | None = array.array('i')
-    self._sizes = array.array('i')
     # Hashing 100,000 ids per round would dominate. Cache the results, in memory
     # only.
     self._index_of_id: dict[bytes, int] = {}
@@ -255,28 +246,6 @@ class ParticipationLedger:
         )
     self._count_cohort(client_ids, indices, last_round, round_index)
 
-  def rounds_by_client(self) -> list[np.ndarray]:
-    """Returns the committed rounds of every client, one array per client.
-
-    Rounds are in order and count from 1; which client is which is not said.
-    As sensitive as the ledger itself. See `tff_dp.ledger.measured`.
-
-    Raises:
-      PrivacyRefusedError: If there were too many participations to keep.
-    """
-    if self._members is None:
-      raise _checks.PrivacyRefusedError(
-          'the ledger does not know who took part in which round',
-          why=f'of more than {_MAX_RECORDED} participations it keeps counts'
-          ' only',
-          way_out='account for the pattern that the ledger has enforced',
-      )
-    clients = np.array(self._members, np.int32)
-    rounds = np.repeat(np.arange(1, len(self._sizes) + 1), self._sizes)
-    order = np.argsort(clients, kind='stable')
-    ends = np.cumsum(self._count[: len(self._index_of_key)])
-    return np.split(rounds[order], ends[:-1]) if len(ends) else []
-
   def observed(self) -> Observed:
     """Returns the realised participation of the committed rounds."""
     num_clients = len(self._index_of_key)
@@ -302,7 +271,6 @@ class ParticipationLedger:
         'min_index_gap': self._min_index_gap,
         'smallest_cohort': self._smallest_cohort,
         'largest_cohort': self._largest_cohort,
-        'has_cohorts': self._members is not None,
     }
     body = b''.join((
         json.dumps(header, sort_keys=True).encode(),
@@ -310,8 +278,6 @@ class ParticipationLedger:
         b''.join(self._index_of_key),
         self._last_round[:num_clients].astype('<i4').tobytes(),
         self._count[:num_clients].astype('<i4').tobytes(),
-        np.array(self._sizes, '<i4').tobytes(),
-        np.array(self._members or (), '<i4').tobytes(),
     ))
     return _MAGIC + hashlib.sha256(body).digest() + body
 
@@ -369,8 +335,10 @@ class ParticipationLedger:
     if num_clients * (_KEY_BYTES + 8) > len(content):
       raise ValueError('fewer clients than stated')
     keys = content[: num_clients * _KEY_BYTES]
-    counts = np.frombuffer(content[len(keys) :], '<i4').astype(np.int32)
-    counts, cohorts = np.split(counts, [2 * num_clients])
+    # Earlier revisions wrote cohorts behind the counts, for nothing.
+    counts = np.frombuffer(
+        content, '<i4', count=2 * num_clients, offset=len(keys)
+    ).astype(np.int32)
     self._index_of_key = {
         keys[i * _KEY_BYTES : (i + 1) * _KEY_BYTES]: i
         for i in range(num_clients)
@@ -381,11 +349,6 @@ class ParticipationLedger:
     self._min_index_gap = header['min_index_gap']
     self._smallest_cohort = header['smallest_cohort']
     self._largest_cohort = header['largest_cohort']
-    sizes, members = np.split(cohorts, [self._num_rounds])
-    self._sizes = array.array('i', sizes.tobytes())
-    self._members = None
-    if header['has_cohorts']:
-      self._members = array.array('i', members.tobytes())
     self._check_loaded(num_clients)
 
   def _check_loaded(self, num_clients: int) -> None:
@@ -396,17 +359,6 @@ class ParticipationLedger:
         and np.all((1 <= counts) & (counts <= rounds))
         and np.all(rounds <= self._num_rounds)
     )
-    if is_sound and self._members is not None:
-      members = np.array(self._members)
-      is_sound = (
-          len(self._sizes) == self._num_rounds
-          and min(self._sizes, default=0) >= 0
-          and sum(self._sizes) == len(members)
-          and np.all((0 <= members) & (members < num_clients))
-          and np.array_equal(
-              np.bincount(members, minlength=num_clients), counts
-          )
-      )
     if not is_sound:
       raise ValueError('the parts do not belong together')
 
@@ -471,11 +423,6 @@ class ParticipationLedger:
         self._min_index_gap = smallest
     self._last_round[indices] = round_index
     self._count[indices] += 1
-    if self._members is not None:
-      self._members.frombytes(indices.astype(np.intc).tobytes())
-      self._sizes.append(len(indices))
-      if len(self._members) > _MAX_RECORDED:
-        self._members, self._sizes = None, array.array('i')
     size = len(client_ids)
     is_first = self._num_rounds == 0
     self._smallest_cohort = (

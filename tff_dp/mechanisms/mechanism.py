@@ -15,7 +15,7 @@ really added.
 """
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Any, NamedTuple, Optional, Protocol
 
@@ -200,19 +200,6 @@ class Mechanism(abc.ABC):
   ) -> np.ndarray:
     """Returns S2 of a run stopped after 1..T rounds, shape [num_rounds]."""
 
-  @property
-  def response_is_exact(self) -> bool:
-    """Whether `squared_response` is exact, not just an upper bound."""
-    return True
-
-  @abc.abstractmethod
-  def squared_response(self, rounds: Sequence[int]) -> float:
-    """Returns S2 of a client that takes part in exactly these rounds.
-
-    Args:
-      rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
-    """
-
   @abc.abstractmethod
   def initialize(self, zeros: Vector) -> Buffers:
     """Returns the buffers before round 1. `zeros` has shape [num_params]."""
@@ -330,16 +317,6 @@ def check_leading_one(**argument: Sequence[float]) -> None:
     )
 
 
-def checked_rounds(rounds: Iterable[int], *, num_rounds: int) -> list[int]:
-  """Returns distinct rounds in 1..num_rounds, sorted."""
-  rounds = list(rounds)
-  for round_index in rounds:
-    _checks.integer_between(1, num_rounds, rounds=round_index)
-  if len(set(rounds)) != len(rounds):
-    raise _checks.ArgumentError('rounds', rounds, 'each round once')
-  return sorted(int(round_index) for round_index in rounds)
-
-
 @dataclasses.dataclass(frozen=True)
 class Independent(Mechanism):
   """A fresh draw per round: the Gaussian mechanism, composed.
@@ -372,11 +349,6 @@ class Independent(Mechanism):
         pattern.truncated(rounds).max_participations
         for rounds in range(1, self.num_rounds + 1)
     ])
-
-  def squared_response(self, rounds: Sequence[int]) -> float:
-    return float(
-        len(checked_rounds(rounds, num_rounds=self.num_rounds))
-    )
 
   @property
   def rounds_remembered(self) -> int:

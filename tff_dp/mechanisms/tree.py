@@ -25,7 +25,6 @@ where V is the averaged noise of a node, V_{l+1} = z + (V_left + V_right) / 2.
 This needs neither b_{t-1} nor the upper levels, and no large numbers cancel.
 """
 
-from collections.abc import Sequence
 import dataclasses
 from typing import Optional
 
@@ -66,25 +65,6 @@ class _TreeMechanism(mechanism.Mechanism):
         restart_every=self.restart_every,
         complete_trees=self.complete_trees,
     )
-
-  def squared_response(self, rounds: Sequence[int]) -> float:
-    """Returns the sum over nodes of the squared count of rounds below them."""
-    rounds = mechanism.checked_rounds(rounds, num_rounds=self.num_rounds)
-    rounds = np.asarray(rounds, np.int64) - 1
-    trees, positions = np.divmod(rounds, self.rounds_per_tree)
-    total = 0
-    for tree in np.unique(trees):
-      in_tree = positions[trees == tree]
-      length = min(
-          self.rounds_per_tree, self.num_rounds - tree * self.rounds_per_tree
-      )
-      if (tree + 1) * self.rounds_per_tree < self.num_rounds:
-        length += self.virtual_rounds
-      for level in range(int(length).bit_length()):
-        nodes = in_tree >> level
-        counts = np.bincount(nodes[nodes < length >> level])
-        total += int(np.sum(counts**2))
-    return float(total)
 
   def _variance_left_behind(self) -> float:
     num_rounds = self.rounds_per_tree + self.virtual_rounds

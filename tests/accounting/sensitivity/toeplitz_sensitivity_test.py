@@ -272,51 +272,6 @@ class OrderTest(parameterized.TestCase):
     )
 
 
-class ResponseTest(parameterized.TestCase):
-
-  @parameterized.product(
-      name=list(_MONOTONE | _POSITIVE), every=(None, 1, 4, 7)
-  )
-  def test_equals_the_dense_product(self, name, every):
-    column = (_MONOTONE | _POSITIVE)[name]
-    matrix = brute_force.block_diagonal(column, 9, every)
-    for bits in brute_force.allowed(patterns.MinSeparationPattern(9)):
-      self.assertAlmostEqual(
-          toeplitz_sensitivity.squared_response(
-              column,
-              np.flatnonzero(bits) + 1,
-              num_rounds=9,
-              restart_every=every,
-          ),
-          np.sum((matrix @ bits) ** 2),
-      )
-
-  @parameterized.product(name=list(_SIGNED), every=(None, 4))
-  def test_signs_are_bounded(self, name, every):
-    column = _SIGNED[name]
-    matrix = brute_force.block_diagonal(column, 8, every)
-    gram = np.abs(matrix.T @ matrix)
-    for bits in brute_force.allowed(patterns.MinSeparationPattern(8)):
-      self.assertAlmostEqual(
-          toeplitz_sensitivity.squared_response(
-              column, np.flatnonzero(bits) + 1, num_rounds=8,
-              restart_every=every,
-          ),
-          bits @ gram @ bits,
-      )
-
-  def test_order_of_rounds_and_none_at_all(self):
-    options = {'num_rounds': 10, 'restart_every': 4}
-    column = _MONOTONE['square_root']
-    self.assertEqual(
-        toeplitz_sensitivity.squared_response(column, [9, 1, 4], **options),
-        toeplitz_sensitivity.squared_response(column, (1, 4, 9), **options),
-    )
-    self.assertEqual(
-        toeplitz_sensitivity.squared_response(column, [], **options), 0.0
-    )
-
-
 class ErrorsTest(parameterized.TestCase):
 
   def test_names_the_argument(self):

@@ -134,42 +134,6 @@ def is_exact(
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 
 
-def squared_response(
-    coefficients: Sequence[float],
-    rounds: Sequence[int],
-    *,
-    num_rounds: int,
-    restart_every: int | None = None,
-) -> float:
-  """Returns S2 of a client that takes part in exactly the given rounds.
-
-  *Exact* if all G_ij between these rounds are non-negative, as for a
-  non-negative c or disjoint columns. Otherwise the *upper bound* sum |G_ij|.
-
-  Args:
-    coefficients: First column of C.
-    rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
-    num_rounds: Number of rounds of the run.
-    restart_every: Number of rounds per tree. `None` means one tree over the
-      whole run.
-  """
-  lengths = patterns.tree_lengths(num_rounds, restart_every=restart_every)
-  column = _first(coefficients, lengths[0])
-  rounds = np.sort(np.asarray(rounds, np.int64)) - 1
-  total = 0.0
-  for tree in np.unique(rounds // lengths[0]):
-    length = lengths[tree]
-    positions = rounds[rounds // lengths[0] == tree] - tree * lengths[0]
-    shifted = np.zeros((len(positions), length))
-    for row, position in zip(shifted, positions):
-      row[position:] = column[: length - position]
-    if np.all(column >= 0):
-      total += float(np.sum(shifted.sum(axis=0) ** 2))
-    else:
-      total += float(np.abs(shifted @ shifted.T).sum())
-  return total
-
-
 class _Kind(NamedTuple):
   """How the worst case is found.
 

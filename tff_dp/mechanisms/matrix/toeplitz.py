@@ -68,25 +68,6 @@ class ToeplitzMechanism(mechanism.Mechanism):
     return toeplitz_sensitivity.is_exact(**self._run(pattern))
 
   @property
-  def response_is_exact(self) -> bool:
-    return bool(np.all(self.column(self.rounds_per_tree) >= 0))
-
-  def squared_response(self, rounds: Sequence[int]) -> float:
-    """Returns S2 of a client that takes part in exactly these rounds.
-
-    *Exact* for non-negative coefficients, else an *upper bound*.
-
-    Args:
-      rounds: Distinct rounds in 1..num_rounds, counted over the whole run.
-    """
-    return toeplitz_sensitivity.squared_response(
-        self.column(self.rounds_per_tree),
-        mechanism.checked_rounds(rounds, num_rounds=self.num_rounds),
-        num_rounds=self.num_rounds,
-        restart_every=self.restart_every,
-    )
-
-  @property
   def draws_per_round(self) -> float:
     return 1.0
 
