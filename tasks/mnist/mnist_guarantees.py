@@ -15,8 +15,8 @@ import warnings
 import dp_accounting
 
 from tasks.mnist import mnist_rows
+from tasks.reproduce.published import check_ins as published
 from tff_dp.accounting import accountants
-from tff_dp.accounting import published
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers

@@ -13,7 +13,7 @@ is the `events.json` of a run of that plan; `account --events KIND ...` reads it
   python -m tests.cli.goldens_test --write   # prints what changes, and writes
 """
 
-import itertools
+import difflib
 import json
 import math
 import pathlib
@@ -94,11 +94,13 @@ def _other_lines(command, expected, actual) -> list[str]:
   tolerance = _TEXT_TOLERANCE
   if command.startswith('compare') or set(_OPTIMISED) & set(command.split()):
     tolerance = _OPTIMISED_TOLERANCE
-  found = []
-  for old, new in itertools.zip_longest(expected, actual):
-    if old is None or new is None or not _is_same(old, new, tolerance):
-      found.append(f'{old}\n  {new}')
-  return found
+  if len(expected) != len(actual):
+    return list(difflib.unified_diff(expected, actual, n=0, lineterm=''))
+  return [
+      f'{old}\n  {new}'
+      for old, new in zip(expected, actual)
+      if not _is_same(old, new, tolerance)
+  ]
 
 
 def _is_same(old: str, new: str, tolerance: float) -> bool:

@@ -11,25 +11,20 @@ participation of a client is one release, and releases compose. The guarantee
 does not depend on what the server does with the models: how many instances it
 keeps and which one it overwrites.
 
-The paper gives smaller numbers against weaker observers (arXiv:1807.04369,
-section 4). They are `diagnostics` here. Each says why it is not a guarantee for
-the client.
+The paper gives smaller numbers to observers who see less (arXiv:1807.04369,
+section 4). None of them is a guarantee, and none of them is here.
 """
 
-from collections.abc import Sequence
-import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.published import later_snapshots
 
 FEATURE_LEVEL = "feature-level; not a guarantee for the client's data"
 ASSUMPTIONS = (
@@ -45,37 +40,6 @@ ASSUMPTIONS = (
     ' up unless they were counted here.',
     'Floating-point noise is not exactly Laplace or Gaussian (Mironov, 2012).',
 )
-# Under these strategies, the model that a later client draws descends from a
-# given update with probability at most 1/k.
-_MIXING_STRATEGIES = ('draw_and_discard', 'same', 'accept_1_over_k')
-_LATER_UPDATES = (1, 100, 10_000)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Diagnostic:
-  """A number about a weaker observer. It is not a guarantee.
-
-  Attributes:
-    name: Name of the number.
-    epsilon: Value of the number.
-    delta: Delta at which the number holds, None if it has no delta.
-    unit: What epsilon is about, 'model' or 'coordinate'.
-    why_not: Reason why the number does not guarantee the client's privacy.
-    facts: Other quantities that the number depends on.
-  """
-
-  name: str
-  epsilon: float
-  unit: str
-  why_not: str
-  delta: Optional[float] = None
-  facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-  def to_json(self) -> dict[str, Any]:
-    """Returns the fields as JSON types."""
-    described = dataclasses.asdict(self)
-    described['epsilon'] = rounding.to_json_number(self.epsilon)
-    return described
 
 
 class Guarantee(NamedTuple):
@@ -135,79 +99,6 @@ def guarantee(
       *_epsilon_and_delta(step, num_params, participations, pure, delta),
       _times_epsilon(pure, participations),
   )
-
-
-def diagnostics(
-    plan,
-    *,
-    delta: float,
-    later_updates: Sequence[int] = _LATER_UPDATES,
-) -> tuple[Diagnostic, ...]:
-  """Returns numbers about observers II and III, for one participation.
-
-  Heuristic: none of them is a guarantee, and each says why. The result is empty
-  for a step without noise.
-
-  Args:
-    plan: A `tff_dp.DrawAndDiscardPlan`.
-    delta: Delta at which the numbers are stated.
-    later_updates: Numbers of further updates after which the observer looks.
-  """
-  step, num_params, num_instances = (
-      plan.step, plan.num_params, plan.num_instances
-  )
-  if not step.is_private:
-    return ()
-  found = []
-  one_weight = step.coordinate_epsilon(num_params)
-  is_laplace = step.mechanism == 'laplace'
-  if is_laplace:
-    found.append(
-        Diagnostic(
-            name='"expected loss" against who sees all instances',
-            epsilon=later_snapshots.published_expected_loss(
-                local_epsilon=one_weight, num_instances=num_instances
-            ),
-            unit='coordinate',
-            why_not='It averages epsilon over coins of the server; differential'
-            ' privacy bounds every outcome. Who sees the instances before and'
-            ' after learns which one was overwritten: what holds is'
-            f' {rounding.rounded_up(one_weight)}.',
-            facts={'num_instances': int(num_instances)},
-        )
-    )
-  if plan.strategy in _MIXING_STRATEGIES and plan.spam_filter is None:
-    found.append(_one_later_draw(step, num_params, num_instances, delta))
-  distance = step.coordinate_sensitivity() / step.noise_scale(num_params)
-  for num_updates in later_updates:
-    _checks.integer_at_least(1, later_updates=num_updates)
-    facts = {'num_updates': int(num_updates)}
-    if is_laplace and delta < 0.5:
-      for corrected, key in ((False, 'published'), (True, 'corrected')):
-        facts[key] = later_snapshots.published_later_epsilon(
-            local_epsilon=one_weight,
-            num_updates=num_updates,
-            delta=delta,
-            corrected=corrected,
-        )
-    found.append(
-        Diagnostic(
-            name=f'who sees one instance {num_updates} updates later',
-            epsilon=later_snapshots.later_epsilon(
-                mechanism=step.mechanism,
-                distance=distance,
-                num_updates=num_updates,
-                delta=delta,
-            ),
-            delta=delta,
-            unit='coordinate',
-            why_not='Exact only if later gradients did not depend on the model;'
-            ' about one weight; and nobody promises so many updates: the next'
-            ' client may draw at once.',
-            facts=facts,
-        )
-    )
-  return tuple(found)
 
 
 def event(step, *, num_params: int, participations: int):
@@ -285,32 +176,3 @@ def _epsilon_and_delta(
 
 def _times_epsilon(pure: float, participations: int) -> float:
   return 0.0 if participations == 0 else pure * participations
-
-
-def _one_later_draw(step, num_params, num_instances, delta) -> Diagnostic:
-  """Returns the loss towards one later client that draws one instance.
-
-  Upper bound, for the whole model. Fix the coins of the server, which do not
-  depend on data. The drawn instance then either descends from the update, with
-  probability at most 1/k, or is independent of it. In the first case the loss
-  is at most the client's own profile. By joint convexity delta(epsilon) is at
-  most 1/k times the client's own delta. So epsilon at delta is at most the
-  client's epsilon at k delta.
-  """
-  inner = num_instances * delta
-  epsilon = 0.0
-  if inner < 1:
-    epsilon, _ = _epsilon_and_delta(
-        step, num_params, 1, step.model_epsilon(num_params), inner
-    )
-  return Diagnostic(
-      name='who draws one instance, once, later',
-      epsilon=epsilon,
-      delta=delta,
-      unit='model',
-      why_not='A bound, if the server is trusted to keep its coins secret, and'
-      ' the one who draws sees nothing else, ever: the server, or who listens'
-      ' on the channel, sees more. The chance of 1/k multiplies delta, not'
-      ' epsilon.',
-      facts={'num_instances': int(num_instances)},
-  )

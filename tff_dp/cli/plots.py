@@ -3,7 +3,7 @@
 """The pictures of the command line: error, or epsilon, against rounds."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 import copy
 import importlib.util
 import io
@@ -68,19 +68,17 @@ def write_errors(path: str, rows: Sequence[choice.Row]) -> None:
 def write_epsilons(
     path: str,
     arguments: argparse.Namespace,
-    epsilons_of: Callable[
-        [argparse.Namespace], Iterable[tuple[str, float, bool]]
-    ],
+    epsilons_of: Callable[[argparse.Namespace], dict[str, float]],
     *,
     varied: str,
     title: str,
 ) -> None:
-  """Writes a PNG with one line per argument; published formulas are dashed.
+  """Writes a PNG with one line per argument.
 
   Args:
     path: The file.
     arguments: Of the command.
-    epsilons_of: Returns (name, epsilon, whether it holds) for such arguments.
+    epsilons_of: Returns epsilon by the name of the bound.
     varied: The flag on the horizontal axis, up to the given value.
     title: What is said above.
   """
@@ -93,18 +91,16 @@ def write_epsilons(
     setattr(changed, varied, point)
     if varied == 'slots':
       changed.rounds = None
-    for name, epsilon, holds in epsilons_of(changed):
-      lines.setdefault((not holds, name), {})[point] = epsilon
+    for name, epsilon in epsilons_of(changed).items():
+      lines.setdefault(name, {})[point] = epsilon
   figure, axes = _figure(6.0)
-  for is_uncertified, name in sorted(lines, key=lambda key: key[0]):
-    line = lines[is_uncertified, name]
+  for name, line in lines.items():
     shown = {x: y for x, y in line.items() if 0 < y < math.inf}
     if shown:
       axes.plot(
           list(shown),
           list(shown.values()),
-          '--' if is_uncertified else '-',
-          label=name + ' UNCERTIFIED' * is_uncertified,
+          label=name,
           linewidth=1.0,
           marker='.',
       )

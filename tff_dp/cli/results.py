@@ -27,8 +27,6 @@ _LABELS = {
     'epsilon_of_one_weight': (
         "one weight (feature-level; not a guarantee for the client's data)"
     ),
-    'non_dp_diagnostics': 'non_dp_diagnostics (none of them is a guarantee)',
-    'published_uncertified': 'published formulas that do not hold',
     'unmet': 'does not hold',
 }
 Facts = list[tuple[str, str]]

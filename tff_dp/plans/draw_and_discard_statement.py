@@ -111,28 +111,18 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
           'discard': 'not assumed to happen',
           'number of instances': 'not used',
       },
-      'not_claimed.heuristics': _diagnostics(plan, about) or 'none',
+      'not_claimed.heuristics': _of_one_weight(plan, about),
   }
 
 
-def _diagnostics(plan, about: builder.Occasion) -> list[dict[str, Any]]:
-  """Returns the losses towards weaker observers, which are no guarantees."""
+def _of_one_weight(plan, about: builder.Occasion) -> list[dict[str, Any]] | str:
+  """Returns epsilon of one weight, which is no guarantee, or 'none'."""
   if not plan.step.is_private or about.insecure_seed:
-    return []
-  found = draw_and_discard.diagnostics(plan, delta=about.delta)
-  one_weight = draw_and_discard.Diagnostic(
-      name=f'one weight of one report ({draw_and_discard.FEATURE_LEVEL})',
-      epsilon=plan.step.coordinate_epsilon(plan.num_params),
-      delta=plan.step.delta,
-      unit='coordinate',
-      why_not='a client moves all weights at once.',
-  )
-  return [
-      {
-          'about': one.name + f', one {one.unit}' * (one is not one_weight),
-          'epsilon': rounding.to_json_number(one.epsilon),
-          'delta': one.delta or 0.0,
-          'no guarantee, because': one.why_not,
-      }
-      for one in (one_weight, *found)
-  ]
+    return 'none'
+  epsilon = plan.step.coordinate_epsilon(plan.num_params)
+  return [{
+      'about': f'one weight of one report ({draw_and_discard.FEATURE_LEVEL})',
+      'epsilon': rounding.to_json_number(epsilon),
+      'delta': plan.step.delta or 0.0,
+      'no guarantee, because': 'a client moves all weights at once.',
+  }]

@@ -14,7 +14,6 @@ import pytest
 from tests.accounting import protocol_laws
 from tff_dp import _checks
 from tff_dp.accounting import accountants
-from tff_dp.accounting import published
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
@@ -492,18 +491,7 @@ class CertificateTest(parameterized.TestCase):
     )
     return best_bound.Certificate(**(fields | changes))
 
-  def test_published_values_are_refused_by_type(self):
-    value = published.UncertifiedValue(0.1, formula='somewhere', flaw='wrong')
-    for make in (
-        lambda: self._certificate(epsilon=value),
-        lambda: self._certificate(epsilon_no_amplification=value),
-        lambda: self._certificate(candidates=(value,)),
-        lambda: best_bound.Candidate('clones', value, 'somewhere'),
-        lambda: _Local(value),
-        lambda: best_bound.amplify(_Local(1.0), delta=value),
-    ):
-      with self.assertRaises((TypeError, ValueError)):
-        make()
+  def test_only_numbers_are_values(self):
     for bad in ('1.0', True, None, np.array([1.0])):
       with self.assertRaises(TypeError):
         self._certificate(epsilon=bad)
@@ -511,12 +499,8 @@ class CertificateTest(parameterized.TestCase):
       with self.assertRaises(_checks.ArgumentError):
         self._certificate(epsilon=bad)
 
-  def test_published_names_are_no_bounds(self):
-    names = [
-        name for name in vars(published) if name.startswith('published_')
-    ]
-    self.assertGreater(len(names), 3)
-    for name in (*names, 'published', 'poisson', ''):
+  def test_other_names_are_no_bounds(self):
+    for name in ('published_sci_baseline', 'poisson', ''):
       with self.assertRaisesRegex(_checks.ArgumentError, '^bound='):
         best_bound.amplify(_MNIST, delta=1e-6, bound=name)
 

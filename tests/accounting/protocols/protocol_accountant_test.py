@@ -15,7 +15,6 @@ from dp_accounting.pld import privacy_loss_distribution
 from tff_dp import _checks
 from tff_dp import _compat as compat_lib  # attrs uses the name _compat.
 from tff_dp.accounting import accountants
-from tff_dp.accounting import published
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
@@ -336,7 +335,6 @@ class AtomicityTest(parameterized.TestCase):
          dp_accounting.UnsupportedEventError),
         (_Composed([_SHUFFLE, run_events.ShuffledDpEvent(
             Strange(1.0), 9)]), dp_accounting.UnsupportedEventError),
-        (published.UncertifiedValue(1.0, formula='f', flaw='f'), TypeError),
         (3.0, TypeError),
     ):
       with self.assertRaises(error):

@@ -171,32 +171,6 @@ class NumbersTest(parameterized.TestCase):
     self.assertIn('allocation was asked for', ' '.join(result['warnings']))
 
 
-class PublishedTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      ((*_CHECK_IN,), 4),
-      ((*_SHUFFLE,), 1),
-      ((*_RANDOM, '--local-delta=1e-13'), 1),
-      ((*_RANDOM, '--protocol=averaged', '--population=9000',
-        '--local-delta=1e-15'), 1),
-      ((*_RANDOM,), 0),
-      ((*_ALLOCATION,), 0),
-  )
-  def test_marked_and_without_effect(self, words, num_formulas):
-    with_published = _json(*words, '--published')
-    rows = with_published.pop('published_uncertified')
-    self.assertLen(rows, num_formulas)
-    for row in rows:
-      self.assertContainsSubset({'formula', 'flaw', 'value'}, row)
-      self.assertNotEmpty(row['flaw'])
-    self.assertEqual(with_published, _json(*words))
-    _, out, _ = _run(*words, '--published')
-    lines = [line for line in out.splitlines() if 'arXiv' in line]
-    shown = [line for line in lines if 'UNCERTIFIED' in line]
-    self.assertLen(shown, num_formulas)
-    self.assertFalse(any(line.startswith('*') for line in shown))
-
-
 class WarningsTest(parameterized.TestCase):
 
   @parameterized.parameters(

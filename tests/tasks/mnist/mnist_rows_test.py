@@ -14,8 +14,8 @@ from tasks.mnist import calibration
 from tasks.mnist import mnist_guarantees
 from tasks.mnist import mnist_rows
 from tasks.mnist import mnist_sizes
+from tasks.reproduce.published import check_ins as published
 from tff_dp import _checks
-from tff_dp.accounting import published
 from tff_dp.accounting.curves import gaussian
 from tff_dp.mechanisms import randomizers
 

@@ -12,9 +12,7 @@
     certificate.epsilon, certificate.bound, certificate.assumptions
 
 The epsilon is the smallest of all sound bounds that apply. The bound without
-amplification, 'none', is always a candidate. Published formulas that do not
-hold are in `published`: their values have a type that a certificate refuses,
-and their names are not names of bounds.
+amplification, 'none', is always a candidate.
 """
 
 import dataclasses

@@ -19,10 +19,9 @@ Every event has several bounds. The smallest one depends on the event's numbers.
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
 | allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
-[derived] marks arguments of this project. They are proven in
-docs/proofs_shuffling.md, docs/proofs_check_ins.md and docs/isrl_accounting.md,
-and can be turned off. Published formulas that do not hold are in `published`.
-They are not bounds.
+[derived] marks arguments of this project, proven in docs/proofs_shuffling.md,
+docs/proofs_check_ins.md and docs/isrl_accounting.md; they can be turned off.
+Formulas of papers that do not hold are not here.
 """
 
 from collections.abc import Iterator

@@ -15,7 +15,6 @@ from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.cli import errors
 from tff_dp.cli import plots
 from tff_dp.cli import results
-from tff_dp.cli.flags import published
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
@@ -103,10 +102,10 @@ _KINDS = {
   LDP-SGD on 60,000 clients, for any randomizer:
     tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
         --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
-  the same with the one-bit randomizer, and what the paper's formulas say:
+  the same with the one-bit randomizer:
     tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
         --local-epsilon 2 --randomizer sphere --rounds 6800 \\
-        --delta 1.6666e-5 --published
+        --delta 1.6666e-5
   the epsilon of its reports for a budget of all rounds:
     tff-dp calibrate shuffled-check-in --population 60000 \\
         --check-in-rate 0.1 --randomizer sphere --rounds 6800 \\
@@ -184,13 +183,11 @@ def add_arguments(
       " papers, none of this project's own")
   if command != 'account':
     return
-  add('--published', action='store_true', help='also print what published'
-      ' formulas say that do not hold, marked UNCERTIFIED')
   parser.add_argument(
       '--plot',
       metavar='FILE',
       help=f'draw epsilon against {described.varied} for each argument, as a'
-      ' PNG; published formulas dashed',
+      ' PNG',
   )
 
 
@@ -308,8 +305,6 @@ def result_of(
   }
   if arguments.kind is not None:
     details |= _expected(plan, arguments)
-  if getattr(arguments, 'published', False):
-    details['published_uncertified'] = published.of(arguments)
   if getattr(arguments, 'plot', None) is not None:
     _plot(arguments)
   return result | {'details': details}
@@ -526,10 +521,7 @@ def _plot(arguments: argparse.Namespace) -> None:
           alone = dataclasses.replace(plan, bound=name)
           certificate = alone.certificate(**options)
           found[names.index(name)] = certificate.candidates[-1]
-    for candidate in found:
-      yield candidate.bound, candidate.epsilon, True
-    for row in published.of(changed):
-      yield row['formula'], rounding.from_json_number(row['value']), False
+    return {candidate.bound: candidate.epsilon for candidate in found}
 
   names = (
       'protocol', 'population', 'check_in_rate', 'check_in_probability',

@@ -21,15 +21,11 @@ FLAGS = {
 }
 # What a plan without one is asked at: the headline replaces it by 0.
 _SOME_DELTA = 1e-9
-# And at which it has diagnostics.
-_DIAGNOSTIC_DELTA = 1e-6
-_LATER_UPDATES = (1, 100, 10_000)
 _DESCRIPTIONS = {
     'account': (
         'Prints what all models that one client sent back cost its whole\n'
         'local data set, which is replaced. No trust in the server; how many\n'
-        'instances it keeps, which one it overwrites, changes nothing.\n'
-        'Numbers about weaker observers come last, as diagnostics.'
+        'instances it keeps, which one it overwrites, changes nothing.'
     ),
     'calibrate': (
         'Prints the epsilon of one participation with which all of a client\n'
@@ -102,11 +98,6 @@ def add_arguments(
       + ('; none by default, except that gaussian needs one')
       * (command == 'account'),
   )
-  if command == 'statement':
-    return
-  add('--later-updates', int, nargs='+', default=_LATER_UPDATES,
-      help='for the diagnostics: after how many more updates somebody looks'
-      ' (default: 1 100 10000)')
 
 
 def plan_of(
@@ -177,7 +168,7 @@ def calibrated(
 def result_of(
     run: results.PlanRun, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-  """Returns the headline, one report, and diagnostics of weaker observers."""
+  """Returns the headline, and one report."""
   plan = run.plan
   participations = plan.participations_after(run.num_rounds)
   is_capped = (
@@ -200,11 +191,6 @@ def result_of(
         'delta': delta_of_tails,
         'epsilon_no_amplification': added,
     }
-  about_others = draw_and_discard.diagnostics(
-      plan,
-      delta=run.delta or plan.step.delta or _DIAGNOSTIC_DELTA,
-      later_updates=getattr(arguments, 'later_updates', _LATER_UPDATES),
-  )
   return result | {
       'details': {
           'epsilon_of_one_report': number(found.model_epsilon),
@@ -223,6 +209,5 @@ def result_of(
           'strategy': plan.strategy,
           'noise_scale': plan.step.noise_scale(plan.num_params),
           'step': plan.step.describe(),
-          'non_dp_diagnostics': [each.to_json() for each in about_others],
       }
   }

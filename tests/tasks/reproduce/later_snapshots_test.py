@@ -10,7 +10,7 @@ import numpy as np
 from scipy import signal
 from scipy import stats
 
-from tff_dp.accounting.published import later_snapshots
+from tasks.reproduce.published import later_snapshots
 
 _STEP = 1e-3
 

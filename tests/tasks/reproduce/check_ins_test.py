@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests for published: values are reproduced, warned about, and fenced off."""
+"""Tests for published formulas of check-ins: values are reproduced, warned about, and fenced off."""
 
 import copy
 import json
@@ -13,8 +13,8 @@ from absl.testing import parameterized
 import dp_accounting
 import numpy as np
 
+from tasks.reproduce.published import check_ins as published
 from tff_dp.accounting import accountants
-from tff_dp.accounting import published
 from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.amplification import shuffling

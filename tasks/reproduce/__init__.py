@@ -1,0 +1,3 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The papers' own numbers and experiments, beside ours."""

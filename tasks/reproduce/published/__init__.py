@@ -1,0 +1,14 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Formulas as papers print them that do not hold, or are no guarantee.
+
+They reproduce the papers' numbers and certify nothing. The library has none of
+them. Each module names the flaw of each formula, and the tests beside it have
+the counterexample:
+
+* `check_ins`: shuffled check-in (arXiv:2206.03151), stronger clones
+  (arXiv:2208.04591), random check-ins (arXiv:2007.06605).
+* `later_snapshots`: what one weight of a later model still shows, and
+  `observers`: who sees less than draw and discard protects against
+  (arXiv:1807.04369).
+"""
