@@ -20,10 +20,10 @@ import dataclasses
 import math
 from typing import Any, Optional
 
+from tasks.reproduce.published import silo_noise
 from tasks.silos import silo_models
 from tasks.silos import silo_preprocessing
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.ledger import silo_budget
 
@@ -170,7 +170,7 @@ class Algorithm:
       }
     return {
         name: silo_sampling.PoissonSampling(
-            silo_calibration.paper_moments_batch(
+            silo_noise.paper_moments_batch(
                 num_records=silo.num_records,
                 num_rounds=sizes.rounds,
                 largest_epsilon=_LARGEST_EPSILON,

@@ -31,7 +31,6 @@ _HOMES = {
     'LocalDpEvent': 'accounting.events.run_events',
     'MinSeparationPattern': 'accounting.sensitivity.patterns',
     'NeighboringRelation': 'accounting.events.run_events',
-    'NoiseCalibration': 'accounting.silos.silo_calibration',
     'OncePerTreePattern': 'accounting.sensitivity.patterns',
     'ParticipationLedger': 'ledger.participation_ledger',
     'ParticipationLimits': 'accounting.sensitivity.patterns',

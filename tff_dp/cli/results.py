@@ -27,7 +27,6 @@ _LABELS = {
     'epsilon_of_one_weight': (
         "one weight (feature-level; not a guarantee for the client's data)"
     ),
-    'unmet': 'does not hold',
 }
 Facts = list[tuple[str, str]]
 # What a unit comprises, and how neighbours differ if not as the relation says.
@@ -41,9 +40,7 @@ _UNITS = {
 # What a command states numbers of.
 PlanRun = events.PlanRun
 # Of a calibration, what is printed elsewhere.
-_SOLVED = (
-    'answer', 'verdict', 'solved_for', 'noise_multiplier', 'delta', 'is_met',
-)
+_SOLVED = ('answer', 'solved_for')
 
 
 def show(
@@ -87,7 +84,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def _lines(result: dict[str, Any], facts_of) -> list[str]:
   details = dict(result['details'])
   solution = details.pop('calibration', {})
-  lines = [solution[name] for name in ('answer', 'verdict') if name in solution]
+  lines = [solution['answer']] if solution else []
   if result['epsilon'] == 'inf':
     lines.append('NO PRIVACY: epsilon is infinite')
   else:

@@ -11,4 +11,5 @@ the counterexample:
 * `later_snapshots`: what one weight of a later model still shows, and
   `observers`: who sees less than draw and discard protects against
   (arXiv:1807.04369).
+* `silo_noise`: the noise of silos (arXiv:2106.09779).
 """

@@ -8,7 +8,6 @@ from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_shuffling
@@ -33,9 +32,7 @@ _DESCRIPTIONS = {
         'silos; no amplification from silos that were not asked.'
     ),
     'calibrate': (
-        'Prints the noise with which a silo stays within its budget. With\n'
-        '--calibration, the noise of a published formula, and what it really'
-        ' costs.'
+        'Prints the least noise with which a silo stays within its budget.'
     ),
     'statement': 'Prints the privacy statement of a silo that plans to send.',
 }
@@ -43,17 +40,10 @@ _EXAMPLES = """examples:
   35 rounds over about 100 of 1238 records:
     tff-dp account isrl --records 1238 --rounds 35 --batch-size 100 \\
         --sampling poisson --noise-multiplier 4.2
-  the noise for epsilon 1, and that of the paper's formula:
+  the noise for epsilon 1:
     tff-dp calibrate isrl --records 1238 --rounds 35 --batch-size 100 \\
         --sampling poisson --epsilon 1
-    tff-dp calibrate isrl --records 1238 --rounds 35 --batch-size 35 \\
-        --sampling one-pass --epsilon 1 --calibration paper-one-pass
 """
-_CALIBRATIONS = tuple(
-    option.value
-    for option in silo_calibration.NoiseCalibration
-    if option is not silo_calibration.NoiseCalibration.EXPLICIT
-)
 
 
 def add_arguments(
@@ -74,9 +64,6 @@ def add_arguments(
   if command == 'calibrate':
     add('--epsilon', float, required=True, help='the budget of all messages of'
         ' the silo')
-    add('--calibration', choices=_CALIBRATIONS,
-        default=silo_calibration.NoiseCalibration.NUMERIC.value,
-        help='the least noise (numeric), or a published formula, to compare')
   else:
     add('--noise-multiplier', float, required=True, help='standard deviation of'
         ' the noise on the SUM over the batch, over the clip norm: sigma K / C')
@@ -125,51 +112,32 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run with the noise of `--calibration`, and what it costs."""
+  """Returns the run with the least noise, and what was solved for."""
   budget = silo_budget.SiloBudget(
       arguments.records, arguments.epsilon, arguments.delta
   )
-  setting = dict(
-      num_records=arguments.records,
-      num_rounds=arguments.rounds,
-      epsilon=budget.epsilon,
-      delta=budget.delta,
+  plan = plan_of(arguments, 1.0).calibrated(
+      epsilon=budget.epsilon, delta=budget.delta
   )
-  sampling = _sampling_of(arguments)
-  calibration = silo_calibration.NoiseCalibration(arguments.calibration)
-  noise = {'calibration': calibration}
-  if calibration is silo_calibration.NoiseCalibration.NUMERIC:
-    plan = plan_of(arguments, 1.0).calibrated(
-        epsilon=budget.epsilon, delta=budget.delta
-    )
-    noise = {
-        'calibration': silo_calibration.NoiseCalibration.EXPLICIT,
-        'sigma': plan.phases[0].sigma,
-    }
-  # What the noise really costs.
-  found = silo_calibration.calibrated(
-      sampling,
-      l2_norm_clip=arguments.l2_norm_clip,
-      published_proofs=arguments.published_proofs,
-      **noise,
-      **setting,
-  )
-  found = dataclasses.replace(found, calibration=calibration)
-  number = rounding.rounded_up(found.noise_multiplier, digits=7)
+  number = rounding.rounded_up(plan.noise_multiplier, digits=7)
   solution = {
       'solved_for': 'noise_multiplier',
-      'answer': f'{found.calibration.value}: --noise-multiplier={number}',
-      'verdict': found.verdict,
-      **found.to_json(),
+      'answer': (
+          f'--noise-multiplier={number} is within epsilon {budget.epsilon:g} at'
+          f' delta {budget.delta:g}'
+      ),
   }
   if arguments.shuffled_silos is not None:
     shuffled = silo_shuffling.calibrate_shuffled_noise(
-        sampling, num_silos=arguments.shuffled_silos, **setting
+        _sampling_of(arguments),
+        num_silos=arguments.shuffled_silos,
+        num_records=arguments.records,
+        num_rounds=arguments.rounds,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
     )
     solution['shuffled_noise'] = shuffled._asdict()
     solution['behind_that_shuffler'] = _said_of(shuffled)
-  if calibration is not silo_calibration.NoiseCalibration.NUMERIC:
-    plan = plan_of(arguments, found.noise_multiplier)
   return results.PlanRun(plan, None, budget.delta), solution
 
 

@@ -57,8 +57,7 @@ Samplings = Union[
     silo_sampling.Sampling, Mapping[str, silo_sampling.Sampling]
 ]
 NoiseStddev = Union[None, float, Mapping[str, float]]
-_NUMERIC = silo_calibration.NoiseCalibration.NUMERIC
-# Tolerance of the sum of the weights, which users round.
+# Of the sum of the weights, which users round.
 _TOLERANCE = 1e-6
 # Computed once for equal silos.
 _calibrate_noise = functools.lru_cache(maxsize=1024)(
@@ -70,7 +69,6 @@ _calibrate_noise = functools.lru_cache(maxsize=1024)(
 class Options:
   """The arguments that all builders pass on."""
 
-  calibration: silo_calibration.NoiseCalibration = _NUMERIC
   noise_stddev: NoiseStddev = None
   published_proofs: bool = False
   label_range: gradients.LabelRange = None
@@ -206,7 +204,6 @@ def silo_terms(
           l2_norm_clip=l2_norm_clip,
           epsilon=silo.epsilon,
           delta=silo.delta,
-          calibration=options.calibration,
           published_proofs=options.published_proofs,
       )
     gradient_stddev, stddevs = metrics_lib.split_noise(
