@@ -56,7 +56,6 @@ _HOMES = {
     'noise_multiplier': 'accounting.calibration',
     'rdp_epsilon': 'accounting.curves.gaussian',
     'run_event': 'accounting.events.run_events',
-    'shuffled_epsilon': 'accounting.silos.silo_shuffling',
     'sigma_for': 'accounting.curves.gaussian',
     'squared_sensitivity': 'accounting.sensitivity.tree_sensitivity',
     'squared_sensitivity_by_round': 'accounting.sensitivity.tree_sensitivity',

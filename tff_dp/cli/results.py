@@ -21,7 +21,6 @@ _LABELS = {
     'epsilon_rdp': 'by Renyi DP, for comparison with papers',
     'epsilon_published_proofs': 'by published proofs alone',
     'epsilon_per_person': 'for people with that many records in it',
-    'epsilon_shuffled': 'behind a shuffler of that many silos',
     'epsilon_of_one_report': 'one participation',
     'epsilon_of_added_reports': 'where epsilons are added, without a delta',
     'epsilon_of_one_weight': (

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Formulas as papers print them that do not hold, or are no guarantee.
+"""Formulas of papers that do not hold, or that no system of the library uses.
 
 They reproduce the papers' numbers and certify nothing. The library has none of
 them. Each module names the flaw of each formula, and the tests beside it have
@@ -11,5 +11,6 @@ the counterexample:
 * `later_snapshots`: what one weight of a later model still shows, and
   `observers`: who sees less than draw and discard protects against
   (arXiv:1807.04369).
-* `silo_noise`: the noise of silos (arXiv:2106.09779).
+* `silo_noise`: the noise of silos, and `silo_shuffling`: silos behind a
+  shuffler, a bound that holds (arXiv:2106.09779).
 """

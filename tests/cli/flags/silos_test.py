@@ -60,23 +60,22 @@ class AccountTest(parameterized.TestCase):
         careful['epsilon'], _json(*flags)['epsilon_published_proofs']
     )
 
-  def test_people_and_shufflers(self):
+  def test_people(self):
     found = _json(
         'account', 'isrl', *_BLOCKS, '--noise-multiplier=9',
-        '--records-per-person=3', '--shuffled-silos=25',
+        '--records-per-person=3',
     )
     self.assertGreater(found['epsilon_per_person'], 3 * found['epsilon'])
-    self.assertEqual(found['epsilon_shuffled'], found['epsilon'])
 
   def test_text(self):
     code, out, _ = _run(
         'account', 'isrl', *_POISSON, '--noise-multiplier=4.2',
-        '--records-per-person=2', '--shuffled-silos=25',
+        '--records-per-person=2',
     )
     self.assertEqual(code, 0)
     for words in (
         'epsilon 0.98', 'one record is replaced', 'records per person  2',
-        'behind a shuffler', '4.200000', 'records             1238',
+        '4.200000', 'records             1238',
         'Mironov',
     ):
       self.assertIn(words, out)
@@ -101,27 +100,6 @@ class CalibrateTest(parameterized.TestCase):
     self.assertEqual(round(found['noise_multiplier'], 1), 8.6)
     self.assertEqual(found['calibration']['epsilon_budget'], 1.0)
 
-  def test_noise_behind_a_shuffler(self):
-    flags = (
-        'calibrate', 'isrl', '--records=20', '--rounds=1', '--batch-size=1',
-        '--sampling=one-pass', '--epsilon=0.5', '--delta=1e-6',
-    )
-    shuffled = _json(*flags, '--shuffled-silos=3000')['calibration'][
-        'shuffled_noise'
-    ]
-    self.assertLess(
-        shuffled['noise_multiplier'], 0.5 * shuffled['noise_multiplier_alone']
-    )
-    self.assertLessEqual(shuffled['epsilon'], 0.5)
-    spent = _json(
-        'account', *flags[1:6], '--delta=1e-6', '--shuffled-silos=3000',
-        f'--noise-multiplier={shuffled["noise_multiplier"]}',
-    )
-    self.assertAlmostEqual(spent['epsilon_shuffled'], shuffled['epsilon'])
-    _, text, _ = _run(*flags, '--shuffled-silos=3000')
-    self.assertIn(' is enough: ', text)
-    _, text, _ = _run(*flags, '--shuffled-silos=5')
-    self.assertIn('shuffling does not help here', text)
 
 class ErrorsTest(parameterized.TestCase):
 
@@ -133,7 +111,6 @@ class ErrorsTest(parameterized.TestCase):
       ('account', '--delta=0', '--delta=0.0 is not allowed'),
       ('account', '--noise-multiplier=0', '--noise-multiplier=0.0 is not'),
       ('account', '--records-per-person=0', '--records-per-person=0 is not'),
-      ('account', '--shuffled-silos=0', '--shuffled-silos=0 is not'),
       ('calibrate', '--epsilon=0', '--epsilon=0.0 is not allowed'),
   )
   def test_bad_flags(self, what, flag, message):

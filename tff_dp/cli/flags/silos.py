@@ -10,7 +10,6 @@ from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.accounting.silos import silo_shuffling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.cli import errors
 from tff_dp.cli import results
@@ -22,7 +21,6 @@ FLAGS = {
     'num_rounds': 'rounds',
     'expected_batch': 'batch_size',
     'batch': 'batch_size',
-    'num_silos': 'shuffled_silos',
 }
 _SILO = 'silo'
 _DESCRIPTIONS = {
@@ -77,9 +75,6 @@ def add_arguments(
     return
   add('--records-per-person', int, default=1, help='also print epsilon for'
       ' people with so many records in the silo')
-  add('--shuffled-silos', int, help='also print epsilon against those who see'
-      ' only the shuffled messages of so many such silos, or the noise that'
-      ' they need for the budget')
 
 
 def plan_of(
@@ -127,17 +122,6 @@ def calibrated(
           f' delta {budget.delta:g}'
       ),
   }
-  if arguments.shuffled_silos is not None:
-    shuffled = silo_shuffling.calibrate_shuffled_noise(
-        _sampling_of(arguments),
-        num_silos=arguments.shuffled_silos,
-        num_records=arguments.records,
-        num_rounds=arguments.rounds,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-    )
-    solution['shuffled_noise'] = shuffled._asdict()
-    solution['behind_that_shuffler'] = _said_of(shuffled)
   return results.PlanRun(plan, None, budget.delta), solution
 
 
@@ -180,21 +164,6 @@ def _sampling_of(arguments: argparse.Namespace) -> silo_sampling.Sampling:
   return sampling
 
 
-def _said_of(shuffled: silo_shuffling.ShuffledNoise) -> str:
-  """Returns what shuffling saves, in words."""
-  noise, alone = shuffled.noise_multiplier, shuffled.noise_multiplier_alone
-  if noise >= alone:
-    return (
-        'shuffling does not help here: the noise is what every silo needs on'
-        ' its own; more silos, or a smaller epsilon, make more clones'
-    )
-  return (
-      f'--noise-multiplier={rounding.rounded_up(noise, digits=7)} is enough:'
-      f' {noise / alone:.3g} of the noise; whoever sees which silo sent a'
-      f' message learns epsilon {rounding.rounded_up(shuffled.epsilon_alone)}'
-  )
-
-
 def _details_of_flags(plan, arguments, delta: float) -> dict[str, Any]:
   """Returns what only flags ask for, JSON types."""
   records, (phase,) = arguments.records, plan.phases
@@ -215,18 +184,6 @@ def _details_of_flags(plan, arguments, delta: float) -> dict[str, Any]:
             num_records=people,
             delta=delta,
             published_proofs=plan.published_proofs,
-        )
-    )
-  if arguments.shuffled_silos is not None:
-    details['shuffled_silos'] = arguments.shuffled_silos
-    details['epsilon_shuffled'] = rounding.to_json_number(
-        silo_shuffling.shuffled_epsilon(
-            sampling,
-            num_records=records,
-            num_rounds=arguments.rounds,
-            num_silos=arguments.shuffled_silos,
-            noise_multiplier=plan.terms[_SILO].event(0).noise_multiplier,
-            delta=delta,
         )
     )
   return details

@@ -9,11 +9,11 @@ from absl.testing import parameterized
 import numpy as np
 from scipy import stats
 
+from tasks.reproduce.published import silo_shuffling
 from tff_dp import _checks
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.accounting.silos import silo_shuffling
 
 
 _RUN = dict(num_records=1238, num_rounds=10, delta=1e-6)

@@ -7,8 +7,19 @@ One message of a silo hides one of its records by its own noise
 a message is another silo's message with the same law, so what counts is how far
 apart the messages of two *whole* data sets can be, 2C and not 2C/K: with noise
 for single records there are hardly any clones, and shuffling helps little
-unless there are many silos or much noise. docs/isrl_accounting.md derives the
-bound (proposition 3).
+unless there are many silos or much noise.
+
+The bound holds [derived], but no plan has a shuffler of silos. Let one message
+have (e_r, d_r) for one replaced record and (e_s, d_s) for *all* records of a silo
+replaced, e_s >= e_r. Up to total variation d_r the target's two laws R, R' are
+exactly e_r apart and equal to randomized response on two laws Q0 and Q1
+(arXiv:1311.0776). The law of any other silo's message is, up to total variation
+exp(-e_s) (d_s + d_r), at least exp(-e_s) (R + R') / 2 = exp(-e_s) (Q0 + Q1) / 2.
+So each of the others is a clone with probability exp(-e_s), and the profile is
+that of shuffled randomized response of e_r with that clone probability
+(arXiv:2012.12803), plus (1 + E) tau with tau = d_r + (M-1) exp(-e_s) (d_s + d_r).
+The noise that the paper publishes for this algorithm has a constant that is not
+specified.
 
 Adjacency: one record of one silo is replaced. The adversary sees the multiset
 of all messages of a round; all silos that are counted must send, honestly.
