@@ -15,20 +15,13 @@ has finitely many values, so it differs from its distribution in two ways.
 
 | draw | used for | distribution | ends at |
 |---|---|---|---|
-| `streams.normals` | DP-FTRL, noised counts, Gaussian reports, silos, draw and
-discard | standard normal | radius 36.5 of two neighbours |
-| `integrations.noise` | the Flower and NVFlare adapters | standard normal |
-36.4 |
-| `streams.laplace` | Laplace reports, draw and discard | Laplace, scale 1 | 699
-|
-| `streams.bits` below a threshold | one-bit reports, randomized response, noise
-of integers | coins of 64 bits, rounded to the private side | nowhere: finitely
-many outputs |
+| `streams.normals` | DP-FTRL, Gaussian reports, silos, draw and discard | standard normal | radius 36.5 of two neighbours |
+| `integrations.noise` | the Flower and NVFlare adapters | standard normal | 36.4 |
+| `streams.laplace` | Laplace reports, draw and discard | Laplace, scale 1 | 699 |
+| `streams.bits` below a threshold | one-bit reports, randomized response, noise of integers | coins of 64 bits, rounded to the private side | nowhere: finitely many outputs |
 | `coins.is_heads` | check-ins of clients | coins of 128 bits | nowhere |
-| `streams.uniforms` below a rate | records that a silo samples | coins of 52
-bits | nowhere |
-| `streams.raw_normals` | directions of one-bit reports, the start of a pool |
-none that a guarantee rests on | 5.68 |
+| `streams.uniforms` below a rate | records that a silo samples | coins of 52 bits | nowhere |
+| `streams.raw_normals` | directions of one-bit reports, the start of a pool | none that a guarantee rests on | 5.68 |
 
 TensorFlow makes two neighbouring normals from one radius, and the radius from a
 uniform that it cuts at 1e-7 (`random_distributions.h`). So its normals end at

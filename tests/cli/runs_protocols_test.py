@@ -29,7 +29,6 @@ _PLANS = (
         participation.FixedWindowCheckIn(5, 0.3),
         _SPHERE,
         num_passes=2,
-        occupancy_noise_stddev=50.0,
     ),
     protocol_plan.CheckInPlan(
         participation.SlidingWindowCheckIn(10, 4), _SPHERE
@@ -154,13 +153,6 @@ class CheckInsTest(parameterized.TestCase):
     other = self._json('--delta', '1e-7')
     self.assertEqual(other['delta'], 1e-7)
     self.assertGreater(other['epsilon'], result['epsilon'])
-
-  def test_share_of_noised_counts_is_said(self):
-    self._write(_PLANS[0])
-    result = self._json()
-    self.assertTrue(
-        any('noised counts' in warning for warning in result['warnings'])
-    )
 
   @parameterized.parameters(
       (lambda c: c['events'][0].update(rounds_accounted=3), 'rounds_accounted'),

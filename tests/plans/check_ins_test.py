@@ -14,8 +14,6 @@ import dp_accounting
 import tff_dp
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp.accounting.amplification import noised_counts
-from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.mechanisms import randomizers
@@ -42,7 +40,7 @@ _PLANS = (
         randomizers.RandomizedResponse(1.0, 4),
     ),
     _plan(_FIXED, num_passes=2),
-    _plan(_FIXED, randomizers.Laplace(0.5, 2.0), occupancy_noise_stddev=200.0),
+    _plan(_FIXED, randomizers.Laplace(0.5, 2.0)),
     _plan(participation.SlidingWindowCheckIn(900, 400)),
     _plan(
         participation.AveragedCheckIn(400, 10_000),
@@ -62,11 +60,6 @@ class PlanTest(parameterized.TestCase):
       (dict(randomizer=1.0), 'randomizer=1.0'),
       (dict(num_passes=0), 'num_passes=0'),
       (dict(num_passes=2), 'num_passes=2 .* one pass'),
-      (dict(occupancy_noise_stddev=1.0), 'occupancy_noise_stddev=1.0 .*None'),
-      (
-          dict(protocol=_FIXED, occupancy_noise_stddev=0.0),
-          'occupancy_noise_stddev=0.0',
-      ),
       (dict(bound='published'), "bound='published'"),
       (dict(published_proofs='no'), "published_proofs='no'"),
   )
@@ -103,7 +96,7 @@ class PlanTest(parameterized.TestCase):
         dp_accounting.SelfComposedDpEvent(_FIXED.dp_event(_SPHERE.event), 3),
     )
     self.assertEqual(
-        _plan(_FIXED, num_passes=3).protocol_event(num_rounds=900),
+        _plan(_FIXED, num_passes=3).event(num_rounds=900),
         dp_accounting.ComposedDpEvent([
             dp_accounting.SelfComposedDpEvent(
                 _FIXED.dp_event(_SPHERE.event), 2
@@ -112,7 +105,7 @@ class PlanTest(parameterized.TestCase):
         ]),
     )
     self.assertEqual(
-        _plan(_FIXED, num_passes=3).protocol_event(num_rounds=400),
+        _plan(_FIXED, num_passes=3).event(num_rounds=400),
         _FIXED.dp_event(_SPHERE.event),
     )
     allocation = participation.RandomAllocation(100)
@@ -179,7 +172,7 @@ class PlanTest(parameterized.TestCase):
   def test_epsilon_is_amplified_and_never_above_none(self, plan):
     certificate = plan.certificate(delta=_DELTA)
     without = best_bound.amplify(
-        plan.protocol_event(),
+        plan.event(),
         delta=_DELTA,
         bound='none',
         neighboring_relation=plan.neighboring_relation,
@@ -189,7 +182,7 @@ class PlanTest(parameterized.TestCase):
     self.assertEqual(
         dataclasses.replace(plan, bound='none').epsilon(delta=_DELTA), without
     )
-    if plan.bound == 'best' and plan.occupancy_noise_stddev is None:
+    if plan.bound == 'best':
       self.assertEqual(
           certificate,
           best_bound.amplify(
@@ -258,85 +251,6 @@ class PlanTest(parameterized.TestCase):
     for bad in (0, 31):
       with self.assertRaisesRegex(ValueError, f'num_rounds={bad}'):
         short.rounds_accounted(bad)
-
-
-class NoisedCountsTest(parameterized.TestCase):
-
-  def setUp(self):
-    super().setUp()
-    self.plain = _plan(_FIXED, num_passes=2)
-    self.plan = dataclasses.replace(self.plain, occupancy_noise_stddev=200.0)
-
-  def test_event_is_refused_as_counts_do_not_compose(self):
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'noised counts'):
-      self.plan.event()
-    self.assertEqual(self.plan.protocol_event(), self.plain.event())
-
-  def test_counts_are_paid_in_every_epsilon(self):
-    # A client is counted in both passes.
-    expected = noised_counts.guarantee(
-        lambda delta: self.plain.epsilon(delta=delta),
-        count_stddev=200.0,
-        max_reports=2,
-        delta=_DELTA,
-    )
-    self.assertEqual(self.plan.counted(delta=_DELTA), expected)
-    self.assertEqual(self.plan.epsilon(delta=_DELTA), expected.epsilon)
-    self.assertGreater(expected.epsilon, self.plain.epsilon(delta=_DELTA))
-    certificate = self.plan.certificate(delta=_DELTA)
-    self.assertEqual(certificate.delta, expected.protocol_delta)
-    budget = self.plan.ledger(epsilon=None, delta=_DELTA)
-    self.assertEqual(budget.epsilon_after(800), expected.epsilon)
-    self.assertEqual(
-        self.plan.statement(delta=_DELTA).epsilon, expected.epsilon
-    )
-    # In the first pass a client is counted once.
-    once = self.plan.counted(delta=_DELTA, num_rounds=400)
-    self.assertLess(once.count_epsilon, expected.count_epsilon)
-
-  @parameterized.parameters((1, 1), (400, 1), (401, 2), (600, 2), (799, 2))
-  def test_a_stop_inside_a_pass_pays_for_the_counts_of_that_pass(
-      self, num_rounds, passes
-  ):
-    expected = noised_counts.guarantee(
-        lambda delta: self.plain.epsilon(delta=delta, num_rounds=num_rounds),
-        count_stddev=200.0,
-        max_reports=passes,
-        delta=_DELTA,
-    )
-    found = self.plan.counted(delta=_DELTA, num_rounds=num_rounds)
-    self.assertEqual(found, expected)
-    self.assertEqual(
-        self.plan.epsilon(delta=_DELTA, num_rounds=num_rounds),
-        expected.epsilon,
-    )
-    self.assertEqual(
-        self.plan.certificate(delta=_DELTA, num_rounds=num_rounds).delta,
-        expected.protocol_delta,
-    )
-
-  def test_a_client_that_comes_twice_in_a_pass_is_counted_twice(self):
-    allocation = participation.RandomAllocation(100, 2, 0.5)
-    plain = _plan(allocation, _CENTRAL, num_passes=2)
-    plan = dataclasses.replace(plain, occupancy_noise_stddev=200.0)
-    for num_rounds, max_reports in ((100, 2), (101, 4), (200, 4)):
-      expected = noised_counts.guarantee(
-          lambda delta, n=num_rounds: plain.epsilon(delta=delta, num_rounds=n),
-          count_stddev=200.0,
-          max_reports=max_reports,
-          delta=_DELTA,
-      )
-      found = plan.counted(delta=_DELTA, num_rounds=num_rounds)
-      self.assertEqual(found, expected)
-
-  def test_never_above_what_public_coins_would_cost(self):
-    loud = dataclasses.replace(self.plain, occupancy_noise_stddev=0.1)
-    without = dataclasses.replace(self.plain, bound='none')
-    self.assertEqual(
-        loud.epsilon(delta=_DELTA), without.epsilon(delta=_DELTA)
-    )
-    self.assertEqual(loud.certificate(delta=_DELTA).bound, 'none')
-    self.assertIsNone(loud.counted(delta=_DELTA))
 
 
 class BudgetTest(parameterized.TestCase):
@@ -467,53 +381,6 @@ class StatementTest(parameterized.TestCase):
     points = _plan(randomizer=randomizer).statement(delta=_DELTA).points
     self.assertIn(guarantee, points['mechanism']['local_guarantee'])
     self.assertIn(bound, points['unit']['contribution_bound'])
-
-  @parameterized.parameters(None, 150, 600)
-  def test_models_and_noised_counts_share_epsilon_and_delta(self, rounds_done):
-    plan = _plan(_FIXED, num_passes=2, occupancy_noise_stddev=200.0)
-    observed, rounds = None, plan.num_rounds
-    if rounds_done is not None:
-      observed = monitoring.ObservedCheckIns(rounds_done, rounds_done)
-      rounds = plan.rounds_accounted(rounds_done)
-    found = plan.statement(delta=_DELTA, observed=observed)
-    self.assertEqual(
-        found.epsilon, plan.epsilon(delta=_DELTA, num_rounds=rounds)
-    )
-    guarantee = found.points['guarantee']
-    shares = guarantee['shares']
-    parts = shares['epsilon_of_models'], shares['epsilon_of_noised_counts']
-    self.assertGreater(min(parts), 0)
-    self.assertAlmostEqual(sum(parts), found.epsilon, places=12)
-    # Two hops over the counts, and the models between them.
-    models, hop = parts[0], parts[1] / 2
-    of_models, of_counts = (
-        shares['delta_of_models'], shares['delta_of_noised_counts']
-    )
-    delta = math.exp(hop) * of_models + (1 + math.exp(hop + models)) * of_counts
-    self.assertBetween(delta, 0.5 * _DELTA, _DELTA)
-    self.assertEqual(
-        models,
-        dataclasses.replace(plan, occupancy_noise_stddev=None).epsilon(
-            delta=of_models, num_rounds=rounds
-        ),
-    )
-    self.assertEqual(
-        hop,
-        gaussian.exact_epsilon(
-            sigma=200.0 / math.sqrt(1 if rounds <= 400 else 2), delta=of_counts
-        ),
-    )
-    self.assertEqual(
-        found.points['mechanism']['occupancy_noise_stddev'], 200.0
-    )
-
-  def test_parts_of_a_void_guarantee_are_infinite(self):
-    plan = _plan(_FIXED, num_passes=2, occupancy_noise_stddev=200.0)
-    guarantee = plan.statement(
-        delta=_DELTA, insecure_seed=True
-    ).points['guarantee']
-    for name in ('epsilon_of_models', 'epsilon_of_noised_counts'):
-      self.assertEqual(guarantee['shares'][name], 'inf')
 
   def test_replace_one_beside_zero_out(self):
     plan = _plan(participation.RandomAllocation(100), _CENTRAL)

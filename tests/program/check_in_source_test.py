@@ -6,7 +6,6 @@ import asyncio
 import collections
 import hashlib
 import json
-import math
 import tempfile
 from unittest import mock
 
@@ -52,7 +51,7 @@ def _source(protocol=_PROTOCOLS[0], num_clients=12, **options):
 
 
 def _secret(step):
-  return step.number, step.cohort.clients.tolist(), step.cohort[1:], step[2]
+  return step.number, step.cohort.clients.tolist(), step.cohort[1:]
 
 
 class SourceTest(parameterized.TestCase):
@@ -165,7 +164,7 @@ class SourceTest(parameterized.TestCase):
     self.assertLen({str(each) for each in others}, 12)
     # And so have the passes of one iterator.
     for each in first:
-      cohorts_of = [clients for _, clients, _, _ in each]
+      cohorts_of = [clients for _, clients, _ in each]
       self.assertNotEqual(cohorts_of[:8], cohorts_of[8:])
       for half in (cohorts_of[:8], cohorts_of[8:]):
         self.assertCountEqual(sum(half, []), range(12))
@@ -179,46 +178,12 @@ class SourceTest(parameterized.TestCase):
     ):
       iterator.select()
 
-  def test_noised_counts(self):
-    protocol = participation.FixedWindowCheckIn(2000, 1.0)
-    source = _source(protocol, 40, occupancy_noise_stddev=6.0)
-    iterator = source.iterator()
-    noises, total = [], 0
-    for _ in range(2000):
-      step = iterator.advance()
-      self.assertIsInstance(step.noised_check_ins, int)
-      noises.append(step.noised_check_ins - step.cohort.num_checked_in)
-      total += step.noised_check_ins
-    self.assertEqual(iterator.noised_check_ins, total)
-    # Of a rounded normal the variance is that of the normal plus 1/12.
-    self.assertLess(abs(np.mean(noises)), 5 * 6 / math.sqrt(2000))
-    self.assertBetween(np.std(noises), 5.5, 6.5)
-    self.assertLess(abs(np.corrcoef(noises[1:], noises[:-1])[0, 1]), 0.12)
-    self.assertIsNone(_source(protocol).iterator().advance().noised_check_ins)
-
-  def test_noise_of_counts_is_new_in_every_pass(self):
-    # Were it the same, the difference of two passes would have none.
-    iterator = _source(
-        participation.FixedWindowCheckIn(400, 1.0),
-        40,
-        num_passes=2,
-        occupancy_noise_stddev=6.0,
-        insecure_seed=1,
-    ).iterator()
-    steps = [iterator.advance() for _ in range(800)]
-    noises = [
-        step.noised_check_ins - step.cohort.num_checked_in for step in steps
-    ]
-    correlation = np.corrcoef(noises[:400], noises[400:])[0, 1]
-    self.assertLess(abs(correlation), 0.25)
-
   @parameterized.parameters(
       (dict(num_passes=0), 'num_passes=0'),
       (dict(sampler='quick'), "sampler='quick'"),
       (dict(dropout_rate=1.0), 'dropout_rate=1.0'),
       (dict(lost_winner='wait'), "lost_winner='wait'"),
       (dict(insecure_seed=-1), 'insecure_seed=-1'),
-      (dict(occupancy_noise_stddev=0), 'occupancy_noise_stddev=0'),
       (dict(protocol=5), 'protocol=5'),
       (
           dict(protocol=participation.AveragedCheckIn(8, 13)),
@@ -268,17 +233,13 @@ class ResumeTest(parameterized.TestCase):
   @parameterized.product(
       protocol=_PROTOCOLS,
       sampler=samplers.KINDS,
-      is_secret_counted=(False, True),
   )
-  def test_resumed_equals_uninterrupted(
-      self, protocol, sampler, is_secret_counted
-  ):
+  def test_resumed_equals_uninterrupted(self, protocol, sampler):
     options = dict(
         num_passes=2,
         sampler=sampler,
         dropout_rate=0.2,
         lost_winner='redraw',
-        occupancy_noise_stddev=3.0 if is_secret_counted else None,
     )
     source = _source(protocol, **options)
     iterator = source.iterator()
@@ -338,7 +299,6 @@ class ResumeTest(parameterized.TestCase):
       (dict(sampler='literal'), 'sampler'),
       (dict(dropout_rate=0.1), 'dropout_rate'),
       (dict(lost_winner='redraw'), 'lost_winner'),
-      (dict(occupancy_noise_stddev=1.0), 'occupancy_noise_stddev'),
       (dict(insecure_seed=1), 'is_key_insecure'),
   )
   def test_another_source_is_refused(self, changes, name):
@@ -403,10 +363,7 @@ class CohortsTest(parameterized.TestCase):
       self.assertEqual((row.released, row.not_covered), ({}, {}))
     self.assertFalse(found.keeps_client_metrics)
     observed = found.observed(8)
-    self.assertEqual(
-        (observed.num_reports, observed.rate, observed.noised_check_ins),
-        (None, None, None),
-    )
+    self.assertEqual((observed.num_reports, observed.rate), (None, None))
     self.assertIsNone(found.warning())
 
   @parameterized.parameters(*_PROTOCOLS[:2])
@@ -418,23 +375,6 @@ class CohortsTest(parameterized.TestCase):
     found.select(1)
     observed = found.observed(5)
     self.assertEqual((observed.num_rounds, observed.rounds_counted), (5, 1))
-
-  def test_noised_counts_of_a_secret_occupancy(self):
-    plan = self._plan(occupancy_noise_stddev=2.0)
-    found, rows = self._rows(plan)
-    for row in rows:
-      self.assertEqual(
-          list(row.released),
-          [
-              'check_ins_noised',
-              'check_in_rate_noised',
-              'check_in_rate_noised_low',
-              'check_in_rate_noised_high',
-          ],
-      )
-    total = sum(row.released['check_ins_noised'] for row in rows)
-    self.assertEqual(found.observed(8).noised_check_ins, total)
-    self.assertIsNone(found.observed(8).num_reports)
 
   def test_public_counts_and_rate(self):
     protocol = participation.ShuffledCheckIn(40, 0.3, 5)
@@ -467,7 +407,6 @@ class CohortsTest(parameterized.TestCase):
       (dict(protocol=participation.FixedWindowCheckIn(8, 0.6)), 'protocol'),
       (dict(num_passes=2), 'num_passes'),
       (dict(with_keys=False), 'with_keys'),
-      (dict(occupancy_noise_stddev=1.0), 'occupancy_noise_stddev'),
   )
   def test_source_that_is_not_of_the_plan(self, changes, name):
     with self.assertRaisesRegex(_checks.ArgumentError, f'clients.{name}='):

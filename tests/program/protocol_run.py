@@ -38,12 +38,11 @@ def build_plan(kind: str) -> tff_dp.CheckInPlan:
         tff_dp.participation.CentralGaussian(4.0, 0.5),
         mechanism=tff_dp.mechanisms.Banded.square_root(12, 3),
     )
-  # Minibatches, two passes, and noised counts: all that has a state.
+  # Minibatches and two passes: all that has a state.
   return tff_dp.CheckInPlan(
       tff_dp.participation.FixedWindowCheckIn(8, 0.4, slots_per_update=4),
       randomizers.Gaussian(4.0, 0.5),
       num_passes=2,
-      occupancy_noise_stddev=40.0,
   )
 
 

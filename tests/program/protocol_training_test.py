@@ -39,7 +39,6 @@ _PLANS = {
         participation.FixedWindowCheckIn(5, 0.3),
         _SPHERE,
         num_passes=2,
-        occupancy_noise_stddev=50.0,
     ),
     'sliding': protocol_plan.CheckInPlan(
         participation.SlidingWindowCheckIn(10, 4), _SPHERE
@@ -154,14 +153,7 @@ class TrainTest(parameterized.TestCase):
         'rounds_left',
     }
     rate = {'check_in_rate', 'check_in_rate_low', 'check_in_rate_high'}
-    noised = {
-        'check_ins_noised',
-        'check_in_rate_noised',
-        'check_in_rate_noised_low',
-        'check_in_rate_noised_high',
-    }
     more = {
-        'fixed': noised,
         'averaged': {'reports'},
         'shuffled': {'reports'} | rate,
     }

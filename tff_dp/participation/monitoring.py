@@ -2,19 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The observed check-in rate, compared with the assumed rate.
 
-Exact counts are only used for protocols whose adversary knows them anyway. If
-the occupancy is secret, counts are noised first: see
-`accounting.amplification.noised_counts`.
+Counts are only used for protocols whose adversary knows them anyway. If the
+occupancy is secret, nothing is counted.
 """
 
 import dataclasses
-import math
 from typing import NamedTuple
 
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.participation import protocol as protocol_lib
 from tff_dp.participation import shuffled_check_in
 
 # The interval holds in all rounds at once except with this probability.
@@ -40,14 +37,13 @@ class ObservedCheckIns:
   """The public facts about the check-ins of a run.
 
   If the protocol keeps its occupancy secret, these are only the number of
-  rounds, unless noised counts are released.
+  rounds.
 
   Attributes:
     num_rounds: Number of rounds that have begun.
     rounds_counted: Number of those rounds that the next fields cover.
     num_reports: Number of reports in the counted rounds, if it is public.
     rate: Estimated check-in rate.
-    noised_check_ins: Sum of the noised counts, if they are released.
     warning: Sentence on an assumption in doubt, `None` if none is known to
       fail.
   """
@@ -56,7 +52,6 @@ class ObservedCheckIns:
   rounds_counted: int = 0
   num_reports: int | None = None
   rate: RealisedRate | None = None
-  noised_check_ins: int | None = None
   warning: str | None = None
 
   @property
@@ -72,15 +67,6 @@ class ObservedCheckIns:
             f', a rate of {self.rate.rate:.6g} (Clopper-Pearson:'
             f' {self.rate.low:.6g} to {self.rate.high:.6g}, false with'
             f' probability {ERROR_PROBABILITY:g} in any round)'
-        )
-      return text
-    if self.noised_check_ins is not None:
-      text = f'{self.noised_check_ins} check-ins in {rounds}, with noise'
-      if self.rate is not None:
-        text += (
-            f': a check-in probability of about {self.rate.rate:.4g}'
-            f' ({self.rate.low:.4g} to {self.rate.high:.4g} by a normal'
-            ' approximation)'
         )
       return text
     return (
@@ -117,58 +103,17 @@ def realised_rate(
   return RealisedRate(num_reports / trials, float(low), float(high))
 
 
-def noised_rate(
-    noised_check_ins: int,
-    *,
-    protocol: protocol_lib.CheckInProtocol,
-    num_rounds: int,
-    num_clients: int,
-    stddev: float,
-) -> RealisedRate | None:
-  """Returns p0 estimated from noised counts of check-ins, with an interval.
-
-  Heuristic: a normal approximation. Its variance is bounded by the variance of
-  the noise plus `max_reports` times the mean. The result is `None` for
-  protocols without p0.
-
-  Args:
-    noised_check_ins: Sum of the noised counts.
-    protocol: Protocol of the clients.
-    num_rounds: Number of counted steps, over all passes, at least 1.
-    num_clients: Public number of clients n.
-    stddev: Standard deviation of the noise on each count.
-  """
-  assumed = getattr(protocol, 'check_in_probability', None)
-  if assumed is None:
-    return None
-  # Expected number of check-ins if everybody takes part.
-  passes, rest = divmod(num_rounds, protocol.num_rounds)
-  largest = num_clients * (
-      passes * protocol.max_reports + protocol.expected_check_ins(rest)
-  )
-  variance = (
-      protocol.max_reports * assumed * largest + num_rounds * stddev**2
-  )
-  error = ERROR_PROBABILITY / (num_rounds * (num_rounds + 1))
-  width = stats.norm.isf(error / 2) * math.sqrt(variance) / largest
-  rate = noised_check_ins / largest
-  return RealisedRate(rate, float(rate - width), float(rate + width))
-
-
 def warning(
-    protocol: protocol_lib.CheckInProtocol, found: RealisedRate
+    protocol: shuffled_check_in.ShuffledCheckIn, found: RealisedRate
 ) -> str | None:
   """Returns a warning about the assumed rate, `None` if it is plausible.
 
   Args:
-    protocol: Protocol with a rate or a check-in probability. Others get `None`.
-    found: Result of `realised_rate` or `noised_rate`.
+    protocol: What was assumed.
+    found: What `realised_rate` returned.
   """
-  is_shuffled = isinstance(protocol, shuffled_check_in.ShuffledCheckIn)
-  assumed = getattr(protocol, 'check_in_probability', None)
-  if is_shuffled:
-    assumed = protocol.expected_rate
-  if assumed is None or found.low <= assumed <= found.high:
+  assumed = protocol.expected_rate
+  if found.low <= assumed <= found.high:
     return None
   what = (
       f'ASSUMPTION IN DOUBT: reports come at the rate {found.rate:.6g}, and'
@@ -180,8 +125,6 @@ def warning(
         f'{what}. If clients check in more often than assumed, epsilon is'
         ' larger than stated'
     )
-  if not is_shuffled:
-    return f'{what}. Epsilon is not larger for it, but more steps stay empty'
   return (
       f'{what}. If clients are missing, the crowd may be smaller than'
       f' min_num_clients={protocol.min_num_clients}, and epsilon larger than'

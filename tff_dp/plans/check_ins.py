@@ -18,12 +18,11 @@ Making a plan and reading its epsilon needs no TensorFlow.
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import noised_counts
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
@@ -51,22 +50,6 @@ _TOLERANCE = 1e-4
 _ROUNDING = 1e-12
 
 
-class _Guarantee(NamedTuple):
-  """Epsilon of everything that a run releases, and its parts.
-
-  Attributes:
-    epsilon: Epsilon of models and noised counts together.
-    certificate: Certificate of the models.
-    shares: Split between models and noised counts. `None` if no counts are
-      released, or if nothing is amplified, because the coins could then be
-      public.
-  """
-
-  epsilon: float
-  certificate: best_bound.Certificate
-  shares: Optional[noised_counts.CountedGuarantee]
-
-
 @dataclasses.dataclass(frozen=True)
 class CheckInPlan(base.Plan):
   """Protocol and randomizer of one run.
@@ -81,10 +64,6 @@ class CheckInPlan(base.Plan):
       trusted, it is `CentralGaussian`.
     num_passes: Number of times that the protocol runs, each time with new
       coins.
-    occupancy_noise_stddev: Standard deviation of Gaussian noise on the number
-      of check-ins of every step, if the occupancy of the steps is secret. The
-      noised counts are then released and are part of every epsilon. `None`
-      releases nothing.
     bound: Name of the bound that certifies, see `accounting.amplify`. 'none'
       claims no amplification.
     published_proofs: Whether to use only bounds with a published proof.
@@ -96,7 +75,6 @@ class CheckInPlan(base.Plan):
   protocol: protocol_lib.CheckInProtocol
   randomizer: Union[randomizers.LocalRandomizer, CentralGaussian]
   num_passes: int = 1
-  occupancy_noise_stddev: Optional[float] = None
   bound: str = 'best'
   published_proofs: bool = False
   mechanism: Optional[mechanism_lib.Mechanism] = None
@@ -118,15 +96,6 @@ class CheckInPlan(base.Plan):
           self.num_passes,
           f'1: {self.protocol.name} has one pass of num_rounds rounds',
       )
-    if self.occupancy_noise_stddev is not None:
-      _checks.positive(occupancy_noise_stddev=self.occupancy_noise_stddev)
-      if not self.protocol.occupancy_is_secret:
-        raise _checks.ArgumentError(
-            'occupancy_noise_stddev',
-            self.occupancy_noise_stddev,
-            'None: the number of reports is known to the adversary of'
-            f' {self.protocol.name} anyway',
-        )
     _checks.one_of(best_bound.BOUNDS, bound=self.bound)
     _checks.one_of((False, True), published_proofs=self.published_proofs)
     if self.mechanism is None and not self.is_local:
@@ -242,30 +211,7 @@ class CheckInPlan(base.Plan):
     """Returns the event of the run, for `CheckInPLDAccountant`.
 
     Args:
-      num_rounds: Number of rounds after which the run stops, `None` for all.
-
-    Raises:
-      PrivacyRefusedError: If the plan has `occupancy_noise_stddev`, because
-        noised counts share coins with the models and do not compose with them.
-    """
-    if self.occupancy_noise_stddev is not None:
-      raise _checks.PrivacyRefusedError(
-          'the plan releases noised counts of check-ins, which no event covers',
-          why='they share the coins of the clients with the models, so their'
-          ' costs are not those of a composition',
-          way_out='plan.certificate(delta=...) or plan.epsilon(delta=...),'
-          ' which count both; plan.protocol_event() is the protocol without'
-          ' counts',
-      )
-    return self.protocol_event(num_rounds=num_rounds)
-
-  def protocol_event(
-      self, *, num_rounds: Optional[int] = None
-  ) -> dp_accounting.DpEvent:
-    """Returns the event of the models alone.
-
-    Args:
-      num_rounds: Number of rounds after which the run stops, `None` for all.
+      num_rounds: Rounds after which the run stops, `None` for all.
     """
     if num_rounds is None:
       num_rounds = self.num_rounds
@@ -296,16 +242,23 @@ class CheckInPlan(base.Plan):
   ) -> best_bound.Certificate:
     """Returns epsilon with its provenance. Upper bound.
 
-    With `occupancy_noise_stddev` it is the certificate of the models, at the
-    part of delta that is left for them. `epsilon` adds the counts.
-
     Args:
       delta: Target delta, in (0, 1).
       num_rounds: Number of rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon. Default: the relation of the
         plan.
     """
-    return self._guarantee(delta, num_rounds, neighboring_relation).certificate
+    _checks.delta(delta=delta)
+    if num_rounds is None:
+      num_rounds = self.num_rounds
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return _certificate_of(
+        self,
+        float(delta),
+        num_rounds,
+        neighboring_relation or self.neighboring_relation,
+        self.bound,
+    )
 
   def epsilon(
       self,
@@ -325,7 +278,11 @@ class CheckInPlan(base.Plan):
     """
     if delta == 0 and self._is_pure:
       return self._pure_epsilon(num_rounds, neighboring_relation)
-    found = self._guarantee(delta, num_rounds, neighboring_relation)
+    found = self.certificate(
+        delta=delta,
+        num_rounds=num_rounds,
+        neighboring_relation=neighboring_relation,
+    )
     return self._of_draws(found.epsilon, delta)
 
   @property
@@ -355,10 +312,7 @@ class CheckInPlan(base.Plan):
         randomizers.RandomizedResponse,
         randomizers.Declared,
     )
-    return (
-        self.occupancy_noise_stddev is not None
-        or not isinstance(self.randomizer, finite)
-    )
+    return not isinstance(self.randomizer, finite)
 
   def rounds_accounted(self, num_rounds: Optional[int]) -> int:
     """Returns `num_rounds` up to the next round at which epsilon is computed.
@@ -450,7 +404,6 @@ class CheckInPlan(base.Plan):
         'protocol': self.protocol.describe(),
         'randomizer': self.randomizer.describe(),
         'num_passes': self.num_passes,
-        'occupancy_noise_stddev': self.occupancy_noise_stddev,
         'bound': self.bound,
         'published_proofs': self.published_proofs,
         'mechanism': self.mechanism and self.mechanism.describe(),
@@ -497,71 +450,8 @@ class CheckInPlan(base.Plan):
   def _cautions(self, about: builder.Occasion) -> list[str]:
     return check_ins_statement.cautions(self, about)
 
-  def counted(
-      self, *, delta: float, num_rounds: Optional[int] = None
-  ) -> Optional[noised_counts.CountedGuarantee]:
-    """Returns how models and noised counts share epsilon and delta.
-
-    The result is `None` if no counts are released, or if nothing is amplified,
-    because the coins could then be public.
-
-    Args:
-      delta: Target delta, in (0, 1).
-      num_rounds: Number of rounds after which the run stops, `None` for all.
-    """
-    return self._guarantee(delta, num_rounds, None).shares
-
-  def _guarantee(self, delta, num_rounds, neighboring_relation):
-    _checks.delta(delta=delta)
-    if num_rounds is None:
-      num_rounds = self.num_rounds
-    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return _guarantee_of(
-        self,
-        float(delta),
-        num_rounds,
-        neighboring_relation or self.neighboring_relation,
-    )
-
 
 # Every checkpoint writes a statement, and every round a row of metrics.
-@functools.lru_cache(maxsize=1024)
-def _guarantee_of(
-    plan: CheckInPlan,
-    delta: float,
-    num_rounds: int,
-    relation: run_events.NeighboringRelation,
-) -> _Guarantee:
-  """Returns the guarantee of a run that stops after some rounds.
-
-  Args:
-    plan: Plan of the run.
-    delta: Target delta, in (0, 1).
-    num_rounds: Number of rounds, at least 1.
-    relation: Neighbouring relation of epsilon.
-  """
-  if plan.occupancy_noise_stddev is None:
-    certificate = _certificate_of(plan, delta, num_rounds, relation, plan.bound)
-    return _Guarantee(certificate.epsilon, certificate, None)
-  passes_begun = -(-num_rounds // plan.protocol.num_rounds)
-  shares = noised_counts.guarantee(
-      lambda part: _certificate_of(
-          plan, part, num_rounds, relation, plan.bound
-      ).epsilon,
-      count_stddev=plan.occupancy_noise_stddev,
-      max_reports=passes_begun * plan.protocol.max_reports,
-      delta=delta,
-  )
-  # This holds for any knowledge of the coins, and so of the counts.
-  plain = _certificate_of(plan, delta, num_rounds, relation, 'none')
-  if shares.epsilon >= plain.epsilon:
-    return _Guarantee(plain.epsilon, plain, None)
-  certificate = _certificate_of(
-      plan, shares.protocol_delta, num_rounds, relation, plan.bound
-  )
-  return _Guarantee(shares.epsilon, certificate, shares)
-
-
 @functools.lru_cache(maxsize=1024)
 def _certificate_of(
     plan: CheckInPlan,
@@ -570,14 +460,14 @@ def _certificate_of(
     relation: run_events.NeighboringRelation,
     bound: str,
 ) -> best_bound.Certificate:
-  """Returns the certificate of the models of a run that stops."""
+  """Returns the certificate of a run that stops after some rounds."""
   if bound == 'best' and num_rounds < plan.num_rounds:
     # For a stopped run, compute only the bound that is best for the whole run.
     best = _certificate_of(plan, delta, plan.num_rounds, relation, bound).bound
     if best in best_bound.BOUNDS:
       bound = best
   return best_bound.amplify(
-      plan.protocol_event(num_rounds=num_rounds),
+      plan.event(num_rounds=num_rounds),
       delta=delta,
       bound=bound,
       neighboring_relation=relation,

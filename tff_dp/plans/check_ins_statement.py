@@ -52,11 +52,6 @@ _PURE = """
 mechanism.local_guarantee: epsilon0 = {plan.randomizer.local_epsilon:g}, delta0
     = {plan.randomizer.local_delta:g}, of one report for replace-one
 """
-_WITH_COUNTS = """
-accounting.noised_counts: two hops over counts without the client [derived], see
-    tff_dp.accounting.amplification.noised_counts; candidates are those of the
-    models at the delta that the counts leave them
-"""
 _DERIVED = """
 accounting.derived_bounds: allowed: proofs in docs/proofs_shuffling.md and
     docs/proofs_check_ins.md
@@ -73,7 +68,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
     plan: A `CheckInPlan`.
     about: Occasion of the statement.
   """
-  protocol, has_counts = plan.protocol, plan.occupancy_noise_stddev is not None
+  protocol = plan.protocol
   rounds, certificate = _certificate(plan, about)
   text = _SENTENCES + (_PUBLISHED if plan.published_proofs else _DERIVED)
   text += _LOCAL if plan.is_local else _CENTRAL
@@ -81,10 +76,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
     is_pure = plan.randomizer.local_epsilon < math.inf
     text += _PURE if is_pure else _GAUSSIAN
   counts = '; nothing about who or how many checked in when'
-  if has_counts:
-    text += _WITH_COUNTS
-    counts = ', and noised numbers of check-ins of every step'
-  elif not protocol.occupancy_is_secret:
+  if not protocol.occupancy_is_secret:
     counts = ', and the number of reports of every step'
   said = builder.sentences(
       text,
@@ -95,16 +87,6 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
       rounds=rounds,
       not_covered=about.declarations.not_covered,
   )
-  shares = plan.counted(delta=about.delta, num_rounds=rounds)
-  if shares is not None:
-    said['guarantee.shares'] = {
-        'epsilon_of_models': about.number(shares.protocol_epsilon),
-        'delta_of_models': shares.protocol_delta,
-        'epsilon_of_noised_counts': about.number(2 * shares.count_epsilon),
-        'delta_of_noised_counts': shares.count_delta,
-    }
-  if has_counts:
-    said['mechanism.occupancy_noise_stddev'] = plan.occupancy_noise_stddev
   if plan.mechanism is not None:
     said['mechanism.server_noise'] = builder.readable(plan.mechanism.describe())
   if about.declarations.population is None and protocol.needs_population:

@@ -22,7 +22,6 @@ import json
 import operator
 from typing import NamedTuple, Optional
 
-import numpy as np
 import tensorflow_federated as tff
 
 from tff_dp import _checks
@@ -43,17 +42,15 @@ DUMMY_ID = 'dummy of an empty step'
 
 
 class Step(NamedTuple):
-  """What happens in one step. Secret, but for `noised_check_ins`.
+  """What happens in one step. Secret.
 
   Attributes:
     number: Counts from 1, over all passes.
     cohort: Who reports.
-    noised_check_ins: How many checked in, with noise; `None` without.
   """
 
   number: int
   cohort: samplers.Cohort
-  noised_check_ins: Optional[int]
 
 
 class CheckInDataSource(tff.program.FederatedDataSource):
@@ -74,7 +71,6 @@ class CheckInDataSource(tff.program.FederatedDataSource):
       sampler: str = samplers.FAST,
       dropout_rate: Optional[float] = None,
       lost_winner: str = samplers.DUMMY_FOR_LOST,
-      occupancy_noise_stddev: Optional[float] = None,
       insecure_seed: Optional[int] = None,
   ):
     """Makes the source.
@@ -92,7 +88,6 @@ class CheckInDataSource(tff.program.FederatedDataSource):
         not below what its guarantee counts on. A late report is discarded, and
         never moved to another step.
       lost_winner: 'dummy' or 'redraw'; see `samplers.Sampler`.
-      occupancy_noise_stddev: See `CheckInPlan`, which accounts for it.
       insecure_seed: For tests only: whoever knows it knows all coins and can
         remove all noise of the clients.
     """
@@ -101,8 +96,6 @@ class CheckInDataSource(tff.program.FederatedDataSource):
       dropout_rate = getattr(protocol, 'dropout_rate', 0.0)
     if insecure_seed is not None:
       _checks.integer_at_least(0, insecure_seed=insecure_seed)
-    if occupancy_noise_stddev is not None:
-      _checks.positive(occupancy_noise_stddev=occupancy_noise_stddev)
     self.protocol = protocol
     self.clients = clients
     self.client_ids = list(clients.client_ids)
@@ -112,7 +105,6 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     self.sampler = sampler
     self.dropout_rate = float(dropout_rate)
     self.lost_winner = lost_winner
-    self.occupancy_noise_stddev = occupancy_noise_stddev
     self.insecure_seed = insecure_seed
     self._num_iterators = 0
     self._type = None
@@ -142,7 +134,6 @@ class CheckInDataSource(tff.program.FederatedDataSource):
         clients,
         num_passes=plan.num_passes,
         with_keys=plan.is_local,
-        occupancy_noise_stddev=plan.occupancy_noise_stddev,
         **options,
     )
 
@@ -193,7 +184,6 @@ class CheckInDataSource(tff.program.FederatedDataSource):
         'sampler': self.sampler,
         'dropout_rate': self.dropout_rate,
         'lost_winner': self.lost_winner,
-        'occupancy_noise_stddev': self.occupancy_noise_stddev,
         'is_key_insecure': self.insecure_seed is not None,
     }
 
@@ -219,7 +209,6 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
   Attributes:
     position: Steps that are done.
     num_reports: Reports of these steps. Public only where the protocol says so.
-    noised_check_ins: Sum of the noised counts of these steps, which is public.
   """
 
   def __init__(self, root_key: bytes, facts: dict[str, object]):
@@ -230,7 +219,6 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     self._sampler = None
     self.position = 0
     self.num_reports = 0
-    self.noised_check_ins = 0
 
   def attached(self, source: CheckInDataSource) -> 'CheckInIterator':
     """Returns the iterator with the clients of a source, at its position.
@@ -284,16 +272,9 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     pass_index, step = divmod(self.position, source.protocol.num_rounds)
     cohort = self._sampler.cohort(pass_index, step + 1)
     number = self.position + 1
-    noised = None
-    if source.occupancy_noise_stddev is not None:
-      rng = coins.generator(self._root_key, 'noised check-ins', number)
-      noise = rng.normal(scale=source.occupancy_noise_stddev)
-      # A whole number: post-processing that hides the float's last bits.
-      noised = round(cohort.num_checked_in + noise)
-      self.noised_check_ins += noised
     self.position = number
     self.num_reports += cohort.num_arrived
-    return Step(number, cohort, noised)
+    return Step(number, cohort)
 
   def data_of(self, step: Step) -> list:
     """Returns what the clients of a step bring, in the order of the cohort."""
@@ -333,7 +314,6 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
         'probe': samplers.probe(self._facts['sampler']),
         'position': self.position,
         'num_reports': self.num_reports,
-        'noised_check_ins': self.noised_check_ins,
     }
     body = json.dumps(content, sort_keys=True).encode()
     return hashlib.sha256(body).digest() + body
@@ -377,14 +357,9 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
           way_out='resume with the versions that the run began with; the'
           " sampler 'literal' does not depend on NumPy",
       )
-    root_key = bytes.fromhex(content['root_key'])
-    if len(root_key) != coins.KEY_BYTES:
-      raise ValueError(f'a key of {len(root_key)} bytes')
-    iterator = cls(root_key, facts)
-    iterator.position = operator.index(content['position'])
-    iterator.num_reports = operator.index(content['num_reports'])
-    iterator.noised_check_ins = operator.index(content['noised_check_ins'])
-    _checks.integer_at_least(0, position=iterator.position)
+    iterator = cls(bytes.fromhex(content['root_key']), facts)
+    iterator.position = content['position']
+    iterator.num_reports = content['num_reports']
     return iterator
 
   def _attached(self) -> CheckInDataSource:

@@ -296,16 +296,13 @@ class CheckInCohorts(Cohorts):
         iterator.position + 1, iterator.position + 1, round_index=round_index
     )
     step = iterator.advance()
-    released, suffix = {}, ''
+    released = {}
     if not self._source.protocol.occupancy_is_secret:
       released['reports'] = len(step.cohort.clients)
-    elif step.noised_check_ins is not None:
-      suffix = '_noised'
-      released['check_ins_noised'] = step.noised_check_ins
     rate = self._rate()
     if rate is not None:
       for end, value in zip(('', '_low', '_high'), rate, strict=True):
-        released[f'check_in_rate{suffix}{end}'] = value
+        released[f'check_in_rate{end}'] = value
     return Selection(
         ids=iterator.ids_of(step),
         read=lambda: iterator.data_of(step),
@@ -320,13 +317,11 @@ class CheckInCohorts(Cohorts):
     if not iterator.position:
       return monitoring.ObservedCheckIns(rounds_begun)
     is_secret = self._source.protocol.occupancy_is_secret
-    is_noised = self._source.occupancy_noise_stddev is not None
     return monitoring.ObservedCheckIns(
         rounds_begun,
         rounds_counted=iterator.position,
         num_reports=None if is_secret else iterator.num_reports,
         rate=self._rate(),
-        noised_check_ins=iterator.noised_check_ins if is_noised else None,
         warning=self.warning(),
     )
 
@@ -341,18 +336,12 @@ class CheckInCohorts(Cohorts):
     source, iterator = self._source, self._iterator
     if not iterator.position:
       return None
-    options = dict(
-        num_rounds=iterator.position, num_clients=len(self.client_ids)
-    )
-    if isinstance(source.protocol, shuffled_check_in.ShuffledCheckIn):
-      return monitoring.realised_rate(iterator.num_reports, **options)
-    if source.occupancy_noise_stddev is None:
+    if not isinstance(source.protocol, shuffled_check_in.ShuffledCheckIn):
       return None
-    return monitoring.noised_rate(
-        iterator.noised_check_ins,
-        protocol=source.protocol,
-        stddev=source.occupancy_noise_stddev,
-        **options,
+    return monitoring.realised_rate(
+        iterator.num_reports,
+        num_rounds=iterator.position,
+        num_clients=len(self.client_ids),
     )
 
 

@@ -53,7 +53,6 @@ def _of_check_ins(plan, clients) -> cohorts.CheckInCohorts:
       ('protocol', plan.protocol),
       ('num_passes', plan.num_passes),
       ('with_keys', plan.is_local),
-      ('occupancy_noise_stddev', plan.occupancy_noise_stddev),
   )
   for name, value in needed:
     if getattr(clients, name) != value:

@@ -37,13 +37,14 @@ def calibrate_noise(
   Upper bound, by less than a part in 10^5.
 
   Args:
-    sampling: How the batch of each round is chosen; K.
-    num_records: n.
-    num_rounds: R.
-    l2_norm_clip: C.
-    epsilon: The budget of all rounds.
-    delta: In (0, 1).
-    published_proofs: As in `silo_sampling`, for what is computed.
+    sampling: Rule that chooses the batch of each round, of size K.
+    num_records: Number of records n of the silo.
+    num_rounds: Number of rounds R.
+    l2_norm_clip: Clip norm C.
+    epsilon: Privacy budget of all rounds.
+    delta: Target delta, in (0, 1).
+    published_proofs: Whether to compute epsilon with published bounds only, as
+      in `silo_sampling`.
   """
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   settings = dict(

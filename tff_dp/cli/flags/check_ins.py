@@ -292,8 +292,6 @@ def result_of(
         'rounds': rounds,
         'rounds_accounted': accounted,
     }
-    if plan.occupancy_noise_stddev is not None:
-      parameters['occupancy_noise_stddev'] = plan.occupancy_noise_stddev
   else:
     details = {'protocol': arguments.kind}
     parameters = _parameters(plan, arguments)
@@ -487,14 +485,6 @@ def _expected(plan, arguments) -> dict[str, float]:
 
 def _warnings(plan, delta, accounted, population) -> list[str]:
   found = []
-  if plan.occupancy_noise_stddev is not None:
-    shares = plan.counted(delta=delta, num_rounds=accounted)
-    if shares is not None:
-      found.append(
-          f'{rounding.rounded_up(2 * shares.count_epsilon)} of epsilon is for'
-          ' noised counts of check-ins; the table below is of the models alone,'
-          f' at delta {shares.protocol_delta:.3g}'
-      )
   # 1/population itself is what papers report.
   if population is not None and delta * population > 1 + 1e-3:
     found.append(

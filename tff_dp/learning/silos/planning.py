@@ -57,7 +57,7 @@ Samplings = Union[
     silo_sampling.Sampling, Mapping[str, silo_sampling.Sampling]
 ]
 NoiseStddev = Union[None, float, Mapping[str, float]]
-# Of the sum of the weights, which users round.
+# Tolerance of the sum of the weights, which users round.
 _TOLERANCE = 1e-6
 # Computed once for equal silos.
 _calibrate_noise = functools.lru_cache(maxsize=1024)(
