@@ -29,7 +29,6 @@ from tff_dp import _failures
 from tff_dp import execution
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
-from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
@@ -548,8 +547,6 @@ class LongRunTest(absltest.TestCase):
 
   def test_a_late_checkpoint_writes_no_more_than_an_early_one(self):
     self.enterContext(mock.patch.object(plots, 'write_curves'))
-    # Who took part in which round is kept up to a bound; here not at all.
-    self.enterContext(mock.patch.object(ledger_lib, '_MAX_RECORDED', 0))
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     whole, seen = collections.Counter(), {}
     write = run_directory.write_atomically

@@ -8,7 +8,6 @@ import numpy as np
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import blt
-from tff_dp.mechanisms.matrix import blt_table
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 
@@ -31,8 +30,8 @@ def _error(key, parameters):
 class BltTableTest(absltest.TestCase):
 
   def test_every_entry_is_a_mechanism(self):
-    self.assertGreater(len(blt_table.ENTRIES), 50)
-    for key, entry in blt_table.ENTRIES.items():
+    self.assertGreater(len(blt.table()), 50)
+    for key, entry in blt.table().items():
       pattern = _pattern(key)
       self.assertEqual(toeplitz_algebra.tree_setting(pattern), key[:3])
       found = blt.optimize(
@@ -46,17 +45,17 @@ class BltTableTest(absltest.TestCase):
       self.assertTrue(mechanism.sensitivity_is_exact(pattern))
 
   def test_more_buffers_are_never_worse(self):
-    for key, entry in blt_table.ENTRIES.items():
+    for key, entry in blt.table().items():
       more = key._replace(num_buffers=key.num_buffers + 1)
-      if more in blt_table.ENTRIES:
+      if more in blt.table():
         self.assertLessEqual(
-            _error(more, blt_table.ENTRIES[more]),
+            _error(more, blt.table()[more]),
             _error(key, entry) * (1 + 1e-6),
         )
 
   def test_a_sample_is_what_the_search_finds(self):
     # Those with three buffers, whose run is not too long.
-    for key, entry in blt_table.ENTRIES.items():
+    for key, entry in blt.table().items():
       if key.num_buffers == 3 and key.num_rounds <= 2000:
         found = blt.search(
             _pattern(key), num_buffers=3, error=key.error
@@ -69,11 +68,8 @@ class BltTableTest(absltest.TestCase):
     pattern = patterns.MinSeparationPattern(
         2048, min_index_gap=342, max_participations=6
     )
-    key = blt_table.Key(2048, 342, 6, 3, 'max')
-    expected = tuple(
-        tuple(map(float, np.float32(numbers)))
-        for numbers in blt_table.ENTRIES[key]
-    )
+    key = blt.Key(2048, 342, 6, 3, 'max')
+    expected = blt.table()[key]
     self.assertEqual(blt.optimize(pattern), expected)
     # The sensitivity in a fixed order is the same, and so is the optimum.
     self.assertEqual(

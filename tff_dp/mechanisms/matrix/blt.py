@@ -18,6 +18,8 @@ fewer buffers than allowed.
 
 import dataclasses
 import functools
+import json
+import pathlib
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -27,7 +29,6 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms import workloads
-from tff_dp.mechanisms.matrix import blt_table
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
@@ -44,6 +45,27 @@ _LARGEST_SUM = 0.95
 _LEAST_WEIGHT = 1e-4
 
 Parameters = tuple[tuple[float, ...], tuple[float, ...]]
+# A list for each entry: the fields of its `Key`, weights, decays. Numbers are the
+# shortest that read back as the same float32.
+TABLE = pathlib.Path(__file__).with_name('blt_table.json')
+
+
+class Key(NamedTuple):
+  """A setting with precomputed parameters.
+
+  Attributes:
+    num_rounds: Rounds n of the tree.
+    min_index_gap: Least difference of two rounds of one client, n for one.
+    max_participations: Most rounds of one client.
+    num_buffers: Buffers of the mechanism.
+    error: 'max' or 'mean'.
+  """
+
+  num_rounds: int
+  min_index_gap: int
+  max_participations: int
+  num_buffers: int
+  error: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,12 +207,9 @@ def optimize(
   """
   if restart_every is None and workload in (None, workloads.Workload()):
     setting = toeplitz_algebra.tree_setting(pattern)
-    key = blt_table.Key(*setting, num_buffers, error)
-    if key in blt_table.ENTRIES:
-      return tuple(
-          tuple(np.float32(numbers).astype(np.float64).tolist())
-          for numbers in blt_table.ENTRIES[key]
-      )
+    found = table().get(Key(*setting, num_buffers, error))
+    if found is not None:
+      return found
   return search(
       pattern,
       num_buffers=num_buffers,
@@ -198,6 +217,22 @@ def optimize(
       workload=workload,
       restart_every=restart_every,
   )
+
+
+@functools.cache
+def table() -> dict[Key, Parameters]:
+  """Returns what `search` found for common settings.
+
+  S2 is computed from these parameters like from any others, so a wrong entry
+  costs utility, never privacy. `python tools/make_blt_table.py` writes them anew.
+  """
+  return {
+      Key(*key): tuple(
+          tuple(np.float32(numbers).astype(np.float64).tolist())
+          for numbers in (weights, decays)
+      )
+      for *key, weights, decays in json.loads(TABLE.read_text())
+  }
 
 
 def search(
