@@ -1,0 +1,132 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What of a run with TFF reads bytes; see `fuzz_targets_files`."""
+
+import collections
+import hashlib
+import json
+import pathlib
+import tempfile
+import zlib
+
+import numpy as np
+
+from tests.attacks import fuzz_targets_files as files
+from tff_dp import _checks
+from tff_dp.execution import cluster
+from tff_dp.execution.cluster import context
+from tff_dp.execution.cluster import wire
+from tff_dp.execution.cluster import worker
+from tff_dp.program import check_in_source
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import history
+from tff_dp.program.files import outputs
+
+_OURS = (_checks.ArgumentError, _checks.PrivacyRefusedError)
+_FOLDER = tempfile.TemporaryDirectory()
+_ROOT = pathlib.Path(_FOLDER.name)
+_ROWS = [{'round': t, 'released': {'a': t / 3}, 'not_covered': {}} for t in (1, 2)]
+_SCHEDULE = type('Schedule', (), {'kept': []})()
+
+
+def _state():
+  return collections.OrderedDict(
+      weights=[np.arange(6, dtype=np.float32).reshape(2, 3), 3],
+      key=np.array([1, 2], np.int64),
+      names=('text', b'bytes'),
+  )
+
+
+def _checkpoint(data: bytes) -> None:
+  """A checkpoint of round 2, less its checksum."""
+  (_ROOT / 'round_2').write_bytes(
+      zlib.crc32(data).to_bytes(4, 'little') + data
+  )
+  try:
+    checkpoints.CheckpointStore(_ROOT).load(2, like=_state())
+  except _checks.PrivacyRefusedError:
+    pass
+
+
+def _seeds_of_checkpoint() -> list[bytes]:
+  folder = _ROOT / 'made'
+  if not folder.exists():
+    checkpoints.CheckpointStore(folder).save(
+        checkpoints.Checkpoint(
+            round_index=2,
+            process_state=_state(),
+            noise={'kind': 'full', 'draws': None},
+            ledger=b'ledger',
+            history=dict(history.EMPTY),
+        )
+    )
+  return [(folder / 'round_2').read_bytes()[4:]]
+
+
+def _history(data: bytes) -> None:
+  """The rows of a run, whose number and checksum are right."""
+  path = _ROOT / 'metrics.jsonl'
+  path.write_bytes(data)
+  rows = history.History(path)
+  try:
+    rows.restore({
+        'rows': data.count(b'\n'),
+        'bytes': len(data),
+        'crc32': zlib.crc32(data),
+    })
+    list(rows)
+  except _checks.PrivacyRefusedError:
+    pass
+
+
+def _seeds_of_history() -> list[bytes]:
+  return [b''.join(json.dumps(row).encode() + b'\n' for row in _ROWS)]
+
+
+def _check_ins(data: bytes) -> None:
+  try:
+    check_in_source.CheckInIterator.from_bytes(
+        hashlib.sha256(data).digest() + data
+    )
+  except _checks.PrivacyRefusedError:
+    pass
+
+
+def _seeds_of_check_ins() -> list[bytes]:
+  facts = {'protocol': {'name': 'ShuffledCheckIn'}, 'sampler': 'counts'}
+  made = check_in_source.CheckInIterator(bytes(range(16)), facts)
+  return [made.to_bytes()[32:]]
+
+
+def _model(data: bytes) -> None:
+  path = _ROOT / 'model.npz'
+  path.write_bytes(data)
+  try:
+    outputs.read_model(path, like=files.MODEL)
+  except ValueError:
+    pass
+
+
+def _wire(data: bytes) -> None:
+  """A result of a worker. Bytes that spell a program would be run here."""
+  try:
+    # pylint: disable-next=protected-access
+    context._checked(wire.loads(data), _SCHEDULE, range(2))
+  except cluster.ClusterError:
+    pass
+
+
+def _seeds_of_wire() -> list[bytes]:
+  return [
+      wire.dumps(worker.Result([np.eye(2)], [], {'in_chunks': 2})),
+      wire.dumps(worker.Result(failed=(1, RuntimeError('a client')))),
+  ]
+
+
+TARGETS = {
+    'checkpoint': files.Target(_checkpoint, _seeds_of_checkpoint),
+    'check_ins': files.Target(_check_ins, _seeds_of_check_ins),
+    'history': files.Target(_history, _seeds_of_history),
+    'model': files.Target(_model, lambda: [files.npz(**files.MODEL)]),
+    'wire': files.Target(_wire, _seeds_of_wire),
+}
