@@ -45,8 +45,9 @@ class Site(Executor):
     received = FLModelUtils.from_shareable(shareable)
     site, done = fl_ctx.get_identity_name(), received.current_round
     if site == HONEST:
+      # In float64: float32 would round what the plain loop does not.
       difference = {
-          k: v - received.params[k]
+          k: v - received.params[k].astype(np.float64)
           for k, v in plain_loop.changed(received.params, HONEST_CHANGE).items()
       }
       reply = FLModel(params_type='DIFF', params=difference)
