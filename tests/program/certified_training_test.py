@@ -20,6 +20,7 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import participation
 from tff_dp import program
+from tff_dp.program import certification
 from tff_dp.program.display import plots
 
 
@@ -100,6 +101,24 @@ class TrainTest(parameterized.TestCase):
       self._train(process)
     metrics = (self.root / 'release' / 'metrics.csv').read_text()
     self.assertLen(metrics.splitlines(), 1)
+
+  def test_refuses_other_noise_before_its_round_is_released(self):
+    process = processes.fed_avg(processes.build_plan().aggregator())
+    stated = certification.Certificate._noise_stddev
+
+    def of_round_2_twice(certificate, round_index, clip_norm):
+      return stated(certificate, round_index, clip_norm) * (
+          2 if round_index == 2 else 1
+      )
+
+    with mock.patch.object(
+        certification.Certificate, '_noise_stddev', of_round_2_twice
+    ), self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'noise of round 2 has a standard deviation'
+    ):
+      self._train(process, checkpoint_every=1)
+    metrics = (self.root / 'release' / 'metrics.csv').read_text()
+    self.assertLen(metrics.splitlines(), 2)
 
   def test_without_privacy_by_name(self):
     plan = tff_dp.NonPrivatePlan(

@@ -667,9 +667,15 @@ class RefusalTest(parameterized.TestCase):
     ):
       _train(self.root)
 
-  def test_resume_without_checkpoint(self):
+  @parameterized.parameters(None, 'secret/write_ahead.jsonl', 'release')
+  def test_resume_without_checkpoint(self, also_lost):
     _train(self.root, total_rounds=3)
     shutil.rmtree(self.root / 'secret' / 'checkpoints')
+    # One of record and release is enough to know that a run has begun.
+    if also_lost == 'release':
+      shutil.rmtree(self.root / also_lost)
+    elif also_lost:
+      (self.root / also_lost).unlink()
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'holds no checkpoint'
     ):
