@@ -82,6 +82,17 @@ class OtherNoiseTest(parameterized.TestCase):
     with self.assertRaisesRegex(Exception, 'adds other noise'):
       process.next(state, [small_model.client(1)])
 
+  def test_a_second_noise_state_is_refused(self):
+    plan = processes.build_plan()
+    process = processes.fed_avg(plan.aggregator())
+    certificate = certification.certify(process, plan)
+    state = process.initialize()
+    later = process.next(state, [small_model.client(1)]).state
+    certificate.check([state], None, rounds_done=0)
+    for states in ([state, later], [later, state], [state, state], []):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'release_id'):
+        certificate.check(states, None, rounds_done=0)
+
   def test_noise_that_is_not_that_of_the_plan_is_refused(self):
     plan = processes.build_plan()
     process = processes.fed_avg(plan.aggregator())
