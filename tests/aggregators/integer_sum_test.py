@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 from tests.aggregators import flows
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp import streams
 from tff_dp.accounting.integers import integer_noise
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.aggregators import integer_sum
@@ -159,6 +160,47 @@ class IntegerSumTest(parameterized.TestCase):
     # Alike in two silos would double the standard deviation of their sum.
     both = _units(_mean('skellam', np.zeros([2, _RECORDS, _SIZE])), 2)
     self.assertLess(np.mean(both**2.0), 5.0 * (1 + 6 * math.sqrt(3 / _SIZE)))
+
+  def test_coins_and_noise_have_keys_of_their_own(self):
+    # From one key both would be made of the same bits, which no sample shows.
+    plan, size, key = _PLANS['skellam'], 50, [5, 6]
+    process = integer_sum.IntegerVectorSumFactory(
+        plan, l2_norm_clip=_CLIP, max_silos=1
+    ).create(
+        tff.to_type(
+            collections.OrderedDict(
+                rows=(np.float32, [_RECORDS, size]), key=(np.int64, [2])
+            )
+        )
+    )
+    found = []
+    for value in (0.07, 0.08):
+      # Not on the grid: they are rounded.
+      rows = np.full([_RECORDS, size], value, np.float32)
+      brought = collections.OrderedDict(rows=rows, key=np.array(key, np.int64))
+      mean = process.next(process.initialize(), [brought]).result
+      of_records = streams.fold_in(
+          tf.constant(key, tf.int64), streams.digest(tf.reshape(rows, [-1]))
+      )
+      noise = integer_sum.draw(
+          plan.share_table(),
+          streams.domain_key(of_records, 'integer noise'),
+          size=size,
+      )
+      rounded = integer_sum.encoded_sum(
+          rows,
+          streams.domain_key(of_records, 'integer rounding'),
+          l2_norm_clip=_CLIP,
+          grid=16,
+      )
+      units = (np.float64(mean) + _CLIP) * _RECORDS / (2 * _CLIP / 16)
+      np.testing.assert_allclose(
+          units,
+          (rounded + noise).numpy() - plan.share_table().mean,
+          atol=1e-4,
+      )
+      found.append(noise.numpy())
+    self.assertTrue(np.any(found[0] != found[1]))
 
   def test_global_seed_does_not_repeat_the_noise(self):
     self.addCleanup(tf.random.set_seed, None)
