@@ -75,7 +75,8 @@ test-nvflare: environment-nvflare ## Test the NVFlare adapter in its simulator.
 	@$(python_nvflare) -m pytest tests/integrations $(ARGS)
 
 test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
-	@$(python_cluster) -m pytest tests/execution/cluster $(ARGS)
+	@$(python_cluster) -m pytest tests/execution/cluster \
+	    tests/attacks/cluster_test.py $(ARGS)
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)

@@ -251,6 +251,7 @@ def create_cluster_context(
     *,
     num_shards: int,
     address: str | None = None,
+    security=None,
     load_clients: str | None = None,
     max_retries: int = _MAX_RETRIES,
     default_num_clients: int = 0,
@@ -267,7 +268,11 @@ def create_cluster_context(
     num_shards: Into how many parts the clients of a round are cut. Results
       depend on it as they do on `max_concurrent_clients` in process, and not on
       the number of workers.
-    address: Of the cluster; `None` starts one of two workers on this machine.
+    address: Of the cluster; `None` starts one of two workers on this machine,
+      to which nobody else can connect.
+    security: For 'dask', a `distributed.Security` with the certificates of the
+      cluster; `None` for those that Dask is configured with, if any. Ray's TLS
+      and token are set by its environment variables.
     load_clients: 'module:function' that workers import; it returns the data of
       the client whose id it is given. Where a client's value is a string and
       the computation takes something else, it is the id. `None` if the values
@@ -281,6 +286,7 @@ def create_cluster_context(
   Raises:
     ArgumentError: A bad value.
     ImportError: The engine is not installed.
+    ClusterError: A local Ray would be open to others.
   """
   _checks.integer_at_least(1, num_shards=num_shards)
   if load_clients is not None and not _LOADER.fullmatch(load_clients):
@@ -289,9 +295,16 @@ def create_cluster_context(
     )
   if not isinstance(engine, engine_lib.Engine):
     _checks.one_of(tuple(_ENGINES), engine=engine)
-    engine = _ENGINES[engine](address)
+    settings = {}
+    if security is not None:
+      if engine != 'dask':
+        raise _checks.ArgumentError('security', security, f'None with {engine}')
+      settings['security'] = security
+    engine = _ENGINES[engine](address, **settings)
   elif address is not None:
     raise _checks.ArgumentError('address', address, 'None with an Engine')
+  elif security is not None:
+    raise _checks.ArgumentError('security', security, 'None with an Engine')
   return ClusterContext(
       engine,
       load_clients=load_clients,

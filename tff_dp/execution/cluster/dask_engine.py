@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 
+from tff_dp import _checks
 from tff_dp.execution.cluster import engine as engine_lib
 
 _CLOSE_SECONDS = 1.0
@@ -30,25 +31,50 @@ def _distributed():
     import distributed  # pylint: disable=g-import-not-at-top
   except ImportError as error:
     raise ImportError(
-        "engine 'dask' needs Dask: pip install 'tff-dp[dask]'"
+        f"engine 'dask' needs Dask: {engine_lib.INSTALL}"
     ) from error
   return distributed
+
+
+def _check_used(security, address: str | None, distributed) -> None:
+  """Raises if a connection would leave `security` out without a word."""
+  if not isinstance(security, distributed.Security):
+    raise _checks.ArgumentError(
+        'security', security, 'a distributed.Security, or None'
+    )
+  if address is not None and not address.startswith('tls://'):
+    raise _checks.ArgumentError(
+        'address', address, "'tls://host:port', which is what uses `security`"
+    )
 
 
 class DaskEngine(engine_lib.Engine):
   """A client of a Dask scheduler, or of two local workers."""
 
   def __init__(
-      self, address: str | None = None, *, num_workers: int = _NUM_LOCAL_WORKERS
+      self,
+      address: str | None = None,
+      *,
+      security=None,
+      num_workers: int = _NUM_LOCAL_WORKERS,
   ):
     """Connects.
 
     Args:
-      address: Of the scheduler, such as 'tcp://host:8786'; `None` starts a
+      address: Of the scheduler, such as 'tls://host:8786'; `None` starts a
         scheduler in this process, and workers.
+      security: A `distributed.Security` with the certificates of the cluster.
+        `None` for those that Dask is configured with, if any; a scheduler that
+        is started here then has a new certificate of its own, in memory, so
+        that nobody else on the machine can connect.
       num_workers: How many workers, if they are started here.
+
+    Raises:
+      ArgumentError: The connection would not use `security`.
     """
     self._distributed = _distributed()
+    if security is not None:
+      _check_used(security, address, self._distributed)
     # Its own way of telling about every connection.
     logging.getLogger('distributed').setLevel(logging.WARNING)
     self._cluster = None
@@ -62,9 +88,12 @@ class DaskEngine(engine_lib.Engine):
             processes=True,
             dashboard_address=None,
             memory_limit=None,
+            security=security or self._distributed.Security.temporary(),
         )
     self._client = self._distributed.Client(
-        address or self._cluster, set_as_default=False
+        address or self._cluster,
+        security=security or getattr(self._cluster, 'security', None),
+        set_as_default=False,
     )
     # Ours -> Dask's, while a task runs.
     self._running = {}

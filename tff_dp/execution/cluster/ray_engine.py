@@ -5,6 +5,8 @@
 import concurrent.futures
 import contextlib
 import os
+import secrets
+import sys
 
 from tff_dp.execution.cluster import engine as engine_lib
 
@@ -17,9 +19,38 @@ def _ray():
     import ray  # pylint: disable=g-import-not-at-top
   except ImportError as error:
     raise ImportError(
-        "engine 'ray' needs Ray: pip install 'tff-dp[ray]'"
+        f"engine 'ray' needs Ray: {engine_lib.INSTALL}"
     ) from error
   return ray
+
+
+def _offer_token() -> None:
+  """Lets Ray, which is about to be imported, ask who connects for a token.
+
+  Ray listens on all interfaces, and without a token runs anybody's code. It
+  reads the two variables once, so the token is one for the whole process.
+  """
+  if 'ray' not in sys.modules and 'RAY_AUTH_MODE' not in os.environ:
+    os.environ['RAY_AUTH_MODE'] = 'token'
+    os.environ['RAY_AUTH_TOKEN'] = secrets.token_hex(32)
+
+
+def _require_token() -> None:
+  """Raises if a local Ray would ask nobody for a token."""
+  try:
+    # pylint: disable-next=g-import-not-at-top
+    from ray._private.authentication import authentication_utils
+
+    if authentication_utils.is_token_auth_enabled():
+      return
+  except ImportError:
+    pass  # Of another version, of which nothing is known.
+  raise engine_lib.ClusterError(
+      'a local Ray would run the code of anybody who reaches its ports, since'
+      ' Ray was imported, or told so, without a token. Create the engine before'
+      ' anything imports ray; or set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN'
+      ' before that; or call ray.init() yourself, which this engine then uses'
+  )
 
 
 class RayEngine(engine_lib.Engine):
@@ -32,16 +63,23 @@ class RayEngine(engine_lib.Engine):
 
     Args:
       address: Of the cluster, such as 'host:6379' or 'auto'; `None` starts one
-        on this machine. Where this process is connected already, it stays so.
+        on this machine, which asks for a token that only its own processes
+        know. Where this process is connected already, it stays so.
       num_workers: Number of CPUs of a cluster that is started here.
+
+    Raises:
+      ClusterError: A cluster that is started here would ask for no token.
     """
     # A run tells nobody about itself, unless its user wants that.
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    if address is None:
+      _offer_token()
     self._ray = _ray()
     self._is_owner = not self._ray.is_initialized()
     if self._is_owner:
       options = {'address': address}
       if address is None:
+        _require_token()
         options = {
             'address': 'local',
             'num_cpus': num_workers,
