@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Branches and loops of pure code, loops over sequences included.
+"""Branches and loops of pure code, including loops over sequences.
 
-A body is a function of values: it takes the variables and iterators that it may
-change as tensors, and returns them. Each function here gets the library of
-functions that `pure` walks, a node, and what the node takes.
+The body of a branch or loop is a function of values. It takes the variables and
+iterators that it may change as tensors, and returns their new values. Each
+function here takes the library of functions from `pure`, a node, and the node's
+inputs.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,15 @@ from tff_dp.execution.compiling import variables
 
 
 def are_values(values: Sequence) -> bool:
-  """Returns whether all are tensors: no variables, no sequences."""
+  """Returns whether all values are tensors, not variables or sequences."""
   return all(isinstance(value, tf.Tensor) for value in values)
 
 
 class _State:
-  """The variables and iterators among the values of a loop or a branch.
+  """Variables and iterators among the values of a loop or a branch.
 
-  Inside there are copies of them, whose tensors come back as results.
+  Inside the loop or branch, copies replace them. The tensors of the copies are
+  results of the loop or branch.
   """
 
   def __init__(self, values: Sequence):
@@ -37,7 +39,7 @@ class _State:
 
   @property
   def tensors(self) -> list[tf.Tensor]:
-    """What they hold now."""
+    """Tensors that the variables and iterators hold now."""
     return [
         value.tensor if isinstance(value, variables.Variable) else value.index
         for value in self._objects.values()
@@ -45,7 +47,7 @@ class _State:
 
   @property
   def shapes(self) -> list[tf.TensorShape]:
-    """The shapes that they keep."""
+    """Shapes of the tensors, which do not change."""
     return [
         value.shape
         if isinstance(value, variables.Variable)
@@ -54,7 +56,7 @@ class _State:
     ]
 
   def inside(self, values: Sequence, tensors: Sequence[tf.Tensor]):
-    """Returns the values with copies that hold `tensors`, and their state."""
+    """Returns the values with copies that hold `tensors`, and the new state."""
     copies = {}
     for (key, value), tensor in zip(
         self._objects.items(), tensors, strict=True
@@ -67,7 +69,7 @@ class _State:
     return found, _State(found)
 
   def update(self, tensors: Sequence[tf.Tensor]) -> None:
-    """Lets them hold what their copies held in the end."""
+    """Sets the variables and iterators to the final tensors of their copies."""
     for value, tensor in zip(self._objects.values(), tensors, strict=True):
       if isinstance(value, variables.Variable):
         value.value = _shaped(tensor, value.shape)
@@ -76,7 +78,8 @@ class _State:
 
 
 def _shaped(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
-  """Returns the tensor; shapes get lost where a graph is walked by nodes."""
+  """Returns the tensor with the shape, which the walk by nodes may have lost.
+  """
   if shape.rank is None or tensor.shape == shape:
     return tensor
   return tf.ensure_shape(tensor, shape)
@@ -88,12 +91,13 @@ def _check_are_values(node, values: Sequence) -> None:
 
 
 def conditional(library, node, predicate, inputs: list) -> list:
-  """Returns the outputs of an `If`, and changes objects in its inputs."""
+  """Returns the outputs of an `If`, and updates objects in `inputs`."""
   _check_are_values(node, [predicate])
   if predicate.dtype != tf.bool or predicate.shape.rank != 0:
     raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
   state, returned, regions = _State(inputs), [], []
-  # Outside of the branches, as an initial value is made when it is needed.
+  # Read outside of the branches, because the first read of a variable makes its
+  # initial value.
   before = state.tensors
 
   def branch(attribute):
@@ -116,8 +120,8 @@ def conditional(library, node, predicate, inputs: list) -> list:
     library.current_region.follow(found[0].op)
   size = len(returned[0])
   state.update(found[size : size + len(before)])
-  # What both hand on stays what it is, such as whether a loop goes on, which is
-  # the same for all clients.
+  # A value that both branches pass through unchanged stays itself. An example
+  # is the flag of whether a loop goes on, which is the same for all clients.
   return [
       one if one is other else result
       for one, other, result in zip(*returned, found[:size], strict=True)
@@ -125,7 +129,7 @@ def conditional(library, node, predicate, inputs: list) -> list:
 
 
 def while_loop(library, node, inputs: list) -> list:
-  """Returns the outputs of a `While`, and changes objects in its inputs."""
+  """Returns the outputs of a `While`, and updates objects in `inputs`."""
   if any(isinstance(value, columns.Optional) for value in inputs):
     raise errors.NotPlainError(f'{node.name} hands on an element')
   state = _State(inputs)
@@ -206,7 +210,7 @@ def _loop(library, cond, body, start: list, shapes: list) -> list:
 
 
 def reduce(library, node, sequence, *rest) -> list:
-  """Returns the outputs of a `ReduceDataset`, and changes objects in it."""
+  """Returns the outputs of a `ReduceDataset`, and updates objects in `rest`."""
   columns.check_is_columns(node, sequence)
   size = len(node.attr['Tstate'].list.type)
   start, others = list(rest[:size]), list(rest[size:])
@@ -236,12 +240,14 @@ def reduce(library, node, sequence, *rest) -> list:
 
 
 def mapped(library, node, sequence, *others) -> list:
-  """Returns the output of a `MapDataset`. Elements are mapped when read."""
+  """Returns the output of a `MapDataset`, whose elements are mapped when read.
+  """
   columns.check_is_columns(node, sequence)
   if node.op.startswith('Parallel'):
-    others = others[:-1]  # How many at a time.
-  # When an element is read, a variable may be another; and who reads it twice,
-  # or from a cache, must not draw twice.
+    others = others[:-1]  # Number of parallel calls.
+  # A variable may have changed by the time an element is read, so none may be
+  # passed on. An element that is read twice, or from a cache, must not draw
+  # twice, so the function must be stateless.
   _check_are_values(node, others)
   function = node.attr['f'].func.name
   if not library.is_plain(function):

@@ -214,7 +214,7 @@ def _can_be_plain(node, functions) -> bool:
 
 
 def _called_by_datasets(graph_def, functions) -> set[str]:
-  """Returns the functions that other operations than calls and loops call."""
+  """Returns the functions that a dataset calls, directly or through others."""
   waiting = [
       name
       for _, node in _scopes(graph_def)
@@ -231,7 +231,7 @@ def _called_by_datasets(graph_def, functions) -> set[str]:
 
 
 def with_plain_loops(graph_def) -> tf.compat.v1.GraphDef:
-  """Returns a copy with loops over iterators in the place of reductions."""
+  """Returns a copy in which loops over iterators replace reductions."""
   copy = tf.compat.v1.GraphDef()
   copy.CopyFrom(graph_def)
   functions = {f.signature.name: f for f in graph_def.library.function}

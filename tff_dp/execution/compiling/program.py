@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A computation, compiled for the devices of a context.
+"""A TFF computation, compiled for the devices of a context.
 
-It holds the schedule and the graphs, each of which is traced when it is first
-needed; `call` runs them.
+A program holds the schedule of the computation and the graphs of its parts.
+Each graph is traced when it is first needed. `call` runs the graphs.
 """
 
 import functools
@@ -31,25 +31,25 @@ _serialization = _compat.private_tff('computation_serialization')
 Struct = tff.structure.Struct
 _program_numbers = itertools.count()
 _log = logging.getLogger(__name__)
-# What many clients can have at once.
+# Kinds of sequences with which `cohort_pass` works.
 _TABLES = (datasets.Kind.ROWS, datasets.Kind.BATCHES)
-# What is known to work in a loop over clients.
+# Operations that work in a loop over clients.
 _IN_CHUNKS = (
     schedule_lib.Call,
     schedule_lib.Pick,
     schedule_lib.Select,
     interpreter.Literal,
 )
-# What clients who work at once may have of the model and of the results, all
-# together; more of it leaves the caches of a processor, and then the loop is as
-# fast. What they compute in between is a few times that.
+# Most bytes of the model and of the results of all clients that work at once.
+# The values in between take a few times as much. More than this leaves the
+# caches of a processor, and then a loop over clients is as fast.
 _MAX_BYTES_AT_ONCE = 2**23
 _MAX_CLIENTS_AT_ONCE = 512
 _MIN_CLIENTS_AT_ONCE = 16
 
 
 def deserialize(serialized: bytes) -> tff.Computation:
-  """Returns the computation of a program, from its `serialized`."""
+  """Returns the computation of a program from the program's `serialized()`."""
   return _serialization.deserialize_computation(
       computation_pb2.Computation.FromString(serialized)
   )
@@ -57,7 +57,7 @@ def deserialize(serialized: bytes) -> tff.Computation:
 
 def _lower(computation: tff.Computation) -> schedule_lib.Schedule:
   """Returns the schedule of any TFF computation."""
-  # TFF's own plain bodies of the secure operators, as its test context has it.
+  # TFF's plain bodies replace the secure operators, as in its test context.
   computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
       computation
   )
@@ -80,13 +80,13 @@ def _warn_of_seeds(operations: list[str]) -> None:
 
 
 def _client_work(one_pass, interpreting, known, accumulators) -> list:
-  """Returns the accumulators after what a pass does for one client.
+  """Returns the accumulators after the work of one client in a pass.
 
   Args:
-    one_pass: The pass.
-    interpreting: The graph.
-    known: Pairs of nodes and values, of the server and of the client.
-    accumulators: The values before.
+    one_pass: Pass over the clients.
+    interpreting: Interpreter that adds the work to the graph.
+    known: Pairs of node and value: the inputs of the server and of the client.
+    accumulators: Values of the accumulators before this client.
   """
   for node, value in known:
     interpreting.set(node, value)
@@ -105,10 +105,13 @@ def _client_work(one_pass, interpreting, known, accumulators) -> list:
 def _increments(
     results: list[tf.Tensor], accumulators: list[tf.Tensor]
 ) -> list[tf.Tensor]:
-  """Returns what is added to the accumulators, which depends on none of them.
+  """Returns the summands that the results add to the accumulators.
+
+  No summand depends on an accumulator.
 
   Raises:
-    NotPlainError: It is not certain that the results are such sums.
+    NotPlainError: A result may be something else than its accumulator plus a
+      summand of the same shape.
   """
   found = []
   for result, accumulator in zip(results, accumulators, strict=True):
@@ -122,7 +125,8 @@ def _increments(
     ):
       raise errors.NotPlainError(f'{operation.type} is no sum over clients')
     found.append(parts[1 - own.index(True)])
-  # Also not on another's: a count that goes into a sum differs by client.
+  # No summand may depend on another accumulator either. A running count that
+  # enters a sum differs from client to client.
   if _leads_to(found, accumulators):
     raise errors.NotPlainError('a sum depends on what was added up')
   return found
@@ -135,7 +139,7 @@ def _origin(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _leads_to(tensors: list[tf.Tensor], others: list[tf.Tensor]) -> bool:
-  """Returns whether one of the tensors is made from one of the others."""
+  """Returns whether any of the tensors depends on any of the others."""
   ends = {other.op for other in others}
   waiting, found = [tensor.op for tensor in tensors], set()
   while waiting:
@@ -158,7 +162,7 @@ class Program:
   """A computation that is compiled for the devices of a context.
 
   Attributes:
-    num_traces: How many graphs were traced for it so far.
+    num_traces: Number of graphs that were traced for it so far.
   """
 
   def __init__(
@@ -168,18 +172,20 @@ class Program:
       worker_devices: tuple[str, ...],
       server_device: str,
   ):
-    """Compiles any TFF computation.
+    """Builds the schedule of any TFF computation.
 
     Args:
-      computation: The computation.
-      worker_devices: The device of each worker.
-      server_device: The device of what is not at clients.
+      computation: TFF computation to compile.
+      worker_devices: Device of each worker.
+      server_device: Device of the server's work.
 
     Raises:
-      UnsupportedComputationError: It contains something that cannot run here.
+      UnsupportedComputationError: The computation contains something that
+        cannot run here.
     """
     self.worker_devices = worker_devices
-    # Not the computation, which would then live as long as this.
+    # Stored in serialized form: the computation itself would live as long as
+    # this.
     self._proto = _serialization.serialize_computation(computation)
     self._server_device = server_device
     self._schedule = _lower(computation)
@@ -199,12 +205,13 @@ class Program:
     self.num_traces = 0
 
   def release(self) -> None:
-    """Frees the graphs, and what their variables hold on the devices."""
+    """Frees the graphs and the memory of their variables on the devices."""
     for function in set(self._functions.values()) - {None}:
       function.release()
 
   def _trace(self, key: str, body, inputs, device) -> tracing.TracedFunction:
-    """Traces a function of the values of `inputs`, and remembers it."""
+    """Traces and stores a function whose arguments are the values of `inputs`.
+    """
     return self._trace_specs(key, body, self._specs(inputs), device)
 
   def _trace_specs(self, key, body, specs, device) -> tracing.TracedFunction:
@@ -228,19 +235,21 @@ class Program:
 
   @property
   def schedule(self) -> schedule_lib.Schedule:
-    """What to run, in which order."""
+    """Stages and passes of the computation, in the order in which they run."""
     return self._schedule
 
   def skeleton(self, node: schedule_lib.Node):
-    """Returns the skeleton of a node that crosses from graph to graph."""
+    """Returns the skeleton of a node whose value crosses from graph to graph.
+    """
     return self._skeletons[node]
 
   def set_skeleton(self, node: schedule_lib.Node, skeleton) -> None:
-    """Tells the skeleton of a node that was computed somewhere else."""
+    """Sets the skeleton of a node that was computed elsewhere."""
     self._skeletons[node] = skeleton
 
   def serialized(self) -> bytes:
-    """Returns the computation, of which `deserialize` makes the same program."""
+    """Returns the computation as bytes, from which `deserialize` restores it.
+    """
     return self._proto.SerializeToString(deterministic=True)
 
   def value(self, node: schedule_lib.Node, tensors: list[tf.Tensor]):
@@ -252,7 +261,7 @@ class Program:
     return list(values.pack(skeleton, tensors))
 
   def stage(self, level: int) -> tracing.TracedFunction | None:
-    """Returns the function of a stage, or None if there is nothing to do."""
+    """Returns the function of a server stage, or None if it has no outputs."""
     stage = self._schedule.stages[level]
     if not stage.outputs:
       return None
@@ -274,8 +283,8 @@ class Program:
   def client_pass(self, number: int, worker: int) -> tracing.TracedFunction:
     """Returns the function that does one client's part of a pass.
 
-    It maps (server inputs, client inputs, accumulators) to (accumulators, what
-    is kept of the client).
+    It maps server inputs, client inputs and accumulators to the new
+    accumulators and the values that are kept of the client.
     """
     one_pass = self._schedule.passes[number - 1]
     known = [*one_pass.server_inputs, *one_pass.client_inputs]
@@ -297,12 +306,13 @@ class Program:
     return self._of_worker(f'p{number}', worker, trace)
 
   def _of_worker(self, name: str, worker: int, trace):
-    """Returns a worker's function for client work, traced if there is none."""
+    """Returns a worker's function for client work; traces it if there is none.
+    """
     device = self.worker_devices[worker]
     with self._lock:
       key = f'{name}w{worker}'
       if key not in self._functions:
-        # Without variables, one graph serves all workers of a device.
+        # One graph without variables serves all workers of a device.
         like = f'{name}w{self.worker_devices.index(device)}'
         function = self._functions.get(like)
         if function is None or function.has_variables:
@@ -317,16 +327,17 @@ class Program:
   ) -> tracing.TracedFunction | None:
     """Returns the function that does a pass for a chunk of clients.
 
-    It maps (server inputs, a chunk, accumulators) to accumulators.
+    It maps server inputs, a chunk and accumulators to the new accumulators.
 
     Args:
-      number: Of the pass.
-      worker: Whose function it is.
-      kind: See `chunks.specs`.
+      number: Number of the pass, from 1.
+      worker: Index of the worker that runs the function.
+      kind: Kind of the clients' sequences; see `chunks.specs`.
 
     Returns:
-      None if clients have to come one by one: because something is kept of each,
-      or because what becomes of their sequences is not understood.
+      The function, or None if clients must come one by one. This is so if a
+      value is kept of each client, or if an operation on their sequences is not
+      supported.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
@@ -364,7 +375,7 @@ class Program:
           shape_invariants=[
               tf.TensorShape([]), *(spec.shape for spec in accumulator_specs)
           ],
-          # They share variables.
+          # The steps of the loop share variables.
           parallel_iterations=1,
       )
       return self._unpack(one_pass.accumulations, results)
@@ -381,7 +392,7 @@ class Program:
           )
         except errors.NotPlainError as error:
           _log.debug('Clients in a chunk have sessions of their own: %s', error)
-        # TensorFlow's own are about shapes that a loop cannot have.
+        # TensorFlow raises these where a loop cannot have a shape.
         except (TypeError, ValueError) as error:
           _log.debug('Clients come one by one: %s', error)
           return None
@@ -393,7 +404,8 @@ class Program:
   def num_at_once(
       self, number: int, worker: int, *, kind: datasets.Kind
   ) -> int:
-    """Returns for how many clients `cohort_pass` is made, or 0."""
+    """Returns the number of clients in one call of `cohort_pass`; 0 for none.
+    """
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])
     sizes = [s.dtype.size * (s.shape.num_elements() or 0) for s in specs]
@@ -406,25 +418,26 @@ class Program:
   def cohort_pass(
       self, number: int, worker: int, *, kind: datasets.Kind
   ) -> tracing.TracedFunction | None:
-    """Returns the function that does a pass for alike clients, all at once.
+    """Returns the function that does a pass for many alike clients at once.
 
-    It maps (server inputs, a chunk as `chunks.stack` makes it, accumulators) to
-    accumulators.
+    It maps server inputs, a chunk from `chunks.stack` and accumulators to the
+    new accumulators.
 
     Args:
-      number: Of the pass.
-      worker: Whose function it is.
-      kind: See `chunks.stack_specs`.
+      number: Number of the pass, from 1.
+      worker: Index of the worker that runs the function.
+      kind: Kind of the clients' sequences; see `chunks.stack_specs`.
 
     Returns:
-      None if clients have to come one after the other: because they have no
-      sequence to loop over, because more than sums is made of what they
-      compute, or because it is not certain that it is a pure function.
+      The function, or None if clients must come one after the other. This is so
+      if they have no sequence to loop over, if their results are not only
+      summed, or if their work may not be a pure function.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
     accumulator_specs = self._specs(one_pass.accumulations)
-    # Sums of given values keep their order, down to the last bit.
+    # Without sequences, clients only hand in values, whose sums keep their
+    # order and so every bit.
     if kind not in _TABLES or not self._can_be_chunked(one_pass):
       return None
     operations = [node.operation for node in one_pass.nodes]
@@ -464,7 +477,8 @@ class Program:
         return self._trace_specs(
             key, body, [*server_specs, *specs, *accumulator_specs], device
         )
-      # TensorFlow's own are about what cannot be done for many at once.
+      # TensorFlow raises these for work that it cannot do for many clients at
+      # once.
       except (errors.NotPlainError, TypeError, ValueError) as error:
         _log.debug('Clients do not work at once: %s', error)
         return None

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Loops over datasets that are a scan and a reduction, fused."""
+"""Fusion of a scan and a reduction of a dataset into one loop."""
 
 import tensorflow as tf
 
@@ -8,13 +8,14 @@ from tff_dp.execution.data import graph_defs
 
 
 def fuse_scans(graph_def) -> None:
-  """Turns `dataset.scan(...).reduce(...)` into one `ReduceDataset`.
+  """Turns `dataset.scan(...).reduce(...)` into one `ReduceDataset`, in place.
 
-  That is what AutoGraph makes of a `for` loop over a dataset. The state of both
-  becomes one, and a step does a step of each, in the order of before.
+  AutoGraph makes a scan and a reduction of a `for` loop over a dataset. The
+  fused reduction has the states of both. Each of its steps does a step of the
+  scan and then a step of the reduction.
 
   Args:
-    graph_def: Is changed.
+    graph_def: Graph to change.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   for scope in [graph_def, *functions.values()]:
@@ -35,9 +36,10 @@ def fuse_scans(graph_def) -> None:
 
 
 def _drop(function, nodes, scan, node) -> None:
-  """Removes a scan, which was fused into another node.
+  """Removes a scan that was fused into another node.
 
-  To make one does nothing yet, so who waited for it now waits for what it did.
+  Creating a dataset has no effect yet. So nodes that waited for the scan now
+  wait for the nodes that the scan waited for.
   """
   control = [tensor for tensor in scan.input if tensor.startswith('^')]
   for other in nodes:
@@ -53,7 +55,7 @@ def _drop(function, nodes, scan, node) -> None:
 
 
 def _fuse(graph_def, scope, scan, node) -> None:
-  """Lets a `ReduceDataset` do also what the scan before it does."""
+  """Makes a `ReduceDataset` also do the work of the scan before it."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   first, second = scan.attr['f'].func, node.attr['f'].func
   scanned = functions[first.name].signature
@@ -127,7 +129,7 @@ def _fuse(graph_def, scope, scan, node) -> None:
 
 
 def _shift_outputs(scope, name: str, size: int) -> None:
-  """Moves all uses of a node's outputs by `size`."""
+  """Adds `size` to the index of each use of an output of a node."""
 
   def moved(tensor):
     own, *rest = tensor.split(':')

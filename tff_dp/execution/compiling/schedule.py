@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A TFF computation as a schedule of server stages and passes over clients.
 
-The computation is interpreted once, without data. What it calls becomes a graph
-of nodes, each of which stands for one value: one on the server, or one for
-every client. An aggregation separates what comes before it from what comes
-after it. A node's level counts the aggregations it had to wait for, so
+The computation is interpreted once, without data. Each of its calls becomes a
+node of a graph. A node stands for one value on the server, or for one value per
+client. An aggregation separates the nodes before it from the nodes after it.
+The level of a node counts the aggregations that it has to wait for. The order
+of work is
 
     stage 0, pass 1, stage 1, pass 2, stage 2, ...
 
-is an order in which everything is known when it is needed: stage s computes the
-server's nodes of level s, and pass p feeds all aggregations of level p at once.
+Stage s computes the server's nodes of level s. Pass p feeds all aggregations of
+level p. So every value is known when it is needed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,9 +31,9 @@ class Argument:
   """Part of the computation's argument.
 
   Attributes:
-    path: Where it is.
-    type_spec: Its type, or that of one client's value.
-    per_client: Whether there is a list with a value for every client.
+    path: Indices that lead to the part.
+    type_spec: Type of the part, or of one client's value.
+    per_client: Whether the part is a list with one value per client.
   """
 
   path: tuple[int, ...]
@@ -42,7 +43,7 @@ class Argument:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """A TensorFlow computation; its input is the argument, if it has one."""
+  """A call of a TensorFlow computation. Its input is the argument, if any."""
 
   block: tff.framework.CompiledComputation
 
@@ -56,25 +57,26 @@ class Pick:
 
 @dataclasses.dataclass(frozen=True)
 class Select:
-  """Slices for a client's keys; inputs: keys, max_key, values, fn."""
+  """Slices for the keys of a client. Inputs: keys, max_key, values, function.
+  """
 
 
 @dataclasses.dataclass(frozen=True)
 class Accumulate:
-  """An aggregation; inputs: clients' value, zero, accumulate, merge."""
+  """An aggregation. Inputs: the clients' value, zero, accumulate, merge."""
 
   zero_type: tff.Type
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Node:
-  """A value that is computed once, or once for every client.
+  """A value that is computed once, or once per client.
 
   Attributes:
-    operation: How it is computed.
-    inputs: From what: nodes, and structs and functions of nodes.
-    on_clients: Whether there is one for every client.
-    level: The number of passes that have to be over before.
+    operation: Operation that computes the value.
+    inputs: Inputs of the operation: nodes, and structs and functions of nodes.
+    on_clients: Whether there is one value per client.
+    level: Number of passes that must be over before.
   """
 
   operation: object
@@ -84,7 +86,7 @@ class Node:
 
 
 def nodes_in(value) -> Iterator[Node]:
-  """Yields the nodes that a symbolic value consists of."""
+  """Yields the nodes in a symbolic value."""
   if isinstance(value, Node):
     yield value
   elif isinstance(value, Struct):
@@ -101,7 +103,7 @@ def _sources(node: Node) -> Iterator[Node]:
 
 
 def _has_placed(type_spec: tff.StructType) -> bool:
-  """Returns whether a part of a type has a placement, or is a function."""
+  """Returns whether a part of a type has a placement or is a function."""
   return any(
       isinstance(element, (tff.FederatedType, tff.FunctionType))
       or isinstance(element, tff.StructType)
@@ -128,7 +130,7 @@ class _Builder(interpreter.Interpreter):
   """Turns a computation into nodes."""
 
   def __init__(self):
-    # In order of creation, in which every node comes after its inputs.
+    # In order of creation. So every node comes after its inputs.
     self.nodes = []
     self._on_clients = False
     self._used = set()
@@ -147,11 +149,11 @@ class _Builder(interpreter.Interpreter):
     return node
 
   def _own(self, value, on_clients: bool):
-    """Returns an input with a dataset for this use of it alone.
+    """Returns an input whose datasets serve this one use only.
 
-    To iterate over a dataset may change it (see `datasets`), so every use of an
-    argument that holds one has a node of its own; and where the server's
-    dataset goes to clients, there is one for every client.
+    Iterating over a dataset may change it (see `datasets`). So every use of an
+    argument with a dataset has its own node. A dataset of the server that goes
+    to the clients has one value per client.
     """
     if isinstance(value, Struct):
       parts = tff.structure.to_elements(value)
@@ -244,9 +246,9 @@ class Stage:
   """Work of the server between two passes.
 
   Attributes:
-    inputs: Nodes that are known before.
-    nodes: What it computes, in order.
-    outputs: Those of `nodes` that something else needs.
+    inputs: Nodes whose values are known before.
+    nodes: Nodes that the stage computes, in order.
+    outputs: Nodes of `nodes` that other stages, passes or the result need.
   """
 
   inputs: list[Node]
@@ -260,12 +262,12 @@ class Pass:
 
   Attributes:
     server_inputs: Nodes of the server that clients read.
-    client_inputs: Nodes of clients that are known before: arguments, and what
-      earlier passes kept.
-    nodes: What is computed for each client, in order.
-    accumulations: The aggregations that it feeds.
-    merge_inputs: Nodes of the server that joining accumulators needs.
-    kept: Those of `nodes` that a later pass or the result needs.
+    client_inputs: Nodes of clients whose values are known before: arguments,
+      and values that earlier passes kept.
+    nodes: Nodes that are computed for each client, in order.
+    accumulations: Aggregations that the pass feeds.
+    merge_inputs: Nodes of the server that are needed to join accumulators.
+    kept: Nodes of `nodes` that a later pass or the result needs.
   """
 
   server_inputs: list[Node]
@@ -278,14 +280,14 @@ class Pass:
 
 @dataclasses.dataclass(eq=False)
 class Schedule:
-  """What to do, in order, for one call of a computation.
+  """Stages and passes for one call of a computation.
 
   Attributes:
-    stages: One more than there are passes.
-    passes: Stage s is followed by pass s + 1.
-    result: The symbolic result.
-    arguments: The nodes that stand for parts of the argument; several may stand
-      for the same.
+    stages: Stages of the server, one more than there are passes.
+    passes: Passes over the clients; pass s + 1 follows stage s.
+    result: Symbolic result.
+    arguments: Nodes that stand for parts of the argument. Several nodes may
+      stand for the same part.
   """
 
   stages: list[Stage]
@@ -313,7 +315,7 @@ def _is_client_work(node: Node) -> bool:
 
 
 class _PassBuilder:
-  """Puts every client's node into the first pass that needs it."""
+  """Puts every node of the clients into the first pass that needs it."""
 
   def __init__(self, ordered: list[Node], roots: list[Node]):
     self._ordered = ordered
@@ -361,7 +363,8 @@ class _PassBuilder:
         self._home[node] = number
         nodes.add(node)
         waiting.extend(_sources(node))
-    # To pick here what later passes want keeps them from needing all of it.
+    # Elements that later passes need are picked here, so that this pass need
+    # not keep the whole struct.
     for node in self._ordered:
       if isinstance(node.operation, Pick) and node not in self._home:
         if self._home.get(node.inputs[0]) == number:
@@ -414,11 +417,11 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   """Returns the schedule of a computation in call-dominant form.
 
   Args:
-    block: A function whose intrinsics are those that have no body in terms of
-      others.
+    block: Function whose intrinsics have no body in terms of other intrinsics.
 
   Raises:
-    UnsupportedComputationError: It contains something that we cannot run.
+    UnsupportedComputationError: The function contains something that cannot run
+      here.
   """
   if _has_function(block.type_signature.result):
     raise errors.UnsupportedComputationError(

@@ -1,10 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `federated_select` gives a client, as symbolic values of a graph.
+"""Slices that `federated_select` gives a client, as symbolic values of a graph.
 
-A dataset of slices serves whatever its client does with it, and costs a
-pipeline for each client. In a loop over clients the slices are rows in memory
-instead, see `columns`.
+As a dataset, the slices serve every use, but each client needs its own input
+pipeline. In a loop over clients, the slices are rows in memory (see `columns`).
 """
 
 from collections.abc import Callable
@@ -16,21 +15,21 @@ from tff_dp.execution.compiling import columns as columns_lib
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import values
 
-# AutoGraph would rewrite our own code, which has no tensors in its conditions.
+# AutoGraph would rewrite our code, whose conditions contain no tensors.
 _as_it_is = tf.autograph.experimental.do_not_convert
-# So many slices are written one after the other into the graph, without a loop.
+# Up to this number, slices are computed one after the other without a loop.
 _MOST_WITHOUT_LOOP = 4
 
 
 def as_dataset(
     keys: tf.Tensor, max_key: tf.Tensor, slice_of: Callable
 ) -> tf.data.Dataset:
-  """Returns the slices for a client's keys, in their order.
+  """Returns the slices for the keys of a client as a dataset, in their order.
 
   Args:
-    keys: Shape [n].
-    max_key: The largest key that is allowed; from 0 on.
-    slice_of: Maps a key to a slice, in Python containers.
+    keys: Keys of the client, shape [n].
+    max_key: Largest allowed key; the smallest is 0.
+    slice_of: Function from a key to a slice in Python containers.
   """
 
   @_as_it_is
@@ -48,7 +47,9 @@ def as_dataset(
 def as_columns(
     keys: tf.Tensor, max_key: tf.Tensor, slice_of: Callable
 ) -> columns_lib.Columns:
-  """Returns the same slices in memory; see `as_dataset`.
+  """Returns the slices for the keys of a client as rows in memory.
+
+  Arguments are those of `as_dataset`.
 
   Raises:
     NotPlainError: A slice holds something else than tensors.

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs for the stages and passes of a schedule.
 
-Each is traced once for a worker. The types of a computation leave open what may
-change from call to call (the length of a batch, say), and so does the graph.
+Each graph is traced once for a worker. The types of a computation leave open
+any size that may change from call to call, such as the length of a batch. The
+graph leaves it open, too.
 """
 
 from collections.abc import Callable
@@ -28,11 +29,11 @@ _execute = _compat.private_tensorflow('execute')
 _eager_context = _compat.private_tensorflow('context')
 
 Struct = tff.structure.Struct
-# AutoGraph would rewrite our own code, which has no tensors in its conditions.
+# AutoGraph would rewrite our code, whose conditions contain no tensors.
 _as_it_is = tf.autograph.experimental.do_not_convert
 _NO_LOCK = contextlib.nullcontext()
-# TensorFlow's rewrites that sum or multiply in another order. Which of them fit
-# depends on the form of a graph, so a client's last bits would, too.
+# TensorFlow's rewrites that add or multiply in another order. The form of a
+# graph decides which of them apply. So they would change a client's last bits.
 _REORDERING_REWRITES = (
     'arithmetic_optimization',
     'constant_folding',
@@ -41,14 +42,14 @@ _REORDERING_REWRITES = (
 
 
 class Way(enum.Enum):
-  """How computations of clients become a part of a graph.
+  """How computations of clients become part of a graph.
 
   Attributes:
-    VECTORIZED: As functions of values, with listed operations only, since many
-      clients go at once.
-    PURE: As functions of values, for one client after the other.
-    SESSIONS: As they are: each has variables, tables and datasets of its own,
-      as in a session of TFF's runtime.
+    VECTORIZED: Pure functions of listed operations only, for many clients at
+      once.
+    PURE: Pure functions, for one client after the other.
+    SESSIONS: Graphs as they are. Each has its own variables, tables and
+      datasets, as in a session of TFF's runtime.
   """
 
   VECTORIZED = enum.auto()
@@ -60,9 +61,9 @@ class GraphInterpreter(interpreter.Interpreter):
   """Computes nodes with tensors of the current graph.
 
   Attributes:
-    variables: The variables of everything that was stamped so far.
-    seeded_operations: Its random operations with a state and a fixed seed.
-    way: How computations become a part of the graph.
+    variables: Variables of all computations that were stamped so far.
+    seeded_operations: Random operations with a state and a fixed seed.
+    way: How computations become part of the graph.
   """
 
   def __init__(self, cache: graphs.GraphCache, scope: str, device: str):
@@ -88,7 +89,7 @@ class GraphInterpreter(interpreter.Interpreter):
     return self._known[symbolic]
 
   def compute(self, node: schedule.Node) -> None:
-    """Computes a node, whose inputs must be known."""
+    """Computes a node from its inputs, which must be known."""
     operation = node.operation
     inputs = [self.value(symbolic) for symbolic in node.inputs]
     if isinstance(operation, schedule.Call):
@@ -106,7 +107,7 @@ class GraphInterpreter(interpreter.Interpreter):
     self.set(node, result)
 
   def call_tensorflow(self, block, argument):
-    # Each stamp has variables of its own, though the computation be the same.
+    # Each stamp has its own variables, even of the same computation.
     graph = self._cache.get(block)
     if self.way is not Way.SESSIONS:
       return graph.inlined(
@@ -139,7 +140,7 @@ class GraphInterpreter(interpreter.Interpreter):
 
     @_as_it_is
     def map_fn(*parts):
-      # `Dataset.map` takes plain tuples apart, and nothing else.
+      # `Dataset.map` takes apart plain tuples only.
       element = parts if type(spec) is tuple else parts[0]  # pylint: disable=unidiomatic-typecheck
       result = self.apply(
           function, values.from_element(element, function_type.parameter)
@@ -178,7 +179,7 @@ class GraphInterpreter(interpreter.Interpreter):
 
 
 def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
-  """Returns the sum of the elements; an empty sequence gives zeros."""
+  """Returns the sum of the elements, or zeros for an empty sequence."""
   zeros = tf.nest.map_structure(
       lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec
   )
@@ -192,7 +193,8 @@ def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
 
 @functools.lru_cache(maxsize=16)
 def _without_reordering(config_proto: bytes) -> bytes:
-  """Returns a serialized `ConfigProto` whose rewrites keep the order of sums."""
+  """Returns a serialized `ConfigProto` whose rewrites keep the order of sums.
+  """
   config = tf.compat.v1.ConfigProto.FromString(config_proto)
   for name in _REORDERING_REWRITES:
     # RewriterConfig.OFF.
@@ -220,11 +222,11 @@ class TracedFunction:
     """Traces `body`, which maps flat arguments to a list of values.
 
     Args:
-      body: What to trace.
-      specs: Of its flat arguments.
-      cache: The computations that may occur.
-      scope: Goes into the names of variables.
-      device: Where kernels go that are not bound to another device.
+      body: Function to trace.
+      specs: Specs of the flat arguments.
+      cache: Graphs of the computations that `body` may call.
+      scope: Part of the names of variables.
+      device: Device of kernels that are not bound to another one.
     """
     interpreting = GraphInterpreter(cache, scope, device)
 
@@ -239,7 +241,7 @@ class TracedFunction:
     self._num_outputs = len(self._function.outputs)
     self._variables = interpreting.variables
     self._device = device
-    # A run owns the variables.
+    # Only one run at a time may use the variables.
     self._turn = threading.Lock() if self._variables else _NO_LOCK
     self.seeded_operations = interpreting.seeded_operations
 
@@ -247,9 +249,9 @@ class TracedFunction:
     """Returns the flat results.
 
     Args:
-      tensors: The flat arguments.
-      cancellation: TensorFlow's manager of this run. An error cancels it, so it
-        serves for one run only.
+      tensors: Flat arguments.
+      cancellation: TensorFlow's cancellation manager of this run. An error
+        cancels it, so each run needs its own.
     """
     context = _eager_context.context()
     attributes = context.function_call_options.as_attrs()
@@ -266,11 +268,11 @@ class TracedFunction:
 
   @property
   def has_variables(self) -> bool:
-    """Whether only one run at a time is possible."""
+    """Whether it has variables, so that only one run at a time is possible."""
     return bool(self._variables)
 
   def release(self) -> None:
-    """Frees the graph, and what its variables held after the last run."""
+    """Frees the graph and the memory of its variables."""
     with tf.device(self._device):
       for variable in self._variables:
         handle = tf.raw_ops.VarHandleOp(
@@ -279,5 +281,6 @@ class TracedFunction:
             shared_name=variable.shared_name,
         )
         tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=True)
-    # By name, for a cycle would keep it until TensorFlow's modules are gone.
+    # Cleared here, since a reference cycle would keep it until TensorFlow's
+    # modules are gone.
     self._function = None

@@ -1,20 +1,21 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Operations that may be done for many clients at once.
+"""Operations that may run for many clients at once.
 
-`tf.vectorized_map` is wrong without an error for some operations: a roll along
-a negative axis, padding with ones, a segment number out of range. So it gets
-the operations below and no others. `tests/execution/vectorized_test.py` compares
-each of them with one client at a time: values, gradients, errors. Who adds an
-operation adds it there, too; a test compares the lists.
+For some operations `tf.vectorized_map` returns wrong values without an error: a
+roll along a negative axis, padding with ones, a segment number out of range. So
+it gets only the operations below. `tests/execution/vectorized_test.py` compares
+each of them with a run for one client at a time: values, gradients, errors. A
+new operation must be added there, too: a test compares the lists.
 """
 
 from collections.abc import Set
 
 import tensorflow as tf
 
-# They move numbers or compute each from a few others by rules of IEEE 754, so
-# many at once have the same bits as one.
+# These operations move numbers, or compute each one from a few others by the
+# rules of IEEE 754. So results for many clients at once equal those for one,
+# bit by bit.
 EXACT = frozenset([
     'Abs',
     'Add',
@@ -88,8 +89,8 @@ EXACT = frozenset([
     'Unpack',
     'ZerosLike',
 ])
-# They add up, or approximate a function, so the last bits depend on how many
-# come together.
+# These operations add up or approximate a function. So the last bits depend on
+# the number of clients that come together.
 _ROUNDED = frozenset([
     'AddN',
     'BatchMatMulV2',
@@ -128,7 +129,8 @@ OPERATIONS = EXACT | _ROUNDED
 
 
 def is_listed(node, operations: Set[str]) -> bool:
-  """Returns whether a node is one of the operations, with numbers or bools."""
+  """Returns whether a node is one of the operations and has numbers or bools.
+  """
   if node.op not in operations:
     return False
   types = [attribute.type for attribute in node.attr.values()]
