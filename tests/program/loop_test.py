@@ -20,8 +20,12 @@ import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
 from tests.learning import small_model
+from tests.program import instance_run
 from tests.program import kills
 from tests.program import processes
+from tests.program import protocol_run
+from tests.program import secure_sum_run
+from tests.program import silo_run
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp import execution
@@ -271,6 +275,64 @@ class RightLoopsTest(_LoopTestCase):
     self.assertStartsWith(loop.statement().warnings[0], 'NO PRIVACY')
 
 
+class SystemsTest(_LoopTestCase):
+  """Every system runs in a loop, and resumes where another loop was left."""
+
+  @parameterized.named_parameters(
+      ('fixed_window', lambda: _of_protocol(protocol_run.FIXED_WINDOW), False),
+      ('shuffled', lambda: _of_protocol(protocol_run.SHUFFLED), False),
+      ('cyclic', lambda: _of_protocol(protocol_run.CYCLIC), False),
+      ('silos', lambda: (silo_run.build_process(), silo_run.Clients()), False),
+      (
+          'secure_sums',
+          lambda: (
+              secure_sum_run.build_process(),
+              silo_run.Clients(secure_sum_run.RECORDS),
+          ),
+          False,
+      ),
+      (
+          'draw_and_discard',
+          lambda: (
+              instance_run.build_process(instance_run.build_plan()),
+              instance_run.Clients(),
+          ),
+          True,
+      ),
+  )
+  def test_system(self, build, is_chosen):
+    process, clients = build()
+    loop = self._loop(process, clients)
+    if is_chosen:
+      loop.next(loop.eligible()[:1])
+    else:
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, r'cannot be chosen[^^]*loop\.next\(\)'
+      ):
+        loop.next(clients.client_ids[:1])
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'cannot be chosen'
+      ):
+        loop.eligible()
+      loop.next()
+    self.assertIn('who takes part: ', str(loop))
+    # The first loop is left as it is, as when a notebook's cell runs again.
+    again = self._loop(process, clients)
+    again.next()
+    self.assertEqual(again.rounds_done, 2)
+    statement = again.statement()
+    self.assertNotIn('NOT VERIFIED', statement.to_markdown())
+    self.assertEqual(statement.points['mechanism']['rounds_done'], 2)
+    self.assertEqual(
+        statement.epsilon, again.plan.epsilon_after(2, delta=_DELTA)
+    )
+
+
+def _of_protocol(kind: str):
+  process = protocol_run.build_process(protocol_run.build_plan(kind))
+  return process, protocol_run.Clients()
+
+
 class WrongLoopsTest(_LoopTestCase):
   """Each of these loops claimed, or could claim, what it did not do."""
 
@@ -397,21 +459,6 @@ class WrongLoopsTest(_LoopTestCase):
       loop.next(['1', '3'])
     loop.next(['3'])
     self.assertEqual(loop.rounds_done, 2)
-
-  def test_clients_that_decide_themselves(self):
-    cohorts = mock.Mock(why_not_chosen='its clients decide')
-    base_class = program.loop.run_lib.cohorts_lib.CheckInCohorts
-    for call in (
-        lambda: base_class.select(cohorts, 1, ['1']),
-        lambda: program.loop.run_lib.cohorts_lib.SiloCohorts.select(
-            cohorts, 1, ['1']
-        ),
-    ):
-      cohorts._cannot_be_chosen = lambda: base_class._cannot_be_chosen(cohorts)
-      with self.assertRaisesRegex(
-          _checks.PrivacyRefusedError, 'cannot be chosen'
-      ):
-        call()
 
   def test_rollback_of_the_secret_files(self):
     aggregator = _plan().aggregator()
