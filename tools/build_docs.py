@@ -178,14 +178,14 @@ def write_guide(
     output: pathlib.Path,
     modules: dict[str, pdoc.doc.Module],
 ) -> None:
-  """Writes README, docs and CHANGELOG as pages, and the files they point to.
+  """Writes README, docs, SECURITY and CHANGELOG as pages, and the files they point to.
 
   Args:
     root: The repository.
     output: Folder for the pages.
     modules: Documented modules by name, to which pages are linked.
   """
-  docs = sorted(root.glob('docs/*.md'))
+  docs = [*sorted(root.glob('docs/*.md')), *root.glob('SECURITY.md')]
   pages = [
       _Page(root, source.relative_to(root))
       for source in (root / 'README.md', *docs, root / 'CHANGELOG.md')

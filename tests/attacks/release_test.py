@@ -41,6 +41,9 @@ class ReleaseTest(absltest.TestCase):
     )
     self.root = parent / 'run'
     process = toy.Process()
+    state = process.initialize()
+    self.key = state.key
+    process.initialize = lambda: state
     # Rounds that take unlike times, as they do with unlike clients.
     process.next.on_round = lambda index: time.sleep(0.15 * (index == 4))
     toy.train(
@@ -87,6 +90,16 @@ class ReleaseTest(absltest.TestCase):
     with zipfile.ZipFile(self.release / 'model.npz') as file:
       for entry in file.infolist():
         self.assertEqual(entry.date_time, (1980, 1, 1, 0, 0, 0))
+
+  def test_the_noise_key_is_in_the_checkpoints_alone(self):
+    # As bytes, and as people and JSON write numbers.
+    forms = [self.key.tobytes(), self.key.tobytes().hex().encode()]
+    forms += [str(word).encode() for word in self.key.tolist()]
+    holding = set()
+    for path in self.root.rglob('*'):
+      if path.is_file() and any(form in path.read_bytes() for form in forms):
+        holding.add(path.relative_to(self.root).parts[:2])
+    self.assertEqual(holding, {('secret', 'checkpoints')})
 
   def test_modification_times_are_of_the_end(self):
     paths = [self.release, *self.release.rglob('*')]
