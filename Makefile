@@ -17,7 +17,7 @@ pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
     environment-flower environment-nvflare environment-cluster train test \
-    test-current test-oracle test-colab test-flower test-nvflare test-cluster benchmark \
+    test-fast test-current test-oracle test-colab test-flower test-nvflare test-cluster benchmark \
     benchmark-round docs lock
 
 help: ## Say what there is to make.
@@ -47,6 +47,9 @@ train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 
 test: environment ## Run all tests (fewer: ARGS='tests/accounting -k tree').
 	@$(python) -m pytest $(pytest_flags) $(ARGS)
+
+test-fast: environment ## Run the fast tests, before a commit: three minutes.
+	@$(python) -m pytest $(pytest_flags) --fast $(ARGS)
 
 test-current: environment-current ## Run the tests on the current stack.
 	@$(python_current) -m pytest $(pytest_flags) $(ARGS)

@@ -51,9 +51,57 @@ _LAWS = (
     'plans/cyclic_allocation_test.py',
     'program/certification_plans_test.py',
 )
+# What `--fast` runs: folders and files that do not load TFF, and then a few that
+# do, one of every kind. `pytest --durations=20` finds what has become slow.
+_FAST = (
+    'accounting/',
+    'axes_test.py',
+    'build_test.py',
+    'cli/',
+    'docs_links_test.py',
+    'files/',
+    'layers_test.py',
+    'ledger/',
+    'mechanisms/',
+    'participation/',
+    'plans/',
+    'shim_test.py',
+    'statement/',
+    'learning/plug_in_test.py',
+    'program/training_test.py',
+    'streams_test.py',
+)
+# Of these folders: laws, brute force and searches of more than five seconds, most
+# of whose results `cli/goldens_test.py` compares as well.
+_NOT_FAST = (
+    'accounting/accountants_test.py',
+    'accounting/amplification/random_allocation_law_test.py',
+    'accounting/amplification/random_allocation_test.py',
+    'accounting/amplification/random_check_ins_profile_test.py',
+    'accounting/amplification/shuffled_check_in_test.py',
+    'accounting/curves/replace_one_test.py',
+    'accounting/protocols/',
+    'accounting/sensitivity/toeplitz_sensitivity_test.py',
+    'accounting/silos/silo_calibration_test.py',
+    'cli/advise_test.py',
+    'cli/doctor_test.py',
+    'cli/runs_test.py',
+    'mechanisms/matrix/blt_search_test.py',
+    'mechanisms/matrix/toeplitz_optimization_test.py',
+    'participation/samplers_test.py',
+    'plans/check_ins_test.py',
+    'plans/cyclic_allocation_audit_test.py',
+    'plans/cyclic_allocation_test.py',
+    'plans/silos_test.py',
+)
 
 
 def pytest_addoption(parser):
+  parser.addoption(
+      '--fast',
+      action='store_true',
+      help='run what a developer runs before a commit, in minutes',
+  )
   parser.addoption(
       '--short',
       action='store_true',
@@ -69,6 +117,16 @@ def pytest_configure(config):
       ' all of them, elsewhere the last one shows that it comes out there as'
       ' well, and the others are skipped',
   )
+
+
+def pytest_ignore_collect(collection_path, config):
+  """Leaves out what `--fast` does, before TFF is loaded for it."""
+  if not config.getoption('--fast') or collection_path.is_dir():
+    return None
+  name = collection_path.relative_to(pathlib.Path(__file__).parent).as_posix()
+  if name.startswith(_FAST) and not name.startswith(_NOT_FAST):
+    return None
+  return True
 
 
 def pytest_collection_modifyitems(config, items):
