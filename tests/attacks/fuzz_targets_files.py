@@ -126,8 +126,10 @@ def _server_folder() -> pathlib.Path:
 
 def _events(data: bytes) -> None:
   try:
-    run = events.read(_file(data))
-    run.plan.epsilon_after(run.num_rounds, delta=run.delta)
+    path = _file(data)
+    run = events.read(path)
+    with events.blaming(path):
+      run.plan.epsilon_after(run.num_rounds, delta=run.delta)
   except _OURS:
     pass
 
@@ -171,7 +173,7 @@ def _write_ahead(data: bytes) -> None:
 
 def _ledger(data: bytes) -> None:
   try:
-    found = ledger().restored(_with_sha256(data))
+    found = ledger().restored(with_sha256(data))
     found.observed()
     found.eligible(CLIENTS, found.num_rounds + 1)
     found.rounds_by_client()
@@ -183,7 +185,8 @@ def _ledger(data: bytes) -> None:
 _MAGIC = participation_ledger._MAGIC  # pylint: disable=protected-access
 
 
-def _with_sha256(body: bytes) -> bytes:
+def with_sha256(body: bytes) -> bytes:
+  """Returns a ledger with this content, and the checksum of it."""
   return _MAGIC + hashlib.sha256(body).digest() + body
 
 
@@ -277,6 +280,7 @@ def _seeds_of_documents() -> list[bytes]:
   ]
 
 
+OF_RUNS = ('checkpoint', 'check_ins', 'history', 'model', 'wire')
 _FILES_OF_SERVER = ('checkpoint.npz', 'cohort.json', 'run.json')
 TARGETS = {
     'events': Target(_events, _seeds_of_events),
@@ -301,6 +305,6 @@ TARGETS = {
     },
     **{
         name: _of_runs(name)
-        for name in ('checkpoint', 'check_ins', 'history', 'model', 'wire')
+        for name in OF_RUNS
     },
 }

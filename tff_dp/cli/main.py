@@ -253,7 +253,7 @@ def _account(arguments: argparse.Namespace) -> int:
 
   described = run_of(arguments)
   module = _module_of(arguments.kind, described.plan)
-  with errors.named_as_flags(module.FLAGS if arguments.kind else {}):
+  with _naming(arguments, module):
     result = module.result_of(described, arguments)
   results.show(
       result, arguments.format, getattr(module, 'facts_of', None)
@@ -290,14 +290,25 @@ def _statement(arguments: argparse.Namespace) -> int:
   described, observed = run_of(arguments), None
   if arguments.kind is None:
     observed = builder.RoundsDone(described.num_rounds)
-  statement = described.plan.statement(
-      delta=described.delta, observed=observed
-  )
+  with _naming(arguments, _module_of(arguments.kind, described.plan)):
+    statement = described.plan.statement(
+        delta=described.delta, observed=observed
+    )
   if arguments.format == 'json':
     print(json.dumps(statement.to_json(), indent=2, allow_nan=False))
   else:
     print(statement.to_markdown(), end='')
   return errors.DONE
+
+
+def _naming(arguments: argparse.Namespace, module: types.ModuleType):
+  """Returns a context that tells which flag, or file, an error is about."""
+  if arguments.kind is not None:
+    return errors.named_as_flags(module.FLAGS)
+  # pylint: disable-next=g-import-not-at-top
+  from tff_dp.plans import events
+
+  return events.blaming(arguments.events)
 
 
 def _add_kinds(

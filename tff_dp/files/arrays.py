@@ -17,8 +17,11 @@ import zipfile
 
 import numpy as np
 
+from tff_dp import _checks
 from tff_dp.files import regular
 
+# Of what an error inside says.
+_LONGEST = 300
 _SUFFIX = '.npy'
 _KINDS = 'biufc'
 _HEADER_READERS = {
@@ -78,7 +81,8 @@ def _refusing(what: str) -> Iterator[None]:
   try:
     yield
   except Exception as error:  # pylint: disable=broad-except
-    raise ValueError(f'{what} ({type(error).__name__}: {error})') from error
+    said = _checks.printable(f'{type(error).__name__}: {error}')
+    raise ValueError(f'{what} ({said[:_LONGEST]})') from error
 
 
 def _read(file: BinaryIO) -> dict[str, np.ndarray]:

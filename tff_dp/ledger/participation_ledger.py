@@ -332,10 +332,9 @@ class ParticipationLedger:
   def _load(self, header: dict[str, object], content: bytes) -> None:
     num_clients = header['num_clients']
     # Before anything of this size is made.
-    if num_clients * (_KEY_BYTES + 8) > len(content):
-      raise ValueError('fewer clients than stated')
+    if num_clients * (_KEY_BYTES + 8) != len(content):
+      raise ValueError('another number of clients than stated')
     keys = content[: num_clients * _KEY_BYTES]
-    # Earlier revisions wrote cohorts behind the counts, for nothing.
     counts = np.frombuffer(
         content, '<i4', count=2 * num_clients, offset=len(keys)
     ).astype(np.int32)

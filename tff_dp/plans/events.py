@@ -7,10 +7,14 @@ cost. So the plan is rebuilt from the file, recomputes the cost of that number
 of rounds, and both must agree.
 """
 
+from collections.abc import Iterator
+import contextlib
 import json
 import math
 import os
 from typing import Any, NamedTuple, Optional
+
+import numpy as np
 
 from tff_dp import _checks
 from tff_dp import plans
@@ -50,7 +54,7 @@ def read(path: str | os.PathLike) -> PlanRun:
     ArgumentError: If it is not such a file.
     PrivacyRefusedError: If the plan's cost differs from the stated one.
   """
-  try:
+  with blaming(path):
     content = regular.read_json(path)
     _check_plain('', content)
     is_known = (
@@ -64,10 +68,27 @@ def read(path: str | os.PathLike) -> PlanRun:
     run = PlanRun(plan, event['rounds'], content['delta'])
     anew = plan.events_json(delta=run.delta, num_rounds=run.num_rounds)
     check_same('', content, json.loads(json.dumps(anew)))
+    return run
+
+
+@contextlib.contextmanager
+def blaming(path: str | os.PathLike) -> Iterator[None]:
+  """Lets errors over what a file says, such as an overflow, be the file's.
+
+  Args:
+    path: Of a file of events, whose plan is made or accounted for inside.
+
+  Raises:
+    ArgumentError: In the place of any error but that and those below.
+    OSError: As inside.
+    PrivacyRefusedError: As inside.
+  """
+  try:
+    with np.errstate(all='ignore'):
+      yield
   except (OSError, _checks.PrivacyRefusedError):
     raise
   except Exception as error:
-    # Whatever a plan says to numbers that make no sense, it is the file's.
     raise _checks.ArgumentError(
         'events',
         os.fspath(path),
@@ -75,7 +96,6 @@ def read(path: str | os.PathLike) -> PlanRun:
         f' {base.SCHEMA_VERSION}, as a run writes it'
         f' ({type(error).__name__}: {str(error)[:_LONGEST]})',
     ) from error
-  return run
 
 
 def _check_plain(name: str, value: Any) -> None:
