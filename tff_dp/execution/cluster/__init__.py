@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clients on many machines: one run over Ray, Dask or an engine of one's own."""
+"""Clients on many machines: one run on Ray, Dask or another engine."""
 
 # pylint: disable=g-importing-member
 from tff_dp.execution.cluster.context import ClusterContext

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dask distributed as an engine.
 
-Dask's scheduler gives a task away again by itself when its worker dies, as often
-as its setting `distributed.scheduler.allowed-failures` says; each retry of ours
-comes on top.
+If a worker dies, Dask's scheduler itself gives the task to another one, as
+often as its setting `distributed.scheduler.allowed-failures` says. The retries
+of `Shards` come on top.
 """
 
 import concurrent.futures
@@ -17,8 +17,9 @@ from tff_dp import _checks
 from tff_dp.execution.cluster import engine as engine_lib
 
 _CLOSE_SECONDS = 1.0
-# What local workers start with. Dask lets them give all memory back at once; a
-# shard takes as much again as the last one, and each page costs a fault.
+# Environment of local workers. By default Dask makes a worker return all free
+# memory at once. The next shard then takes as much again, and each page costs a
+# fault.
 _KEEP_MEMORY = {
     'distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_': 2**25,
     'distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_': 2**28,
@@ -37,7 +38,7 @@ def _distributed():
 
 
 def _check_used(security, address: str | None, distributed) -> None:
-  """Raises if a connection would leave `security` out without a word."""
+  """Raises an error if a connection would silently ignore `security`."""
   if not isinstance(security, distributed.Security):
     raise _checks.ArgumentError(
         'security', security, 'a distributed.Security, or None'
@@ -49,7 +50,7 @@ def _check_used(security, address: str | None, distributed) -> None:
 
 
 class DaskEngine(engine_lib.Engine):
-  """A client of a Dask scheduler, or of two local workers."""
+  """An engine on a Dask scheduler, or on local workers that it starts."""
 
   def __init__(
       self,
@@ -58,16 +59,16 @@ class DaskEngine(engine_lib.Engine):
       security=None,
       num_workers: int = _NUM_LOCAL_WORKERS,
   ):
-    """Connects.
+    """Connects to the scheduler.
 
     Args:
-      address: Of the scheduler, such as 'tls://host:8786'; `None` starts a
-        scheduler in this process, and workers.
+      address: Address of the scheduler, such as 'tls://host:8786'. `None`
+        starts a scheduler in this process, and local workers.
       security: A `distributed.Security` with the certificates of the cluster.
-        `None` for those that Dask is configured with, if any; a scheduler that
-        is started here then has a new certificate of its own, in memory, so
-        that nobody else on the machine can connect.
-      num_workers: How many workers, if they are started here.
+        `None` uses the certificates of Dask's configuration, if any. A
+        scheduler that is started here then gets a new certificate of its own,
+        in memory, so nobody else on the machine can connect.
+      num_workers: Number of local workers.
 
     Raises:
       ArgumentError: The connection would not use `security`.
@@ -75,7 +76,7 @@ class DaskEngine(engine_lib.Engine):
     self._distributed = _distributed()
     if security is not None:
       _check_used(security, address, self._distributed)
-    # Its own way of telling about every connection.
+    # By default it logs every connection.
     logging.getLogger('distributed').setLevel(logging.WARNING)
     self._cluster = None
     if address is None:
@@ -95,11 +96,11 @@ class DaskEngine(engine_lib.Engine):
         security=security or getattr(self._cluster, 'security', None),
         set_as_default=False,
     )
-    # Ours -> Dask's, while a task runs.
+    # Future of `submit` -> future of Dask, while a task runs.
     self._running = {}
 
   def put(self, data):
-    # To all, or tasks would queue where the data are.
+    # Sent to all workers, or tasks would queue where the data are.
     return self._client.scatter(data, hash=False, broadcast=True)
 
   def release(self, reference) -> None:
@@ -131,8 +132,8 @@ class DaskEngine(engine_lib.Engine):
 
   @property
   def _lost(self):
-    # A task is cancelled, for one, when what was scattered to a dead worker is
-    # lost: nobody can compute that again.
+    # Dask also cancels a task if data that `put` sent to a worker died with it,
+    # since no other worker can compute them again.
     return (
         self._distributed.KilledWorker,
         concurrent.futures.CancelledError,
@@ -154,7 +155,7 @@ class DaskEngine(engine_lib.Engine):
 
   def close(self) -> None:
     if self._cluster is not None:
-      # Or a worker would first come to the end of its task.
+      # Killed, since a worker would otherwise finish its task first.
       for nanny in self._cluster.workers.values():
         with contextlib.suppress(Exception):
           nanny.auto_restart = False

@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of a distributed engine, and the shards of a pass on one.
+"""Interface of a distributed engine, and the shards of a pass on an engine.
 
 An engine carries bytes to a worker, calls `worker.run_shard` there and carries
-bytes back. Everything else is here: who is asked again when a worker is lost,
+bytes back. All else is here: which shard is tried again when a worker is lost,
 and which result counts.
 """
 
@@ -20,18 +20,18 @@ INSTALL = (
     ' requirements.cluster.lock as docs/many_machines.md says'
 )
 _log = logging.getLogger(__name__)
-# How often a pass looks whether it was cancelled.
+# Seconds between two looks whether a pass was cancelled.
 _LOOK_SECONDS = 0.5
 _REPORT_SECONDS = 10.0
 _NUM_NAMED = 5
 
 
 class WorkerLostError(RuntimeError):
-  """A worker is gone, or what it held; the task itself has not failed."""
+  """A worker, or data that it held, is lost. The task itself did not fail."""
 
 
 class ClusterError(RuntimeError):
-  """The cluster did not do what it was asked, however often."""
+  """The cluster has no worker, or a task lost its worker too often."""
 
 
 class Engine(abc.ABC):
@@ -39,21 +39,24 @@ class Engine(abc.ABC):
 
   @abc.abstractmethod
   def put(self, data: bytes):
-    """Returns a reference that stands for `data` in tasks, until `release`."""
+    """Returns a reference to `data` for tasks, valid until `release`."""
 
   @abc.abstractmethod
   def release(self, reference) -> None:
-    """Frees what `put` stored. Never fails."""
+    """Frees the data of a reference from `put`. Never fails."""
 
   @abc.abstractmethod
   def submit(
       self, function: Callable[..., bytes], references: list, data: bytes
   ) -> concurrent.futures.Future:
-    """Starts `function(*what references stand for, data)` on any worker.
+    """Starts `function(*data of the references, data)` on any worker.
 
-    An engine may repeat a task whose worker was lost, but not one that raised.
-    The future then holds the error, or `WorkerLostError` if the worker or what
-    a reference stands for is lost.
+    An engine may repeat a task whose worker was lost. It must not repeat a task
+    that raised an error.
+
+    Returns:
+      The future of the result. It holds the error of the task, or
+      `WorkerLostError` if the worker or the data of a reference is lost.
     """
 
   @abc.abstractmethod
@@ -62,20 +65,20 @@ class Engine(abc.ABC):
 
   @abc.abstractmethod
   def on_every_worker(self, function: Callable[[], object]) -> dict[str, object]:
-    """Returns worker -> result of a function."""
+    """Returns a dict from worker to the result of a function there."""
 
   @property
   @abc.abstractmethod
   def num_workers(self) -> int:
-    """How many tasks run at the same time, at this moment."""
+    """Number of tasks that can run at the same time now."""
 
   @abc.abstractmethod
   def close(self) -> None:
-    """Ends the connection, and all that was started for it."""
+    """Closes the connection and ends all that was started for it."""
 
 
 class LocalEngine(Engine):
-  """Threads of this process: the reference for other engines, and for tests."""
+  """Threads of this process, as a reference for other engines and for tests."""
 
   def __init__(self, num_workers: int = 2):
     _checks.integer_at_least(1, num_workers=num_workers)
@@ -108,15 +111,17 @@ class LocalEngine(Engine):
 
 
 class Shards:
-  """Runs the shards of passes; of each it takes one result.
+  """Runs the shards of passes and takes one result of each.
 
   Attributes:
-    num_lost: How often a shard was given away again.
-    num_bytes_sent: Of what all tasks together were given. What they share counts
-      once, though it travels to every worker that has a task.
-    num_bytes_received: Of the results that were taken.
-    waiting: The shards without a result.
-    say: Told in words what a pass waits for; the log, unless it is set.
+    num_lost: Number of times that a shard lost its worker and was tried again.
+    num_bytes_sent: Bytes that all tasks received. Data that all shards of a
+      pass share count once each time they are sent, although they travel to
+      every worker that has a task.
+    num_bytes_received: Bytes of the results that were taken.
+    waiting: Indices of the shards without a result.
+    say: Function that is told in words what a pass waits for. By default it
+      logs a warning.
   """
 
   def __init__(self, engine: Engine, *, max_retries: int):
@@ -137,20 +142,20 @@ class Shards:
       *,
       is_cancelled: Callable[[], bool],
   ) -> list[bytes]:
-    """Returns one result for each shard, in their order.
+    """Returns one result for each shard, in the order of the shards.
 
-    A shard that is given away again has a new task. The old one's future is
-    forgotten at that moment, so nothing that a slow twin still sends is taken.
+    A shard that is tried again gets a new task. The future of the old task is
+    dropped at that moment, so a late result of it is never taken.
 
     Args:
-      function: Of `shared` and of what one shard has.
-      shared: What all shards need.
-      shards: What each of them has.
-      is_cancelled: Whether to give up.
+      function: Function of the items of `shared` and one item of `shards`.
+      shared: Data that all shards need.
+      shards: Data of each shard.
+      is_cancelled: Function that returns whether to give up.
 
     Raises:
-      ClusterError: The workers of one shard were lost too often.
-      concurrent.futures.CancelledError: `is_cancelled` said so.
+      ClusterError: One shard lost its worker too often.
+      concurrent.futures.CancelledError: `is_cancelled` returned True.
     """
     tries = [0] * len(shards)
     results = [None] * len(shards)
@@ -190,7 +195,7 @@ class Shards:
         if lost:
           self.num_lost += len(lost)
           self.say(f'{_named(lost, tries)}: the worker was lost; again')
-          # What a lost worker held for others may be lost as well.
+          # Data that a lost worker held for others may be lost as well.
           stale += references
           references[:] = self._put(shared)
           for shard in lost:

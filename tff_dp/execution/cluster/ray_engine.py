@@ -11,7 +11,7 @@ import sys
 from tff_dp.execution.cluster import engine as engine_lib
 
 _NUM_LOCAL_WORKERS = 2
-_STORE_BYTES = 2**28  # Of a local cluster, which takes it all at once.
+_STORE_BYTES = 2**28  # A local cluster takes it all at once.
 
 
 def _ray():
@@ -25,10 +25,10 @@ def _ray():
 
 
 def _offer_token() -> None:
-  """Lets Ray, which is about to be imported, ask who connects for a token.
+  """Makes Ray demand a token of everyone who connects, before its import.
 
-  Ray listens on all interfaces, and without a token runs anybody's code. It
-  reads the two variables once, so the token is one for the whole process.
+  Ray listens on all interfaces. Without a token it runs anybody's code. It
+  reads the two variables once, so one token serves the whole process.
   """
   if 'ray' not in sys.modules and 'RAY_AUTH_MODE' not in os.environ:
     os.environ['RAY_AUTH_MODE'] = 'token'
@@ -36,7 +36,7 @@ def _offer_token() -> None:
 
 
 def _require_token() -> None:
-  """Raises if a local Ray would ask nobody for a token."""
+  """Raises an error if a local Ray would not demand a token."""
   try:
     # pylint: disable-next=g-import-not-at-top
     from ray._private.authentication import authentication_utils
@@ -44,7 +44,7 @@ def _require_token() -> None:
     if authentication_utils.is_token_auth_enabled():
       return
   except ImportError:
-    pass  # Of another version, of which nothing is known.
+    pass  # Ray of another version, about which nothing is known.
   raise engine_lib.ClusterError(
       'a local Ray would run the code of anybody who reaches its ports, since'
       ' Ray was imported, or told so, without a token. Create the engine before'
@@ -54,23 +54,23 @@ def _require_token() -> None:
 
 
 class RayEngine(engine_lib.Engine):
-  """A driver of a Ray cluster, or of a local one."""
+  """An engine on a Ray cluster, or on a local one that it starts."""
 
   def __init__(
       self, address: str | None = None, *, num_workers: int = _NUM_LOCAL_WORKERS
   ):
-    """Connects.
+    """Connects to the cluster.
 
     Args:
-      address: Of the cluster, such as 'host:6379' or 'auto'; `None` starts one
-        on this machine, which asks for a token that only its own processes
-        know. Where this process is connected already, it stays so.
+      address: Address of the cluster, such as 'host:6379' or 'auto'. `None`
+        starts a cluster on this machine. It demands a token that only its own
+        processes know. A connection that this process already has is kept.
       num_workers: Number of CPUs of a cluster that is started here.
 
     Raises:
-      ClusterError: A cluster that is started here would ask for no token.
+      ClusterError: A cluster that is started here would not demand a token.
     """
-    # A run tells nobody about itself, unless its user wants that.
+    # No usage statistics are sent unless the user asks for it.
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
     if address is None:
       _offer_token()
@@ -88,7 +88,7 @@ class RayEngine(engine_lib.Engine):
         }
       self._ray.init(log_to_driver=False, configure_logging=False, **options)
     self._functions = {}
-    # Ours -> Ray's, while a task runs.
+    # Future of `submit` -> reference of Ray, while a task runs.
     self._running = {}
 
   def put(self, data):
@@ -138,7 +138,7 @@ class RayEngine(engine_lib.Engine):
     reference = self._running.pop(future, None)
     if reference is not None:
       with contextlib.suppress(Exception):
-        # Ends the worker's process; Ray starts another one when needed.
+        # This ends the worker's process. Ray starts another one when needed.
         self._ray.cancel(reference, force=True)
 
   def on_every_worker(self, function):

@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker of a cluster does: one pass over the clients of one shard.
+"""Work of one worker of a cluster: one pass over the clients of one shard.
 
-A task is three parts: the computation, which stays the same for a run; what all
-clients of a pass read; and the shard's clients. Nothing is kept from one task to
-the next but compiled computations, so any worker can do any task, again too.
+A task has three parts: the computation, which is the same for the whole run,
+the data that all clients of a pass read, and the clients of the shard. From
+task to task a worker keeps compiled computations only. So any worker can do any
+task, and can repeat it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,21 +32,23 @@ from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
 
 _MAX_PROGRAMS = 32
-# Digest -> program. The lock is held while a shard runs: a process does one at a
-# time, however many threads an engine has, since programs have variables.
+# Digest -> computation and program. The lock is held while a shard runs,
+# because programs have variables. So a process runs one shard at a time,
+# however many threads an engine has.
 _programs = {}
 _lock = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-  """What stays the same from pass to pass.
+  """Data of a task that stay the same from pass to pass.
 
   Attributes:
-    serialized: TFF's computation.
+    serialized: Serialized TFF computation.
     load_clients: 'module:function' that loads a client's data, or None.
-    max_clients_per_call: See `create_sync_in_process_context`.
-    versions: Of the driver.
+    max_clients_per_call: Limit of clients in one call; see
+      `create_sync_in_process_context`.
+    versions: `versions()` at the driver.
   """
 
   serialized: bytes
@@ -56,15 +59,15 @@ class Computation:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-  """What all shards of a pass need.
+  """Data that all shards of a pass need.
 
   Attributes:
-    number: Of the pass, from 1.
-    num_clients: Of all shards together.
+    number: Number of the pass, from 1.
+    num_clients: Number of clients in all shards together.
     server_inputs: Pairs of skeleton and arrays, in the order of the schedule.
-    zeros: Where accumulators start, see `wire.without_zeros`.
-    client_skeletons: Of the client inputs; None for an argument's, which its
-      type tells.
+    zeros: Start values of the accumulators; see `wire.without_zeros`.
+    client_skeletons: Skeleton of each client input. None for an argument, whose
+      skeleton follows from its type.
   """
 
   number: int
@@ -76,12 +79,14 @@ class Pass:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-  """What belongs to one shard.
+  """Data of one shard.
 
   Attributes:
-    share: Its clients.
-    inputs: For each client input of the pass: client -> value as handed in, or
-      as arrays if an earlier pass kept it; or the arrays that all clients share.
+    share: Indices of its clients.
+    inputs: One item for each client input of the pass. For an argument: the
+      pair of its place in the argument and client -> value as handed in, or a
+      list of arrays that all clients share. For a value that an earlier pass
+      kept: client -> arrays.
   """
 
   share: range
@@ -90,14 +95,15 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What comes back.
+  """Data that a worker returns for a shard.
 
   Attributes:
-    sums: The accumulators; None after an error.
-    kept: For each kept node: skeleton, and client -> arrays.
+    sums: Accumulators, or None after an error.
+    kept: Pair of skeleton and client -> arrays, for each kept node.
     counts: Path -> number of clients that took it.
-    failed: Client and error, if the work of one failed; or None and the error,
-      if something else did. Not raised, for engines may try again what raises.
+    failed: Pair of client and error if the work of a client failed, pair of
+      None and the error if something else failed. It is returned, not raised,
+      because engines may repeat a task that raises.
   """
 
   sums: list | None = None
@@ -108,7 +114,8 @@ class Result:
 
 @functools.cache
 def versions() -> dict[str, str]:
-  """Returns what driver and workers must agree on."""
+  """Returns the versions and settings on which driver and workers must agree.
+  """
   major, minor, _ = platform.python_version_tuple()
   return {
       'Python': f'{major}.{minor}',
@@ -122,13 +129,13 @@ def versions() -> dict[str, str]:
 
 
 def describe() -> dict[str, object]:
-  """Returns what `doctor` asks every worker."""
+  """Returns the facts about this worker that `tff-dp doctor` shows."""
   resolved = devices.resolve(client_tf_devices=None, server_tf_device=None)
   return {'versions': versions(), 'device': resolved.clients[0]}
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-  """Returns in words where two results of `versions` differ; '' if nowhere."""
+  """Returns a sentence part on how two results of `versions` differ, or ''."""
   return ', '.join(
       f'{name} {theirs.get(name)} at the worker, {ours[name]} at the driver'
       for name in ours
@@ -137,7 +144,8 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 class _Members(Mapping):
-  """The clients of a shard, of which some are ids and loaded when needed."""
+  """The clients of a shard, of which those given as ids are loaded when needed.
+  """
 
   def __init__(self, given: dict, load, num_clients: int):
     self._given = given
@@ -170,17 +178,17 @@ class _Members(Mapping):
 
 @dataclasses.dataclass(frozen=True)
 class _Loading(arguments.ClientList):
-  """A list of clients that are loaded one by one."""
+  """Clients whose data are loaded one by one."""
 
   def leaves(self, client: int) -> leaves_lib.Leaves | None:
     try:
       return super().leaves(client)
     except errors.ClientComputationError:
-      return None  # In a call of its own it fails again, in its turn.
+      return None  # The client's own call will fail again, in turn.
 
 
 class _ShardCall(call.Call):
-  """A call of which one shard of one pass runs, in the thread that asks."""
+  """A call that runs one shard of one pass, in the calling thread."""
 
   def work(self, one_pass: Pass, share: range) -> Result:
     schedule = self._program.schedule.passes[one_pass.number - 1]
@@ -205,17 +213,18 @@ class _ShardCall(call.Call):
     )
 
   def keep(self, node, flat: Mapping[int, list]) -> None:
-    """Tells what an earlier pass has kept."""
+    """Sets the values that an earlier pass kept."""
     self._kept[node] = flat
 
 
 def joined(skeletons: list):
-  """Returns the skeleton of several values together."""
+  """Returns the skeleton of a struct of several values."""
   return values.Struct([(None, skeleton) for skeleton in skeletons])
 
 
 def _portable(error: Exception) -> Exception:
-  """Returns an error that the driver can read."""
+  """Returns the error, or a `RuntimeError` with its text if it cannot travel.
+  """
   try:
     wire.loads(wire.dumps(error))
     return error
@@ -227,8 +236,8 @@ def run_shard(shared: bytes, shard: bytes) -> bytes:
   """Returns the pickled `Result` of a shard.
 
   Args:
-    shared: The pickled pair of a pickled `Computation`, and a `Pass`.
-    shard: A pickled `Shard`.
+    shared: Pickled pair of a pickled `Computation` and a `Pass`.
+    shard: Pickled `Shard`.
   """
   with _lock:
     try:
@@ -240,7 +249,7 @@ def run_shard(shared: bytes, shard: bytes) -> bytes:
 
 
 def _program(sent: bytes) -> tuple[Computation, program_lib.Program]:
-  """Returns the computation, compiled."""
+  """Returns the computation and its program, compiled at the first call."""
   digest = hashlib.sha256(sent).digest()
   if digest not in _programs:
     computation = wire.loads(sent)
@@ -295,7 +304,8 @@ def _run(sent: bytes, one_pass: Pass, shard: Shard) -> Result:
     else:
       where, members = given
       type_spec = node.operation.type_spec
-      # Where a string is what the computation takes, it is no id.
+      # If the computation takes a string, the string is the value and not an
+      # id.
       is_string = (
           isinstance(type_spec, tff.TensorType) and type_spec.dtype == np.str_
       )
