@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A TFF context whose clients are spread over the workers of a cluster.
 
-The driver, which is the process with this context, runs all stages of the
-server, and so draws all of the server's noise; of its state, a task gets what
-the clients of that pass read.
+The driver is the process with this context. It runs all stages of the server
+and so draws all noise of the server. Of the server's state, a task gets only
+the parts that the clients of its pass read.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ class _ShardedCall(call.Call):
       return []
     sent = self._cluster.run(
         worker.run_shard,
-        # One, as an engine takes its time for each.
+        # One item, because an engine needs time for each.
         [wire.dumps((self._computation(), self._pass(number, zeros)))],
         [
             wire.dumps(self._shard(schedule, share), where='a client\'s value')
@@ -117,7 +117,7 @@ class _ShardedCall(call.Call):
     return worker.Shard(share, inputs)
 
   def _taken(self, schedule, results, failures) -> list[list]:
-    """Returns the sums in results; the rest of them goes where it belongs."""
+    """Returns the sums of the results, and stores all else of them."""
     sums = []
     skeleton = worker.joined(
         [self._program.skeleton(node) for node in schedule.accumulations]
@@ -140,7 +140,7 @@ class _ShardedCall(call.Call):
 
 
 def _checked(result, schedule, share: range) -> worker.Result:
-  """Returns what a worker has sent, if it may be the result of its shard."""
+  """Returns a worker's result after a check that it fits its shard."""
   try:
     if result.failed is not None:
       client, error = result.failed
@@ -165,10 +165,10 @@ def _checked(result, schedule, share: range) -> worker.Result:
 
 
 class ClusterContext(in_process.InProcessContext):
-  """A synchronous TFF context whose clients are on the workers of a cluster.
+  """A synchronous TFF context whose clients run on the workers of a cluster.
 
   Attributes:
-    not_covered: What a privacy statement says of it.
+    not_covered: Sentence for the privacy statement about this context.
   """
 
   not_covered = (
@@ -208,22 +208,24 @@ class ClusterContext(in_process.InProcessContext):
 
   @property
   def num_workers(self) -> int:
-    """How many shards run at the same time, at this moment."""
+    """Number of shards that can run at the same time now."""
     return self._cluster.num_workers
 
   @property
   def num_shards(self) -> int:
-    """Into how many parts a pass is cut; results depend on it."""
+    """Number of parts into which a pass is cut. Results depend on it."""
     return self._num_shards
 
   @property
   def shards(self) -> engine_lib.Shards:
-    """What has travelled, which shards wait and how many were lost."""
+    """Runner of the shards, which counts bytes, waiting shards and lost shards.
+    """
     return self._shards
 
   @contextlib.contextmanager
   def reporting_to(self, say: Callable[[str], None]) -> Iterator[None]:
-    """Lets `say`, instead of the log, tell what a pass waits for."""
+    """Makes `say`, instead of the log, report on shards that a pass waits for.
+    """
     before, self._shards.say = self._shards.say, say
     try:
       yield
@@ -231,7 +233,7 @@ class ClusterContext(in_process.InProcessContext):
       self._shards.say = before
 
   def describe_workers(self) -> dict[str, object]:
-    """Returns worker -> what `tff-dp doctor` wants to know of it."""
+    """Returns a dict from worker to the facts that `tff-dp doctor` shows."""
     return self._cluster.on_every_worker(worker.describe)
 
   def close(self) -> None:
@@ -259,32 +261,34 @@ def create_cluster_context(
 ) -> ClusterContext:
   """Returns a context whose clients work on many machines.
 
-  The server's part, and so its noise, is computed here. A worker gets what its
-  clients read and returns sums without noise: engine, workers and whoever reads
-  their memory, network or spilled files must be trusted as the server is.
+  The server's part, and so its noise, is computed in this process. A worker
+  gets the data that its clients read, and returns sums without noise. So the
+  engine, the workers and everyone who reads their memory, network or spilled
+  files must be trusted like the server.
 
   Args:
-    engine: 'dask' or 'ray', or an `Engine`, which the context then owns.
-    num_shards: Into how many parts the clients of a round are cut. Results
-      depend on it as they do on `max_concurrent_clients` in process, and not on
-      the number of workers.
-    address: Of the cluster; `None` starts one of two workers on this machine,
-      to which nobody else can connect.
-    security: For 'dask', a `distributed.Security` with the certificates of the
-      cluster; `None` for those that Dask is configured with, if any. Ray's TLS
-      and token are set by its environment variables.
-    load_clients: 'module:function' that workers import; it returns the data of
-      the client whose id it is given. Where a client's value is a string and
-      the computation takes something else, it is the id. `None` if the values
-      themselves travel.
-    max_retries: How often a shard may be given away again, when its worker is
-      lost. A client whose work fails is an error at once.
+    engine: 'dask', 'ray' or an `Engine`, which the context then owns.
+    num_shards: Number of parts into which the clients of a round are cut.
+      Results depend on it, as they depend on `max_concurrent_clients` in
+      process. They do not depend on the number of workers.
+    address: Address of the cluster. `None` starts a cluster of two workers on
+      this machine, to which nobody else can connect.
+    security: A `distributed.Security` with the certificates of the cluster, for
+      'dask' only. `None` uses the certificates of Dask's configuration, if any.
+      Environment variables set Ray's TLS and token.
+    load_clients: Loader 'module:function' that workers import. The function
+      takes the id of a client and returns the client's data. A client's value
+      is taken as an id if it is a string and the computation takes another
+      type. `None` if the values themselves travel.
+    max_retries: Number of times that a shard may be tried again after its
+      worker was lost. A client whose work fails is an error at once.
     default_num_clients: Number of clients of a computation whose arguments do
-      not tell.
-    max_clients_per_call: See `create_sync_in_process_context`.
+      not tell the number.
+    max_clients_per_call: Limit of clients in one call; see
+      `create_sync_in_process_context`.
 
   Raises:
-    ArgumentError: A bad value.
+    ArgumentError: An argument has a bad value.
     ImportError: The engine is not installed.
     ClusterError: A local Ray would be open to others.
   """

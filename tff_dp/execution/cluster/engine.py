@@ -31,7 +31,7 @@ class WorkerLostError(RuntimeError):
 
 
 class ClusterError(RuntimeError):
-  """The cluster has no worker, or a task lost its worker too often."""
+  """The cluster cannot finish a pass over the clients."""
 
 
 class Engine(abc.ABC):

@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Values as arrays and bytes, on their way to a worker and back.
+"""Conversion of values to arrays and bytes, for the way to a worker and back.
 
-Everything that travels is pickled, so a worker must trust the driver, and the
-driver its workers; see docs/many_machines.md.
+Everything that travels is pickled. So a worker must trust the driver, and the
+driver must trust its workers (see docs/many_machines.md).
 """
 
 import dataclasses
@@ -28,18 +28,21 @@ _DATASET_ADVICE = (
 
 
 class _Pickler(pickle.Pickler):
-  """Takes what users hand in, and says what to do about datasets."""
+  """Pickles values of users. For a dataset, its error says what to do."""
 
   def __init__(self, file, where: str):
     super().__init__(file, protocol=5)
     self._where = where
 
   def reducer_override(self, obj):
-    """Returns how to make an object of TensorFlow again; pickle calls this."""
+    """Returns the constructor and arguments for an object of TensorFlow.
+
+    `pickle` calls this method.
+    """
     if isinstance(obj, tf.data.Dataset):
       raise TypeError(_DATASET_ADVICE.format(self._where))
     if isinstance(obj, values.Struct):
-      # Half unpickled it cannot be asked for anything.
+      # A half unpickled struct cannot be asked for anything.
       return values.Struct, (tff.structure.to_elements(obj),)
     if isinstance(obj, tf.Variable):
       obj = obj.read_value()
@@ -56,14 +59,15 @@ class _Pickler(pickle.Pickler):
 
 
 def dumps(value, *, where: str = 'a task') -> bytes:
-  """Returns any value as bytes.
+  """Returns a value as bytes.
 
   Args:
-    value: Python containers of numbers, arrays, tensors.
-    where: What to call it in an error.
+    value: Python containers of numbers, arrays and tensors.
+    where: Name of the value in an error.
 
   Raises:
-    TypeError: There is a dataset in it, or something that cannot travel.
+    TypeError: The value contains a dataset, or something else that cannot
+      travel.
   """
   file = io.BytesIO()
   try:
@@ -90,20 +94,20 @@ def loads(data: bytes) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class _Recipe:
-  """A dataset, as the graph that makes it."""
+  """A dataset, given by the graph that makes it."""
 
   graph: bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class _Zeros:
-  """A tensor whose bytes are zeros, which need not travel."""
+  """A tensor whose bytes are all zero, and so need not travel."""
 
   shape: tuple[int, ...]
 
 
 def from_flat(flat: list) -> list:
-  """Returns a flat value as arrays; of datasets, recipes travel."""
+  """Returns a flat value as arrays, with datasets as recipes."""
   return [_from_item(item) for item in flat]
 
 
@@ -116,23 +120,23 @@ def _from_item(item):
 
 
 def without_zeros(sent: list) -> list:
-  """Returns what `from_flat` returned, smaller where all is zero."""
+  """Returns the result of `from_flat`, smaller where all bytes are zero."""
   return [_Zeros(item.shape) if _is_zero(item) else item for item in sent]
 
 
 def _is_zero(item) -> bool:
   if not isinstance(item, np.ndarray) or item.dtype.hasobject:
     return False
-  # Of its bytes, as -0. is not what a sum may begin with in place of 0.
+  # All bytes are tested, because a sum may not begin with -0. in place of 0.
   return not item.reshape(-1).view(np.uint8).max(initial=0)
 
 
 def to_flat(sent: list, skeleton) -> list:
-  """Returns the flat value; see `values.fresh`.
+  """Returns the flat value, for `values.fresh`.
 
   Args:
-    sent: What `from_flat` or `without_zeros` returned.
-    skeleton: Of the value.
+    sent: Result of `from_flat` or `without_zeros`.
+    skeleton: Skeleton of the value.
   """
   specs = values.flat_specs(skeleton)
   if not isinstance(sent, list) or len(sent) != len(specs):
@@ -163,5 +167,5 @@ def _to_item(item, spec: tf.TensorSpec):
 
 
 def to_fresh(sent: list, skeleton) -> list[tf.Tensor]:
-  """Returns the tensors of a value, with datasets made of their recipes."""
+  """Returns the tensors of a value, with datasets made from their recipes."""
   return values.fresh(to_flat(sent, skeleton))
