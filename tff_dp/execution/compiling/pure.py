@@ -5,15 +5,15 @@
 A graph is walked node by node, in the order of the program. Calls are inlined.
 `If`, `While` and `ReduceDataset` become TensorFlow's own conditionals and loops
 (`control_flow`). Variables, sequences and iterators are Python objects around
-tensors (`variables`, `columns`), which loops and branches hand on as values. So
-a variable cannot be read too early or by another client: there is none when the
-graph runs.
+tensors (`variables`, `columns`), which loops and branches pass on as values. No
+variable exists when the graph runs. So none can be read too early or by another
+client.
 
-The loop over clients takes every operation without a state. Draws, assertions,
-prints and lookups in tables run in the order in which the graph was walked. All
-clients at once take only operations from a list (`vectorized`). A graph with
-anything else is refused. Its clients then have variables and datasets of their
-own, as in TFF (`graphs`).
+In the loop over clients, every operation without a state is allowed. Draws,
+assertions, prints and lookups in tables run in the order of the walk. For all
+clients at once, only listed operations are allowed (`vectorized`). A graph with
+any other operation is refused. Its clients then have their own variables and
+datasets, as in TFF (`graphs`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,12 +43,12 @@ _DRAW = re.compile(
     'RandomStandardNormal|RandomUniform|RandomUniformInt|TruncatedNormal'
     '|RandomShuffle|RandomGamma|RandomPoissonV2|Multinomial'
 )
-# Operations that have a state and need no more than an order.
+# Operations with a state that need nothing but a fixed order.
 _IN_ORDER = re.compile(
     f'Assert|PrintV2|{_DRAW.pattern}|Anonymous(Mutable)?HashTable'
     '|InitializeTableV2|LookupTable(Find|Size|Insert|Import|Export)V2'
 )
-# They belong to a loop of TensorFlow 1, which cannot be cut into nodes.
+# Operations of loops of TensorFlow 1, which cannot be walked by nodes.
 _OLD = re.compile('Enter|Exit|Merge|NextIteration|Switch|LoopCond')
 
 
@@ -62,13 +62,13 @@ def evaluate(
   """Adds a graph to the current one and returns its results.
 
   Args:
-    graph_def: The graph, whose functions have names of their own.
+    graph_def: Graph whose functions have names of their own.
     inputs: Tensors and `Columns` by the names of their placeholders.
-    results: Names of the tensors and sequences that it returns.
-    is_vectorized: Whether `tf.vectorized_map` is at work.
+    results: Names of the tensors and sequences to return.
+    is_vectorized: Whether the call is inside `tf.vectorized_map`.
 
   Raises:
-    NotPlainError: There is something in it that is not understood.
+    NotPlainError: The graph contains something that is not supported here.
   """
   library = _Library(graph_def, is_vectorized)
   scope = _Scope(library, graph_def.node)
@@ -85,10 +85,10 @@ def evaluate(
 
 
 class _Region:
-  """The part of the graph in which the next operation goes.
+  """The part of the graph that receives the next operation.
 
-  Operations with a state run one after the other here. A body of a loop and a
-  branch are regions of their own.
+  Operations with a state run one after the other in a region. Each body of a
+  loop and each branch is its own region.
   """
 
   def __init__(self):
@@ -96,22 +96,22 @@ class _Region:
 
   @contextlib.contextmanager
   def next(self):
-    """Puts what is added in this context behind all that has a state."""
+    """Puts operations added in this context after all with a state so far."""
     last = [] if self._last is None else [self._last]
     with tf.control_dependencies(last):
       yield
 
   def follow(self, operation: tf.Operation) -> None:
-    """Lets all that comes next with a state wait for an operation."""
+    """Makes the next operations with a state wait for `operation`."""
     self._last = operation
 
   @property
   def has_order(self) -> bool:
-    """Whether there is something with a state in it."""
+    """Whether the region has an operation with a state."""
     return self._last is not None
 
   def closed(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the tensors, which come when all with a state is done."""
+    """Returns the tensors, available after all operations with a state ran."""
     if self._last is None:
       return list(tensors)
     with self.next():
@@ -119,12 +119,13 @@ class _Region:
 
 
 class _Library:
-  """The functions of a graph, and where the graph is made.
+  """The functions of a graph, and the regions that are open.
 
   Attributes:
-    versions: Of the graph.
-    functions: By their names.
-    names: The variables by the names that are known to all of the graph.
+    versions: Versions of the graph.
+    functions: Functions by name.
+    names: Variables by their container and name, which hold in all of the
+      graph.
   """
 
   def __init__(self, graph_def, is_vectorized: bool):
@@ -137,7 +138,7 @@ class _Library:
 
   @contextlib.contextmanager
   def region(self) -> Iterator[_Region]:
-    """Begins a region; for the length of the context it is the current one."""
+    """Opens a region, which is the current one inside of the context."""
     self._regions.append(_Region())
     try:
       yield self._regions[-1]
@@ -153,7 +154,7 @@ class _Library:
     return self._list is not None
 
   def check_is_listed(self, node) -> None:
-    """Refuses an operation that is not on the list, if one is in force."""
+    """Refuses an operation that is not on the list, if there is a list."""
     if self._list is not None and not vectorized.is_listed(node, self._list):
       raise errors.NotPlainError(f'{node.name} ({node.op}) is not on the list')
 
@@ -165,8 +166,8 @@ class _Library:
         function.signature.input_arg, arguments, strict=True
     ):
       scope.set(argument.name, [value])
-    # As TensorFlow does it: outputs, and all that has an effect. Keras leaves
-    # layers behind that lead to neither.
+    # Like TensorFlow, this runs the outputs and the nodes with an effect. Keras
+    # leaves layers behind that lead to neither.
     scope.run([
         *function.ret.values(),
         *function.control_ret.values(),
@@ -178,7 +179,7 @@ class _Library:
     ]
 
   def call_on_rows(self, name: str, arguments: Sequence) -> list:
-    """Returns the results of a function for many rows, each its own."""
+    """Returns the results of a function that treats each of many rows alone."""
     before, self._list = self._list, vectorized.EXACT
     try:
       with self.region():
@@ -187,7 +188,7 @@ class _Library:
       self._list = before
 
   def is_plain(self, name: str) -> bool:
-    """Returns whether a function is stateless and knows no sequence."""
+    """Returns whether a function is stateless and takes no sequences."""
     if name not in self._plain:
       self._plain[name] = all(
           _is_plain(node, self) for node in self.functions[name].node_def
@@ -196,7 +197,7 @@ class _Library:
 
 
 def _is_plain(node, library: _Library) -> bool:
-  """Returns whether a node of a function may be left to TensorFlow."""
+  """Returns whether TensorFlow may run a node of a function on its own."""
   called = list(graph_defs.called([node], library.functions))
   if called:
     known = node.op in (*_CALLS, *_IFS, *_WHILES) or node.op in called
@@ -216,7 +217,7 @@ def _is_draw(node) -> bool:
 
 
 def _has_effect(node, library: _Library) -> bool:
-  """Returns whether a node of a function runs though nothing needs it."""
+  """Returns whether a node of a function runs even if nothing needs it."""
   if node.op in library.functions:
     return True
   definition = _op_def_registry.get(node.op)
@@ -232,7 +233,7 @@ def _is_about_data(operation: str) -> bool:
 
 
 class _Scope:
-  """The nodes of a graph or of a function, and what they have computed."""
+  """The nodes of a graph or of a function, and their outputs so far."""
 
   def __init__(self, library: _Library, nodes, *, is_function: bool = False):
     self._library = library
@@ -244,7 +245,8 @@ class _Scope:
     self._outputs[name] = outputs
 
   def get(self, tensor: str):
-    """Returns 'node', 'node:1' or, in a function, 'node:output:1'."""
+    """Returns the output 'node', 'node:1' or, in a function, 'node:output:1'.
+    """
     name, *rest = tensor.split(':')
     index = int(rest[-1]) if rest else 0
     if len(rest) == 2:
@@ -252,7 +254,7 @@ class _Scope:
     return self._outputs[name][index]
 
   def run(self, ends: Sequence[str]) -> None:
-    """Computes some nodes, each after those that it takes or waits for."""
+    """Computes nodes, each after the nodes that it takes or waits for."""
     wanted = set(map(_node_of, ends))
     for name in filter(wanted.__contains__, self._nodes):
       waiting = [name]
@@ -280,8 +282,8 @@ class _Scope:
   def _can_be_later(self, node) -> bool:
     """Returns whether a node assigns a value that is the same at any time.
 
-    The initial values of a model are random, and replaced before anybody reads
-    them. So they are made when they are read.
+    The initial values of a model are random, and are usually replaced before
+    the first read. So they are only made at the first read.
     """
     if node.op != 'AssignVariableOp' or self._is_function:
       return False
@@ -313,7 +315,7 @@ class _Scope:
     library = self._library
     calls = [*graph_defs.called([node], library.functions)]
     if calls and not library.is_vectorized and control_flow.are_values(inputs):
-      # The order of such a function does not matter, so TensorFlow may have it.
+      # The order of a plain function does not matter, so TensorFlow may run it.
       if _is_plain(node, library):
         return list(_stamp(library, node, inputs, calls).outputs)
     if node.op in library.functions:
@@ -341,7 +343,8 @@ class _Scope:
     if node.op in ('AnonymousIteratorV3', 'DummyMemoryCache'):
       return columns.OPERATIONS[node.op](node)
     if node.op == 'L2Loss' and library.is_vectorized:
-      # In runs and pairs as the kernel adds, see `clipping.NORM_MARGIN`.
+      # `reduce_sum` adds in runs and pairs, like the kernel of `L2Loss`. See
+      # `clipping.NORM_MARGIN`.
       return [tf.reduce_sum(tf.square(*inputs)) / 2]
     if node.op == 'MatMul' and library.is_vectorized:
       return [_product(node, *_operation(library, node, inputs), *inputs)]
@@ -350,7 +353,7 @@ class _Scope:
   def _variable(self, node) -> variables.Variable:
     """Returns the variable of a handle."""
     if self._is_function:
-      # A call of it in a loop would find the variable of the call before.
+      # A call in a loop would find the variable of the call before.
       raise errors.NotPlainError(f'{node.name} is made in a function')
     name = node.attr['shared_name'].s or node.name.encode()
     key = node.attr['container'].s, name
@@ -388,7 +391,7 @@ def _offset(node, output: str) -> int:
       offset += len(node.attr[argument.type_list_attr].list.type)
     else:
       offset += 1
-  # A call by name has outputs of its own; nobody makes them today.
+  # A call by name has other outputs. No known program has such a call.
   raise errors.NotPlainError(f'{node.name} has no output {output}')
 
 
@@ -403,7 +406,7 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
   """Returns the outputs of an ordinary operation.
 
   Raises:
-    NotPlainError: It may need more than its place in the order.
+    NotPlainError: The operation may need more than its place in the order.
   """
   if any(True for _ in graph_defs.function_attributes(node)):
     raise errors.NotPlainError(f'{node.name} ({node.op}) calls a function')
@@ -419,7 +422,8 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
     return list(_stamp(library, node, inputs).outputs)
   if not _IN_ORDER.fullmatch(node.op):
     raise errors.NotPlainError(f'{node.name} ({node.op}) has a state')
-  # By its inputs: who has none, such as a new table, has nothing to wait for.
+  # The inputs wait, so an operation without inputs, such as a new table, waits
+  # for nothing.
   region = library.current_region
   found = _stamp(library, node, region.closed(inputs))
   region.follow(found)
@@ -427,7 +431,7 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
 
 
 def _product(node, product, left, right) -> tf.Tensor:
-  """Returns a product of matrices, with its shape also where that is empty."""
+  """Returns a product of matrices with its shape, even if a side is empty."""
   rows = tf.shape(left)[1 if node.attr['transpose_a'].b else 0]
   width = tf.shape(right)[0 if node.attr['transpose_b'].b else 1]
   return tf.reshape(product, [rows, width])

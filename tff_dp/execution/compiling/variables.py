@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Variables inside of pure code: a variable is the value that it has.
+"""Variables in pure code: a variable is its current value.
 
-An assignment replaces the value and a read returns it, both when the graph is
-made, in the order of the program. So nothing is left that kernels could do in
-another order, or that one client could leave for the next.
+An assignment replaces the value and a read returns it. Both happen while the
+graph is made, in the order of the program. So no kernel can do them in another
+order, and no client can leave a value for the next one.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ class Variable:
   """A variable and its value so far.
 
   Attributes:
-    dtype: Its dtype.
-    shape: Its shape, which may be open.
-    value: The value, a function that makes it when it is needed, or None
+    dtype: Dtype of the variable.
+    shape: Shape of the variable, which may be partly unknown.
+    value: Current value, a function that makes it at the first read, or None
       before the first assignment.
   """
 
@@ -32,7 +32,7 @@ class Variable:
 
   @property
   def tensor(self) -> tf.Tensor:
-    """The value.
+    """Current value.
 
     Raises:
       NotPlainError: There is none yet.
@@ -44,14 +44,15 @@ class Variable:
     return self.value
 
   def with_value(self, tensor: tf.Tensor) -> 'Variable':
-    """Returns another variable of this kind."""
+    """Returns another variable of this kind with the value `tensor`."""
     return dataclasses.replace(self, value=tensor)
 
   def assign(self, tensor: tf.Tensor) -> None:
     """Sets the value.
 
     Raises:
-      NotPlainError: It is not certain that TensorFlow would.
+      NotPlainError: TensorFlow might refuse the assignment, because the dtype
+        or shape may differ.
     """
     if tensor.dtype != self.dtype or not _has_shape(tensor, self.shape):
       raise errors.NotPlainError('a variable gets a value of another form')
@@ -59,7 +60,7 @@ class Variable:
 
 
 def _has_shape(tensor: tf.Tensor, shape: tf.TensorShape) -> bool:
-  """Returns whether it is certain that a tensor has a shape."""
+  """Returns whether a tensor certainly has a shape."""
   if shape.rank is None:
     return True
   if tensor.shape.rank != shape.rank:
@@ -98,8 +99,8 @@ def _is_initialized(variable) -> list:
   return [tf.constant(variable.value is not None)]
 
 
-# Operation -> function of the variable and the other inputs. All others that
-# take a variable are refused.
+# Operation -> function of the variable and the other inputs. Any other
+# operation on a variable is refused.
 OPERATIONS = {
     'AssignAddVariableOp': _update(tf.add),
     'AssignSubVariableOp': _update(tf.subtract),
