@@ -681,8 +681,8 @@ class LedgerTest(_Test):
   @parameterized.parameters(
       dict(num_clients=_BIG), dict(num_clients=-1), dict(num_clients=5),
       dict(num_clients='6'), dict(num_clients=None), dict(num_clients=True),
-      dict(num_rounds=_BIG), dict(num_rounds=2), dict(num_rounds=4),
-      dict(num_rounds=-1), dict(has_cohorts=3), dict(has_cohorts=False),
+      dict(num_rounds=_BIG), dict(num_rounds=2),
+      dict(num_rounds=-1),
       dict(salt='x'), dict(salt=3), dict(salt=None), dict(run_id='another'),
       dict(run_id=[_ESCAPE]), dict(pattern={}), dict(pattern=_ESCAPE),
       dict(restart_every=3), dict(min_index_gap=0), dict(min_index_gap='x'),

@@ -176,7 +176,6 @@ def _ledger(data: bytes) -> None:
     found = ledger().restored(with_sha256(data))
     found.observed()
     found.eligible(CLIENTS, found.num_rounds + 1)
-    found.rounds_by_client()
   except _OURS:
     pass
 

@@ -344,7 +344,7 @@ class SavedLedgerTest(parameterized.TestCase):
         b'',
         data[:-1],
         data[:-4] + b'\0\0\0\0',
-        data.replace(b'version 2', b'version 1'),
+        data.replace(b'version 3', b'version 2'),
         data[:60],
     ):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):

@@ -23,7 +23,7 @@ from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.files import regular
 
-_MAGIC = b'tff_dp participation ledger, version 2\n'
+_MAGIC = b'tff_dp participation ledger, version 3\n'
 # 128 bits. Two clients whose hashes collide share one entry, so both are
 # limited as if they were one: privacy does not suffer.
 _KEY_BYTES = 16
@@ -357,6 +357,7 @@ class ParticipationLedger:
         len(self._index_of_key) == len(rounds) == len(counts) == num_clients
         and np.all((1 <= counts) & (counts <= rounds))
         and np.all(rounds <= self._num_rounds)
+        and self._num_rounds <= self._pattern.num_rounds
     )
     if not is_sound:
       raise ValueError('the parts do not belong together')
