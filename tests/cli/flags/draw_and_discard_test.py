@@ -156,7 +156,7 @@ class EventsTest(parameterized.TestCase):
     self.path.write_text(json.dumps(content))
     code, _, err = command.run(main.main, 'account', '--events', self.path)
     self.assertEqual(code, errors.REFUSED)
-    self.assertIn(f'{name}={value}', err)
+    self.assertIn(f'{name}={value!r}', err)
 
 
 if __name__ == '__main__':
