@@ -26,6 +26,7 @@ from tff_dp import participation
 from tff_dp.cli import main
 from tff_dp.export import bundle
 from tff_dp.export import computations
+from tff_dp.export import measuring
 from tff_dp.export import task_config
 from tff_dp.export import verification
 from tff_dp.plans import events
@@ -86,11 +87,19 @@ class BundleTest(parameterized.TestCase):
   def test_everything_is_there_and_verifies(self):
     self.assertEmpty(self.manifest['absent'])
     found = export.verify_bundle(self.output)
+    not_checked = {
+        each.check for each in found if each.status != verification.OK
+    }
+    self.assertEqual(not_checked, {'noise'})
+    details = {each.check: each.detail for each in found}
+    self.assertIn('--run', details['noise'])
+    self.assertIn(str(self.result.epsilon), details['guarantee'])
+    found = measuring.run_bundle(self.output, seconds=0)
     self.assertEqual({each.status for each in found}, {verification.OK})
     details = {each.check: each.detail for each in found}
     for form in ('map-reduce form', 'distribute-aggregate form'):
-      self.assertEqual(details[form], 'the same bits as the process')
-    self.assertIn(str(self.result.epsilon), details['guarantee'])
+      self.assertEqual(details[f'{form}, run'], 'the same bits as the process')
+    self.assertIn('of the planned standard deviation', details['noise'])
 
   def test_bundles_of_another_stack_verify(self):
     own = small_bundle.archive(tf.__version__)
@@ -108,10 +117,8 @@ class BundleTest(parameterized.TestCase):
           version = manifest['versions']['tensorflow']
           self.assertNotEqual(version, tf.__version__)
           found = export.verify_bundle(root)
-          statuses = {each.status for each in found}
-          self.assertContainsSubset(
-              statuses, {verification.OK, verification.ABSENT}, found
-          )
+          found += measuring.run_bundle(root, seconds=0)
+          self.assertEmpty(verification.failed(found))
           self.assertNotIn(bundle.NEXT, manifest['absent'])
 
   def test_a_changed_byte_is_found_in_every_file(self):
@@ -229,12 +236,15 @@ class BundleTest(parameterized.TestCase):
     code, out, _ = command.run(main.main, 'export', '--verify', target)
     self.assertEqual(code, 0)
     self.assertRegex(out, 'absent +functional model')
+    self.assertRegex(out, 'not checked +noise')
     (target / bundle.CARD).write_text('# Mine')
     code, _, err = command.run(main.main, 'export', '--verify', target)
     self.assertEqual(code, 5)
     self.assertIn('MODEL_CARD.md has changed', err)
     for words, message in (
-        ([], '--run is missing'),
+        ([], 'RUN is missing'),
+        ([self.root, '--output', target], 'RUN '),
+        ([run, '--output', target, '--run'], 'nothing without --verify'),
         ([run], '--output is missing'),
         (['--verify', run], 'manifest.json'),
         (['--verify', target, '--process', 'a:b'], 'nothing with --verify'),

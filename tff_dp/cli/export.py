@@ -3,10 +3,10 @@
 """`tff-dp export`: a run as a bundle for a production stack, and its check."""
 
 import argparse
-import dataclasses
 import importlib
 import json
 import os
+import pathlib
 import sys
 from typing import Any
 
@@ -22,11 +22,15 @@ _EXAMPLES = """examples:
     tff-dp export runs/mine --output bundle --model my_task:build_model
   and a TaskConfig for On-Device Personalization, of a plan that it can express
     tff-dp export runs/mine --output bundle --odp-population my_app
-  whoever receives it
+  whoever receives it: what its files say, read and not run
     tff-dp export --verify bundle
+  and what its graphs do, with the noise measured: this runs them
+    tff-dp export --verify bundle --run
 
-exit code of --verify: 0 if everything is right, 5 if anything is not.
+exit code of --verify: 0 if nothing that was checked is wrong, 5 if anything is,
+2 if it is no bundle.
 """
+_FAILED = 'FAILED'
 
 
 def add_arguments(parser: errors.Parser) -> None:
@@ -50,7 +54,10 @@ def add_arguments(parser: errors.Parser) -> None:
   parser.add('--odp-population', metavar='NAME', help='also write a TaskConfig'
              ' for this population of On-Device Personalization')
   parser.add('--verify', metavar='DIR', help='check the bundle in this'
-             ' directory, and write nothing')
+             ' directory: read its files, run nothing of it, write nothing')
+  parser.add('--run', action='store_true', dest='run_graphs', help='with'
+             ' --verify: then also run the graphs of a copy, in a process of'
+             ' its own without network and home, and measure the noise')
   parser.add('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run)
 
@@ -64,10 +71,10 @@ def run(arguments: argparse.Namespace) -> int:
             name, getattr(arguments, name), 'nothing with --verify'
         )
     return _verify(arguments)
+  if arguments.run_graphs:
+    raise _checks.ArgumentError('run', True, 'nothing without --verify DIR')
   if arguments.source is None:
-    raise _checks.ArgumentError(
-        'run', None, 'the directory of a run, or --verify DIR; see --help'
-    )
+    return _wrong_run('is missing: expected the directory of a run')
   if arguments.output is None:
     raise _checks.ArgumentError('output', None, 'the directory of the bundle')
   return _export(arguments)
@@ -78,13 +85,19 @@ def _export(arguments: argparse.Namespace) -> int:
   model = _built('model', arguments.model)
   from tff_dp import export  # pylint: disable=g-import-not-at-top
 
-  manifest = export.export_bundle(
-      arguments.source,
-      output=arguments.output,
-      process=process,
-      model=model,
-      odp_population=arguments.odp_population,
-  )
+  try:
+    manifest = export.export_bundle(
+        arguments.source,
+        output=arguments.output,
+        process=process,
+        model=model,
+        odp_population=arguments.odp_population,
+    )
+  except _checks.ArgumentError as error:
+    if error.argument != 'run':
+      raise
+    # No flag, and --run is another thing.
+    return _wrong_run(f'{error.value} is not allowed: expected {error.allowed}')
   if arguments.format == 'json':
     print(json.dumps(manifest, indent=2))
     return errors.DONE
@@ -92,28 +105,45 @@ def _export(arguments: argparse.Namespace) -> int:
       ['files', str(len(manifest['files']) + 1)],
       *([f'no {name}', reason] for name, reason in manifest['absent'].items()),
       ['written to', arguments.output],
-      ['check it', f'tff-dp export --verify {arguments.output}'],
+      ['check it', f'tff-dp export --verify {arguments.output} --run'],
   ]
   print('\n'.join(results.aligned(rows)))
   return errors.DONE
 
 
-def _verify(arguments: argparse.Namespace) -> int:
-  from tff_dp import export  # pylint: disable=g-import-not-at-top
-  from tff_dp.export import verification  # pylint: disable=g-import-not-at-top
+def _wrong_run(problem: str) -> int:
+  errors.show(
+      f'RUN {problem}', way_out='tff-dp export RUN --output DIR, or --help'
+  )
+  return errors.USAGE
 
-  findings = export.verify_bundle(arguments.verify)
-  if arguments.format == 'json':
-    print(json.dumps([dataclasses.asdict(each) for each in findings], indent=2))
+
+def _verify(arguments: argparse.Namespace) -> int:
+  # pylint: disable-next=g-import-not-at-top
+  from tff_dp.export import isolation
+
+  root = pathlib.Path(arguments.verify)
+  if arguments.run_graphs:
+    found = isolation.run(root, lambda line: print(line, file=sys.stderr))
   else:
-    rows = [[each.status, each.check, each.detail] for each in findings]
+    found = isolation.check(root)
+  if found.is_not_a_bundle:
+    raise _checks.ArgumentError('verify', arguments.verify, found.error)
+  names = ('check', 'status', 'detail')
+  if arguments.format == 'json':
+    rows = [dict(zip(names, each)) for each in found.findings]
+    print(json.dumps(rows, indent=2))
+  elif found.findings:
+    rows = [[status, check, detail] for check, status, detail in found.findings]
     print('\n'.join(results.aligned(rows)))
-  failed = [each for each in findings if each.status == verification.FAILED]
+  failed = [f'{check}, {detail}' for check, status, detail in found.findings
+            if status == _FAILED]
+  if found.error:
+    failed.append(found.error)
   if not failed:
     return errors.DONE
   errors.show(
-      f'{arguments.verify} is not what it says: {failed[0].check},'
-      f' {failed[0].detail}',
+      f'{arguments.verify} is not what it says: {failed[0]}',
       why='then its guarantee need not hold',
       way_out='fetch the bundle again, or export the run again',
   )

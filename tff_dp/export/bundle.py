@@ -20,6 +20,7 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import shutil
 from typing import Any
 
 from tff_dp import _checks
@@ -188,6 +189,25 @@ def _list(root: pathlib.Path) -> list[str]:
       if len(found) + len(folders) > _MOST_FILES:
         raise ValueError(f'there are more than {_MOST_FILES} files')
   return sorted(set(found) - {MANIFEST})
+
+
+def copy(root: str | os.PathLike, target: pathlib.Path) -> None:
+  """Copies the files of a bundle into a new directory, readable to its owner.
+
+  Raises:
+    ArgumentError: If there is anything but regular files in it.
+  """
+  root = pathlib.Path(root)
+  try:
+    names = [MANIFEST, *_list(root)]
+  except (OSError, ValueError) as error:
+    raise _not_a_bundle(root, str(error)) from error
+  target.mkdir(mode=0o700)
+  for name in names:
+    (target / name).parent.mkdir(parents=True, exist_ok=True)
+    source = regular.open_file(root / name, follow_links=False)
+    with open(source, 'rb') as file, open(target / name, 'wb') as written:
+      shutil.copyfileobj(file, written)
 
 
 def _not_a_bundle(root, why: str) -> _checks.ArgumentError:

@@ -8,7 +8,7 @@ computations, of which the aggregation keeps its federated operators.
 """
 
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -138,7 +138,9 @@ def recompose(kind: str, form: Any) -> tff.Computation:
   return _RECOMPOSE[kind](form)
 
 
-def made_data(next_computation: tff.Computation, plan: base.Plan) -> list[Any]:
+def made_data(
+    next_computation: tff.Computation, plan: base.Plan, *, keys_seed: int = 0
+) -> list[Any]:
   """Returns small made data of clients, or silos, for one round.
 
   Integers are zeros, for they may be labels, but for keys; floats are random.
@@ -146,9 +148,10 @@ def made_data(next_computation: tff.Computation, plan: base.Plan) -> list[Any]:
   Args:
     next_computation: Of a learning process.
     plan: Of the process.
+    keys_seed: What keys of clients are drawn from; all else is always the same.
   """
   member = next_computation.type_signature.parameter[1].member
-  rng = np.random.default_rng(0)
+  rng = _Draws(np.random.default_rng(0), np.random.default_rng([1, keys_seed]))
   if 'terms' in dir(member):
     # A silo has as many records as its noise was made for.
     silos = sorted(plan.terms.items(), key=lambda item: item[1].num_records)
@@ -158,7 +161,7 @@ def made_data(next_computation: tff.Computation, plan: base.Plan) -> list[Any]:
         silo_terms.silo_data(
             terms,
             [_made(member.examples.element, rng, size=terms.num_records)],
-            rng.integers(1, 2**62, 2),
+            rng.keys.integers(1, 2**62, 2),
         )
         for _, terms in silos
     ]
@@ -169,7 +172,14 @@ def made_data(next_computation: tff.Computation, plan: base.Plan) -> list[Any]:
   return [_made(member, rng) for _ in range(num_clients)]
 
 
-def _made(type_spec, rng, name: str = '', size: int = _BATCH_SIZE):
+class _Draws(NamedTuple):
+  """What made data are drawn from."""
+
+  data: np.random.Generator
+  keys: np.random.Generator
+
+
+def _made(type_spec, rng: _Draws, name: str = '', size: int = _BATCH_SIZE):
   """Returns a value of a type, of NumPy arrays in lists and structures."""
   is_key = name == 'key'
   if isinstance(type_spec, tff.SequenceType):
@@ -185,9 +195,9 @@ def _made(type_spec, rng, name: str = '', size: int = _BATCH_SIZE):
   shape = [size if length is None else length for length in type_spec.shape]
   dtype = np.dtype(type_spec.dtype)
   if is_key:
-    return rng.integers(1, 2**62, shape, dtype)
+    return rng.keys.integers(1, 2**62, shape, dtype)
   if dtype.kind == 'f':
-    return rng.standard_normal(shape).astype(dtype)
+    return rng.data.standard_normal(shape).astype(dtype)
   return np.full(shape, b'' if dtype.kind in 'OSU' else 0, dtype)
 
 
@@ -199,8 +209,7 @@ def leaves(value: Any) -> dict[str, np.ndarray]:
   Args:
     value: Structures of TFF or of Python.
   """
-  if isinstance(value, (dict, list, tuple)) or attrs.has(type(value)):
-    value = tff.structure.from_container(value)
+  value = as_struct(value)
   if not isinstance(value, tff.structure.Struct):
     return {'': np.asarray(value)}
   return {
@@ -208,6 +217,13 @@ def leaves(value: Any) -> dict[str, np.ndarray]:
       for index, (name, part) in enumerate(tff.structure.iter_elements(value))
       for rest, leaf in leaves(part).items()
   }
+
+
+def as_struct(value: Any) -> Any:
+  """Returns a container of Python's as TFF's; other values as they are."""
+  if isinstance(value, (dict, list, tuple)) or attrs.has(type(value)):
+    return tff.structure.from_container(value)
+  return value
 
 
 def differences(

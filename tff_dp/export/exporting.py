@@ -26,7 +26,10 @@ from tff_dp.export import bundle
 from tff_dp.export import computations
 from tff_dp.export import model_card
 from tff_dp.export import models
+from tff_dp.export import operations
+from tff_dp.export import saved_models
 from tff_dp.export import task_config
+from tff_dp.export import verification
 from tff_dp.files import run_directory
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
@@ -105,23 +108,23 @@ def _write(root, release, described, weights, process, model, config):
     shutil.copyfile(release / name, root / name)
   run_directory.write_json(root / bundle.PLAN, plan.describe())
   if process is None:
-    process = process_files.read_kept(release / process_files.FOLDER)
-    if process is not None:
-      certification.certify_computation(process.next, plan)
+    process = _kept_process(release / process_files.FOLDER)
   else:
     _check_process(process, plan, release)
   if process is None:
     absent |= dict.fromkeys(bundle.OF_PROCESS, _NO_PROCESS)
   else:
     with contexts.ensure_installed():
-      absent |= _write_process(root, process)
+      absent |= _write_process(root, process, plan)
   models.write_saved_model(root / bundle.SAVED_MODEL, weights, model)
+  _check_model(root / bundle.SAVED_MODEL)
   if model is None:
     absent[bundle.FUNCTIONAL_MODEL] = _NO_MODEL
   else:
     models.write_functional_model(
         root / bundle.FUNCTIONAL_MODEL, weights, model
     )
+    _check_model(root / bundle.FUNCTIONAL_MODEL)
   if config is None:
     absent[bundle.TASK_CONFIG] = (
         task_config.why_not(plan) or 'no population was named'
@@ -174,12 +177,58 @@ def _check_process(process, plan, release: pathlib.Path) -> None:
       )
 
 
-def _write_process(root, process) -> dict[str, str]:
+def _kept_process(
+    folder: pathlib.Path,
+) -> process_files.KeptProcess | None:
+  """Returns the process that a run has kept, `None` if it has none.
+
+  It is a file that others may have changed since. So it is read, and never run.
+
+  Raises:
+    PrivacyRefusedError: If it would do more than compute.
+  """
+  kept = process_files.read_kept(folder)
+  if kept is not None:
+    why_not = _why_not_in_a_bundle(kept)
+    if why_not:
+      raise _checks.PrivacyRefusedError(
+          f'of the process that the run has kept, {why_not}',
+          why='somebody may have changed it since; it was not run',
+          way_out='build it anew, with --process MODULE:FUNCTION or process=',
+      )
+  return kept
+
+
+def _why_not_in_a_bundle(process) -> str:
+  """Returns which operation nobody who verifies a bundle would allow."""
+  for name in ('initialize', 'next'):
+    proto = tff.framework.serialize_computation(getattr(process, name))
+    try:
+      operations.check_computation(proto)
+    except operations.NotAllowedError as error:
+      return f'{name}: {error}'
+  return ''
+
+
+def _check_model(folder: pathlib.Path) -> None:
+  """Raises if nobody who verifies a bundle would allow a model's graph."""
+  try:
+    saved_models.check(folder)
+  except operations.NotAllowedError as error:
+    raise _checks.ArgumentError(
+        'model',
+        folder.name,
+        f'a model whose operations --verify allows ({error}); without one, the'
+        ' bundle has the weights',
+    ) from error
+
+
+def _write_process(root, process, plan) -> dict[str, str]:
   """Writes the computations; returns which forms are absent, and why."""
-  computations.check_initialize(process.initialize)
-  fixed = process_files.keys_in(process.next)
-  if fixed:
-    raise computations.fixed_key(fixed)
+  why_not = _why_not_in_a_bundle(process)
+  if why_not:
+    return dict.fromkeys(bundle.OF_PROCESS, why_not)
+  verification.check_process(process.initialize, process.next, plan)
   process_files.write(root / bundle.INITIALIZE, process.initialize)
   process_files.write(root / bundle.NEXT, process.next)
   absent = {}

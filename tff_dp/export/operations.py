@@ -94,6 +94,14 @@ def _messages(proto) -> Iterator[Any]:
       )
 
 
+def nodes_of(computation: tff.Computation) -> Iterator[Any]:
+  """Yields all nodes of all graphs of a computation."""
+  for part in _messages(tff.framework.serialize_computation(computation)):
+    if part.DESCRIPTOR.full_name == 'google.protobuf.Any':
+      for _, node in all_nodes(unpacked(part)):
+        yield node
+
+
 def unpacked(packed: Any) -> tf.compat.v1.GraphDef:
   """Returns the graph in an `Any`."""
   graph_def = tf.compat.v1.GraphDef()

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp.aggregators import release_marks
 from tff_dp.export import bundle
 from tff_dp.export import computations
 from tff_dp.export import keys
@@ -124,6 +125,11 @@ def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
       lambda: _check_task_config(root, described),
   )
   return findings
+
+
+def failed(findings: list[Finding]) -> list[Finding]:
+  """Returns the findings that say that something is wrong."""
+  return [each for each in findings if each.status == FAILED]
 
 
 def form_name(kind: str) -> str:
@@ -257,13 +263,10 @@ def _check_card(root: pathlib.Path, described, absent) -> str:
 
 
 def _check_process(root: pathlib.Path, plan) -> str:
-  """Reads where clients' data go, and where the keys come from."""
   initialize = process_files.read(root / bundle.INITIALIZE)
-  next_computation = process_files.read(root / bundle.NEXT)
-  for each in (initialize, next_computation):
-    check_no_key(each)
-  num_keys = keys.check(initialize)
-  certification.certify_computation(next_computation, plan)
+  num_keys = check_process(
+      initialize, process_files.read(root / bundle.NEXT), plan
+  )
   made = {
       0: 'a new state has no noise key',
       1: 'the noise key of a new state is made of random bits of the kernel',
@@ -273,6 +276,46 @@ def _check_process(root: pathlib.Path, plan) -> str:
       'what leaves a round goes through what is marked as noised by this plan;'
       f' {made}; no constant looks like a key'
   )
+
+
+def check_process(initialize, next_computation, plan) -> int:
+  """Returns how many noise keys a new state has; no graph is run.
+
+  Where clients' data go is followed to what is marked as noised by the plan,
+  and a key to where it comes from.
+
+  Args:
+    initialize: Of a process whose operations were checked.
+    next_computation: Of the same.
+    plan: What is stated.
+
+  Raises:
+    PrivacyRefusedError: If data leave without a mark, or a key is known.
+  """
+  for each in (initialize, next_computation):
+    check_no_key(each)
+  num_keys = keys.check(initialize)
+  _check_marks(next_computation, plan)
+  certification.certify_computation(next_computation, plan)
+  return num_keys
+
+
+def _check_marks(next_computation, plan) -> None:
+  """Raises if something is marked that no builder of ours marks so.
+
+  What is marked has to be what is measured, and a coin is believed to follow
+  from no data.
+  """
+  for node in operations.nodes_of(next_computation):
+    is_coin = release_marks.is_coin(node.name)
+    if not is_coin and release_marks.Release.parse(node.name) is None:
+      continue
+    if node.op != 'Identity' or (is_coin and plan.kind != 'draw_and_discard'):
+      raise _checks.PrivacyRefusedError(
+          f'{node.name}, of the operation {node.op}, is marked as what it is not',
+          why='only what has noise, or follows from no data, may be marked',
+          way_out='build the process with the builders of this version',
+      )
 
 
 def check_no_key(computation) -> None:

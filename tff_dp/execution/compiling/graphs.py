@@ -146,7 +146,8 @@ def _place_loops(graph_def, device: str) -> None:
       waiting.extend(graph_defs.called([node], functions))
 
 
-def _rename_functions(graph_def, suffix: str) -> None:
+def rename_functions(graph_def, suffix: str) -> None:
+  """Adds a suffix to the names of all functions, wherever they are called."""
   library = graph_def.library
   names = {
       f.signature.name: f'{f.signature.name}_{suffix}' for f in library.function
@@ -350,7 +351,7 @@ class TensorFlowGraph:
     """The graph with uniquely named functions, for `inlined`."""
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(self._graph_def)
-    _rename_functions(graph_def, f'{_digest(graph_def)}_pure')
+    rename_functions(graph_def, f'{_digest(graph_def)}_pure')
     return graph_def
 
   def _named(
@@ -366,7 +367,7 @@ class TensorFlowGraph:
     if has_loops and not device.endswith(datasets.DATASET_DEVICE):
       _place_loops(graph_def, device)
       suffix += '_' + re.sub(r'\W', '_', device)
-    _rename_functions(graph_def, suffix)
+    rename_functions(graph_def, suffix)
     variables = []
     for node in graph_defs.all_nodes(graph_def):
       if node.op == 'VarHandleOp':

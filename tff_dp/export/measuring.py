@@ -1,0 +1,390 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""`run_bundle`: what a bundle's graphs do, and the noise that they add.
+
+To be called where nothing can be lost, as `isolation` does, on a bundle that
+`verify_bundle` has found nothing wrong with.
+"""
+
+from collections.abc import Callable
+import math
+import pathlib
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow_federated as tff
+
+from tff_dp.execution import contexts
+from tff_dp.export import bundle
+from tff_dp.export import computations
+from tff_dp.export import models
+from tff_dp.export import noise
+from tff_dp.export import taps
+from tff_dp.export import verification
+from tff_dp.mechanisms import randomizers
+from tff_dp.plans import base
+from tff_dp.plans import events as events_lib
+from tff_dp.program import certification
+from tff_dp.program.files import process_files
+
+Finding = verification.Finding
+Struct = tff.structure.Struct
+# As many new states as are measured, if there is the time.
+_MOST_STATES, _FEWEST_STATES = 400, 32
+# Rounds of each, of which those after the first have no clients.
+_MOST_ROUNDS = 3
+# Coordinates that are looked at, spread over all of them.
+_MOST_PARAMS = 4096
+_KEY = 'key'
+
+
+def run_bundle(root: pathlib.Path, *, seconds: float) -> list[Finding]:
+  """Returns what was found by running the graphs of a bundle.
+
+  Args:
+    root: Of a bundle without anything wrong, see `verify_bundle`.
+    seconds: For the measurement of the noise, which may take one round more.
+  """
+  absent = bundle.read_manifest(root)['absent']
+  plan = events_lib.read(root / bundle.EVENTS).plan
+  findings = []
+  with contexts.ensure_installed():
+    if bundle.NEXT not in absent:
+      findings += _run_process(root, plan, absent, seconds)
+  if bundle.SAVED_MODEL not in absent:
+    findings.append(
+        verification.found('SavedModel, run', lambda: _run_saved_model(root))
+    )
+  if bundle.FUNCTIONAL_MODEL not in absent:
+    findings.append(
+        verification.found(
+            'functional model, run', lambda: _run_functional_model(root)
+        )
+    )
+  return findings
+
+
+def _run_process(root, plan, absent, seconds) -> list[Finding]:
+  """Runs the process, and its forms, on the same made data."""
+  initialize = process_files.read(root / bundle.INITIALIZE)
+  next_computation = process_files.read(root / bundle.NEXT)
+  known = {}
+
+  def run() -> str:
+    known['state'] = computations.check_initialize(initialize)
+    known['data'] = computations.made_data(next_computation, plan)
+    results = [
+        computations.leaves(next_computation(known['state'], known['data']))
+        for _ in range(2)
+    ]
+    if not computations.is_finite(results[0]):
+      raise verification.Wrong('a round on made data gives NaN')
+    known['result'] = results[0]
+    # Fresh noise, where clients draw it.
+    known['fresh'] = set(computations.differences(*results))
+    return f'a round on made data, {len(results[0])} results'
+
+  findings = [verification.found('round', run)]
+  if findings[0].status != verification.OK:
+    return findings
+  for kind in computations.FORMS:
+    if kind not in absent:
+      findings.append(
+          verification.found(
+              f'{verification.form_name(kind)}, run',
+              lambda kind=kind: _run_form(root, kind, next_computation, known),
+          )
+      )
+  return findings + _measure(initialize, next_computation, plan, seconds)
+
+
+def _run_form(root, kind: str, next_computation, known: dict[str, Any]) -> str:
+  form = computations.read_form(root / kind, kind, next_computation)
+  result = computations.leaves(
+      computations.recompose(kind, form)(known['state'], known['data'])
+  )
+  differing = set(computations.differences(known['result'], result))
+  if differing - known['fresh']:
+    raise verification.Wrong(
+        'the same round ends otherwise: ' + ', '.join(sorted(differing)[:3])
+    )
+  if not known['fresh']:
+    return 'the same bits as the process'
+  return (
+      'runs; the same bits as the process but for what has fresh noise'
+      f' ({len(known["fresh"])} of {len(result)} results)'
+  )
+
+
+def _run_saved_model(root: pathlib.Path) -> str:
+  weights = models.read_weights(root / bundle.WEIGHTS)
+  found = models.run_saved_model(root / bundle.SAVED_MODEL)
+  expected = {models.flat_name(name): value for name, value in weights.items()}
+  if set(found) != set(expected):
+    raise verification.Wrong('it returns other weights than model.npz')
+  for name, value in expected.items():
+    verification.check_equal(name, found[name], value)
+  return f'it returns {len(weights)} tensors, equal to model.npz'
+
+
+def _run_functional_model(root: pathlib.Path) -> str:
+  weights = models.in_order(models.read_weights(root / bundle.WEIGHTS))
+  found = models.run_functional_model(root / bundle.FUNCTIONAL_MODEL)
+  if len(found) != len(weights):
+    raise verification.Wrong('it returns other weights than model.npz')
+  for (name, value), tensor in zip(weights.items(), found):
+    verification.check_equal(name, tensor, value)
+  return f'it returns {len(weights)} tensors, equal to model.npz'
+
+
+class _Drawn(NamedTuple):
+  """What was marked as noised, again and again.
+
+  Attributes:
+    marked: For each mark of the first round in its order, an array of shape
+      [num_states, ...].
+    later: The vectors of the rounds without clients that followed, shape
+      [num_states, num_rounds - 1, num_params]; `None` where there are none.
+  """
+
+  marked: list[np.ndarray]
+  later: np.ndarray | None
+
+
+def _measure(initialize, next_computation, plan, seconds) -> list[Finding]:
+  """Runs rounds from many new states, with the same data and other keys."""
+  known = {}
+
+  def key() -> str:
+    known['drawn'] = _draw(initialize, next_computation, plan, seconds)
+    return _check_keys(known['drawn'].marked, plan)
+
+  findings = [verification.found('key', key)]
+  if 'drawn' not in known:
+    return findings
+  if not _keyed(known['drawn'].marked, plan):
+    why = 'what is released is too short to tell keys apart'
+    findings = [Finding('key', verification.NOT_CHECKED, why)]
+  law = _law_of(plan)
+  if isinstance(law, str):
+    return findings + [Finding('noise', verification.NOT_CHECKED, law)]
+  return findings + [
+      verification.found('noise', lambda: law(known['drawn'], next_computation))
+  ]
+
+
+def _draw(initialize, next_computation, plan, seconds: float) -> _Drawn:
+  rounds = taps.Rounds(next_computation)
+  first = initialize()
+  marked, later = [], []
+  num_rounds = _num_rounds(plan)
+  start = time.monotonic()
+  for number in range(_MOST_STATES):
+    passed = time.monotonic() - start
+    if number >= _FEWEST_STATES and passed > seconds * number / (number + 1):
+      break
+    state = rounds.state(_with_keys_of(first, initialize()))
+    data = computations.made_data(next_computation, plan, keys_seed=number)
+    state, found = rounds.run(state, data)
+    marked.append([_of_few_params(each) for each in found])
+    of_state = []
+    for _ in range(num_rounds - 1):
+      # Nobody's data: what is released is noise alone.
+      state, found = rounds.run(state, [])
+      of_state.append(_of_few_params(_vector(found)))
+    later.append(of_state)
+  if not marked[0]:
+    raise verification.Wrong('nothing in a round is marked as noised')
+  if any(
+      [each.shape for each in found] != [each.shape for each in marked[0]]
+      for found in marked
+  ):
+    raise verification.Wrong('what is marked differs from round to round')
+  return _Drawn(
+      [np.stack(each) for each in zip(*marked)],
+      np.array(later) if num_rounds > 1 else None,
+  )
+
+
+def _with_keys_of(state: Any, other: Any, name: str = '') -> Any:
+  """Returns a state with the keys of another."""
+  state, other = map(computations.as_struct, (state, other))
+  if not isinstance(state, Struct):
+    return other if name == _KEY else state
+  return Struct([
+      (name, _with_keys_of(part, other[index], name or ''))
+      for index, (name, part) in enumerate(tff.structure.iter_elements(state))
+  ])
+
+
+def _of_few_params(value: np.ndarray) -> np.ndarray:
+  if value.ndim != 1 or value.size <= _MOST_PARAMS:
+    return value
+  return value[np.linspace(0, value.size - 1, _MOST_PARAMS, dtype=int)]
+
+
+def _vector(marked: list[np.ndarray]) -> np.ndarray:
+  """Returns the one noised vector of a server's round."""
+  vectors = [
+      each for each in marked if each.dtype == np.float32 and each.ndim == 1
+  ]
+  if len(vectors) != 1:
+    raise verification.Wrong(
+        f'a round marks {len(vectors)} vectors as noised, and not one'
+    )
+  return vectors[0]
+
+
+def _is_central(plan) -> bool:
+  return plan.kind == 'dp_ftrl' or (
+      plan.kind == 'check_ins' and not plan.is_local
+  )
+
+
+def _is_adaptive(plan) -> bool:
+  return getattr(plan, 'adaptive_clipping', None) is not None
+
+
+def _num_rounds(plan) -> int:
+  """Returns how many rounds are run from each state."""
+  if not _is_central(plan) or _is_adaptive(plan):
+    return 1
+  mechanism = plan.mechanism
+  return min(_MOST_ROUNDS, mechanism.num_rounds, mechanism.rounds_per_tree)
+
+
+def _check_keys(marked: list[np.ndarray], plan) -> str:
+  """Raises where noise comes again although its key is another."""
+  num = len(marked[0])
+  for each in _keyed(marked, plan):
+    different = len({row.tobytes() for row in each})
+    if different < num:
+      raise verification.Wrong(
+          f'{num} new keys gave {different} different releases: it does not'
+          ' use the bits of its key'
+      )
+  return (
+      f'{num} new keys gave {num} different releases on the same data: more'
+      f' than {noise.bits_seen(num)} bits of the key are used, and not how many'
+      f' more (missed with probability {noise.FALSE_ALARM:g})'
+  )
+
+
+def _keyed(marked: list[np.ndarray], plan) -> list[np.ndarray]:
+  """Returns what is another one for every key."""
+  return [each for each in marked if _is_keyed(each, plan)]
+
+
+def _is_keyed(each: np.ndarray, plan) -> bool:
+  """Returns whether a mark of other keys is another one, surely enough."""
+  if each.dtype == np.float32:
+    return each[0].size >= 3
+  if each.dtype != np.int64:
+    return False
+  if _is_central(plan):
+    return True  # The digest.
+  return plan.kind == 'check_ins' and isinstance(
+      plan.randomizer, randomizers.Sphere
+  )
+
+
+def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
+  """Returns what compares noise with a plan, or why nothing does."""
+  if _is_central(plan):
+    if not plan.noise_multiplier:
+      return 'the plan adds none'
+    return lambda drawn, computation: _check_central(drawn, computation, plan)
+  if plan.kind == 'check_ins':
+    randomizer = plan.randomizer
+    if isinstance(randomizer, randomizers.Gaussian):
+      return lambda drawn, _: _check_local(drawn, stddev=randomizer.stddev)
+    if isinstance(randomizer, randomizers.Laplace):
+      return lambda drawn, _: _check_local(drawn, laplace=randomizer.scale)
+    return f'the reports of {type(randomizer).__name__} are not data plus noise'
+  return {
+      'silos': 'a silo draws noise and records from the same key',
+      'secure_sums': "a silo's message is a share of noise",
+      'draw_and_discard': 'a client draws noise and its model from the same key',
+  }.get(plan.kind, f'of {plan.kind}, no law is known here')
+
+
+def _check_central(drawn: _Drawn, next_computation, plan) -> str:
+  """Compares the noise of a server with the plan, over coordinates and rounds."""
+  certificate = certification.certify_computation(next_computation, plan)
+  vectors, words, scalars = [], [], []
+  for each in drawn.marked:
+    if each.dtype == np.float32 and each.ndim == 2:
+      vectors.append(each)
+    elif each.dtype == np.int64 and each.ndim == 1:
+      words.append(each)
+    elif each.dtype == np.float32 and each.ndim == 1:
+      scalars.append(each)
+    else:
+      raise verification.Wrong(
+          f'{each.dtype} of shape {each.shape[1:]} is marked as noised'
+      )
+  found = len(vectors), len(words), len(scalars)
+  expected = 1, 1, int(_is_adaptive(plan))
+  if found != expected:
+    raise verification.Wrong(
+        f'a round marks {found} vectors, digests and shares as noised, and not'
+        f' {expected}'
+    )
+  odd = noise.constant_bits(words[0])
+  if odd:
+    raise verification.Wrong(f'{odd} of 64 bits of the digest are not random')
+  multiplier = plan.noise_multiplier
+  l2_norm_clip = _l2_norm_clip(plan)
+  if _is_adaptive(plan):
+    multiplier = plan.noise_multiplier_by_domain['value']
+  stddev = multiplier * l2_norm_clip / certificate.release.divisor
+  of_rounds = vectors[0][:, np.newaxis]
+  if drawn.later is not None:
+    of_rounds = np.concatenate([of_rounds, drawn.later], axis=1)
+  num_rounds = of_rounds.shape[1]
+  spread = noise.compare(
+      of_rounds / stddev, noise.covariance(plan.mechanism, num_rounds)
+  )
+  return _described(spread, of_rounds.shape)
+
+
+def _l2_norm_clip(plan) -> float:
+  if plan.kind == 'check_ins':
+    return plan.randomizer.l2_norm_clip
+  return plan.l2_norm_clip
+
+
+def _check_local(
+    drawn: _Drawn, *, stddev: float = math.nan, laplace: float = math.nan
+) -> str:
+  """Compares the noise of each client's report with the plan."""
+  said = ''
+  for each in drawn.marked:
+    if each.dtype != np.float32 or each.ndim != 2:
+      raise verification.Wrong(
+          f'{each.dtype} of shape {each.shape[1:]} is marked as noised'
+      )
+    if math.isnan(laplace):
+      spread = noise.compare(each[:, np.newaxis] / stddev, np.ones([1, 1]))
+    else:
+      spread = noise.compare_laplace(each, laplace)
+    said = _described(spread, (len(each), 1, each.shape[1]))
+  return said
+
+
+def _described(spread: noise.Spread, shape: tuple[int, int, int]) -> str:
+  num_states, num_rounds, num_params = shape
+  rounds = 'round 1' if num_rounds == 1 else f'rounds 1 to {num_rounds}'
+  where = (
+      f'{num_params} coordinates of {rounds} from {num_states} new keys, on'
+      ' made data'
+  )
+  if spread.wrong:
+    raise verification.Wrong(f'{spread.wrong} ({where})')
+  return (
+      f'{where}: {spread.stddev:.4g} of the planned standard deviation, single'
+      f' coordinates {spread.least_stddev:.3g} to {spread.largest_stddev:.3g}'
+      f' (false alarm {noise.FALSE_ALARM:g}; seen with probability 0.999:'
+      f' {spread.seen})'
+  )

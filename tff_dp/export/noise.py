@@ -1,0 +1,219 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Whether noise that was drawn again and again is the noise of a plan.
+
+Three tests share one false-alarm rate: the variance of each coordinate and of
+all together, against the chi-square law of normals, and the correlation of
+pairs of coordinates and rounds. Rounds are taken apart before: with the
+covariance K = L L' that the mechanism gives a coordinate over rounds, L^-1 makes
+independent standard normals of its noise.
+
+A process may still tell what it adds noise to from what it is measured with.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy import stats
+
+from tff_dp.mechanisms import mechanism as mechanism_lib
+
+# Each of the three tests fails this often where the noise is right.
+FALSE_ALARM = 1e-6
+_SHARE = FALSE_ALARM / 3
+_POWER = 0.999
+# Pairs of so many columns are looked at.
+_MOST_PAIRED = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+  """What was measured.
+
+  Attributes:
+    wrong: What is not as planned, '' if everything is.
+    stddev: Of all coordinates, in those of the plan.
+    least_stddev: Of the coordinate that has the least, likewise.
+    largest_stddev: Of the one that has the most.
+    seen: What would have been seen with probability 0.999, in words.
+  """
+
+  wrong: str
+  stddev: float
+  least_stddev: float
+  largest_stddev: float
+  seen: str
+
+
+def covariance(
+    mechanism: mechanism_lib.Mechanism, num_rounds: int
+) -> np.ndarray:
+  """Returns the covariance of a coordinate's noise in the first rounds.
+
+  Exact, at unit draws, shape [num_rounds, num_rounds]: the mechanism is run on
+  unit vectors, one for each draw.
+
+  Args:
+    mechanism: What noise is added in which round.
+    num_rounds: At most those of one tree.
+  """
+  places = {}
+
+  def run(size: int) -> list[np.ndarray]:
+    def draw(level, index):
+      place = places.setdefault((level, int(index)), len(places))
+      unit = np.zeros(size)
+      if place < size:
+        unit[place] = 1.0
+      return unit
+
+    operations = mechanism_lib.numpy_operations(draw)
+    buffers, rows = mechanism.initialize(np.zeros(size)), []
+    for at_round in range(1, num_rounds + 1):
+      noise, buffers = mechanism.next_noise(buffers, at_round, operations)
+      rows.append(noise)
+    return rows
+
+  run(1)  # To count the draws.
+  rows = np.stack(run(len(places)))
+  return rows @ rows.T
+
+
+def compare(
+    drawn: np.ndarray, covariance_of_rounds: np.ndarray
+) -> Spread:
+  """Returns how the spread of normals agrees with a plan.
+
+  Args:
+    drawn: Noise plus what is the same in every repetition, shape
+      [num_repetitions, num_rounds, num_params].
+    covariance_of_rounds: Of a coordinate, shape [num_rounds, num_rounds].
+  """
+  num, num_rounds, num_params = drawn.shape
+  factor = np.linalg.cholesky(covariance_of_rounds)
+  centred = drawn.astype(np.float64) - drawn.mean(axis=0, dtype=np.float64)
+  white = np.linalg.solve(
+      factor, centred.transpose(1, 0, 2).reshape(num_rounds, -1)
+  )
+  columns = white.reshape(num_rounds, num, num_params).transpose(1, 0, 2)
+  columns = columns.reshape(num, -1)
+  squares = (columns**2).sum(axis=0)
+  degrees = num - 1
+  least, most = _chi_square_bounds(degrees, _SHARE / len(squares))
+  all_least, all_most = _chi_square_bounds(degrees * len(squares), _SHARE)
+  wrong = []
+  variances = squares / degrees
+  if not np.isfinite(columns).all():
+    wrong.append('it is not finite')
+  elif not all_least <= squares.sum() <= all_most:
+    wrong.append(
+        'its standard deviation over all coordinates is'
+        f' {math.sqrt(variances.mean()):.4g} of the planned one'
+    )
+  elif not (least <= squares).all() or not (squares <= most).all():
+    wrong.append(
+        'the standard deviation of a coordinate is'
+        f' {math.sqrt(variances.min()):.4g} to {math.sqrt(variances.max()):.4g}'
+        ' of the planned one'
+    )
+  else:
+    correlation, bound = _largest_correlation(columns)
+    if correlation > bound:
+      wrong.append(
+          'coordinates or rounds are correlated otherwise than planned, two of'
+          f' them by {correlation:.2g}'
+      )
+  return Spread(
+      '; '.join(wrong),
+      *(
+          float(np.sqrt(value))
+          for value in (variances.mean(), variances.min(), variances.max())
+      ),
+      f'a coordinate with less than {_seen(degrees, least):.2g} and all with'
+      f' less than {_seen(degrees * len(squares), all_least):.4g} of the'
+      ' planned standard deviation',
+  )
+
+
+def _chi_square_bounds(degrees: int, share: float) -> tuple[float, float]:
+  law = stats.chi2(degrees)
+  return law.ppf(share / 2), law.isf(share / 2)
+
+
+def _seen(degrees: int, least: float) -> float:
+  """Returns below which share of the stddev the lower bound sees it."""
+  return math.sqrt(least / stats.chi2(degrees).ppf(_POWER))
+
+
+def _largest_correlation(columns: np.ndarray) -> tuple[float, float]:
+  """Returns the largest correlation of two columns, and its bound."""
+  num, num_columns = columns.shape
+  if num_columns < 2:
+    return 0.0, 1.0
+  places = np.unique(
+      np.linspace(0, num_columns - 1, min(num_columns, _MOST_PAIRED), dtype=int)
+  )
+  found = np.corrcoef(columns[:, places].T)
+  pairs = found[np.triu_indices(len(places), 1)]
+  # Of independent normals, r sqrt((n - 2) / (1 - r^2)) has Student's law.
+  limit = stats.t(num - 2).isf(_SHARE / len(pairs) / 2)
+  return float(np.abs(pairs).max()), limit / math.sqrt(num - 2 + limit**2)
+
+
+def compare_laplace(drawn: np.ndarray, scale: float) -> Spread:
+  """Returns how the spread of Laplace draws agrees with a scale.
+
+  The variance of all coordinates, by the normal law of their sum of squares.
+
+  Args:
+    drawn: Noise plus what is the same in every repetition, shape
+      [num_repetitions, num_params], 1,000 numbers at least.
+    scale: Of the plan.
+  """
+  num = len(drawn)
+  centred = drawn.astype(np.float64) - drawn.mean(axis=0, dtype=np.float64)
+  variances = (centred**2).sum(axis=0) / (num - 1) / (2 * scale**2)
+  # The fourth moment of a Laplace draw is 6 squared variances.
+  spread = math.sqrt(5.0 / centred.size)
+  bound = stats.norm.isf(FALSE_ALARM / 2) * spread
+  mean = float(variances.mean())
+  wrong = ''
+  if not abs(mean - 1.0) <= bound:
+    wrong = (
+        'its standard deviation over all coordinates is'
+        f' {math.sqrt(mean):.4g} of the planned one'
+    )
+  seen = math.sqrt((1.0 - bound) / (1.0 + stats.norm.isf(1 - _POWER) * spread))
+  return Spread(
+      wrong,
+      *(float(np.sqrt(v)) for v in (mean, variances.min(), variances.max())),
+      f'all coordinates with less than {seen:.4g} of the planned standard'
+      ' deviation',
+  )
+
+
+def bits_seen(num: int) -> int:
+  """Returns how many bits a key must have if so many draws are all different.
+
+  Of n draws from 2^b values, none comes twice with probability at most
+  exp(-n (n - 1) / 2^(b + 1)), which is FALSE_ALARM at b.
+
+  Args:
+    num: n.
+  """
+  pairs = num * (num - 1) / 2
+  return max(0, math.floor(math.log2(pairs / -math.log(FALSE_ALARM))))
+
+
+def constant_bits(words: np.ndarray) -> int:
+  """Returns how many bits of int64 words are the same too often, of 64.
+
+  Args:
+    words: Independent, uniform words, shape [n].
+  """
+  bits = (words.astype(np.uint64)[:, None] >> np.arange(64, dtype=np.uint64)) & 1
+  ones = bits.sum(axis=0)
+  law = stats.binom(len(words), 0.5)
+  low, high = law.ppf(FALSE_ALARM / 128), law.isf(FALSE_ALARM / 128)
+  return int(((ones < low) | (ones > high)).sum())
