@@ -95,16 +95,24 @@ def thief(source: pathlib.Path, target: pathlib.Path) -> list[Any]:
   ]
 
 
-def _graphs(message) -> Iterator[Any]:
-  """Yields the packed graphs in the proto of a TFF computation."""
+def messages(message: Any) -> Iterator[Any]:
+  """Yields a message and all in it, but not what is packed."""
+  yield message
+  if message.DESCRIPTOR.full_name == 'google.protobuf.Any':
+    return
   for field, value in message.ListFields():
-    if field.message_type is None:
-      continue
-    for each in [value] if isinstance(value, message_lib.Message) else value:
-      if field.message_type.full_name == 'google.protobuf.Any':
-        yield each
-      else:
-        yield from _graphs(each)
+    if field.message_type is not None:
+      for each in [value] if isinstance(value, message_lib.Message) else value:
+        yield from messages(each)
+
+
+def packed_graphs(message: Any) -> list[Any]:
+  """Returns the packed graphs in the proto of a TFF computation."""
+  return [
+      each
+      for each in messages(message)
+      if each.DESCRIPTOR.full_name == 'google.protobuf.Any'
+  ]
 
 
 def change_graphs(
@@ -124,7 +132,7 @@ def change_graphs(
     path.write_bytes(model.SerializeToString(deterministic=True))
     return changed
   proto = proto_of(path)
-  for packed in _graphs(proto):
+  for packed in packed_graphs(proto):
     graph_def = tf.compat.v1.GraphDef()
     packed.Unpack(graph_def)
     if change(graph_def) is not False:

@@ -53,6 +53,8 @@ _FIELDS = frozenset([
 # Of which each value is a text.
 _TABLES = ('versions', 'absent', 'files')
 _CHUNK = 2**20
+# As far as protocol buffers go, and models of some ten billion weights.
+_MOST_PROTO_BYTES, _MOST_WEIGHTS_BYTES = 2**31, 2**36
 # A bundle has about forty.
 _MOST_FILES = 1000
 
@@ -147,6 +149,8 @@ def changes(root: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
       found.append(f'{name} is missing')
     elif name not in listed:
       found.append(f'{name} is not in the manifest')
+    elif (root / name).stat().st_size > most_bytes(name):
+      found.append(f'{name} is larger than any of its kind')
     elif digest(root / name) != listed[name]:
       found.append(f'{name} has changed')
   return found
@@ -159,6 +163,15 @@ def has(manifest: Mapping[str, Any], part: str) -> bool:
 
 def _is_in(name: str, part: str) -> bool:
   return name == part or name.startswith(part + '/')
+
+
+def most_bytes(name: str) -> int:
+  """Returns how large a file may be, by its name."""
+  if name.endswith('.pb'):
+    return _MOST_PROTO_BYTES
+  if name.endswith(('.json', '.md', '.pbtxt')):
+    return regular.MOST_JSON_BYTES
+  return _MOST_WEIGHTS_BYTES
 
 
 def digest(path: pathlib.Path) -> str:
