@@ -3,6 +3,7 @@
 """Tests of a guarantee in plain words."""
 
 import math
+import re
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -88,6 +89,14 @@ class ParagraphTest(parameterized.TestCase):
     )
     self.assertNotIn('amplification', said)
     self.assertNotIn('certainty', said)
+
+  @parameterized.parameters(*range(3, 13))
+  def test_chance_is_never_rounded_down(self, noise_multiplier):
+    statement = _plan(noise_multiplier).statement(delta=_DELTA)
+    said = plain_words.paragraph(statement.to_json())
+    (printed,) = re.findall(r'at most ([0-9.]+) % of all', said)
+    chance = plain_words.best_guess(statement.epsilon, _DELTA)
+    self.assertBetween(float(printed) / 100, chance, chance + 1e-4)
 
   def test_check_ins_with_local_noise(self):
     plan = tff_dp.CheckInPlan(

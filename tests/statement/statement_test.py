@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -164,6 +165,21 @@ class NumbersTest(parameterized.TestCase):
       printed = built.to_markdown().split('**(')[1].split(',')[0]
       self.assertGreaterEqual(float(printed), built.epsilon)
       self.assertLess(float(printed), 1.001 * built.epsilon)
+
+  @parameterized.parameters(0.3, 1.13, 2.71, 30.0)
+  def test_no_cost_is_printed_below_its_value(self, noise_multiplier):
+    built = _build(noise_multiplier=noise_multiplier)
+    page, guarantee = built.to_markdown(), built.points['guarantee']
+    for name, label in (
+        ('epsilon', 'epsilon'),
+        ('epsilon_planned', 'epsilon of all planned rounds'),
+        ('epsilon_replace_one', 'epsilon under replace-one adjacency'),
+        ('epsilon_rdp', 'epsilon by Renyi DP, for comparison'),
+        ('zcdp_rho', 'zCDP rho'),
+    ):
+      (printed,) = re.findall(f'^- {label}: (.*)$', page, re.MULTILINE)
+      self.assertGreaterEqual(float(printed), guarantee[name], name)
+      self.assertLess(float(printed), 1.001 * guarantee[name], name)
 
 
 class VoidTest(parameterized.TestCase):
