@@ -14,17 +14,18 @@ import math
 import numbers
 
 
-# Of a value in a message.
+# Most characters of a value in a message.
 _MOST_SHOWN = 500
-# More than any run has; the accounting of far more would not end.
+# Limit of rounds, more than any run has. The accounting of far more would not
+# end.
 MOST_ROUNDS = 10**7
 
 
 def printable(text: str) -> str:
-  """Returns a text in one line that a terminal shows and does not obey.
+  """Returns a text in one line that is safe to show in a terminal.
 
-  Names and ids may be a stranger's: control characters, ends of lines, marks
-  of direction and lone surrogates become escapes.
+  Names and ids may come from strangers. So control characters, ends of lines,
+  marks of direction and lone surrogates become escapes.
   """
   if text.isprintable():
     return text

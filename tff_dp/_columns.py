@@ -72,7 +72,7 @@ REFERENCE = Column(
         'tensorflow-privacy': ('0.9.0',),
         'dp-accounting': ('0.4.3',),
         'numpy': ('1.25.2',),
-        # Jupyter brings the second one; see _compat.
+        # Jupyter brings the second version (see _compat).
         'typing-extensions': ('4.5.0', '4.16.0'),
     },
     present=(),

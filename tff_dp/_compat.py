@@ -36,8 +36,8 @@ is_debug = _quiet.is_debug
 NEEDS_TFF = ('aggregators', 'learning', 'execution', 'program')
 
 _MISSING = 'not installed'
-# The private modules of TFF that the in-process context is built from. Checked
-# against TFF 0.87.0; none of them imports jax or tensorflow-privacy itself.
+# Private modules of TFF on which the in-process context is built. Checked
+# against TFF 0.87.0. None of them imports jax or tensorflow-privacy itself.
 _PRIVATE_TFF = {
     'array': 'core.impl.compiler.array',
     'computation_serialization': (

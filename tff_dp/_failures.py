@@ -30,22 +30,23 @@ def assertion(message: str) -> str:
 
 
 class ComputationError(RuntimeError):
-  """A computation failed; what TensorFlow said is no part of the message.
+  """A computation failed. TensorFlow's text is not part of the message.
 
   Attributes:
     operation: Name of the TensorFlow operation that failed, or ''.
     kind: Name of TensorFlow's exception or of gRPC's status.
-    details: What that said. SECRET: it may show the clients' data.
+    details: Text of that exception or status. SECRET: it may show the clients'
+      data.
   """
 
   def __init__(self, who: str, *, operation: str, kind: str, details: str):
     """Initializes the error.
 
     Args:
-      who: Begins the message.
-      operation: See the attributes.
-      kind: See the attributes.
-      details: See the attributes.
+      who: Subject with which the message begins.
+      operation: Name of the operation that failed, or ''.
+      kind: Name of TensorFlow's exception or of gRPC's status.
+      details: Text of that exception or status, which stays secret.
     """
     said = _SAID.search(details)
     where = '' if said else f' in {operation or "an operation"}'
@@ -56,12 +57,12 @@ class ComputationError(RuntimeError):
 
 
 class ClientComputationError(ComputationError):
-  """The work of one client failed; nobody's state has changed.
+  """The work of one client failed. No state has changed.
 
   Attributes:
     client_index: Position of the client in the list of clients, from 0.
     num_clients: Length of that list.
-    client_id: The client's id or the silo's name; `None` if it is not known.
+    client_id: Id of the client or name of the silo. `None` if it is not known.
   """
 
   def __init__(

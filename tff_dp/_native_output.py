@@ -1,13 +1,13 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps off the screen what TensorFlow's C++ says while clients work.
+"""Keeps TensorFlow's C++ output off the screen while clients work.
 
-It logs each operation that fails with a warning that quotes the client's data,
-such as a label. How loud it is was settled when TensorFlow was loaded, perhaps
-before this package, and cannot be changed after. So `Diversion` points file
-descriptor 2 at a secret file meanwhile. Python's own `sys.stderr` still leads
-to the screen. Log handlers that hold an older `sys.stderr` write to the file,
-and so does `tf.print`.
+TensorFlow logs a warning for each operation that fails. The warning quotes the
+client's data, such as a label. The log level was set when TensorFlow was
+loaded, perhaps before this package, and cannot be changed later. So `Diversion`
+points file descriptor 2 at a secret file in the meantime. Python's own
+`sys.stderr` still leads to the screen. Log handlers that hold an older
+`sys.stderr` write to the file, and so does `tf.print`.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ import warnings
 from tff_dp import _quiet
 
 _STDERR = 2
-_SILENT = 3  # Of TF_CPP_MIN_LOG_LEVEL: fatal errors alone.
+_SILENT = 3  # TF_CPP_MIN_LOG_LEVEL for fatal errors only.
 
-# Descriptor 2 is the process's: runs in several threads share what follows. The
-# last one that began a block gets the output; the screen is back when the last
-# one ends.
+# Descriptor 2 belongs to the process, so runs in several threads share these
+# variables. The output goes to the file of the last block that began. The
+# screen returns when the last block ends.
 _lock = threading.Lock()
 _diverted: list[int] = []
 _screen: int | None = None
 _num_open = 0
-# Leads to the screen while a `Diversion` is open, if `sys.stderr` was written
-# to descriptor 2; and that `sys.stderr`, inside a block.
+# `_stand_in` leads to the screen while a `Diversion` is open, if `sys.stderr`
+# wrote to descriptor 2. `_replaced` is that `sys.stderr`, inside of a block.
 _stand_in = None
 _replaced = None
 _has_warned = False
@@ -42,18 +42,19 @@ class ClientDataOnScreenWarning(UserWarning):
 
 
 class Diversion:
-  """Sends file descriptor 2 to a file, as often as it is asked to.
+  """Sends file descriptor 2 to a file, any number of times.
 
   Attributes:
-    screen: What to write to instead of `sys.stderr`, inside a block too; `None`
-      if `sys.stderr` has nothing to do with descriptor 2.
+    screen: Stream to write to instead of `sys.stderr`, also inside of a block.
+      `None` if `sys.stderr` does not write to descriptor 2.
   """
 
   def __init__(self, path: os.PathLike):
     """Opens the file.
 
     Args:
-      path: The file, which is created for its owner alone, or appended to.
+      path: Path of the file. A new file is readable for its owner only. An old
+        file is appended to.
 
     Raises:
       OSError: The file cannot be opened.
@@ -72,7 +73,7 @@ class Diversion:
     """Returns a block in which the output goes to the file.
 
     Raises:
-      OSError: The system does not let us.
+      OSError: The system refuses to redirect the output.
     """
     _enter(self._file)
     try:
@@ -81,7 +82,7 @@ class Diversion:
       _leave(self._file)
 
   def close(self) -> None:
-    """Closes the file; may be called again."""
+    """Closes the file. Further calls do nothing."""
     global _num_open, _stand_in
     if self._file is None:
       return
@@ -96,9 +97,10 @@ class Diversion:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-  """Returns a block in which the output goes nowhere, or where it goes already.
+  """Returns a block in which the output is dropped, or stays diverted.
 
-  For workers of a cluster, whose errors travel, and whose screens others read.
+  It is for workers of a cluster. Their errors travel to the driver, and other
+  people may read their screens.
   """
   if _diverted:
     yield
@@ -108,7 +110,7 @@ def silence() -> Iterator[None]:
 
 
 def _is_descriptor(stream) -> bool:
-  """Whether a stream of Python writes to descriptor 2."""
+  """Returns whether a stream of Python writes to descriptor 2."""
   try:
     return stream.fileno() == _STDERR
   except (AttributeError, OSError, ValueError):  # None, a notebook's, closed.
@@ -132,7 +134,7 @@ def _enter(file: int) -> None:
     if not _diverted:
       try:
         _screen = os.dup(_STDERR)
-      except OSError:  # It is closed, and any file may get its number.
+      except OSError:  # It is closed. Any file may get its number.
         _screen = None
       if _stand_in is not None and _is_descriptor(sys.stderr):
         _replaced, sys.stderr = sys.stderr, _stand_in
@@ -169,7 +171,8 @@ def _flush() -> None:
 def warn_if_clients_show() -> None:
   """Warns once if clients work now and TensorFlow may print their data.
 
-  For work that no `Diversion` covers, such as a loop of the caller's own.
+  It is for work that no `Diversion` covers, such as a training loop of the
+  caller.
   """
   global _has_warned
   if _has_warned or _diverted or not _is_loud():
@@ -186,7 +189,7 @@ def warn_if_clients_show() -> None:
 
 
 def _is_loud() -> bool:
-  """Whether TensorFlow writes more than fatal errors, as far as we can know."""
+  """Returns whether TensorFlow may write more than fatal errors."""
   if _quiet.was_loaded_loud:
     return True
   level = os.environ.get('TF_CPP_MIN_LOG_LEVEL', '0')

@@ -18,7 +18,8 @@ _NOISE = re.compile(
     rb'|I\d{4} [\d:.]+ +\d+ \S+\.cc:\d+\]'
 )
 
-# Whether TensorFlow was there before us, and logged: it reads its level once.
+# Whether TensorFlow was imported before this package with its log on.
+# TensorFlow reads its log level only once.
 was_loaded_loud = (
     'tensorflow' in sys.modules
     and os.environ.get('TF_CPP_MIN_LOG_LEVEL') != '3'
@@ -45,7 +46,8 @@ def quiet_start_up() -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   # Added once: the logger ignores a filter that it already has.
   logging.getLogger('tensorflow').addFilter(_is_no_asset_line)
-  # From googleapis-common-protos 1.61 below TFF; setuptools < 81 is pinned.
+  # This comes from googleapis-common-protos 1.61, which TFF needs. The lock
+  # pins setuptools < 81.
   warnings.filterwarnings('ignore', message='pkg_resources is deprecated')
   warnings.filterwarnings(
       'ignore', message='Deprecated call to `pkg_resources.declare_namespace'

@@ -334,7 +334,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
 
 
 def after_import(name: str, then) -> None:
-  """Calls `then()` right after a module is imported; now, if it is there.
+  """Calls `then()` right after the import of a module, or now if it is there.
 
   Args:
     name: Name of the module. A second call with the same name changes nothing.

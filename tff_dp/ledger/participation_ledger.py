@@ -41,7 +41,10 @@ def _damaged() -> _checks.PrivacyRefusedError:
 
 
 def _check_header(header: dict[str, object]) -> None:
-  """Raises unless numbers are numbers; what they are is checked later."""
+  """Raises an error unless the numbers of the header are numbers.
+
+  Their values are checked later.
+  """
   for name in (
       'num_rounds', 'num_clients', 'smallest_cohort', 'largest_cohort'
   ):
@@ -351,7 +354,7 @@ class ParticipationLedger:
     self._check_loaded(num_clients)
 
   def _check_loaded(self, num_clients: int) -> None:
-    """Raises unless what was loaded may have been saved."""
+    """Raises an error if no ledger can have saved the loaded values."""
     rounds, counts = self._last_round, self._count
     is_sound = (
         len(self._index_of_key) == len(rounds) == len(counts) == num_clients

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Mechanisms by name: from a few options, or from what was written down."""
+"""Mechanisms by name, built from a few options or from a description."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -24,7 +24,7 @@ BY_NAME = {
     'toeplitz': toeplitz.Toeplitz,
     'banded-inverse': banded_inverse.BandedInverse,
 }
-# The options of `build` that are for some mechanisms only.
+# Options of `build` that each mechanism uses.
 USED_OPTIONS = {
     'independent': (),
     'tree': ('restart_every', 'complete_trees'),
@@ -34,9 +34,9 @@ USED_OPTIONS = {
     'toeplitz': ('error', 'workload', 'restart_every'),
     'banded-inverse': ('num_bands', 'error', 'workload', 'restart_every'),
 }
-# Beyond some hundred bands, one more brings next to nothing.
+# Above some hundred bands, one more band lowers the error very little.
 _MOST_DEFAULT_BANDS = 512
-# That many draws a round cost less than a round of most trainings.
+# This many draws per round cost less than a round of most trainings.
 _DEFAULT_INVERSE_BANDS = 16
 _DEFAULT_BUFFERS = 3
 _DEFAULT_ERROR = 'max'
@@ -47,7 +47,13 @@ def default_bands(
     *,
     restart_every: Optional[int] = None,
 ) -> int:
-  """Returns how many bands `build` gives to 'banded' or 'banded-inverse'."""
+  """Returns the number of bands with which `build` makes a banded mechanism.
+
+  Args:
+    name: Name of the mechanism, 'banded' or 'banded-inverse'.
+    participation: Participation pattern, as for `build`.
+    restart_every: Number of rounds per tree, or `None` for one tree.
+  """
   setting = toeplitz_algebra.tree_setting(
       mechanism_lib.pattern_of(participation), restart_every=restart_every
   )
@@ -67,23 +73,24 @@ def build(
     restart_every: Optional[int] = None,
     complete_trees: bool = False,
 ) -> mechanism_lib.Mechanism:
-  """Returns the mechanism of that name, optimised for the participation.
+  """Returns the mechanism of a name, optimised for the participation.
 
-  Options that the mechanism has no use for are refused, except for `error` and
-  `workload`, which say what it will be judged by.
+  An option that the mechanism does not use is refused. Only `error` and
+  `workload` are accepted for every mechanism.
 
   Args:
-    name: A key of `BY_NAME`.
-    participation: Which rounds one client may take part in, and how many there
-      are.
-    num_bands: For 'banded', by default as many as the separation allows and 512
-      at most; for 'banded-inverse', by default 16.
-    num_buffers: For 'blt', by default 3.
-    error: What is minimised: 'max' (default) or 'mean' of the variance of the
-      noise over rounds.
-    workload: What the server makes of the sums; by default it adds them up.
-    restart_every: Rounds per tree, `None` for one tree.
-    complete_trees: For 'tree' and 'honaker': complete each finished tree.
+    name: Key of `BY_NAME`.
+    participation: Participation pattern: the number of rounds, and the rounds
+      in which one client may take part.
+    num_bands: Number of bands. Default for 'banded': the smallest of 512, the
+      smallest gap between participations of a client and the rounds per tree.
+      Default for 'banded-inverse': 16, or the rounds per tree if fewer.
+    num_buffers: Number of buffers of 'blt'. Default: 3.
+    error: Error to minimise, 'max' (the default) or 'mean': by the largest or
+      the mean variance of the noise over the rounds.
+    workload: Map from the sums to the model. Default: the prefix sum.
+    restart_every: Number of rounds per tree, or `None` for one tree.
+    complete_trees: Whether 'tree' and 'honaker' complete each finished tree.
   """
   _checks.one_of(tuple(BY_NAME), name=name)
   pattern = mechanism_lib.pattern_of(participation)
@@ -123,8 +130,8 @@ def build(
 def summary(mechanism: mechanism_lib.Mechanism) -> dict[str, Any]:
   """Returns the few numbers that tell mechanisms of one name apart.
 
-  Bands, and the weights and decays of BLT, as JSON types; not the coefficients,
-  of which there may be thousands.
+  They are the number of bands, or the weights and decays of BLT, as JSON types.
+  The coefficients are left out, as there may be thousands.
   """
   if isinstance(mechanism, blt.Blt):
     return {
@@ -140,14 +147,15 @@ def summary(mechanism: mechanism_lib.Mechanism) -> dict[str, Any]:
 
 
 def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
-  """Returns the mechanism that `DpFtrlPlan.describe()['mechanism']` is about.
+  """Returns the mechanism of `DpFtrlPlan.describe()['mechanism']`.
 
   Args:
-    described: The name and all fields, possibly as JSON gave them back.
+    described: Name and all fields of the mechanism, as described or as read
+      back from JSON.
 
   Raises:
-    ArgumentError: If a field is missing, unknown, or not as the mechanism has
-      it once it is made: not a float32 number, for example.
+    ArgumentError: If a field is missing or unknown, or differs from the field
+      of the mechanism built from it. An example is a number that is no float32.
   """
   fields = {name: _tupled(value) for name, value in dict(described).items()}
   name = fields.pop('name', None)
@@ -170,7 +178,8 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
 
 
 def _tupled(value):
-  """Returns the value with lists, which JSON makes of tuples, as tuples."""
+  """Returns the value with tuples in place of lists, which JSON makes of them.
+  """
   if isinstance(value, (list, tuple)):
     return tuple(map(_tupled, value))
   return value

@@ -1,17 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which mechanism to take: all of them at equal privacy, and the best.
+"""Comparison of all mechanisms at equal privacy, and the choice of the best.
 
-Two mechanisms are compared at the same privacy, that is at the same
-sigma_eff = noise_multiplier / sqrt(S2). A draw of standard deviation sqrt(S2)
-gives sigma_eff = 1, and the noise on the prefix sum after round t has then the
-standard deviation sqrt(S2 Var(b_t)). The two errors of a mechanism are
+Two mechanisms have equal privacy if they have the same sigma_eff =
+noise_multiplier / sqrt(S2). Draws of standard deviation sqrt(S2) give sigma_eff
+= 1. Then the noise on the prefix sum after round t has standard deviation
+sqrt(S2 Var(b_t)). The two errors of a mechanism are
 
     max_error   sqrt(S2 max_t Var(b_t))
     rmse        sqrt(S2 mean_t Var(b_t))
 
-over the rounds of the whole run, restarts included. Both are exact, except that
-S2 may be an upper bound, and grow with sigma_eff in the same proportion.
+over the rounds of the whole run, including restarts. Both are exact, except
+that S2 may be an upper bound. Both grow in proportion to sigma_eff.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,26 +29,29 @@ from tff_dp.mechanisms import workloads
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
 _MOST_BUFFERS = 8
-# Errors that differ by less than this are equal: fewer model copies decide.
+# Errors that differ by less than this share are equal. Then fewer model copies
+# decide.
 _EQUAL = 1e-3
-# One more buffer may bring nothing where two more do.
+# Number of useless buffers before the search ends. Two more buffers may lower
+# the error where one more does not.
 _PATIENCE = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One mechanism, and what it costs.
+  """A mechanism with its errors and costs.
 
   Attributes:
-    name: As in `catalogue.BY_NAME`.
-    mechanism: The mechanism.
-    rmse: sqrt(S2 mean_t Var(b_t)).
-    max_error: sqrt(S2 max_t Var(b_t)).
-    squared_sensitivity: S2.
-    sensitivity_is_exact: Whether S2 is that of some client, not a bound.
-    state_copies: Vectors of the model's size in the state.
-    draws_per_round: Normal vectors that a round draws, on average.
-    reason: Why it was not chosen, in words; '' if it was.
+    name: Key of `catalogue.BY_NAME`.
+    mechanism: Mechanism of the row.
+    rmse: Error sqrt(S2 mean_t Var(b_t)).
+    max_error: Error sqrt(S2 max_t Var(b_t)).
+    squared_sensitivity: Squared sensitivity S2.
+    sensitivity_is_exact: Whether some client attains S2. If not, it is an upper
+      bound.
+    state_copies: Number of vectors of the model's size in the state.
+    draws_per_round: Average number of normal vectors that a round draws.
+    reason: Reason in words why it was not chosen, '' for the chosen one.
   """
 
   name: str
@@ -63,7 +66,8 @@ class Row:
 
   @property
   def label(self) -> str:
-    """The name, with bands or buffers where it has them."""
+    """Name of the mechanism, with its number of bands or buffers if it has any.
+    """
     numbers = catalogue.summary(self.mechanism)
     for option, word in (('num_bands', 'band'), ('num_buffers', 'buffer')):
       if option in numbers:
@@ -78,13 +82,13 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """A mechanism, and all that it was compared with.
+  """A mechanism, and all mechanisms that it was compared with.
 
   Attributes:
-    chosen: The row of the mechanism that was chosen.
-    rows: All rows, in the order of their error.
-    error: What was minimised, 'max' or 'mean'.
-    max_state_copies: The limit on model copies.
+    chosen: Row of the chosen mechanism.
+    rows: All rows, smallest error first.
+    error: Error that was minimised, 'max' or 'mean'.
+    max_state_copies: Limit on model copies in the state.
   """
 
   chosen: Row
@@ -94,7 +98,7 @@ class Choice:
 
   @property
   def mechanism(self) -> mechanism_lib.Mechanism:
-    """The mechanism that was chosen."""
+    """Chosen mechanism."""
     return self.chosen.mechanism
 
   def table(self) -> str:
@@ -130,21 +134,24 @@ def compare(
     complete_trees: bool = False,
     progress: Optional[Callable[[str], None]] = None,
 ) -> tuple[Row, ...]:
-  """Returns a row for each mechanism, in the order of the error.
+  """Returns one row per mechanism, smallest error first.
 
-  Options go to the mechanisms that have a use for them, see `build`.
+  Each option goes to the mechanisms that use it; see `catalogue.build`.
 
   Args:
-    participation: Which rounds one client may take part in.
-    names: Mechanisms to compare, all of them by default.
-    num_bands: Bands of the banded mechanisms.
-    num_buffers: Buffers of BLT.
-    error: What is minimised where there is something to choose.
-    workload: For which parameters are chosen. The errors stay those of the
-      prefix sum.
-    restart_every: Rounds per tree, `None` for one tree.
+    participation: Participation pattern: the rounds in which one client may
+      take part.
+    names: Names of the mechanisms. Default: all.
+    num_bands: Number of bands of the banded mechanisms.
+    num_buffers: Number of buffers of BLT.
+    error: Error, 'max' or 'mean', for the order of the rows and for the
+      optimisation of parameters.
+    workload: Map from the sums to the model, for which parameters are
+      optimised. The errors in the rows are always for the prefix sum.
+    restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether finished trees are completed.
-    progress: Is told the name of a mechanism before the work begins.
+    progress: Function that is called with the name of each mechanism before it
+      is built.
   """
   pattern = mechanism_lib.pattern_of(participation)
   _checks.one_of(toeplitz_algebra.ERRORS, error=error)
@@ -187,24 +194,31 @@ def best(
     complete_trees: bool = False,
     progress: Optional[Callable[[str], None]] = None,
 ) -> Choice:
-  """Returns the mechanism with the least error within a limit on memory.
+  """Returns the mechanism with the smallest error within a limit on memory.
 
-  Considers what `compare` does, and beside that every number of buffers and the
-  number of bands that the limit has room for, unless they are given. Where
-  errors differ by less than 0.1 %, fewer model copies decide, then fewer draws.
+  It considers the rows of `compare`. Unless they are given, it also tries every
+  useful number of BLT buffers and the largest number of bands within the limit.
+  It also tries a tree with as many cached levels, up to two, as the limit
+  allows. If errors differ by less than 0.1 %, fewer model copies decide, then
+  fewer draws.
 
   Args:
-    rounds: Rounds of the run, those of the participation.
-    participation: Which rounds one client may take part in.
-    error: 'max' or 'mean': the largest or the mean variance over the rounds.
-    max_state_copies: Vectors of the model's size that the state may hold.
-    names: Mechanisms to consider, all of them by default.
-    num_bands: Bands of the banded mechanisms.
-    num_buffers: Buffers of BLT.
-    workload: What the server makes of the sums; parameters are chosen for it.
-    restart_every: Rounds per tree, `None` for one tree.
+    rounds: Number of rounds of the run, as in the participation.
+    participation: Participation pattern: the rounds in which one client may
+      take part.
+    error: Error to minimise, by the largest ('max') or the mean ('mean')
+      variance over the rounds.
+    max_state_copies: Largest number of vectors of the model's size in the
+      state.
+    names: Names of the mechanisms to consider. Default: all.
+    num_bands: Number of bands of the banded mechanisms.
+    num_buffers: Number of buffers of BLT.
+    workload: Map from the sums to the model, for which parameters are
+      optimised. The errors are always for the prefix sum.
+    restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether finished trees are completed.
-    progress: Is told the name of a mechanism before the work begins.
+    progress: Function that is called with the name of each mechanism before it
+      is built.
   """
   pattern = mechanism_lib.pattern_of(participation)
   if rounds != pattern.num_rounds:
@@ -253,7 +267,7 @@ def best(
 
 
 def _blt_rows(pattern, limit: int, options) -> list[Row]:
-  """Returns BLT with 2, 3, .. buffers, until more of them bring nothing."""
+  """Returns rows of BLT with 2, 3, ... buffers, until more do not help."""
   rows, idle = [], 0
   for buffers in range(min(2, limit), min(_MOST_BUFFERS, limit) + 1):
     if buffers == 0 or idle == _PATIENCE:
@@ -266,7 +280,7 @@ def _blt_rows(pattern, limit: int, options) -> list[Row]:
 
 
 def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
-  """Returns the choice among rows, with the reasons against the others."""
+  """Returns the choice among rows, with a reason against each other row."""
   within = [row for row in rows if row.state_copies <= limit]
   if not within:
     raise _checks.ArgumentError(
@@ -303,7 +317,7 @@ def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
 
 
 def _row(name: str, pattern: patterns.ParticipationPattern, **options) -> Row:
-  """Returns the row of a mechanism that is to be built."""
+  """Returns the row of a mechanism that is built from its options."""
   return _measured(
       name, catalogue.build(name, pattern, **options), pattern
   )
@@ -314,7 +328,7 @@ def _measured(
     mechanism: mechanism_lib.Mechanism,
     pattern: patterns.ParticipationPattern,
 ) -> Row:
-  """Returns the row of a mechanism."""
+  """Returns the row of a mechanism that was built."""
   variances = mechanism.run_prefix_variances()
   squared_sensitivity = float(mechanism.squared_sensitivity(pattern))
   return Row(

@@ -109,8 +109,8 @@ def warning(
   """Returns a warning about the assumed rate, `None` if it is plausible.
 
   Args:
-    protocol: What was assumed.
-    found: What `realised_rate` returned.
+    protocol: Protocol with the assumed rate.
+    found: Result of `realised_rate`.
   """
   assumed = protocol.expected_rate
   if found.low <= assumed <= found.high:

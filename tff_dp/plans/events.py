@@ -23,11 +23,11 @@ from tff_dp.plans import base
 
 # Tolerance of squared sensitivities, whose last digits depend on the processor.
 _TOLERANCE = 1e-9
-# Of the accounting that takes longest, a shuffle of so many clients takes
-# minutes.
+# Largest count in a file. The slowest accounting, of shuffled reports, takes
+# minutes for so many clients.
 _MOST_COUNT = 10**9
 _LONGEST_TEXT = 10_000
-# Of what an error inside says.
+# Most characters of an inner error in a message.
 _LONGEST = 300
 
 
@@ -73,15 +73,18 @@ def read(path: str | os.PathLike) -> PlanRun:
 
 @contextlib.contextmanager
 def blaming(path: str | os.PathLike) -> Iterator[None]:
-  """Lets errors over what a file says, such as an overflow, be the file's.
+  """Turns errors of accounting into errors about the file that was read.
+
+  An example is an overflow because of a senseless number in the file.
 
   Args:
-    path: Of a file of events, whose plan is made or accounted for inside.
+    path: Path of the file of events. The plan of the file is built or accounted
+      for inside of this context.
 
   Raises:
-    ArgumentError: In the place of any error but that and those below.
-    OSError: As inside.
-    PrivacyRefusedError: As inside.
+    ArgumentError: Any other error occurred inside.
+    OSError: It occurred inside.
+    PrivacyRefusedError: It occurred inside.
   """
   try:
     with np.errstate(all='ignore'):
@@ -99,7 +102,7 @@ def blaming(path: str | os.PathLike) -> Iterator[None]:
 
 
 def _check_plain(name: str, value: Any) -> None:
-  """Raises unless accounting ends, and texts can be shown in a line."""
+  """Raises an error if accounting would not end, or if a text fits no line."""
   if isinstance(value, dict):
     for key, each in value.items():
       _check_plain('', key)
@@ -119,7 +122,7 @@ def _check_plain(name: str, value: Any) -> None:
 def check_same(
     name: str, stated: Any, planned: Any, *, tolerance: float = _TOLERANCE
 ) -> None:
-  """Raises if a file states a value that differs from its plan.
+  """Raises an error if a file states a value that differs from its plan.
 
   Args:
     name: Name of the compared value.
