@@ -179,7 +179,7 @@ class NativeContext(tff.framework.SyncContext):
 
     Raises:
       NativeWorkerError: The worker died or this context was closed.
-      ComputationError: The work of a client or of the server failed; TFF does
+      ComputationError: The work of a client or of the server failed. TFF does
         not say whose.
       UnsupportedComputationError: `comp` has secure sums.
     """
@@ -232,8 +232,9 @@ def create_native_context(
 ) -> NativeContext:
   """Returns a context on a new worker process, which ends with this process.
 
-  The worker listens on all interfaces and asks nobody who they are: use it only
-  on a machine whose ports nobody else reaches. The in-process context opens none.
+  The worker listens on all interfaces without authentication. Use it only on a
+  machine whose ports nobody else reaches. The in-process context opens no
+  ports.
 
   Args:
     max_concurrent_clients: Number of clients that may train at the same time.

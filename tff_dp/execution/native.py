@@ -41,7 +41,7 @@ class NativeWorkerError(RuntimeError):
   """The worker could not be started, died, or was closed.
 
   Attributes:
-    details: The end of what it printed. SECRET: it may show clients' data.
+    details: End of the worker's output. SECRET: it may show clients' data.
   """
 
   def __init__(self, message: str, details: str = ''):
@@ -70,14 +70,14 @@ class NativeWorker:
     """Starts the process and returns at once. `wait_until_ready` waits.
 
     Args:
-      max_concurrent_clients: How many clients may train at the same time; None
-        for one per core that this process may use. (Without a limit every
-        client gets threads of its own: on one core, 20 clients took 13 times
+      max_concurrent_clients: Number of clients that may train at the same time.
+        None means one per core that this process may use. (Without a limit
+        every client gets its own threads: on one core, 20 clients took 13 times
         as long as one after the other.)
-      log_path: File that receives the worker's output, appended; a new one is
-        its owner's alone. SECRET: TensorFlow quotes data of clients whose work
-        fails. None keeps it in an unnamed temporary file. Errors have its end
-        in their `details`.
+      log_path: File to which the worker's output is appended. A new file is
+        readable for its owner only. SECRET: TensorFlow quotes data of clients
+        whose work fails. None keeps the output in an unnamed temporary file.
+        Errors have its end in their `details`.
 
     Raises:
       ArgumentError: If a value is not allowed.

@@ -136,7 +136,7 @@ def compare(
 ) -> tuple[Row, ...]:
   """Returns one row per mechanism, smallest error first.
 
-  Each option goes to the mechanisms that use it; see `catalogue.build`.
+  Each option goes to the mechanisms that use it (`catalogue.USED_OPTIONS`).
 
   Args:
     participation: Participation pattern: the rounds in which one client may

@@ -283,9 +283,9 @@ def create_cluster_context(
     max_retries: Number of times that a shard may be tried again after its
       worker was lost. A client whose work fails is an error at once.
     default_num_clients: Number of clients of a computation whose arguments do
-      not tell the number.
-    max_clients_per_call: Limit of clients in one call; see
-      `create_sync_in_process_context`.
+      not determine it.
+    max_clients_per_call: Number of clients that a worker trains in one call of
+      TensorFlow, as for `create_sync_in_process_context`.
 
   Raises:
     ArgumentError: An argument has a bad value.

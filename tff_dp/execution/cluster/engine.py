@@ -120,8 +120,8 @@ class Shards:
       every worker that has a task.
     num_bytes_received: Bytes of the results that were taken.
     waiting: Indices of the shards without a result.
-    say: Function that is told in words what a pass waits for. By default it
-      logs a warning.
+    say: Function that receives reports on the shards that a pass waits for.
+      Default: a log warning.
   """
 
   def __init__(self, engine: Engine, *, max_retries: int):

@@ -78,7 +78,10 @@ def dumps(value, *, where: str = 'a task') -> bytes:
 
 
 def loads(data: bytes) -> object:
-  """Returns what `dumps` was given. Runs what the bytes say: see above.
+  """Returns the value that `dumps` was given.
+
+  Unpickling runs any code in the bytes, so they must come from a trusted
+  process.
 
   Raises:
     ClusterError: The bytes are damaged.

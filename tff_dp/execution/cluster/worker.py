@@ -46,7 +46,7 @@ class Computation:
   Attributes:
     serialized: Serialized TFF computation.
     load_clients: 'module:function' that loads a client's data, or None.
-    max_clients_per_call: Limit of clients in one call; see
+    max_clients_per_call: Limit of clients in one call, as in
       `create_sync_in_process_context`.
     versions: `versions()` at the driver.
   """
@@ -65,7 +65,7 @@ class Pass:
     number: Number of the pass, from 1.
     num_clients: Number of clients in all shards together.
     server_inputs: Pairs of skeleton and arrays, in the order of the schedule.
-    zeros: Start values of the accumulators; see `wire.without_zeros`.
+    zeros: Start values of the accumulators, from `wire.without_zeros`.
     client_skeletons: Skeleton of each client input. None for an argument, whose
       skeleton follows from its type.
   """

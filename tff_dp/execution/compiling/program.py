@@ -306,8 +306,7 @@ class Program:
     return self._of_worker(f'p{number}', worker, trace)
 
   def _of_worker(self, name: str, worker: int, trace):
-    """Returns a worker's function for client work; traces it if there is none.
-    """
+    """Returns a worker's function for client work, and traces it if needed."""
     device = self.worker_devices[worker]
     with self._lock:
       key = f'{name}w{worker}'
@@ -332,7 +331,7 @@ class Program:
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker that runs the function.
-      kind: Kind of the clients' sequences; see `chunks.specs`.
+      kind: Kind of the clients' sequences, as in `chunks.specs`.
 
     Returns:
       The function, or None if clients must come one by one. This is so if a
@@ -404,7 +403,10 @@ class Program:
   def num_at_once(
       self, number: int, worker: int, *, kind: datasets.Kind
   ) -> int:
-    """Returns the number of clients in one call of `cohort_pass`; 0 for none.
+    """Returns the number of clients in one call of `cohort_pass`.
+
+    It is 0 if there is no such function, or if the clients' values are too
+    large.
     """
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])
@@ -426,7 +428,7 @@ class Program:
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker that runs the function.
-      kind: Kind of the clients' sequences; see `chunks.stack_specs`.
+      kind: Kind of the clients' sequences, as in `chunks.stack_specs`.
 
     Returns:
       The function, or None if clients must come one after the other. This is so

@@ -28,7 +28,7 @@ def as_dataset(
 
   Args:
     keys: Keys of the client, shape [n].
-    max_key: Largest allowed key; the smallest is 0.
+    max_key: Largest allowed key, where the smallest is 0.
     slice_of: Function from a key to a slice in Python containers.
   """
 
@@ -49,7 +49,10 @@ def as_columns(
 ) -> columns_lib.Columns:
   """Returns the slices for the keys of a client as rows in memory.
 
-  Arguments are those of `as_dataset`.
+  Args:
+    keys: Keys, as for `as_dataset`.
+    max_key: Largest allowed key, as for `as_dataset`.
+    slice_of: Function from a key to a slice, as for `as_dataset`.
 
   Raises:
     NotPlainError: A slice holds something else than tensors.
