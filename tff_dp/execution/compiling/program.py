@@ -405,8 +405,8 @@ class Program:
   ) -> int:
     """Returns the number of clients in one call of `cohort_pass`.
 
-    It is 0 if there is no such function, or if the clients' values are too
-    large.
+    It is 0 if there is no such function, or if the model and the results of
+    each client are too large.
     """
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])

@@ -52,9 +52,10 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
 
 
 def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
-  """Returns the one element of a sequence. Running it fails for other numbers.
+  """Returns the one element of a sequence.
 
-  Call it in a `tf.function` with AutoGraph, which makes the loop.
+  It fails at run time if the sequence has any other number of elements. Call it
+  in a `tf.function` with AutoGraph, which makes the loop.
 
   Args:
     elements: Sequence.
