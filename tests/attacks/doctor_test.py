@@ -110,8 +110,9 @@ class WorkerTest(parameterized.TestCase):
       # The attack: any address of the machine leads to it.
       with socket.create_connection(('127.9.9.9', port), timeout=60):
         pass
+      cohorts = absltest.mock.Mock(identity=dict)
       # pylint: disable-next=protected-access
-      said = training._with_context(None).not_covered
+      said = training._completed(None, cohorts).not_covered
     self.assertIn('listens on all interfaces', said)
 
   def test_it_can_be_left_out(self):

@@ -6,6 +6,7 @@ Ray and Dask themselves are in `engines_test`.
 """
 
 import concurrent.futures
+import functools
 import threading
 
 from absl.testing import absltest
@@ -316,10 +317,12 @@ class ClusterContextTest(parameterized.TestCase):
 
   def test_the_statement_names_what_lies_in_the_cluster(self):
     declared = declarations.Declarations(not_covered='the weather')
+    cohorts = absltest.mock.Mock(identity=dict)
+    complete = functools.partial(training._completed, declared, cohorts)  # pylint: disable=protected-access
     with execution.create_sync_in_process_context():
-      self.assertIs(training._with_context(declared), declared)  # pylint: disable=protected-access
+      self.assertIs(complete(), declared)
     with _cluster():
-      found = training._with_context(declared)  # pylint: disable=protected-access
+      found = complete()
     self.assertRegex(
         found.not_covered, 'the weather; .*object store.*spilled.*TLS'
     )
