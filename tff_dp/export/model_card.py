@@ -19,8 +19,9 @@ _CHECK = """## How to check it
 
     tff-dp export --verify DIRECTORY
 
-recomputes epsilon from `events.json`, runs a round of `next.pb` and of every
-form on made data, and compares weights and digests. It needs no network.
+reads all files, recomputes epsilon from `events.json`, and compares weights and
+digests. It runs nothing. With `--run`, it then runs a copy in a process of its
+own, and measures the noise. Neither needs a network.
 """
 
 

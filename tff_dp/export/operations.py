@@ -17,6 +17,7 @@ is asked to import one before it is checked.
 from collections.abc import Iterator, Mapping
 import functools
 import hashlib
+import math
 from typing import Any
 
 from google.protobuf import message as message_lib
@@ -39,6 +40,8 @@ _REMARKS = frozenset([
     'output_shapes', 'parallel_copy', 'replicate_on_split',
 ])
 _OPAQUE_TYPES = (tf.variant.as_datatype_enum, tf.resource.as_datatype_enum)
+# In constants that are not written out.
+_MOST_EQUAL_NUMBERS = 2**27
 _GRAPH_DEF_URL = 'type.googleapis.com/tensorflow.GraphDef'
 _OPERATORS = frozenset([
     'federated_aggregate', 'federated_apply', 'federated_broadcast',
@@ -204,6 +207,10 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
     for tensor in [attribute.tensor, *attribute.list.tensor]:
       if tensor.dtype in _OPAQUE_TYPES:
         raise NotAllowedError('a constant is no number and no text')
+      # One number may stand for all of a shape.
+      size = math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
+      if size > max(_MOST_EQUAL_NUMBERS, len(tensor.tensor_content)):
+        raise NotAllowedError(f'a constant has {size} numbers')
 
 
 def _operations_of_functions(graph_def, node) -> set[str]:

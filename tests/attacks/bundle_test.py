@@ -1,0 +1,336 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles of strangers: nothing of theirs runs, nothing of ours is lost.
+
+Digests are repaired everywhere, so that they find nothing.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from tests.attacks import bundles
+from tests.attacks import hostile_bundles
+from tests.cli import command
+from tff_dp import _checks
+from tff_dp import export
+from tff_dp.cli import main
+from tff_dp.export import allowed_operations
+from tff_dp.export import bundle
+from tff_dp.export import isolation
+from tff_dp.export import measuring
+from tff_dp.export import operations
+from tff_dp.export import verification
+
+_SECRET = 'what nobody may have'
+
+
+class _Test(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.folder = pathlib.Path(self.create_tempdir().full_path)
+    self.root = self.folder / 'bundle'
+    shutil.copytree(bundles.kept(), self.root)
+    self.diary = self.folder / 'diary'
+    self.diary.write_text(_SECRET)
+    self.stolen = self.folder / 'stolen'
+
+  def _contents(self) -> dict[str, object]:
+    """Returns all names here, with what is in regular files."""
+    return {
+        str(path): path.read_bytes()
+        if path.is_file() and not path.is_symlink() else path.lstat().st_mode
+        for path in self.folder.rglob('*')
+    }
+
+  def _failed(self, root=None) -> dict[str, str]:
+    return {
+        each.check: each.detail
+        for each in verification.failed(
+            export.verify_bundle(root or self.root)
+        )
+    }
+
+
+class GraphsTest(_Test):
+  """Item 1: graphs that copy files out and plant code."""
+
+  @parameterized.parameters(
+      bundle.INITIALIZE,
+      bundle.NEXT,
+      'map_reduce/work.pb',
+      'distribute_aggregate/server_result.pb',
+      'saved_model/saved_model.pb',
+      'functional_model/saved_model.pb',
+  )
+  def test_a_thief_is_found_and_not_run(self, name):
+    bundles.hook(self.root / name, bundles.thief(self.diary, self.stolen))
+    bundles.repair(self.root)
+    before = self._contents()
+    failed = self._failed()
+    self.assertEqual(list(failed), ['graphs'])
+    self.assertRegex(failed['graphs'], 'operation (ReadFile|WriteFile)')
+    self.assertEqual(self._contents(), before)
+
+  def test_the_command_runs_it_neither_with_nor_without_run(self):
+    bundles.hook(
+        self.root / bundle.NEXT, bundles.thief(self.diary, self.stolen)
+    )
+    bundles.repair(self.root)
+    before = self._contents()
+    for words in ([], ['--run']):
+      code, out, err = command.run(
+          main.main, 'export', '--verify', self.root, *words
+      )
+      self.assertEqual(code, 5, err)
+      self.assertRegex(out, 'FAILED +graphs')
+      self.assertNotIn('round', out)
+    self.assertEqual(self._contents(), before)
+
+  def test_a_kept_process_that_was_edited_is_not_run(self):
+    run = self.folder / 'run'
+    bundles.hook(
+        self.root / bundle.INITIALIZE, bundles.thief(self.diary, self.stolen)
+    )
+    bundles.keep_process(self.root, run)
+    before = self._contents()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'ReadFile|WriteF'):
+      export.export_bundle(run, output=self.folder / 'out')
+    self.assertEqual(self._contents(), before)
+
+  def test_a_kept_process_with_a_weak_key_is_not_exported(self):
+    hostile_bundles.ALL['key: of ten bits'](self.root)
+    run = self.folder / 'run'
+    bundles.keep_process(self.root, run)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'noise key'):
+      export.export_bundle(run, output=self.folder / 'out')
+    self.assertFalse((self.folder / 'out').exists())
+
+  def test_what_is_allowed_is_known_and_harmless(self):
+    self.assertNoCommonElements(
+        hostile_bundles.OPERATIONS, allowed_operations.NAMES
+    )
+    known = [n for n in allowed_operations.NAMES if hasattr(tf.raw_ops, n)]
+    # Some are of other versions.
+    self.assertGreater(len(known), 0.95 * len(allowed_operations.NAMES))
+    for name in allowed_operations.NAMES:
+      self.assertNotRegex(
+          name, 'File|Save|Restore|PyFunc|Summary|Print|Remote|Record|Send'
+          '|Recv|Socket|Queue|Snapshot|Debug'
+      )
+
+  def test_every_kept_bundle_is_allowed(self):
+    for name in sorted(path.name for path in bundles.kept('').iterdir()):
+      with self.subTest(name):
+        self.assertEmpty(self._failed(bundles.kept(name)))
+
+
+class HostileTest(_Test):
+  """Item 10: what breaks, fills or fools whoever reads it."""
+
+  @parameterized.named_parameters(
+      (name, name) for name in hostile_bundles.ALL
+  )
+  def test_one_line_and_nothing_lost(self, name):
+    hostile_bundles.ALL[name](self.root)
+    if name not in hostile_bundles.OF_MANIFEST:
+      try:
+        bundles.repair(self.root)
+      except (OSError, ValueError):
+        pass  # Of a link, there is no digest.
+    before = self._contents()
+    try:
+      failed = verification.failed(export.verify_bundle(self.root))
+      self.assertNotEmpty(failed)
+      lines = [each.detail for each in failed]
+    except _checks.ArgumentError as error:
+      lines = [str(error)]
+    for line in lines:
+      self.assertTrue(line.isprintable(), line)
+      self.assertLess(len(line), 1500)
+      self.assertNotIn('Traceback', line)
+    self.assertEqual(self._contents(), before)
+
+  def test_there_are_many(self):
+    self.assertGreater(len(hostile_bundles.ALL), 250)
+
+  @parameterized.parameters(
+      'manifest: a name of escapes',
+      'folder: a name of escapes',
+      'weights: a name of escapes',
+      'TFF: another operator',
+      'events: another mechanism',
+  )
+  def test_no_escape_reaches_the_terminal(self, name):
+    hostile_bundles.ALL[name](self.root)
+    if name not in hostile_bundles.OF_MANIFEST:
+      bundles.repair(self.root)
+    code, out, err = command.run(main.main, 'export', '--verify', self.root)
+    self.assertIn(code, (2, 5))
+    for text in (out, err):
+      self.assertTrue(text.replace('\n', '').isprintable(), text)
+    self.assertLessEqual(err.count('\n'), 3)
+    self.assertNotRegex(out, r'(?m)^ok +files$')
+
+
+def _with_little_noise(root: pathlib.Path) -> int:
+  """Takes the noise away, by the constant that the unit draws go with."""
+  changed = 0
+
+  def change(graph_def):
+    nonlocal changed
+    for _, node in operations.all_nodes(graph_def):
+      if node.op != 'Const':
+        continue
+      value = tf.make_ndarray(node.attr['value'].tensor)
+      if value.dtype == np.float32 and value.shape == () and value > 1e9:
+        small = tf.make_tensor_proto(np.float32(1e-3))
+        node.attr['value'].tensor.CopyFrom(small)
+        changed += 1
+
+  for path in bundles.computations(root):
+    bundles.change_graphs(path, change)
+  bundles.repair(root)
+  return changed
+
+
+def _with_short_key(root: pathlib.Path) -> int:
+  """Lets a round use ten bits of its key."""
+  changed = 0
+
+  def change(graph_def):
+    nonlocal changed
+    for function in graph_def.library.function:
+      arguments = {each.name for each in function.signature.input_arg}
+      keys = {
+          node.input[0]
+          for node in function.node_def
+          # Where the key of a purpose is made, it must not be zeros.
+          if node.op == 'NotEqual' and node.input[0] in arguments
+      }
+      for key in keys:
+        for node in function.node_def:
+          node.input[:] = [
+              'short:z:0' if tensor == key else tensor for tensor in node.input
+          ]
+        function.node_def.extend([
+            bundles.const('mask', np.array([1023, 0])),
+            bundles.node(
+                'short', 'BitwiseAnd', key, 'mask:output:0', T=tf.int64
+            ),
+        ])
+        changed += 1
+
+  bundles.change_graphs(root / bundle.NEXT, change)
+  bundles.repair(root)
+  return changed
+
+
+class NoiseTest(_Test):
+  """Item 2: a process whose noise or key is not that of the plan."""
+
+  def test_a_good_bundle_passes(self):
+    code, out, err = command.run(
+        main.main, 'export', '--verify', self.root, '--run'
+    )
+    self.assertEqual(code, 0, out)
+    self.assertRegex(out, r'ok +noise +5 coordinates of rounds 1 to 3')
+    self.assertRegex(out, r'ok +key ')
+    self.assertNotIn('not checked', out)
+    # One line beforehand.
+    self.assertLen(err.splitlines(), 1)
+    self.assertRegex(err, '^runs the graphs of a copy of .*own: .*an empty home')
+
+  def test_little_noise(self):
+    self.assertGreater(_with_little_noise(self.root), 0)
+    code, out, _ = command.run(main.main, 'export', '--verify', self.root)
+    self.assertEqual(code, 0, out)
+    self.assertRegex(out, 'not checked +noise +static form: --run measures it')
+    self.assertNotIn('noise is that of the plan', out)
+    code, out, err = command.run(
+        main.main, 'export', '--verify', self.root, '--run'
+    )
+    self.assertEqual(code, 5, out)
+    self.assertRegex(out, 'FAILED +noise +its standard deviation')
+    self.assertRegex(err.splitlines()[0], '^runs the graphs')
+
+  def test_a_short_key(self):
+    self.assertGreater(_with_short_key(self.root), 0)
+    self.assertEmpty(self._failed())
+    failed = {
+        each.check: each.detail
+        for each in verification.failed(
+            measuring.run_bundle(self.root, seconds=240)
+        )
+    }
+    self.assertRegex(failed['key'], 'different releases: it does not use')
+
+  def test_what_is_not_measured_is_said(self):
+    root = bundles.kept('silos')
+    found = {
+        each.check: each
+        for each in measuring.run_bundle(root, seconds=0)
+    }
+    self.assertEqual(found['noise'].status, verification.NOT_CHECKED)
+    self.assertEqual(found['key'].status, verification.OK)
+
+
+class IsolationTest(_Test):
+  """The process in which graphs of strangers run."""
+
+  def test_it_has_nothing_of_the_user(self):
+    with absltest.mock.patch.dict(
+        os.environ, {'TOKEN': _SECRET, 'HOME': str(self.folder)}
+    ):
+      # pylint: disable-next=protected-access
+      environment = isolation._environment('/empty')
+    self.assertNotIn(_SECRET, json.dumps(environment))
+    self.assertEqual(environment['HOME'], '/empty')
+    self.assertEqual(environment['CUDA_VISIBLE_DEVICES'], '')
+
+  def test_no_byte_is_written(self):
+    target = self.folder / 'written'
+    # pylint: disable-next=protected-access
+    with isolation._writing_nothing():
+      with self.assertRaises(tf.errors.OpError):
+        tf.io.write_file(str(target), 'x')
+    self.assertFalse(target.exists() and target.read_bytes())
+    tf.io.write_file(str(target), 'x')
+    self.assertEqual(target.read_text(), 'x')
+
+  def test_one_that_is_killed_is_said(self):
+    with absltest.mock.patch.object(
+        isolation, '_STATIC_SECONDS', 0
+    ), absltest.mock.patch.object(
+        isolation.subprocess, 'Popen', _killed
+    ):
+      outcome = isolation.check(self.root)
+    self.assertEmpty(outcome.findings)
+    self.assertIn('by SIGKILL', outcome.error)
+
+  def test_what_is_copied_is_regular(self):
+    (self.root / bundle.CARD).unlink()
+    (self.root / bundle.CARD).symlink_to(self.diary)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'a link'):
+      bundle.copy(self.root, self.folder / 'copy')
+    self.assertFalse((self.folder / 'copy').exists())
+
+
+def _killed(words, **options):
+  """Returns a process that is killed at once, in the place of ours."""
+  del words
+  return _Popen(['/bin/sh', '-c', 'echo no network; kill -9 $$'], **options)
+
+
+_Popen = isolation.subprocess.Popen
+
+
+if __name__ == '__main__':
+  absltest.main()
