@@ -391,7 +391,7 @@ def _header(shape, descr="'<f8'") -> str:
   return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
 
 
-_NPYS = {
+NPYS = {
     'nothing': b'',
     'magic_only': b'\x93NUMPY',
     'other_version': b'\x93NUMPY\x09\0\x01\0\n',
@@ -421,7 +421,7 @@ _NPYS = {
     'no_shape': _npy_of("{'descr': '<f8', 'fortran_order': False}"),
     'no_dict': _npy_of('3'),
 }
-_NPZS = {
+NPZS = {
     'nothing': b'',
     'no_zip': b'MZ' * 100,
     'npy': files.npy(np.zeros(2)),
@@ -444,7 +444,7 @@ _NPZS = {
     ),
     'parent': _zip(('../../w', b'')),
     'escape': _zip((f'{_ESCAPE}', b'')),
-    **{f'with_{name}': _zip(('w.npy', data)) for name, data in _NPYS.items()},
+    **{f'with_{name}': _zip(('w.npy', data)) for name, data in NPYS.items()},
 }
 
 
@@ -460,7 +460,7 @@ class ArraysTest(_Test):
     self.addCleanup(resource.setrlimit, resource.RLIMIT_AS, before)
     resource.setrlimit(resource.RLIMIT_AS, (now + 2**31, before[1]))
 
-  @parameterized.named_parameters(*_NPZS.items())
+  @parameterized.named_parameters(*NPZS.items())
   def test_file(self, content):
     path = self.parent / 'model.npz'
     path.write_bytes(content)
@@ -469,7 +469,7 @@ class ArraysTest(_Test):
         arrays.read(path, like=like)
     self.assertEqual(path.read_bytes(), content)
 
-  @parameterized.named_parameters(*_NPYS.items())
+  @parameterized.named_parameters(*NPYS.items())
   def test_bytes(self, content):
     with self.refused(ValueError, 'no array of np.save'):
       arrays.from_npy(content)

@@ -29,7 +29,7 @@ _ROWS = [{'round': t, 'released': {'a': t / 3}, 'not_covered': {}} for t in (1, 
 _SCHEDULE = type('Schedule', (), {'kept': []})()
 
 
-def _state():
+def state():
   return collections.OrderedDict(
       weights=[np.arange(6, dtype=np.float32).reshape(2, 3), 3],
       key=np.array([1, 2], np.int64),
@@ -43,7 +43,7 @@ def _checkpoint(data: bytes) -> None:
       zlib.crc32(data).to_bytes(4, 'little') + data
   )
   try:
-    checkpoints.CheckpointStore(_ROOT).load(2, like=_state())
+    checkpoints.CheckpointStore(_ROOT).load(2, like=state())
   except _checks.PrivacyRefusedError:
     pass
 
@@ -54,7 +54,7 @@ def _seeds_of_checkpoint() -> list[bytes]:
     checkpoints.CheckpointStore(folder).save(
         checkpoints.Checkpoint(
             round_index=2,
-            process_state=_state(),
+            process_state=state(),
             noise={'kind': 'full', 'draws': None},
             ledger=b'ledger',
             history=dict(history.EMPTY),

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import io
 import json
+import math
 import os
 import pathlib
 from typing import Any, NamedTuple
@@ -450,6 +451,16 @@ class ServerRounds:
   def _take(self, found: dict[str, np.ndarray]) -> None:
     """Takes what `_save` has saved; whatever it raises, it is damaged."""
     header = regular.parse_json(found.pop('header').tobytes())
+    mechanism = self.plan.mechanism
+    for name, most in (
+        ('rounds_done', mechanism.num_rounds),
+        ('tree_id', mechanism.num_rounds),
+        ('round_in_tree', mechanism.rounds_per_tree),
+    ):
+      _checks.integer_between(0, most, **{name: header[name]})
+    self._clip_norm = clip_norm.ClipNorm(*header['clip_norm'])
+    _checks.clip_norm(clip_norm=self._clip_norm.l2_norm_clip)
+    _checks.in_open(-math.inf, math.inf, bits=self._clip_norm.bits)
     self._ledger = self._ledger.restored(found.pop('ledger').tobytes())
     before, bits_before = self._noise, self._bits_buffers
     expected = {
@@ -464,12 +475,11 @@ class ServerRounds:
     self._bits_buffers = tuple(
         found[f'bits_{i}'] for i in range(len(bits_before))
     )
-    self._clip_norm = clip_norm.ClipNorm(*map(float, header['clip_norm']))
-    self.rounds_done = int(header['rounds_done'])
+    self.rounds_done = header['rounds_done']
     self._noise = noise.NoiseState(
         key=_secret_words(header['key']),
-        tree_id=int(header['tree_id']),
-        round_in_tree=int(header['round_in_tree']),
+        tree_id=header['tree_id'],
+        round_in_tree=header['round_in_tree'],
         digests=tuple(map(_secret_words, header['digests'])),
         buffers=tuple(found[f'buffer_{i}'] for i in range(len(before.buffers))),
     )
@@ -532,6 +542,7 @@ def _checked_ids(client_ids: Iterable[str]) -> list[str]:
           each,
           f'strings, such as {str(each)!r}, of one client for the whole run',
       )
+    _checks.client_key(each)
   return ids
 
 

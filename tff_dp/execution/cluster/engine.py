@@ -188,6 +188,11 @@ class Shards:
           shard = pending.pop(future)
           try:
             results[shard] = future.result()
+            if not isinstance(results[shard], bytes):
+              raise ClusterError(
+                  f'shard {shard} has no message of ours as its result, but'
+                  f' {_checks.shown(results[shard])}'
+              )
             self.num_bytes_received += len(results[shard])
           except WorkerLostError as error:
             self._check_tries(shard, tries[shard], error)

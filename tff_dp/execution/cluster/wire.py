@@ -166,7 +166,12 @@ def _to_item(item, spec: tf.TensorSpec):
     return datasets.Recipe(tf.constant(item.graph))
   if isinstance(item, _Zeros):
     return tf.zeros(item.shape, spec.dtype)
-  return tf.constant(item, spec.dtype)
+  try:
+    return tf.constant(item, spec.dtype)
+  except (TypeError, ValueError) as error:
+    raise engine.ClusterError(
+        f'a message has no {spec.dtype.name} in the place of {spec}'
+    ) from error
 
 
 def to_fresh(sent: list, skeleton) -> list[tf.Tensor]:
