@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import tempfile
+import traceback
 from unittest import mock
 
 from absl.testing import absltest
@@ -19,6 +20,7 @@ import pytest
 from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.files import run_directory
@@ -260,6 +262,42 @@ class TrainTest(parameterized.TestCase):
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'clients='):
       _train(self.root, toy.build_plan(), clients=source)
+
+  @parameterized.parameters(*_PLANS)
+  def test_failed_client_is_named_where_it_is_known_who_comes(self, kind):
+    plan, process, selected = _PLANS[kind], _Process(), []
+
+    def fail(round_index):
+      # Where anybody came.
+      if round_index > 1 and process.next.seen[-1]:
+        raise _failures.ClientComputationError(
+            client_index=0,
+            num_clients=1,
+            operation='loss',
+            kind='InvalidArgumentError',
+            details='a label of 17',
+        )
+
+    begin = write_ahead.WriteAheadRecord.begin
+
+    def begin_and_look(record, round_index, cohort, **arguments):
+      selected.append(cohort)
+      begin(record, round_index, cohort, **arguments)
+
+    process.next.on_round = fail
+    with mock.patch.object(
+        write_ahead.WriteAheadRecord, 'begin', begin_and_look
+    ), self.assertRaises(_failures.ClientComputationError) as raised:
+      _train(self.root, plan, process)
+    name = selected[-1][0]
+    shown = ''.join(traceback.format_exception(raised.exception))
+    log = (self.root / 'secret' / 'run.log').read_text()
+    self.assertIn(repr(name), log)
+    self.assertIn('a label of 17', log)
+    self.assertNotIn('a label of 17', shown)
+    is_secret = plan.protocol.occupancy_is_secret
+    self.assertEqual(repr(name) in shown, not is_secret)
+    self.assertEqual(raised.exception.client_id, None if is_secret else name)
 
   def test_known_seed_voids_the_statement(self):
     source = check_in_source.CheckInDataSource.for_plan(
