@@ -7,6 +7,7 @@ import collections
 import contextlib
 import json
 import math
+import os
 import pathlib
 import shutil
 import tempfile
@@ -618,6 +619,16 @@ class KilledLoopsTest(parameterized.TestCase):
         '6 clients in 2 rounds',
         statement.points['implementation']['realised_participation'],
     )
+
+  def test_what_native_code_prints_goes_to_the_log(self):
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    process = toy.Process()
+    process.next.on_round = lambda _: os.write(2, b'label 7 of a client\n')
+    with _toy_loop(root, process) as loop:
+      loop.next(loop.eligible()[:3])
+      loop.next(loop.eligible()[:3])
+    said = (root / 'secret' / 'run.log').read_bytes()
+    self.assertEqual(said.count(b'label 7 of a client'), 2)
 
   def test_full_disk_closes_the_loop(self):
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
