@@ -130,6 +130,63 @@ def variable_that_takes_long_to_initialise():
   return computation, numbers, numbers, 10 * [[1.0, 2.0]]
 
 
+@_case(at_once=300)
+def variable_whose_rows_are_read():
+  # As an embedding does it, before and after an assignment.
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    table = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+    @tf.function
+    def read(data):
+      before = tf.nn.embedding_lookup(table, [[2, 0], [1, 1]])
+      table.assign_add(tf.fill([3, 2], data.reduce(0.0, tf.add)))
+      return before, tf.gather(table, [1, 2])
+
+    return read(data)
+
+  return _summed(work, [1.0, 2.0])
+
+
+@_case()
+def variable_whose_rows_have_gradients():
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    table = tf.Variable(tf.random.normal([3, 2]) * 0 + 2.0)
+
+    @tf.function
+    def train(data):
+      def step(count, number):
+        with tf.GradientTape() as tape:
+          rows = tf.nn.embedding_lookup(table, [2, 0, 2])
+          loss = tf.reduce_sum(number * tf.square(rows))
+        gradient = tf.convert_to_tensor(tape.gradient(loss, table))
+        table.assign_sub(0.1 * gradient)
+        return count + 1
+
+      data.reduce(0, step)
+      return table.read_value()
+
+    return train(data)
+
+  return _summed(work, [1.0, 2.0])
+
+
+@_case(raises=r'= 3 is not in \[0, 3\)')
+def variable_without_such_a_row():
+  @tff.tensorflow.computation(_FLOATS)
+  def work(data):
+    table = tf.Variable([1.0, 2.0, 3.0])
+
+    @tf.function
+    def read(data):
+      return tf.gather(table, tf.cast(data.reduce(0.0, tf.add), tf.int32))
+
+    return read(data)
+
+  return _summed(work, [1.0, 2.0])
+
+
 @_case()
 def variable_after_a_call_that_writes_it_late():
   # Its result does not wait for the assignment, and is read with the variable.

@@ -336,7 +336,7 @@ class _Scope:
       return inputs
     if node.op == 'VarHandleOp':
       return [self._variable(node)]
-    if node.op in variables.OPERATIONS:
+    if node.op in variables.OPERATIONS or node.op in variables.READS:
       return self._variable_operation(node, inputs)
     if node.op in columns.OPERATIONS and not control_flow.are_values(inputs):
       return columns.OPERATIONS[node.op](node, *inputs)
@@ -371,6 +371,9 @@ class _Scope:
         and control_flow.are_values(others)
     ):
       raise errors.NotPlainError(f'{node.name} has no variable')
+    if node.op in variables.READS:
+      read, inputs = variables.READS[node.op](node, variable, *others)
+      return _operation(self._library, read, inputs)
     return variables.OPERATIONS[node.op](variable, *others)
 
 

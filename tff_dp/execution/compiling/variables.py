@@ -99,6 +99,31 @@ def _is_initialized(variable) -> list:
   return [tf.constant(variable.value is not None)]
 
 
+def _on_value(node, operation: str, **dtypes: tf.DType):
+  """Returns the node of an operation that reads a tensor, not a variable."""
+  found = type(node)(name=node.name, op=operation)
+  for name, dtype in dtypes.items():
+    found.attr[name].type = dtype.as_datatype_enum
+  for name in {'batch_dims', 'out_type'} & set(node.attr):
+    found.attr[name].CopyFrom(node.attr[name])
+  return found
+
+
+def _gather(node, variable, indices) -> tuple:
+  tensors = [variable.tensor, indices, tf.constant(0)]
+  names = ('Tparams', 'Tindices', 'Taxis')
+  dtypes = {name: tensor.dtype for name, tensor in zip(names, tensors)}
+  return _on_value(node, 'GatherV2', **dtypes), tensors
+
+
+def _shape(node, variable) -> tuple:
+  return _on_value(node, 'Shape', T=variable.dtype), [variable.tensor]
+
+
+# Operation -> function of the node, the variable and the other inputs. It returns
+# a node that does the same with a value, and the inputs of that node. Embeddings
+# read their rows with these operations.
+READS = {'ResourceGather': _gather, 'VariableShape': _shape}
 # Operation -> function of the variable and the other inputs. Any other
 # operation on a variable is refused.
 OPERATIONS = {
