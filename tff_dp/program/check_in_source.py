@@ -357,9 +357,13 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
           way_out='resume with the versions that the run began with; the'
           " sampler 'literal' does not depend on NumPy",
       )
-    iterator = cls(bytes.fromhex(content['root_key']), facts)
-    iterator.position = content['position']
-    iterator.num_reports = content['num_reports']
+    root_key = bytes.fromhex(content['root_key'])
+    if len(root_key) != coins.KEY_BYTES:
+      raise ValueError(f'a key of {len(root_key)} bytes')
+    iterator = cls(root_key, facts)
+    iterator.position = operator.index(content['position'])
+    iterator.num_reports = operator.index(content['num_reports'])
+    _checks.integer_at_least(0, position=iterator.position)
     return iterator
 
   def _attached(self) -> CheckInDataSource:
