@@ -293,6 +293,48 @@ class OwnKeyTest(parameterized.TestCase):
       found = {batch(**{name: value}) for value in values}
       self.assertGreater(len(found), 2, name)
 
+  def test_noise_of_metrics_is_their_own_and_follows_them(self):
+    # Of eight metrics, each the labels of all records.
+    number = 8
+    process = toy.build_sgd(
+        toy.build_model(_SIZE),
+        **_arguments(
+            silos={'small': toy.free(12)},
+            noise_stddev=2.0,
+            sampling=silo_sampling.FixedSize(12),
+            num_rounds=1,
+            private_metrics=[
+                silos.PrivateMetric(
+                    f'm{i}', 1.0, 0.05, lambda output, label: label
+                )
+                for i in range(number)
+            ],
+        ),
+    )
+    terms = process.plan.terms['small']
+
+    def noise(label):
+      """Returns the noise of message and metrics, each over its std."""
+      examples = [
+          (np.zeros([12, _SIZE], np.float32), np.full([12], label, np.float32))
+      ]
+      output = process.next(
+          process.initialize(),
+          [silos.silo_data(terms, examples, np.array([3, 4]))],
+      )
+      found = output.metrics['client_work']['private'].values()
+      (metrics,) = (np.array(list(found)) - label) / terms.metric_stddevs
+      return toy.messages(output)[0] / terms.phases[0].noise_stddev, metrics
+
+    message, metrics = noise(0.5)
+    np.testing.assert_array_equal(noise(0.5)[1], metrics)
+    # Else one could be taken off the other.
+    self.assertGreater(np.abs(metrics - message[:number]).max(), 1e-3)
+    # Other labels, and the same gradients: the same noise would give it away.
+    other_message, other_metrics = noise(0.75)
+    _assert_uncorrelated([message, other_message])
+    self.assertGreater(np.abs(metrics - other_metrics).max(), 1e-3)
+
 
 class IndependenceTest(parameterized.TestCase):
 
