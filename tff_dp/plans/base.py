@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What every plan can do, whatever the system.
+"""The interface that the plans of all systems share.
 
-A plan holds who takes part, what noise is added and how both are accounted, in
-one frozen object, so that they cannot drift apart. Everything that states a
+A plan is one frozen object. It holds the participants, the noise and the
+accounting of both, so that they cannot drift apart. Everything that states a
 number asks the plan: the ledger of a run, its events, its privacy statement and
 the command line.
 """
@@ -28,26 +28,30 @@ from tff_dp.statement import statement as statement_lib
 NO_PRIVACY = plain_words.NO_PRIVACY
 EVENTS_SCHEMA = 'tff_dp.events'
 SCHEMA_VERSION = statement_lib.SCHEMA_VERSION
-# Rounds after which epsilon of a longer run is computed, where it takes long.
+# Most rounds at which epsilon of a run is computed, where computing takes long.
 _MOST_STOPS = 64
 
 
 class Plan(abc.ABC):
-  """The plan of one run; subclasses are frozen dataclasses of public facts.
+  """The plan of one run. Subclasses are frozen dataclasses of public facts.
 
   Attributes:
-    kind: Which system the plan is of, as files and the command line say it.
-    unit: Whom every epsilon protects: a 'client' or a 'record'.
+    kind: Name of the plan's system, as in files and on the command line.
+    unit: The unit that every epsilon protects: 'client' or 'record'.
     num_rounds: The horizon T.
-    neighboring_relation: Of every epsilon, unless another one is asked for.
-    trust: Who is trusted, so that nothing protects from them, as a phrase.
-    basis: What every epsilon of a run rests on, as the end of a sentence.
+    neighboring_relation: The relation of every epsilon. Some methods accept
+      another one.
+    trust: The trusted parties, as a phrase. Nothing protects from them.
+    basis: The assumption behind every epsilon of a run, as the end of a
+      sentence.
     curve_deltas: Other deltas at which a statement gives epsilon.
-    curve_has_rounds_done: Whether it does so for the rounds so far, beside all
-      planned ones; not where that takes long.
-    draws_end: Whether a guarantee rests on draws whose tails end, see `draws`.
-    built_by: What builds a process of the plan, where an aggregator in a
-      builder of TFF's is not enough; `None` where it is.
+    curve_has_rounds_done: Whether the statement also gives these epsilons for
+      the rounds so far, and not only for all planned rounds. False where that
+      takes long.
+    draws_end: Whether the noise has bounded tails, which delta must count. See
+      `draws`.
+    built_by: Instruction for building a process of the plan. `None` if an
+      aggregator in one of TFF's builders is enough.
   """
 
   kind: ClassVar[str]
@@ -62,12 +66,15 @@ class Plan(abc.ABC):
   draws_end: bool = True
 
   def rounds_trained(self, num_rounds: int) -> int:
-    """Returns how many of the first rounds the process counts: all."""
+    """Returns how many of the first rounds the process counts.
+
+    Here it counts all of them. Plans of silos skip rounds without any silo.
+    """
     return num_rounds
 
   @property
   def voids(self) -> tuple[str, ...]:
-    """Why there is no guarantee, as sentences; empty if there is one."""
+    """Reasons why nothing is guaranteed, as sentences. Usually empty."""
     return ()
 
   @abc.abstractmethod
@@ -85,47 +92,49 @@ class Plan(abc.ABC):
     """Returns epsilon of everything that the run releases. Upper bound.
 
     Args:
-      delta: In (0, 1).
+      delta: Target delta, in (0, 1).
       num_rounds: Rounds after which the run stops, `None` for all.
     """
 
   def _of_draws(self, epsilon: float, delta: float) -> float:
-    """Returns an epsilon that holds of the draws, from that of their laws."""
+    """Returns an epsilon of the draws, given the one of their distributions."""
     return draws.counted(epsilon, delta) if self.draws_end else epsilon
 
   def epsilon_after(
       self, num_rounds: Optional[int], *, delta: float, **options
   ) -> float:
-    """Returns epsilon as a run states it that stops: ledger and statement.
+    """Returns epsilon as ledger and statement give it for a stopped run.
 
-    That of `epsilon`, unless every single round would take too long.
+    It equals `epsilon`, unless computing that for every single round would take
+    too long. Then it may be larger.
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all.
-      delta: In (0, 1).
-      **options: Of `epsilon`.
+      delta: Target delta, in (0, 1).
+      **options: Further arguments of `epsilon`.
     """
     return self.epsilon(delta=delta, num_rounds=num_rounds, **options)
 
   def epsilon_no_amplification(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> float:
-    """Returns epsilon if who takes part when were known. Args: see `epsilon`.
+    """Returns epsilon for an adversary who knows who takes part in which round.
 
-    That of `epsilon` for a plan that claims no amplification.
+    It equals `epsilon` for a plan that claims no amplification. The arguments
+    are the same as there.
     """
     return self.epsilon(delta=delta, num_rounds=num_rounds)
 
   def assumptions(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> tuple[str, ...]:
-    """Returns what epsilon rests on, as sentences. Args: see `epsilon`."""
+    """Returns the assumptions of epsilon, as sentences. Args: see `epsilon`."""
     del delta, num_rounds
     return ()
 
   @abc.abstractmethod
   def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
-    """Returns the event of the run, for accountants and for composing.
+    """Returns the DP event of the run, for accountants and for composition.
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all.
@@ -133,11 +142,11 @@ class Plan(abc.ABC):
 
   @abc.abstractmethod
   def spent(self, num_rounds: int) -> dict[str, Any]:
-    """Returns what records say that so many rounds spend, plain JSON types."""
+    """Returns the cost of `num_rounds` rounds for records, plain JSON types."""
 
   @abc.abstractmethod
   def way_out(self, *, epsilon: float, delta: float) -> str:
-    """Returns how all rounds would fit a budget, as a sentence."""
+    """Returns a sentence that says how all rounds would fit the budget."""
 
   def ledger(
       self, *, delta: float, epsilon: Optional[float] = None
@@ -145,7 +154,7 @@ class Plan(abc.ABC):
     """Returns an empty ledger that refuses the round beyond the budget.
 
     Args:
-      delta: In (0, 1).
+      delta: Target delta, in (0, 1).
       epsilon: The budget, `None` for no limit.
     """
     return budget.BudgetLedger(self, delta=delta, epsilon=epsilon)
@@ -157,7 +166,7 @@ class Plan(abc.ABC):
   @classmethod
   @abc.abstractmethod
   def _from_facts(cls, facts: dict[str, Any]) -> 'Plan':
-    """Returns the plan that `_facts` described; may change `facts`."""
+    """Returns the plan that `_facts` described. May change `facts`."""
 
   def describe(self) -> dict[str, Any]:
     """Returns all public facts of the plan as plain JSON types."""
@@ -165,28 +174,28 @@ class Plan(abc.ABC):
 
   @classmethod
   def from_description(cls, description: dict[str, Any]) -> 'Plan':
-    """Returns the plan whose `describe()` this is."""
+    """Returns the plan whose `describe()` returned `description`."""
     facts = dict(description)
     _checks.one_of((cls.kind,), kind=facts.pop('kind'))
     return cls._from_facts(facts)
 
   @property
   def fingerprint(self) -> str:
-    """16 hexadecimal digits, equal for equal plans, whatever the process."""
+    """16 hexadecimal digits, equal for equal plans in any Python process."""
     text = json.dumps(self._identity(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
   def _identity(self) -> dict[str, Any]:
-    """Returns what of the description a process of the plan has in it."""
+    """Returns the part of the description that a process depends on."""
     return self.describe()
 
   def headline(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> dict[str, Any]:
-    """Returns the number and what it means, the same fields for every plan.
+    """Returns epsilon and its meaning, with the same fields for every plan.
 
     Args:
-      delta: In (0, 1).
+      delta: Target delta, in (0, 1).
       num_rounds: Rounds after which the run stops, `None` for all.
     """
     _checks.delta(delta=delta)
@@ -219,15 +228,16 @@ class Plan(abc.ABC):
   ) -> statement_lib.PrivacyStatement:
     """Returns the statement of a process that implements the plan.
 
-    It says that it is not verified against a process. `program.train` and
-    `program.Loop` check the process, and state what they ran.
+    The statement says that no process was checked against the plan.
+    `program.train` and `program.Loop` check their process, and write statements
+    about the rounds that they ran.
 
     Args:
-      delta: In (0, 1), of the headline.
-      observed: What is known of the rounds, such as `observed()` of the plan's
-        participation ledger; `None` before round 1.
+      delta: Delta of the headline, in (0, 1).
+      observed: Facts about the rounds so far, such as `observed()` of the
+        plan's participation ledger. `None` before round 1.
       insecure_seed: Whether noise or coins follow from a known seed.
-      declarations: What the plan cannot know, such as how it was tuned.
+      declarations: Facts that the plan cannot know, such as how it was tuned.
     """
     return self.statement_about(
         builder.Occasion(
@@ -241,32 +251,33 @@ class Plan(abc.ABC):
   def statement_about(
       self, about: builder.Occasion
   ) -> statement_lib.PrivacyStatement:
-    """Returns the statement of a run by those who have checked its process.
+    """Returns the statement of a run whose process the caller has checked.
 
     Args:
-      about: The run, with the sentence that says how its process was checked.
+      about: Facts about the run. One of them is the sentence that says how the
+        process was checked.
     """
     return builder.build(
         self, about, self._points(about), self._cautions(about)
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    """Returns what only this plan can say: see `builder.build`."""
+    """Returns the values that only this plan can give, see `builder.build`."""
     del about
     return {}
 
   def _cautions(self, about: builder.Occasion) -> list[str]:
-    """Returns warnings of this plan's own."""
+    """Returns the plan's own warnings."""
     del about
     return []
 
   def events_json(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> dict[str, Any]:
-    """Returns what `tff-dp account --events` recomputes epsilon from.
+    """Returns the file from which `tff-dp account --events` recomputes epsilon.
 
     Args:
-      delta: The delta that the run states its epsilon at.
+      delta: Delta at which the run states its epsilon.
       num_rounds: Rounds after which the run stopped, `None` for all.
     """
     _checks.delta(delta=delta)
@@ -289,10 +300,13 @@ class Plan(abc.ABC):
 
 
 def rounds_accounted(num_rounds: int, *, planned: int) -> int:
-  """Returns the least round at which epsilon is computed, not before a round.
+  """Returns the first round, `num_rounds` or later, that has an epsilon.
+
+  In a long run, epsilon is not computed for every round. It is computed for at
+  most 64 rounds, the last one included.
 
   Args:
-    num_rounds: At least 1, at most `planned`.
+    num_rounds: Round to start from, at least 1 and at most `planned`.
     planned: Rounds of the whole run.
   """
   stride = -(-planned // _MOST_STOPS)

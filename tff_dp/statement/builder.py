@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The one way to a privacy statement, from any plan and what it adds.
+"""Builds the privacy statement of any plan.
 
-Whatever follows from the verbs that all plans have is written here, so that the
-points cannot contradict each other; a plan adds what is its own, as values of
-the twelve points of `statement.PrivacyStatement`.
+This module writes everything that follows from the methods that all plans have,
+so that the points cannot contradict each other. A plan adds values of its own
+to the twelve points of `statement.PrivacyStatement`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ implementation.bad_updates: a non-finite update counts as zero; how many is not
     released
 not_claimed.heuristics: none
 """
-# Names are those of `Declarations`.
+# Points whose values come from the fields of `Declarations`.
 _DECLARED = (
     'release.not_covered',
     'tuning.hyperparameters',
@@ -82,7 +82,7 @@ CERTIFIED = (
 
 @dataclasses.dataclass(frozen=True)
 class RoundsDone:
-  """What is known of a run if it is not said who came.
+  """Facts about a run that does not say who took part.
 
   Attributes:
     num_rounds: Rounds that have begun.
@@ -94,22 +94,23 @@ class RoundsDone:
 
   @property
   def sentence(self) -> str:
-    """What a privacy statement says of it, if the plan does not say more."""
+    """Sentence for the privacy statement, if the plan does not say more."""
     return f'{self.num_rounds} rounds; who took part is not said here'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Occasion:
-  """What a statement is about, beside the plan.
+  """Everything beside the plan that a statement is about.
 
   Attributes:
-    delta: In (0, 1).
-    observed: What is known of a run, `None` before round 1: its `num_rounds`
-      that have begun, a `sentence` about them, and a `warning`, or `None`.
+    delta: Target delta, in (0, 1).
+    observed: Facts about the rounds so far, `None` before round 1. It has
+      `num_rounds` (the rounds that have begun), a `sentence` about them, and a
+      `warning` or `None`.
     insecure_seed: Whether noise and coins follow from a known seed, which voids
       the guarantee.
-    declarations: What the plan cannot know.
-    process: How the process was checked against the plan, as a sentence.
+    declarations: Facts that the plan cannot know.
+    process: Sentence that says how the process was checked against the plan.
       Default: it was not.
   """
 
@@ -125,16 +126,19 @@ class Occasion:
 
   @property
   def rounds_done(self) -> int:
-    """Rounds that have begun: they count as spent."""
+    """Rounds that have begun. They count as spent."""
     return 0 if self.observed is None else self.observed.num_rounds
 
   @property
   def num_rounds(self) -> Optional[int]:
-    """Rounds that are stated, as plans take them: `None` for all planned."""
+    """Argument `num_rounds` of the plan's methods. `None` means all planned.
+
+    A statement before round 1 is about all planned rounds.
+    """
     return self.rounds_done or None
 
   def number(self, epsilon: float) -> float | str:
-    """Returns the number for JSON: 'inf' if the noise is known."""
+    """Returns epsilon for JSON: 'inf' if the noise is known."""
     return _INFINITE if self.insecure_seed else rounding.to_json_number(epsilon)
 
 
@@ -148,10 +152,11 @@ def build(
 
   Args:
     plan: A `plans.base.Plan`.
-    about: What else it is about.
-    own: What the plan says, 'point.name' -> value in plain types; in the place
-      of, and beside, what is said of all plans.
-    cautions: Warnings of its own, below those that void the guarantee.
+    about: Facts about the run.
+    own: The plan's own values, 'point.name' -> value in plain types. They
+      replace or extend the values that all plans have.
+    cautions: The plan's own warnings. They follow those that void the
+      guarantee.
 
   Raises:
     PrivacyRefusedError: If a point is missing or empty.
@@ -178,9 +183,9 @@ def sentences(text: str, **facts) -> dict[str, str]:
   """Returns 'point.name' -> sentence, with facts filled in.
 
   Args:
-    text: Lines 'point.name: sentence'; a line that goes on is indented. What is
-      said again counts.
-    **facts: For the braces, as in `str.format`.
+    text: Lines 'point.name: sentence'. A continuation line is indented. The
+      last sentence of a name counts.
+    **facts: Values for the braces, as in `str.format`.
   """
   said = {}
   for line in text.strip().splitlines():
@@ -194,7 +199,7 @@ def sentences(text: str, **facts) -> dict[str, str]:
 def _common(
     plan, about: Occasion, headline: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Returns what is said of every plan, 'point.name' -> value."""
+  """Returns the values that every plan has, 'point.name' -> value."""
   declared, population = about.declarations, about.declarations.population
   planned = plan.epsilon(delta=about.delta)
   said = sentences(_SENTENCES) | {
@@ -209,7 +214,7 @@ def _common(
       'accounting.versions': {
           'python': platform.python_version(),
           'tff-dp': _version.__version__,
-          # From metadata: nothing is imported for it.
+          # Read from metadata, without importing the packages.
           **{
               name: _installed(name) or 'not installed'
               for name in _PACKAGES
@@ -250,7 +255,7 @@ def _common(
 def _replace_one(
     plan, about: Occasion, headline: Mapping[str, Any]
 ) -> float | str:
-  """Returns epsilon of the rounds so far, for replace-one."""
+  """Returns epsilon of the rounds so far under replace-one adjacency."""
   relation = run_events.NeighboringRelation.REPLACE_ONE
   if plan.neighboring_relation == relation or headline['epsilon'] == _INFINITE:
     return headline['epsilon']
@@ -270,7 +275,7 @@ def _curve_row(plan, about: Occasion, delta: float) -> dict[str, Any]:
 
 
 def _delta_reason(plan, about: Occasion) -> str:
-  """Returns why this delta, and how it compares with the population."""
+  """Returns the reason for delta, and compares delta with the population."""
   reason, population = about.declarations.delta_reason, None
   if plan.unit == 'client':
     population = about.declarations.population
@@ -283,12 +288,12 @@ def _delta_reason(plan, about: Occasion) -> str:
 def _warnings(
     plan, about: Occasion, epsilon: float | str, cautions: Sequence[str]
 ) -> list[str]:
-  """Returns what a reader must know first, but for `plan.voids`.
+  """Returns the warnings that come first, except `plan.voids`.
 
   Args:
     plan: See `build`.
     about: See `build`.
-    epsilon: If the key is secret, for JSON.
+    epsilon: Epsilon if the key is secret, as a number for JSON.
     cautions: See `build`.
   """
   found = []
@@ -319,7 +324,7 @@ def _warnings(
 
 
 def readable(described: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns parameters for readers: 'none', and no more numbers than a few."""
+  """Returns parameters for readers: 'none' for `None`, long lists shortened."""
   return {name: _readable(value) for name, value in described.items()}
 
 

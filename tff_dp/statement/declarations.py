@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a privacy statement needs and no plan can know."""
+"""Facts that a privacy statement needs and no plan can know."""
 
 import dataclasses
 from typing import Optional
@@ -12,14 +12,14 @@ _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declarations:
-  """What the person who runs the training declares.
+  """Facts that the person who runs the training declares.
 
-  All but the population are sentences, or 'none'; the defaults claim nothing.
+  All but the population are sentences, or 'none'. The defaults claim nothing.
 
   Attributes:
     population: Number of clients, `None` if unknown.
     population_origin: Whether that number is public or an estimate.
-    delta_reason: Why this delta.
+    delta_reason: Why this delta was chosen.
     hyperparameters: How they were chosen, and whether that is accounted for.
     architecture: How the model was chosen.
     early_stopping: Whether results decided when to stop.

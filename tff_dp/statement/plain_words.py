@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """One paragraph about a guarantee for readers who do not know epsilon.
 
-It says how often a guess about one client can be right. If (epsilon, delta)
-holds between two neighbouring data sets, both ways, then whoever sees a release
-and guesses which of the two was used, at even odds, is right with probability
-at most
+It says how often a guess about one client can be right. Suppose that (epsilon,
+delta) holds between two neighbouring data sets, in both directions. One of the
+two is used, at even odds. Somebody sees a release and guesses which one it was.
+The guess is right with probability at most
 
     (exp(epsilon) + delta) / (1 + exp(epsilon)).
 
-Upper bound, attained by the worst pair of distributions: with P and Q the
-chances of the guess "the first" under either, P <= e^eps Q + delta and
-1 - Q <= e^eps (1 - P) + delta, so that P + (1 - Q), twice the probability, is
-largest where both are equalities (Kairouz et al., arXiv:1311.0776, theorem 2.1).
+Upper bound, attained by the worst pair of distributions. Let P and Q be the
+chances of the guess "the first" under the first and the second data set. Then
+P <= e^eps Q + delta and 1 - Q <= e^eps (1 - P) + delta. The guess is right with
+probability (P + (1 - Q)) / 2, which is largest where both are equalities
+(Kairouz et al., arXiv:1311.0776, theorem 2.1).
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from tff_dp.accounting import rounding
 
 NO_PRIVACY = 'NO PRIVACY'
 NOT_VERIFIED = 'NOT VERIFIED'
-# From here on the bound excludes next to nothing.
+# From here on the bound excludes almost nothing.
 _CLOSE_TO_CERTAINTY = 0.99
 # What a client might have done instead, by the neighbouring relation.
 _INSTEAD = {
@@ -36,19 +37,19 @@ def best_guess(epsilon: float, delta: float) -> float:
   """Returns the largest probability of a right guess at even odds.
 
   Args:
-    epsilon: At least 0; may be infinite.
-    delta: In [0, 1].
+    epsilon: Epsilon of the guarantee, at least 0. It may be infinite.
+    delta: Delta of the guarantee, in [0, 1].
   """
-  # Without exp(epsilon), which overflows.
+  # exp(epsilon) would overflow.
   share = math.exp(-epsilon)
   return min(1.0, (1.0 + delta * share) / (1.0 + share))
 
 
 def paragraph(content: Mapping[str, Any]) -> str:
-  """Returns what a privacy statement says, in a few plain sentences.
+  """Returns a summary of a privacy statement in a few plain sentences.
 
   Args:
-    content: What `PrivacyStatement.to_json` returned.
+    content: Result of `PrivacyStatement.to_json`.
   """
   unit, delta = content['unit'], content['delta']
   if is_void(content):
@@ -98,12 +99,12 @@ def is_void(content: Mapping[str, Any]) -> bool:
 
 
 def is_verified(content: Mapping[str, Any]) -> bool:
-  """Returns whether a statement speaks of a process that was checked."""
+  """Returns whether the process of a statement was checked."""
   return not any(
       warning.startswith(NOT_VERIFIED) for warning in content['warnings']
   )
 
 
 def _percent(chance: float) -> str:
-  """Returns the chance in percent, never below it."""
+  """Returns the chance in percent, rounded up."""
   return f'{math.ceil(1e4 * chance) / 100:.2f} %'

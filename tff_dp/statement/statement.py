@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The privacy statement: what a run guarantees, to whom, on which assumptions.
+"""The privacy statement: the guarantee of a run, to whom, on which assumptions.
 
-Twelve points, after Ponomareva et al., arXiv:2303.00654, section 5. A point
-that is missing or empty is an error: write 'none', or say that it was not
+It has twelve points, after Ponomareva et al., arXiv:2303.00654, section 5. A
+point that is missing or empty is an error: write 'none', or say that it was not
 accounted for.
 
 The JSON form is the statement. The Markdown form is rendered from it alone.
@@ -19,10 +19,10 @@ from tff_dp.accounting import rounding
 from tff_dp.statement import plain_words
 
 SCHEMA = 'tff_dp.privacy_statement'
-# Of everything that says `kind`: `Plan.headline` and events.json as well.
+# Version of all files with the key `kind`: `Plan.headline` and events.json too.
 SCHEMA_VERSION = 2
 
-# What `Plan.headline` gives; the points say more about it.
+# Keys of `Plan.headline`. The points say more about them.
 _HEADLINE = (
     'kind',
     'schema_version',
@@ -36,7 +36,7 @@ _HEADLINE = (
     'warnings',
     'plan',
 )
-# What each of the twelve points must say. More is welcome.
+# Required names in each of the twelve points. Others may be added.
 _ALWAYS = {
     'setting': 'model trusted adversary',
     'unit': 'unit contribution_bound participation max_participations',
@@ -57,7 +57,7 @@ _ALWAYS = {
     ),
     'not_claimed': 'audit heuristics limits',
 }
-# And what else, by the kind of the plan.
+# Further required names, by the kind of the plan.
 _BY_KIND = {
     'dp_ftrl': {
         'unit': 'min_index_gap min_rounds_between',
@@ -118,21 +118,21 @@ _LABELS = {
     'squared_sensitivity': 'squared sensitivity S2, in squared clip norms',
     'zcdp_rho': 'zCDP rho',
 }
-# These may not be understated by printing fewer digits.
+# Printed with few digits, these numbers must not become smaller.
 _ROUNDED_UP = ('epsilon', 'zcdp_rho')
 _INFINITE = f'infinite: {plain_words.NO_PRIVACY}'
 
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyStatement:
-  """A complete statement, immutable.
+  """A complete, immutable statement.
 
-  Copies are kept.
+  It copies its arguments.
 
   Attributes:
-    headline: What `Plan.headline` gives, of the rounds so far; of the plan
-      before round 1.
-    points: Point -> name -> value, plain types; infinity is 'inf'.
+    headline: Result of `Plan.headline` for the rounds so far. Before round 1,
+      for the whole plan.
+    points: Point -> name -> value, in plain types. Infinity is 'inf'.
   """
 
   headline: Mapping[str, Any]
@@ -145,7 +145,7 @@ class PrivacyStatement:
 
   @property
   def kind(self) -> str:
-    """Which system it is of, as `Plan.kind`."""
+    """Name of the system, as in `Plan.kind`."""
     return self.headline['kind']
 
   @property
@@ -155,7 +155,7 @@ class PrivacyStatement:
 
   @property
   def epsilon(self) -> float:
-    """Epsilon of the rounds so far, of the plan before round 1."""
+    """Epsilon of the rounds so far. Before round 1, of the whole plan."""
     return rounding.from_json_number(self.headline['epsilon'])
 
   @property
@@ -170,7 +170,7 @@ class PrivacyStatement:
 
   @classmethod
   def from_json(cls, content: Mapping[str, Any]) -> 'PrivacyStatement':
-    """Returns the statement that `to_json` described."""
+    """Returns the statement whose `to_json` returned `content`."""
     is_known = (
         content.get('schema') == SCHEMA
         and content.get('schema_version') == SCHEMA_VERSION
@@ -189,7 +189,7 @@ class PrivacyStatement:
     """Returns the statement as a Markdown page."""
     return render(self.to_json())
 
-  # How a notebook shows it.
+  # Notebooks call this to show a statement.
   _repr_markdown_ = to_markdown
 
   def __repr__(self) -> str:
@@ -197,14 +197,14 @@ class PrivacyStatement:
 
 
 def _copied(content: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns what a reader of the JSON has: lists for tuples."""
+  """Returns the content as read back from JSON, with lists for tuples."""
   return json.loads(json.dumps(content))
 
 
 def _check_complete(
     headline: Mapping[str, Any], points: Mapping[str, Any]
 ) -> None:
-  """Raises unless every point is there and says something."""
+  """Raises unless every point is present and not empty."""
   _checks.one_of(tuple(REQUIRED_BY_KIND), kind=headline.get('kind'))
   required = REQUIRED_BY_KIND[headline['kind']]
   missing = [name for name in _HEADLINE if name not in headline]
@@ -227,7 +227,7 @@ def _check_complete(
 
 
 def _empty(path: str, value: Any) -> list[str]:
-  """Returns the paths at which nothing is said."""
+  """Returns the paths of the empty values."""
   if value is None or value != value:  # NaN is unequal to itself.
     return [path]
   if isinstance(value, str):
@@ -244,10 +244,10 @@ def _empty(path: str, value: Any) -> list[str]:
 
 
 def render(content: Mapping[str, Any]) -> str:
-  """Returns the page, ending with a newline.
+  """Returns the Markdown page of a statement, ending with a newline.
 
   Args:
-    content: What `PrivacyStatement.to_json` returned.
+    content: Result of `PrivacyStatement.to_json`.
   """
   points = content['points']
   lines = ['# Privacy statement', '']
@@ -262,7 +262,7 @@ def render(content: Mapping[str, Any]) -> str:
 
 
 def headline(content: Mapping[str, Any]) -> str:
-  """Returns epsilon, delta, unit and relation in a line."""
+  """Returns one line with epsilon, delta, unit and relation."""
   points = content['points']
   done = points['mechanism']['rounds_done']
   planned = points['mechanism']['rounds_planned']
