@@ -1,12 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a process is the one that a plan speaks of.
+"""Verifies that a process implements its plan.
 
 A plan's epsilon is true of a process that adds the plan's noise, once in a
-round, to all that clients' data come into. `certify` finds that out before the
-first round, from the building blocks of the process (`data_flow`), and says
-what is wrong and how to do it right. `Certificate.check` compares what each
-round then says of itself.
+round, to everything that depends on clients' data. `certify` verifies this
+before the first round, from the building blocks of the process (`data_flow`).
+If it refuses a process, the error names the fault and the way out. Then
+`Certificate.check` compares the state and metrics of each round with the plan.
 """
 
 from collections.abc import Iterable
@@ -31,19 +31,20 @@ from tff_dp.program import data_flow
 _STATE, _METRICS = 'state', 'metrics'
 _RELEASE_ID, _ROUND = 'release_id', 'round'
 _MOST_NAMED = 3
-# Of float32 numbers that went through different operations.
+# Relative tolerance for float32 numbers from different operations.
 _TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-  """What is known of a process before its first round.
+  """Facts about a process that are verified before its first round.
 
   Attributes:
-    plan: Of which the process adds the noise.
-    release: What stands in its state, `None` if nothing does.
-    not_covered: Paths of the metrics in which clients' data are without noise;
-      a trusted server sees them, and keeps them secret.
+    plan: Plan whose noise the process adds.
+    release: The release that the process state tracks. `None` if the state
+      tracks none.
+    not_covered: Paths of the metrics that depend on clients' data without
+      noise. A trusted server sees these metrics, and keeps them secret.
   """
 
   plan: base.Plan
@@ -51,15 +52,16 @@ class Certificate:
   not_covered: frozenset[data_flow.Path]
 
   def check(self, state: Any, metrics: Any, *, rounds_done: int) -> None:
-    """Raises unless noise state and noise are those of the plan after a round.
+    """Raises unless noise and noise state after a round follow the plan.
 
     Args:
-      state: Of the process.
-      metrics: Of the round, `None` for a state that was made or loaded.
-      rounds_done: Rounds that led to the state.
+      state: State of the process.
+      metrics: Metrics of the round. `None` for an initial or loaded state.
+      rounds_done: Number of rounds that led to the state.
 
     Raises:
-      PrivacyRefusedError: With what was found and what was expected.
+      PrivacyRefusedError: If they differ. The message has the found and the
+        expected values.
     """
     if self.release is None:
       return
@@ -117,23 +119,23 @@ class Certificate:
 
 
 def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
-  """Returns what is known of a process, if the plan's epsilon is true of it.
+  """Returns the certificate of a process for which the plan's epsilon is true.
 
-  Upper bound: a process may be refused although the plan's epsilon is true of
-  it, but not the other way round, as long as only our factories set marks.
+  Upper bound: some processes are refused although the plan's epsilon is true of
+  them. The reverse cannot happen, as long as only our factories set marks.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
-    plan: What is to be stated. `None` for the plan of the process: the builders
-      of `tff_dp.learning` keep it in `process.plan`, an aggregator of
-      `plan.aggregator()` names it in its graph. To be handed are a
-      `NonPrivatePlan`, a `SiloPlan` with absences, and a plan whose aggregator
-      another Python process made.
+    plan: Plan whose epsilon is stated. Default: the plan that the process
+      names. The builders of `tff_dp.learning` keep it in `process.plan`. An
+      aggregator made by `plan.aggregator()` names it in its graph. Pass a
+      `NonPrivatePlan`, a `SiloPlan` with absences, or the plan of an aggregator
+      that another Python process made.
 
   Raises:
-    ArgumentError: If the process is nothing that can be trained, or its plan is
-      not known here.
-    PrivacyRefusedError: If epsilon of the plan would not be that of the run.
+    ArgumentError: If the process cannot be trained, or if its plan is not known
+      here.
+    PrivacyRefusedError: If the plan's epsilon might not be true of the run.
   """
   _check_is_runnable(process)
   built_from = getattr(process, 'plan', None)
@@ -165,14 +167,14 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
 def certify_computation(
     next_computation: tff.Computation, plan: base.Plan
 ) -> Certificate:
-  """Returns what `certify` does of a `next` that was read from a file.
+  """Returns the certificate of a `next` that was read from a file.
 
-  Such a file does not say which plan its process was built from, but the marks
-  of its noise do.
+  Such a file does not name the plan that its process was built from, but the
+  marks of its noise do.
 
   Args:
-    next_computation: Of a process.
-    plan: What is stated.
+    next_computation: The `next` of a process.
+    plan: Plan whose epsilon is stated.
   """
   if _kind(plan) == 'non_private':
     return Certificate(plan, None, frozenset())
@@ -180,13 +182,13 @@ def certify_computation(
 
 
 def type_fingerprint(process: Any) -> str:
-  """Returns 16 hexadecimal digits, equal for processes of equal types."""
+  """Returns 16 hexadecimal digits, equal for processes of equal type."""
   text = str(process.next.type_signature)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _certify(next_computation, plan) -> Certificate:
-  """Returns what `certify` does, without asking who built it."""
+  """Returns the certificate, without comparing the plan in `process.plan`."""
   flow = data_flow.follow(
       next_computation, presence_is_public=_kind(plan) in _OF_SILOS
   )
@@ -207,7 +209,7 @@ def _certify(next_computation, plan) -> Certificate:
     if plan.kind == 'draw_and_discard':
       _check_repeats(next_computation, plan)
     elif plan.kind == 'check_ins':
-      # Nothing of it is in the state.
+      # The state does not track it.
       return Certificate(plan, None, not_covered)
   return Certificate(plan, release, not_covered)
 
@@ -222,7 +224,7 @@ def _check_is_runnable(process) -> None:
 
 
 def _check_built_from(built_from, plan) -> None:
-  """Raises if the process says of itself that it is of another plan."""
+  """Raises if the process says that it was built from another plan."""
   if built_from is None:
     if plan.built_by is not None:
       raise _checks.PrivacyRefusedError(
@@ -263,7 +265,7 @@ def _plan_of(flow) -> base.Plan:
 
 
 def _check_release(flow, plan) -> release_marks.Release:
-  """Returns the one release, which is that of the plan."""
+  """Returns the only release. Raises unless it is the plan's release."""
   expected = _RELEASES[plan.kind](plan)
   for found in flow.releases:
     if (found.fingerprint, found.at_clients, found.in_sum) != (
@@ -273,7 +275,7 @@ def _check_release(flow, plan) -> release_marks.Release:
           'the process adds other noise (mechanism, noise multiplier or'
           ' clipping) than the plan speaks of'
       )
-    # A check-in plan does not know what a sum is divided by.
+    # A check-in plan does not know the divisor of a sum.
     if plan.kind == 'dp_ftrl' and found != expected:
       raise _other_plan(
           f'the process divides by clients_per_round={found.divisor}, the plan'
@@ -292,7 +294,7 @@ def _check_release(flow, plan) -> release_marks.Release:
 
 
 def _way_to_noise(plan) -> str:
-  """Returns how a process with the noise of the plan is built."""
+  """Returns an instruction to build a process with the noise of the plan."""
   if _kind(plan) == 'draw_and_discard':
     return (
         "plan with a ClientStep(mechanism='laplace', ...) or 'gaussian', then"
@@ -306,7 +308,7 @@ def _way_to_noise(plan) -> str:
 
 
 def _check_state(flow, plan) -> None:
-  """Raises if data leave the round without the noise."""
+  """Raises if clients or the state get data without noise."""
   named = _named(flow)
   if flow.sent:
     what = 'clients are sent ' + _causes(flow.sent) + ', without noise'
@@ -331,7 +333,7 @@ def _check_state(flow, plan) -> None:
 
 
 def _check_metrics(not_covered) -> None:
-  """Raises if a server that nobody has to trust gets to see data."""
+  """Raises if an untrusted server sees metrics of data without noise."""
   if not_covered:
     names = sorted('/'.join(map(str, path)) for path in not_covered)
     raise _checks.PrivacyRefusedError(
@@ -342,7 +344,7 @@ def _check_metrics(not_covered) -> None:
 
 
 def _check_asked(flow) -> None:
-  """Raises if what clients ask for tells the server about their data."""
+  """Raises if the keys that clients ask for may depend on their data."""
   if flow.asked:
     raise _checks.PrivacyRefusedError(
         'which part of the model a client asks for may follow from its data',
@@ -354,7 +356,7 @@ def _check_asked(flow) -> None:
 
 
 def _check_repeats(next_computation, plan) -> None:
-  """Raises if a round that is repeated has other reports than before."""
+  """Raises if a repeated round would have other reports than before."""
   data = next_computation.type_signature.parameter[1].member
   if draw_and_discard_client.KEY not in dir(data):
     raise _checks.PrivacyRefusedError(
@@ -368,11 +370,11 @@ def _check_repeats(next_computation, plan) -> None:
 def _release_of_check_ins(plan) -> release_marks.Release:
   if plan.is_local:
     return client_randomizers.release_of(plan.randomizer)
-  # With any divisor: the plan has none.
+  # Any divisor will do: the plan has none.
   return plan.aggregator(clients_per_round=1).release
 
 
-# Kind of a plan -> what its processes release.
+# Kind of a plan -> function that returns the release of its processes.
 _RELEASES = {
     'check_ins': _release_of_check_ins,
     'dp_ftrl': lambda plan: plan.aggregator().release,
@@ -402,7 +404,7 @@ def _other_plan(what: str) -> _checks.PrivacyRefusedError:
 
 
 def _named(flow) -> str:
-  """Returns which parts of the state depend on what, '' if none does."""
+  """Returns the parts of the state that depend on data, and on which. Or ''."""
   parts, traces = {}, set()
   for path, found in flow.leaves.items():
     if path[0] == _STATE and found:
@@ -426,7 +428,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
-  """Returns the leaves with these names, where all of them stand together."""
+  """Returns groups of leaves with these names that share one parent."""
   groups = {}
   for path, leaf in tree.flatten_with_path(value):
     if path and path[-1] in names:

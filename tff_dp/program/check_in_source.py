@@ -1,18 +1,18 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that decide themselves whether to come, as a TFF data source.
+"""A TFF data source of clients that decide themselves whether to take part.
 
     source = CheckInDataSource.for_plan(plan, client_data)
     iterator = source.iterator()
     state, metrics = process.next(state, iterator.select())
 
-`select()` takes no number: the protocol decides how many come. It returns the
-data of one step: of those who arrived, of a dummy where nobody did and the
-protocol hides that, or of nobody.
+`select()` takes no number, because the protocol decides how many clients come.
+It returns the data of one step: the data of the clients who arrived, or nothing
+if nobody did. If the protocol hides empty steps, a dummy stands for nobody.
 
-What an iterator stores, and which clients it returns, is secret: whoever knows
-who took part when undoes the amplification. The bytes of an iterator belong
-into a checkpoint; a log, a metric or an export must not hold any of it.
+The content of an iterator, and the clients that it returns, are secret: whoever
+knows who took part in which round undoes the amplification. The bytes of an
+iterator belong into a checkpoint. No log, metric or export may hold any of it.
 """
 
 import collections
@@ -37,16 +37,16 @@ from tff_dp.plans import check_ins as protocol_plan
 
 _FORMAT = 'tff_dp.check_ins'
 _VERSION = 1
-# Ids are `str` or `bytes`; a dummy is neither of them.
+# Stands for a dummy in the list of ids.
 DUMMY_ID = 'dummy of an empty step'
 
 
 class Step(NamedTuple):
-  """What happens in one step. Secret.
+  """One step of the protocol. Secret.
 
   Attributes:
-    number: Counts from 1, over all passes.
-    cohort: Who reports.
+    number: Number of the step, from 1, over all passes.
+    cohort: The clients that report.
   """
 
   number: int
@@ -54,11 +54,11 @@ class Step(NamedTuple):
 
 
 class CheckInDataSource(tff.program.FederatedDataSource):
-  """The clients of a check-in protocol, simulated.
+  """The simulated clients of a check-in protocol.
 
   The coins of all clients follow from one secret root key, which each iterator
-  draws from the operating system. That is good enough to train with, not what
-  independent devices do.
+  draws from the operating system. That is good enough for training, but real
+  devices draw their coins independently.
   """
 
   def __init__(
@@ -76,20 +76,20 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     """Makes the source.
 
     Args:
-      protocol: Who takes part.
-      clients: A `tff.simulation.datasets.ClientData`; only `client_ids` and
+      protocol: The protocol that decides who takes part.
+      clients: A `tff.simulation.datasets.ClientData`. Only `client_ids` and
         `create_tf_dataset_for_client(client_id)` are used.
-      num_passes: How often the protocol runs, with new coins each time.
-      with_keys: Whether clients bring the secret key of their noise, as the
-        processes with local noise expect. Without, `select` returns datasets.
+      num_passes: Number of passes: runs of the protocol with new coins.
+      with_keys: Whether clients bring the secret key of their noise, as
+        processes with local noise expect. If not, `select` returns datasets.
       sampler: 'fast', or 'literal', which flips every coin.
       dropout_rate: Share of the check-ins whose report is lost or late, by
-        further coins of the clients; `None` for what the protocol expects, and
-        not below what its guarantee counts on. A late report is discarded, and
-        never moved to another step.
-      lost_winner: 'dummy' or 'redraw'; see `samplers.Sampler`.
-      insecure_seed: For tests only: whoever knows it knows all coins and can
-        remove all noise of the clients.
+        further coins of the clients. It must not be below the rate that the
+        guarantee of the protocol counts on. Default: the rate that the protocol
+        expects. A late report is discarded, never moved to another step.
+      lost_winner: 'dummy' or 'redraw', see `samplers.Sampler`.
+      insecure_seed: Seed for tests only. Whoever knows it knows all coins and
+        can remove all noise of the clients.
     """
     _checks.integer_at_least(1, num_passes=num_passes)
     if dropout_rate is None:
@@ -108,7 +108,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     self.insecure_seed = insecure_seed
     self._num_iterators = 0
     self._type = None
-    # Raises for bad values, before a run has begun.
+    # This raises for bad values, before a run begins.
     self.build_sampler(bytes(coins.KEY_BYTES))
     least = getattr(protocol, 'min_num_clients', 1)
     if len(self.client_ids) < least:
@@ -125,9 +125,10 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     """Returns the source of a plan's protocol.
 
     Args:
-      plan: Protocol, passes and randomizer.
+      plan: Plan with protocol, passes and randomizer.
       clients: See the constructor.
-      **options: `sampler`, `dropout_rate`, `lost_winner`, `insecure_seed`.
+      **options: Any of `sampler`, `dropout_rate`, `lost_winner` and
+        `insecure_seed`.
     """
     return cls(
         plan.protocol,
@@ -139,7 +140,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
 
   @property
   def num_rounds(self) -> int:
-    """Steps of all passes."""
+    """Number of steps in all passes."""
     return self.num_passes * self.protocol.num_rounds
 
   @property
@@ -157,7 +158,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     return self._type
 
   def iterator(self) -> 'CheckInIterator':
-    """Returns a new iterator, with coins of its own."""
+    """Returns a new iterator with its own coins."""
     if self.insecure_seed is None:
       root_key = coins.random_root_key()
     else:
@@ -171,12 +172,12 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     """Returns the iterator that `to_bytes` saved, at the same position.
 
     Raises:
-      PrivacyRefusedError: If it is damaged, or of another source.
+      PrivacyRefusedError: If the bytes are damaged or of another source.
     """
     return CheckInIterator.from_bytes(data).attached(self)
 
   def describe(self) -> dict[str, object]:
-    """Returns what cohorts depend on beside the key, plain JSON types."""
+    """Returns all facts but the key that cohorts depend on, plain JSON types."""
     return {
         'protocol': self.protocol.describe(),
         'num_passes': self.num_passes,
@@ -207,12 +208,13 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
   """One run through the steps of a source. Everything in it is secret.
 
   Attributes:
-    position: Steps that are done.
-    num_reports: Reports of these steps. Public only where the protocol says so.
+    position: Number of steps that are done.
+    num_reports: Number of reports in these steps. Public only where the
+      protocol says so.
   """
 
   def __init__(self, root_key: bytes, facts: dict[str, object]):
-    """Use `CheckInDataSource.iterator`."""
+    """Internal. Call `CheckInDataSource.iterator` instead."""
     self._root_key = root_key
     self._facts = facts
     self._source = None
@@ -221,10 +223,10 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     self.num_reports = 0
 
   def attached(self, source: CheckInDataSource) -> 'CheckInIterator':
-    """Returns the iterator with the clients of a source, at its position.
+    """Returns the iterator with the clients of a source, at the same position.
 
     Raises:
-      PrivacyRefusedError: If the source is not like the one that it is from.
+      PrivacyRefusedError: If the source differs from the iterator's own.
     """
     changed = sorted(
         name
@@ -260,7 +262,7 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     return self.data_of(self.advance())
 
   def advance(self) -> Step:
-    """Draws the next step, and returns who reports without reading data."""
+    """Draws and returns the next step, without reading data."""
     source = self._attached()
     if self.position >= source.num_rounds:
       raise _checks.PrivacyRefusedError(
@@ -277,11 +279,11 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     return Step(number, cohort)
 
   def data_of(self, step: Step) -> list:
-    """Returns what the clients of a step bring, in the order of the cohort."""
+    """Returns the data of the clients of a step, in the order of the cohort."""
     source, found = self._attached(), []
     for position in step.cohort.clients.tolist():
       if position == samplers.DUMMY:
-        # Any client's, emptied: it has the type of the others.
+        # An emptied dataset of any client has the type of the others.
         examples = source.dataset_of(source.client_ids[0])
         is_list = isinstance(examples, list)
         examples = [] if is_list else examples.take(0)
@@ -323,8 +325,8 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
     """Returns the iterator without clients; see `CheckInDataSource.restored`.
 
     Raises:
-      PrivacyRefusedError: If it is damaged, or the same draws do not come out
-        of its key here.
+      PrivacyRefusedError: If the bytes are damaged, or if their key gives other
+        draws here.
     """
     try:
       return cls._from_bytes(data)
@@ -339,14 +341,14 @@ class CheckInIterator(tff.program.FederatedDataSourceIterator):
 
   @classmethod
   def _from_bytes(cls, data: bytes) -> 'CheckInIterator':
-    """Does it; whatever else it raises, the bytes are damaged."""
+    """Implements `from_bytes`. Any other error means that bytes are damaged."""
     checksum, body = data[:32], data[32:]
     if hashlib.sha256(body).digest() != checksum:
       raise ValueError('another checksum')
     content = regular.parse_json(body)
     facts = content['facts']
     is_known = content['format'] == _FORMAT and content['version'] == _VERSION
-    # Coins that are fresh in every round do not depend on earlier rounds.
+    # Coins that are new in every round do not depend on earlier rounds.
     needs_same = facts['protocol']['name'] != shuffled_check_in.ShuffledCheckIn.__name__
     is_repeated = content['probe'] == samplers.probe(facts['sampler'])
     if not is_known or (needs_same and not is_repeated):

@@ -1,13 +1,15 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the clients of a round come from, as the training program sees it.
+"""The cohorts of a run: how the training program gets the clients of a round.
 
-`ScheduledCohorts`: the server chooses, and the participation ledger enforces
-the pattern that the plan promises. `CheckInCohorts`: clients decide, and the
-server takes who came. `InstanceCohorts`: as the first, for draw and discard.
-`SiloCohorts` has all silos that are there. Each keeps what a resumed run needs,
-as bytes for the checkpoint, and gives the same cohorts again for a round that is
-repeated.
+- `ScheduledCohorts`: the server chooses, and the participation ledger enforces
+  the pattern that the plan promises.
+- `InstanceCohorts`: the same for draw and discard, whose clients bring keys.
+- `CheckInCohorts`: clients decide, and the server takes those who came.
+- `SiloCohorts`: all silos that are present.
+
+Each gives bytes for the checkpoint, from which a resumed run restores it. A
+round that is repeated has the same cohort again.
 """
 
 import abc
@@ -35,13 +37,15 @@ from tff_dp.statement import builder
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-  """The clients of one round. Secret, but for `released`.
+  """The clients of one round. Secret, except `released`.
 
   Attributes:
-    ids: Who trains, in this order, for the write-ahead record.
-    read: Returns what they bring; called once the round is recorded.
+    ids: Ids of the clients that train, in this order, for the write-ahead
+      record.
+    read: Function that returns the clients' data. It is called after the round
+      is recorded.
     released: Columns of the round's metrics that are public or covered.
-    not_covered: Columns that are neither.
+    not_covered: Columns of the round's metrics that are neither.
   """
 
   ids: list
@@ -51,15 +55,15 @@ class Selection:
 
 
 class Cohorts(abc.ABC):
-  """The contract.
+  """The interface of cohorts.
 
   Attributes:
-    client_ids: The population.
+    client_ids: Ids of the population.
     keeps_client_metrics: Whether metrics that clients compute without noise may
       be stored, under `secret/`.
-    is_key_insecure: Whether who comes follows from a known seed.
-    why_not_chosen: Why a loop of the caller's cannot choose a cohort; empty if
-      it can.
+    is_key_insecure: Whether the cohorts follow from a known seed.
+    why_not_chosen: Reason why the caller's loop cannot choose a cohort. Empty
+      if it can.
   """
 
   why_not_chosen: str = ''
@@ -69,30 +73,30 @@ class Cohorts(abc.ABC):
 
   @abc.abstractmethod
   def identity(self) -> dict[str, Any]:
-    """Returns what the cohorts depend on and may be known, plain JSON types."""
+    """Returns the public facts that cohorts depend on, as plain JSON types."""
 
   @abc.abstractmethod
   def begin(self, run_id: str) -> None:
-    """Called first, with the name of the run."""
+    """Starts a run, given its name. Called before all other methods."""
 
   @abc.abstractmethod
   def restore(self, data: bytes) -> None:
-    """Goes on after the round at which `to_bytes` was called."""
+    """Resumes after the round at which `to_bytes` returned `data`."""
 
   @abc.abstractmethod
   def to_bytes(self) -> bytes:
-    """Returns what `restore` takes. SECRET."""
+    """Returns the bytes that `restore` takes. SECRET."""
 
   @abc.abstractmethod
   def select(
       self, round_index: int, chosen: Sequence | None = None
   ) -> Selection:
-    """Returns the clients of the next round, which then count.
+    """Returns the clients of the next round. Their participation then counts.
 
     Args:
-      round_index: 1-based, the one after the last selected round.
-      chosen: Ids that a loop of the caller's has chosen; `None` for the cohort
-        that the plan draws.
+      round_index: 1-based index of the round after the last selected one.
+      chosen: Ids that the caller's loop chose. `None`: the plan draws the
+        cohort.
 
     Raises:
       ArgumentError: If `chosen` has ids that are not in the population.
@@ -114,10 +118,10 @@ class Cohorts(abc.ABC):
 
   @abc.abstractmethod
   def observed(self, rounds_begun: int) -> Any:
-    """Returns what the plan's statement is told of the rounds."""
+    """Returns facts about the rounds so far for the plan's statement."""
 
   def warning(self) -> str | None:
-    """Returns what is wrong with an assumption, `None` if nothing is."""
+    """Returns a sentence about a broken assumption, `None` if all hold."""
     return None
 
 
@@ -138,7 +142,7 @@ class ScheduledCohorts(Cohorts):
     """Makes them.
 
     Args:
-      plan: Schedule, cohort size and ledger.
+      plan: Plan with schedule, cohort size and ledger.
       clients: A `tff.simulation.datasets.ClientData`.
       seed: Public seed of the schedule.
     """
@@ -189,7 +193,7 @@ class ScheduledCohorts(Cohorts):
     return self._ledger.eligible(client_ids, round_index)
 
   def _checked(self, chosen: Sequence) -> list:
-    """Returns the ids of a cohort, all of which are in the population."""
+    """Returns the chosen ids. Raises if one is not in the population."""
     if isinstance(chosen, (str, bytes)):
       raise _checks.ArgumentError('cohort', chosen, 'a list of client ids')
     cohort = list(chosen)
@@ -211,7 +215,7 @@ class ScheduledCohorts(Cohorts):
     return frozenset(map(_checks.client_key, self.client_ids))
 
   def _data_of(self, client_id) -> Any:
-    """Returns what a client brings."""
+    """Returns the data of a client."""
     return self._clients.create_tf_dataset_for_client(client_id)
 
   def observed(self, rounds_begun: int) -> Any:
@@ -254,17 +258,19 @@ class InstanceCohorts(ScheduledCohorts):
 
 
 class CheckInCohorts(Cohorts):
-  """Cohorts of clients that decide themselves.
+  """Cohorts of clients that decide themselves whether to take part.
 
-  Of a protocol with secret occupancy nothing is recorded but what the statement
-  says; of others the number of reports and the realised rate.
+  If the occupancy of the protocol is secret, only the facts in the statement
+  are recorded. Otherwise the number of reports and the realised rate are
+  recorded too.
   """
 
   def __init__(self, source: check_in_source.CheckInDataSource):
     """Makes them.
 
     Args:
-      source: Protocol and clients; one new iterator of it is used.
+      source: Source with protocol and clients. The cohorts use one new iterator
+        of it.
     """
     self.client_ids = source.client_ids
     self.why_not_chosen = 'its clients decide by their own coins when they come'
@@ -332,7 +338,7 @@ class CheckInCohorts(Cohorts):
     return monitoring.warning(self._source.protocol, rate)
 
   def _rate(self) -> monitoring.RealisedRate | None:
-    """Returns what may be known of the rate so far."""
+    """Returns the realised rate so far, as far as it is public."""
     source, iterator = self._source, self._iterator
     if not iterator.position:
       return None
@@ -346,11 +352,11 @@ class CheckInCohorts(Cohorts):
 
 
 class SiloCohorts(Cohorts):
-  """Cohorts of the silos that the plan says are there.
+  """Cohorts of the silos that are present by the plan.
 
-  A simulation of silos that each keep a secret key: here all keys follow from
+  This simulates silos that each keep a secret key. Here all keys follow from
   one root key, which is in the checkpoints. So a round that is repeated after a
-  crash repeats every message, to the last bit, and is no other release.
+  crash repeats every message bit for bit, and is no second release.
   """
 
   why_not_chosen = 'the plan says which silos take part in which round'
@@ -359,7 +365,7 @@ class SiloCohorts(Cohorts):
     """Makes them.
 
     Args:
-      plan: Constants and absences.
+      plan: Plan with constants and absences.
       clients: A `tff.simulation.datasets.ClientData` whose ids are the names of
         the silos.
     """
@@ -422,11 +428,11 @@ class SiloCohorts(Cohorts):
     )
 
   def observed(self, rounds_begun: int) -> builder.RoundsDone:
-    # Who was there follows from the plan.
+    # The plan says which silos were present.
     return builder.RoundsDone(rounds_begun)
 
   def _data_of(self, name: str):
-    """Returns what a silo brings to every round."""
+    """Returns the data that a silo brings to every round."""
     if name not in self._data:
       secret = coins.subkey(self._root_key, 'silo', name)
       self._data[name] = terms_lib.silo_data(

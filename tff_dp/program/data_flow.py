@@ -1,19 +1,21 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where clients' data go in a round: abstract interpretation of a process.
+"""Tracks clients' data through a round: abstract interpretation of a process.
 
-The building blocks of `process.next` are evaluated once, without data. A value
-is the set of ways in which data of clients are in it without noise, `Traces`.
-What clients hold is their own data; an aggregation brings data of all of them
-to the server; what the server computes from such a sum keeps it. Only what the
-graph of an aggregator marks as having its noise (`release_marks`) is free of
-it. If clients are sent an aggregate, one of them changes what all others send,
-which no clipping bounds; then `sent` says so, and nothing else is to be
-believed.
+The building blocks of `process.next` are evaluated once, without data. Instead
+of data, a value holds its `Traces`: the set of ways in which it depends on
+clients' data without noise. A value at clients depends on their own data. An
+aggregation brings data of all clients to the server, and everything that the
+server computes from the sum depends on them too. A value loses its traces only
+where the graph of an aggregator marks it as noised (`release_marks`).
 
-Upper bound: it may say that a value depends on data where it does not. Of
-TensorFlow, only graphs with a mark are looked into; everything else that is
-computed from a value depends on all of it.
+If clients are sent an aggregate, one client changes the reports of all others,
+which no clipping bounds. Then `Flow.sent` is not empty, and the other fields
+must not be trusted.
+
+Upper bound: the result may claim a dependence on data that does not exist.
+Only TensorFlow graphs with a mark are searched. The result of any other graph
+depends on the whole argument.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,23 +31,23 @@ from tff_dp.execution.compiling import graphs
 from tff_dp.execution.compiling import interpreter
 
 Struct = tff.structure.Struct
-# As `tree` names a leaf of what the computation returns.
+# Path of a leaf in the computation's result, as `tree` gives it.
 Path = tuple[str | int, ...]
 
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
-# A value may go from one to another without an edge between them.
+# Operations that pass values to each other without an edge between them.
 _KEEPS_STATE = re.compile('Variable|VarHandle|HashTable|Iterator|Queue|PyFunc')
 _LONGEST_TYPE = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-  """One way in which data of clients are in a value.
+  """One way in which a value depends on data of clients.
 
   Attributes:
-    aggregation: The aggregation that brought them to the server, in words;
-      `None` where a client still holds its own.
-    number: Tells aggregations apart.
+    aggregation: The aggregation that brought the data to the server, in words.
+      `None` for a client's own data at the client.
+    number: Number that tells aggregations apart.
   """
 
   aggregation: str | None = None
@@ -54,20 +56,20 @@ class Trace:
 
 Traces = frozenset[Trace]
 _NONE, _OWN = frozenset(), frozenset([Trace()])
-# A client's own data, with noise that is enough in a secure sum only.
+# A client's own data, with noise that is enough only in a secure sum.
 _MASKED = frozenset([Trace(number=-1)])
 
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-  """What a round does with clients' data.
+  """The paths of clients' data through a round.
 
   Attributes:
     leaves: The traces in each leaf of the result.
-    sent: The aggregates in what clients are sent.
-    asked: What is in the keys that clients ask the server for: plain
-      `federated_select` may show them to it.
-    releases: What has added noise, once for each time.
+    sent: The traces of aggregates in values that the server sends to clients.
+    asked: The traces in the keys that clients ask the server for. Plain
+      `federated_select` may show these keys to the server.
+    releases: The marked releases, one for each time that noise is added.
   """
 
   leaves: Mapping[Path, Traces]
@@ -79,13 +81,13 @@ class Flow:
 def follow(
     computation: tff.Computation, *, presence_is_public: bool = False
 ) -> Flow:
-  """Returns where the data go that are at clients in the argument.
+  """Returns the flow of the clients' data in the argument of a computation.
 
   Args:
     computation: A function of values at server and clients.
-    presence_is_public: Whether it is known who takes part, as with silos whose
-      records are protected. Then what the server sends to all of them, such as
-      a 1 to be counted, is not their data.
+    presence_is_public: Whether the participants are public, as with silos whose
+      records are protected. Then a value that the server sends to all of them,
+      such as a 1 to be counted, does not become their data.
   """
   block = computation.to_building_block()
   tracer = _Tracer(_NONE if presence_is_public else _OWN)
@@ -119,10 +121,11 @@ def _each(change, value):
 
 
 def _released(release: release_marks.Release, traces: Traces) -> Traces:
-  """Returns the traces that are left where the noise has been added.
+  """Returns the traces that are left after noise was added.
 
-  Noise at a client hides what is its own, noise at the server a sum of what
-  clients have sent; a share of noise hides it once it is in a secure sum.
+  Noise at a client hides the client's own data. Noise at the server hides sums
+  of client values. A client's share of noise hides its data only after a secure
+  sum.
   """
   if release.in_sum and traces & _OWN:
     return traces - _OWN | _MASKED
@@ -152,17 +155,17 @@ def _placements(type_spec) -> set:
 
 
 class _Tracer(interpreter.Interpreter):
-  """Evaluates building blocks; a value without structure is its traces."""
+  """Evaluates building blocks. A value without structure is its traces."""
 
   def __init__(self, presence: Traces):
     self.releases, self.sent, self.asked = [], _NONE, _NONE
-    # What it tells about a client that it holds anything at all.
+    # Traces of the fact that a client holds a value at all.
     self._presence = presence
     self._num_aggregations = 0
     self._on_clients = False
 
   def argument(self, type_spec):
-    """Returns the argument of a type: what is at clients is their own."""
+    """Returns the argument of a type. Values at clients are their own data."""
     if isinstance(type_spec, tff.StructType):
       return Struct([
           (name, self.argument(element))
@@ -184,8 +187,8 @@ class _Tracer(interpreter.Interpreter):
   def call_tensorflow(self, block, argument):
     proto = block.proto
     if proto.WhichOneof('computation') == 'tensorflow':
-      # To read all graphs of a large model would take longer than to search
-      # them, and client work has none of the marks.
+      # Searching the bytes of a large model takes less time than parsing its
+      # graphs, and client work has none of the marks.
       if release_marks.PREFIX.encode() in proto.tensorflow.graph_def.value:
         return self._call_marked(block, argument)
     if block.type_signature.parameter is None and self._on_clients:
@@ -193,7 +196,7 @@ class _Tracer(interpreter.Interpreter):
     return _all_in(argument)
 
   def _call_marked(self, block, argument):
-    """Returns the result of a graph that says which values have their noise."""
+    """Returns the result of a graph that marks its noised values."""
     source = block.proto.tensorflow
     graph_def = tf.compat.v1.GraphDef()
     source.graph_def.Unpack(graph_def)
@@ -244,7 +247,7 @@ class _Tracer(interpreter.Interpreter):
       return _each(self._aggregated(intrinsic), argument)
     if uri in ('federated_select', 'federated_secure_select'):
       self.asked |= _all_in(argument[0])
-    # The others, by what goes in and where it comes out.
+    # All other intrinsics are judged by the placements of argument and result.
     into, out_of = _placements(signature.result), _placements(
         signature.parameter
     )
@@ -256,12 +259,12 @@ class _Tracer(interpreter.Interpreter):
     return traces
 
   def _sent(self, traces: Traces) -> Traces:
-    """Returns the traces in what a client holds if the server sends a value."""
+    """Returns the traces of a value after the server sent it to clients."""
     self.sent |= traces - _OWN
     return traces | self._presence
 
   def _aggregated(self, intrinsic):
-    """Returns what turns traces at clients to those of a new aggregation."""
+    """Returns a function from traces at clients to traces of their aggregate."""
     self._num_aggregations += 1
     of_type = str(intrinsic.type_spec.parameter)
     if len(of_type) > _LONGEST_TYPE:
@@ -287,7 +290,7 @@ def _parts(value, type_spec) -> Iterator[Traces]:
 
 
 def _packed(type_spec, remaining: Iterator[Traces]):
-  """Returns the value of a type whose tensors have these traces."""
+  """Returns a value of the type. Its tensors have the given traces."""
   if not isinstance(type_spec, tff.StructType):
     return next(remaining)
   return Struct([
@@ -300,7 +303,7 @@ class _Graph:
   """Follows traces along the edges of a graph and its functions.
 
   Attributes:
-    releases: Those whose marks were met.
+    releases: The releases whose marks were met.
   """
 
   def __init__(self, graph_def: tf.compat.v1.GraphDef):
@@ -350,7 +353,7 @@ class _Graph:
     return [look_up(tensor) for tensor in results]
 
   def _outputs(self, node, inputs: list[Traces]) -> list[Traces]:
-    """Returns the traces of each output, or those of all of them as one."""
+    """Returns the traces of each output, or one set for all outputs."""
     if node.op in _CALLS:
       function = self._functions[node.attr['f'].func.name]
       names = [argument.name for argument in function.signature.input_arg]
@@ -374,6 +377,6 @@ def _data_inputs(node) -> list[str]:
 
 
 def _split(tensor: str) -> tuple[str, int]:
-  """Returns node and index: of 'node:1', in functions of 'node:output:1'."""
+  """Returns node and index of 'node:1', or 'node:output:1' in functions."""
   name, *rest = tensor.split(':')
   return name, int(rest[-1]) if rest else 0

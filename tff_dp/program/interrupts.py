@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(SystemExit):
-  """SIGTERM or SIGHUP has come; ends a program with status 128 + its number."""
+  """Raised after SIGTERM or SIGHUP. Exit status is 128 + the signal's number."""
 
   def __init__(self, signal_number: int, message: str):
     super().__init__(128 + signal_number)
@@ -21,10 +21,10 @@ class Terminated(SystemExit):
 
 
 class InterruptGuard:
-  """Turns the first signal into a request; the second one stops at once.
+  """Turns the first signal into a request. The second one stops at once.
 
-  A context manager for the main thread. In other threads it changes nothing,
-  and a signal that is ignored (SIGHUP under `nohup`) stays ignored.
+  This is a context manager for the main thread. In other threads it changes
+  nothing. An ignored signal (SIGHUP under `nohup`) stays ignored.
 
   Attributes:
     is_requested: Whether a signal has come.
@@ -34,7 +34,7 @@ class InterruptGuard:
     """Initializes the guard.
 
     Args:
-      on_request: Called once, from the signal handler.
+      on_request: Function that the signal handler calls once.
     """
     self.is_requested = False
     self._on_request = on_request
@@ -42,7 +42,7 @@ class InterruptGuard:
     self._previous = {}
 
   def stopped(self, message: str) -> BaseException:
-    """Returns what to raise once the requested end is there."""
+    """Returns the exception to raise after the requested end."""
     return _stopped(self._first, message)
 
   def __enter__(self) -> 'InterruptGuard':

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rounds one by one, for training loops of one's own.
+"""Private rounds one by one, for your own training loop.
 
     loop = tff_dp.program.Loop(
         process, client_data, output_dir='runs/mine', delta=1e-5)
@@ -10,10 +10,10 @@
       output = loop.next(cohort)
     print(loop.statement())
 
-A loop does for each round what `program.train` does: it checks the budget,
-commits the cohort, trains, and saves model, noise key and ledger together
-before it returns anything. So the ledger and the model cannot be of different
-rounds, and the statement is about the rounds that took place.
+In each round, a loop takes the same steps as `program.train`. It checks the
+budget, commits the cohort, trains, and saves model, noise key and ledger
+together before it returns anything. So ledger and model always belong to the
+same round, and the statement is about the rounds that took place.
 """
 
 from collections.abc import Sequence
@@ -50,17 +50,18 @@ _NOT_COVERED = (
     ' hands to its caller, and evaluations by the caller on data of clients in'
     ' training, their held-out examples included'
 )
-# The loops of this process by their directory, so that a notebook cell can run
-# again: the new loop takes the directory over from the old one.
+# Maps a directory to its loop in this process. If a notebook cell runs again,
+# the new loop takes the directory over from the old one.
 _loops: weakref.WeakValueDictionary[str, 'Loop'] = weakref.WeakValueDictionary()
 
 
 class Loop:
-  """A run whose rounds the caller starts, in a directory of its own.
+  """A run in its own directory, whose rounds the caller starts.
 
-  Making it again, in the same or another Python process, resumes the run after
-  its last complete round. A round that was interrupted is repeated, with any
-  cohort that is allowed: nothing of it was released.
+  A new `Loop` with the same arguments, in this or another Python process,
+  resumes the run after its last complete round. An interrupted round is
+  repeated, with any cohort that is allowed. That is safe, because nothing of
+  the interrupted round was released.
 
   Attributes:
     plan: The plan that the process implements.
@@ -79,34 +80,34 @@ class Loop:
   ):
     """Begins a run, or resumes the one in `output_dir`.
 
-    If nobody has chosen a context, an in-process one becomes the default of
-    this thread, as by `execution.set_default_context()`.
+    If no TFF context was chosen, an in-process one becomes the default of this
+    thread, as after `execution.set_default_context()`.
 
     Args:
       process: Process that adds the noise of its plan to everything that
         comes from clients' data. Anything else is refused, see `certify`.
       clients: A `tff.simulation.datasets.ClientData` with the whole population,
-        preprocessing included. With a `CheckInPlan` also its
-        `CheckInDataSource`; with a plan of silos, the ids are their names.
-      output_dir: Directory that is absent, empty, or of this very run. It gets
-        the files that `program.train` writes.
-      delta: In (0, 1). Choose it below 1 / population.
-      plan: Plan of the process. Default: the one that is found in it.
-      epsilon_budget: Budget at `delta`; the round that would exceed it is
-        refused. Default: none.
+        preprocessing included. A `CheckInPlan` also takes its
+        `CheckInDataSource`. With a plan of silos, the ids are their names.
+      output_dir: Directory that is absent, empty, or holds this very run. It
+        gets the files that `program.train` writes.
+      delta: Target delta, in (0, 1). Choose it below 1 / population.
+      plan: Plan of the process. Default: the one that the process names.
+      epsilon_budget: Budget at `delta`. The round that would exceed it is
+        refused. Default: no budget.
       declarations: Facts for the statement that only the caller knows.
 
     Raises:
-      ArgumentError: A value that is not allowed, or an `output_dir` that cannot
-        be written or belongs to another run.
-      PrivacyRefusedError: The process does not implement the plan, or not even
-        the first round fits the budget.
-      RuntimeError: The context of this thread is asynchronous.
+      ArgumentError: If a value is not allowed, or if `output_dir` cannot be
+        written or belongs to another run.
+      PrivacyRefusedError: If the process does not implement the plan, or if not
+        even the first round fits the budget.
+      RuntimeError: If the context of this thread is asynchronous.
     """
     path = os.path.realpath(output_dir)
     if path in _loops:
       _loops[path].close()
-    # Refuses a context that cannot be used.
+    # This refuses a context that cannot be used.
     with contexts.ensure_installed():
       pass
     if not contexts.is_chosen():
@@ -140,12 +141,12 @@ class Loop:
 
   @property
   def rounds_done(self) -> int:
-    """Complete rounds, those of earlier processes included."""
+    """Number of complete rounds, including rounds in earlier processes."""
     return self._run.rounds_done
 
   @property
   def rounds_left(self) -> int:
-    """How many more rounds plan and budget allow."""
+    """Number of further rounds that plan and budget allow."""
     return self._run.budget.rounds_left(self.rounds_done)
 
   @property
@@ -155,29 +156,29 @@ class Loop:
 
   @property
   def state(self) -> Any:
-    """State of the process after the last round. SECRET: it has the noise key."""
+    """State of the process after the last round. SECRET: holds the noise key."""
     return self._run.state
 
   @property
   def model_weights(self) -> Any:
-    """Model after the last round, which the guarantee covers."""
+    """Model after the last round. The guarantee covers it."""
     return self._run.process.get_model_weights(self._run.state)
 
   @property
   def process(self) -> '_Process':
     """This loop as a process, for `tff.simulation.run_training_process`.
 
-    Its `next(state, cohort)` takes ids of clients in the place of their data,
-    and the state that the loop returned last, no other.
+    Its `next(state, cohort)` takes client ids instead of client data. The state
+    must be the one that the loop returned last.
     """
     return _Process(self)
 
   @property
   def state_manager(self) -> tff.program.ProgramStateManager:
-    """This loop as a program state manager, for programs of TFF.
+    """This loop as a program state manager, for TFF programs.
 
-    The loop has saved the state of every round, with its ledger, before the
-    program asks for it. `load_latest` returns the last one.
+    The loop saves the state of every round, with its ledger, before the program
+    asks for it. `load_latest` returns the last state.
     """
     return _StateManager(self)
 
@@ -191,7 +192,8 @@ class Loop:
       A list of ids in the given order.
 
     Raises:
-      PrivacyRefusedError: If clients decide themselves, or no round is left.
+      PrivacyRefusedError: If clients decide themselves whether to take part, or
+        if no round is left.
     """
     run = self._checked()
     run.budget.check(run.rounds_done + 1)
@@ -202,24 +204,23 @@ class Loop:
   def next(
       self, cohort: Sequence | None = None
   ) -> tff.learning.templates.LearningProcessOutput:
-    """Runs the next round and returns its output, once it is on the disk.
+    """Runs the next round, and returns its output after saving it to disk.
 
     Args:
-      cohort: Ids of the clients of the round, any number of `eligible()` ones.
-        Do not choose them by looking at their data. Default: the cohort that
-        the schedule of the plan chooses; clients or silos that decide
-        themselves decide.
+      cohort: Ids of the clients of the round: any number of `eligible()` ones.
+        Do not choose them by looking at their data. Default: the plan's
+        schedule chooses, or the clients or silos decide themselves.
 
     Returns:
-      The state, which is secret, and the metrics. What TFF's metrics say of
-      clients' data, such as their loss, has no noise: do not publish it.
+      The state, which is secret, and the metrics. TFF's metrics of clients'
+      data, such as their loss, have no noise: do not publish them.
 
     Raises:
-      ArgumentError: Unknown ids.
-      PrivacyRefusedError: The cohort breaks the plan, no round is left, or the
-        round would exceed the budget. Nothing has changed then.
-      ClientComputationError: The work of a client failed. The round can be run
-        again, with another cohort as well.
+      ArgumentError: If an id is unknown.
+      PrivacyRefusedError: If the cohort breaks the plan, no round is left, or
+        the round would exceed the budget. Nothing has changed then.
+      ClientComputationError: If the work of a client failed. You can run the
+        round again, also with another cohort.
     """
     run = self._checked()
     run.budget.check(run.rounds_done + 1)
@@ -228,7 +229,7 @@ class Loop:
         selection = run.select(cohort, replaces=True)
         output, _ = run.run_round(selection)
       except BaseException:
-        # The cohort is not committed any more: nothing of it was released.
+        # Undo the commit of the cohort: nothing of it was released.
         latest = run.store.load(run.rounds_done, like=run.state)
         run.cohorts.restore(latest.ledger)
         raise
@@ -241,7 +242,7 @@ class Loop:
     return output
 
   def statement(self) -> statement_lib.PrivacyStatement:
-    """Returns the privacy statement of the rounds so far, as it was written."""
+    """Writes and returns the privacy statement of the rounds so far."""
     return self._checked().write_statement()
 
   def write_model(self) -> None:
@@ -249,7 +250,7 @@ class Loop:
     self._checked().write_models()
 
   def close(self) -> None:
-    """Gives up the directory, for this or another process to resume."""
+    """Gives up the directory, so that this or another process can resume."""
     if self._released is not None:
       outputs.level_times(self._run.directory.release)
     self._close('it was closed, or its directory was opened again')
@@ -272,7 +273,7 @@ class Loop:
     return '\n'.join(self._said())
 
   def _repr_markdown_(self) -> str:
-    """Returns how a notebook shows it."""
+    """Returns Markdown that a notebook shows."""
     return '\n'.join(f'- {sentence}' for sentence in self._said())
 
   def _spent(self) -> str:
@@ -288,7 +289,7 @@ class Loop:
     return f'{spent}; {done}, {self.rounds_left} left'
 
   def _said(self) -> list[str]:
-    """Returns epsilon, conditions and noise, a sentence each."""
+    """Returns sentences about epsilon, participation and noise."""
     run, plan = self._run, self.plan
     said = [self._spent(), *run.introduction(), *self._warnings]
     why = run.cohorts.why_not_chosen
@@ -313,7 +314,7 @@ class Loop:
     return said
 
   def _checked(self) -> run_lib.Run:
-    """Returns the run, unless this loop is closed."""
+    """Returns the run. Raises if this loop is closed."""
     if self._released is None:
       raise _checks.PrivacyRefusedError(
           f'this loop cannot go on: {self._closed_because}',
@@ -325,7 +326,7 @@ class Loop:
 
 
 class _Process:
-  """A loop in the place of the process that it runs."""
+  """A process whose rounds are the rounds of a loop."""
 
   def __init__(self, loop: Loop):
     self._loop = loop
@@ -333,7 +334,8 @@ class _Process:
   def initialize(self) -> Any:
     """Returns the state of the loop before its first round.
 
-    Later, a new state, which serves as structure only: `next` refuses it.
+    Later it returns a new state, which only shows the structure. `next` refuses
+    it.
     """
     loop = self._loop
     if loop.rounds_done:
@@ -348,8 +350,8 @@ class _Process:
       cohort: Ids of clients, see `Loop.next`.
 
     Raises:
-      PrivacyRefusedError: If `state` is any other state, beside the reasons of
-        `Loop.next`.
+      PrivacyRefusedError: If `state` is any other state, or for a reason that
+        `Loop.next` lists.
     """
     loop = self._loop
     if not _is_same(state, loop.state):
@@ -369,7 +371,7 @@ class _Process:
 
 
 class _StateManager(tff.program.ProgramStateManager):
-  """Versions of a loop: rounds, of which it keeps the last."""
+  """Program states of a loop. A version is a round. Only the last is kept."""
 
   def __init__(self, loop: Loop):
     self._loop = loop
@@ -396,7 +398,7 @@ class _StateManager(tff.program.ProgramStateManager):
       )
 
   async def remove_all(self) -> None:
-    """Refused: a run that forgets its rounds would spend them again."""
+    """Always raises: a run that forgets its rounds would spend them again."""
     raise _checks.PrivacyRefusedError(
         'the states of a loop cannot be removed',
         why='the ledger and the noise key are in them',
@@ -405,7 +407,7 @@ class _StateManager(tff.program.ProgramStateManager):
 
 
 def _is_same(state: Any, other: Any) -> bool:
-  """Returns whether two states have the same leaves, to the bit."""
+  """Returns whether two states have the same leaves, bit for bit."""
   return state is other or _digest(state) == _digest(other)
 
 
@@ -413,4 +415,4 @@ def _digest(state: Any) -> bytes:
   try:
     return hashlib.sha256(checkpoints.pack(state)).digest()
   except TypeError:
-    return b''  # Nothing that a process returns.
+    return b''  # No process returns this.

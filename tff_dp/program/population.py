@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From a plan and clients to the cohorts of a run."""
+"""Builds the cohorts of a run from a plan and clients."""
 
 from tff_dp import _checks
 from tff_dp.plans import base
@@ -12,17 +12,18 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
   """Returns the cohorts of a plan.
 
   Args:
-    plan: Of a kind below.
-    clients: A `tff.simulation.datasets.ClientData`; with a `CheckInPlan` also
-      its `CheckInDataSource`, with a `NonPrivatePlan` any.
-    schedule_seed: Public seed of a schedule.
+    plan: A plan of a kind in `_SCHEDULED` or `_DECIDED`.
+    clients: A `tff.simulation.datasets.ClientData`. A `CheckInPlan` also takes
+      its `CheckInDataSource`, and a `NonPrivatePlan` takes any such source.
+    schedule_seed: Public seed of the schedule. Must be 0 if clients or silos
+      decide themselves.
   """
   is_source = isinstance(clients, check_in_source.CheckInDataSource)
   if not is_source and not all(
       hasattr(clients, name)
       for name in ('client_ids', 'create_tf_dataset_for_client')
   ):
-    # Not the value: it may be the data.
+    # The message omits the value, which may be the data.
     raise _checks.ArgumentError(
         'clients',
         type(clients).__name__,
@@ -41,7 +42,7 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
         'schedule_seed', schedule_seed, '0: clients draw their own coins'
     )
   if plan.kind == 'non_private':
-    # Nothing is claimed, so whoever comes is as good as the schedule's.
+    # Nothing is claimed, so any clients may come.
     return cohorts.CheckInCohorts(clients)
   return _DECIDED[plan.kind](plan, clients)
 
@@ -64,8 +65,8 @@ def _of_check_ins(plan, clients) -> cohorts.CheckInCohorts:
   return cohorts.CheckInCohorts(clients)
 
 
-# By kind of the plan: where a public seed chooses who comes, and where clients
-# or silos decide.
+# Cohorts by the kind of the plan. In the first, a public seed chooses who comes.
+# In the second, clients or silos decide.
 _SCHEDULED = {
     'dp_ftrl': cohorts.ScheduledCohorts,
     'draw_and_discard': cohorts.InstanceCohorts,

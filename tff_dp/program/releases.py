@@ -1,12 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves a round: metrics, sorted by whether the guarantee covers them.
+"""Releases of a round: metrics, sorted by whether the guarantee covers them.
 
 TFF's client metrics (loss, number of examples) and exact counts are computed
 from data without noise. They are `not_covered`, carry that suffix in their
 column's name and stay under `secret/`. A metric is released only if it is known
-to be covered or public, and if the certificate of the process found no data in
-it without their noise; whatever is not known is not covered.
+to be covered or public, and if the certificate of the process found no data
+without noise in it. Unknown metrics count as not covered.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ KEY = 'round'
 NOT_COVERED_SUFFIX = '.not_covered'
 _NOT_COVERED = 'not_covered'
 _METRICS = 'metrics.csv'
-# TensorBoard looks for the middle of it.
+# TensorBoard looks for 'tfevents' in the name.
 _EVENTS = 'events.out.tfevents.rounds'
-# Of a line.
+# End of a line.
 _END = b'\r\n'
 # Measurements of `CorrelatedNoiseFactory` that follow from the configuration or
 # from what it released. TFF's own wrappers measure without noise.
@@ -40,7 +40,7 @@ _COVERED_BY_AGGREGATOR = frozenset(
     {
         'clip_norm',
         'noise_stddev',
-        # Of local noise: 1 where one wins, else known to the adversary.
+        # With local noise: 1 if one client wins, else known to the adversary.
         'num_reports',
         # Which silos are there is public.
         'num_silos',
@@ -48,7 +48,7 @@ _COVERED_BY_AGGREGATOR = frozenset(
         'round',
         'snr',
         'tree_id',
-        # Of draw and discard: computed from reports, which have their noise.
+        # In draw and discard: computed from reports, which have their noise.
         'max_distance',
         'num_not_finite',
         'num_spam',
@@ -72,17 +72,17 @@ def make_row(
     uncovered: Collection[tuple] = (),
     keeps_client_metrics: bool = True,
 ) -> Row:
-  """Returns the row of one round, with only scalars in it.
+  """Returns the row of one round, which has only scalars.
 
   Args:
-    round_index: 1-based.
+    round_index: 1-based index of the round.
     round_metrics: Nested metrics of a `tff.learning` process.
     released: Further metrics that are public or covered.
-    not_covered: Further metrics that are not.
-    uncovered: Paths of those of `round_metrics` that depend on clients' data
-      without noise, whatever their name.
-    keeps_client_metrics: Whether those of `round_metrics` that are not covered
-      get a place at all; without noise they tell who came.
+    not_covered: Further metrics that are neither.
+    uncovered: Paths in `round_metrics` of the metrics that depend on clients'
+      data without noise, whatever their name.
+    keeps_client_metrics: Whether the row keeps metrics of `round_metrics` that
+      are not covered. They have no noise, so they tell who came.
   """
   row = {KEY: int(round_index), 'released': {}, 'not_covered': {}}
   for path, value in tree.flatten_with_path(round_metrics):
@@ -109,13 +109,13 @@ def _is_covered(path: tuple) -> bool:
     return False
   if path[0] == 'aggregator':
     return path[-1] in _COVERED_BY_AGGREGATOR
-  # A finalizer sees the model and what the aggregator released, nothing else;
-  # silos noise their private metrics.
+  # A finalizer sees only the model and the releases of the aggregator. Silos
+  # noise their private metrics.
   return path[0] == 'finalizer' or path[:2] == ('client_work', 'private')
 
 
 def _name(path: Iterable, suffix: str = '') -> str:
-  # One string for the rows of all rounds.
+  # The rows of all rounds share one string.
   return sys.intern('/'.join(map(str, path)) + suffix)
 
 
@@ -137,8 +137,8 @@ def _scalar(value) -> bool | int | float | None:
 class Releases:
   """Writes rows to CSV files, TensorBoard and the log.
 
-  On a resume everything is written anew from the history in the checkpoint, so
-  no row is missing, torn or there twice, whenever the process was killed.
+  A resumed run writes all files anew from the history of the checkpoint. So no
+  row is missing, torn or written twice, whenever the process was killed.
   """
 
   def __init__(
@@ -151,22 +151,22 @@ class Releases:
     self._summaries = _Summaries(directory.release / 'tensorboard', history)
 
   def release(self, row: Row) -> None:
-    """Releases one row; its round follows those before it."""
+    """Releases one row. Rows come in the order of their rounds."""
     self._released.append(row)
     self._summaries.append(row)
     _log.info('released: %s', row['released'])
     self._not_covered.append(row)
 
   def close(self) -> None:
-    """Closes the file of TensorBoard."""
+    """Closes the TensorBoard file."""
     self._summaries.close()
 
 
 class _Summaries:
-  """A file for TensorBoard, with the round where others have the time.
+  """A TensorBoard file whose events have the round in place of the time.
 
-  TensorFlow's own writer adds the host and the process to the name, and to each
-  round its time, which depends on the clients' data and is not covered.
+  TensorFlow's own writer adds host and process to the name of the file, and a
+  time to each event. The time depends on clients' data and is not covered.
   """
 
   def __init__(self, folder: pathlib.Path, rows: Iterable[Row]):
@@ -195,16 +195,16 @@ class _Summaries:
       self._writer.flush()
 
   def close(self) -> None:
-    """Closes the file; may be called again."""
+    """Closes the file. May be called again."""
     with run_directory.naming(self._path):
       self._writer.close()
 
 
 class _Csv:
-  """A CSV file of one part of the rows; a new column is the last one.
+  """A CSV file of one part of the rows. A new column becomes the last one.
 
-  Rows are in the file alone. Where a column is new, all lines before it get an
-  empty field, which happens as often as there are new columns.
+  Rows are only in the file, not in memory. A new column adds an empty field to
+  all earlier lines, so the file is rewritten once for each new column.
   """
 
   def __init__(self, path: os.PathLike, part: str, rows: Sequence[Row]):

@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run: rounds, ledgers, checkpoints and releases, in order.
 
-A round goes through these steps, in this order:
+A round takes these steps, in this order:
 
-1. The budget is checked; a round beyond it is refused, nothing is read.
-2. The cohort is drawn, by the schedule or by the clients' own coins, and the
-   participation is committed.
-3. The write-ahead record stores the round: from now on it is spent.
-4. The process trains, on the caller's thread.
-5. A checkpoint saves process state and ledger, and how far the metrics go,
-   which are on the disk before it.
-6. The write-ahead record stores that the run releases so far.
-7. Only what a checkpoint holds is released.
+1. Check the budget. A round beyond it is refused, and no data are read.
+2. Draw the cohort, by the schedule or by the clients' own coins, and commit the
+   participation.
+3. Store the round in the write-ahead record. From now on it is spent.
+4. Train, on the caller's thread.
+5. Write the metrics to disk. Then save a checkpoint with process state, ledger
+   and the length of the metrics.
+6. Store in the write-ahead record that the run releases up to this round.
+7. Release the rounds that the checkpoint holds, and no others.
 
-So a process may be killed at any moment. The next one repeats the rounds since
-the checkpoint, with the same cohorts and the same noise; nothing of them had
-been released. From a checkpoint before the last release no run goes on. What
-grows with the rounds is only appended to files.
+So a process may be killed at any moment. The next process repeats the rounds
+since the checkpoint, with the same cohorts and the same noise. Nothing of these
+rounds had been released. A run never resumes from a checkpoint older than its
+last release. Files that grow with the rounds are only appended to.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,29 +60,30 @@ from tff_dp.statement import statement as statement_lib
 COMPLETED = 'completed'
 BUDGET = 'budget'
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
-# Where nobody has said how often.
+# Both must have passed before a checkpoint, if the caller sets no interval.
 _ROUNDS_TO_CHECKPOINT, _SECONDS_TO_CHECKPOINT = 10, 1.0
-# Of the time, so that a ledger of many participations slows no round down.
+# Largest share of the time for checkpoints: saving a ledger of many
+# participations takes long, and must not slow the rounds down.
 _MOST_SHARE_OF_CHECKPOINTS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-  """What a run ended with.
+  """The results of a run.
 
   Attributes:
     model_weights: The last model, as `process.get_model_weights` returns it.
     metrics: One dict per round with the key `round` and all covered or public
-      metrics; those of the evaluation in the rounds that had one. They are
-      read from the file of the run.
+      metrics. Metrics of the evaluation are in the rounds that had one. The
+      dicts are read from the file of the run.
     statement: The `PrivacyStatement` of the rounds that took place.
-    epsilon: Spent at `delta`, for the adjacency of clients that the plan is
-      stated for.
-    delta: As given.
-    rounds_done: Number of rounds.
+    epsilon: Epsilon spent at `delta`, for the unit and neighbouring relation of
+      the plan.
+    delta: Delta of the call.
+    rounds_done: Number of complete rounds.
     stop_reason: 'completed', or 'budget' if the next round was refused.
     message: The refusal and its way out, or an empty string.
-    output_dir: Where everything was written.
+    output_dir: Directory of all files.
     averaged_model_weights: The average of the models, `None` if the process
       keeps none.
     evaluated: Names of the evaluation's metrics.
@@ -101,17 +102,17 @@ class TrainResult:
   evaluated: tuple[str, ...] = ()
 
   def __repr__(self) -> str:
-    # Without the arrays of the model, which would fill the screen.
+    # The arrays of the model would fill the screen.
     return f'<TrainResult: {"; ".join(self._said())}>'
 
   def _repr_markdown_(self) -> str:
-    """Returns how a notebook shows it."""
+    """Returns Markdown that a notebook shows."""
     lines = [f'- {sentence}' for sentence in self._said()]
     plain = plain_words.paragraph(self.statement.to_json())
     return '\n'.join(['**Training result**', '', *lines, '', plain])
 
   def _said(self) -> list[str]:
-    """Returns what there is to say, without the model."""
+    """Returns phrases about everything but the model."""
     spent = 'NO PRIVACY'
     if not plain_words.is_void(self.statement.to_json()):
       spent = f'epsilon {rounding.rounded_up(self.epsilon)}'
@@ -152,12 +153,12 @@ class Run:
   declarations: declarations_lib.Declarations
 
   state: Any = None
-  # What each checkpoint says of its noise.
+  # Description of the noise for each checkpoint.
   noise: dict | None = None
   rounds_done: int = 0
   rounds_saved: int = 0
   rounds_planned: int = 0
-  # How the process was checked, for the statement.
+  # Sentence of the statement that says how the process was checked.
   checked: str = builder.CERTIFIED
   saved_at: float = 0.0
   seconds_of_save: float = 0.0
@@ -186,7 +187,7 @@ class Run:
       self.state = state
       self.history.restore(history_lib.EMPTY)
       self.certificate.check(self.state, None, rounds_done=0)
-      # Before any round: the keys of noise and coins are in it.
+      # Before any round, so that the keys of noise and coins are kept.
       self._save_checkpoint()
       self._write_setting()
       return
@@ -213,16 +214,19 @@ class Run:
       self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
 
   def begin(self) -> releases.Releases:
-    """Returns where rounds are released, after `restore` and before a round."""
+    """Returns the writers of released rounds.
+
+    Call it after `restore` and before the first round.
+    """
     self.budget.resume(self.record.rounds_begun)
     self.rounds_planned = self._affordable_rounds()
-    # The statement first: a missing field is an error before round 1.
+    # The statement first, so that a missing field is an error before round 1.
     self.write_statement()
     self.record.release(self.rounds_done)
     return releases.Releases(self.directory, self.history)
 
   def introduction(self) -> list[str]:
-    """Returns sentences about the guarantee and what it leaves to learn."""
+    """Returns the guarantee, and a hint if the noise leaves little to learn."""
     said = [self._guarantee()]
     hint = hints.too_noisy(
         self.plan,
@@ -277,7 +281,7 @@ class Run:
           self.save(released, display.say, display.released)
           raise
         _, seconds = self.run_round(selection)
-        # First what is released, so that the line shows the latest of it.
+        # Release first, so that the line of progress shows the latest metrics.
         if self._is_checkpoint_due():
           self.save(released, display.say, display.released)
         display.round_done(
@@ -300,7 +304,7 @@ class Run:
     """Draws or takes the cohort of the next round, and commits it durably.
 
     Args:
-      chosen: Ids of the cohort; `None` for the one that the plan draws.
+      chosen: Ids of the cohort. `None`: the plan draws it.
       replaces: See `WriteAheadRecord.begin`.
     """
     round_index = self.rounds_done + 1
@@ -319,10 +323,10 @@ class Run:
     """Trains on the cohort and appends the row of the round.
 
     Args:
-      selection: What `select` returned.
+      selection: Result of `select`.
 
     Returns:
-      The output of the process, and the seconds that it took.
+      The output of the process, and the duration in seconds.
     """
     round_index = self.rounds_done + 1
     start = time.monotonic()
@@ -383,11 +387,11 @@ class Run:
       error: _failures.ClientComputationError,
       selection: cohorts_lib.Selection,
   ) -> _failures.ClientComputationError:
-    """Returns the error with the client's id, if that may be on a screen."""
+    """Returns the error with the client's id, if the screen may show the id."""
     named = error.named(selection.ids[error.client_index])
     if self.cohorts.keeps_client_metrics:
       return named
-    # Who comes to a round is a secret of the protocol.
+    # The protocol keeps secret which clients come to a round.
     _failures.log(self.directory.log, named, context='secret:')
     return error
 
@@ -413,12 +417,13 @@ class Run:
       say: Callable[[str], None],
       show: Callable[[Mapping[str, Any], list[str]], None] | None = None,
   ) -> None:
-    """Saves a checkpoint, then releases the rows that it covers.
+    """Saves a checkpoint, then releases the rows that it holds.
 
     Args:
-      released: What `begin` returned.
-      say: Shows a warning.
-      show: Shows a released row, given the columns of the evaluation.
+      released: Result of `begin`.
+      say: Function that shows a warning.
+      show: Function that shows a released row, given also the columns of the
+        evaluation.
     """
     if self.rounds_done == self.rounds_saved:
       return
@@ -426,7 +431,7 @@ class Run:
     rows = self.history.unsaved
     self._save_checkpoint()
     if not self.has_setting:
-      # Of a run that goes on: before this it might have been refused.
+      # A resumed run writes it only now: until here it might be refused.
       self._write_setting()
     self.record.release(self.rounds_done)
     for row in rows:
@@ -457,7 +462,7 @@ class Run:
     )
 
   def _write_setting(self) -> None:
-    """Writes what is run, and on what."""
+    """Writes the configuration, the environment and the process."""
     release = self.directory.release
     run_directory.write_json(release / 'config.json', self.identity)
     outputs.write_environment(release / 'environment.json')
@@ -465,7 +470,7 @@ class Run:
     self.has_setting = True
 
   def write_models(self) -> tuple[Any, Any]:
-    """Writes the model, and the average of models; returns both."""
+    """Writes and returns the model and the average of models."""
     weights = self.process.get_model_weights(self.state)
     release = self.directory.release
     outputs.write_model(release / 'model.npz', weights)
@@ -475,7 +480,7 @@ class Run:
     return weights, averaged
 
   def finish(self, message: str) -> TrainResult:
-    """Writes the last model and the final documents."""
+    """Writes the last model and the final documents, and returns the result."""
     weights, averaged = self.write_models()
     release = self.directory.release
     plots.write_curves(
@@ -537,19 +542,19 @@ class Run:
 
   @property
   def is_private(self) -> bool:
-    """Whether the run has a guarantee at all."""
+    """Whether the run has any guarantee."""
     return not self._guarantee().startswith(plain_words.NO_PRIVACY)
 
   def _is_insecure(self) -> bool:
     return is_key_insecure(self.state) or self.cohorts.is_key_insecure
 
   def _affordable_rounds(self) -> int:
-    """The round after which this run ends, by request or by the budget."""
+    """Returns the round after which this run ends, by request or by budget."""
     left = self.budget.rounds_left(self.rounds_done)
     return min(self.total_rounds, self.rounds_done + left)
 
   def _refuse_to_go_back(self, latest: int | None) -> None:
-    """Raises if rounds after a checkpoint were released."""
+    """Raises if rounds after the latest checkpoint were released."""
     released = max(
         self.record.released_through,
         rollback.rounds_released(self.directory.release),

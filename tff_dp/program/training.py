@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The training program, synchronous to call: `train` runs or resumes a run."""
+"""The training program: the synchronous `train` starts or resumes a run."""
 
 from collections.abc import Callable, Mapping
 import contextlib
@@ -51,76 +51,84 @@ def train(
 ) -> run_lib.TrainResult:
   """Runs or resumes a training, and writes everything under `output_dir`.
 
-  Calling it again with the same arguments goes on where an earlier process was
-  stopped, and gives the result of an uninterrupted run: bit for bit on the same
-  machine and software, with the same number of workers and of threads within an
-  operation (both follow the cores, unless they are set), if the clients'
-  datasets give the same batches each time (no shuffling without a seed).
+  A second call with the same arguments resumes an interrupted run. The result
+  equals the one of an uninterrupted run, provided that the clients' datasets
+  give the same batches each time (no shuffling without a seed). It is equal bit
+  for bit on the same machine and software, with the same number of workers and
+  of threads within an operation. Both numbers follow the cores, unless they are
+  set.
 
-  It computes in the context of the calling thread. If nobody has chosen one, it
-  installs an in-process context for the length of the run.
+  The computation runs in the TFF context of the calling thread. If no context
+  was chosen, `train` installs an in-process one for the length of the run.
 
-  It may be called where an event loop is running. Ctrl-C finishes the round,
-  saves, and raises KeyboardInterrupt; a second one interrupts at once. SIGTERM
-  and SIGHUP do the same, but for SystemExit with the status 143 or 129. The
-  trace of an error is appended to `secret/run.log`. So is all that the process
-  writes to file descriptor 2 while clients work, since TensorFlow quotes their
-  data there; `sys.stderr` still leads to the screen.
+  You may call `train` while an event loop is running. Ctrl-C finishes the
+  round, saves, and raises KeyboardInterrupt. A second Ctrl-C interrupts at
+  once. SIGTERM and SIGHUP do the same, but raise SystemExit with the status 143
+  or 129. The trace of an error is appended to `secret/run.log`. While clients
+  work, so is everything that the process writes to file descriptor 2, because
+  TensorFlow quotes clients' data there. `sys.stderr` still leads to the screen.
 
   Args:
-    process: Adds the noise of its plan to all that comes from clients' data,
-      once in a round, or is refused: see `certification.certify`. The builders
-      of `tff_dp.learning` make such processes, and most of TFF's with
-      `plan.aggregator()`. With a `DpFtrlPlan` the schedule chooses the clients
-      of a round; with a `CheckInPlan` they decide themselves.
-    clients: The population; only `client_ids` and
-      `create_tf_dataset_for_client(client_id)` are used. With a `CheckInPlan`
-      also its `CheckInDataSource`, to choose the sampler or lose reports; with
-      a `NonPrivatePlan` also one of any protocol. With a plan of silos the ids
-      are the names of the silos.
-    *too_many: Nothing; all others are named.
-    output_dir: Absent, empty, or of this very run.
-    delta: In (0, 1); choose it below 1 / population. Of silos, for the epsilon
-      of the one that pays most; their own budgets have deltas of their own.
-    plan: `None` for that of the process. To be handed are its `SiloPlan` with
-      absences; the plan whose aggregator another Python process made; for any
-      process, without privacy, a `NonPrivatePlan`.
-    epsilon_budget: The round that would exceed it is refused; `None` for none.
-    evaluate_fn: Maps model weights to metrics. Released: it may use public or
-      held-out data, not that of the clients in training. If the process keeps
-      an average of its models, that is evaluated too, as `averaged_...`.
-    rounds_per_eval: Rounds from one evaluation to the next; the last round is
+    process: Process that adds the noise of its plan, once in a round, to
+      everything that comes from clients' data. Any other is refused, see
+      `certification.certify`. The builders of `tff_dp.learning` make such
+      processes. So do most of TFF's builders with `plan.aggregator()`. With a
+      `DpFtrlPlan` the schedule chooses the clients of a round. With a
+      `CheckInPlan` they decide themselves.
+    clients: The population. Only `client_ids` and
+      `create_tf_dataset_for_client(client_id)` are used. A `CheckInPlan` also
+      takes its `CheckInDataSource`, which can choose the sampler or lose
+      reports. A `NonPrivatePlan` also takes a source of any protocol. With a
+      plan of silos the ids are the names of the silos.
+    *too_many: Must be empty: all other arguments are keyword-only.
+    output_dir: Directory that is absent, empty, or holds this very run.
+    delta: Target delta, in (0, 1). Choose it below 1 / population. With silos,
+      it belongs to the epsilon of the silo that pays most. The silos' own
+      budgets have their own deltas.
+    plan: Plan of the process. Default: the one that the process names. Pass a
+      `SiloPlan` with absences, the plan of an aggregator that another Python
+      process made, or, to train any process without privacy, a
+      `NonPrivatePlan`.
+    epsilon_budget: Budget at `delta`. The round that would exceed it is
+      refused. Default: no budget.
+    evaluate_fn: Function from model weights to metrics. The metrics are
+      released, so it may use public or held-out data, but no data of clients
+      in training. If the process keeps an average of its models, that average
+      is evaluated too, as `averaged_...`.
+    rounds_per_eval: Rounds from one evaluation to the next. The last round is
       evaluated too.
-    total_rounds: Rounds after which to stop; `None` for those of the plan.
-    checkpoint_every: Rounds from one checkpoint, and release, to the next;
-      `None` for ten, or as many as there are in a second. One is also saved
-      when 30 seconds have gone by.
-    checkpoint_kind: 'full', or 'seed_only': without the noise buffers. A resume
-      then draws the noise of the current tree again, round by round, and is
-      refused where other noise comes out (other versions or devices). A resume
-      may ask for another kind than before; the results are the same.
-    schedule_seed: Public seed of the schedule. 0 with a `CheckInPlan`: its
-      coins are secret, and their key is drawn from the operating system.
+    total_rounds: Round after which to stop. Default: the last of the plan.
+    checkpoint_every: Rounds from one checkpoint, and release, to the next.
+      Default: ten, or more if ten rounds take less than a second or if saving
+      is slow. A checkpoint is also saved when 30 seconds have passed.
+    checkpoint_kind: 'full', or 'seed_only' for checkpoints without the noise
+      buffers. A resume from 'seed_only' draws the noise of the current tree
+      again, round by round. It is refused where other noise comes out (other
+      versions or devices). A resume may ask for another kind than before. The
+      results are the same.
+    schedule_seed: Public seed of the schedule. Must be 0 with a `CheckInPlan`:
+      its coins are secret, and their key is drawn from the operating system.
     config: Settings of the caller that the result depends on, as plain JSON
-      types. A resume with others is refused.
-    declarations: For the privacy statement: what only the caller knows, such
-      as how the hyperparameters were chosen.
-    progress: 'auto', 'bar', 'plain' or 'quiet'.
+      types. A resume with other settings is refused.
+    declarations: Facts for the privacy statement that only the caller knows,
+      such as how the hyperparameters were chosen.
+    progress: Display: 'auto', 'bar', 'plain' or 'quiet'.
 
   Raises:
-    ArgumentError: A value that is not allowed, or an `output_dir` that cannot
-      be written or belongs to another run.
-    TypeError: A plan between `process` and `clients`.
-    PrivacyRefusedError: The guarantee would break, for example because the
-      process adds other noise than that of the plan, or on resuming without the
-      ledger, or not even the first round fits the budget.
-    RuntimeError: The context of this thread is asynchronous.
-    KeyboardInterrupt: After a checkpoint.
-    SystemExit: The same, after SIGTERM or SIGHUP.
-    ClientComputationError: The work of a client failed; it is named, and what
-      may show its data is in `secret/run.log`.
-    OSError: A file cannot be written, such as on a full disk; the same command
-      goes on from the last checkpoint.
+    ArgumentError: If a value is not allowed, or if `output_dir` cannot be
+      written or belongs to another run.
+    TypeError: If a plan stands between `process` and `clients`.
+    PrivacyRefusedError: If the guarantee would break. Examples: the process
+      adds other noise than its plan says, the ledger is missing on a resume, or
+      not even the first round fits the budget.
+    RuntimeError: If the context of this thread is asynchronous.
+    KeyboardInterrupt: If Ctrl-C was pressed. The first one saves a checkpoint
+      before.
+    SystemExit: If SIGTERM or SIGHUP came, likewise.
+    ClientComputationError: If the work of a client failed. The error names the
+      client. Details that may show its data are in `secret/run.log`.
+    OSError: If a file cannot be written, for example on a full disk. The same
+      command resumes from the last checkpoint.
   """
   if too_many:
     raise TypeError(
@@ -175,8 +183,8 @@ def open_run(
   """Returns a run in its directory, before `restore`.
 
   Args:
-    stack: Closes the files of the run.
-    process: See `train`, as all that follow but the last.
+    stack: Exit stack that closes the files of the run.
+    process: See `train`.
     clients: See `train`.
     output_dir: See `train`.
     delta: See `train`.
@@ -190,7 +198,7 @@ def open_run(
     schedule_seed: See `train`.
     config: See `train`.
     declarations: See `train`.
-    driver: Settings of a loop that replaces the one of `train`, plain JSON
+    driver: Settings of a loop that replaces the loop of `train`, in plain JSON
       types. A directory belongs to one kind of loop.
   """
   _checks.delta(delta=delta)
@@ -212,7 +220,7 @@ def open_run(
   budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
   declarations = _completed(declarations, cohorts)
-  # A statement that is not complete is refused before anything is written.
+  # This refuses an incomplete statement before anything is written.
   plan.statement(delta=delta, declarations=declarations)
   identity = {
       'plan': {**plan.describe(), 'fingerprint': plan.fingerprint},
@@ -262,11 +270,11 @@ def open_run(
 
 @contextlib.contextmanager
 def logged(directory: run_directory.RunDirectory):
-  """Writes the trace of an error inside to the log of the run."""
+  """Writes the trace of an error in its block to the log of the run."""
   try:
     yield
   except (_checks.ArgumentError, _checks.PrivacyRefusedError):
-    raise  # They say it all, and a refusal writes nothing.
+    raise  # The message is enough, and a refusal writes nothing.
   except Exception as error:
     _failures.log(directory.log, error)
     raise
@@ -274,7 +282,7 @@ def logged(directory: run_directory.RunDirectory):
 
 @dataclasses.dataclass(frozen=True)
 class _ById:
-  """Clients of a process that reads a client's data by its id."""
+  """Clients for a process that reads a client's data by its id."""
 
   client_ids: list
 
@@ -283,7 +291,7 @@ class _ById:
 
 
 def _readable_by(process, clients):
-  """Returns the clients as the process takes their data.
+  """Returns the clients in the form that the process takes: data or ids.
 
   A process that was composed with `ClientData.dataset_computation` takes ids.
   """
@@ -299,7 +307,7 @@ def _readable_by(process, clients):
 def _completed(
     declarations: declarations_lib.Declarations | None, cohorts
 ) -> declarations_lib.Declarations:
-  """Returns the declarations with what context and cohorts add to them."""
+  """Returns the declarations, completed with facts of context and cohorts."""
   declared = declarations or declarations_lib.Declarations()
   num_clients = cohorts.identity().get('num_clients')
   if declared.population is None and num_clients is not None:
