@@ -264,7 +264,7 @@ class ShimTest(parameterized.TestCase):
         import tff_dp
         from tff_dp import _compat
         _compat.prepare_imports()
-        print(sum(type(f).__module__ == 'tff_dp._shim' for f in sys.meta_path))
+        print(sum(type(f).__name__ == '_Finder' for f in sys.meta_path))
         """,
         install='import sys',
     )

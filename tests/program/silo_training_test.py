@@ -216,8 +216,8 @@ class TrainTest(kills.RunsTestCase):
     self.cohorts = []
     select = cohorts_lib.SiloCohorts.select
 
-    def note(cohorts, round_index):
-      selection = select(cohorts, round_index)
+    def note(cohorts, round_index, chosen=None):
+      selection = select(cohorts, round_index, chosen)
       self.cohorts.append(selection.ids)
       return selection
 

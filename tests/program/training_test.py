@@ -667,8 +667,12 @@ class RefusalTest(parameterized.TestCase):
     ):
       _train(self.root)
 
-  @parameterized.parameters(None, 'secret/write_ahead.jsonl', 'release')
-  def test_resume_without_checkpoint(self, also_lost):
+  @parameterized.parameters(
+      (None, 'holds no checkpoint'),
+      ('secret/write_ahead.jsonl', 'states 3 rounds, .* has 0'),
+      ('release', 'has no privacy statement, but 3 rounds'),
+  )
+  def test_resume_without_checkpoint(self, also_lost, message):
     _train(self.root, total_rounds=3)
     shutil.rmtree(self.root / 'secret' / 'checkpoints')
     # One of record and release is enough to know that a run has begun.
@@ -676,9 +680,7 @@ class RefusalTest(parameterized.TestCase):
       shutil.rmtree(self.root / also_lost)
     elif also_lost:
       (self.root / also_lost).unlink()
-    with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'holds no checkpoint'
-    ):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, message):
       _train(self.root)
 
   def test_damaged_checkpoint(self):
