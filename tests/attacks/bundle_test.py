@@ -29,6 +29,8 @@ from tff_dp.export import measuring
 from tff_dp.export import operations
 from tff_dp.export import verification
 
+_LARGE = 2**26
+_INT64 = tf.int64.as_datatype_enum
 _SECRET = 'what nobody may have'
 
 
@@ -44,15 +46,15 @@ class _Test(parameterized.TestCase):
     self.stolen = self.folder / 'stolen'
 
   def _contents(self) -> dict[str, object]:
-    """Returns all names here, with what is in regular files of some size."""
-    found = {}
-    for path in self.folder.rglob('*'):
-      status = path.lstat()
-      is_read = stat.S_ISREG(status.st_mode) and status.st_size < 2**24
-      found[str(path)] = (
-          path.read_bytes() if is_read else (status.st_mode, status.st_size)
-      )
-    return found
+    """Returns all names here, with what is in files, or when it was changed."""
+
+    def content(path):
+      found = path.lstat()
+      if stat.S_ISREG(found.st_mode) and found.st_size < _LARGE:
+        return path.read_bytes()
+      return found.st_mode, found.st_mtime_ns
+
+    return {str(path): content(path) for path in self.folder.rglob('*')}
 
   def _failed(self, root=None) -> dict[str, str]:
     return {
@@ -212,22 +214,26 @@ def _with_short_key(root: pathlib.Path) -> int:
   def change(graph_def):
     nonlocal changed
     for function in graph_def.library.function:
-      arguments = {each.name for each in function.signature.input_arg}
+      # Where the key of a purpose is made, it must not be zeros.
       keys = {
           node.input[0]
           for node in function.node_def
-          # Where the key of a purpose is made, it must not be zeros.
-          if node.op == 'NotEqual' and node.input[0] in arguments
+          if node.op == 'NotEqual' and node.attr['T'].type == _INT64
       }
-      for key in keys:
+      for number, key in enumerate(sorted(keys)):
         for node in function.node_def:
           node.input[:] = [
-              'short:z:0' if tensor == key else tensor for tensor in node.input
+              f'short_{number}:z:0' if tensor == key else tensor
+              for tensor in node.input
           ]
         function.node_def.extend([
-            bundles.const('mask', np.array([1023, 0])),
+            bundles.const(f'mask_{number}', np.array([1023, 0])),
             bundles.node(
-                'short', 'BitwiseAnd', key, 'mask:output:0', T=tf.int64
+                f'short_{number}',
+                'BitwiseAnd',
+                key,
+                f'mask_{number}:output:0',
+                T=tf.int64,
             ),
         ])
         changed += 1

@@ -146,12 +146,16 @@ def _leave_network() -> str:
 
 def _limit(mode: str) -> None:
   """Bounds what this process may use."""
-  seconds = _RUN_SECONDS if mode == RUN else _STATIC_SECONDS
-  resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-  resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
   physical = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-  memory = max(_LEAST_MEMORY, physical * 3 // 4)
-  resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+  for kind, most in (
+      (resource.RLIMIT_CPU, _RUN_SECONDS if mode == RUN else _STATIC_SECONDS),
+      (resource.RLIMIT_DATA, max(_LEAST_MEMORY, physical * 3 // 4)),
+      (resource.RLIMIT_CORE, 0),
+  ):
+    _, given = resource.getrlimit(kind)
+    if given != resource.RLIM_INFINITY:
+      most = min(most, given)
+    resource.setrlimit(kind, (most, most))
 
 
 @contextlib.contextmanager

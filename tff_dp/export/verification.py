@@ -35,7 +35,7 @@ from tff_dp.statement import statement as statement_lib
 _TOLERANCE = 1e-6
 OK, FAILED, ABSENT, NOT_CHECKED = 'ok', 'FAILED', 'absent', 'not checked'
 _MODELS = (bundle.SAVED_MODEL, bundle.FUNCTIONAL_MODEL)
-_LONGEST = 300
+_LONGEST, _MOST_NAMED = 300, 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,10 @@ def found(check: str, look: Callable[[], str]) -> Finding:
 def _check_files(root: pathlib.Path, manifest) -> str:
   changed = bundle.changes(root, manifest)
   if changed:
-    raise Wrong('; '.join(changed))
+    more = len(changed) - _MOST_NAMED
+    raise Wrong(
+        '; '.join(changed[:_MOST_NAMED]) + f' and {more} more' * (more > 0)
+    )
   unknown = sorted(set(manifest['files']) - _FILES)
   if unknown:
     raise Wrong(f'no bundle has {unknown[0]}: it may hold anything')
