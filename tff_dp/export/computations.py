@@ -151,7 +151,8 @@ def made_data(
     keys_seed: What keys of clients are drawn from; all else is always the same.
   """
   member = next_computation.type_signature.parameter[1].member
-  rng = _Draws(np.random.default_rng(0), np.random.default_rng([1, keys_seed]))
+  keys = np.random.default_rng([1, keys_seed]) if keys_seed else None
+  rng = _Draws(np.random.default_rng(0), keys)
   if 'terms' in dir(member):
     # A silo has as many records as its noise was made for.
     silos = sorted(plan.terms.items(), key=lambda item: item[1].num_records)
@@ -161,7 +162,7 @@ def made_data(
         silo_terms.silo_data(
             terms,
             [_made(member.examples.element, rng, size=terms.num_records)],
-            rng.keys.integers(1, 2**62, 2),
+            rng.key(2),
         )
         for _, terms in silos
     ]
@@ -176,7 +177,14 @@ class _Draws(NamedTuple):
   """What made data are drawn from."""
 
   data: np.random.Generator
-  keys: np.random.Generator
+  keys: np.random.Generator | None
+
+  def key(self, shape, dtype=np.int64) -> np.ndarray:
+    """Returns key words. The other data do not depend on `keys`."""
+    drawn = self.data.integers(1, 2**62, shape, dtype)
+    if self.keys is None:
+      return drawn
+    return self.keys.integers(1, 2**62, shape, dtype)
 
 
 def _made(type_spec, rng: _Draws, name: str = '', size: int = _BATCH_SIZE):
@@ -195,7 +203,7 @@ def _made(type_spec, rng: _Draws, name: str = '', size: int = _BATCH_SIZE):
   shape = [size if length is None else length for length in type_spec.shape]
   dtype = np.dtype(type_spec.dtype)
   if is_key:
-    return rng.keys.integers(1, 2**62, shape, dtype)
+    return rng.key(shape, dtype)
   if dtype.kind == 'f':
     return rng.data.standard_normal(shape).astype(dtype)
   return np.full(shape, b'' if dtype.kind in 'OSU' else 0, dtype)
