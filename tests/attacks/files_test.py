@@ -434,6 +434,11 @@ NPZS = {
         ('w.npy', _npy_of(_header(f'({2**20},)'), bytes(2**23))),
         compression=zipfile.ZIP_LZMA,
     ),
+    # Its sizes fit; a stream can say so and give more.
+    'compressed': _zip(
+        ('w.npy', files.npy(np.random.default_rng(1).normal(size=500))),
+        compression=zipfile.ZIP_DEFLATED,
+    ),
     'no_array': _zip(('w', b'text')),
     'twice': files.npz(ab=np.zeros(2), ac=np.zeros(2)).replace(b'ac.npy', b'ab.npy'),
     'encrypted': files.npz(w=np.zeros(2)).replace(
