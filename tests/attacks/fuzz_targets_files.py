@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What reads bytes that somebody else may have written, for fuzzing.
 
-Each target takes any bytes, and returns or ends in an error of ours; whatever
-else it raises is a finding. A target that reads a file with a checksum makes the
-checksum right, since whoever changes a file can do so too.
+Each target takes any bytes, and returns or ends in an error of ours. Whatever
+else it raises is a finding. A target for a file with a checksum makes the
+checksum right, since whoever changes a file can do so too. The targets that
+need TFF are in `fuzz_targets_runs`, which is loaded when one is used.
 """
 
 from collections.abc import Callable
@@ -286,7 +287,10 @@ TARGETS = {
     'npz': Target(_npz, lambda: [npz(**MODEL), npz(a=np.zeros([0, 3]))]),
     'npy': Target(
         _npy,
-        lambda: [npy(MODEL['w']), npy(np.asfortranarray(np.eye(3))), npy(np.pi)],
+        lambda: [
+            npy(value)
+            for value in (MODEL['w'], np.asfortranarray(np.eye(3)), np.pi)
+        ],
     ),
     'reply': Target(_reply, lambda: [b'w' + npy(MODEL['w'])]),
     'write_ahead': Target(

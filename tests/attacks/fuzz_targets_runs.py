@@ -25,7 +25,9 @@ from tff_dp.program.files import outputs
 _OURS = (_checks.ArgumentError, _checks.PrivacyRefusedError)
 _FOLDER = tempfile.TemporaryDirectory()
 _ROOT = pathlib.Path(_FOLDER.name)
-_ROWS = [{'round': t, 'released': {'a': t / 3}, 'not_covered': {}} for t in (1, 2)]
+_ROWS = [
+    {'round': t, 'released': {'a': t / 3}, 'not_covered': {}} for t in (1, 2)
+]
 _SCHEDULE = type('Schedule', (), {'kept': []})()
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of `train`: older copies, forged checkpoints, and workers of a cluster."""
+"""Runs of `train`: older copies, forged checkpoints, workers of a cluster."""
 
 import hashlib
 import json
@@ -40,7 +40,9 @@ class _Test(parameterized.TestCase):
     self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
     self.root = self.parent / 'run'
 
-  def refused(self, pattern, function, *arguments, kind=_checks.PrivacyRefusedError):
+  def refused(
+      self, pattern, function, *arguments, kind=_checks.PrivacyRefusedError
+  ):
     """Asserts that a call ends in one error of ours, in our lines."""
     with self.assertRaisesRegex(kind, pattern) as raised:
       function(*arguments)
@@ -213,7 +215,8 @@ class CheckpointTest(_Test):
     self.assertIsNone(checkpoints.CheckpointStore(self.parent).latest_round())
 
   @parameterized.parameters(
-      b'\n', b'{\n', b'[' * 10**5 + b'\n', b'\xff\n', b'\0\n', b'1' * 5000 + b'\n'
+      b'\n', b'{\n', b'[' * 10**5 + b'\n', b'\xff\n', b'\0\n',
+      b'1' * 5000 + b'\n',
   )
   def test_rows_that_are_no_rows(self, content):
     path = self.parent / 'metrics.jsonl'
@@ -316,10 +319,12 @@ _RESULTS = {
     ),
     'sums_text': _changed(sums=lambda sums: ['x'] * len(sums)),
     'sums_zeros': _changed(
-        sums=lambda sums: [wire._Zeros((10**6, 10**6))] * len(sums)  # pylint: disable=protected-access
+        # pylint: disable-next=protected-access
+        sums=lambda sums: [wire._Zeros((10**6, 10**6))] * len(sums)
     ),
     'sums_graph': _changed(
-        sums=lambda sums: [wire._Recipe(b'')] * len(sums)  # pylint: disable=protected-access
+        # pylint: disable-next=protected-access
+        sums=lambda sums: [wire._Recipe(b'')] * len(sums)
     ),
     'counts_text': _changed(counts={'in_chunks': 'x'}),
     'counts_path': _changed(counts={'\x1b': 1}),

@@ -101,7 +101,8 @@ class CheckpointStore:
 
   def _rounds(self) -> list[int]:
     names = [path.name for path in self._root.glob(f'{_PREFIX}*')]
-    return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
+    found = filter(None, map(_NAME.fullmatch, names))
+    return sorted(int(each[1]) for each in found)
 
   def load(self, round_index: int, *, like: object) -> Checkpoint:
     """Returns a checkpoint.
