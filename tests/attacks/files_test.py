@@ -442,7 +442,10 @@ NPZS = {
     ),
     # Its sizes fit; a stream can say so and give more.
     'compressed': _zip(
-        ('w.npy', files.npy(np.random.default_rng(1).normal(size=500))),
+        (
+            'w.npy',
+            _npy_of(_header('(1000,)'), np.random.default_rng(1).bytes(8000)),
+        ),
         compression=zipfile.ZIP_DEFLATED,
     ),
     'no_array': _zip(('w', b'text')),

@@ -266,6 +266,7 @@ _REPLIES = {
     'data_none': _record(w=None, b=_GOOD['b']),
     'data_number': _record(w=10**9, b=_GOOD['b']),
     'npz': _record(w=files.npz(**files.MODEL), b=_GOOD['b']),
+    'more_than_stated': _record(w=_GOOD['w'] + b'x', b=_GOOD['b']),
     'flat': _record(w=files.npy(np.zeros(4, np.float32)), b=_GOOD['b']),
     'integers': _record(w=files.npy(np.zeros([2, 2], int)), b=_GOOD['b']),
     'complex': _record(w=files.npy(np.zeros([2, 2], complex)), b=_GOOD['b']),
