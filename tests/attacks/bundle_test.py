@@ -208,7 +208,7 @@ def _with_little_noise(root: pathlib.Path) -> int:
 
 
 def _with_short_key(root: pathlib.Path) -> int:
-  """Lets a round use ten bits of its key."""
+  """Lets a round use ten bits of its key, and sets all others."""
   changed = 0
 
   def change(graph_def):
@@ -227,10 +227,10 @@ def _with_short_key(root: pathlib.Path) -> int:
               for tensor in node.input
           ]
         function.node_def.extend([
-            bundles.const(f'mask_{number}', np.array([1023, 0])),
+            bundles.const(f'mask_{number}', np.array([~1023, ~0])),
             bundles.node(
                 f'short_{number}',
-                'BitwiseAnd',
+                'BitwiseOr',
                 key,
                 f'mask_{number}:output:0',
                 T=tf.int64,
