@@ -177,7 +177,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
     return CheckInIterator.from_bytes(data).attached(self)
 
   def describe(self) -> dict[str, object]:
-    """Returns all facts but the key that cohorts depend on, plain JSON types."""
+    """Returns all facts, except the key, that cohorts depend on, JSON types."""
     return {
         'protocol': self.protocol.describe(),
         'num_passes': self.num_passes,

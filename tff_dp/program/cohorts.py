@@ -227,11 +227,11 @@ class ScheduledCohorts(Cohorts):
 class InstanceCohorts(ScheduledCohorts):
   """Cohorts of draw and discard, whose clients bring keys.
 
-  Who takes part in a round is drawn by lot among those who did so least often,
-  and nobody beyond the cap of the plan: the participation ledger refuses it.
-  That is public. Draws and noise of a client follow from a secret key of its
-  own; here the keys of all of them follow from one root key, which is kept
-  beside the ledger, so that a round that is repeated has the same reports.
+  The clients of a round are drawn by lot among those who took part least often.
+  The participation ledger refuses clients beyond the cap of the plan. All that
+  is public. Draws and noise of a client follow from the client's secret key.
+  Here the keys of all clients follow from one root key, which is kept beside
+  the ledger, so that a repeated round has the same reports.
   """
 
   _root_key: bytes
@@ -241,7 +241,7 @@ class InstanceCohorts(ScheduledCohorts):
     self._root_key = coins.random_root_key()
 
   def restore(self, data: bytes) -> None:
-    # Damage of the key shows in the checksum of the checkpoint.
+    # The checksum of the checkpoint shows any damage of the key.
     self._root_key = data[: coins.KEY_BYTES]
     super().restore(data[coins.KEY_BYTES :])
 

@@ -264,7 +264,7 @@ class _Tracer(interpreter.Interpreter):
     return traces | self._presence
 
   def _aggregated(self, intrinsic):
-    """Returns a function from traces at clients to traces of their aggregate."""
+    """Returns a function from traces at clients to those of the aggregate."""
     self._num_aggregations += 1
     of_type = str(intrinsic.type_spec.parameter)
     if len(of_type) > _LONGEST_TYPE:

@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(SystemExit):
-  """Raised after SIGTERM or SIGHUP. Exit status is 128 + the signal's number."""
+  """Raised after SIGTERM or SIGHUP. The exit status is 128 + signal number."""
 
   def __init__(self, signal_number: int, message: str):
     super().__init__(128 + signal_number)

@@ -156,7 +156,7 @@ class Loop:
 
   @property
   def state(self) -> Any:
-    """State of the process after the last round. SECRET: holds the noise key."""
+    """State of the process after the last round. SECRET: has the noise key."""
     return self._run.state
 
   @property

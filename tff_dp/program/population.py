@@ -65,8 +65,8 @@ def _of_check_ins(plan, clients) -> cohorts.CheckInCohorts:
   return cohorts.CheckInCohorts(clients)
 
 
-# Cohorts by the kind of the plan. In the first, a public seed chooses who comes.
-# In the second, clients or silos decide.
+# Cohorts by the kind of the plan. In `_SCHEDULED`, a public seed chooses the
+# clients. In `_DECIDED`, clients or silos decide themselves.
 _SCHEDULED = {
     'dp_ftrl': cohorts.ScheduledCohorts,
     'draw_and_discard': cohorts.InstanceCohorts,

@@ -25,18 +25,18 @@ def write_curves(
   Args:
     path: The file.
     history: Rows of a run.
-    evaluation_columns: Names of the evaluation's metrics. Those with 'accuracy'
-      in their name are drawn, or else the first one.
-    delta: What epsilon is stated at.
-    epsilon_budget: Drawn as a line, `None` for none.
+    evaluation_columns: Names of the evaluation's metrics. The metrics with
+      'accuracy' in their name are drawn, or the first one if there is none.
+    delta: Delta at which epsilon is stated.
+    epsilon_budget: Budget, drawn as a line. `None` for no budget.
   """
-  # Slow to import, and needed only here.
+  # Slow to import, and needed nowhere else.
   # pylint: disable=g-import-not-at-top
   from matplotlib import figure as figure_lib
   from matplotlib.backends import backend_agg
   # pylint: enable=g-import-not-at-top
 
-  # Not pyplot: its global state belongs to the caller's notebook.
+  # Without pyplot, whose global state belongs to the caller's notebook.
   figure = figure_lib.Figure(figsize=(6.4, 6.4), layout='constrained')
   top, bottom = figure.subplots(2, sharex=True)
   accuracies = [name for name in evaluation_columns if 'accuracy' in name]
@@ -71,7 +71,7 @@ def write_curves(
 def _series(
     history: Sequence[releases.Row], names: list[str]
 ) -> dict[str, tuple[list[int], list[float]]]:
-  """Returns rounds and values of columns, where they have one."""
+  """Returns rounds and values of each column, for rounds that have a value."""
   found = {name: ([], []) for name in names}
   for row in history:
     for name, (rounds, values) in found.items():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress: a bar on a terminal or in a notebook, plain lines elsewhere.
 
-Only metrics that are covered by the guarantee, or public, are shown.
+It shows only metrics that are public or covered by the guarantee.
 """
 
 from collections.abc import Mapping
@@ -20,15 +20,15 @@ _SECONDS_BETWEEN_LINES = 60.0
 _SECONDS_BEFORE_REBUILD_SHOWS = 3.0
 _SNR = 'snr'
 _SIGNAL_TO_NOISE = f'aggregator/{_SNR}'
-# Where a terminal or a notebook does not say how wide it is.
+# Width of a terminal or notebook that does not state its width.
 _COLUMNS = 80
 _LEAST_BAR = 6
 
 
 class Progress:
-  """Shows how far a run is, what it has spent, and how long it will take.
+  """Shows the progress of a run, the epsilon spent, and the time left.
 
-  The number of rounds to come ends at the budget if that comes first.
+  If the budget ends the run early, the display counts rounds up to that point.
   """
 
   def __init__(
@@ -45,20 +45,21 @@ class Progress:
     """Initializes the display.
 
     Args:
-      mode: 'bar', 'plain' (`key=value` lines: the first and last round and one
-        per minute), 'quiet' or 'auto': a bar on a terminal or in a notebook,
-        else plain.
-      delta: What epsilon is stated at.
-      epsilon_budget: `None` for no budget.
-      rounds_done: Rounds of an earlier process of this run.
-      rounds_planned: Rounds at the end of this one.
-      stream: `None` for stderr, in a notebook for the cell's own output.
-      clock: Seconds, for tests.
+      mode: 'bar', 'plain', 'quiet' or 'auto'. 'plain' prints `key=value` lines
+        for the first and the last round, and one per minute. 'auto' is a bar on
+        a terminal or in a notebook, and plain elsewhere.
+      delta: Delta at which epsilon is stated.
+      epsilon_budget: Budget at `delta`. `None` for no budget.
+      rounds_done: Number of rounds done in earlier processes of this run.
+      rounds_planned: Number of the last round.
+      stream: Stream to write to. Default: stderr, or the cell's output in a
+        notebook.
+      clock: Function that returns seconds, for tests.
     """
     _checks.one_of(MODES, progress=mode)
     in_notebook = stream is None and _is_notebook()
     if stream is None:
-      # Notebooks paint red what comes on stderr.
+      # Notebooks show stderr in red.
       stream = sys.stdout if in_notebook else sys.stderr
     if mode == 'auto':
       mode = 'bar' if in_notebook or stream.isatty() else 'plain'
@@ -99,13 +100,13 @@ class Progress:
     """Reports a round.
 
     Args:
-      round_index: 1-based.
-      seconds: How long it took.
-      epsilon: What is spent now.
-      num_workers: How many machines' workers there are; `None` for this process.
+      round_index: 1-based index of the round.
+      seconds: Duration of the round.
+      epsilon: Epsilon spent so far.
+      num_workers: Number of workers of a cluster. `None` without a cluster.
     """
     self._num_workers = num_workers
-    # The first round compiles; it would spoil the estimate.
+    # The first round compiles, which would spoil the estimate.
     if len(self._seconds_of_rounds) == 1:
       self._seconds_of_rounds = []
     self._seconds_of_rounds = [*self._seconds_of_rounds[-49:], seconds]
@@ -127,11 +128,11 @@ class Progress:
       )
 
   def released(self, metrics: Mapping[str, float], shown: list[str]) -> None:
-    """Takes note of released metrics, for the rounds to come.
+    """Stores released metrics to show with the next rounds.
 
     Args:
       metrics: Covered metrics of a round.
-      shown: Which of them to show, beside the signal-to-noise ratio.
+      shown: Names of the metrics to show, beside the signal-to-noise ratio.
     """
     for name in (_SIGNAL_TO_NOISE, *shown):
       if name in metrics:
@@ -146,7 +147,7 @@ class Progress:
     return sum(self._seconds_of_rounds) / len(self._seconds_of_rounds)
 
   def _text(self, epsilon: float) -> str:
-    """Returns what a plain line says of privacy and quality."""
+    """Returns the part of a plain line about privacy and quality."""
     parts = ['epsilon=inf(NO_PRIVACY)']
     if epsilon < math.inf:
       parts = [f'epsilon={self._spent(epsilon)}', f'delta={self._delta:g}']
@@ -155,7 +156,7 @@ class Progress:
     return ' '.join(parts)
 
   def _fitting(self, epsilon: float) -> str:
-    """Returns as much of it as fits into the bar, what matters most first."""
+    """Returns as much text as fits into the bar, the most important first."""
     parts = ['NO PRIVACY']
     if epsilon < math.inf:
       parts = [f'epsilon {self._spent(epsilon)}']
@@ -177,7 +178,7 @@ class Progress:
     return fitting
 
   def _known(self, epsilon: float) -> list[str]:
-    # Without noise there is nothing to compare a signal with.
+    # Without noise there is no signal-to-noise ratio.
     return [n for n in self._latest if n != _SNR or epsilon < math.inf]
 
   def _spent(self, epsilon: float) -> str:
@@ -188,15 +189,15 @@ class Progress:
 
 
 class RebuildProgress:
-  """Shows how far the noise of earlier rounds has been drawn again.
+  """Shows the progress of drawing the noise of earlier rounds again.
 
-  What takes a few seconds shows nothing.
+  It shows nothing in the first few seconds.
   """
 
   def __init__(
       self, mode: str, *, stream: TextIO | None = None, clock=time.monotonic
   ):
-    """Initializes the display; the arguments are those of `Progress`."""
+    """Initializes the display. For the arguments, see `Progress`."""
     stream = sys.stderr if stream is None else stream
     if mode == 'auto':
       mode = 'bar' if stream.isatty() else 'plain'
@@ -208,7 +209,7 @@ class RebuildProgress:
     self._has_shown = False
 
   def report(self, done: int, total: int) -> None:
-    """Takes note that `done` of `total` rounds are there."""
+    """Reports that `done` of `total` rounds are drawn."""
     elapsed = self._clock() - self._start
     if self._mode == 'quiet' or elapsed < _SECONDS_BEFORE_REBUILD_SHOWS:
       return
@@ -233,7 +234,7 @@ class RebuildProgress:
 def _shown(name: str, value: float) -> str:
   """Returns a metric's value as text."""
   if name == _SNR and value == 0:
-    # The released sum was no longer than its noise alone would be.
+    # The norm of the released sum is at most the one of its noise alone.
     return '<noise'
   return f'{value:.4g}'
 
@@ -241,7 +242,7 @@ def _shown(name: str, value: float) -> str:
 class _NotebookLine:
   """A line in the output of a cell, which every `write` replaces.
 
-  It needs no widgets, and what a saved notebook keeps of it is its last state.
+  It needs no widgets. A saved notebook keeps its last state.
   """
 
   encoding = 'utf-8'  # tqdm asks whether it may draw blocks.
@@ -262,7 +263,7 @@ class _NotebookLine:
 
 
 def _is_notebook() -> bool:
-  """Whether this is the kernel of a notebook, be it Jupyter or Colab."""
+  """Returns whether this is the kernel of a notebook, Jupyter or Colab."""
   ipython = sys.modules.get('IPython')
   return ipython is not None and hasattr(ipython.get_ipython(), 'kernel')
 
@@ -272,7 +273,7 @@ def _make_bar(
 ):
   import tqdm  # pylint: disable=g-import-not-at-top
 
-  # Only the colour is at stake: tqdm writes none unless it is told to.
+  # This only decides about colour: tqdm uses none unless told to.
   is_plain = isinstance(stream, _NotebookLine) or 'NO_COLOR' in os.environ
   size = {'dynamic_ncols': True}
   if not _width(stream):
@@ -284,7 +285,7 @@ def _make_bar(
       file=stream,
       **size,
       colour=None if is_plain else 'green',
-      # Keeps the moving average of a run that has just begun honest.
+      # Keeps the moving average honest in the first rounds.
       smoothing=0.1,
       bar_format='{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}'
       ' [{elapsed}<{remaining}{postfix}]',
@@ -292,7 +293,7 @@ def _make_bar(
 
 
 def _width(stream: TextIO) -> int | None:
-  """Returns what the terminal says of its width, `None` if it says nothing."""
+  """Returns the width that the terminal states, `None` if it states none."""
   try:
     return os.get_terminal_size(stream.fileno()).columns
   except (AttributeError, OSError, ValueError):

@@ -3,15 +3,16 @@
 """Checkpoints: everything a resumed run needs, in one atomic file.
 
 A checkpoint holds the state of the process (model, optimizer, noise key and
-round), the participation ledger and how far the `history` of metrics goes, so
-that they can never be of different rounds. It is written beside the final place
-and renamed. What it may leave out, `noise_checkpoints` says.
+round), the participation ledger and the length of the `history` of metrics. So
+these can never belong to different rounds. It is written beside its final place
+and then renamed. A seed-only checkpoint leaves out the noise buffers, see
+`noise_checkpoints`.
 
 Its checksum finds damage, not malice. Whoever can write to `secret/` can read
-the noise key there, and could read the key of a checksum as well: no such key
-protects from them, so there is none, and they own the run.
+the noise key there, and could also read a key for the checksum. Such a key
+would not help, so there is none, and they own the run.
 
-`tff.program` would save a SavedModel, which takes longer than some ten rounds
+`tff.program` would save a SavedModel, which takes longer than about ten rounds
 of a small model.
 """
 
@@ -36,7 +37,8 @@ _KEEP_TOTAL = 2
 _CHECKSUM_BYTES = 4
 _PREFIX = 'round_'
 _NAME = re.compile(rf'{_PREFIX}(0|[1-9][0-9]{{0,9}})')
-# Beside the state; a ledger has 24 bytes for each client that has taken part.
+# Largest size beside the state. A ledger has 24 bytes for each client that has
+# taken part.
 _MOST_OTHER_BYTES = 1 << 33
 _TEXTS = (bytes, str)
 _DRAWS = ('mechanism', 'parameters', 'tensorflow', 'algorithm', 'probe')
@@ -47,12 +49,12 @@ class Checkpoint:
   """A run after `round_index` rounds.
 
   Attributes:
-    round_index: Rounds that are done; 0 for the initial state.
-    process_state: The state of the learning process, without its noise buffers
-      in a seed-only checkpoint.
-    noise: What `noise_checkpoints.describe` returned.
+    round_index: Number of rounds done, 0 for the initial state.
+    process_state: The state of the learning process. In a seed-only checkpoint
+      it has no noise buffers.
+    noise: Result of `noise_checkpoints.describe`.
     ledger: The participation ledger as bytes.
-    history: What `History.save` returned.
+    history: Result of `History.save`.
   """
 
   round_index: int
@@ -66,7 +68,7 @@ class CheckpointStore:
   """Saves and loads the checkpoints of one run.
 
   A process that is killed at any moment leaves complete checkpoints and
-  perhaps a temporary directory. One that is saved outlives a loss of power.
+  perhaps a temporary directory. A saved checkpoint survives a loss of power.
   """
 
   def __init__(self, root: os.PathLike):
@@ -75,7 +77,7 @@ class CheckpointStore:
   def save(self, checkpoint: Checkpoint) -> None:
     """Saves a checkpoint of a round that has none yet.
 
-    Whatever goes wrong is raised: a run must not go on without a checkpoint.
+    Every failure is raised: a run must not continue without a checkpoint.
     """
     saved = self._path(checkpoint.round_index)
     if saved.exists():
@@ -112,7 +114,7 @@ class CheckpointStore:
       like: A process state of the same structure, with all its buffers.
 
     Raises:
-      PrivacyRefusedError: If it cannot be read.
+      PrivacyRefusedError: If the checkpoint cannot be read.
     """
     path = self._path(round_index)
     try:
@@ -158,7 +160,7 @@ class CheckpointStore:
 
 
 def _check_noise(noise: object) -> None:
-  """Raises unless it is what `noise_checkpoints.describe` returns."""
+  """Raises unless `noise` has the form of `noise_checkpoints.describe`."""
   draws = noise['draws']
   if noise['kind'] not in noise_checkpoints.KINDS or not (
       draws is None or all(isinstance(draws[name], str) for name in _DRAWS)
@@ -171,7 +173,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def pack(structure: object) -> bytes:
-  """Returns the leaves of a structure as bytes; `unpack` inverts it exactly.
+  """Returns the leaves of a structure as bytes. `unpack` inverts it exactly.
 
   Args:
     structure: Nested Python containers (attrs classes too) of NumPy arrays and
@@ -202,11 +204,12 @@ def unpack(data: bytes, *, like: object) -> object:
   """Returns the structure that was packed.
 
   Args:
-    data: What `pack` returned.
+    data: Result of `pack`.
     like: A structure of the same shape, whose leaves are replaced.
 
   Raises:
-    ValueError: If the leaves are not those of `like`.
+    ValueError: If the leaves differ from `like` in number, kind or shape, or if
+      bytes are missing.
   """
   start = 8 + int.from_bytes(data[:8], 'little')
   if start > len(data):

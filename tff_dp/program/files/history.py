@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a run's metrics, in a file that only grows.
 
-A checkpoint says how much of the file belongs to it, so neither a checkpoint
-nor a round costs more after many rounds than after a few. What a process that
-was killed had written beyond its last checkpoint is cut off.
+A checkpoint stores the length of the file. So checkpoints and rounds cost no
+more after many rounds than after a few. A resumed run cuts off the rows that a
+killed process wrote after its last checkpoint.
 """
 
 import array
@@ -21,12 +21,12 @@ from tff_dp.files import regular
 from tff_dp.files import run_directory
 
 _ROWS, _BYTES, _CHECKSUM = 'rows', 'bytes', 'crc32'
-# What a checkpoint of no rounds says.
+# Result of `History.save` before any row.
 EMPTY = {_ROWS: 0, _BYTES: 0, _CHECKSUM: 0}
 
 
 def check(saved: Any) -> None:
-  """Raises `ValueError` unless it may be what `History.save` has returned."""
+  """Raises `ValueError` unless `saved` may be a result of `History.save`."""
   if set(saved) != set(EMPTY) or not all(
       isinstance(each, int) and each >= 0 for each in saved.values()
   ):
@@ -34,14 +34,14 @@ def check(saved: Any) -> None:
 
 
 class History(Sequence):
-  """Rows of plain JSON types: in memory since the last `save`, else on disk.
+  """Rows of plain JSON types. Rows since the last `save` are in memory.
 
-  Of a row on the disk its end is in memory, 8 bytes. The file may lose its
-  name: whoever holds the history can still read it.
+  All other rows are on disk, with 8 bytes each in memory: the end of the row in
+  the file. If the file is deleted, an open history can still read it.
   """
 
   def __init__(self, path: os.PathLike):
-    """Opens the file, or makes it; `restore` says what of it counts."""
+    """Opens or makes the file. `restore` decides which of its rows count."""
     self._path = pathlib.Path(path)
     is_new = not self._path.exists()
     with run_directory.naming(self._path):
@@ -74,7 +74,7 @@ class History(Sequence):
     self._unsaved.append(row)
 
   def save(self) -> dict[str, int]:
-    """Returns once all rows are on the disk, with what `restore` takes."""
+    """Writes all rows to disk, and returns the argument of `restore`."""
     start, lines = self._size, []
     end = start
     for row in self._unsaved:
@@ -94,16 +94,16 @@ class History(Sequence):
     }
 
   def restore(self, saved: Mapping[str, int]) -> None:
-    """Goes on after the rows of a checkpoint; further ones are cut off.
+    """Resumes after the rows of a checkpoint. Cuts off further rows.
 
     Args:
-      saved: What `save` returned, or `EMPTY`.
+      saved: Result of `save`, or `EMPTY`.
 
     Raises:
-      PrivacyRefusedError: If they are not in the file as they were.
+      PrivacyRefusedError: If the rows in the file have changed.
     """
     self._ends, self._checksum = array.array('q'), 0
-    # A descriptor of its own: a buffered file would close the one that is kept.
+    # Opened a second time: a buffered file would close the kept descriptor.
     with open(self._path, 'rb') as file:
       while self._size < saved[_BYTES]:
         line = file.readline(saved[_BYTES] - self._size)
@@ -141,14 +141,14 @@ class History(Sequence):
 
 
 class Released(Sequence):
-  """What a run has released, one dict a round, as a list would have it."""
+  """The released metrics of a run, like a list of one dict a round."""
 
   def __init__(self, history: History, *, key: str):
     """Takes the rows so far.
 
     Args:
-      history: Of rows with `key` and 'released'.
-      key: Of the round.
+      history: History whose rows have `key` and 'released'.
+      key: Key of the round in a row.
     """
     self._history = history
     self._length = len(history)

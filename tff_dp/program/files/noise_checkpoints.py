@@ -1,15 +1,15 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints without the noise: buffers that are drawn again on loading.
+"""Seed-only checkpoints: noise buffers that are drawn again on loading.
 
 The buffers of a mechanism are a function of the noise key, the tree, the round
-in it and the digests of the rounds. A seed-only checkpoint leaves them out, and a resume draws the
-noise of the tree's rounds again. That gives the same buffers only where the
-same draws come out, so the checkpoint says how to tell: versions, and a hash of
-a fixed draw, made where the noise is made.
+in it and the digests of the rounds. A seed-only checkpoint leaves them out, and
+a resume draws the noise of the tree's rounds again. That gives the same buffers
+only if the draws come out the same. To check this, the checkpoint holds
+versions and a hash of fixed draws, made where the noise is made.
 
 Everything else in the state (model, optimizer, prefix sums, clip norms) depends
-on data and is stored always.
+on data and is always stored.
 """
 
 import collections
@@ -32,31 +32,32 @@ from tff_dp.plans import dp_ftrl as plan_lib
 FULL, SEED_ONLY = 'full', 'seed_only'
 KINDS = (FULL, SEED_ONLY)
 
-# Where a noise state lies in the state of a process, as `tree` names it.
+# Path of a noise state in the state of a process, as `tree` gives it.
 Path = tuple
-# Called with the rounds that are done and those that there are.
+# Function of (rounds done, all rounds).
 Report = Callable[[int, int], None]
 
 _MARKS = ('key', 'tree_id', 'round_in_tree', 'digests')
 _BUFFERS = 'buffers'
-# Many, because another version of a function may differ in a few values only.
+# Many, because two versions of a function may differ in only a few values.
 _NUM_PROBED = 2**17
 _SECONDS_PER_CALL = 1.0
 
 
 def describe(state: Any, plan: plan_lib.DpFtrlPlan, *, kind: str) -> dict:
-  """Returns what a checkpoint must say of its noise, as plain JSON types.
+  """Returns the facts about the noise for a checkpoint, as plain JSON types.
 
-  A full checkpoint holds the buffers, so it depends on how draws come out only
-  if the mechanism draws again what it has drawn before.
+  A full checkpoint holds the buffers. So it depends on the draws coming out the
+  same only if the mechanism draws earlier noise again.
 
   Args:
     state: The process state.
     plan: The plan of the process.
-    kind: Of the checkpoint, one of `KINDS`.
+    kind: Kind of the checkpoint, one of `KINDS`.
 
   Raises:
-    ArgumentError: If the buffers are not those of the plan's mechanism.
+    ArgumentError: If the number of buffers is not the plan's, in a seed-only
+      checkpoint.
   """
   found = _find(state)
   counts = [_count_buffers(state, path) for path in found]
@@ -69,7 +70,7 @@ def describe(state: Any, plan: plan_lib.DpFtrlPlan, *, kind: str) -> dict:
         'algorithm': streams.ALGORITHM,
         'probe': _probe(),
     }
-  # Without noise a mechanism keeps none.
+  # A process without noise keeps no buffers.
   if kind == SEED_ONLY and any(
       count not in (0, plan.mechanism.state_copies) for count in counts
   ):
@@ -87,12 +88,13 @@ def check(facts: Mapping, state: Any, plan: plan_lib.DpFtrlPlan) -> None:
   """Raises unless draws come out as they did where a checkpoint was saved.
 
   Args:
-    facts: What `describe` returned there.
+    facts: Result of `describe` in the process that saved the checkpoint.
     state: A state of the process.
     plan: The plan of the process.
 
   Raises:
-    PrivacyRefusedError: With both descriptions and the way out.
+    PrivacyRefusedError: If draws differ. The message has both descriptions and
+      the way out.
   """
   before = facts['draws']
   if before is None:
@@ -141,13 +143,13 @@ def with_buffers(
 ) -> Any:
   """Returns a process state with the buffers that `without_buffers` removed.
 
-  Runs in the current TFF context, at the server, as the aggregator does.
+  The draws run in the current TFF context, at the server, as in the aggregator.
 
   Args:
-    state: What `without_buffers` returned, perhaps in another process.
+    state: Result of `without_buffers`, perhaps from another Python process.
     plan: The plan of the process.
-    like: A state of the same process, for the size of the buffers.
-    report: Told the progress every now and then.
+    like: A state of the same process, which gives the size of the buffers.
+    report: Function that is told the progress from time to time.
   """
   paths = _find(state)
   leaves = dict(tree.flatten_with_path(state))
@@ -172,7 +174,7 @@ def with_buffers(
 
 
 def _find(state: Any) -> list[Path]:
-  """Returns where noise states lie in a process state."""
+  """Returns the paths of the noise states in a process state."""
   paths = [path for path, _ in tree.flatten_with_path(state)]
   known = set(paths)
   return [
@@ -184,9 +186,10 @@ def _find(state: Any) -> list[Path]:
 
 
 def _is_buffer(path: Path, found: list[Path]) -> bool:
-  """Whether a leaf is a buffer of one of the noise states themselves.
+  """Returns whether a leaf is a direct buffer of one of the noise states.
 
-  Buffers deeper inside (those of a quantile estimate are scalars) are stored.
+  Deeper buffers are stored in every checkpoint. An example are the buffers of a
+  quantile estimate, which are scalars.
   """
   return path[-2:-1] == (_BUFFERS,) and path[:-2] in found
 
@@ -200,7 +203,7 @@ def _count_buffers(state: Any, found: Path) -> int:
 def _rebuild(
     mechanism, key, tree_id, round_in_tree, digests, *, num_params, report
 ):
-  """Returns the buffers of one noise state, about a second of work a call."""
+  """Returns the buffers of one noise state. Each TFF call takes about 1 s."""
   buffers = [np.zeros([num_params], np.float32)] * mechanism.state_copies
   first = int(noise_state.first_remembered(mechanism, round_in_tree))
   rebuild = _build_rebuild(mechanism, num_params)

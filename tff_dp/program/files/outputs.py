@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a run that are written whole: model, statement, configuration."""
+"""Files of a run that are written as a whole: model, environment and others."""
 
 import datetime
 import io
@@ -36,10 +36,11 @@ def read_model(path: os.PathLike, *, like: object) -> object:
 
   Args:
     path: The file.
-    like: A structure of arrays of the same shapes and types; they are replaced.
+    like: A structure of arrays of the same shapes and types. The result has its
+      structure.
 
   Raises:
-    OSError: If the file cannot be opened, or is no regular one.
+    OSError: If the file cannot be opened, or is no regular file.
     ValueError: If it does not hold such a model.
   """
   found = arrays.read(path, like=_by_path(like))
@@ -60,7 +61,7 @@ def _name(path: tuple) -> str:
 
 
 def num_params(model_weights: object) -> int:
-  """Returns how many numbers a model has that are trained."""
+  """Returns the number of trainable weights of a model."""
   trained = getattr(model_weights, 'trainable', model_weights)
   return sum(np.size(value) for value in tree.flatten(trained))
 
@@ -68,11 +69,12 @@ def num_params(model_weights: object) -> int:
 def averaged_weights(process: object, state: object) -> object | None:
   """Returns the average of the models, `None` if the process keeps none.
 
-  It is made of models that clients were sent, so it is covered as they are.
+  The average is computed from models that were sent to clients, so the
+  guarantee covers it too.
 
   Args:
-    process: A `PrivateLearningProcess`, or one that knows no averages.
-    state: Its state.
+    process: A `PrivateLearningProcess`, or a process without averages.
+    state: State of the process.
   """
   if getattr(process, 'averaging', None) is None:
     return None
@@ -80,9 +82,9 @@ def averaged_weights(process: object, state: object) -> object | None:
 
 
 def write_environment(path: os.PathLike) -> None:
-  """Writes versions, processors, devices and the day; no names, no paths.
+  """Writes versions, processors, devices and the date, but no names or paths.
 
-  No time of day: with that of the end it would tell how long the rounds took.
+  The time of day is left out: two times would tell how long the rounds took.
   """
   run_directory.write_json(
       path,
@@ -102,12 +104,12 @@ def write_environment(path: os.PathLike) -> None:
 
 
 def level_times(folder: pathlib.Path) -> None:
-  """Gives a directory and all that is in it one modification time, the present.
+  """Sets the modification time of a directory and all its content to now.
 
-  Those that the files had tell how long the rounds between them took.
+  The earlier times of the files tell how long the rounds between them took.
 
   Args:
-    folder: For example `release/` of a run that has ended.
+    folder: Directory, for example `release/` of a run that has ended.
   """
   now = int(time.time())
   for path in [*folder.rglob('*'), folder]:
@@ -115,10 +117,10 @@ def level_times(folder: pathlib.Path) -> None:
 
 
 def _describe_context() -> dict[str, object]:
-  """Returns the kind of the current TFF context, and where it computes."""
+  """Returns the kind of the current TFF context, and its devices or workers."""
   context = tff.framework.get_context_stack().current
   found = {'context': type(context).__name__}
-  # TFF's own contexts do not tell.
+  # TFF's own contexts do not have these attributes.
   for name in ('client_devices', 'server_device', 'num_workers'):
     if hasattr(context, name):
       found[name] = getattr(context, name)
@@ -126,7 +128,7 @@ def _describe_context() -> dict[str, object]:
 
 
 def current_cluster():
-  """Returns the current context if its clients are on a cluster, else None."""
+  """Returns the current context if clients run on a cluster, else `None`."""
   context = tff.framework.get_context_stack().current
   return context if hasattr(context, 'reporting_to') else None
 

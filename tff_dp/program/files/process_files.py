@@ -19,22 +19,23 @@ from tff_dp.execution.data import graph_defs
 from tff_dp.files import regular
 from tff_dp.files import run_directory
 
-# In `release/` of a run.
+# Name of the folder in `release/` of a run.
 FOLDER = 'process'
 INITIALIZE, NEXT = 'initialize.pb', 'next.pb'
-# 64 random bits are smaller once in a million times.
+# 64 random bits have a smaller absolute value once in a million times.
 _LEAST_WORD = 2**43
-# As far as protocol buffers go.
+# Largest size of a protocol buffer.
 _MOST_BYTES = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
 class KeptProcess:
-  """What files have of a process: computations, and no methods.
+  """A process as files hold it: with computations, but without methods.
 
   Attributes:
-    initialize: Returns a state at the server.
-    next: Maps a state and the clients' data to the next state and metrics.
+    initialize: Computation that returns a state at the server.
+    next: Computation from a state and the clients' data to the next state and
+      metrics.
   """
 
   initialize: tff.Computation
@@ -42,15 +43,15 @@ class KeptProcess:
 
 
 def keep(folder: pathlib.Path, process) -> None:
-  """Writes a process, unless a noise key may be in it.
+  """Writes a process, unless it may contain a noise key.
 
   Args:
-    folder: For its two files, and nothing else.
-    process: Any with `initialize` and `next`.
+    folder: Folder for the two files of the process, and nothing else.
+    process: Any object with `initialize` and `next`.
   """
   both = process.initialize, process.next
   if not all(isinstance(each, tff.Computation) for each in both):
-    return  # Wrapped in Python, which no file holds.
+    return  # Python wraps it, which no file can hold.
   if any(map(keys_in, both)):
     return
   folder.mkdir(exist_ok=True)
@@ -59,33 +60,34 @@ def keep(folder: pathlib.Path, process) -> None:
 
 
 def read_kept(folder: pathlib.Path) -> KeptProcess | None:
-  """Returns what `keep` wrote, `None` if it wrote nothing."""
+  """Returns the process that `keep` wrote, `None` if it wrote none."""
   if not (folder / NEXT).exists():
     return None
   return KeptProcess(read(folder / INITIALIZE), read(folder / NEXT))
 
 
 def write(path: pathlib.Path, computation: tff.Computation) -> None:
-  """Writes a computation, equal bytes for an equal one."""
+  """Writes a computation. Equal computations give equal bytes."""
   proto = tff.framework.serialize_computation(computation)
   content = proto.SerializeToString(deterministic=True)
   run_directory.write_atomically(path, content)
 
 
 def read(path: pathlib.Path) -> tff.Computation:
-  """Returns the computation in a file; containers of Python's are lost."""
+  """Returns the computation in a file. Python containers are lost."""
   return tff.framework.deserialize_computation(read_proto(path))
 
 
 def read_proto(path: pathlib.Path) -> Any:
-  """Returns the computation in a file as TFF's message."""
+  """Returns the computation in a file as TFF's protocol buffer."""
   return _proto_class().FromString(regular.read(path, most_bytes=_MOST_BYTES))
 
 
 def keys_in(computation: tff.Computation) -> list[str]:
-  """Returns the constants in a computation that may be keys of noise.
+  """Returns names of the constants in a computation that may be noise keys.
 
-  A key is two 64-bit words that look random; nothing else of ours is.
+  A key is a pair of 64-bit words that look random. So constants of one or more
+  such pairs count. No other constant of ours looks like that.
 
   Args:
     computation: Any part of a process.
