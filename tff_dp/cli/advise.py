@@ -112,7 +112,7 @@ def add_arguments(parser: errors.Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-  """Compares the systems, and prints what there is to say."""
+  """Compares the systems, and prints the result."""
   update_norm = arguments.update_norm
   if update_norm is not None:
     _checks.positive(update_norm=update_norm)
@@ -137,14 +137,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _progress():
-  """Returns what says on a terminal which system is looked at."""
+  """Returns a function that shows the current system on a terminal."""
   if not sys.stderr.isatty():
     return None
   return lambda name: print(f'calibrating {name} ...', file=sys.stderr)
 
 
 def _chosen(found: advice.Advice, system: Optional[str]) -> advice.Offer:
-  """Returns the offer to go on with."""
+  """Returns the offer that the user chose, or the best one."""
   if system is None:
     return found.offers[0]
   for offer in found.offers:
@@ -160,7 +160,7 @@ def _chosen(found: advice.Advice, system: Optional[str]) -> advice.Offer:
 def _json(
     found: advice.Advice, chosen: advice.Offer, update_norm: Optional[float]
 ) -> dict[str, Any]:
-  """Returns everything as JSON types."""
+  """Returns all results as JSON types."""
   offers = []
   for offer in found.offers:
     described = offer.to_json()
@@ -184,7 +184,7 @@ def _json(
 
 
 def _compared(setting: advice.Setting) -> str:
-  """Returns on what footing the systems are compared."""
+  """Returns a sentence about the common basis of the comparison."""
   if setting.is_of_silos:
     return _SAME['record']
   relation = setting.neighboring_relation
@@ -268,7 +268,7 @@ def _table(found, setting, update_norm) -> list[str]:
 
 
 def _about(offer: advice.Offer) -> list[str]:
-  """Returns what an offer rests on."""
+  """Returns lines about the assumptions of an offer."""
   if offer.unit == 'client':
     relation = run_events.NeighboringRelation(offer.neighboring_relation)
     neighbours = relation.description
@@ -294,13 +294,13 @@ def _about(offer: advice.Offer) -> list[str]:
   lines.append('  holds if')
   for sentence in offer.assumptions:
     if sentence.startswith('The unit is '):
-      continue  # Said above.
+      continue  # Printed above.
     lines += _wrapped(sentence, '  - ', '    ')
   return lines
 
 
 def _next(offer: advice.Offer) -> list[str]:
-  """Returns how to go on with an offer."""
+  """Returns lines about the next steps with an offer."""
   lines = [f'To go on with {offer.system}:', '']
   if offer.command:
     lines += [f'  {line}' for line in _command(offer.command)] + ['']
@@ -309,8 +309,8 @@ def _next(offer: advice.Offer) -> list[str]:
 
 
 def _command(words: tuple[str, ...]) -> list[str]:
-  """Returns a command in lines that a shell takes as one."""
-  # A flag and its value stay in one line.
+  """Returns the lines of a command, which a shell reads as one line."""
+  # A flag and its value stay on one line.
   text = shlex.join(words).replace(' ', '\0').replace('\0--', ' --')
   lines = textwrap.wrap(
       text,
@@ -334,7 +334,7 @@ def _wrapped(text: str, first: str = '', rest: str = '') -> list[str]:
 
 
 def _size(count: float) -> str:
-  """Returns a number of bytes in three digits."""
+  """Returns a number of bytes with three digits."""
   for unit in ('B', 'kB', 'MB', 'GB'):
     if count < 999.5:
       break

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`tff-dp compare`: which mechanism adds how much noise at equal privacy."""
+"""`tff-dp compare`: how much noise each mechanism adds at equal privacy."""
 
 import argparse
 import dataclasses
@@ -19,7 +19,7 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import choice
 from tff_dp.plans import cyclic_allocation
 
-# Work that takes longer says what it is at.
+# Longer work shows its progress.
 _QUIET_SECONDS = 1.0
 _BAR_WIDTH = 24
 _REFERENCE = 'honaker'
@@ -34,7 +34,7 @@ with the least noise for epsilon {epsilon:g} at delta {delta:g}. max error: in
 the worst round; rmse: root mean square over rounds. In the rows of allocation
 clients draw their rounds in secret, which amplifies; the others claim nothing
 of the kind."""
-# Of the rows of clients that draw their own rounds.
+# Names of the rows for clients that draw their own rounds.
 _ALLOCATION, _CYCLIC = 'random-allocation', 'cyclic-allocation'
 _EXAMPLES = """examples:
   six passes over StackOverflow, 342 rounds each, cf. arXiv:2211.06530:
@@ -83,7 +83,7 @@ def add_arguments(parser: errors.Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-  """Compares, and prints or draws the result."""
+  """Compares the mechanisms, and prints or draws the result."""
   _checks.integer_at_least(1, rounds=arguments.rounds)
   names = tuple(dict.fromkeys(arguments.mechanisms or catalogue.BY_NAME))
   dp_ftrl.check_options(arguments, names)
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _progress():
-  """Returns a function that reports on stderr, once time has passed."""
+  """Returns a function that reports on stderr, after some quiet seconds."""
   start = time.monotonic()
 
   def report(name):
@@ -144,7 +144,7 @@ def _progress():
 
 
 def _reference(rows, pattern, options) -> choice.Row:
-  """Returns the row of Honaker's tree, whether it was asked for or not."""
+  """Returns the row of Honaker's tree, also if the user did not ask for it."""
   for row in rows:
     if row.name == _REFERENCE:
       return row
@@ -153,14 +153,14 @@ def _reference(rows, pattern, options) -> choice.Row:
 
 
 def _scaled(row: choice.Row, sigma: float) -> choice.Row:
-  """Returns the row at other noise."""
+  """Returns the row with the noise scaled to sigma."""
   return dataclasses.replace(
       row, rmse=sigma * row.rmse, max_error=sigma * row.max_error
   )
 
 
 def _allocations(arguments, pattern, kind: str) -> list[choice.Row]:
-  """Returns independent and banded noise where clients draw their rounds."""
+  """Returns rows of independent and banded noise, if clients draw rounds."""
   tried = cyclic_allocation.best(
       arguments.rounds,
       pattern.max_participations,
@@ -263,7 +263,7 @@ def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
         f'{row.draws_per_round:.3g}',
     ))
   widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-  # Independent noise is off the scale: next to it the others look alike.
+  # Independent noise is off the scale: on its scale all others look alike.
   full = 2.0 * reference.error(kind)
   bars = [''] + [_bar(row.error(kind) / full) for row in rows]
   for cells, bar in zip(table, bars, strict=True):
@@ -288,7 +288,7 @@ def _kind_name(kind: str) -> str:
 
 
 def _bar(share: float) -> str:
-  """Returns a bar, of blocks where a terminal can show them; > if too long."""
+  """Returns a bar, of blocks if the terminal shows them. > marks a cut bar."""
   length = min(max(1, round(share * _BAR_WIDTH)), _BAR_WIDTH)
   encoding = getattr(sys.stdout, 'encoding', None) or ''
   has_blocks = sys.stdout.isatty() and encoding.lower() in ('utf-8', 'utf8')

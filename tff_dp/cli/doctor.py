@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tff-dp doctor`: can this machine train, where, and if not, what to do.
 
-What is installed is read from metadata. Whether it also loads and runs is tried
-in a child process, so that a crash, a hang or a broken package still leaves
-this one able to answer.
+The command reads the installed versions from metadata. A child process tries to
+load and run the packages. So this process can still answer after a crash, a
+hang or a broken package.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from tff_dp.cli import doctor_probe
 from tff_dp.cli import errors
 
 _PROBE_SECONDS = 180
-# -P: the working directory, which others may have filled, is no place to import
-# from. This package, which may be there, comes last.
+# -P: do not import from the working directory, which others may have filled.
+# This package, which may be there, comes last.
 _PROBE_FLAGS = ('-P',)
 _PROBE = (
     'import json, sys; sys.path.append(sys.argv[1]);'
@@ -50,7 +50,7 @@ _FAILURES = {
     ),
     doctor_probe.CLUSTER: 'the workers of the cluster do not answer ({})',
 }
-# Before the name of a worker of a cluster.
+# Prefix of the line of a cluster's worker.
 _WORKER_LINE = 'worker '
 _EXAMPLES = """examples:
   tff-dp doctor --format json
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     )
   findings = _compat.check_environment()
   if args.format == 'text':
-    # Loading TFF takes seconds: first say what is known without.
+    # Loading TFF takes seconds, so print all that is known without it first.
     print(f'tff_dp {_version.__version__}\n', flush=True)
     _print_findings(findings)
   found_on_machine = _machine()
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attempts(answers: dict[str, dict]) -> list[_compat.Finding]:
-  """Returns what loading TFF and computing with it in a child gave."""
+  """Returns findings of loading TFF, and computing with it, in a child."""
   findings = []
   for name, answer in answers.items():
     if 'error' in answer:
@@ -167,7 +167,7 @@ def _attempts(answers: dict[str, dict]) -> list[_compat.Finding]:
 
 
 def _device_findings(found: dict) -> list[_compat.Finding]:
-  """Returns lines about what `execution.devices.describe` said."""
+  """Returns findings about the result of `execution.devices.describe`."""
   names = [device['name'] for device in found['devices']]
   lines = {
       doctor_probe.DEVICES: ', '.join(names),
@@ -195,7 +195,7 @@ def _with_workers(names: list[str]) -> str:
 
 
 def _worker_findings(found: list[dict[str, str]]) -> list[_compat.Finding]:
-  """Returns a line for every worker of a cluster."""
+  """Returns a finding for every worker of a cluster."""
   return [
       _compat.Finding(
           _WORKER_LINE + each['worker'],
@@ -211,7 +211,7 @@ def _worker_findings(found: list[dict[str, str]]) -> list[_compat.Finding]:
 
 
 def _ask_child(**asked: object) -> dict[str, dict]:
-  """Returns attempt -> {'result': ...} or {'error': why}, as far as it came.
+  """Returns attempt -> {'result': ...} or {'error': why}, up to the last one.
 
   Args:
     **asked: The arguments of `doctor_probe.main`.
@@ -235,14 +235,14 @@ def _ask_child(**asked: object) -> dict[str, dict]:
       answers[answer.pop('name')] = answer
   if not any('error' in answer for answer in answers.values()):
     for name in doctor_probe.attempts(**asked):
-      if name not in answers:  # Here it crashed or hung.
+      if name not in answers:  # This attempt crashed or hung.
         answers[name] = {'error': end}
         break
   return answers
 
 
 def _explain_end(child: subprocess.CompletedProcess) -> str:
-  """Returns how a child ended that has not answered everything."""
+  """Returns the reason why a child ended before its last answer."""
   if child.returncode < 0:
     how = f'killed by {signal.Signals(-child.returncode).name}'
     if -child.returncode == signal.SIGILL:
@@ -254,7 +254,7 @@ def _explain_end(child: subprocess.CompletedProcess) -> str:
 
 
 def _machine() -> dict[str, str]:
-  """Returns what the machine offers; unknown values are left out."""
+  """Returns facts about the machine, without unknown values."""
   found = {'cores': str(len(os.sched_getaffinity(0)))}
   try:
     with open('/proc/meminfo') as file:
@@ -286,7 +286,7 @@ def _print_findings(findings: list[_compat.Finding]) -> None:
 
 
 def _recipe(findings: list[_compat.Finding]) -> str:
-  """Returns what to do about what is broken."""
+  """Returns instructions that mend the broken parts."""
   broken = [f.name for f in findings if f.status is _compat.Status.BROKEN]
   of_cluster = (doctor_probe.CLUSTER, _WORKER_LINE)
   if all(name.startswith(of_cluster) for name in broken):

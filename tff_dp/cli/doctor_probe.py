@@ -1,8 +1,8 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `tff-dp doctor` tries in a child process: load, compute, save, start.
+"""The attempts of `tff-dp doctor` in a child: load, compute, save, start.
 
-Nothing heavy is imported at the top, because the parent reads the names here.
+The top imports nothing heavy, because the parent imports this module too.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ import time
 
 from tff_dp import _compat
 
-# The child may print anything; its answers are the lines that start like this,
-# one per attempt, so that what it did before a crash is known.
+# The child may print anything. Its answers are the lines with this prefix, one
+# per attempt. So the parent knows the results of the attempts before a crash.
 MARK = 'tff_dp doctor: '
 
 LOADING = 'import of TFF'
@@ -26,10 +26,10 @@ CLUSTER = 'cluster'
 
 
 def main(**asked) -> None:
-  """Makes the attempts in order up to the first failure, printing each.
+  """Makes and prints the attempts in order, up to the first failure.
 
   Args:
-    **asked: As `attempts` takes them.
+    **asked: Arguments of `attempts`.
   """
   for name, attempt in attempts(**asked).items():
     answer = {'name': name}
@@ -45,7 +45,7 @@ def main(**asked) -> None:
 
 # pylint: disable=g-import-not-at-top
 def _load() -> str:
-  """Returns how long TFF took to load."""
+  """Returns the time that TFF took to load, as text."""
   start = time.monotonic()
   _compat.require_tff()
   return f'{time.monotonic() - start:.1f} s'
@@ -108,7 +108,7 @@ def _start_worker() -> str:
 
 
 def _ask_workers(engine: str, address: str | None) -> list[dict[str, str]]:
-  """Returns of every worker its name, its device, and how it differs."""
+  """Returns name, device and differences of every worker."""
   from tff_dp.execution.cluster import context as context_lib
   from tff_dp.execution.cluster import worker
 
@@ -141,7 +141,7 @@ def attempts(
 
   Args:
     engine: 'dask' or 'ray', to ask the workers of a cluster too.
-    address: The cluster's; `None` for workers of this machine.
+    address: Address of the cluster. `None` for workers on this machine.
     skip_worker: Whether to start no TFF worker, which listens on all
       interfaces.
   """
@@ -153,8 +153,9 @@ def attempts(
   }
   if engine is not None:
     found[CLUSTER] = functools.partial(_ask_workers, engine, address)
-  # The worker last: what follows a failure is not tried, and only the native
-  # context needs a worker. In columns B and C it is not expected to work.
+  # The worker comes last, because nothing is tried after a failure, and only
+  # the native context needs a worker. It is not expected to work in columns B
+  # and C.
   if _compat.COLUMN.has_worker and not skip_worker:
     found[WORKER] = _start_worker
   return found

@@ -1,10 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as a command line shows them: what, why, what to try; an exit code.
+"""Errors on the command line: what, why, what to try, and an exit code.
 
-Exit codes: 0 done; 1 internal error; 2 usage; 3 environment, data or disk; 5
-refused for privacy; 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM. 4
-is kept for a run that its budget stopped.
+Exit codes:
+
+- 0: done.
+- 1: internal error.
+- 2: usage.
+- 3: environment, data or disk.
+- 4: reserved for a run that its budget stopped.
+- 5: refused for privacy.
+- 129, 130, 143: stopped by SIGHUP, SIGINT, SIGTERM.
 """
 
 import argparse
@@ -27,7 +33,7 @@ INTERRUPTED = 130
 _DEBUG = '--debug'
 DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
 _LONGEST = 300
-# What people write for a flag of another name.
+# Names that people write, and the flags that they mean.
 _MEANT = {'--sigma': '--noise-multiplier', '--noise': '--noise-multiplier'}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -35,7 +41,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Parser(argparse.ArgumentParser):
   """An `ArgumentParser` with our errors and without abbreviated flags.
 
-  One that has a `fill` gets its flags from it, once it is to parse any.
+  A parser with the function `fill` calls it to add its flags, when it first
+  parses.
   """
 
   def __init__(
@@ -49,7 +56,7 @@ class Parser(argparse.ArgumentParser):
     self._fill = fill
 
   def add(self, flag: str, kind: type | None = None, *, to=None, **options):
-    """Adds a flag of a type, to a group of the parser if there is one."""
+    """Adds a flag of a type, to the group `to` if it is given."""
     if flag == '--rounds':
       kind = _rounds
     if kind is not None:
@@ -78,9 +85,9 @@ class Parser(argparse.ArgumentParser):
     return super().parse_known_args(args, namespace)
 
   def _check_flags(self, words: Sequence[str]) -> None:
-    """Exits at a flag that there is not, if it is clear which one was meant.
+    """Exits if a flag does not exist, but clearly another one was meant.
 
-    Before the base class says which flags are required.
+    It runs before the base class names the required flags.
     """
     known = [flag for flag in self._option_string_actions if flag[:2] == '--']
     for word in words:
@@ -111,7 +118,7 @@ def _rounds(text: str) -> int:
   return value
 
 
-_rounds.__name__ = 'int'  # For the message about what is no number.
+_rounds.__name__ = 'int'  # For the message about a value that is no number.
 
 
 def hyphenated(words: Sequence[str]) -> list[str]:
@@ -127,16 +134,16 @@ def hyphenated(words: Sequence[str]) -> list[str]:
 
 
 def flag(argument: str) -> str:
-  """Returns the flag that belongs to an argument's name."""
+  """Returns the flag of an argument's name."""
   return '--' + argument.replace('_', '-')
 
 
 @contextlib.contextmanager
 def named_as_flags(names: Mapping[str, str]):
-  """Renames the argument of an error to that of its flag.
+  """Renames the argument of an error in its block to the name of the flag.
 
   Args:
-    names: The flag's name, without dashes, by that of the argument.
+    names: Maps an argument's name to its flag's name, without dashes.
   """
   try:
     yield
@@ -154,16 +161,16 @@ def run(
   """Returns the exit code of a command, however it ends.
 
   Args:
-    command: Gets the words without `--debug`; returns an exit code.
-    words: Of the command line.
-    stopped: What to say after Ctrl-C.
+    command: Function from the words without `--debug` to an exit code.
+    words: Words of the command line.
+    stopped: Text to print after Ctrl-C.
   """
   words = hyphenated(words)
   is_debug = _compat.is_debug() or _DEBUG in words
   try:
     return command([word for word in words if word != _DEBUG])
   except BrokenPipeError:
-    # The reader of a pipe, such as `head`, has seen enough.
+    # The reader of a pipe, such as `head`, has closed it.
     sys.stderr.close()
     return DONE
   except KeyboardInterrupt:
@@ -182,7 +189,7 @@ def show(what: str, *, why: str = '', way_out: str = '') -> None:
     lines.append(f'why: {why}')
   if way_out:
     lines.append(f'try: {way_out}')
-  # What we say may have several lines; a name of a stranger's in it is escaped.
+  # Our own messages may have several lines. Foreign names in them are escaped.
   lines = '\n'.join(lines).split('\n')
   print('\n'.join(map(_checks.printable, lines)), file=sys.stderr)
 
@@ -190,7 +197,7 @@ def show(what: str, *, why: str = '', way_out: str = '') -> None:
 def report(error: Exception) -> int:
   """Prints an error in up to three lines and returns its exit code."""
   if isinstance(error, _checks.ArgumentError):
-    # None is what a flag is that was left out.
+    # A flag that was left out is `None`.
     is_missing = error.value is None
     problem = ' is missing' if is_missing else f'={_checks.printable(str(error.value))} is not allowed'
     show(f'{flag(error.argument)}{problem}: expected {error.allowed}')

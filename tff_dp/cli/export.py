@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`tff-dp export`: a run as a bundle for a production stack, and its check."""
+"""`tff-dp export`: writes or verifies a bundle of a run for production."""
 
 import argparse
 import importlib
@@ -63,7 +63,7 @@ def add_arguments(parser: errors.Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-  """Exports, or verifies."""
+  """Exports a run, or verifies a bundle."""
   if arguments.verify is not None:
     for name in ('source', 'output', 'process', 'model', 'odp_population'):
       if getattr(arguments, name) is not None:
@@ -96,7 +96,7 @@ def _export(arguments: argparse.Namespace) -> int:
   except _checks.ArgumentError as error:
     if error.argument != 'run':
       raise
-    # No flag, and --run is another thing.
+    # The argument has no flag, and --run means something else.
     return _wrong_run(f'{error.value} is not allowed: expected {error.allowed}')
   if arguments.format == 'json':
     print(json.dumps(manifest, indent=2))
@@ -151,7 +151,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _built(name: str, where: str | None) -> Any:
-  """Returns what a function returns that a flag names, `None` without it."""
+  """Calls the function that a flag names. Returns `None` without the flag."""
   if where is None:
     return None
   module, colon, function = where.partition(':')
@@ -159,10 +159,10 @@ def _built(name: str, where: str | None) -> Any:
     raise _checks.ArgumentError(
         name, where, 'MODULE:FUNCTION, such as my_task:build_process'
     )
-  # As for `python -m`; an installed command has its own folder in the path.
+  # As with `python -m`. An installed command has its own folder in the path.
   if os.getcwd() not in sys.path:
     sys.path.insert(0, os.getcwd())
-  # The shim must come before TFF.
+  # This import must come before TFF.
   from tff_dp import _compat  # pylint: disable=g-import-not-at-top
 
   _compat.require_tff()

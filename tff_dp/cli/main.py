@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of `tff-dp` and of `python -m tff_dp`, and what it accounts for.
+"""Entry point of `tff-dp` and `python -m tff_dp`, with the accounting commands.
 
-`account`, `calibrate` and `statement` are about one run, and what it costs. The
-run comes from flags, or is read from `events.json`, which is not believed: see
-`plans.events`. Nothing is imported before it is needed, because `doctor` must
-answer where the accounting cannot even be imported.
+`account`, `calibrate` and `statement` give the cost of one run. The run comes
+from flags or from `events.json`. That file is not trusted: see `plans.events`.
+Nothing is imported before it is needed, because `doctor` must work where the
+accounting cannot even be imported.
 """
 
 import argparse
@@ -19,9 +19,9 @@ import types
 from tff_dp import _checks
 from tff_dp.cli import errors
 
-# Module of this package and a function there, which adds flags to a parser and
-# sets `run`, a function of the parsed arguments that returns the exit code. Only
-# the module that is asked for is loaded.
+# Module of this package, and a function in it that adds flags to a parser. It
+# also sets `run`, a function from parsed arguments to an exit code. Only the
+# module of the chosen command is loaded.
 _COMMANDS = {
     'account': (
         'main.add_account',
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-  """Returns the flags of a command, with what is to `run` it."""
+  """Returns the flags of a command, with the function `run` that runs it."""
   parser = errors.Parser(
       prog='tff-dp',
       description='Differentially private federated learning: its accounting.',
@@ -262,7 +262,7 @@ def _account(arguments: argparse.Namespace) -> int:
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
-  """Solves, and prints the guarantee of the solution."""
+  """Calibrates, and prints the guarantee of the solution."""
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.cli import results
 
@@ -283,7 +283,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
 
 
 def _statement(arguments: argparse.Namespace) -> int:
-  """Prints the statement of the plan, or run, that flags or a file describe."""
+  """Prints the statement of a plan or run, which flags or a file describe."""
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.statement import builder
 
@@ -302,7 +302,7 @@ def _statement(arguments: argparse.Namespace) -> int:
 
 
 def _naming(arguments: argparse.Namespace, module: types.ModuleType):
-  """Returns a context that tells which flag, or file, an error is about."""
+  """Returns a context that adds the flag, or file, to an error."""
   if arguments.kind is not None:
     return errors.named_as_flags(module.FLAGS)
   # pylint: disable-next=g-import-not-at-top
@@ -322,11 +322,11 @@ def _add_kinds(
   """Adds all kinds of runs to a command.
 
   Args:
-    parser: Of the command.
+    parser: Parser of the command.
     command: 'account', 'calibrate' or 'statement'.
-    run: What runs it.
-    required: Whether it does nothing without a kind.
-    formats: Of the output, the default first.
+    run: Function that runs the command.
+    required: Whether the command needs a kind.
+    formats: Formats of the output, the default first.
   """
 
   def fill(kind, kind_parser):
@@ -349,7 +349,7 @@ def _add_format(
 
 
 def _add_events(parser: errors.Parser) -> None:
-  """Adds what makes a plan of a file instead of flags."""
+  """Adds `--events`, which reads a plan from a file instead of flags."""
   parser.add('--events', metavar='FILE', help='the events.json of a run')
   parser.add('--delta', float, help='with --events, another delta than that of'
              ' the run')
@@ -358,7 +358,7 @@ def _add_events(parser: errors.Parser) -> None:
 def _module_of(
     kind: str | None, plan: 'base.Plan | None' = None
 ) -> types.ModuleType:
-  """Returns the module of a kind on the command line, else of a plan's."""
+  """Returns the module of a kind on the command line, or of the plan's kind."""
   if kind is not None:
     return _module(KINDS[kind][0])
   also = {'non_private': 'dp_ftrl', 'secure_sums': 'silos'}

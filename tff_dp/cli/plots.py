@@ -20,12 +20,12 @@ from tff_dp.mechanisms import choice
 
 _NUM_POINTS = 13
 _LEAST_SLOTS = 10
-# Work that takes longer says what it is at.
+# Longer work shows its progress.
 _QUIET_SECONDS = 2.0
 
 
 def check(path: str) -> None:
-  """Raises if `--plot PATH` could not be written, before the work for it."""
+  """Raises if `--plot PATH` cannot be written. Called before the work."""
   if importlib.util.find_spec('matplotlib') is None:
     raise ImportError('--plot needs matplotlib, which is not installed')
   folder = os.path.dirname(os.path.abspath(path))
@@ -41,7 +41,7 @@ def write_errors(path: str, rows: Sequence[choice.Row]) -> None:
 
   Args:
     path: The file.
-    rows: One for each mechanism.
+    rows: Rows to draw, one for each mechanism.
   """
   figure, axes = _figure(5.0)
   for row in rows:
@@ -77,10 +77,10 @@ def write_epsilons(
 
   Args:
     path: The file.
-    arguments: Of the command.
-    epsilons_of: Returns epsilon by the name of the bound.
-    varied: The flag on the horizontal axis, up to the given value.
-    title: What is said above.
+    arguments: Arguments of the command.
+    epsilons_of: Function from arguments to epsilon by the name of the bound.
+    varied: Flag on the horizontal axis, up to its given value.
+    title: Title above the picture.
   """
   lines = {}
   start = time.monotonic()
@@ -122,11 +122,11 @@ def _points(arguments, varied: str) -> list[int]:
 
 
 def _figure(height: float):
-  # Slow to import, and needed only here.
+  # Slow to import, and needed nowhere else.
   # pylint: disable-next=g-import-not-at-top
   from matplotlib import figure as figure_lib
 
-  # Not pyplot: its global state belongs to the caller's notebook.
+  # Without pyplot, whose global state belongs to the caller's notebook.
   figure = figure_lib.Figure(figsize=(8.0, height), layout='constrained')
   return figure, figure.subplots()
 

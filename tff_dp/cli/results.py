@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `account` and `calibrate` print of a plan, of whatever kind.
+"""Output of `account` and `calibrate` for plans of every kind.
 
 A result is the headline of the plan, with the same fields for every kind, and
-`details` that are of its kind.
+`details`, whose fields depend on the kind.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,8 @@ _LABELS = {
     ),
 }
 Facts = list[tuple[str, str]]
-# What a unit comprises, and how neighbours differ if not as the relation says.
+# Content of a unit, and the difference of neighbours if the relation's own
+# description does not fit.
 _UNITS = {
     'client': ('all its contributions to the run', ''),
     'record': (
@@ -36,9 +37,9 @@ _UNITS = {
         'one record is replaced; the number of records is public',
     ),
 }
-# What a command states numbers of.
+# The run that a command states numbers of.
 PlanRun = events.PlanRun
-# Of a calibration, what is printed elsewhere.
+# Details of a calibration that are printed elsewhere.
 _SOLVED = ('answer', 'solved_for')
 
 
@@ -50,10 +51,11 @@ def show(
   """Prints a result on stdout.
 
   Args:
-    result: A headline with `details`, JSON types.
+    result: A headline with `details`, in JSON types.
     output_format: 'text' or 'json'.
-    facts_of: Returns (label, text) of the details, where people read something
-      else than a line for each; without a label it goes on with the one before.
+    facts_of: Function from details to pairs (label, text), one for each line of
+      text output. An empty label continues the line before. Default: a line for
+      each detail.
   """
   if output_format == 'json':
     print(json.dumps(result, indent=2, allow_nan=False))
@@ -67,12 +69,12 @@ def up(value: float | str) -> str:
 
 
 def rounded_down(value: float) -> str:
-  """Returns at most `value` > 0, for an epsilon that stands for noise."""
+  """Returns `value` > 0 rounded down, for an epsilon that sets the noise."""
   return rounding.rounded_up(value * (1 - 1e-6), digits=7)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-  """Returns the rows of a table; the last column is as long as it is."""
+  """Returns the rows of a table. The last column is not padded."""
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return [
       '  '.join((*map(str.ljust, row[:-1], widths), row[-1])).rstrip()
@@ -110,7 +112,7 @@ def _lines(result: dict[str, Any], facts_of) -> list[str]:
       *([('trusted', result['trust'])] if facts_of is _facts else ()),
       *facts_of(details),
   ]
-  # What belongs to the noise that was solved for, but is not the guarantee.
+  # Facts about the noise that was solved for, which are no guarantee.
   rows += _facts({
       name: value for name, value in solution.items() if name not in _SOLVED
   })
@@ -133,7 +135,7 @@ def _lines(result: dict[str, Any], facts_of) -> list[str]:
 
 
 def _facts(details: dict[str, Any]) -> Facts:
-  """Returns a line for each detail that is no epsilon and no table."""
+  """Returns a line for each detail that is neither an epsilon nor a table."""
   found = []
   for name, value in details.items():
     if value is None or name.startswith('epsilon'):
@@ -156,12 +158,12 @@ def _facts(details: dict[str, Any]) -> Facts:
 
 
 def _table(rows: list[dict[str, Any]], chosen: Optional[str]) -> list[str]:
-  """Returns a table; * marks the row that is claimed."""
+  """Returns a table. * marks the row whose epsilon is claimed."""
   columns = [name for name in rows[0] if not isinstance(rows[0][name], dict)]
   cells = {
       name: [_cell(name, row[name]) for row in rows] for name in columns
   }
-  # The longest comes last.
+  # Columns with long cells come last.
   columns.sort(key=lambda name: len(max(cells[name], key=len)) > _LONG_CELL)
   marks = [
       '*' if chosen is not None and row.get('bound') == chosen else ' '

@@ -38,7 +38,7 @@ _ALLOCATION = 'random-allocation'
 
 
 class _Kind(NamedTuple):
-  """One kind: what is certified, examples, its flags, the flag of a picture."""
+  """One kind: description, examples, flags, and the flag of a picture."""
 
   description: str
   examples: str
@@ -218,7 +218,7 @@ def _add_noise(parser, kind: str, command: str) -> None:
 
 
 def plan_of(arguments: argparse.Namespace) -> plan_lib.CheckInPlan:
-  """Returns the plan of the flags; noise that has no flag is 1."""
+  """Returns the plan of the flags. The noise is 1 if its flag is missing."""
   for name in ('population', 'rounds', 'slots', 'selected'):
     _checks.optional_integer_at_least(
         1, **{name: getattr(arguments, name, None)}
@@ -244,7 +244,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and what was solved for."""
+  """Returns the run within the budget, and the solution."""
   plan = plan_of(arguments).calibrated(
       epsilon=arguments.epsilon,
       delta=arguments.delta,
@@ -268,7 +268,7 @@ def calibrated(
 def result_of(
     run: results.PlanRun, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-  """Returns the headline, what each bound says, and what is to be expected."""
+  """Returns the headline, epsilon by each bound, and expected numbers."""
   plan, delta = run.plan, run.delta
   relation = _relation_of(arguments)
   rounds = plan.num_rounds if run.num_rounds is None else run.num_rounds
@@ -351,7 +351,7 @@ def _protocol_of(
       )
     protocol = check_ins.AveragedCheckIn(arguments.slots, population)
     return protocol, _passes(arguments)
-  # One client wakes in every round, so clients are as many as rounds.
+  # One client wakes in every round, so there are as many clients as rounds.
   horizons = {
       name: getattr(arguments, name)
       for name in ('rounds', 'population')
@@ -367,7 +367,7 @@ def _protocol_of(
 def _randomizer_of(arguments: argparse.Namespace):
   """Returns the noise, at the client or at the server."""
   clip = arguments.clip_norm
-  # Where it is to be found, it does not matter.
+  # In a calibration the flag is missing, and the value does not matter.
   noise = getattr(arguments, 'noise_multiplier', None)
   local_epsilon = getattr(arguments, 'local_epsilon', None)
   if arguments.kind == _ALLOCATION:
@@ -409,7 +409,7 @@ def _randomizer_of(arguments: argparse.Namespace):
 
 
 def _passes(arguments) -> int:
-  """Returns how often all slots are gone through."""
+  """Returns the number of passes through all slots."""
   if arguments.rounds is None:
     return 1
   if arguments.slots > arguments.rounds:
@@ -438,7 +438,7 @@ def _relation_of(arguments) -> run_events.NeighboringRelation | None:
 
 
 def _parameters(plan, arguments) -> dict[str, Any]:
-  """Returns the flags that were given, and what was solved for."""
+  """Returns the values of the given flags, and the solution."""
   names = (
       'population', 'check_in_rate', 'rounds', 'protocol', 'slots',
       'check_in_probability', 'selected', 'local_epsilon', 'local_delta',
@@ -453,7 +453,7 @@ def _parameters(plan, arguments) -> dict[str, Any]:
 
 
 def _expected(plan, arguments) -> dict[str, float]:
-  """Returns what follows from the number of clients."""
+  """Returns expected numbers that follow from the number of clients."""
   protocol, population = plan.protocol, arguments.population
   if population is None or arguments.kind not in (
       'random-check-in', _ALLOCATION
@@ -485,7 +485,7 @@ def _expected(plan, arguments) -> dict[str, float]:
 
 def _warnings(plan, delta, accounted, population) -> list[str]:
   found = []
-  # 1/population itself is what papers report.
+  # Papers use delta = 1/population itself, so that is no reason to warn.
   if population is not None and delta * population > 1 + 1e-3:
     found.append(
         f'delta {delta:g} is above 1/population: revealing one client entirely'
@@ -495,7 +495,7 @@ def _warnings(plan, delta, accounted, population) -> list[str]:
 
 
 def _plot(arguments: argparse.Namespace) -> None:
-  """Draws all bounds, with those that a certificate leaves out as slow."""
+  """Draws all bounds, also the slow ones that a certificate leaves out."""
   varied = _KINDS[arguments.kind].varied
 
   def epsilons_of(changed):

@@ -92,7 +92,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and which strides were tried."""
+  """Returns the run within the budget, and the strides that were tried."""
   options = dict(
       epsilon=arguments.epsilon,
       delta=arguments.delta,
@@ -128,7 +128,7 @@ def calibrated(
 def result_of(
     run: results.PlanRun, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-  """Returns the headline, what each bound says, and the error of the noise."""
+  """Returns the headline, epsilon by each bound, and the error of the noise."""
   result = check_ins.result_of(run, arguments)
   plan, protocol = run.plan, run.plan.protocol
   variances = plan.mechanism.run_prefix_variances()

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""DP-FTRL on the command line: `DpFtrlPlan` from flags, and what is said of it.
+"""DP-FTRL on the command line: `DpFtrlPlan` from flags, and its results.
 
 Some flags serve `tff-dp compare` too.
 """
@@ -26,20 +26,20 @@ from tff_dp.participation import sampling
 from tff_dp.plans import dp_ftrl as plan_lib
 
 _PARTICIPATIONS = ('min-separation', 'fixed-order', 'once-per-tree')
-# What flags are called where a mechanism's argument has another name.
+# Maps a flag to a mechanism's argument of another name.
 _ARGUMENTS = {
     'bands': 'num_bands',
     'buffers': 'num_buffers',
     'rounds': 'num_rounds',
     'mechanisms': 'names',
 }
-# And the other way round, for errors.
+# The reverse, for errors.
 FLAGS = {argument: flag for flag, argument in _ARGUMENTS.items()}
-# Flags of some mechanisms only.
+# Flags that only some mechanisms use.
 _OPTIONS = ('bands', 'buffers', 'error', 'restart_every', 'complete_trees')
-# Where S2 grows only with the levels of the tree, a budget can afford more
-# rounds than anybody runs. Powers of two; fewer for mechanisms that have to be
-# optimised for each number of rounds.
+# Limit of the search for rounds. If S2 grows only with the levels of the tree,
+# a budget can afford more rounds than anybody runs. Limits are powers of two,
+# and lower for mechanisms that must be optimised for each number of rounds.
 _MOST_ROUNDS = 1 << 16
 _MOST_ROUNDS_BY_MECHANISM = {
     'banded': 1 << 13,
@@ -47,7 +47,7 @@ _MOST_ROUNDS_BY_MECHANISM = {
     'toeplitz': 1 << 12,
     'banded-inverse': 1 << 13,
 }
-# A search that takes longer says so.
+# A longer search shows its progress.
 _QUIET_SECONDS = 2.0
 _METHOD = 'one Gaussian mechanism, exact conversion; no amplification claimed'
 _DESCRIPTIONS = {
@@ -125,7 +125,7 @@ def add_arguments(
 
 
 def add_option_arguments(parser: errors.Parser) -> None:
-  """Adds the flags that describe mechanisms closer."""
+  """Adds the flags of the mechanisms' options."""
   add = parser.add
   add('--bands', int, metavar='P', help='bands of banded, at most the index gap'
       ' (default: that, up to 512), or of banded-inverse (default: 16)')
@@ -140,7 +140,7 @@ def add_option_arguments(parser: errors.Parser) -> None:
 
 
 def add_participation_arguments(parser: errors.Parser) -> None:
-  """Adds the flags of what is promised about every client."""
+  """Adds the flags of the promised participation of every client."""
   add = parser.add
   add('--participation', choices=_PARTICIPATIONS, default='min-separation',
       help='what is promised about every client (default: min-separation)')
@@ -161,7 +161,7 @@ def plan_of(
     num_rounds: int,
     noise_multiplier: Optional[float],
 ) -> plan_lib.DpFtrlPlan:
-  """Returns the plan of the flags, its mechanism optimised where it can be."""
+  """Returns the plan of the flags. Its mechanism is optimised if possible."""
   _checks.integer_at_least(1, rounds=num_rounds)
   check_options(arguments)
   schedule = schedule_of(arguments, num_rounds)
@@ -188,7 +188,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and what was solved for."""
+  """Returns the run within the budget, and the solution."""
   rounds, noise = arguments.rounds, arguments.noise_multiplier
   if (rounds is None) == (noise is None):
     raise _checks.ArgumentError(
@@ -217,10 +217,10 @@ def calibrated(
 def result_of(
     run: results.PlanRun, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-  """Returns the headline, and what there is to say of S2.
+  """Returns the headline, and details about S2.
 
-  Epsilons are for `--neighboring-relation` unless named otherwise; S2 is always
-  the one for zero-out.
+  Epsilons are for `--neighboring-relation` unless their name says otherwise. S2
+  is always the squared sensitivity for zero-out.
   """
   plan, delta = run.plan, run.delta
   result = plan.headline(delta=delta, num_rounds=run.num_rounds)
@@ -228,7 +228,7 @@ def result_of(
       getattr(arguments, 'neighboring_relation', plan.neighboring_relation)
   )
   rounds = plan.num_rounds if run.num_rounds is None else run.num_rounds
-  # A tree that was cut short counts as the last one, which is not completed.
+  # A truncated tree counts as the last tree, which is not completed.
   mechanism = plan.mechanism.truncated(rounds)
   pattern = plan.participation.pattern.truncated(rounds)
   squared_sensitivity = plan.squared_sensitivity
@@ -289,7 +289,7 @@ def result_of(
 
 
 def facts_of(details: dict[str, Any]) -> list[tuple[str, str]]:
-  """Returns what people read of the details, as (label, text)."""
+  """Returns the details as text, in pairs (label, text)."""
   trees = ''
   if details['restart_every'] is not None:
     trees += f', a new tree every {details["restart_every"]}'
@@ -339,7 +339,7 @@ def facts_of(details: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
-  """Returns the options of `catalogue.build` that flags give."""
+  """Returns the options of `catalogue.build` that the flags set."""
   return {
       _ARGUMENTS.get(option, option): getattr(arguments, option)
       for option in _OPTIONS
@@ -350,11 +350,11 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def check_options(
     arguments: argparse.Namespace, names: Optional[tuple[str, ...]] = None
 ) -> None:
-  """Raises where a flag is out of range, or none of the mechanisms uses it.
+  """Raises if a flag is out of range, or if none of the mechanisms uses it.
 
   Args:
     arguments: The flags.
-    names: The mechanisms, by default the one of `--mechanism`.
+    names: Names of the mechanisms. Default: the one of `--mechanism`.
   """
   names = names or (arguments.mechanism,)
   for option in _OPTIONS:
@@ -380,7 +380,7 @@ def check_options(
 def schedule_of(
     arguments: argparse.Namespace, num_rounds: int
 ) -> sampling.Schedule:
-  """Returns the promise about every client that the flags describe."""
+  """Returns the promised participation that the flags describe."""
   kind = arguments.participation
   if kind != 'min-separation':
     _refuse_unused(
@@ -393,7 +393,7 @@ def schedule_of(
     return sampling.OncePerTree(num_rounds)
   if kind == 'fixed-order':
     _checks.integer_at_least(1, rounds_per_epoch=arguments.rounds_per_epoch)
-    # In a shorter run everybody comes once, too.
+    # In a shorter run, everybody takes part at most once too.
     return sampling.ShuffledEpochs(
         num_rounds, min(arguments.rounds_per_epoch, num_rounds)
     )
@@ -408,13 +408,13 @@ def schedule_of(
   return sampling.MinSeparation(
       num_rounds,
       min_index_gap=gap,
-      # None is as many as fit: what is not promised is not assumed.
+      # None means as many as fit: nothing is assumed without a promise.
       max_participations=arguments.max_participations,
   )
 
 
 def _refuse_unused(arguments: argparse.Namespace, names: tuple[str, ...]):
-  """Raises where a flag was given that the participation would ignore."""
+  """Raises if a flag was given that the participation would ignore."""
   for name in names:
     if getattr(arguments, name) is not None:
       raise _checks.ArgumentError(
@@ -440,11 +440,12 @@ def _most_rounds(arguments: argparse.Namespace) -> int:
 def _longest_affordable(
     arguments: argparse.Namespace, noise: float
 ) -> plan_lib.DpFtrlPlan:
-  """Returns the plan of the most rounds within the budget.
+  """Returns the plan with the most rounds within the budget.
 
-  S2 of trees and independent noise never falls as rounds are added. That of
-  mechanisms that are optimised for each number of rounds might, by a little:
-  then some number of rounds that fits, while one more does not.
+  S2 of trees and independent noise never falls as rounds are added. S2 of
+  mechanisms that are optimised for each number of rounds might fall a little.
+  Then the result fits the budget, and one more round does not, but a larger
+  number of rounds might.
   """
   _checks.positive(noise_multiplier=noise)
   start = time.monotonic()
@@ -477,12 +478,12 @@ def _longest_affordable(
 
 
 def _whole(value: float) -> float | int:
-  """Returns an integer where the value is one: S2 of trees is a count."""
+  """Returns an integer if the value is one: S2 of trees is a count."""
   return int(value) if float(value).is_integer() else value
 
 
 def _parameters(parameters: dict[str, Any]) -> list[str]:
-  """Returns bands, or the numbers of BLT as float32 needs them."""
+  """Returns bands, or the parameters of BLT with the digits of float32."""
   if 'weights' in parameters:
     return [
         f'{name:<8}'

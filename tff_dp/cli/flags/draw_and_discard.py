@@ -19,7 +19,7 @@ FLAGS = {
     'num_instances': 'instances',
     'clients_per_round': 'concurrency',
 }
-# What a plan without one is asked at: the headline replaces it by 0.
+# Placeholder for a missing delta. The result does not depend on it.
 _SOME_DELTA = 1e-9
 _DESCRIPTIONS = {
     'account': (
@@ -103,14 +103,14 @@ def add_arguments(
 def plan_of(
     arguments: argparse.Namespace, participations: int
 ) -> plan_lib.DrawAndDiscardPlan:
-  """Returns the plan of the flags, of as many rounds as its cap."""
+  """Returns the plan of the flags, with as many rounds as its cap."""
   per_weight = getattr(arguments, 'epsilon_per_coordinate', None)
   if per_weight is not None:
-    # The step would name its own field.
+    # Checked here, because the error of the step would name another field.
     _checks.positive(epsilon_per_coordinate=per_weight)
   cap = arguments.max_participations
   if cap is None:
-    # A participation is at most one in a round.
+    # A client takes part at most once in a round.
     cap = max(1, participations)
   return plan_lib.DrawAndDiscardPlan(
       step=client_steps.ClientStep(
@@ -134,7 +134,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   """Returns the run that the flags describe."""
   participations = arguments.participations
   if participations is None:
-    # What is not promised is not assumed.
+    # Nothing is assumed without a promise.
     participations = arguments.max_participations
   if participations is None:
     raise _checks.ArgumentError(
@@ -144,14 +144,14 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   _checks.integer_between(
       0, plan.max_participations, participations=participations
   )
-  # At most one in a round: so many rounds have so many participations.
+  # At most one participation in a round, so there are as many rounds.
   return results.PlanRun(plan, participations, arguments.delta)
 
 
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and what was solved for."""
+  """Returns the run within the budget, and the solution."""
   run = run_of(arguments)
   plan = run.plan.calibrated(epsilon=arguments.epsilon, delta=arguments.delta)
   number = results.rounded_down(plan.step.epsilon)
@@ -168,7 +168,7 @@ def calibrated(
 def result_of(
     run: results.PlanRun, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-  """Returns the headline, and one report."""
+  """Returns the headline, and details about one report."""
   plan = run.plan
   participations = plan.participations_after(run.num_rounds)
   is_capped = (
@@ -183,7 +183,7 @@ def result_of(
       num_rounds=run.num_rounds,
   )
   if run.delta is None:
-    # Laplace's law needs no delta, but draws of it end.
+    # The Laplace distribution needs no delta, but its draws have bounded tails.
     delta_of_tails = draws.missing_delta(found.pure_total_epsilon)
     added = number(draws.counted(found.pure_total_epsilon, 1.0))
     result |= {

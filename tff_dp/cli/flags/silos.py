@@ -80,7 +80,7 @@ def add_arguments(
 def plan_of(
     arguments: argparse.Namespace, noise_multiplier: float
 ) -> plan_lib.SiloPlan:
-  """Returns the plan of the flags, of one silo with that noise."""
+  """Returns the plan of the flags, for one silo with the given noise."""
   _checks.positive(noise_multiplier=noise_multiplier)
   sampling, records = _sampling_of(arguments), arguments.records
   clip = arguments.l2_norm_clip
@@ -107,7 +107,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run with the least noise, and what was solved for."""
+  """Returns the run with the least noise, and the solution."""
   budget = silo_budget.SiloBudget(
       arguments.records, arguments.epsilon, arguments.delta
   )
@@ -128,7 +128,7 @@ def calibrated(
 def result_of(
     run: results.PlanRun, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-  """Returns the headline, every silo, and of one silo's flags what follows.
+  """Returns the headline, every silo, and details if flags describe one silo.
 
   Raises:
     PrivacyRefusedError: If the run has no guarantee.
@@ -165,7 +165,7 @@ def _sampling_of(arguments: argparse.Namespace) -> silo_sampling.Sampling:
 
 
 def _details_of_flags(plan, arguments, delta: float) -> dict[str, Any]:
-  """Returns what only flags ask for, JSON types."""
+  """Returns the details that exist only with flags, in JSON types."""
   records, (phase,) = arguments.records, plan.phases
   sampling, people = phase.sampling, arguments.records_per_person
   _checks.integer_between(1, records, records_per_person=people)
