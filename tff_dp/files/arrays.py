@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of numbers in files, and in bytes that somebody else has sent.
+"""Reads arrays from files, and from bytes that somebody else has sent.
 
-What is read takes no more memory than there are bytes: every size is compared
-with them before an array is made. `np.load` believes the sizes, and unpacks
-what is compressed.
+Arrays take no more memory than the bytes that are read: every stated size is
+compared with the bytes before an array is made. `np.load` trusts the stated
+sizes, and unpacks compressed data.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.files import regular
 
-# Of what an error inside says.
+# Longest part of an inner error's message.
 _LONGEST = 300
 _SUFFIX = '.npy'
 _KINDS = 'biufc'
@@ -37,12 +37,13 @@ def read(
 
   Args:
     path: The file.
-    like: An array for each name that must be there, for its shape and type;
-      `None` for any.
+    like: Arrays by name. The file must have the same names, shapes and types.
+      Default: it may have any.
 
   Raises:
-    OSError: With the name, if it is no regular file or cannot be opened.
-    ValueError: With the name, if it is not such a file.
+    OSError: If the file is not regular or cannot be opened. The message names
+      it.
+    ValueError: If the file has no such arrays. The message names it.
   """
   with open(regular.open_file(path), 'rb') as file:
     with _refusing(f'{os.fspath(path)} is no file of np.savez'):
@@ -56,14 +57,15 @@ def from_npy(data: bytes) -> np.ndarray:
   """Returns the array in the bytes of `np.save`.
 
   Raises:
-    ValueError: If there is none, or one of another length than it says.
+    ValueError: If there is no array, or if its length differs from the stated
+      one.
   """
   with _refusing('no array of np.save'):
     return _array(io.BytesIO(data), len(data))
 
 
 def check_like(found: Mapping[str, Any], like: Mapping[str, Any]) -> None:
-  """Raises `ValueError` unless names, shapes and types are those of others."""
+  """Raises `ValueError` unless names, shapes and types match `like`."""
   found, expected = (
       {k: (np.asarray(v).dtype.str, np.shape(v)) for k, v in each.items()}
       for each in (found, like)
@@ -77,7 +79,7 @@ def check_like(found: Mapping[str, Any], like: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _refusing(what: str) -> Iterator[None]:
-  """Makes one error of the many that parsers raise for bytes of strangers."""
+  """Turns all errors that parsers raise for foreign bytes into one."""
   try:
     yield
   except Exception as error:  # pylint: disable=broad-except
@@ -89,7 +91,7 @@ def _read(file: BinaryIO) -> dict[str, np.ndarray]:
   arrays = {}
   with zipfile.ZipFile(file) as content:
     members = content.infolist()
-    # Then all together are no larger than the file.
+    # Then all arrays together are no larger than the file.
     size = os.fstat(file.fileno()).st_size
     if sum(member.file_size for member in members) > size:
       raise ValueError('its parts are larger than the file')
@@ -105,7 +107,7 @@ def _read(file: BinaryIO) -> dict[str, np.ndarray]:
 
 
 def _array(file: BinaryIO, size: int) -> np.ndarray:
-  """Returns the array of which a file of so many bytes consists."""
+  """Returns the array that makes up a file of `size` bytes."""
   version = np.lib.format.read_magic(file)
   if version not in _HEADER_READERS:
     raise ValueError(f'format {version}')
@@ -115,7 +117,7 @@ def _array(file: BinaryIO, size: int) -> np.ndarray:
   length = math.prod(shape) * dtype.itemsize
   if file.tell() + length != size:
     raise ValueError(f'{dtype} of shape {shape} in {size} bytes')
-  # Of bytes that can be written, so that the array can.
+  # Made of mutable bytes, so that the array is writable.
   return np.ndarray(
       shape,
       dtype,

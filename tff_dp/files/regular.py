@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Files that somebody else may have written, read with bounds.
+"""Reads files that somebody else may have written, within bounds.
 
 A name may stand for a pipe, a device or a link, and a few bytes may describe
 more than the memory holds. So only regular files are opened, and sizes are
-looked at before anything is read.
+checked before anything is read.
 """
 
 import errno
@@ -15,9 +15,9 @@ from typing import Any
 
 _SETTINGS = os.O_CLOEXEC | os.O_NOCTTY
 _OWNER_ONLY = 0o600
-# More than any file of ours. Of lists in lists Python makes 20 times as much.
+# More than any file of ours. In memory, nested lists take 20 times as much.
 MOST_JSON_BYTES = 1 << 26
-# Ours are 12 deep at most.
+# Our files are nested at most 12 deep.
 _MOST_DEPTH = 64
 
 
@@ -28,20 +28,21 @@ def open_file(
     follow_links: bool = True,
     mode: int = _OWNER_ONLY,
 ) -> int:
-  """Returns the descriptor of a regular file; it never waits.
+  """Returns the descriptor of a regular file, without ever waiting.
 
   Args:
     path: The file.
-    flags: As for `os.open`.
+    flags: Flags of `os.open`.
     follow_links: Whether the last part of the path may be a link.
-    mode: Access to a file that is made here, less the umask.
+    mode: Access to a newly made file, before the umask.
 
   Raises:
-    OSError: With the name, also if it is no regular file.
+    OSError: If the file cannot be opened or is not regular. The message names
+      it.
   """
   if not follow_links:
     flags |= os.O_NOFOLLOW
-  # Without the flag, opening a pipe waits for its other end.
+  # Without O_NONBLOCK, opening a pipe waits for its other end.
   descriptor = os.open(path, flags | _SETTINGS | os.O_NONBLOCK, mode)
   if not stat.S_ISREG(os.fstat(descriptor).st_mode):
     os.close(descriptor)
@@ -50,14 +51,15 @@ def open_file(
 
 
 def read(path: str | os.PathLike, *, most_bytes: int) -> bytes:
-  """Returns what is in a regular file.
+  """Returns the content of a regular file.
 
   Raises:
-    OSError: With the name, also if it is no regular file or a larger one.
+    OSError: If the file cannot be read, is not regular or is larger than
+      `most_bytes`. The message names it.
   """
   with open(open_file(path), 'rb') as file:
     if os.fstat(file.fileno()).st_size <= most_bytes:
-      # It may grow meanwhile.
+      # The file may grow meanwhile.
       content = file.read(most_bytes + 1)
       if len(content) <= most_bytes:
         return content
@@ -71,7 +73,7 @@ def read_json(path: str | os.PathLike) -> Any:
 
   Raises:
     OSError: See `read`.
-    ValueError: If it is not JSON, or nested too deeply.
+    ValueError: If the content is not JSON, or nested too deeply.
   """
   return parse_json(read(path, most_bytes=MOST_JSON_BYTES))
 
@@ -80,7 +82,7 @@ def parse_json(content: bytes) -> Any:
   """Returns a JSON value.
 
   Raises:
-    ValueError: If it is not JSON in UTF-8, or nested too deeply.
+    ValueError: If the content is not JSON in UTF-8, or nested too deeply.
   """
   too_deep = ValueError(f'nested more than {_MOST_DEPTH} deep')
   try:

@@ -1,11 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether `secret/` of a run is older than its `release/`.
+"""Detects that `secret/` of a run is older than its `release/`.
 
-All that a run counts by is in `secret/`. Where an older copy of that folder is
-put back alone, its files agree with each other, and rounds that are released
-would be made again. But the documents under `release/` say how many rounds had
-begun when they were written, each after the write-ahead record.
+A run counts its rounds by files in `secret/`. If somebody puts back an older
+copy of that folder alone, its files agree with each other, and released rounds
+would be made again. But the documents under `release/` state how many rounds
+had begun when they were written, and each is written after the write-ahead
+record.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from tff_dp.files import regular
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 
-# In lines of `metrics.csv`, whose first column is the round.
+# Longest part of a line of `metrics.csv` that is read. Its first column is the
+# round.
 _LONGEST_LINE = 1 << 20
 _ROUND = re.compile(rb'\d{1,9}')
 
@@ -28,16 +30,17 @@ def check(
 ) -> None:
   """Raises if documents of the run state more rounds than its record has.
 
-  A round that has begun after the last document was written is not known of:
-  nothing of it was released.
+  Rounds that began after the last document was written cannot be detected, but
+  nothing of them was released.
 
   Args:
-    directory: Of the run.
-    record: Of the run.
+    directory: Directory of the run.
+    record: Write-ahead record of the run.
 
   Raises:
-    PrivacyRefusedError: Also if a run that has begun has no such document.
-    OSError: If one is no regular file, or cannot be read.
+    PrivacyRefusedError: If a document states more rounds, or if a run that has
+      begun has no such document.
+    OSError: If a document is not a regular file, or cannot be read.
   """
   stated, begun = _rounds_stated(directory.release), record.rounds_begun
   if stated is None and begun:
@@ -61,7 +64,7 @@ def check(
 
 
 def rounds_released(release: pathlib.Path) -> int:
-  """Returns the last round that the released metrics have, 0 for none."""
+  """Returns the last round in the released metrics, 0 if there is none."""
   path = release / 'metrics.csv'
   if not path.exists():
     return 0
@@ -69,14 +72,14 @@ def rounds_released(release: pathlib.Path) -> int:
   with open(regular.open_file(path), 'rb') as file:
     for line in iter(lambda: file.readline(_LONGEST_LINE), b''):
       field = line.partition(b',')[0].strip()
-      # A line that has no end is of a process that was killed.
+      # A line without an end is from a process that was killed.
       if line.endswith(b'\n') and _ROUND.fullmatch(field):
         latest = max(latest, int(field))
   return latest
 
 
 def _rounds_stated(release: pathlib.Path) -> int | None:
-  """Returns how many rounds had begun when the latest document was written."""
+  """Returns the largest number of begun rounds that a document states."""
   stated, planned = [], None
   path = release / 'privacy_statement.json'
   if path.exists():
@@ -88,7 +91,7 @@ def _rounds_stated(release: pathlib.Path) -> int | None:
   if path.exists():
     with _naming(path):
       (event,) = regular.read_json(path)['events']
-      # Before round 1 the events are of all rounds that are planned.
+      # Before round 1, the events cover all planned rounds.
       if event['rounds'] != planned:
         stated.append(_count(event['rounds']))
   return max(stated, default=None)

@@ -1,20 +1,19 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The output directory of one run: what may be shared, and what may not.
+"""The output directory of one run: a part to share and a secret part.
 
     output_dir/
       release/   model, metrics, statement, events, config, environment, process
       secret/    mode 0700: checkpoints (with the noise key), participation
                  ledger, write-ahead record, metrics that are not covered
 
-A directory belongs to one run. It is opened again only by a run with the same
-plan, configuration and clients; anything else is refused before a byte in it
-changes.
+A directory belongs to one run. Only a run with the same plan, configuration and
+clients may open it again. Any other run is refused before a byte in it changes.
 
-It also belongs to one user. A directory that somebody else has prepared, that
-others may write to, or that is a link, is refused: they could read the noise
-key, or put back an older ledger. Whoever can write to `secret` owns the run:
-no checksum there has a key, since the key would lie beside it.
+A directory also belongs to one user. It is refused if somebody else has made
+it, if others may write to it, or if it is a link: others could read the noise
+key, or put back an older ledger. Whoever can write to `secret` owns the run. No
+checksum there has a key, because the key would lie beside it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +36,7 @@ from tff_dp.files import regular
 _SCHEMA = 1
 _SUFFIX = '.tff_dp_tmp'
 _TEMPORARY = re.compile(r'.*(\.tff_dp_tmp|_temp\d{4})$')
-# What a run leaves that was killed before it had written its manifest.
+# Files of a run that was killed before it wrote its manifest.
 _FIRST_FILES = re.compile(
     r'release|secret|secret/lock|secret/run\.json\.\w+\.tff_dp_tmp'
 )
@@ -47,15 +46,15 @@ _RELEASE_MODE, _SECRET_MODE = 0o755, 0o700
 def write_atomically(
     path: os.PathLike, content: bytes | str | Iterable[bytes]
 ) -> None:
-  """Writes a file so that a reader sees all of it or its predecessor.
+  """Writes a file. A reader sees either the whole new file or the old one.
 
   The content is on the disk before the name points to it. The file is no more
-  open than its directory: in `secret` its mode is 0600. A link in its place is
-  replaced, and nobody can guess the name under which it is written.
+  accessible than its directory: in `secret` its mode is 0600. A link in its
+  place is replaced, and nobody can guess the temporary name.
 
   Args:
     path: The file.
-    content: All of it, or its parts.
+    content: The whole content, or its parts.
   """
   path = pathlib.Path(path)
   if isinstance(content, str):
@@ -76,7 +75,7 @@ def write_atomically(
         os.fsync(file.fileno())
       os.replace(temporary, path)
     except BaseException:
-      # Or every attempt on a full disk would leave another one.
+      # Otherwise every attempt on a full disk would leave a temporary file.
       with contextlib.suppress(OSError):
         temporary.unlink()
       raise
@@ -84,7 +83,7 @@ def write_atomically(
 
 @contextlib.contextmanager
 def naming(path: os.PathLike):
-  """Lets an error of the file system inside be one that names the file."""
+  """Turns file system errors in its block into errors that name the file."""
   try:
     yield
   except OSError as error:
@@ -92,7 +91,7 @@ def naming(path: os.PathLike):
       error.filename = os.fspath(path)
     raise
   except Exception as error:
-    # TensorFlow has errors of its own.
+    # TensorFlow raises its own errors.
     what = os.strerror(errno.ENOSPC)
     if what not in str(error):
       raise
@@ -100,7 +99,7 @@ def naming(path: os.PathLike):
 
 
 def flush(path: os.PathLike) -> None:
-  """Returns once a file or the names in a directory are on the disk."""
+  """Returns after a file, or the names in a directory, are on the disk."""
   with naming(path):
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -115,7 +114,7 @@ def write_json(path: os.PathLike, content: Mapping) -> None:
 
 
 def json_text(content: Mapping) -> str:
-  """Returns a mapping as `write_json` writes it."""
+  """Returns the text that `write_json` writes for a mapping."""
   return json.dumps(content, indent=2) + '\n'
 
 
@@ -131,8 +130,8 @@ class RunDirectory:
 
   Attributes:
     root: The directory.
-    release: What may leave the machine.
-    secret: What must not.
+    release: Folder of the files that may leave the machine.
+    secret: Folder of the files that must not leave it.
     run_id: Random name of the run.
     is_new: Whether this call has created the run.
   """
@@ -147,10 +146,10 @@ class RunDirectory:
     """Opens the directory for a run, new or resumed.
 
     Args:
-      output_dir: Absent, empty, or of the same run.
-      identity: Nested mapping of plain JSON types: everything that the results
-        depend on.
-      client_ids: The population. Only a salted hash of it is stored.
+      output_dir: Directory that is absent, empty, or holds the same run.
+      identity: Everything that the results depend on, as a nested mapping of
+        plain JSON types.
+      client_ids: Ids of the population. Only a salted hash of them is stored.
 
     Raises:
       OSError: If the disk is full.
@@ -189,16 +188,16 @@ class RunDirectory:
 
   @property
   def log(self) -> pathlib.Path:
-    """Where the traces of errors go."""
+    """File for the traces of errors."""
     return self.secret / 'run.log'
 
   @property
   def checkpoints(self) -> pathlib.Path:
-    """Where the program state manager keeps its versions."""
+    """Folder for the checkpoints."""
     return self.secret / 'checkpoints'
 
   def close(self) -> None:
-    """Gives up the lock; the files stay. May be called twice."""
+    """Gives up the lock. The files stay. May be called twice."""
     while self._locks:
       os.close(self._locks.pop())
 
@@ -216,7 +215,7 @@ class RunDirectory:
     return _checks.ArgumentError('output_dir', str(self.root), allowed)
 
   def _make(self, folder: pathlib.Path, mode: int) -> None:
-    """Makes a directory, or takes the one that is there, if it is ours."""
+    """Makes a directory, or takes the existing one if it is ours."""
     with contextlib.suppress(FileExistsError):
       folder.mkdir(mode)
     self._check_ours(folder)
@@ -224,7 +223,7 @@ class RunDirectory:
       raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
   def _check_ours(self, path: pathlib.Path) -> None:
-    """Raises unless nobody else can have written, or can write, what is there."""
+    """Raises if the path is a link, or if others own it or may write to it."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
       problem = 'is a link'
@@ -240,7 +239,7 @@ class RunDirectory:
     )
 
   def _check_foreign(self) -> None:
-    """Raises if there is anything that a run of ours has not put there."""
+    """Raises if the directory holds files that no run of ours has written."""
     if self._manifest.exists():
       return
     found = {str(p.relative_to(self.root)) for p in self.root.rglob('*')}
@@ -252,12 +251,12 @@ class RunDirectory:
       )
 
   def _acquire(self) -> None:
-    """Locks the run, by a file and by the directory that the file is in.
+    """Locks the run by locking a file and its directory.
 
-    A file can be deleted while it is locked, and the next one of its name is
-    another file. A directory with files in it cannot; but some file systems,
-    such as NFS, lock files only. The kernel gives locks up when the process
-    ends, however it ends.
+    One lock is not enough. A file can be deleted while it is locked, and a new
+    file of the same name has no lock. A directory with files in it cannot be
+    deleted, but some file systems, such as NFS, lock only files. The kernel
+    releases the locks when the process ends, however it ends.
     """
     file = self.secret / 'lock'
     self._lock(regular.open_file(
@@ -273,7 +272,7 @@ class RunDirectory:
       raise self._refused('a directory that nobody changes; its lock is gone')
 
   def _lock(self, descriptor: int, *, or_not: bool = False) -> None:
-    """Takes a lock that nobody has, `or_not` where there are no such locks."""
+    """Takes a free lock. With `or_not`, tolerates a lack of such locks."""
     self._locks.append(descriptor)
     try:
       fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -286,7 +285,7 @@ class RunDirectory:
         raise
 
   def _identify(self, identity: dict, client_ids: list[str]) -> None:
-    """Stores who we are, or compares it with what is stored."""
+    """Stores the identity of the run, or compares it with the stored one."""
     self.is_new = not self._manifest.exists()
     if self.is_new:
       self.run_id = uuid.uuid4().hex
@@ -326,7 +325,7 @@ class RunDirectory:
       )
 
   def _remove_temporary(self) -> None:
-    """Removes what a killed process was about to write."""
+    """Removes temporary files of a killed process."""
     for folder in (self.release, self.secret, self.checkpoints):
       for path in folder.glob('*'):
         if _TEMPORARY.match(path.name):
@@ -337,7 +336,7 @@ class RunDirectory:
 
 
 def list_changes(before: Mapping, after: Mapping) -> list[str]:
-  """Returns one phrase per key that differs, `plan.num_rounds 10 -> 20`."""
+  """Returns a phrase for each changed key, as `plan.num_rounds 10 -> 20`."""
   flat_before, flat_after = _flatten(before), _flatten(after)
   absent = object()
   changes = []

@@ -1,17 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The write-ahead record: what is about to happen, on the disk before it does.
+"""The write-ahead record: it stores rounds and releases before they happen.
 
 A round counts as spent from the moment its line is stored, whatever happens to
-the process afterwards. Repeating a begun round after a crash is free, since the
-checkpoint gives it the same noise key; but only for the same cohort: the same
-noise on other data would reveal their difference. So each line holds a hash of
-the cohort, and another cohort is refused. In memory are only the hashes of
-rounds that have not been released.
+the process afterwards. Repeating a begun round after a crash is free, because
+the checkpoint gives it the same noise key. That holds only for the same cohort:
+the same noise on other data would reveal their difference. So each line holds a
+hash of the cohort, and another cohort is refused. Only the hashes of rounds
+that have not been released are in memory.
 
-What has been released cannot be made again, not even from the same cohort: its
-data may have changed. So a line says how far a run is about to release, and a
-run whose checkpoint is from before that does not go on.
+A released round cannot be made again, not even from the same cohort, because
+its data may have changed. So before each release a line stores the last round
+of that release. A run with an older checkpoint than that cannot resume.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from tff_dp import _checks
 from tff_dp.files import regular
 from tff_dp.files import run_directory
 
-# With what a plan of thousands of silos has spent.
+# Enough for the spent budgets of a plan with thousands of silos.
 _LONGEST_LINE = regular.MOST_JSON_BYTES
 _RELEASED = 'released'
 _REPLACES = 'replaces'
@@ -36,7 +36,7 @@ class WriteAheadRecord:
 
   Attributes:
     rounds_begun: Number of rounds whose line is stored.
-    released_through: The last round whose results may have been released; 0 if
+    released_through: The last round whose results may have been released, 0 if
       there is none.
   """
 
@@ -45,14 +45,14 @@ class WriteAheadRecord:
 
     Args:
       path: The file.
-      run_id: Mixed into the hashes.
+      run_id: Name of the run, which is mixed into the hashes.
 
     Raises:
       PrivacyRefusedError: If the file is damaged.
     """
     self._path = pathlib.Path(path)
     self._run_id = run_id
-    # Of the rounds that may still be repeated.
+    # Hashes of the cohorts of rounds that may still be repeated.
     self._cohorts: dict[int, str] = {}
     self.rounds_begun = self.released_through = 0
     is_new = not self._path.exists()
@@ -71,8 +71,8 @@ class WriteAheadRecord:
     with open(regular.open_file(self._path), 'rb') as file:
       lines = iter(lambda: file.readline(_LONGEST_LINE), b'')
       for number, line in enumerate(lines, start=1):
-        # A line that has no end was being written when the process was killed:
-        # its round had not begun.
+        # The process was killed while it wrote a line without an end, so the
+        # round of that line had not begun.
         if not line.endswith(b'\n') and len(line) < _LONGEST_LINE:
           self._file.truncate(complete)
           break
@@ -94,15 +94,15 @@ class WriteAheadRecord:
       spent: Mapping[str, object],
       replaces: bool = False,
   ) -> None:
-    """Returns once the round is on the disk, or was there already.
+    """Stores a round on the disk, unless it is stored already.
 
     Args:
-      round_index: 1-based; at most one more than `rounds_begun`.
+      round_index: 1-based index of the round, at most `rounds_begun` + 1.
       cohort: Ids of the selected clients, in the order in which they train.
-      spent: What `BudgetLedger.record` returned for the round.
-      replaces: Whether the last round that began may begin again with another
-        cohort. Only for a caller who shows nothing of a round before `release`
-        says so: then the earlier cohort has left no trace.
+      spent: Result of `BudgetLedger.record` for the round.
+      replaces: Whether the last begun round may begin again with another
+        cohort. Use it only if you show nothing of a round before `release`:
+        then the earlier cohort has left no trace.
 
     Raises:
       PrivacyRefusedError: If the round had begun with another cohort.
@@ -133,11 +133,11 @@ class WriteAheadRecord:
     self._take(round_index, digest)
 
   def release(self, round_index: int) -> None:
-    """Returns once it is on the disk that a round may have been released.
+    """Stores on the disk that rounds are about to be released.
 
     Args:
-      round_index: The last of the rounds that are about to be; the checkpoint
-        after it is on the disk. 0, or one that is recorded, changes nothing.
+      round_index: The last round to be released. Its checkpoint is on the disk.
+        0, or a round that is already stored, changes nothing.
     """
     _checks.integer_between(0, self.rounds_begun, round_index=round_index)
     if round_index > self.released_through:
@@ -148,7 +148,7 @@ class WriteAheadRecord:
     self._file.close()
 
   def _is_taken(self, line: bytes) -> bool:
-    """Counts a stored line in, unless it cannot come after those before."""
+    """Applies a stored line. Returns whether it may follow the lines before."""
     try:
       entry = regular.parse_json(line)
     except ValueError:
@@ -157,7 +157,7 @@ class WriteAheadRecord:
       return False
     if _RELEASED in entry:
       released = entry[_RELEASED]
-      # A bool is an int.
+      # The type is compared because a bool is an int.
       is_next = (
           type(released) is int  # pylint: disable=unidiomatic-typecheck
           and self.released_through < released <= self.rounds_begun
@@ -191,7 +191,7 @@ class WriteAheadRecord:
   def _append(self, entry: Mapping[str, object]) -> None:
     line = json.dumps(entry).encode() + b'\n'
     with run_directory.naming(self._path):
-      # A part of the line, as on a full disk, counts as none.
+      # A partly written line, as on a full disk, does not count.
       if self._file.write(line) < len(line):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
       os.fsync(self._file.fileno())
