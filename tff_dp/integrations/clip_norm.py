@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clip norm of a run, which follows a quantile of the clients' norms.
 
-`aggregators.adaptive_clipping` without TensorFlow: the server, which sees every
-update, forms the bits itself. `mechanisms.adaptive_clipping` says why they cost
-nothing beside the plan's noise multiplier.
+This is `aggregators.adaptive_clipping` without TensorFlow. The server sees
+every update, and forms the bits itself. `mechanisms.adaptive_clipping` explains
+why the bits cost nothing beside the plan's noise multiplier.
 """
 
 import math
@@ -16,11 +16,11 @@ from tff_dp.plans import dp_ftrl
 
 
 class ClipNorm(NamedTuple):
-  """Where the clip norm stands after a round; it depends on noised bits only.
+  """State of the clip norm after a round. It depends only on noised bits.
 
   Attributes:
-    l2_norm_clip: Of the next round.
-    bits: Noised mean bits of its tree so far, added up.
+    l2_norm_clip: Clip norm of the next round.
+    bits: Sum of the noised mean bits of the tree so far.
   """
 
   l2_norm_clip: float
@@ -38,12 +38,12 @@ def after_round(
   """Returns the state for the next round.
 
   Args:
-    plan: With adaptive clipping.
-    state: Of the round that is done.
-    surplus: How many more of its clients were within the clip norm than over
-      it; a client's bit is 1/2 or -1/2.
-    bits_noise: Of the round, at unit draws.
-    rounds_done: Including that round.
+    plan: Plan with adaptive clipping.
+    state: State that gave the clip norm of the round that is done.
+    surplus: Number of clients within the clip norm, less the number over it. A
+      client's bit is 1/2 or -1/2.
+    bits_noise: Noise of the round's bits, at unit draws.
+    rounds_done: Number of rounds done, including this round.
   """
   num_rounds = adaptive_clipping.rounds_per_clip_norm(plan.mechanism)
   multiplier = plan.noise_multiplier_by_domain['quantile']
@@ -51,7 +51,7 @@ def after_round(
   bits = state.bits + noised / plan.clients_per_round
   if rounds_done % num_rounds:
     return state._replace(bits=bits)
-  # A share is within [0, 1]; with noise its estimate need not be.
+  # A share is within [0, 1], but its noised estimate need not be.
   estimate = min(max(bits / num_rounds + 0.5, 0.0), 1.0)
   spec = plan.adaptive_clipping
   step = spec.learning_rate * (estimate - spec.target_quantile)

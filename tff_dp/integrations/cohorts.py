@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whom a round can ask, where clients lose their connection and come back."""
+"""Selects the clients of a round among those that are connected."""
 
 from collections.abc import Callable, Iterable
 import time
@@ -18,17 +18,19 @@ def connected(
     timeout: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-  """Returns those of the next round's cohort who can be asked.
+  """Returns the connected clients of the next round's cohort.
 
-  The cohort of a round that had begun before a restart is waited for. Nobody is
-  asked in the place of who does not come back: it has taken part all the same.
+  If the round had begun before a restart, this waits for its cohort. Nobody
+  replaces a client that does not come back: its participation counts all the
+  same.
 
   Args:
-    rounds: Selects and charges; not, if the wait for `at_least` is stopped.
-    client_ids: Returns who is connected now.
-    at_least: The round begins once as many are connected.
+    rounds: The rounds, which select and charge the cohort. They do not if the
+      wait for `at_least` clients is stopped.
+    client_ids: Function that returns the ids of the connected clients.
+    at_least: Number of connected clients at which the round begins.
     timeout: Seconds to wait for the cohort.
-    is_stopped: Whether to stop waiting.
+    is_stopped: Function that returns whether to stop waiting.
   """
   while len(here := set(client_ids())) < at_least:
     if is_stopped():

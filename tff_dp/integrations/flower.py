@@ -5,10 +5,10 @@
     strategy = flower.DpFtrlStrategy(plan, output_dir='run', delta=1e-6)
     result = strategy.start(grid=grid, initial_arrays=arrays)
 
-Clients get the model and reply with their trained weights, as for Flower's
-`FedAvg`. A node is counted by its id, so nodes must keep theirs: register them
-with keys (SuperNode authentication). One that connects without comes back as
-somebody new, and then the plan bounds connections, not clients.
+Clients get the model and reply with their trained weights, as with Flower's
+`FedAvg`. The strategy counts a node by its id, so nodes must keep their ids:
+register them with keys (SuperNode authentication). A node without a key gets a
+new id whenever it connects, and then the plan bounds connections, not clients.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -50,13 +50,14 @@ _log = logging.getLogger(__name__)
 
 
 class DpFtrlStrategy(Strategy):
-  """Clips, sums, noises and counts as the plan says; refuses what is beyond it.
+  """A strategy that clips, sums, noises and counts as the plan says.
 
-  Metrics of clients are dropped, and there is no evaluation on clients: neither
-  has noise. `evaluate_fn` of `start` may use public or held-out data.
+  It refuses everything beyond the plan. It drops metrics of clients,
+  and has no evaluation on clients, because these have no noise. `evaluate_fn`
+  of `start` may use public or held-out data.
 
   Attributes:
-    rounds: The `ServerRounds`, from `start` on; `None` before.
+    rounds: The `ServerRounds`. `None` before `start`.
   """
 
   def __init__(
@@ -68,16 +69,17 @@ class DpFtrlStrategy(Strategy):
       min_available_nodes: int | None = None,
       **options: Any,
   ):
-    """Makes the strategy; nothing is written before `start`.
+    """Makes the strategy. Nothing is written before `start`.
 
     Args:
       plan: See `server_rounds.ServerRounds`.
-      output_dir: See there.
-      delta: See there.
-      min_available_nodes: A round waits for as many; `None` for as many as take
-        part in it.
-      **options: `epsilon_budget`, `server_learning_rate`, `schedule_seed`,
-        `declarations` and `insecure_seed`, see there.
+      output_dir: See `server_rounds.ServerRounds`.
+      delta: See `server_rounds.ServerRounds`.
+      min_available_nodes: Number of connected nodes that a round waits for.
+        Default: the size of its cohort.
+      **options: Any of `epsilon_budget`, `server_learning_rate`,
+        `schedule_seed`, `declarations` and `insecure_seed` of
+        `server_rounds.ServerRounds`.
     """
     _checks.optional_integer_at_least(
         1, min_available_nodes=min_available_nodes
@@ -105,17 +107,17 @@ class DpFtrlStrategy(Strategy):
     """Runs or resumes the run, and returns Flower's result.
 
     Args:
-      grid: Flower's.
-      initial_arrays: The model before round 1; a run that is resumed goes on
-        from its checkpoint.
-      num_rounds: Rounds of the whole run after which to stop; `None` for all
-        of the plan. The budget may stop it before.
-      timeout: Seconds to wait for the replies of a round, and before for nodes
-        that a resumed round has chosen and that are not back.
-      train_config: For clients; 'server-round' is added.
+      grid: Grid of Flower.
+      initial_arrays: Model before round 1. A resumed run takes its checkpoint
+        instead.
+      num_rounds: Round of the whole run after which to stop. Default: the last
+        of the plan. The budget may stop the run before.
+      timeout: Seconds to wait for the replies of a round. A resumed round also
+        waits that long for missing nodes of its cohort.
+      train_config: Configuration for clients. 'server-round' is added.
       evaluate_config: Ignored: there is no evaluation on clients.
-      evaluate_fn: From round and model to metrics, on public data. In a run
-        that is resumed rounds count from the resume.
+      evaluate_fn: Function from round and model to metrics, on public data. In
+        a resumed run, it counts rounds from the resume.
     """
     total = self._plan.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self._plan.num_rounds, num_rounds=total)
@@ -147,11 +149,11 @@ class DpFtrlStrategy(Strategy):
       config: ConfigRecord,
       grid: Grid,
   ) -> Iterable[Message]:
-    """Returns the messages to the cohort, which is charged by then.
+    """Returns the messages to the cohort, after charging the round.
 
-    Who is not connected is not sent one: Flower would wait for its reply.
+    Nodes that are not connected get none: Flower would wait for their replies.
     """
-    del arrays  # What is sent is what the run holds, whoever calls.
+    del arrays  # Always sends the model of the run, whoever calls.
     rounds = self._opened()
     self._check_round(server_round)
     cohort = cohorts.connected(
@@ -176,13 +178,13 @@ class DpFtrlStrategy(Strategy):
   def aggregate_train(
       self, server_round: int, replies: Iterable[Message]
   ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-    """Returns the released model and what the run has spent."""
+    """Returns the released model, and epsilon spent so far."""
     rounds = self._opened()
     self._check_round(server_round)
     model = rounds.finish(
         (str(reply.metadata.src_node_id), _weights(reply)) for reply in replies
     )
-    # No name and no number of them: who was clipped follows from data.
+    # Neither names nor numbers of clients: who was clipped depends on data.
     return record_of(model), MetricRecord({'epsilon': rounds.epsilon})
 
   def configure_evaluate(
@@ -192,14 +194,14 @@ class DpFtrlStrategy(Strategy):
       config: ConfigRecord,
       grid: Grid,
   ) -> Iterable[Message]:
-    """Returns nothing: metrics on clients' data would need noise."""
+    """Returns no messages: metrics on clients' data would need noise."""
     del server_round, arrays, config, grid
     return []
 
   def aggregate_evaluate(
       self, server_round: int, replies: Iterable[Message]
   ) -> MetricRecord | None:
-    """Returns nothing, see `configure_evaluate`."""
+    """Returns `None`, see `configure_evaluate`."""
     del server_round, replies
 
   def summary(self) -> None:
@@ -222,21 +224,21 @@ class DpFtrlStrategy(Strategy):
 
 
 def record_of(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
-  """Returns arrays as Flower sends them."""
+  """Returns arrays as a record that Flower sends."""
   return ArrayRecord({name: Array(value) for name, value in arrays.items()})
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, np.ndarray]:
-  """Returns the arrays that Flower has sent, by name."""
+  """Returns the arrays of a record that Flower has sent, by name."""
   return {name: array.numpy() for name, array in record.items()}
 
 
 def _weights(reply: Message) -> dict[str, Any] | None:
-  """Returns a client's weights, or `None` for whatever else it has sent."""
+  """Returns a client's weights, or `None` if it has sent anything else."""
   try:
     (record,) = reply.content.array_records.values()
-    # Flower's `numpy()` believes the size that the bytes state.
+    # Flower's `numpy()` trusts the size that the bytes state.
     return {name: arrays_lib.from_npy(each.data) for name, each in record.items()}
   except Exception:  # pylint: disable=broad-except
-    # A client can send any bytes; none of them may stop the others' round.
+    # A client can send any bytes. None of them may stop the others' round.
     return None

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The noise of one run, round after round, as pure NumPy functions.
 
-The law of `aggregators.noise_state`, without TensorFlow and with other draws: a
-key is derived by keyed BLAKE2b from the secret root key, the purpose, the tree,
-the node and the digest of the round that first drew it, and feeds NumPy's
-Philox for one vector. A digest belongs to all sums of the run up to its round.
-So a round that is repeated on equal sums repeats its noise, and one on other
-sums has other noise from there on.
+The noise has the distribution of `aggregators.noise_state`, but needs no
+TensorFlow and has other draws. For each vector, keyed BLAKE2b derives a key for
+NumPy's Philox. It derives the key from the secret root key, the purpose, the
+tree, the node and the digest of the round that first drew the vector. A digest
+covers all sums of the run up to its round. So a round that is repeated on equal
+sums repeats its noise. If the sums differ, the noise differs from then on.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from tff_dp import draws
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import coins
 
-# Changing how keys are derived, or what is drawn from them, changes every
-# stream: change the tag with it.
+# Change this tag with the derivation of keys or with the draws: both change
+# every stream.
 _VERSION_TAG = 'tff_dp numpy streams 2'
 VALUE_DOMAIN = 'value'
 QUANTILE_DOMAIN = 'quantile'
@@ -30,14 +30,15 @@ _DIGEST_DOMAIN = 'digest'
 
 
 class NoiseState(NamedTuple):
-  """Where a run's noise stands after a round; secret as a whole.
+  """State of a run's noise after a round. All of it is secret.
 
   Attributes:
     key: The root key, 128 bits.
-    tree_id: From 0; counts the trees that were begun before this one.
-    round_in_tree: Rounds done in the tree.
-    digests: Ring of 16 bytes per round, of those that may be drawn again.
-    buffers: What the mechanism remembers, float64 vectors.
+    tree_id: Number of trees that were begun before this one.
+    round_in_tree: Number of rounds done in the tree.
+    digests: Ring of the digests of rounds that may be drawn again, 16 bytes
+      each.
+    buffers: Memory of the mechanism, float64 vectors.
   """
 
   key: bytes
@@ -53,9 +54,10 @@ def initialize(
   """Returns the state before round 1.
 
   Args:
-    mechanism: What noise is added in which round.
+    mechanism: Mechanism that defines the noise of each round.
     num_params: Length of the noise.
-    key: `coins.random_root_key()`, or in tests `coins.insecure_root_key(seed)`.
+    key: Root key: `coins.random_root_key()`, or in tests
+      `coins.insecure_root_key(seed)`.
   """
   if len(key) != coins.KEY_BYTES or not any(key):
     raise _checks.ArgumentError(
@@ -80,15 +82,15 @@ def next_noise(
 ) -> tuple[np.ndarray, NoiseState]:
   """Returns (noise, state) of the round that begins, at unit draws.
 
-  A tree that is completed hands over what its virtual rounds change in the
-  round that opens the next one.
+  If a tree is completed by virtual rounds, their change of the noise is part of
+  the round that opens the next tree.
 
   Args:
-    mechanism: What noise is added in which round.
-    state: After the previous round.
-    total: All sums of the round, which the noise protects; it must not depend on
-      the order of the clients, or a repeated round would draw other noise.
-    num_params: Length of the noise; `None` for that of `total`.
+    mechanism: Mechanism that defines the noise of each round.
+    state: State after the previous round.
+    total: All sums of the round, which the noise protects. They must not depend
+      on the order of the clients, or a repeated round would draw other noise.
+    num_params: Length of the noise. Default: the length of `total`.
     domain: Name of the stream. Two streams of one key have independent noise.
   """
   digest = coins.subkey(
@@ -115,7 +117,7 @@ def next_noise(
 
 
 def probe() -> str:
-  """Returns a hash of fixed draws: equal where equal keys draw equal noise."""
+  """Returns a hash of fixed draws, equal where equal keys draw equal noise."""
   key = coins.subkey(b'\1' * coins.KEY_BYTES, _VERSION_TAG)
   drawn = _normals(key, 1000).astype('<f8').tobytes()
   return hashlib.sha256(drawn).hexdigest()[:16]
@@ -151,7 +153,7 @@ def _step(mechanism, state, digest, num_params, domain):
 
 
 def _normals(key: bytes, num_params: int) -> np.ndarray:
-  """Returns standard normals, whose law and end `draws` states."""
+  """Returns standard normals. For distribution and tails, see `draws`."""
   generator = np.random.Generator(
       np.random.Philox(key=int.from_bytes(key, 'little'))
   )

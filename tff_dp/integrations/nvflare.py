@@ -10,8 +10,8 @@
     job.to_server(controller)
 
 Clients get the model and reply with their trained weights, or with the
-difference, as for NVFlare's `FedAvg`. A client is counted by the name in its
-certificate, which it keeps when it connects again.
+difference, as with NVFlare's `FedAvg`. The controller counts a client by the
+name in its certificate, which stays the same when the client connects again.
 """
 
 from collections.abc import Mapping
@@ -42,14 +42,15 @@ from tff_dp.statement import declarations as declarations_lib
 
 
 class DpFtrlController(ModelController):
-  """Clips, sums, noises and counts as the plan says; refuses what is beyond it.
+  """A controller that clips, sums, noises and counts as the plan says.
 
-  NVFlare builds it anew on the server from the job's configuration, so every
-  argument is one that JSON can hold. Metrics of clients are dropped: they have
-  no noise. A job that is submitted again goes on with the run in `output_dir`.
+  It refuses everything beyond the plan. NVFlare builds it anew on the server
+  from the job's configuration, so every argument has a JSON form.
+  Metrics of clients are dropped, because they have no noise. If you submit a
+  job again, it resumes the run in `output_dir`.
 
   Attributes:
-    rounds: The `ServerRounds`, from `run` on; `None` before.
+    rounds: The `ServerRounds`. `None` before `run`.
   """
 
   def __init__(
@@ -70,28 +71,29 @@ class DpFtrlController(ModelController):
       declarations: Mapping[str, Any] | None = None,
       insecure_seed: int | None = None,
   ):
-    """Makes the controller; nothing is read or written before `run`.
+    """Makes the controller. Nothing is read or written before `run`.
 
     Args:
-      plan: See `server_rounds.ServerRounds`; or what its `describe` returns.
-      initial_model: The model before round 1: a file of the server that
-        `np.savez` has written. A run that is resumed goes on from its
-        checkpoint.
-      output_dir: See `server_rounds.ServerRounds`; on the server.
-      delta: See there.
-      num_rounds: Rounds of the whole run after which to stop; `None` for all of
-        the plan. The budget may stop it before.
-      min_available_clients: A round waits for as many; `None` for as many as
-        take part in it.
+      plan: Plan, see `server_rounds.ServerRounds`, or the result of its
+        `describe`.
+      initial_model: Model before round 1: path on the server of a file that
+        `np.savez` has written. A resumed run takes its checkpoint instead.
+      output_dir: Directory on the server, see `server_rounds.ServerRounds`.
+      delta: See `server_rounds.ServerRounds`.
+      num_rounds: Round of the whole run after which to stop. Default: the last
+        of the plan. The budget may stop the run before.
+      min_available_clients: Number of connected clients that a round waits for.
+        Default: the size of its cohort.
       timeout: Seconds to wait for the replies of a round.
-      task_name: Of the task that clients are sent.
-      persistor_id: Of a model persistor, which then gets every released model
-        beside `release/model.npz`.
+      task_name: Name of the task that clients get.
+      persistor_id: Id of a model persistor. It then gets every released model,
+        which is also in `release/model.npz`.
       epsilon_budget: See `server_rounds.ServerRounds`.
-      server_learning_rate: See there.
-      schedule_seed: See there.
-      declarations: By name, see `statement.declarations.Declarations`.
-      insecure_seed: See there.
+      server_learning_rate: See `server_rounds.ServerRounds`.
+      schedule_seed: See `server_rounds.ServerRounds`.
+      declarations: Declarations by name, see
+        `statement.declarations.Declarations`.
+      insecure_seed: See `server_rounds.ServerRounds`.
     """
     # A client that reports an error must not end the others' round.
     super().__init__(persistor_id=persistor_id, ignore_result_error=True)
@@ -103,7 +105,7 @@ class DpFtrlController(ModelController):
         1, min_available_clients=min_available_clients
     )
     _checks.integer_at_least(1, timeout=timeout)
-    # NVFlare reads a job's configuration off attributes of arguments' names.
+    # NVFlare reads a job's configuration from attributes named like arguments.
     self._plan = plan.describe()
     self._initial_model = os.fspath(initial_model)
     self._output_dir = os.fspath(output_dir)
@@ -120,7 +122,7 @@ class DpFtrlController(ModelController):
     self.rounds: server_rounds.ServerRounds | None = None
 
   def run(self) -> None:
-    """Runs or resumes the run; NVFlare calls it."""
+    """Starts or resumes the run. NVFlare calls it."""
     initial_model = arrays.read(self._initial_model)
     with server_rounds.ServerRounds(
         dp_ftrl.DpFtrlPlan.from_description(self._plan),
@@ -147,14 +149,14 @@ class DpFtrlController(ModelController):
       self.info(repr(self.rounds.statement()))
 
   def aggregate(self, results: list[FLModel]) -> dict[str, np.ndarray]:
-    """Returns the released model of the round whose results these are."""
+    """Returns the released model of a round, given the clients' results."""
     return self.rounds.finish(
         (result.meta['client_name'], _weights(result, self.rounds.model))
         for result in results
     )
 
   def _run_round(self, rounds: server_rounds.ServerRounds) -> bool:
-    """Returns whether the round was finished; else it waits for a resume."""
+    """Returns whether the round was finished. If not, a resume repeats it."""
     asked = cohorts.connected(
         rounds,
         lambda: [client.name for client in self.engine.get_clients()],
@@ -165,7 +167,7 @@ class DpFtrlController(ModelController):
     if self.abort_signal.triggered:
       return False
     results = []
-    if asked:  # For an empty list NVFlare would ask all clients.
+    if asked:  # With an empty list NVFlare would ask all clients.
       results = self.send_model_and_wait(
           task_name=self._task_name,
           data=FLModel(
@@ -179,7 +181,7 @@ class DpFtrlController(ModelController):
     if self.abort_signal.triggered:
       return False
     model = self.aggregate(results)
-    # No name and no number of clients: who was clipped follows from data.
+    # Neither names nor numbers of clients: who was clipped depends on data.
     self.info(f'round {rounds.rounds_done}: epsilon {rounds.epsilon}')
     if self.persistor:
       self.save_model(FLModel(params=model))
@@ -189,7 +191,7 @@ class DpFtrlController(ModelController):
 def _weights(
     result: FLModel, model: Mapping[str, np.ndarray]
 ) -> dict[str, Any] | None:
-  """Returns a client's weights, or what else it has sent."""
+  """Returns a client's weights, unchecked. `None` if a difference is wrong."""
   if result.params_type != ParamsType.DIFF:
     return result.params
   if not updates.fits(result.params, model):

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rounds of a DP-FTRL server in another stack, which carries the messages.
 
-A stack asks for the cohort of a round (`select`), hands over what came back
-(`finish`) and sends out the model that it gets. Between the two lies the order
-that a guarantee needs: the round is charged and on the disk before its cohort
-is asked, and its checkpoint is on the disk before its model is seen. A server
-that was killed goes on with the same cohort and the same noise.
+A stack asks for the cohort of a round (`select`), passes on the replies
+(`finish`), and sends out the model that `finish` returns. The two methods keep
+the order that a guarantee needs. A round is charged and stored on the disk
+before its cohort is asked. Its checkpoint is on the disk before anybody sees
+its model. A killed server resumes with the same cohort and the same noise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,11 +57,11 @@ _NOT_COVERED = 'secret/clients.jsonl, which names clients by their updates'
 
 
 class Complaint(NamedTuple):
-  """What was wrong with a client's reply. Not released: it depends on data.
+  """A problem with a client's reply. Not released, because it depends on data.
 
   Attributes:
-    client_id: Who sent it.
-    problem: In words.
+    client_id: Id of the client that sent the reply.
+    problem: Description in words.
   """
 
   client_id: str
@@ -69,13 +69,15 @@ class Complaint(NamedTuple):
 
 
 class ServerRounds:
-  """One run of a plan, in an output directory that is its own.
+  """One run of a plan, in its own output directory.
 
   Attributes:
     plan: The plan.
-    rounds_done: How many rounds are finished.
-    l2_norm_clip: Of the next round. Covered: it follows noised bits.
-    complaints: About the clients of the last finished round. Not covered.
+    rounds_done: Number of finished rounds.
+    l2_norm_clip: Clip norm of the next round. The guarantee covers it, because
+      it follows noised bits.
+    complaints: Complaints about clients of the last finished round. The
+      guarantee does not cover them.
   """
 
   def __init__(
@@ -95,23 +97,25 @@ class ServerRounds:
     """Begins a run, or resumes the one in `output_dir`.
 
     Args:
-      plan: With a noise multiplier.
-      initial_model: Weights by name, float32 or float64. In a run that is
-        resumed, only names, shapes and types count.
-      output_dir: Absent, empty, or of this very run.
-      delta: In (0, 1); choose it below 1 / population.
-      stack: Who carries the messages, for the statement.
-      epsilon_budget: The round that would exceed it is refused; `None` for none.
-      server_learning_rate: What the noised mean is multiplied with before it is
-        added to the model.
+      plan: Plan with a noise multiplier.
+      initial_model: Weights by name, float32 or float64. In a resumed run, only
+        names, shapes and types count.
+      output_dir: Directory that is absent, empty, or holds this very run.
+      delta: Target delta, in (0, 1). Choose it below 1 / population.
+      stack: Name of the stack that carries the messages, for the statement.
+      epsilon_budget: Budget at `delta`. The round that would exceed it is
+        refused. Default: no budget.
+      server_learning_rate: Factor of the noised mean before it is added to the
+        model.
       schedule_seed: Public seed of the schedule.
-      declarations: For the statement: what only the caller knows.
-      insecure_seed: For tests only; whoever knows it can remove the noise.
+      declarations: Facts for the statement that only the caller knows.
+      insecure_seed: Seed for tests only. Whoever knows it can remove the noise.
 
     Raises:
-      ArgumentError: A value that is not allowed, or a directory of another run.
-      PrivacyRefusedError: The guarantee would break, for example without the
-        checkpoint of a run that has begun.
+      ArgumentError: If a value is not allowed, or if the directory belongs to
+        another run.
+      PrivacyRefusedError: If the guarantee would break. Example: a run has
+        begun, and its checkpoint is missing.
     """
     _check_plan(plan)
     _checks.positive(server_learning_rate=server_learning_rate)
@@ -149,7 +153,7 @@ class ServerRounds:
                 ],
             },
         },
-        # Whoever is connected: a stack has no list of its clients beforehand.
+        # A stack has no list of its clients beforehand.
         client_ids=[],
     )
     try:
@@ -165,10 +169,10 @@ class ServerRounds:
           plan.mechanism, updates_lib.flat(self._model).size, key=key
       )
       self._clip_norm = clip_norm.ClipNorm(plan.l2_norm_clip)
-      # None of it is used where the clip norm is fixed.
+      # Not used if the clip norm is fixed.
       self._bits_buffers = noise.initialize(plan.mechanism, 1, key=key).buffers
       self._restore()
-      # Killed after its checkpoint, a round is released only here.
+      # Releases a round whose process was killed after the checkpoint.
       self._record.release(self.rounds_done)
       self._publish()
     except BaseException:
@@ -177,12 +181,12 @@ class ServerRounds:
 
   @property
   def model(self) -> dict[str, np.ndarray]:
-    """The weights after the last finished round, by name; a copy."""
+    """A copy of the weights after the last finished round, by name."""
     return {name: value.copy() for name, value in self._model.items()}
 
   @property
   def epsilon(self) -> float:
-    """What the rounds that have begun have spent."""
+    """Epsilon at `delta` spent by the rounds that have begun."""
     return self._budget.epsilon_after(self._record.rounds_begun)
 
   @property
@@ -191,22 +195,22 @@ class ServerRounds:
 
   @property
   def rounds_left(self) -> int:
-    """How many more rounds plan and budget allow."""
+    """Number of further rounds that plan and budget allow."""
     return self._budget.rounds_left(self.rounds_done)
 
   def select(self, client_ids: Iterable[str]) -> list[str]:
-    """Returns the cohort of the next round, which is charged from now on.
+    """Charges the next round, and returns its cohort.
 
-    A round that had begun before a restart gets the cohort that it began with,
-    whoever is there now.
+    A round that had begun before a restart keeps its first cohort, whoever is
+    connected now.
 
     Args:
-      client_ids: Who could take part, in any order. An id must be one client's
-        for the whole run: the participation is counted by it.
+      client_ids: Ids of the available clients, in any order. An id must belong
+        to one client for the whole run, because participation is counted by id.
 
     Raises:
-      PrivacyRefusedError: The round is beyond the plan or the budget, or too
-        few clients may take part.
+      PrivacyRefusedError: If the round is beyond the plan or the budget, or if
+        too few clients may take part.
     """
     round_index = self.rounds_done + 1
     if self._cohort is not None:
@@ -238,15 +242,16 @@ class ServerRounds:
   def finish(
       self, replies: Iterable[tuple[str, Mapping[str, np.ndarray] | None]]
   ) -> dict[str, np.ndarray]:
-    """Returns the model of the round, once its checkpoint is on the disk.
+    """Returns the model of the round, after its checkpoint is on the disk.
 
     Args:
-      replies: Client and its trained weights, `None` if they are broken. The
-        update is the difference from `model`. Who does not reply has taken part
-        all the same; the noise and the divisor stay.
+      replies: Pairs of a client's id and its trained weights, `None` if they
+        are broken. The update is the difference from `model`. A client that
+        does not reply still counts as a participant, and noise and divisor
+        stay the same.
 
     Raises:
-      PrivacyRefusedError: No cohort was selected.
+      PrivacyRefusedError: If no cohort was selected.
     """
     if self._cohort is None:
       raise _checks.PrivacyRefusedError(
@@ -275,7 +280,7 @@ class ServerRounds:
     begun = self._record.rounds_begun
     observed = self._ledger.observed() if begun else None
     if begun > self._ledger.num_rounds:
-      # The round that a killed process had begun.
+      # A killed process had begun another round.
       observed = builder.RoundsDone(begun)
     stated = self.plan.statement_about(
         builder.Occasion(
@@ -302,7 +307,7 @@ class ServerRounds:
     return stated
 
   def close(self) -> None:
-    """Gives up the directory, for this process or another one to resume."""
+    """Gives up the directory, so that this or another process can resume."""
     self._record.close()
     self._directory.close()
 
@@ -313,7 +318,7 @@ class ServerRounds:
     self.close()
 
   def _noise_of_round(self, total: np.ndarray, surplus: int) -> np.ndarray:
-    """Returns the noise on `total`, and lets the clip norm follow."""
+    """Returns the noise on `total`, and updates the clip norm."""
     plan, before = self.plan, self._noise
     scale = plan.noise_multiplier_by_domain['value'] * self.l2_norm_clip
     protected = total
@@ -346,9 +351,10 @@ class ServerRounds:
   def _sum(
       self, before: np.ndarray, replies: Iterable[tuple[str, Any]]
   ) -> tuple[np.ndarray, int, tuple[Complaint, ...]]:
-    """Returns the sum of the updates on the grid, int64, and the complaints.
+    """Returns (sum, surplus, complaints).
 
-    Between the two: how many more clients were within the clip norm than over.
+    The sum of the updates is on the grid, int64. The surplus is the number of
+    clients within the clip norm, less the number over it.
     """
     clip, surplus = self.l2_norm_clip, 0
     total = np.zeros(before.size, np.int64)
@@ -385,7 +391,7 @@ class ServerRounds:
         file.write(json.dumps(line) + '\n')
 
   def _publish(self) -> None:
-    """Writes what anybody may see: the model, its statement and events."""
+    """Writes the public files: the model, its statement and events."""
     content = io.BytesIO()
     np.savez(content, **self._model)
     run_directory.write_atomically(
@@ -394,7 +400,7 @@ class ServerRounds:
     self.statement()
 
   def _save(self) -> None:
-    """Returns once key, noise, model and ledger are on the disk."""
+    """Saves key, noise, model and ledger on the disk."""
     state = self._noise
     header = {
         'rounds_done': self.rounds_done,
@@ -420,7 +426,7 @@ class ServerRounds:
     run_directory.flush(self._directory.secret)
 
   def _restore(self) -> None:
-    """Loads the checkpoint, or saves the first one, before any round."""
+    """Loads the checkpoint, or saves the first one before any round."""
     path, record = self._secret('checkpoint.npz'), self._record
     if not path.exists():
       self._refuse_if(record.rounds_begun > 0, 'no checkpoint')
@@ -449,7 +455,7 @@ class ServerRounds:
       self._budget.record(round_index)
 
   def _take(self, found: dict[str, np.ndarray]) -> None:
-    """Takes what `_save` has saved; whatever it raises, it is damaged."""
+    """Takes the content that `_save` saved. Any error means damage."""
     header = regular.parse_json(found.pop('header').tobytes())
     mechanism = self.plan.mechanism
     for name, most in (
@@ -513,7 +519,7 @@ def _read_cohort(path: pathlib.Path) -> list[str]:
 
 
 def _secret_words(text: str) -> bytes:
-  """Returns a key, or a digest, that is stored as hexadecimal digits."""
+  """Returns a key or digest that is stored as hexadecimal digits."""
   words = bytes.fromhex(text)
   if len(words) != coins.KEY_BYTES:
     raise ValueError(f'{len(words)} bytes, expected {coins.KEY_BYTES}')

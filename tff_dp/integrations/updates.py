@@ -1,10 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a server makes of the updates of clients that it need not believe.
+"""Bounds and sums the updates of clients that the server need not trust.
 
-Every update is clipped again, put on a grid towards zero and added up in
-integers. Neither step makes it longer and the sum is exact, so one client moves
-the sum by at most the clip norm, whatever it sent and in whatever order.
+The server clips every update again, rounds it to a grid towards zero, and adds
+it up in integers. Neither step makes an update longer, and the sum is exact. So
+one client moves the sum by at most the clip norm, whatever it sends and in
+whatever order updates come.
 """
 
 from collections.abc import Mapping
@@ -12,12 +13,12 @@ import math
 
 import numpy as np
 
-# A float64 norm of n numbers errs by less than n 2^-53 of itself: below this
-# share up to 10^9 parameters.
+# The relative error of a float64 norm of n numbers is below n 2^-53. That is
+# below this margin up to 10^9 parameters.
 _NORM_MARGIN = 1e-6
-# What a client that clips in float32 may have too much.
+# Relative excess of a norm that a client clipped in float32.
 _CLIENT_MARGIN = 1e-5
-# The grid has 2^40 steps up to the clip norm: 2^22 clients fit into int64.
+# The grid has 2^40 steps up to the clip norm, so 2^22 clients fit into int64.
 _GRID_BITS = 40
 MOST_CLIENTS = 1 << 22
 
@@ -30,7 +31,7 @@ def flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def unflat(
     vector: np.ndarray, like: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-  """Returns the arrays that `flat` made a vector of, in the types of `like`."""
+  """Returns the arrays of a vector that `flat` made, in the types of `like`."""
   arrays, start = {}, 0
   for name, value in like.items():
     part = vector[start : start + value.size]
@@ -40,12 +41,12 @@ def unflat(
 
 
 def fits(arrays: object, like: Mapping[str, np.ndarray]) -> bool:
-  """Whether names, shapes and kinds are those of a model."""
+  """Returns whether names, shapes and kinds match those of a model."""
   return (
       isinstance(arrays, Mapping)
       and set(arrays) == set(like)
       and all(
-          # Other classes of arrays flatten, or add up, in ways of their own.
+          # Other classes of arrays flatten or add up differently.
           type(arrays[name]) is np.ndarray  # pylint: disable=unidiomatic-typecheck
           and arrays[name].shape == value.shape
           and arrays[name].dtype.kind == 'f'
@@ -55,12 +56,12 @@ def fits(arrays: object, like: Mapping[str, np.ndarray]) -> bool:
 
 
 def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
-  """Returns (bounded update, what was wrong with it or '').
+  """Returns (bounded update, problem). The problem is '' if there is none.
 
   An update with a NaN, an infinity or a norm beyond float64 becomes zero.
 
   Args:
-    update: float64 vector.
+    update: Update of a client, a float64 vector.
     l2_norm_clip: Bound on the exact norm.
   """
   norm = _norm(update)
@@ -74,18 +75,21 @@ def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
 
 
 def is_within(update: np.ndarray, l2_norm_clip: float) -> bool:
-  """Whether a norm is within the clip norm, as that of a zeroed update is."""
+  """Returns whether the norm is within the clip norm, or is not finite.
+
+  An update whose norm is not finite becomes zero, which is within it.
+  """
   norm = _norm(update)
   return norm <= l2_norm_clip or not math.isfinite(norm)
 
 
 def on_grid(update: np.ndarray, l2_norm_clip: float) -> np.ndarray:
-  """Returns a clipped update in steps of the grid, int64, towards zero."""
+  """Returns a clipped update in steps of the grid, rounded to zero, int64."""
   return np.trunc(update / grid_step(l2_norm_clip)).astype(np.int64)
 
 
 def grid_step(l2_norm_clip: float) -> float:
-  """Returns the step, a power of two, so that scaling by it is exact."""
+  """Returns the grid's step. It is a power of two, so scaling is exact."""
   _, exponent = math.frexp(l2_norm_clip)
   return math.ldexp(1.0, exponent - _GRID_BITS)
 
