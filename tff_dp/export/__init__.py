@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles: a run for a production stack, which can be checked offline."""
+"""Bundles: runs in a form for production stacks, which anybody can check."""
 
 from tff_dp import _compat
 

@@ -1,13 +1,13 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's operations that a graph of somebody else may have.
+"""TensorFlow operations that a foreign graph may have.
 
-Each computes from its inputs, and what it keeps is in memory. None reads or
+Each computes from its inputs, and keeps state only in memory. None reads or
 writes a file, opens a connection, prints, calls Python, ends the process, or
-runs a graph that is written in a tensor. What is not here is refused, also what
-a later TensorFlow brings: look up what it does before you add a name.
-Operations without state are no better for that: `ReadFile`, `ImmutableConst`,
-`DatasetFromGraph` and `Abort` have none.
+runs a graph that is written in a tensor. All other operations are refused,
+including new ones of later TensorFlow versions. Look up the effects of an
+operation before you add its name. Lack of state does not make an operation
+safe: `ReadFile`, `ImmutableConst`, `DatasetFromGraph` and `Abort` have none.
 """
 
 # Arithmetic, arrays, layers of models, control flow, strings; no state.
@@ -160,7 +160,7 @@ _RANDOM = '''
     StatefulUniform StatefulUniformFullInt StatefulUniformInt
     TruncatedNormal
 '''
-# Data sets of what is in memory.
+# Data sets of values in memory.
 _DATA = '''
     AnonymousIterator AnonymousIteratorV2 AnonymousIteratorV3 BatchDataset
     BatchDatasetV2 ConcatenateDataset DatasetCardinality

@@ -39,7 +39,7 @@ SAVED_MODEL, FUNCTIONAL_MODEL = 'saved_model', 'functional_model'
 MAP_REDUCE, DISTRIBUTE_AGGREGATE = 'map_reduce', 'distribute_aggregate'
 TASK_CONFIG = 'task_config.pbtxt'
 OF_PROCESS = (INITIALIZE, NEXT, MAP_REDUCE, DISTRIBUTE_AGGREGATE)
-# What may be absent is said to be.
+# Parts that may be absent. The manifest says so if they are.
 PARTS = (
     STATEMENT, STATEMENT_PAGE, EVENTS, PLAN, CARD, WEIGHTS, SAVED_MODEL,
     *OF_PROCESS, FUNCTIONAL_MODEL, TASK_CONFIG,
@@ -50,17 +50,17 @@ _FIELDS = frozenset([
     'schema', 'schema_version', 'versions', 'plan_fingerprint', 'rounds',
     'absent', 'files',
 ])
-# Of which each value is a text.
+# Keys of the manifest whose tables have only texts as values.
 _TABLES = ('versions', 'absent', 'files')
 _CHUNK = 2**20
-# As far as protocol buffers go, and models of some ten billion weights.
+# Largest sizes: of a protocol buffer, and of about ten billion weights.
 _MOST_PROTO_BYTES, _MOST_WEIGHTS_BYTES = 2**31, 2**36
-# A bundle has about forty.
+# A bundle has about forty files.
 _MOST_FILES = 1000
 
 
 def versions() -> dict[str, str]:
-  """Returns the versions that a bundle is written with."""
+  """Returns the versions of the software that writes a bundle."""
   found = {'tff_dp': _version.__version__, 'python': platform.python_version()}
   for name in _VERSIONS:
     try:
@@ -71,11 +71,12 @@ def versions() -> dict[str, str]:
 
 
 def write_manifest(root: pathlib.Path, facts: Mapping[str, Any]) -> None:
-  """Writes the manifest of all files that are there, as the last one.
+  """Writes the manifest of all files. It must be the last file.
 
   Args:
-    root: The bundle.
-    facts: `plan_fingerprint`, `rounds`, and what is `absent`, with the reason.
+    root: Directory of the bundle.
+    facts: `plan_fingerprint`, `rounds`, and `absent`, a mapping from absent
+      parts to reasons.
   """
   run_directory.write_json(
       root / MANIFEST,
@@ -93,7 +94,7 @@ def read_manifest(root: str | os.PathLike) -> dict[str, Any]:
   """Returns the manifest of a bundle.
 
   Raises:
-    ArgumentError: If the directory has none that this version knows.
+    ArgumentError: If the directory has no manifest that this version knows.
   """
   try:
     content = read_json(pathlib.Path(root) / MANIFEST)
@@ -103,7 +104,7 @@ def read_manifest(root: str | os.PathLike) -> dict[str, Any]:
         and set(content) == _FIELDS
         and all(map(_is_of_texts, map(content.get, _TABLES)))
         and isinstance(content['plan_fingerprint'], str)
-        and type(content['rounds']) is int  # A bool is none.
+        and type(content['rounds']) is int  # A bool is not allowed.
     )
   except (OSError, ValueError, LookupError, TypeError) as error:
     raise _not_a_bundle(root, f'{type(error).__name__}: {error}') from error
@@ -115,12 +116,12 @@ def read_manifest(root: str | os.PathLike) -> dict[str, Any]:
 def read_json(path: pathlib.Path) -> Any:
   """Returns the JSON value in a file that `run_directory.write_json` wrote.
 
-  Any other text with the same value is refused, such as one that has a name
-  twice: another reader would take the other one.
+  Any other text with the same value is refused. For example, a text may have a
+  name twice, and another reader could take the other value.
 
   Raises:
     OSError: See `regular.read`.
-    ValueError: If it is no such file.
+    ValueError: If `write_json` cannot have written the file.
   """
   text = read_text(path)
   content = regular.parse_json(text.encode())
@@ -141,7 +142,7 @@ def _is_of_texts(table: Any) -> bool:
 
 
 def changes(root: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
-  """Returns how the files differ from the manifest, a phrase for each."""
+  """Returns a phrase for each file that differs from the manifest."""
   found = []
   listed, present = manifest['files'], _list(root)
   for name in sorted({*listed, *present}):
@@ -166,7 +167,7 @@ def _is_in(name: str, part: str) -> bool:
 
 
 def most_bytes(name: str) -> int:
-  """Returns how large a file may be, by its name."""
+  """Returns the largest size of a file with this name, in bytes."""
   if name.endswith('.pb'):
     return _MOST_PROTO_BYTES
   if name.endswith(('.json', '.md', '.pbtxt')):
@@ -187,7 +188,7 @@ def _list(root: pathlib.Path) -> list[str]:
   """Returns the names of all files but the manifest.
 
   Raises:
-    ValueError: If there is anything but files and folders, or far too much.
+    ValueError: If there is anything but files and folders, or far too many.
   """
   found, folders = [], [root]
   while folders:
@@ -205,10 +206,10 @@ def _list(root: pathlib.Path) -> list[str]:
 
 
 def copy(root: str | os.PathLike, target: pathlib.Path) -> None:
-  """Copies the files of a bundle into a new directory, readable to its owner.
+  """Copies a bundle into a new directory, which only its owner can read.
 
   Raises:
-    ArgumentError: If there is anything but regular files in it.
+    ArgumentError: If the bundle has anything but regular files.
   """
   root = pathlib.Path(root)
   try:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFF's forms of a process as files, and a round that compares them.
 
-A production stack runs `next` in one of two forms: a map-reduce form, ten
-TensorFlow graphs around one aggregation; or a distribute-aggregate form, five
-computations, of which the aggregation keeps its federated operators.
+A production stack runs `next` in one of two forms. A map-reduce form has ten
+TensorFlow graphs around one aggregation. A distribute-aggregate form has five
+computations. One of these, the aggregation, keeps its federated operators.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ from tff_dp.plans import base
 from tff_dp.program.files import process_files
 
 _mapreduce = tff.backends.mapreduce
-# The arguments of the forms' constructors, beside the type.
+# Arguments of the forms' constructors, except the type.
 _PARTS = {
     bundle.MAP_REDUCE: (
         'prepare', 'work', 'zero', 'accumulate', 'merge', 'report',
@@ -61,10 +61,10 @@ def compile_form(kind: str, next_computation: tff.Computation) -> Any:
 
   Args:
     kind: One of `FORMS`.
-    next_computation: Of a learning process.
+    next_computation: The `next` of a learning process.
 
   Raises:
-    NoFormError: With the reason, if there is none.
+    NoFormError: If there is no such form. The message gives the reason.
   """
   try:
     return _COMPILE[kind](next_computation)
@@ -73,7 +73,7 @@ def compile_form(kind: str, next_computation: tff.Computation) -> Any:
 
 
 class NoFormError(Exception):
-  """A computation that has no form; the message says why."""
+  """Raised if a computation has no form. The message says why."""
 
 
 def _reason(computation: tff.Computation, error: Exception) -> str:
@@ -113,9 +113,9 @@ def read_form(
   """Returns the form whose parts are in a folder.
 
   Args:
-    folder: Of `write_form`.
+    folder: Folder that `write_form` wrote.
     kind: One of `FORMS`.
-    next_computation: What it is a form of; for its type.
+    next_computation: Computation with the type of the form.
   """
   parts = {
       name: process_files.read(folder / f'{name}.pb') for name in _PARTS[kind]
@@ -129,32 +129,33 @@ def files(kind: str) -> list[str]:
 
 
 def parts(kind: str, form: Any) -> list[tff.Computation]:
-  """Returns the computations that a form consists of."""
+  """Returns the computations that make up a form."""
   return [getattr(form, name) for name in _PARTS[kind]]
 
 
 def recompose(kind: str, form: Any) -> tff.Computation:
-  """Returns the computation that a form stands for."""
+  """Returns the computation that a form represents."""
   return _RECOMPOSE[kind](form)
 
 
 def made_data(
     next_computation: tff.Computation, plan: base.Plan, *, keys_seed: int = 0
 ) -> list[Any]:
-  """Returns small made data of clients, or silos, for one round.
+  """Returns small synthetic data of clients, or silos, for one round.
 
-  Integers are zeros, for they may be labels, but for keys; floats are random.
+  Floats and keys are random. Other integers are zeros, because they may be
+  labels.
 
   Args:
-    next_computation: Of a learning process.
-    plan: Of the process.
-    keys_seed: What keys of clients are drawn from; all else is always the same.
+    next_computation: The `next` of a learning process.
+    plan: Plan of the process.
+    keys_seed: Seed of the clients' keys. Other data do not depend on it.
   """
   member = next_computation.type_signature.parameter[1].member
   keys = np.random.default_rng([1, keys_seed]) if keys_seed else None
   rng = _Draws(np.random.default_rng(0), keys)
   if 'terms' in dir(member):
-    # A silo has as many records as its noise was made for.
+    # A silo has the number of records for which its noise was made.
     silos = sorted(plan.terms.items(), key=lambda item: item[1].num_records)
     if plan.kind == 'silos':
       silos = silos[:_NUM_CLIENTS]
@@ -174,7 +175,7 @@ def made_data(
 
 
 class _Draws(NamedTuple):
-  """What made data are drawn from."""
+  """The generators of synthetic data."""
 
   data: np.random.Generator
   keys: np.random.Generator | None
@@ -188,7 +189,7 @@ class _Draws(NamedTuple):
 
 
 def _made(type_spec, rng: _Draws, name: str = '', size: int = _BATCH_SIZE):
-  """Returns a value of a type, of NumPy arrays in lists and structures."""
+  """Returns a value of a type: NumPy arrays in lists and structures."""
   is_key = name == 'key'
   if isinstance(type_spec, tff.SequenceType):
     # A client brings exactly one key.
@@ -212,7 +213,7 @@ def _made(type_spec, rng: _Draws, name: str = '', size: int = _BATCH_SIZE):
 def leaves(value: Any) -> dict[str, np.ndarray]:
   """Returns the numbers in the result of a computation, by their path.
 
-  In the order of the type, whatever Python containers there are.
+  They come in the order of the type, for any Python containers.
 
   Args:
     value: Structures of TFF or of Python.
@@ -228,7 +229,7 @@ def leaves(value: Any) -> dict[str, np.ndarray]:
 
 
 def as_struct(value: Any) -> Any:
-  """Returns a container of Python's as TFF's; other values as they are."""
+  """Returns a Python container as a TFF one. Other values stay as they are."""
   if isinstance(value, (dict, list, tuple)) or attrs.has(type(value)):
     return tff.structure.from_container(value)
   return value
@@ -237,12 +238,12 @@ def as_struct(value: Any) -> Any:
 def differences(
     first: dict[str, np.ndarray], second: dict[str, np.ndarray]
 ) -> list[str]:
-  """Returns the paths at which two results are not the same bits."""
+  """Returns the paths at which two results differ in any bit."""
   if list(map(np.shape, first.values())) != list(
       map(np.shape, second.values())
   ):
     return ['the structure']
-  # By position: a form names nothing.
+  # Compared by position, because forms have no names.
   return [
       name
       for (name, one), other in zip(first.items(), second.values())
@@ -259,7 +260,7 @@ def is_finite(result: dict[str, np.ndarray]) -> bool:
 
 
 def check_initialize(initialize: tff.Computation) -> Any:
-  """Returns an initial state, if its keys are secret and new every time.
+  """Returns an initial state. Its keys are secret, and new every time.
 
   Raises:
     PrivacyRefusedError: If a key is fixed.
@@ -278,7 +279,7 @@ def check_initialize(initialize: tff.Computation) -> Any:
 
 
 def fixed_key(names: list[str]) -> _checks.PrivacyRefusedError:
-  """Returns the error for computations with keys in them."""
+  """Returns the error for computations that contain keys."""
   return _checks.PrivacyRefusedError(
       f'the process has a fixed noise key ({", ".join(sorted(set(names)))})',
       why='whoever reads the file can take the noise away',

@@ -1,14 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`export_bundle`: from the directory of a run to a bundle.
+"""`export_bundle` writes a bundle from the directory of a run.
 
-A run keeps its model, plan, events, statement and process, but for a process
-with a fixed noise key. One that is handed over instead, built anew as for the
-run, is compared with what the run says of itself.
+A run keeps its model, plan, events, statement and process. It does not keep a
+process with a fixed noise key. The caller may pass a process instead, built
+anew as for the run. It is then compared with the plan and type in the run.
 
-Only `release/` of the run is read: a bundle cannot hold the state of the
-aggregator, with the noise key and what is remembered of noise, because nothing
-here opens a checkpoint.
+Only `release/` of the run is read, and nothing here opens a checkpoint. So a
+bundle cannot hold the state of the aggregator, with its noise key and its
+memory of noise.
 """
 
 import contextlib
@@ -54,20 +54,21 @@ def export_bundle(
 
   Args:
     run: The `output_dir` of `program.train`.
-    output: The directory of the bundle: absent, or empty.
-    process: Built as for the run, whose state and key it does not know. `None`
-      for the one that the run has kept.
-    model: Of the run, whose last weights become its initial ones; for the
-      functional model, and for predictions with the SavedModel.
+    output: Directory for the bundle. It must be absent or empty.
+    process: Process, built as for the run. It does not know state and key of
+      the run. Default: the process that the run has kept.
+    model: Model of the run. The last weights of the run become its initial
+      ones. It is needed for the functional model, and for predictions with the
+      SavedModel.
     odp_population: Name of the population for On-Device Personalization. `None`
       for no task configuration.
 
   Raises:
-    ArgumentError: If `run` or `output` is nothing of that kind, or process or
-      model are not those of the run.
+    ArgumentError: If `run` or `output` is not as described, or if process or
+      model do not belong to the run.
     PrivacyRefusedError: If the process has a fixed key or adds other noise than
-      the plan of the run says, or On-Device Personalization cannot express the
-      plan.
+      the plan of the run says, or if On-Device Personalization cannot express
+      the plan.
   """
   release = pathlib.Path(run) / 'release'
   _check_run(run, release)
@@ -83,7 +84,7 @@ def export_bundle(
   config = None
   if odp_population is not None:
     config = task_config.render(described, population=odp_population)
-  # What is refused later leaves nothing half written behind.
+  # A later refusal then leaves no half-written bundle behind.
   temporary = output.with_name(output.name + '.tff_dp_tmp')
   if temporary.exists():
     shutil.rmtree(temporary)
@@ -102,7 +103,7 @@ def export_bundle(
 
 
 def _write(root, release, described, weights, process, model, config):
-  """Writes all files into an empty directory; returns the manifest."""
+  """Writes all files into an empty directory, and returns the manifest."""
   plan, absent = described.plan, {}
   for name in _COPIED:
     shutil.copyfile(release / name, root / name)
@@ -149,7 +150,7 @@ def _write(root, release, described, weights, process, model, config):
 
 
 def _check_run(run, release: pathlib.Path) -> None:
-  """Raises unless the directory has what a run leaves at its end."""
+  """Raises unless the directory has the files of a finished run."""
   missing = [name for name in _COPIED if not (release / name).is_file()]
   if missing:
     raise _checks.ArgumentError(
@@ -161,7 +162,7 @@ def _check_run(run, release: pathlib.Path) -> None:
 
 
 def _check_process(process, plan, release: pathlib.Path) -> None:
-  """Raises unless the process is that of the run."""
+  """Raises unless the process follows the plan and has the run's type."""
   certification.certify(process, plan)
   config = release / 'config.json'
   with contextlib.suppress(OSError):
@@ -182,10 +183,11 @@ def _kept_process(
 ) -> process_files.KeptProcess | None:
   """Returns the process that a run has kept, `None` if it has none.
 
-  It is a file that others may have changed since. So it is read, and never run.
+  Others may have changed its files since. So the process is read, and never
+  run.
 
   Raises:
-    PrivacyRefusedError: If it would do more than compute.
+    PrivacyRefusedError: If the process would do more than compute.
   """
   kept = process_files.read_kept(folder)
   if kept is not None:
@@ -200,7 +202,7 @@ def _kept_process(
 
 
 def _why_not_in_a_bundle(process) -> str:
-  """Returns which operation nobody who verifies a bundle would allow."""
+  """Returns the operation that a verifier would refuse, '' if there is none."""
   for name in ('initialize', 'next'):
     proto = tff.framework.serialize_computation(getattr(process, name))
     try:
@@ -211,7 +213,7 @@ def _why_not_in_a_bundle(process) -> str:
 
 
 def _check_model(folder: pathlib.Path) -> None:
-  """Raises if nobody who verifies a bundle would allow a model's graph."""
+  """Raises if a verifier would refuse the graph of a model."""
   try:
     saved_models.check(folder)
   except operations.NotAllowedError as error:
@@ -224,7 +226,7 @@ def _check_model(folder: pathlib.Path) -> None:
 
 
 def _write_process(root, process, plan) -> dict[str, str]:
-  """Writes the computations; returns which forms are absent, and why."""
+  """Writes the computations. Returns absent form -> reason."""
   why_not = _why_not_in_a_bundle(process)
   if why_not:
     return dict.fromkeys(bundle.OF_PROCESS, why_not)

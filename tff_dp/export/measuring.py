@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`run_bundle`: what a bundle's graphs do, and the noise that they add.
+"""`run_bundle` runs a bundle's graphs and measures the noise that they add.
 
-To be called where nothing can be lost, as `isolation` does, on a bundle that
-`verify_bundle` has found nothing wrong with.
+Call it only in a process that has nothing to lose, as `isolation` does, and
+only for a bundle that passed `verify_bundle`.
 """
 
 from collections.abc import Callable
@@ -30,21 +30,21 @@ from tff_dp.program.files import process_files
 
 Finding = verification.Finding
 Struct = tff.structure.Struct
-# As many new states as are measured, if there is the time.
+# Number of new states to measure, if time allows, and the least number.
 _MOST_STATES, _FEWEST_STATES = 400, 32
-# Rounds of each, of which those after the first have no clients.
+# Rounds from each state. Rounds after the first have no clients.
 _MOST_ROUNDS = 3
-# Coordinates that are looked at, spread over all of them.
+# Number of coordinates to test, spread over all of them.
 _MOST_PARAMS = 4096
 _KEY = 'key'
 
 
 def run_bundle(root: pathlib.Path, *, seconds: float) -> list[Finding]:
-  """Returns what was found by running the graphs of a bundle.
+  """Returns the findings of running the graphs of a bundle.
 
   Args:
-    root: Of a bundle without anything wrong, see `verify_bundle`.
-    seconds: For the measurement of the noise, which may take one round more.
+    root: Directory of a bundle that passed `verify_bundle`.
+    seconds: Time for the measurement of the noise. It may take one more round.
   """
   absent = bundle.read_manifest(root)['absent']
   plan = events_lib.read(root / bundle.EVENTS).plan
@@ -66,7 +66,7 @@ def run_bundle(root: pathlib.Path, *, seconds: float) -> list[Finding]:
 
 
 def _run_process(root, plan, absent, seconds) -> list[Finding]:
-  """Runs the process, and its forms, on the same made data."""
+  """Runs the process, and its forms, on the same synthetic data."""
   initialize = process_files.read(root / bundle.INITIALIZE)
   next_computation = process_files.read(root / bundle.NEXT)
   known = {}
@@ -81,7 +81,7 @@ def _run_process(root, plan, absent, seconds) -> list[Finding]:
     if not computations.is_finite(results[0]):
       raise verification.Wrong('a round on made data gives NaN')
     known['result'] = results[0]
-    # Fresh noise, where clients draw it.
+    # If clients draw noise, results differ by fresh noise.
     known['fresh'] = set(computations.differences(*results))
     return f'a round on made data, {len(results[0])} results'
 
@@ -139,13 +139,13 @@ def _run_functional_model(root: pathlib.Path) -> str:
 
 
 class _Drawn(NamedTuple):
-  """What was marked as noised, again and again.
+  """Values that were marked as noised, from many states.
 
   Attributes:
-    marked: For each mark of the first round in its order, an array of shape
-      [num_states, ...].
-    later: The vectors of the rounds without clients that followed, shape
-      [num_states, num_rounds - 1, num_params]; `None` where there are none.
+    marked: Arrays of shape [num_states, ...], one for each mark of the first
+      round, in its order.
+    later: Vectors of the following rounds without clients, shape [num_states,
+      num_rounds - 1, num_params]. `None` if there are none.
   """
 
   marked: list[np.ndarray]
@@ -190,7 +190,7 @@ def _draw(initialize, next_computation, plan, seconds: float) -> _Drawn:
     marked.append([_of_few_params(each) for each in found])
     of_state = []
     for _ in range(num_rounds - 1):
-      # Nobody's data: what is released is noise alone.
+      # Without clients, the release is noise alone.
       state, found = rounds.run(state, [])
       of_state.append(_of_few_params(_vector(found)))
     later.append(of_state)
@@ -208,7 +208,7 @@ def _draw(initialize, next_computation, plan, seconds: float) -> _Drawn:
 
 
 def _with_keys_of(state: Any, other: Any, name: str = '') -> Any:
-  """Returns a state with the keys of another."""
+  """Returns a state with the keys of another state."""
   state, other = map(computations.as_struct, (state, other))
   if not isinstance(state, Struct):
     return other if name == _KEY else state
@@ -247,7 +247,7 @@ def _is_adaptive(plan) -> bool:
 
 
 def _num_rounds(plan) -> int:
-  """Returns how many rounds are run from each state."""
+  """Returns the number of rounds to run from each state."""
   if not _is_central(plan) or _is_adaptive(plan):
     return 1
   mechanism = plan.mechanism
@@ -255,7 +255,7 @@ def _num_rounds(plan) -> int:
 
 
 def _check_keys(marked: list[np.ndarray], plan) -> str:
-  """Raises where noise comes again although its key is another."""
+  """Raises if two keys give the same noise."""
   num = len(marked[0])
   for each in _keyed(marked, plan):
     different = len({row.tobytes() for row in each})
@@ -272,12 +272,12 @@ def _check_keys(marked: list[np.ndarray], plan) -> str:
 
 
 def _keyed(marked: list[np.ndarray], plan) -> list[np.ndarray]:
-  """Returns what is another one for every key."""
+  """Returns the marked values that must differ for different keys."""
   return [each for each in marked if _is_keyed(each, plan)]
 
 
 def _is_keyed(each: np.ndarray, plan) -> bool:
-  """Returns whether a mark of other keys is another one, surely enough."""
+  """Returns whether different keys surely enough give different values."""
   if each.dtype == np.float32:
     return each[0].size >= 3
   if each.dtype != np.int64:
@@ -290,7 +290,7 @@ def _is_keyed(each: np.ndarray, plan) -> bool:
 
 
 def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
-  """Returns what compares noise with a plan, or why nothing does."""
+  """Returns a function that compares noise with the plan, or why none can."""
   if _is_central(plan):
     if not plan.noise_multiplier:
       return 'the plan adds none'
@@ -310,7 +310,7 @@ def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
 
 
 def _check_central(drawn: _Drawn, next_computation, plan) -> str:
-  """Compares the noise of a server with the plan, over coordinates and rounds."""
+  """Compares the server's noise with the plan, over coordinates and rounds."""
   certificate = certification.certify_computation(next_computation, plan)
   vectors, words, scalars = [], [], []
   for each in drawn.marked:

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The model card of a bundle: what it is, what it promises, what is left out."""
+"""The model card of a bundle: content, guarantee and absent parts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,11 +36,12 @@ def render(
   """Returns the card as Markdown, the same for the same arguments.
 
   Args:
-    statement: What `PrivacyStatement.to_json` returned.
-    weights: Of the model, by name.
-    rounds: Rounds that are accounted for.
-    absent: What the bundle does not have -> why.
-    odp: How On-Device Personalization accounts, `None` without a configuration.
+    statement: Result of `PrivacyStatement.to_json`.
+    weights: Weights of the model, by name.
+    rounds: Number of rounds that are accounted for.
+    absent: Absent part -> reason.
+    odp: Sentences about the accounting of On-Device Personalization, `None`
+      without a configuration.
   """
   size = sum(value.size for value in weights.values())
   epsilon = rounding.from_json_number(statement['epsilon'])

@@ -30,15 +30,15 @@ def write_saved_model(
     weights: Mapping[str, np.ndarray],
     model: tff.learning.models.FunctionalModel | None,
 ) -> None:
-  """Writes a SavedModel with two signatures, of which one needs a model.
+  """Writes a SavedModel with one or two signatures.
 
-  `weights` returns all weights; `serving_default` maps the features of a batch
-  to the prediction.
+  `weights` returns all weights. `serving_default` maps the features of a batch
+  to the prediction, and needs a model.
 
   Args:
-    folder: To be made.
-    weights: Of the run.
-    model: Which the weights belong to, or `None`.
+    folder: Folder to make.
+    weights: Weights of the run.
+    model: Model of the weights, or `None`.
   """
   module = tf.Module()
   module.variables_by_name = {
@@ -72,10 +72,10 @@ def write_saved_model(
 def run_saved_model(folder: pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the weights that a SavedModel returns, by `variable_of` name.
 
-  It runs graphs.
+  This runs graphs.
 
   Args:
-    folder: Of `write_saved_model`.
+    folder: Folder that `write_saved_model` wrote.
   """
   loaded = tf.saved_model.load(str(folder))
   found = loaded.signatures['weights']()
@@ -89,12 +89,12 @@ def write_functional_model(
 ) -> None:
   """Writes the model, with the weights of the run as its initial ones.
 
-  Without metrics, which whoever loads it assigns.
+  The written model has no metrics. Assign them after loading it.
 
   Args:
-    folder: To be made.
-    weights: Of the run.
-    model: Which the weights belong to.
+    folder: Folder to make.
+    weights: Weights of the run.
+    model: Model of the weights.
   """
   structured = _arranged(weights, model)
   trained = tff.learning.models.FunctionalModel(
@@ -109,10 +109,10 @@ def write_functional_model(
 def run_functional_model(folder: pathlib.Path) -> list[np.ndarray]:
   """Returns the weights of a functional model, trainable ones first.
 
-  It runs graphs.
+  This runs graphs.
 
   Args:
-    folder: Of `write_functional_model`.
+    folder: Folder that `write_functional_model` wrote.
   """
   loaded = tff.learning.models.load_functional_model(str(folder))
   return [np.asarray(value) for value in tf.nest.flatten(loaded.initial_weights)]
@@ -124,13 +124,13 @@ def variable_in_saved_model(name: str) -> str:
 
 
 def variable_in_functional_model(name: str) -> str:
-  """The same in that of a functional model."""
+  """Returns the variable of a weight in a functional model's checkpoint."""
   kind, _, rest = name.partition('/')
   return f'_weights/{_KINDS.index(kind)}/{rest}{_VALUE}'
 
 
 def flat_name(name: str) -> str:
-  """Returns what a SavedModel calls a weight of a run."""
+  """Returns a SavedModel's name for a weight of a run."""
   return name.replace('/', '_')
 
 
@@ -172,7 +172,7 @@ def in_order(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def check(model: Any, weights: Mapping[str, np.ndarray]) -> None:
-  """Raises unless the weights are those of the model."""
+  """Raises unless the weights fit the model."""
   _checks.instance_of(
       tff.learning.models.FunctionalModel,
       'a tff.learning.models.FunctionalModel; of a Keras model, built anew for'
@@ -183,7 +183,7 @@ def check(model: Any, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _arranged(weights: Mapping[str, Any], model) -> tuple[Any, Any]:
-  """Returns the weights in the structure of the model's initial ones."""
+  """Returns the weights in the structure of the model's initial weights."""
   arranged = []
   for kind, like in zip(_KINDS, model.initial_weights):
     flat = [

@@ -1,14 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether noise that was drawn again and again is the noise of a plan.
+"""Tests whether many draws of noise fit a plan.
 
-Three tests share one false-alarm rate: the variance of each coordinate and of
-all together, against the chi-square law of normals, and the correlation of
-pairs of coordinates and rounds. Rounds are taken apart before: with the
-covariance K = L L' that the mechanism gives a coordinate over rounds, L^-1 makes
-independent standard normals of its noise.
+Three tests share one false-alarm rate. Two compare variances with the
+chi-square distribution of normals: of each coordinate, and of all together. The
+third tests the correlation of pairs of coordinates and rounds. Before, rounds
+are decorrelated: if the mechanism gives a coordinate the covariance K = L L'
+over rounds, then L^-1 turns its noise into independent standard normals.
 
-A process may still tell what it adds noise to from what it is measured with.
+A malicious process may still tell real data from the data of the measurement.
 """
 
 import dataclasses
@@ -19,24 +19,24 @@ from scipy import stats
 
 from tff_dp.mechanisms import mechanism as mechanism_lib
 
-# Each of the three tests fails this often where the noise is right.
+# Probability that one of the three tests fails although the noise is right.
 FALSE_ALARM = 1e-6
 _SHARE = FALSE_ALARM / 3
 _POWER = 0.999
-# Pairs of so many columns are looked at.
+# Number of columns whose pairs are tested.
 _MOST_PAIRED = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """What was measured.
+  """The measured spread of noise.
 
   Attributes:
-    wrong: What is not as planned, '' if everything is.
-    stddev: Of all coordinates, in those of the plan.
-    least_stddev: Of the coordinate that has the least, likewise.
-    largest_stddev: Of the one that has the most.
-    seen: What would have been seen with probability 0.999, in words.
+    wrong: Deviation from the plan, '' if there is none.
+    stddev: Standard deviation of all coordinates, divided by the plan's.
+    least_stddev: The same for the coordinate with the least.
+    largest_stddev: The same for the coordinate with the most.
+    seen: Deviation that is detected with probability 0.999, in words.
   """
 
   wrong: str
@@ -55,8 +55,8 @@ def covariance(
   unit vectors, one for each draw.
 
   Args:
-    mechanism: What noise is added in which round.
-    num_rounds: At most those of one tree.
+    mechanism: Mechanism that defines the noise of each round.
+    num_rounds: Number of rounds, at most the rounds of one tree.
   """
   places = {}
 
@@ -83,12 +83,13 @@ def covariance(
 def compare(
     drawn: np.ndarray, covariance_of_rounds: np.ndarray
 ) -> Spread:
-  """Returns how the spread of normals agrees with a plan.
+  """Returns the spread of normals, compared with a plan.
 
   Args:
-    drawn: Noise plus what is the same in every repetition, shape
+    drawn: Noise plus a constant that is equal in all repetitions, shape
       [num_repetitions, num_rounds, num_params].
-    covariance_of_rounds: Of a coordinate, shape [num_rounds, num_rounds].
+    covariance_of_rounds: Planned covariance of a coordinate over rounds, shape
+      [num_rounds, num_rounds].
   """
   num, num_rounds, num_params = drawn.shape
   factor = np.linalg.cholesky(covariance_of_rounds)
@@ -142,7 +143,7 @@ def _chi_square_bounds(degrees: int, share: float) -> tuple[float, float]:
 
 
 def _seen(degrees: int, least: float) -> float:
-  """Returns below which share of the stddev the lower bound sees it."""
+  """Returns the share of the stddev below which the lower bound detects it."""
   return math.sqrt(least / stats.chi2(degrees).ppf(_POWER))
 
 
@@ -156,20 +157,22 @@ def _largest_correlation(columns: np.ndarray) -> tuple[float, float]:
   )
   found = np.corrcoef(columns[:, places].T)
   pairs = found[np.triu_indices(len(places), 1)]
-  # Of independent normals, r sqrt((n - 2) / (1 - r^2)) has Student's law.
+  # For independent normals, r sqrt((n - 2) / (1 - r^2)) has Student's t
+  # distribution.
   limit = stats.t(num - 2).isf(_SHARE / len(pairs) / 2)
   return float(np.abs(pairs).max()), limit / math.sqrt(num - 2 + limit**2)
 
 
 def compare_laplace(drawn: np.ndarray, scale: float) -> Spread:
-  """Returns how the spread of Laplace draws agrees with a scale.
+  """Returns the spread of Laplace draws, compared with a scale.
 
-  The variance of all coordinates, by the normal law of their sum of squares.
+  It tests the variance of all coordinates together. Their sum of squares is
+  close to normal.
 
   Args:
-    drawn: Noise plus what is the same in every repetition, shape
-      [num_repetitions, num_params], 1,000 numbers at least.
-    scale: Of the plan.
+    drawn: Noise plus a constant that is equal in all repetitions, shape
+      [num_repetitions, num_params], at least 1,000 numbers.
+    scale: Scale in the plan.
   """
   num = len(drawn)
   centred = drawn.astype(np.float64) - drawn.mean(axis=0, dtype=np.float64)
@@ -194,23 +197,24 @@ def compare_laplace(drawn: np.ndarray, scale: float) -> Spread:
 
 
 def bits_seen(num: int) -> int:
-  """Returns how many bits a key must have if so many draws are all different.
+  """Returns the bits b that a key must have if `num` draws all differ.
 
-  Of n draws from 2^b values, none comes twice with probability at most
-  exp(-n (n - 1) / 2^(b + 1)), which is FALSE_ALARM at b.
+  Let n be the number of draws from 2^b values. All differ with probability at
+  most exp(-n (n - 1) / 2^(b + 1)). The result is the b at which this bound is
+  FALSE_ALARM.
 
   Args:
-    num: n.
+    num: Number n of draws.
   """
   pairs = num * (num - 1) / 2
   return max(0, math.floor(math.log2(pairs / -math.log(FALSE_ALARM))))
 
 
 def constant_bits(words: np.ndarray) -> int:
-  """Returns how many bits of int64 words are the same too often, of 64.
+  """Returns the number of bits, of 64, that are the same too often.
 
   Args:
-    words: Independent, uniform words, shape [n].
+    words: Supposedly independent, uniform int64 words, shape [n].
   """
   bits = (words.astype(np.uint64)[:, None] >> np.arange(64, dtype=np.uint64)) & 1
   ones = bits.sum(axis=0)
