@@ -140,12 +140,12 @@ def stored(
   """Returns variables in the checkpoint of a SavedModel, without its graphs.
 
   Args:
-    folder: Of the SavedModel, or the functional model.
-    specs: Type and shape by name, of all variables but the types that TFF
-      writes beside the weights.
+    folder: Folder of the SavedModel, or of the functional model.
+    specs: Types and shapes of all variables, by name. They leave out the types
+      that TFF writes beside the weights.
 
   Raises:
-    ValueError: If others are there, or others than these.
+    ValueError: If a variable is missing, unknown, or of another type or shape.
   """
   reader = tf.train.load_checkpoint(str(folder / 'variables' / 'variables'))
   types = reader.get_variable_to_dtype_map()
@@ -154,7 +154,7 @@ def stored(
       for name, shape in reader.get_variable_to_shape_map().items()
       if name != _OBJECT_GRAPH and not _TYPES.fullmatch(name)
   }
-  # Before one is read: sizes are what the file says.
+  # Checked before one is read, because the file states the sizes.
   for name in {**specs, **found}:
     if found.get(name) != specs.get(name):
       raise ValueError(f'the variable {name} is another than in model.npz')

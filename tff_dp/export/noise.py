@@ -201,7 +201,7 @@ def bits_seen(num: int) -> int:
 
   Let n be the number of draws from 2^b values. All differ with probability at
   most exp(-n (n - 1) / 2^(b + 1)). The result is the b at which this bound is
-  FALSE_ALARM.
+  FALSE_ALARM, rounded down.
 
   Args:
     num: Number n of draws.

@@ -1,17 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody else's graphs would do, read and not run.
+"""Checks the effects of foreign graphs by reading them, without running them.
 
 Every operation of a graph and of its functions, called or not, must be in
 `allowed_operations`. Two exceptions are recognised by their surroundings:
 
-*   `TextLineDataset`, where its inputs and what becomes of its lines are those
-    of `streams.random_root_key`, which reads the kernel's random file;
-*   operations of checkpoints in the functions that save and restore a
-    SavedModel, where the name of the file comes from whoever saves or restores.
+*   `TextLineDataset`, if its inputs and the use of its lines are as in
+    `streams.random_root_key`, which reads the kernel's random file.
+*   Operations of checkpoints in the functions that save and restore a
+    SavedModel, if the caller of these functions gives the name of the file.
 
-TensorFlow folds constants when it imports a graph, so nothing of TensorFlow's
-is asked to import one before it is checked.
+TensorFlow folds constants when it imports a graph, which runs operations. So
+TensorFlow must not import a graph before it is checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,10 +31,10 @@ from tff_dp.execution.data import graph_defs
 from tff_dp.export import allowed_operations
 
 _op_def_registry = _compat.private_tensorflow('op_def_registry')
-# The node that hands out what was read, and the operation that reads it.
+# The operation that returns the line, and the operation that reads it.
 _READ, _READER = 'DatasetToSingleElement', 'TextLineDataset'
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
-# Of a node, what does not change its result.
+# Attributes of a node that do not change its result.
 _REMARKS = frozenset([
     'Targuments', 'config', 'config_proto', 'executor_type', 'metadata',
     'output_shapes', 'parallel_copy', 'replicate_on_split',
@@ -57,17 +57,18 @@ _OPERATORS = frozenset([
 
 
 class NotAllowedError(ValueError):
-  """A graph that would do more than compute; the message says what."""
+  """Raised if a graph would do more than compute. The message says what."""
 
 
 def check_computation(proto: Any) -> None:
   """Raises unless the proto of a TFF computation does nothing but compute.
 
   Args:
-    proto: Of TFF's kind `Computation`, as it came from a file.
+    proto: A `Computation` proto of TFF, as read from a file.
 
   Raises:
-    NotAllowedError: With the first operation that is not allowed.
+    NotAllowedError: If an operation is not allowed. The message names the first
+      one.
   """
   for part in _messages(proto):
     kind = part.DESCRIPTOR.full_name
@@ -123,7 +124,8 @@ def check_graph(
     exempt: Pairs (function or '', node) that were checked elsewhere.
 
   Raises:
-    NotAllowedError: With the first operation that is not allowed.
+    NotAllowedError: If an operation is not allowed. The message names the first
+      one.
   """
   functions = [f.signature.name for f in graph_def.library.function]
   if len(set(functions)) < len(functions):
@@ -153,7 +155,7 @@ def check_graph(
   for function in graph_def.library.function:
     _check_attributes(function.attr, known)
     if any(node.op == _READER for node in function.node_def):
-      # By such names TensorFlow puts one function in the place of another.
+      # By such names TensorFlow replaces one function with another.
       for name in function.attr:
         if not name.startswith('_'):
           raise NotAllowedError(f'a function that reads has the mark {name}')
@@ -192,13 +194,13 @@ def _scopes(graph_def) -> Iterator[tuple[str, Any]]:
 
 def _check_known(known: frozenset[str], *names: str) -> None:
   for name in names:
-    # An empty one calls nothing.
+    # An empty name calls nothing.
     if name and name not in known:
       raise NotAllowedError(f'it calls {name}, which it does not hold')
 
 
 def _check_attributes(attributes: Mapping[str, Any], known) -> None:
-  """Raises where an attribute calls or holds what was not looked at."""
+  """Raises if an attribute calls or holds anything that was not checked."""
   for attribute in attributes.values():
     for place in [attribute.func, *attribute.list.func]:
       _check_known(known, place.name)
@@ -214,7 +216,7 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
 
 
 def _operations_of_functions(graph_def, node) -> set[str]:
-  """Returns which operations the functions have that a node names."""
+  """Returns the operations in the functions that a node names."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   return {
       inner.op
@@ -238,11 +240,11 @@ def _reading_of_keys(graph_def) -> set[tuple[str, str]]:
 
 
 class Expressions:
-  """What tensors of a graph are computed from, as digests.
+  """Digests of the expressions that compute the tensors of a graph.
 
   Two tensors with the same digest are computed by the same operations with the
-  same constants, whatever nodes and functions are called. Waiting for another
-  node is no part of it.
+  same constants. Names of nodes and functions do not matter. Control edges are
+  ignored.
   """
 
   def __init__(self, graph_def: tf.compat.v1.GraphDef):
@@ -261,20 +263,22 @@ class Expressions:
     """Returns the digest of a tensor.
 
     Args:
-      scope: A function, '' for the graph.
-      tensor: Its name there.
+      scope: Name of a function, '' for the graph.
+      tensor: Name of the tensor in the scope.
       given: Digests of arguments of the function, or of placeholders, by name.
 
     Raises:
-      NotAllowedError: If it is computed from itself, or from no node.
+      NotAllowedError: If the tensor is computed from itself, or from a node
+        that does not exist.
     """
     given = given or {}
     return self._of(scope, tensor, given, _digest(sorted(given.items())))
 
   def cone(self, scope: str, name: str) -> set[tuple[str, str]]:
-    """Returns a node and all that it is computed from in its scope.
+    """Returns a node and all nodes that it is computed from in its scope.
 
-    And in the functions of their attributes, but for those that are called.
+    This includes the nodes in functions of their attributes, but not the nodes
+    in functions that they call.
     """
     found, waiting = set(), [(scope, name)]
     while waiting:
@@ -300,7 +304,7 @@ class Expressions:
       return given[name]
     place = (scope, context, name, index)
     if place not in self._known:
-      self._known[place] = None  # Until it is known: it must not need itself.
+      self._known[place] = None  # Detects a tensor that needs itself.
       self._known[place] = self._find(scope, name, index, given, context)
     if self._known[place] is None:
       raise NotAllowedError(f'{name} is computed from itself')
@@ -318,7 +322,7 @@ class Expressions:
     if node.op == 'Identity':
       return inputs[0]
     if node.op == 'Reshape':
-      # TFF's compiler leaves one out that changes nothing.
+      # TFF's compiler leaves out a Reshape that changes nothing.
       value, shape = [
           self._scopes[scope].get(graph_defs.source(tensor)[0])
           for tensor in _data_inputs(node)
@@ -353,7 +357,7 @@ class Expressions:
       if name in _REMARKS or name.startswith('_'):
         continue
       if attribute == defaults.get(name):
-        continue  # As if left out, which a SavedModel does.
+        continue  # A SavedModel leaves out defaults.
       if attribute.HasField('func'):
         function = self._functions[attribute.func.name]
         arguments = {
@@ -375,7 +379,7 @@ def _data_inputs(node) -> list[str]:
 
 
 def _is_of_shape(node, shape) -> bool:
-  """Returns whether a constant has a shape, itself a constant, already."""
+  """Returns whether a constant already has the shape in another constant."""
   if node.op != 'Const' or shape is None or shape.op != 'Const':
     return False
   value = tf.make_ndarray(node.attr['value'].tensor)
@@ -398,7 +402,7 @@ def _digest(content: Any) -> str:
 
 @functools.cache
 def _our_key() -> tuple[str, str]:
-  """Returns the digests of a key as we make it, and of what it reads."""
+  """Returns the digests of our key, and of the node that it reads."""
 
   @tff.tensorflow.computation
   @tf.function(autograph=False)
@@ -418,5 +422,5 @@ def _our_key() -> tuple[str, str]:
 
 
 def is_our_key(digest: str) -> bool:
-  """Returns whether a digest is that of a key that `streams` makes."""
+  """Returns whether a digest belongs to a key that `streams` makes."""
   return digest == _our_key()[0]

@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels of somebody else, read and not loaded.
+"""Checks foreign SavedModels by reading them, without loading them.
 
-A SavedModel has graphs, an object graph that says which functions and variables
-there are, and a checkpoint. Loading it runs an initializer, and whoever serves
-it runs the functions that save and restore.
+A SavedModel has graphs, a checkpoint, and an object graph that lists functions
+and variables. Loading it runs an initializer, and serving it runs the functions
+that save and restore.
 """
 
 import functools
@@ -20,7 +20,7 @@ from tff_dp.files import regular
 
 _MODEL, _FINGERPRINT = 'saved_model.pb', 'fingerprint.pb'
 _CHECKPOINT = 'variables/variables'
-# Loaders take other files instead of these, or run what is in more of them.
+# Loaders would use some other files in place of these, or run their content.
 FILES = frozenset([
     _MODEL, _FINGERPRINT, f'{_CHECKPOINT}.index',
     f'{_CHECKPOINT}.data-00000-of-00001',
@@ -35,7 +35,7 @@ _KINDS = frozenset([
     'bare_concrete_function', 'captured_tensor', 'constant', 'function',
     'resource', 'user_object', 'variable',
 ])
-# Others are classes of Python, of which a loader makes instances.
+# A loader makes instances of all other classes, which are Python classes.
 _CLASSES = frozenset([
     '_generic_user_object', 'signature_map', 'trackable_dict_wrapper',
     'trackable_list_wrapper', 'trackable_tuple_wrapper',
@@ -48,8 +48,8 @@ def check(folder: pathlib.Path) -> None:
   """Raises unless loading and using a SavedModel would do nothing but compute.
 
   Raises:
-    NotAllowedError: With what it would do else.
-    DecodeError: If a file of it is no protocol buffer.
+    NotAllowedError: If it would do anything else. The message says what.
+    DecodeError: If one of its files is no protocol buffer.
   """
   found = {
       path.relative_to(folder).as_posix()
@@ -98,10 +98,10 @@ def _check_objects(object_graph) -> None:
 
 
 def _savers(graph) -> frozenset[tuple[str, str]]:
-  """Returns the nodes that save or restore where they are told to.
+  """Returns the nodes that save or restore a file that the caller names.
 
-  The functions that hold them are called by the two nodes that the graph names
-  as its saver, with a file name that is a placeholder, and by nothing else.
+  The graph names two nodes as its saver. Only these two call the functions of
+  the returned nodes, with a placeholder as the name of the file.
   """
   functions = {
       function.signature.name: function
@@ -142,8 +142,8 @@ def _savers(graph) -> frozenset[tuple[str, str]]:
 
 
 def _check_file_names(expressions, scope: str, node) -> None:
-  """Raises unless the names of files come from the argument, as we write it."""
-  # Another name does no harm if nothing uses it.
+  """Raises unless file names come from the argument, as in our own models."""
+  # An unused name does no harm.
   expected = _file_names().get(node.op, [])
   inputs = list(node.input)[: len(expected)]
   if [expressions.of(scope, tensor) for tensor in inputs] != expected:
@@ -154,7 +154,7 @@ def _check_file_names(expressions, scope: str, node) -> None:
 
 @functools.cache
 def _file_names() -> dict[str, list[str]]:
-  """Returns the digests of the names of files that a saver's operations get."""
+  """Returns the digests of the file names of a saver's operations."""
 
   @tf.function(
       autograph=False,

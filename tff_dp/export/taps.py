@@ -1,13 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a round and returns, beside its result, what is marked as noised.
+"""Runs a round, and also returns the values that are marked as noised.
 
-The marks are those that `data_flow` believes: in the graph of a computation or
-in a function that it calls. `tapped` lets a graph hand them out. `Rounds` runs
-the computations of a process one by one, without an engine, since an engine
-knows no such results.
+The marks are the ones that `data_flow` trusts, in the graph of a computation or
+in a function that it calls. `tapped` makes a graph return the marked values.
+`Rounds` runs the computations of a process one by one, without an engine, since
+engines cannot return them.
 
-It runs graphs: only for those that were checked, where they may be run.
+This runs graphs. Use it only for graphs that were checked, in a process that
+may run them.
 """
 
 import functools
@@ -33,14 +34,14 @@ Struct = tff.structure.Struct
 def tapped(
     graph_def: tf.compat.v1.GraphDef,
 ) -> tuple[tf.compat.v1.GraphDef, list[str]]:
-  """Returns a graph that hands out what is marked, and the tensors' names."""
+  """Returns a graph that returns its marked values, and the tensors' names."""
   changed = tf.compat.v1.GraphDef()
   changed.CopyFrom(graph_def)
   functions = {f.signature.name: f for f in graph_def.library.function}
   copies = changed.library
 
   def taps_of(nodes, form: str) -> list[tuple[str, int]]:
-    """Changes calls of what has marks; returns (tensor, type) of each mark."""
+    """Changes calls of marked functions. Returns (tensor, type) of each mark."""
     found = []
     for node in nodes:
       if release_marks.Release.parse(node.name) is not None:
@@ -89,21 +90,21 @@ class Rounds(interpreter.Interpreter):
   """Runs `next` of a process with eager tensors."""
 
   def __init__(self, next_computation: tff.Computation):
-    """Initializes it.
+    """Initializes the rounds.
 
     Args:
-      next_computation: Of a learning process.
+      next_computation: The `next` of a learning process.
     """
     self._block = next_computation.to_building_block()
     self._functions = {}
     self._marked, self._num_clients = [], 0
 
   def run(self, state: Any, data: list[Any]) -> tuple[Any, list[np.ndarray]]:
-    """Returns the next state, and what was marked, in the order of running.
+    """Returns the next state, and the marked values in the order of running.
 
     Args:
-      state: As `state` or this returns it.
-      data: What each client holds, Python values of its type.
+      state: A state that `state` or `run` returned.
+      data: Data of each client, as Python values of their type.
     """
     _, data_type = self._block.type_signature.parameter
     self._num_clients, self._marked = len(data), []
@@ -185,12 +186,12 @@ class Rounds(interpreter.Interpreter):
 
 
 class _Function:
-  """A TensorFlow computation that also returns what is marked in it."""
+  """A TensorFlow computation that also returns its marked values."""
 
   def __init__(self, block: tff.framework.CompiledComputation):
     source = block.proto.tensorflow
     graph_def, taps = tapped(operations.unpacked(source.graph_def))
-    # TensorFlow knows one function of a name, in all graphs together.
+    # TensorFlow knows only one function of a name in all graphs together.
     graphs.rename_functions(graph_def, f'tapped_{next(_numbers)}')
     self._skeleton = values.skeleton_of_type(block.type_signature.result)
     parameters = list(graphs.tensor_names(source.parameter))
@@ -250,7 +251,7 @@ def _sum(each: list[Any], type_spec):
 
 
 def _each(function, first, second):
-  """Returns the function of the tensors at the same places of two values."""
+  """Applies the function to the tensors at the same places of two values."""
   if not isinstance(first, Struct):
     return function(first, second)
   return Struct([

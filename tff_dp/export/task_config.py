@@ -3,15 +3,15 @@
 """`TaskConfig` text protos for On-Device Personalization (ODP).
 
 ODP's server (odp-federatedcompute) builds the process itself, from a functional
-model and a `TaskConfig`. It knows four aggregators of TFF's; of those, a plan
-of ours can be the fixed Gaussian, the adaptive Gaussian, or one tree. The
-fields below are those of its `task_builder.proto` and `common.proto`, as this
-module has last seen them at revision 76145df; the text is written without its
-classes, which have TFF 0.68 as a requirement.
+model and a `TaskConfig`. It knows four TFF aggregators. Our plans can express
+three of them: the fixed Gaussian, the adaptive Gaussian, and one tree. The
+fields below are from its `task_builder.proto` and `common.proto`, last compared
+at revision 76145df. The text is written without its classes, which require TFF
+0.68.
 
-ODP accounts in its own way, which is named beside our epsilon: for Gaussians as
-if clients were sampled by Poisson from three million, with the report goal as
-the expected number; for a tree as if each client took part once.
+ODP has its own accounting, which is stated beside our epsilon. For Gaussians,
+it assumes Poisson sampling from three million clients, with the report goal as
+the expected number. For a tree, it assumes that each client takes part once.
 """
 
 import math
@@ -29,14 +29,15 @@ from tff_dp.plans import base
 from tff_dp.plans import events as events_lib
 
 _POPULATION = 3_000_000
-# Where its validator ends.
+# Limits of its validator.
 _MOST_EPSILON, _MOST_DELTA = 10.0, 1 / _POPULATION
-# Of TFF's adaptive clipping at its defaults, which ODP takes.
+# Defaults of TFF's adaptive clipping, which ODP uses.
 _TARGET_QUANTILE, _LEARNING_RATE = 0.5, 0.2
-# Its spread of the noised number of clipped clients, for so many clients.
+# Number of clients for each unit of stddev in the noised count of clipped
+# clients.
 _CLIENTS_PER_STDDEV = 20.0
-# Message of ODP's -> its fields; names that are no message are numbers, text
-# or, in capitals, enums.
+# ODP message -> its fields. Other names are numbers, text or, in capitals,
+# enums.
 _FIELDS = {
     'TaskConfig': {
         'mode': 'ENUM',
@@ -73,7 +74,7 @@ _WAY_OUT = (
 
 
 def why_not(plan: base.Plan) -> str | None:
-  """Returns why ODP cannot express a plan, `None` if it can."""
+  """Returns the reason why ODP cannot express a plan, `None` if it can."""
   if plan.kind != 'dp_ftrl':
     return f'ODP has no aggregator for a plan of the kind {plan.kind}'
   mechanism, clipping = plan.mechanism, plan.adaptive_clipping
@@ -119,7 +120,7 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
     population: Name of the population at ODP.
 
   Raises:
-    ArgumentError: If that is no name.
+    ArgumentError: If `population` is not a valid name.
     PrivacyRefusedError: If ODP cannot express the plan.
   """
   if not isinstance(population, str) or not _NAME.fullmatch(population):
@@ -131,7 +132,7 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
   delta = min(described.delta, _MOST_DELTA)
   if reason is None:
     ours = plan.epsilon(delta=delta)
-    # With little noise ODP's takes long.
+    # With little noise, ODP's accounting takes long.
     theirs = _their_epsilon(plan, delta) if ours <= _MOST_EPSILON else 0.0
     if not max(ours, theirs) <= _MOST_EPSILON:
       reason = (
@@ -183,7 +184,7 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
 
 
 def accounting(described: events_lib.PlanRun) -> str:
-  """Returns what ODP's own accounting says, beside ours, in sentences."""
+  """Returns sentences about epsilon by ODP's own accounting and by ours."""
   plan, delta = described.plan, min(described.delta, _MOST_DELTA)
   theirs = rounding.rounded_up(_their_epsilon(plan, delta))
   how = (
@@ -220,7 +221,7 @@ def _bits_stddev(plan) -> float:
 
 
 def _separation(plan) -> int:
-  """Returns the gap with which a client comes as often as the plan allows."""
+  """Returns the gap at which a client takes part as often as the plan allows."""
   pattern = plan.participation.pattern
   return max(
       pattern.min_index_gap,
@@ -229,7 +230,7 @@ def _separation(plan) -> int:
 
 
 def _their_epsilon(plan, delta: float) -> float:
-  """Returns epsilon as ODP's server computes it; no bound of ours."""
+  """Returns epsilon as ODP's server computes it. We do not claim this bound."""
   if isinstance(plan.mechanism, mechanism_lib.Independent):
     event = dp_accounting.SelfComposedDpEvent(
         dp_accounting.PoissonSampledDpEvent(
