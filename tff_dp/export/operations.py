@@ -402,7 +402,7 @@ def _digest(content: Any) -> str:
 
 @functools.cache
 def _our_key() -> tuple[str, str]:
-  """Returns the digests of our key, and of the node that it reads."""
+  """Returns the digests of our key, and of the node that reads its bytes."""
 
   @tff.tensorflow.computation
   @tf.function(autograph=False)

@@ -20,7 +20,8 @@ from tff_dp.files import regular
 
 _MODEL, _FINGERPRINT = 'saved_model.pb', 'fingerprint.pb'
 _CHECKPOINT = 'variables/variables'
-# Loaders would use some other files in place of these, or run their content.
+# The only allowed files. Loaders would use some other files in place of these,
+# or run their content.
 FILES = frozenset([
     _MODEL, _FINGERPRINT, f'{_CHECKPOINT}.index',
     f'{_CHECKPOINT}.data-00000-of-00001',

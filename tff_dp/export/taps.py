@@ -41,7 +41,7 @@ def tapped(
   copies = changed.library
 
   def taps_of(nodes, form: str) -> list[tuple[str, int]]:
-    """Changes calls of marked functions. Returns (tensor, type) of each mark."""
+    """Changes calls of marked functions. Returns each mark's (tensor, type)."""
     found = []
     for node in nodes:
       if release_marks.Release.parse(node.name) is not None:

@@ -221,7 +221,7 @@ def _bits_stddev(plan) -> float:
 
 
 def _separation(plan) -> int:
-  """Returns the gap at which a client takes part as often as the plan allows."""
+  """Returns the largest gap that allows a client all rounds of the plan."""
   pattern = plan.participation.pattern
   return max(
       pattern.min_index_gap,
