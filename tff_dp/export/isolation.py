@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A process of its own, for what somebody else has made.
+"""Checks and runs foreign bundles in an isolated child process.
 
-This file is run by its path, so that nothing is imported before the process has
-given up the network, and with `-P`, so that nothing of the working directory
-is. It can write no byte into any file. Bounds on memory and processor time end
-what would not end.
+The child runs this file by its path, so that it imports nothing before it has
+given up the network. With `-P`, it imports nothing from the working directory.
+It can write no byte into any file. Bounds on memory and processor time end a
+child that would not end by itself.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ from typing import NamedTuple
 STATIC, RUN = 'static', 'run'
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _STATIC_SECONDS, _RUN_SECONDS = 900, 3600
-# Of that, for the measurement of the noise.
+# Part of that time for the measurement of the noise.
 _MEASURE_SECONDS = 240
 _LEAST_MEMORY = 4 * 2**30
 _KEPT_VARIABLES = ('LD_LIBRARY_PATH', 'TFF_DP_DEBUG')
 
 
 class Outcome(NamedTuple):
-  """How a child ended.
+  """The outcome of a child.
 
   Attributes:
-    findings: Pairs of check, status and detail, as the child printed them.
-    error: Why there are none, '' if there are.
+    findings: Lists of check, status and detail, as the child printed them.
+    error: Reason why there are no findings, '' if there are some.
     is_not_a_bundle: Whether `error` says that there is no bundle.
   """
 
@@ -43,17 +43,17 @@ class Outcome(NamedTuple):
 
 
 def check(root: pathlib.Path) -> Outcome:
-  """Returns what the static check finds, from a process of its own."""
+  """Returns the outcome of the static check in a child process."""
   with tempfile.TemporaryDirectory(prefix='tff_dp_check_') as home:
     return _call(STATIC, root, home=home, said=None)
 
 
 def run(root: pathlib.Path, say) -> Outcome:
-  """Returns what running a bundle finds, in a process of its own.
+  """Returns the outcome of running a bundle in a child process.
 
   Args:
-    root: The bundle, of which a copy is checked again and run.
-    say: Is called with one line, before anything runs.
+    root: Directory of the bundle. A copy of it is checked again and run.
+    say: Function that is called with one line, before anything runs.
   """
   # Not where this file is run. pylint: disable=g-import-not-at-top
   from tff_dp import _checks
@@ -106,7 +106,7 @@ def _call(mode: str, root: pathlib.Path, *, home: str, said):
 
 
 def _environment(home: str) -> dict[str, str]:
-  """Returns the environment of a child: nothing of the user's but paths."""
+  """Returns the environment of a child. Of the user's, it has only paths."""
   import site  # pylint: disable=g-import-not-at-top
 
   given = os.environ.get('PYTHONPATH', '').split(os.pathsep)
@@ -130,14 +130,14 @@ def _environment(home: str) -> dict[str, str]:
 
 
 def _leave_network() -> str:
-  """Leaves the network, in words that say whether that was possible."""
+  """Leaves the network. Returns words that say whether that was possible."""
   import ctypes  # pylint: disable=g-import-not-at-top
 
   try:
     unshare = ctypes.CDLL(None, use_errno=True).unshare
   except (AttributeError, OSError):
     return 'WITH the network of this machine, which it cannot be kept from'
-  # A user may have a network of its own in a user namespace of its own.
+  # Without privileges, a new network needs a new user namespace.
   for flags in (_CLONE_NEWNET, _CLONE_NEWUSER | _CLONE_NEWNET):
     if unshare(flags) == 0:
       return 'no network'
@@ -160,7 +160,7 @@ def _limit(mode: str) -> None:
 
 @contextlib.contextmanager
 def _writing_nothing():
-  """Makes every write to a file fail; a graph cannot undo that."""
+  """Makes every write to a file fail. A graph cannot undo that."""
   # A signal would end the process.
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
   usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -176,7 +176,7 @@ def _main(mode: str, root: str) -> None:
   _limit(mode)
   if sys.stdin.readline() != 'go\n':
     return
-  # What TensorFlow prints must not get between.
+  # Output of TensorFlow must not mix with the answer.
   answer = os.fdopen(os.dup(1), 'w')
   os.dup2(2, 1)
   # Not before the limits. pylint: disable=g-import-not-at-top
@@ -206,7 +206,7 @@ def _main(mode: str, root: str) -> None:
     outcome = Outcome([], f'{type(error).__name__}: {said}')
   answer.write(json.dumps(outcome))
   answer.flush()
-  # Threads of TensorFlow's may wait for ever.
+  # TensorFlow threads may wait for ever.
   os._exit(0)
 
 

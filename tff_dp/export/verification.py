@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`verify_bundle`: what a bundle says, found out anew without running it.
+"""`verify_bundle` verifies the claims of a bundle without running it.
 
-Nothing but the files of a bundle is read and nothing is written. Digests come
-first, then what its graphs would do: where either is wrong, nothing else is
-looked at. `measuring` runs what was checked here.
+It reads only the files of the bundle, and writes nothing. First it checks
+digests, then the operations of the graphs. If either is wrong, it checks
+nothing else. `measuring` runs the graphs that were checked here.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,8 @@ from tff_dp.program import certification
 from tff_dp.program.files import process_files
 from tff_dp.statement import statement as statement_lib
 
-# Of epsilon, whose search ends elsewhere with other versions of NumPy.
+# Relative tolerance of epsilon: its search ends at a slightly different value
+# with other versions of NumPy.
 _TOLERANCE = 1e-6
 OK, FAILED, ABSENT, NOT_CHECKED = 'ok', 'FAILED', 'absent', 'not checked'
 _MODELS = (bundle.SAVED_MODEL, bundle.FUNCTIONAL_MODEL)
@@ -40,13 +41,13 @@ _LONGEST, _MOST_NAMED = 300, 5
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """What one check found.
+  """The result of one check.
 
   Attributes:
-    check: What was looked at.
+    check: Name of the checked part or property.
     status: 'ok', 'FAILED', 'absent' or 'not checked'.
-    detail: What was found, or why it is absent or not checked. One line that a
-      terminal shows and does not obey.
+    detail: The result, or the reason why the part is absent or not checked. It
+      is one line, without control codes for a terminal.
   """
 
   check: str
@@ -58,25 +59,26 @@ class Finding:
 
 
 class Wrong(Exception):
-  """A bundle that is not what it says; the message says where."""
+  """Raised if a bundle contradicts its claims. The message says where."""
 
 
 def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
-  """Returns what was found, a finding for each check.
+  """Returns a finding for each check.
 
-  The bundle is what it says if none of them has the status 'FAILED', but for
-  what has the status 'not checked'. Digests tell of every changed byte, but
-  whoever changes a file can change the manifest too: compare the digest of the
-  manifest, which the first finding has, with that which the exporter told you.
+  The claims of the bundle hold if no finding has the status 'FAILED', except
+  for parts with the status 'not checked'. Digests reveal every changed byte.
+  But whoever changes a file can change the manifest too. So compare the digest
+  of the manifest, in the first finding, with the one that the exporter told
+  you.
 
   It runs no graph of the bundle, opens nothing but regular files in it, follows
   no link out of it, and writes nothing.
 
   Args:
-    directory: Of `export_bundle`.
+    directory: Directory that `export_bundle` wrote.
 
   Raises:
-    ArgumentError: If it is no bundle that this version knows.
+    ArgumentError: If it is not a bundle that this version knows.
   """
   root = pathlib.Path(directory)
   manifest = bundle.read_manifest(root)
@@ -128,17 +130,17 @@ def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
 
 
 def failed(findings: list[Finding]) -> list[Finding]:
-  """Returns the findings that say that something is wrong."""
+  """Returns the findings with the status 'FAILED'."""
   return [each for each in findings if each.status == FAILED]
 
 
 def form_name(kind: str) -> str:
-  """Returns what findings call a form."""
+  """Returns the name of a form in findings."""
   return kind.replace('_', '-') + ' form'
 
 
 def found(check: str, look: Callable[[], str]) -> Finding:
-  """Returns the finding of a check that raises where something is wrong."""
+  """Returns the finding of a check that raises if something is wrong."""
   try:
     return Finding(check, OK, look())
   except Wrong as error:
@@ -146,7 +148,7 @@ def found(check: str, look: Callable[[], str]) -> Finding:
   except _checks.PrivacyRefusedError as error:
     return Finding(check, FAILED, f'{error.what}: {error.why}')
   except Exception as error:  # pylint: disable=broad-exception-caught
-    # Whatever a broken file makes a reader do.
+    # A broken file may make a reader raise any error.
     said = ' '.join(str(error).split())[:_LONGEST]
     return Finding(check, FAILED, f'{type(error).__name__}: {said}')
 
@@ -167,7 +169,7 @@ def _check_files(root: pathlib.Path, manifest) -> str:
   for name in bundle.ALWAYS:
     if name in manifest['absent']:
       raise Wrong(f'{name} is absent, which every bundle has')
-  # Without the process, nothing would be known of its forms.
+  # The forms cannot be checked without the process.
   of_process = [
       name for name in bundle.OF_PROCESS if name not in manifest['absent']
   ]
@@ -179,7 +181,7 @@ def _check_files(root: pathlib.Path, manifest) -> str:
   )
 
 
-# The manifest aside, and all of them in the places where they are written.
+# All files of a bundle in their places, except the manifest.
 _FILES = frozenset([
     *(set(bundle.PARTS) - {*computations.FORMS, *_MODELS}),
     *(
@@ -192,7 +194,7 @@ _FILES = frozenset([
 
 
 def _check_graphs(root: pathlib.Path, manifest) -> str:
-  """Reads what every graph would do; none is run, or imported."""
+  """Checks the operations of every graph, without running or importing it."""
   num = 0
   for name in _computations(manifest):
     try:
@@ -220,7 +222,7 @@ def _computations(manifest) -> Iterator[str]:
 
 
 def _check_guarantee(root: pathlib.Path, manifest) -> str:
-  """Recomputes epsilon from the events, and compares what states it."""
+  """Recomputes epsilon from the events, and compares it with the statement."""
   described = events_lib.read(root / bundle.EVENTS)
   plan = described.plan
   events_lib.check_same('plan', bundle.read_json(root / bundle.PLAN), _plain(plan.describe()))
@@ -241,7 +243,7 @@ def _check_guarantee(root: pathlib.Path, manifest) -> str:
   if not set(warnings) <= set(stated['warnings']):
     raise Wrong('the statement leaves out a warning of the plan')
   if stated['epsilon'] == 'inf':
-    # Of a run with a known key, which its plan does not know of.
+    # The run had a known key, which its plan does not know.
     anew |= {'epsilon': 'inf', 'epsilon_no_amplification': 'inf'}
   for name, value in anew.items():
     events_lib.check_same(name, stated[name], value, tolerance=_TOLERANCE)
@@ -282,15 +284,15 @@ def _check_process(root: pathlib.Path, plan) -> str:
 
 
 def check_process(initialize, next_computation, plan) -> int:
-  """Returns how many noise keys a new state has; no graph is run.
+  """Returns the number of noise keys in a new state, without running a graph.
 
-  Where clients' data go is followed to what is marked as noised by the plan,
-  and a key to where it comes from.
+  It follows clients' data to the values that are marked as noised by the plan,
+  and each key back to its source.
 
   Args:
-    initialize: Of a process whose operations were checked.
-    next_computation: Of the same.
-    plan: What is stated.
+    initialize: The `initialize` of a process whose operations were checked.
+    next_computation: The `next` of the same process.
+    plan: Plan whose epsilon is stated.
 
   Raises:
     PrivacyRefusedError: If data leave without a mark, or a key is known.
@@ -304,10 +306,10 @@ def check_process(initialize, next_computation, plan) -> int:
 
 
 def _check_marks(next_computation, plan) -> None:
-  """Raises if something is marked that no builder of ours marks so.
+  """Raises if a mark is not as our builders make it.
 
-  What is marked has to be what is measured, and a coin is believed to follow
-  from no data.
+  The marked values must be the ones that are measured. And a value that is
+  marked as a coin is trusted to depend on no data.
   """
   for node in operations.nodes_of(next_computation):
     is_coin = release_marks.is_coin(node.name)
@@ -377,5 +379,5 @@ def _check_task_config(root: pathlib.Path, described) -> str:
 
 
 def _plain(content: Any) -> Any:
-  """Returns what a reader of the JSON has."""
+  """Returns the content as read back from JSON."""
   return json.loads(json.dumps(content))
