@@ -221,7 +221,7 @@ def _bits_stddev(plan) -> float:
 
 
 def _separation(plan) -> int:
-  """Returns the largest gap that allows a client all rounds of the plan."""
+  """Returns the least gap between a client's rounds that keeps the plan."""
   pattern = plan.participation.pattern
   return max(
       pattern.min_index_gap,
