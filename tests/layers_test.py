@@ -3,6 +3,7 @@
 """Imports point one way, and the accounting never loads TensorFlow."""
 
 import ast
+from collections.abc import Sequence
 import os
 import pathlib
 import subprocess
@@ -21,12 +22,15 @@ _LAYERS = (
         '_checks',
         '_columns',
         '_failures',
+        '_lazy',
         '_quiet',
         '_shim',
         '_start',
         '_version',
     ),
     ('_compat', '_native_output'),
+    # The registry. It refers to systems by name.
+    ('systems',),
     ('draws', 'files'),
     ('accounting',),
     ('ledger', 'mechanisms'),
@@ -40,6 +44,13 @@ _LAYERS = (
     ('program',),
     ('export',),
     ('cli',),
+    # The folders of systems. None imports another.
+    (
+        'systems/check_ins',
+        'systems/dp_ftrl',
+        'systems/draw_and_discard',
+        'systems/silos',
+    ),
     ('__main__',),
 )
 _RANK = {name: rank for rank, names in enumerate(_LAYERS) for name in names}
@@ -57,6 +68,7 @@ _WITHOUT_TENSORFLOW = (
     'participation',
     'plans',
     'statement',
+    'systems',
 )
 # The whole of what the accounting may lean on, besides the standard library.
 # attr is what dp_accounting writes its events with.
@@ -68,8 +80,13 @@ def _modules(folder: str) -> list[pathlib.Path]:
 
 
 def _layer(path: pathlib.Path) -> str:
-  part = path.relative_to(_ROOT / 'tff_dp').parts[0]
-  return part.removesuffix('.py')
+  return _layer_of(path.relative_to(_ROOT).with_suffix('').parts)
+
+
+def _layer_of(parts: Sequence[str]) -> str:
+  """Returns the layer of a module, given the parts of its full name."""
+  layer = '/'.join(parts[1:3])
+  return layer if layer in _RANK else parts[1]
 
 
 def _dotted(path: pathlib.Path) -> str:
@@ -124,8 +141,9 @@ class LayersTest(parameterized.TestCase):
           wrong.append(f'{path}: {name}')
         if parts[0] != 'tff_dp' or len(parts) < 2:
           continue
-        if parts[1] in _RANK and parts[1] != layer:
-          if _RANK[parts[1]] >= _RANK[layer]:
+        other = _layer_of(parts)
+        if other in _RANK and other != layer:
+          if _RANK[other] >= _RANK[layer]:
             wrong.append(f'{path}: {name}')
     self.assertEmpty(wrong)
 
@@ -157,6 +175,21 @@ class LayersTest(parameterized.TestCase):
         if name.split('.')[0].startswith('tensorflow')
     ]
     self.assertEmpty(wrong)
+
+  def test_plans_flags_and_offers_of_systems_load_no_tensorflow(self):
+    code = (
+        'import sys\nfrom tff_dp import systems\n'
+        'for each in systems.all_systems():\n'
+        '  each.plan(), each.flags()\n'
+        '  for named in (*each.commands.values(), *each.offers.values()):\n'
+        '    named[1]() if len(named) == 2 else named.build()\n'
+        'print([m for m in sys.modules if m.startswith(("tensorflow", "jax"))])'
+    )
+    result = subprocess.run(
+        [sys.executable, '-c', code],
+        capture_output=True, text=True, cwd=_ROOT, check=False,
+    )
+    self.assertEqual(result.stdout, '[]\n', result.stderr)
 
   def test_accounting_needs_little(self):
     allowed = _ACCOUNTING_NEEDS | set(sys.stdlib_module_names)
@@ -231,7 +264,11 @@ class LazyPackageTest(absltest.TestCase):
     self.assertEqual(
         loaded,
         "['tff_dp', 'tff_dp._checks', 'tff_dp._columns', 'tff_dp._compat',"
-        " 'tff_dp._quiet', 'tff_dp._shim', 'tff_dp._version', 'tff_dp.plans']",
+        " 'tff_dp._lazy', 'tff_dp._quiet', 'tff_dp._shim', 'tff_dp._version',"
+        " 'tff_dp.draw_and_discard', 'tff_dp.plans', 'tff_dp.systems',"
+        " 'tff_dp.systems.check_ins',"
+        " 'tff_dp.systems.dp_ftrl', 'tff_dp.systems.draw_and_discard',"
+        " 'tff_dp.systems.silos', 'tff_dp.systems.system']",
     )
     self.assertContainsSubset(
         {'DpFtrlPlan', 'accounting', 'learning', '__version__'}, names.split()

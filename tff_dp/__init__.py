@@ -36,13 +36,17 @@ if TYPE_CHECKING:
   from tff_dp import program
   from tff_dp.plans.check_ins import CheckInPlan
   from tff_dp.plans.dp_ftrl import DpFtrlPlan
-  from tff_dp.plans.draw_and_discard import DrawAndDiscardPlan
+  from tff_dp.systems.draw_and_discard.plan import DrawAndDiscardPlan
   from tff_dp.plans.non_private import NonPrivatePlan
   from tff_dp.plans.secure_sums import SecureSumPlan
   from tff_dp.plans.silos import SiloPlan
 
 # Before TensorFlow and TFF are loaded.
 _compat.prepare_imports()
+
+# The folders of systems are parts of this package: `tff_dp.draw_and_discard`.
+draw_and_discard = sys.modules['tff_dp.systems.draw_and_discard']
+sys.modules['tff_dp.draw_and_discard'] = draw_and_discard
 
 _LAZY_MODULES = (
     'accounting',
@@ -57,10 +61,10 @@ _LAZY_MODULES = (
 # Re-exported names, with the modules that define them.
 _LAZY_NAMES = {
     'PrivacyRefusedError': 'tff_dp._checks',
-    **{name: f'tff_dp.plans.{home}' for name, home in plans.HOMES.items()},
+    **plans.HOMES,
 }
 
-__all__ = ('__version__', *_LAZY_MODULES, *_LAZY_NAMES)
+__all__ = ('__version__', 'draw_and_discard', *_LAZY_MODULES, *_LAZY_NAMES)
 
 
 def __getattr__(name: str):

@@ -52,8 +52,15 @@ def public_names(package: types.ModuleType) -> list[str]:
   They are its `__all__`, or else what its `__init__` defines, or else what it
   imports by name, and the packages below it that offer names themselves.
   """
-  names = list(getattr(package, '__all__', ()))
-  if not names:
+  names = [
+      name
+      for name in getattr(package, '__all__', ())
+      # The same package by a shorter name has no page of its own.
+      if getattr(getattr(package, name), '__name__', '').rpartition('.')[0]
+      in ('', package.__name__)
+      or not isinstance(getattr(package, name), types.ModuleType)
+  ]
+  if not hasattr(package, '__all__'):
     imported, defined = [], []
     for node in ast.parse(pathlib.Path(package.__file__).read_text()).body:
       if isinstance(node, ast.ImportFrom):

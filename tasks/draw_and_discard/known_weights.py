@@ -29,8 +29,9 @@ from tasks.draw_and_discard import known_weights_model as model
 from tasks.draw_and_discard import known_weights_report
 import tff_dp
 from tff_dp import _checks
-from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms.instances import strategies
+from tff_dp.systems import draw_and_discard
+from tff_dp.systems.draw_and_discard import client_steps
+from tff_dp.systems.draw_and_discard import strategies
 
 EXAMPLES = """examples:
   python -m tasks train known_weights
@@ -137,7 +138,7 @@ def run(
   engine.start(where, progress=progress)
   from tff_dp import learning  # pylint: disable=g-import-not-at-top
 
-  process = learning.build_draw_and_discard(
+  process = draw_and_discard.build_draw_and_discard(
       learning.build_generalized_linear_model(
           'logistic', num_features=model.NUM_WEIGHTS - 1
       ),

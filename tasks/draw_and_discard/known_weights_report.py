@@ -10,8 +10,8 @@ import numpy as np
 
 from tasks.draw_and_discard import known_weights_model as model
 from tff_dp import _axes
-from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import rounding
+from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,8 @@ from tasks.common import digits_data
 from tasks.mnist import mnist_data
 import tff_dp
 from tff_dp import _checks
-from tff_dp.accounting import draw_and_discard
-from tff_dp.mechanisms import client_steps
+from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems.draw_and_discard import client_steps
 
 EXPERIMENTS = (
     'instances',
@@ -199,7 +199,7 @@ def run_row(
     return {'loss': loss, 'accuracy': accuracy}
 
   result = tff_dp.program.train(
-      learning.build_draw_and_discard(
+      draw_and_discard.build_draw_and_discard(
           model, plan, client_keys=True, server_seed=settings.seed
       ),
       clients,

@@ -29,10 +29,10 @@ import numpy as np
 from tasks.common import flags
 from tasks.common import sweep_progress
 from tff_dp import _checks
-from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms.instances import instance_lineages
-from tff_dp.mechanisms.instances import spam_filters
-from tff_dp.mechanisms.instances import strategies
+from tff_dp.systems.draw_and_discard import client_steps
+from tff_dp.systems.draw_and_discard import instance_lineages
+from tff_dp.systems.draw_and_discard import spam_filters
+from tff_dp.systems.draw_and_discard import strategies
 
 EXAMPLES = """examples:
   python -m tasks sweep spam_screen

@@ -14,12 +14,13 @@ from tff_dp import learning
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import silos
 from tff_dp.ledger import silo_budget
-from tff_dp.mechanisms import client_steps
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins
 from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import check_ins as check_in_plan
-from tff_dp.plans import draw_and_discard as instances_plan
+from tff_dp.systems import draw_and_discard
+from tff_dp.systems.draw_and_discard import client_steps
+from tff_dp.systems.draw_and_discard import plan as instances_plan
 
 # pylint: disable=g-bad-import-order
 import numpy as np
@@ -173,7 +174,7 @@ def _draw_and_discard(settings, plan, model, num_examples):
       num_rounds=settings.total_rounds,
       clients_per_round=settings.clients_per_round,
   ).calibrated(epsilon=settings.epsilon, delta=settings.delta)
-  process = learning.build_draw_and_discard(
+  process = draw_and_discard.build_draw_and_discard(
       model.variables, plan, client_keys=True
   )
   return process, {'schedule_seed': settings.seed}

@@ -122,6 +122,10 @@ def run(
       # The place where it was raised tells kinds apart.
       found.setdefault(said[-300:], data)
 
+  def look_in_time(data: bytes) -> None:
+    if time.monotonic() < end:
+      look(data)
+
   inputs = strategies.one_of(
       strategies.binary(max_size=500),
       strategies.text(max_size=200).map(lambda t: t.encode('utf-8', 'replace')),
@@ -137,7 +141,7 @@ def run(
             deadline=None,
             database=None,
             suppress_health_check=list(hypothesis.HealthCheck),
-        )(hypothesis.given(inputs)(lambda data: time.monotonic() > end or look(data)))
+        )(hypothesis.given(inputs)(look_in_time))
     )()
   last.unlink()
   return num, found

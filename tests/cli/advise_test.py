@@ -8,6 +8,7 @@ import functools
 import io
 import math
 import os
+import pathlib
 import shlex
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+import tff_dp
 from tests.cli import command
 from tff_dp import advice
+from tff_dp import systems
 from tff_dp.accounting.curves import gaussian
 from tff_dp.advice import check_ins
 from tff_dp.cli import advise
@@ -59,7 +62,7 @@ def _offer(system, **changes):
       population=20_000, reports_per_round=50, rounds=100, parameters=1000,
       epsilon=2.0, delta=1e-6, trust='server',
   )
-  return advice.SYSTEMS[system].build(advice.Setting(**setting | changes))
+  return systems.offers()[system].build()(advice.Setting(**setting | changes))
 
 
 class GuaranteeTest(parameterized.TestCase):
@@ -128,18 +131,17 @@ class GuaranteeTest(parameterized.TestCase):
 
   def test_processes_exist(self):
     packages = {
+        'tff_dp.draw_and_discard': 'systems/draw_and_discard/__init__.py',
         'tff_dp.learning': 'learning/__init__.py',
         'tff_dp.learning.silos': 'learning/silos/__init__.py',
-        'tff_dp.learning.draw_and_discard':
-            'learning/draw_and_discard/__init__.py',
     }
-    root = os.path.dirname(os.path.dirname(advice.__file__))
+    root = pathlib.Path(tff_dp.__file__).parent
     for argv in (_SERVER, _SILOS):
       for offer in _json(*argv)['systems']:
         package, _, name = offer['process'].rpartition('.')
         # Not imported: it would load TensorFlow.
-        with open(os.path.join(root, packages[package])) as file:
-          self.assertIn(f'import {name}\n', file.read())
+        text = (root / packages[package]).read_text()
+        self.assertRegex(text, rf"import {name}\n|'{name}': ")
 
   def test_noise_is_the_least(self):
     # One percent less, and the budget does not hold.
@@ -333,7 +335,7 @@ class FitTest(parameterized.TestCase):
         ('nobody', {'local-reports', 'draw-and-discard'}),
         ('shuffler', {'local-reports', 'draw-and-discard',
                       'shuffled-check-in'}),
-        ('server', set(advice.SYSTEMS) - {'isrl', 'secure-sum'}),
+        ('server', set(systems.offers()) - {'isrl', 'secure-sum'}),
     ):
       result = _json(*_CLIENTS, f'--trust={trust}')
       self.assertEqual(
@@ -341,7 +343,7 @@ class FitTest(parameterized.TestCase):
       )
       self.assertEqual(
           {each['system'] for each in result['not_offered']},
-          set(advice.SYSTEMS) - fitting,
+          set(systems.offers()) - fitting,
       )
     reasons = {
         each['system']: each['reason']

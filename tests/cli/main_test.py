@@ -14,6 +14,7 @@ from absl.testing import parameterized
 
 from tests.cli import command
 from tff_dp import _failures
+from tff_dp import systems
 from tff_dp.cli import main
 
 _ACCOUNT = ('account', 'dp-ftrl', '--rounds=10', '--noise-multiplier=1',
@@ -188,7 +189,7 @@ class MainTest(absltest.TestCase):
         ('statement',),
         *((command, kind)
           for command in ('account', 'calibrate', 'statement')
-          for kind in main.KINDS),
+          for kind in systems.commands()),
         ('compare',),
         ('doctor',),
     ):

@@ -73,7 +73,7 @@ def _dp_ftrl_plan() -> tff_dp.DpFtrlPlan:
 
 def _instance_plan() -> tff_dp.DrawAndDiscardPlan:
   return tff_dp.DrawAndDiscardPlan(
-      step=tff_dp.mechanisms.ClientStep(learning_rate=0.1, epsilon=1.0),
+      step=tff_dp.draw_and_discard.ClientStep(learning_rate=0.1, epsilon=1.0),
       num_params=3,
       num_instances=5,
       max_participations=8,

@@ -12,11 +12,11 @@ import tensorflow_federated as tff
 from tests.learning import check_in_runs
 from tests.learning import small_model
 from tests.learning.silos import toy
-from tests.program import instance_run
 from tests.program import processes
 from tests.program import protocol_run
 from tests.program import secure_sum_run
 from tests.program import silo_run
+from tests.systems.draw_and_discard import instance_run
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms

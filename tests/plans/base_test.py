@@ -10,6 +10,7 @@ from absl.testing import parameterized
 import tff_dp
 from tff_dp import draws
 from tff_dp import plans
+from tff_dp import systems
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
@@ -54,7 +55,7 @@ def _check_ins():
 
 def _draw_and_discard():
   return plans.DrawAndDiscardPlan(
-      step=tff_dp.mechanisms.ClientStep(
+      step=tff_dp.draw_and_discard.ClientStep(
           learning_rate=0.1,
           clip='l2',
           mechanism='gaussian',
@@ -116,7 +117,7 @@ class PlansTest(parameterized.TestCase):
     found = plan.headline(delta=1e-5)
     self.assertEqual(tuple(found), _FIELDS)
     self.assertEqual(found['kind'], plan.kind)
-    self.assertEqual(plans.HOMES[type(plan).__name__], plan.kind)
+    self.assertIs(systems.of(plan.kind).plan(), type(plan))
     # Plain JSON, without infinities.
     json.dumps(found, allow_nan=False)
     stopped = plan.headline(delta=1e-5, num_rounds=1)

@@ -302,7 +302,7 @@ class StatementTest(parameterized.TestCase):
     self.assertEqual(
         points['adjacency']['relation'], plan.neighboring_relation.value
     )
-    for name in statement.REQUIRED_BY_KIND['check_ins']['accounting']:
+    for name in statement.required_names('check_ins')['accounting']:
       removed = json.loads(json.dumps(found.points))
       del removed['accounting'][name]
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, name):

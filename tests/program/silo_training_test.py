@@ -35,9 +35,9 @@ from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import events
 from tff_dp.program import certification
-from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
 from tff_dp.program import population
+from tff_dp.systems.silos import training as silos_training
 from tff_dp.program import run as run_lib
 
 _NUM_ROUNDS = silo_run.NUM_ROUNDS
@@ -214,7 +214,7 @@ class TrainTest(kills.RunsTestCase):
         self.enterContext(tempfile.TemporaryDirectory())
     ) / 'run'
     self.cohorts = []
-    select = cohorts_lib.SiloCohorts.select
+    select = silos_training.SiloCohorts.select
 
     def note(cohorts, round_index, chosen=None):
       selection = select(cohorts, round_index, chosen)
@@ -222,7 +222,7 @@ class TrainTest(kills.RunsTestCase):
       return selection
 
     self.enterContext(
-        mock.patch.object(cohorts_lib.SiloCohorts, 'select', note)
+        mock.patch.object(silos_training.SiloCohorts, 'select', note)
     )
 
   def test_budget_of_secure_sums(self):
@@ -313,7 +313,7 @@ class CohortsTest(parameterized.TestCase):
         silo_run.Clients(kind.RECORDS),
         schedule_seed=0,
     )
-    self.assertIsInstance(found, cohorts_lib.SiloCohorts)
+    self.assertIsInstance(found, silos_training.SiloCohorts)
     found.begin('run')
     return found
 

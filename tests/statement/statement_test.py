@@ -34,7 +34,7 @@ _OBSERVED = participation_ledger.Observed(
 )
 
 
-_REQUIRED = statement.REQUIRED_BY_KIND['dp_ftrl']
+_REQUIRED = statement.required_names('dp_ftrl')
 # S2 is 11 for the plan, and 3 after the first five rounds.
 _ARGUMENTS = dict(
     mechanism=mechanisms.HonakerTree(1600),

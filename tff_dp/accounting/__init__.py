@@ -7,7 +7,7 @@ TensorFlow. Each name below is loaded when it is first used, so a command that
 needs one of them does not wait for the others.
 """
 
-import importlib
+from tff_dp import _lazy
 
 # Public name -> module of this package.
 _HOMES = {
@@ -63,17 +63,6 @@ _HOMES = {
     'zcdp_rho': 'accounting.curves.gaussian',
 }
 
-__all__ = tuple(_HOMES)
-
-
-def __getattr__(name: str):
-  if name not in _HOMES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  home = importlib.import_module(f'tff_dp.{_HOMES[name]}')
-  value = getattr(home, name)
-  globals()[name] = value
-  return value
-
-
-def __dir__() -> list[str]:
-  return sorted(set(globals()) | set(_HOMES))
+__getattr__, __dir__, __all__ = _lazy.names(
+    __name__, {name: f'tff_dp.{home}' for name, home in _HOMES.items()}
+)

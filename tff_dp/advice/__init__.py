@@ -27,11 +27,9 @@ not needed.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Optional
+from typing import Optional
 
-from tff_dp.advice import check_ins
-from tff_dp.advice import cyclic_allocation
-from tff_dp.advice import systems
+from tff_dp import systems
 from tff_dp.advice.offers import Advice
 from tff_dp.advice.offers import DoesNotFitError
 from tff_dp.advice.offers import Offer
@@ -40,76 +38,7 @@ from tff_dp.advice.offers import RELATIONS
 from tff_dp.advice.offers import Setting
 from tff_dp.advice.offers import TRUST
 from tff_dp.advice.offers import TRUSTED
-
-
-class System(NamedTuple):
-  """One of `SYSTEMS`.
-
-  Attributes:
-    needs: Trust that the system needs at least, one of `TRUST`.
-    summary: Description of the system.
-    build: Function that makes its offer for a setting, or raises
-      `DoesNotFitError`.
-  """
-
-  needs: str
-  summary: str
-  build: Callable[[Setting], Offer]
-
-
-SYSTEMS = {
-    'dp-ftrl': System(
-        'server',
-        'a server adds noise that cancels over rounds, and chooses who comes',
-        systems.dp_ftrl,
-    ),
-    'random-allocation': System(
-        'server',
-        'clients draw their own rounds, and a server adds noise to every sum',
-        check_ins.random_allocation,
-    ),
-    'cyclic-allocation': System(
-        'server',
-        'as random-allocation, in strides, with noise that cancels over rounds',
-        cyclic_allocation.cyclic_allocation,
-    ),
-    'fixed-window': System(
-        'server',
-        'clients noise their reports and draw a slot, which uses one of them',
-        check_ins.fixed_window,
-    ),
-    'sliding-window': System(
-        'server',
-        'as fixed-window, with slots that begin when a client wakes',
-        check_ins.sliding_window,
-    ),
-    'shuffled-check-in': System(
-        'shuffler',
-        'clients noise their reports, flip a coin a round, and are shuffled',
-        check_ins.shuffled_check_in,
-    ),
-    'local-reports': System(
-        'nobody',
-        'clients noise their reports, and nothing else is counted on',
-        check_ins.local_reports,
-    ),
-    'draw-and-discard': System(
-        'nobody',
-        'clients noise whole models, of which a server keeps a few',
-        systems.draw_and_discard,
-    ),
-    'secure-sum': System(
-        'shuffler',
-        'silos share the noise of a sum that is opened only as a whole',
-        systems.secure_sum,
-    ),
-    'isrl': System(
-        'nobody',
-        'every silo adds all the noise that its own records need',
-        systems.isrl,
-    ),
-}
-_OF_SILOS = ('secure-sum', 'isrl')
+from tff_dp.systems import system as system_lib
 
 
 def advise(
@@ -123,24 +52,25 @@ def advise(
       on it begins.
   """
   offers, refusals = [], []
-  for name, system in SYSTEMS.items():
+  for name, offered in systems.offers().items():
     try:
-      _check_fits(setting, name, system.needs)
+      _check_fits(setting, offered)
       if progress is not None:
         progress(name)
-      offers.append(system.build(setting))
+      offers.append(offered.build()(setting))
     except DoesNotFitError as error:
       refusals.append(Refusal(name, str(error)))
   offers.sort(key=lambda offer: offer.error)
   return Advice(setting, tuple(offers), tuple(refusals))
 
 
-def _check_fits(setting: Setting, name: str, needs: str) -> None:
-  if setting.is_of_silos and name not in _OF_SILOS:
+def _check_fits(setting: Setting, offered: system_lib.Offered) -> None:
+  unit, needs = offered.unit, offered.needs
+  if setting.is_of_silos and unit != 'record':
     raise DoesNotFitError(
         'for clients: would protect a silo as a whole, not each record'
     )
-  if not setting.is_of_silos and name in _OF_SILOS:
+  if not setting.is_of_silos and unit == 'record':
     raise DoesNotFitError(
         'for records of silos: say how many records a silo has'
     )

@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from tff_dp import _checks
 from tff_dp import advice
+from tff_dp import systems
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.cli import errors
@@ -67,8 +68,8 @@ def add_arguments(parser: errors.Parser) -> None:
   parser.epilog = '\n'.join([
       'systems:',
       *(
-          f'  {name:<18} {system.summary}'
-          for name, system in advice.SYSTEMS.items()
+          f'  {name:<18} {offered.summary}'
+          for name, offered in systems.offers().items()
       ),
       _EXAMPLES,
   ])
@@ -105,7 +106,7 @@ def add_arguments(parser: errors.Parser) -> None:
       f' {advice.RELATIONS[0]}); local reports are always accounted under'
       ' replace_one',
   )
-  add('--for', dest='system', choices=tuple(advice.SYSTEMS), metavar='SYSTEM',
+  add('--for', dest='system', choices=tuple(systems.offers()), metavar='SYSTEM',
       help='how to go on with another system than the best')
   add('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run)
@@ -279,7 +280,7 @@ def _about(offer: advice.Offer) -> list[str]:
       for name, value in offer.noise.items()
   )
   lines = _wrapped(
-      f'{offer.system}: {advice.SYSTEMS[offer.system].summary}'
+      f'{offer.system}: {systems.offers()[offer.system].summary}'
   )
   for name, text in (
       ('trusted', offer.trust),

@@ -14,9 +14,10 @@ import functools
 import importlib
 import json
 import sys
-import types
+from typing import Any
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.cli import errors
 
 # Module of this package, and a function in it that adds flags to a parser. It
@@ -71,41 +72,6 @@ _EXAMPLES = """examples:
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,
 in a checkout.
 """ + errors.DEBUG_HELP
-# KIND -> module, and a line for the list of kinds.
-KINDS = {
-    'dp-ftrl': (
-        'dp_ftrl',
-        'correlated or independent noise on a stream of sums',
-    ),
-    'shuffle': (
-        'check_ins',
-        'every client sends one report through a shuffler',
-    ),
-    'shuffled-check-in': (
-        'check_ins',
-        'each client flips a coin every round, reports are shuffled',
-    ),
-    'random-check-in': (
-        'check_ins',
-        'each client draws its own slot, at a trusted server',
-    ),
-    'random-allocation': (
-        'check_ins',
-        'check-ins at a server that is trusted to add the noise',
-    ),
-    'cyclic-allocation': (
-        'cyclic_allocation',
-        'check-ins at a server whose noise is correlated over rounds',
-    ),
-    'isrl': (
-        'silos',
-        'messages of one silo that protects each of its records itself',
-    ),
-    'draw-and-discard': (
-        'draw_and_discard',
-        'noised models of one client that a server writes over its instances',
-    ),
-}
 _STATEMENT_FORMATS = ('markdown', 'json')
 _EXAMPLES_OF = {
     'account': """examples:
@@ -231,9 +197,9 @@ def run_of(arguments: argparse.Namespace) -> 'results.PlanRun':
     raise _checks.ArgumentError(
         'events', arguments.events, f'nothing with {arguments.kind}'
     )
-  module = _module_of(arguments.kind)
-  with errors.named_as_flags(module.FLAGS):
-    return module.run_of(arguments)
+  flags = _flags_of(arguments.kind)
+  with errors.named_as_flags(flags.FLAGS):
+    return flags.run_of(arguments)
 
 
 def _command(words: list[str]) -> int:
@@ -252,11 +218,11 @@ def _account(arguments: argparse.Namespace) -> int:
   from tff_dp.cli import results
 
   described = run_of(arguments)
-  module = _module_of(arguments.kind, described.plan)
-  with _naming(arguments, module):
-    result = module.result_of(described, arguments)
+  flags = _flags_of(arguments.kind, described.plan)
+  with _naming(arguments, flags):
+    result = flags.result_of(described, arguments)
   results.show(
-      result, arguments.format, getattr(module, 'facts_of', None)
+      result, arguments.format, getattr(flags, 'facts_of', None)
   )
   return errors.DONE
 
@@ -269,15 +235,15 @@ def _calibrate(arguments: argparse.Namespace) -> int:
   _checks.positive(epsilon=arguments.epsilon)
   if arguments.delta is not None:
     _checks.delta(delta=arguments.delta)
-  module = _module_of(arguments.kind)
-  with errors.named_as_flags(module.FLAGS):
-    found, solution = module.calibrated(arguments)
-    result = module.result_of(found, arguments)
+  flags = _flags_of(arguments.kind)
+  with errors.named_as_flags(flags.FLAGS):
+    found, solution = flags.calibrated(arguments)
+    result = flags.result_of(found, arguments)
   result['details']['calibration'] = {
       'epsilon_budget': arguments.epsilon, **solution
   }
   results.show(
-      result, arguments.format, getattr(module, 'facts_of', None)
+      result, arguments.format, getattr(flags, 'facts_of', None)
   )
   return errors.DONE
 
@@ -290,7 +256,7 @@ def _statement(arguments: argparse.Namespace) -> int:
   described, observed = run_of(arguments), None
   if arguments.kind is None:
     observed = builder.RoundsDone(described.num_rounds)
-  with _naming(arguments, _module_of(arguments.kind, described.plan)):
+  with _naming(arguments, _flags_of(arguments.kind, described.plan)):
     statement = described.plan.statement(
         delta=described.delta, observed=observed
     )
@@ -301,10 +267,10 @@ def _statement(arguments: argparse.Namespace) -> int:
   return errors.DONE
 
 
-def _naming(arguments: argparse.Namespace, module: types.ModuleType):
+def _naming(arguments: argparse.Namespace, flags: Any):
   """Returns a context that adds the flag, or file, to an error."""
   if arguments.kind is not None:
-    return errors.named_as_flags(module.FLAGS)
+    return errors.named_as_flags(flags.FLAGS)
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.plans import events
 
@@ -330,14 +296,14 @@ def _add_kinds(
   """
 
   def fill(kind, kind_parser):
-    _module(KINDS[kind][0]).add_arguments(kind_parser, kind, command)
+    _flags_of(kind).add_arguments(kind_parser, kind, command)
     _add_format(kind_parser, formats)
     kind_parser.set_defaults(run=run)
 
   kinds = parser.add_subparsers(
       dest='kind', metavar='KIND', required=required
   )
-  for kind, (_, summary) in KINDS.items():
+  for kind, (summary, _) in systems.commands().items():
     kinds.add_parser(kind, help=summary, fill=functools.partial(fill, kind))
 
 
@@ -355,18 +321,11 @@ def _add_events(parser: errors.Parser) -> None:
              ' the run')
 
 
-def _module_of(
-    kind: str | None, plan: 'base.Plan | None' = None
-) -> types.ModuleType:
-  """Returns the module of a kind on the command line, or of the plan's kind."""
+def _flags_of(kind: str | None, plan: Any = None) -> Any:
+  """Returns the flags of a kind on the command line, or of the plan's kind."""
   if kind is not None:
-    return _module(KINDS[kind][0])
-  also = {'non_private': 'dp_ftrl', 'secure_sums': 'silos'}
-  return _module(also.get(plan.kind, plan.kind))
-
-
-def _module(name: str) -> types.ModuleType:
-  return importlib.import_module(f'tff_dp.cli.flags.{name}')
+    return systems.commands()[kind].flags()
+  return systems.of(plan.kind).flags()
 
 
 if __name__ == '__main__':

@@ -16,8 +16,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.export import bundle
-from tff_dp.learning.silos import terms as silo_terms
 from tff_dp.plans import base
 from tff_dp.program.files import process_files
 
@@ -51,7 +51,7 @@ _RECOMPOSE = {
         _mapreduce.get_computation_for_distribute_aggregate_form
     ),
 }
-_NUM_CLIENTS, _NUM_BATCHES, _BATCH_SIZE = 2, 2, 2
+_NUM_BATCHES, _BATCH_SIZE = 2, 2
 _SELECT = 'federated_select'
 _LONGEST_REASON = 200
 
@@ -153,32 +153,26 @@ def made_data(
   """
   member = next_computation.type_signature.parameter[1].member
   keys = np.random.default_rng([1, keys_seed]) if keys_seed else None
-  rng = _Draws(np.random.default_rng(0), keys)
-  if 'terms' in dir(member):
-    # A silo has the number of records for which its noise was made.
-    silos = sorted(plan.terms.items(), key=lambda item: item[1].num_records)
-    if plan.kind == 'silos':
-      silos = silos[:_NUM_CLIENTS]
-    return [
-        silo_terms.silo_data(
-            terms,
-            [_made(member.examples.element, rng, size=terms.num_records)],
-            rng.key(2),
-        )
-        for _, terms in silos
-    ]
-  has_one_winner = (
-      plan.kind == 'check_ins' and plan.is_local and plan.protocol.has_one_winner
-  )
-  num_clients = 1 if has_one_winner else _NUM_CLIENTS
-  return [_made(member, rng) for _ in range(num_clients)]
+  make = Maker(np.random.default_rng(0), keys)
+  return systems.of(plan.kind).training().made_data(plan, member, make)
 
 
-class _Draws(NamedTuple):
-  """The generators of synthetic data."""
+class Maker(NamedTuple):
+  """Makes synthetic data.
+
+  Attributes:
+    data: Generator of the data.
+    keys: Generator of the keys. `None`: the keys come from `data`.
+    num_clients: Usual number of participants.
+  """
 
   data: np.random.Generator
   keys: np.random.Generator | None
+  num_clients: int = 2
+
+  def __call__(self, type_spec: tff.Type, *, size: int = _BATCH_SIZE) -> Any:
+    """Returns a value of a type, with `size` examples in a batch."""
+    return _made(type_spec, self, size=size)
 
   def key(self, shape, dtype=np.int64) -> np.ndarray:
     """Returns key words. The other data do not depend on `keys`."""
@@ -188,7 +182,7 @@ class _Draws(NamedTuple):
     return self.keys.integers(1, 2**62, shape, dtype)
 
 
-def _made(type_spec, rng: _Draws, name: str = '', size: int = _BATCH_SIZE):
+def _made(type_spec, rng: Maker, name: str = '', size: int = _BATCH_SIZE):
   """Returns a value of a type: NumPy arrays in lists and structures."""
   is_key = name == 'key'
   if isinstance(type_spec, tff.SequenceType):

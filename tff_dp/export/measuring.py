@@ -7,7 +7,6 @@ only for a bundle that passed `verify_bundle`.
 """
 
 from collections.abc import Callable
-import math
 import pathlib
 import time
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_dp import systems
 from tff_dp.execution import contexts
 from tff_dp.export import bundle
 from tff_dp.export import computations
@@ -22,11 +22,11 @@ from tff_dp.export import models
 from tff_dp.export import noise
 from tff_dp.export import taps
 from tff_dp.export import verification
-from tff_dp.mechanisms import randomizers
 from tff_dp.plans import base
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
 from tff_dp.program.files import process_files
+from tff_dp.systems import system
 
 Finding = verification.Finding
 Struct = tff.structure.Struct
@@ -236,10 +236,12 @@ def _vector(marked: list[np.ndarray]) -> np.ndarray:
   return vectors[0]
 
 
+def _noise_of(plan) -> system.Noise:
+  return systems.of(plan.kind).training().noise(plan)
+
+
 def _is_central(plan) -> bool:
-  return plan.kind == 'dp_ftrl' or (
-      plan.kind == 'check_ins' and not plan.is_local
-  )
+  return _noise_of(plan).server_clip_norm is not None
 
 
 def _is_adaptive(plan) -> bool:
@@ -284,9 +286,7 @@ def _is_keyed(each: np.ndarray, plan) -> bool:
     return False
   if _is_central(plan):
     return True  # The digest.
-  return plan.kind == 'check_ins' and isinstance(
-      plan.randomizer, randomizers.Sphere
-  )
+  return _noise_of(plan).keys_give_integers
 
 
 def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
@@ -295,18 +295,10 @@ def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
     if not plan.noise_multiplier:
       return 'the plan adds none'
     return lambda drawn, computation: _check_central(drawn, computation, plan)
-  if plan.kind == 'check_ins':
-    randomizer = plan.randomizer
-    if isinstance(randomizer, randomizers.Gaussian):
-      return lambda drawn, _: _check_local(drawn, stddev=randomizer.stddev)
-    if isinstance(randomizer, randomizers.Laplace):
-      return lambda drawn, _: _check_local(drawn, laplace=randomizer.scale)
-    return f'the reports of {type(randomizer).__name__} are not data plus noise'
-  return {
-      'silos': 'a silo draws noise and records from the same key',
-      'secure_sums': "a silo's message is a share of noise",
-      'draw_and_discard': 'a client draws noise and its model from the same key',
-  }.get(plan.kind, f'of {plan.kind}, no law is known here')
+  expected = _noise_of(plan)
+  if expected.not_measured:
+    return expected.not_measured
+  return lambda drawn, _: _check_local(drawn, expected)
 
 
 def _check_central(drawn: _Drawn, next_computation, plan) -> str:
@@ -335,7 +327,7 @@ def _check_central(drawn: _Drawn, next_computation, plan) -> str:
   if odd:
     raise verification.Wrong(f'{odd} of 64 bits of the digest are not random')
   multiplier = plan.noise_multiplier
-  l2_norm_clip = _l2_norm_clip(plan)
+  l2_norm_clip = _noise_of(plan).server_clip_norm
   if _is_adaptive(plan):
     multiplier = plan.noise_multiplier_by_domain['value']
   stddev = multiplier * l2_norm_clip / certificate.release.divisor
@@ -349,15 +341,7 @@ def _check_central(drawn: _Drawn, next_computation, plan) -> str:
   return _described(spread, of_rounds.shape)
 
 
-def _l2_norm_clip(plan) -> float:
-  if plan.kind == 'check_ins':
-    return plan.randomizer.l2_norm_clip
-  return plan.l2_norm_clip
-
-
-def _check_local(
-    drawn: _Drawn, *, stddev: float = math.nan, laplace: float = math.nan
-) -> str:
+def _check_local(drawn: _Drawn, expected: system.Noise) -> str:
   """Compares the noise of each client's report with the plan."""
   said = ''
   for each in drawn.marked:
@@ -365,10 +349,11 @@ def _check_local(
       raise verification.Wrong(
           f'{each.dtype} of shape {each.shape[1:]} is marked as noised'
       )
-    if math.isnan(laplace):
-      spread = noise.compare(each[:, np.newaxis] / stddev, np.ones([1, 1]))
+    if expected.laplace is None:
+      scaled = each[:, np.newaxis] / expected.stddev
+      spread = noise.compare(scaled, np.ones([1, 1]))
     else:
-      spread = noise.compare_laplace(each, laplace)
+      spread = noise.compare_laplace(each, expected.laplace)
     said = _described(spread, (len(each), 1, each.shape[1]))
   return said
 

@@ -22,6 +22,7 @@ from typing import Any
 import dp_accounting
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.accounting import rounding
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.mechanisms import tree
@@ -75,7 +76,7 @@ _WAY_OUT = (
 
 def why_not(plan: base.Plan) -> str | None:
   """Returns the reason why ODP cannot express a plan, `None` if it can."""
-  if plan.kind != 'dp_ftrl':
+  if not systems.of(plan.kind).training().is_in_odp:
     return f'ODP has no aggregator for a plan of the kind {plan.kind}'
   mechanism, clipping = plan.mechanism, plan.adaptive_clipping
   if plan.noise_multiplier == 0:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.aggregators import release_marks
 from tff_dp.export import bundle
 from tff_dp.export import computations
@@ -311,11 +312,12 @@ def _check_marks(next_computation, plan) -> None:
   The marked values must be the ones that are measured. And a value that is
   marked as a coin is trusted to depend on no data.
   """
+  draws_coins = systems.of(plan.kind).training().draws_are_coins
   for node in operations.nodes_of(next_computation):
     is_coin = release_marks.is_coin(node.name)
     if not is_coin and release_marks.Release.parse(node.name) is None:
       continue
-    if node.op != 'Identity' or (is_coin and plan.kind != 'draw_and_discard'):
+    if node.op != 'Identity' or (is_coin and not draws_coins):
       raise _checks.PrivacyRefusedError(
           f'{node.name}, of the operation {node.op}, is marked as what it is not',
           why='only what has noise, or follows from no data, may be marked',

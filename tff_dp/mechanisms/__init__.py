@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Noise mechanisms: frozen descriptions and pure functions, no TensorFlow."""
 
+from tff_dp import _lazy
 from tff_dp.mechanisms import randomizers
 from tff_dp.mechanisms.adaptive_clipping import AdaptiveClipping
 from tff_dp.mechanisms.catalogue import build
@@ -11,9 +12,6 @@ from tff_dp.mechanisms.choice import best
 from tff_dp.mechanisms.choice import Choice
 from tff_dp.mechanisms.choice import compare
 from tff_dp.mechanisms.choice import Row
-from tff_dp.mechanisms.client_steps import ClientStep
-from tff_dp.mechanisms.instances.spam_filters import calibrate_spam_filter
-from tff_dp.mechanisms.instances.spam_filters import SpamFilter
 from tff_dp.mechanisms.matrix.toeplitz import Banded
 from tff_dp.mechanisms.matrix.banded_inverse import BandedInverse
 from tff_dp.mechanisms.matrix.blt import Blt
@@ -24,3 +22,12 @@ from tff_dp.mechanisms.tree import HonakerTree
 from tff_dp.mechanisms.tree import Tree
 from tff_dp.mechanisms.workloads import Cooldown
 from tff_dp.mechanisms.workloads import Workload
+
+__getattr__ = _lazy.moved(
+    __name__,
+    {
+        'ClientStep': 'tff_dp.draw_and_discard.ClientStep',
+        'SpamFilter': 'tff_dp.draw_and_discard.SpamFilter',
+        'calibrate_spam_filter': 'tff_dp.draw_and_discard.calibrate_spam_filter',
+    },
+)

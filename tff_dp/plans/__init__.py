@@ -6,40 +6,20 @@ Each system has one plan class, with the same verbs. The classes are loaded when
 first used, and none of them loads TensorFlow.
 """
 
-import importlib
 from typing import Any
 
-from tff_dp import _checks
+from tff_dp import _lazy
+from tff_dp import systems
 
-# Public name -> module of this package.
-HOMES = {
-    'CheckInPlan': 'check_ins',
-    'DpFtrlPlan': 'dp_ftrl',
-    'DrawAndDiscardPlan': 'draw_and_discard',
-    'NonPrivatePlan': 'non_private',
-    'SecureSumPlan': 'secure_sums',
-    'SiloPlan': 'silos',
-}
-
-__all__ = (*HOMES, 'from_description')
+# Public name -> full name of its module.
+HOMES = {each.plan.name: each.plan.module for each in systems.all_systems()}
 
 
 def from_description(description: dict[str, Any]):
   """Returns the plan, of any kind, from the output of its `describe`."""
-  kind = description['kind']
-  # Modules have the names of the kinds.
-  _checks.one_of(tuple(HOMES.values()), kind=kind)
-  (name,) = (name for name, home in HOMES.items() if home == kind)
-  return __getattr__(name).from_description(description)
+  system = systems.of(description['kind'])
+  return system.plan().from_description(description)
 
 
-def __getattr__(name: str):
-  if name not in HOMES:
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  home = importlib.import_module(f'{__name__}.{HOMES[name]}')
-  value = globals()[name] = getattr(home, name)
-  return value
-
-
-def __dir__():
-  return sorted({*globals(), *HOMES})
+__getattr__, __dir__, __all__ = _lazy.names(__name__, HOMES)
+__all__ = (*__all__, 'from_description')

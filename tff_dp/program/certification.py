@@ -21,12 +21,12 @@ import tensorflow_federated as tff
 import tree
 
 from tff_dp import _checks
-from tff_dp.aggregators import client_randomizers
-from tff_dp.aggregators import integer_sum
+from tff_dp import plans
+from tff_dp import systems
 from tff_dp.aggregators import release_marks
-from tff_dp.learning.draw_and_discard import client as draw_and_discard_client
 from tff_dp.plans import base
 from tff_dp.program import data_flow
+from tff_dp.systems import system
 
 _STATE, _METRICS = 'state', 'metrics'
 _RELEASE_ID, _ROUND = 'release_id', 'round'
@@ -139,27 +139,16 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
   """
   _check_is_runnable(process)
   built_from = getattr(process, 'plan', None)
-  if _kind(plan) == 'non_private':
-    if _kind(built_from) in _OF_SILOS:
-      raise _checks.PrivacyRefusedError(
-          'a process of silos cannot be trained under a NonPrivatePlan',
-          why='silos bring their constants with their records, and those are'
-          ' in the plan of the process',
-          way_out='build it with noise_stddev=0, or build_noisy_mb_sgd in the'
-          ' place of secure sums, and leave out plan=; the statement says NO'
-          ' PRIVACY',
-      )
-    return Certificate(plan, None, frozenset())
   if plan is None:
     plan = built_from
+  if plan is not None and not isinstance(plan, base.Plan):
+    raise _checks.ArgumentError(
+        'plan', plan, f'one of tff_dp.{", ".join(plans.HOMES)}'
+    )
+  if plan is not None and not _training(plan).is_private:
+    _check_may_lack_noise(built_from)
+    return Certificate(plan, None, frozenset())
   if plan is not None:
-    if _kind(plan) not in _RELEASES:
-      raise _checks.ArgumentError(
-          'plan',
-          plan,
-          'a tff_dp.DpFtrlPlan, CheckInPlan, SiloPlan, SecureSumPlan,'
-          ' DrawAndDiscardPlan or NonPrivatePlan',
-      )
     _check_built_from(built_from, plan)
   return _certify(process.next, plan)
 
@@ -176,7 +165,7 @@ def certify_computation(
     next_computation: The `next` of a process.
     plan: Plan whose epsilon is stated.
   """
-  if _kind(plan) == 'non_private':
+  if not _training(plan).is_private:
     return Certificate(plan, None, frozenset())
   return _certify(next_computation, plan)
 
@@ -190,7 +179,10 @@ def type_fingerprint(process: Any) -> str:
 def _certify(next_computation, plan) -> Certificate:
   """Returns the certificate, without comparing the plan in `process.plan`."""
   flow = data_flow.follow(
-      next_computation, presence_is_public=_kind(plan) in _OF_SILOS
+      next_computation,
+      presence_is_public=(
+          plan is not None and _training(plan).presence_is_public
+      ),
   )
   if not flow.releases:
     raise _no_noise(flow, plan)
@@ -206,11 +198,9 @@ def _certify(next_computation, plan) -> Certificate:
   if release.at_clients:
     _check_metrics(not_covered)
     _check_asked(flow)
-    if plan.kind == 'draw_and_discard':
-      _check_repeats(next_computation, plan)
-    elif plan.kind == 'check_ins':
-      # The state does not track it.
-      return Certificate(plan, None, not_covered)
+    _training(plan).check(next_computation, plan)
+    if not _training(plan).state_counts_rounds:
+      release = None
   return Certificate(plan, release, not_covered)
 
 
@@ -221,6 +211,21 @@ def _check_is_runnable(process) -> None:
       ' tff_dp.learning and tff.learning.algorithms return',
       process=process,
   )
+
+
+def _check_may_lack_noise(built_from) -> None:
+  """Raises if a process needs its own plan, with noise or without."""
+  if not isinstance(built_from, base.Plan):
+    return
+  reason = _training(built_from).why_never_without_privacy
+  if reason is not None:
+    why, way_out = reason
+    raise _checks.PrivacyRefusedError(
+        f'a process of the kind {built_from.kind!r} cannot be trained under a'
+        ' NonPrivatePlan',
+        why=why,
+        way_out=way_out,
+    )
 
 
 def _check_built_from(built_from, plan) -> None:
@@ -266,7 +271,7 @@ def _plan_of(flow) -> base.Plan:
 
 def _check_release(flow, plan) -> release_marks.Release:
   """Returns the only release. Raises unless it is the plan's release."""
-  expected = _RELEASES[plan.kind](plan)
+  expected = _training(plan).release(plan)
   for found in flow.releases:
     if (found.fingerprint, found.at_clients, found.in_sum) != (
         expected.fingerprint, expected.at_clients, expected.in_sum
@@ -275,8 +280,8 @@ def _check_release(flow, plan) -> release_marks.Release:
           'the process adds other noise (mechanism, noise multiplier or'
           ' clipping) than the plan speaks of'
       )
-    # A check-in plan does not know the divisor of a sum.
-    if plan.kind == 'dp_ftrl' and found != expected:
+    knows_divisor = _training(plan).knows_divisor
+    if knows_divisor and found.divisor != expected.divisor:
       raise _other_plan(
           f'the process divides by clients_per_round={found.divisor}, the plan'
           f' by {expected.divisor}'
@@ -295,12 +300,7 @@ def _check_release(flow, plan) -> release_marks.Release:
 
 def _way_to_noise(plan) -> str:
   """Returns an instruction to build a process with the noise of the plan."""
-  if _kind(plan) == 'draw_and_discard':
-    return (
-        "plan with a ClientStep(mechanism='laplace', ...) or 'gaussian', then"
-        f' {plan.built_by}'
-    )
-  return getattr(plan, 'built_by', None) or (
+  return (plan and _training(plan).way_to_noise(plan)) or (
       'build it with model_aggregator=plan.aggregator(), in'
       ' tff.aggregators.as_weighted_aggregator(...) where the builder asks for'
       ' a weighted one, or with a builder of tff_dp.learning'
@@ -355,36 +355,6 @@ def _check_asked(flow) -> None:
     )
 
 
-def _check_repeats(next_computation, plan) -> None:
-  """Raises if a repeated round would have other reports than before."""
-  data = next_computation.type_signature.parameter[1].member
-  if draw_and_discard_client.KEY not in dir(data):
-    raise _checks.PrivacyRefusedError(
-        'clients of the process bring no key of their own',
-        why='a round that is repeated, after a kill, would then be one more'
-        ' report of its clients, and the plan counts one',
-        way_out=plan.built_by,
-    )
-
-
-def _release_of_check_ins(plan) -> release_marks.Release:
-  if plan.is_local:
-    return client_randomizers.release_of(plan.randomizer)
-  # Any divisor will do: the plan has none.
-  return plan.aggregator(clients_per_round=1).release
-
-
-# Kind of a plan -> function that returns the release of its processes.
-_RELEASES = {
-    'check_ins': _release_of_check_ins,
-    'dp_ftrl': lambda plan: plan.aggregator().release,
-    'draw_and_discard': draw_and_discard_client.release_of,
-    'secure_sums': lambda plan: integer_sum.release_of(plan.release_facts),
-    'silos': lambda plan: release_marks.Release.of(plan.release_facts),
-}
-_OF_SILOS = ('secure_sums', 'silos')
-
-
 def _built_from_another(fingerprint: str, plan) -> _checks.PrivacyRefusedError:
   return _other_plan(
       f'the process was built from the plan {fingerprint}, and is to be trained'
@@ -436,8 +406,8 @@ def _groups(value: Any, *names: str) -> list[dict[str, Any]]:
   return [group for group in groups.values() if len(group) == len(names)]
 
 
-def _kind(plan) -> str | None:
-  return getattr(plan, 'kind', None)
+def _training(plan: base.Plan) -> system.Training:
+  return systems.of(plan.kind).training()
 
 
 def _is_adaptive(plan) -> bool:

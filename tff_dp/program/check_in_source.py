@@ -27,7 +27,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import learning
 from tff_dp.files import regular
-from tff_dp.learning.check_ins import check_in_work
+from tff_dp.learning import keyed_data
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
 from tff_dp.participation import protocol as protocol_lib
@@ -152,7 +152,7 @@ class CheckInDataSource(tff.program.FederatedDataSource):
       member = examples
       if self.with_keys:
         member = collections.OrderedDict(
-            examples=examples, key=check_in_work.KEYS_TYPE
+            examples=examples, key=keyed_data.KEYS_TYPE
         )
       self._type = tff.FederatedType(member, tff.CLIENTS)
     return self._type

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cohorts of a run: how the training program gets the clients of a round.
 
-- `ScheduledCohorts`: the server chooses, and the participation ledger enforces
-  the pattern that the plan promises.
-- `InstanceCohorts`: the same for draw and discard, whose clients bring keys.
-- `CheckInCohorts`: clients decide, and the server takes those who came.
-- `SiloCohorts`: all silos that are present.
+`Cohorts` is the interface. Each system has its own, in the module `training` of
+its folder. In `ScheduledCohorts` the server chooses, and the participation
+ledger enforces the pattern that the plan promises. In `CheckInCohorts` clients
+decide, and the server takes those who came.
 
-Each gives bytes for the checkpoint, from which a resumed run restores it. A
+Cohorts give bytes for the checkpoint, from which a resumed run restores them. A
 round that is repeated has the same cohort again.
 """
 
@@ -16,23 +15,13 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
-import json
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp import learning
-from tff_dp.files import regular
-from tff_dp.learning.silos import terms as terms_lib
-from tff_dp.mechanisms import randomizers
-from tff_dp.participation import coins
 from tff_dp.participation import monitoring
 from tff_dp.participation import shuffled_check_in
-from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import draw_and_discard as draw_and_discard_plan
-from tff_dp.plans import non_private
-from tff_dp.plans import silo_base
+from tff_dp.plans import base
 from tff_dp.program import check_in_source
-from tff_dp.statement import builder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +119,7 @@ class ScheduledCohorts(Cohorts):
 
   def __init__(
       self,
-      plan: (
-          plan_lib.DpFtrlPlan
-          | draw_and_discard_plan.DrawAndDiscardPlan
-          | non_private.NonPrivatePlan
-      ),
+      plan: base.Plan,
       clients,
       *,
       seed: int,
@@ -221,39 +206,6 @@ class ScheduledCohorts(Cohorts):
   def observed(self, rounds_begun: int) -> Any:
     return dataclasses.replace(
         self._ledger.observed(), num_rounds=rounds_begun
-    )
-
-
-class InstanceCohorts(ScheduledCohorts):
-  """Cohorts of draw and discard, whose clients bring keys.
-
-  The clients of a round are drawn by lot among those who took part least often.
-  The participation ledger refuses clients beyond the cap of the plan. All that
-  is public. Draws and noise of a client follow from the client's secret key.
-  Here the keys of all clients follow from one root key, which is kept beside
-  the ledger, so that a repeated round has the same reports.
-  """
-
-  _root_key: bytes
-
-  def begin(self, run_id: str) -> None:
-    super().begin(run_id)
-    self._root_key = coins.random_root_key()
-
-  def restore(self, data: bytes) -> None:
-    # The checksum of the checkpoint shows any damage of the key.
-    self._root_key = data[: coins.KEY_BYTES]
-    super().restore(data[coins.KEY_BYTES :])
-
-  def to_bytes(self) -> bytes:
-    return self._root_key + super().to_bytes()
-
-  def _data_of(self, client_id) -> Any:
-    secret = coins.subkey(
-        self._root_key, 'client', _checks.client_key(client_id)
-    )
-    return learning.client_data(
-        super()._data_of(client_id), randomizers.noise_key(secret)
     )
 
 
@@ -351,93 +303,9 @@ class CheckInCohorts(Cohorts):
     )
 
 
-class SiloCohorts(Cohorts):
-  """Cohorts of the silos that are present by the plan.
-
-  This simulates silos that each keep a secret key. Here all keys follow from
-  one root key, which is in the checkpoints. So a round that is repeated after a
-  crash repeats every message bit for bit, and is no second release.
-  """
-
-  why_not_chosen = 'the plan says which silos take part in which round'
-
-  def __init__(self, plan: silo_base.PlanOfSilos, clients):
-    """Makes them.
-
-    Args:
-      plan: Plan with constants and absences.
-      clients: A `tff.simulation.datasets.ClientData` whose ids are the names of
-        the silos.
-    """
-    self.client_ids = list(clients.client_ids)
-    _checks.distinct_clients(client_ids=self.client_ids)
-    needed = {
-        name
-        for round_index in range(1, plan.num_rounds + 1)
-        for name in plan.present(round_index)
-    }
-    ids = set(self.client_ids)
-    if not needed <= ids <= set(plan.silos):
-      raise _checks.ArgumentError(
-          'clients.client_ids',
-          sorted(ids ^ needed),
-          f'the names of the silos of the plan, {sorted(plan.silos)}; those'
-          ' that are named here are missing or unknown. Of a silo that is'
-          ' never there, plan.with_availability(...) says so',
-      )
-    self._plan = plan
-    self._clients = clients
-    self._root_key = self._data = None
-
-  def identity(self) -> dict[str, Any]:
-    return {'num_silos': len(self.client_ids)}
-
-  def begin(self, run_id: str) -> None:
-    del run_id  # The write-ahead record ties the silos to the run.
-    self._root_key, self._data = coins.random_root_key(), {}
-
-  def restore(self, data: bytes) -> None:
-    try:
-      root_key = bytes.fromhex(regular.parse_json(data)['root_key'])
-      is_key = len(root_key) == coins.KEY_BYTES
-    except (LookupError, TypeError, ValueError):
-      is_key = False
-    if not is_key:
-      raise _checks.PrivacyRefusedError(
-          'the key of the silos in the checkpoint is damaged',
-          why='with another key a silo would have other noise for the same'
-          ' data',
-          way_out='restore the checkpoint from a copy, or start a new run',
-      )
-    self._root_key, self._data = root_key, {}
-
-  def to_bytes(self) -> bytes:
-    return json.dumps({'root_key': self._root_key.hex()}).encode()
-
-  def select(
-      self, round_index: int, chosen: Sequence | None = None
-  ) -> Selection:
-    if chosen is not None:
-      raise self._cannot_be_chosen()
-    names = list(self._plan.present(round_index))
-    return Selection(
-        ids=names,
-        read=lambda: [self._data_of(name) for name in names],
-        released={'silos': len(names)},
-        not_covered={},
+def check_client_data(clients: Any) -> None:
+  """Raises if clients decide themselves, but the plan says who comes."""
+  if isinstance(clients, check_in_source.CheckInDataSource):
+    raise _checks.ArgumentError(
+        'clients', clients, 'client data: the plan says who comes'
     )
-
-  def observed(self, rounds_begun: int) -> builder.RoundsDone:
-    # The plan says which silos were present.
-    return builder.RoundsDone(rounds_begun)
-
-  def _data_of(self, name: str):
-    """Returns the data that a silo brings to every round."""
-    if name not in self._data:
-      secret = coins.subkey(self._root_key, 'silo', name)
-      self._data[name] = terms_lib.silo_data(
-          self._plan.terms[name],
-          self._clients.create_tf_dataset_for_client(name),
-          randomizers.noise_key(secret),
-      )
-    return self._data[name]

@@ -301,7 +301,7 @@ class Loop:
           f' {plan.participation.pattern.describe()} A cohort may have any size;'
           f' sums are divided by {plan.clients_per_round}.'
       )
-    if plan.kind == 'dp_ftrl' and plan.noise_multiplier:
+    if hints.is_for(plan) and plan.noise_multiplier:
       ratio = hints.signal_to_noise(
           plan,
           num_params=outputs.num_params(self.model_weights),

@@ -168,7 +168,7 @@ def build(
   said = _common(plan, about, headline) | own
   expected = [
       f'{point}.{name}'
-      for point, names in statement.REQUIRED_BY_KIND[plan.kind].items()
+      for point, names in statement.required_names(plan.kind).items()
       for name in names
   ]
   points = {}

@@ -15,6 +15,7 @@ import json
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.accounting import rounding
 from tff_dp.statement import plain_words
 
@@ -36,7 +37,7 @@ _HEADLINE = (
     'warnings',
     'plan',
 )
-# Required names in each of the twelve points. Others may be added.
+# Required names in each of the twelve points. Systems require more.
 _ALWAYS = {
     'setting': 'model trusted adversary',
     'unit': 'unit contribution_bound participation max_participations',
@@ -56,44 +57,6 @@ _ALWAYS = {
         ' bad_updates process'
     ),
     'not_claimed': 'audit heuristics limits',
-}
-# Further required names, by the kind of the plan.
-_BY_KIND = {
-    'dp_ftrl': {
-        'unit': 'min_index_gap min_rounds_between',
-        'mechanism': 'noise_multiplier l2_norm_clip clients_per_round',
-        'accounting': 'squared_sensitivity',
-        'guarantee': 'epsilon_rdp zcdp_rho sigma_eff',
-    },
-    'check_ins': {
-        'mechanism': 'randomizer local_guarantee check_in_rate',
-        'accounting': 'bound candidates discretisation',
-        'implementation': 'coins',
-    },
-    'silos': {
-        'mechanism': 'noise_multiplier l2_norm_clip',
-        'accounting': 'discretisation',
-        'guarantee': 'worst_silo silos per_person',
-        'implementation': 'coins',
-    },
-    'draw_and_discard': {
-        'mechanism': 'client_step noise_scale num_params server',
-        'guarantee': 'epsilon_of_one_report added_reports',
-        'implementation': 'coins',
-    },
-    'secure_sums': {
-        'mechanism': 'noise_multiplier l2_norm_clip min_silos',
-        'guarantee': 'epsilon_of_own_noise',
-        'implementation': 'coins',
-    },
-}
-_BY_KIND['non_private'] = _BY_KIND['dp_ftrl']
-REQUIRED_BY_KIND = {
-    kind: {
-        section: tuple(f'{names} {more.get(section, "")}'.split())
-        for section, names in _ALWAYS.items()
-    }
-    for kind, more in _BY_KIND.items()
 }
 _TITLES = {
     'setting': 'Setting and trust',
@@ -201,12 +164,24 @@ def _copied(content: Mapping[str, Any]) -> dict[str, Any]:
   return json.loads(json.dumps(content))
 
 
+def required_names(kind: str) -> dict[str, tuple[str, ...]]:
+  """Returns the names that each of the twelve points of a statement must have.
+
+  Args:
+    kind: The plan's kind.
+  """
+  more = systems.of(kind).points
+  return {
+      section: tuple(f'{names} {more.get(section, "")}'.split())
+      for section, names in _ALWAYS.items()
+  }
+
+
 def _check_complete(
     headline: Mapping[str, Any], points: Mapping[str, Any]
 ) -> None:
   """Raises unless every point is present and not empty."""
-  _checks.one_of(tuple(REQUIRED_BY_KIND), kind=headline.get('kind'))
-  required = REQUIRED_BY_KIND[headline['kind']]
+  required = required_names(headline.get('kind'))
   missing = [name for name in _HEADLINE if name not in headline]
   for section, names in required.items():
     values = points.get(section)

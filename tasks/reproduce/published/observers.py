@@ -12,8 +12,8 @@ from typing import Any, Optional
 
 from tasks.reproduce.published import later_snapshots
 from tff_dp import _checks
-from tff_dp.accounting import draw_and_discard
 from tff_dp.accounting import rounding
+from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
 
 # Under these strategies the model that a later client draws descends from one
 # given update with probability at most 1/k.

@@ -9,8 +9,8 @@ import tff_dp
 
 from tasks.reproduce.published import observers
 from tff_dp.accounting.curves import local_profiles
-from tff_dp.mechanisms import client_steps
-from tff_dp.mechanisms.instances import spam_filters
+from tff_dp.systems.draw_and_discard import client_steps
+from tff_dp.systems.draw_and_discard import spam_filters
 
 
 def _step(**fields):

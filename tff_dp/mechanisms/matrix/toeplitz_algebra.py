@@ -32,7 +32,6 @@ the maximum is replaced by a norm of high order.
 """
 
 from collections.abc import Callable, Sequence
-from collections.abc import Sequence
 import contextlib
 from typing import Any, NamedTuple, Optional
 

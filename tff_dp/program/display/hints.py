@@ -15,6 +15,12 @@ from tff_dp import _checks
 _LEAST_RATIO = 1.0
 
 
+def is_for(plan) -> bool:
+  """Returns whether a plan has a cohort size, and noise of the server."""
+  size = getattr(plan, 'clients_per_round', None)
+  return size is not None and plan.mechanism is not None
+
+
 def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
   """Returns |sum of all updates| / |its noise|, if every client pulled alike.
 
@@ -23,7 +29,7 @@ def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
   infinite without noise.
 
   Args:
-    plan: A `DpFtrlPlan`.
+    plan: Plan for which `is_for` holds.
     num_params: Number of weights of the model.
     num_rounds: Number of rounds in the sum, at most `plan.num_rounds`.
   """
@@ -47,7 +53,7 @@ def too_noisy(
     num_rounds: Number of rounds of the run.
     num_clients: Size of the population, `None` if unknown.
   """
-  if getattr(plan, 'clients_per_round', None) is None or plan.mechanism is None:
+  if not is_for(plan):
     return None
   ratio = signal_to_noise(plan, num_params=num_params, num_rounds=num_rounds)
   if ratio >= _LEAST_RATIO:

@@ -1,0 +1,100 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for the registry of systems."""
+
+import dataclasses
+import pathlib
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from tff_dp import _checks
+from tff_dp import advice
+from tff_dp import mechanisms
+from tff_dp import plans
+from tff_dp import systems
+from tff_dp.plans import base
+from tff_dp.statement import statement
+from tff_dp.systems import system
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_ALL = [(each.kind, each) for each in systems.all_systems()]
+
+
+def _other(**changes) -> system.System:
+  """Returns a system whose names nobody has."""
+  draw_and_discard = systems.of('draw_and_discard')
+  nothing = dict(kind='other', commands={}, offers={})
+  return dataclasses.replace(draw_and_discard, **nothing | changes)
+
+
+class SystemsTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(*_ALL)
+  def test_plan(self, each):
+    self.assertTrue(issubclass(each.plan(), base.Plan))
+    self.assertEqual(each.plan().kind, each.kind)
+    self.assertIs(getattr(plans, each.plan().__name__), each.plan())
+
+  @parameterized.named_parameters(*_ALL)
+  def test_page(self, each):
+    self.assertTrue((_ROOT / each.page).is_file())
+
+  @parameterized.named_parameters(*_ALL)
+  def test_points_are_of_the_statement(self, each):
+    required = statement.required_names(each.kind)
+    self.assertContainsSubset(each.points, required)
+    for section, names in each.points.items():
+      self.assertContainsSubset(names.split(), required[section])
+
+  @parameterized.named_parameters(*_ALL)
+  def test_flags(self, each):
+    for flags in (each.flags(), *(c.flags() for c in each.commands.values())):
+      for name in ('add_arguments', 'run_of', 'calibrated', 'result_of'):
+        self.assertTrue(callable(getattr(flags, name)))
+      self.assertIsInstance(flags.FLAGS, dict)
+
+  @parameterized.named_parameters(*_ALL)
+  def test_offers(self, each):
+    for offered in each.offers.values():
+      self.assertTrue(callable(offered.build()))
+      self.assertIn(offered.needs, advice.TRUST)
+      self.assertIn(offered.unit, ('client', 'record'))
+
+
+class MovedTest(absltest.TestCase):
+
+  def test_old_names_say_where_they_are(self):
+    with self.assertRaisesRegex(
+        AttributeError, 'is now tff_dp.draw_and_discard.ClientStep'
+    ):
+      mechanisms.ClientStep  # pylint: disable=pointless-statement
+    with self.assertRaisesRegex(AttributeError, "no attribute 'Nothing'$"):
+      mechanisms.Nothing  # pylint: disable=pointless-statement
+
+
+class RegisterTest(parameterized.TestCase):
+
+  def test_it_is_found_until_it_is_removed(self):
+    systems.register(_other())
+    # pylint: disable-next=protected-access
+    self.addCleanup(systems._registered.clear)
+    self.assertEqual(systems.of('other').kind, 'other')
+    self.assertEqual(systems.all_systems()[-1].kind, 'other')
+    systems.unregister('other')
+    with self.assertRaisesRegex(_checks.ArgumentError, "kind='other'.*dp_ftrl"):
+      systems.of('other')
+
+  @parameterized.named_parameters(
+      ('kind', dict(kind='silos')),
+      ('command', dict(commands=systems.of('silos').commands)),
+      ('offer', dict(offers=systems.of('silos').offers)),
+  )
+  def test_taken_names_are_refused(self, changes):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'names that silos'):
+      systems.register(_other(**changes))
+    self.assertLen(systems.all_systems(), len(_ALL))
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,89 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of systems. Each system has one folder here.
+
+To understand a system, open its folder. To add one, add a folder whose
+`SYSTEMS` describes it, and its name to `_FOLDERS`. `register` adds one from
+outside the library. The command line, the training program, certification,
+advice and statements ask this registry, and name no system.
+"""
+
+import functools
+import importlib
+
+from tff_dp import _checks
+from tff_dp.systems import system as system_lib
+
+__all__ = (
+    'all_systems', 'commands', 'of', 'offers', 'register', 'unregister'
+)
+# In the order of lists for people.
+_FOLDERS = ('dp_ftrl', 'check_ins', 'draw_and_discard', 'silos')
+_registered: dict[str, system_lib.System] = {}
+
+
+@functools.cache
+def _own() -> dict[str, system_lib.System]:
+  """Returns the systems of the library, by kind."""
+  found = {}
+  for folder in _FOLDERS:
+    for each in importlib.import_module(f'{__name__}.{folder}').SYSTEMS:
+      found[each.kind] = each
+  return found
+
+
+def register(system: system_lib.System) -> None:
+  """Adds a system from outside the library, for this Python process.
+
+  Raises:
+    ArgumentError: If its kind, or a command or offer of it, is taken.
+  """
+  for other in all_systems():
+    if (
+        other.kind == system.kind
+        or set(other.commands) & set(system.commands)
+        or set(other.offers) & set(system.offers)
+    ):
+      raise _checks.ArgumentError(
+          'system', system.kind, f'names that {other.kind} does not have'
+      )
+  _registered[system.kind] = system
+
+
+def unregister(kind: str) -> None:
+  """Removes a system that `register` added."""
+  del _registered[kind]
+
+
+def all_systems() -> tuple[system_lib.System, ...]:
+  """Returns all systems."""
+  return (*_own().values(), *_registered.values())
+
+
+def of(kind: str) -> system_lib.System:
+  """Returns the system of a kind of plans.
+
+  Raises:
+    ArgumentError: If there is none.
+  """
+  found = {each.kind: each for each in all_systems()}
+  _checks.one_of(tuple(found), kind=kind)
+  return found[kind]
+
+
+def commands() -> dict[str, system_lib.Command]:
+  """Returns the kinds of runs on the command line, of all systems."""
+  return {
+      name: command
+      for each in all_systems()
+      for name, command in each.commands.items()
+  }
+
+
+def offers() -> dict[str, system_lib.Offered]:
+  """Returns the systems that `advise` compares, by name."""
+  return {
+      name: offered
+      for each in all_systems()
+      for name, offered in each.offers.items()
+  }

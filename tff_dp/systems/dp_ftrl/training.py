@@ -1,0 +1,33 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training of DP-FTRL and without privacy: the server chooses the cohorts."""
+
+from tff_dp.program import check_in_source
+from tff_dp.program import cohorts
+from tff_dp.systems import system
+
+
+class _DpFtrl(system.Training):
+  """The plan's schedule chooses the clients, and the ledger enforces it."""
+
+  is_in_odp = True
+
+  def cohorts(self, plan, clients, *, schedule_seed):
+    cohorts.check_client_data(clients)
+    return cohorts.ScheduledCohorts(plan, clients, seed=schedule_seed)
+
+
+class _NonPrivate(system.Training):
+  """Nothing is claimed, so any clients may come."""
+
+  is_private = False
+
+  def cohorts(self, plan, clients, *, schedule_seed):
+    if not isinstance(clients, check_in_source.CheckInDataSource):
+      return cohorts.ScheduledCohorts(plan, clients, seed=schedule_seed)
+    system.no_seed(schedule_seed)
+    return cohorts.CheckInCohorts(clients)
+
+
+DP_FTRL = _DpFtrl()
+NON_PRIVATE = _NonPrivate()

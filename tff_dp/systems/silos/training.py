@@ -1,0 +1,172 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training of silos: all silos that are present by the plan take part."""
+
+from collections.abc import Sequence
+import json
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp.aggregators import integer_sum
+from tff_dp.aggregators import release_marks
+from tff_dp.files import regular
+from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.mechanisms import randomizers
+from tff_dp.participation import coins
+from tff_dp.plans import silo_base
+from tff_dp.program import cohorts
+from tff_dp.statement import builder
+from tff_dp.systems import system
+
+
+class SiloCohorts(cohorts.Cohorts):
+  """Cohorts of the silos that are present by the plan.
+
+  This simulates silos that each keep a secret key. Here all keys follow from
+  one root key, which is in the checkpoints. So a round that is repeated after a
+  crash repeats every message bit for bit, and is no second release.
+  """
+
+  why_not_chosen = 'the plan says which silos take part in which round'
+
+  def __init__(self, plan: silo_base.PlanOfSilos, clients):
+    """Makes them.
+
+    Args:
+      plan: Plan with constants and absences.
+      clients: A `tff.simulation.datasets.ClientData` whose ids are the names of
+        the silos.
+    """
+    self.client_ids = list(clients.client_ids)
+    _checks.distinct_clients(client_ids=self.client_ids)
+    needed = {
+        name
+        for round_index in range(1, plan.num_rounds + 1)
+        for name in plan.present(round_index)
+    }
+    ids = set(self.client_ids)
+    if not needed <= ids <= set(plan.silos):
+      raise _checks.ArgumentError(
+          'clients.client_ids',
+          sorted(ids ^ needed),
+          f'the names of the silos of the plan, {sorted(plan.silos)}; those'
+          ' that are named here are missing or unknown. Of a silo that is'
+          ' never there, plan.with_availability(...) says so',
+      )
+    self._plan = plan
+    self._clients = clients
+    self._root_key = self._data = None
+
+  def identity(self) -> dict[str, Any]:
+    return {'num_silos': len(self.client_ids)}
+
+  def begin(self, run_id: str) -> None:
+    del run_id  # The write-ahead record ties the silos to the run.
+    self._root_key, self._data = coins.random_root_key(), {}
+
+  def restore(self, data: bytes) -> None:
+    try:
+      root_key = bytes.fromhex(regular.parse_json(data)['root_key'])
+      is_key = len(root_key) == coins.KEY_BYTES
+    except (LookupError, TypeError, ValueError):
+      is_key = False
+    if not is_key:
+      raise _checks.PrivacyRefusedError(
+          'the key of the silos in the checkpoint is damaged',
+          why='with another key a silo would have other noise for the same'
+          ' data',
+          way_out='restore the checkpoint from a copy, or start a new run',
+      )
+    self._root_key, self._data = root_key, {}
+
+  def to_bytes(self) -> bytes:
+    return json.dumps({'root_key': self._root_key.hex()}).encode()
+
+  def select(
+      self, round_index: int, chosen: Sequence | None = None
+  ) -> cohorts.Selection:
+    if chosen is not None:
+      raise self._cannot_be_chosen()
+    names = list(self._plan.present(round_index))
+    return cohorts.Selection(
+        ids=names,
+        read=lambda: [self._data_of(name) for name in names],
+        released={'silos': len(names)},
+        not_covered={},
+    )
+
+  def observed(self, rounds_begun: int) -> builder.RoundsDone:
+    # The plan says which silos were present.
+    return builder.RoundsDone(rounds_begun)
+
+  def _data_of(self, name: str):
+    """Returns the data that a silo brings to every round."""
+    if name not in self._data:
+      secret = coins.subkey(self._root_key, 'silo', name)
+      self._data[name] = terms_lib.silo_data(
+          self._plan.terms[name],
+          self._clients.create_tf_dataset_for_client(name),
+          randomizers.noise_key(secret),
+      )
+    return self._data[name]
+
+
+class _Silos(system.Training):
+  """Every silo adds the noise to its own message."""
+
+  presence_is_public = True
+  why_never_without_privacy = (
+      'silos bring their constants with their records, and those are in the'
+      ' plan of the process',
+      'build it with noise_stddev=0, or build_noisy_mb_sgd in the place of'
+      ' secure sums, and leave out plan=; the statement says NO PRIVACY',
+  )
+
+  def cohorts(self, plan, clients, *, schedule_seed):
+    cohorts.check_client_data(clients)
+    system.no_seed(schedule_seed)
+    return SiloCohorts(plan, clients)
+
+  def release(self, plan):
+    return release_marks.Release.of(plan.release_facts)
+
+  def noise(self, plan):
+    return system.Noise(
+        not_measured='a silo draws noise and records from the same key'
+    )
+
+  def made_data(self, plan, member, make):
+    return _made_data(self._silos(plan)[: make.num_clients], member, make)
+
+  def _silos(self, plan) -> list[terms_lib.SiloTerms]:
+    """Returns the terms of all silos, the smallest silo first."""
+    return sorted(plan.terms.values(), key=lambda terms: terms.num_records)
+
+
+class _SecureSums(_Silos):
+  """Silos share the noise of a sum."""
+
+  def release(self, plan):
+    return integer_sum.release_of(plan.release_facts)
+
+  def noise(self, plan):
+    return system.Noise(not_measured="a silo's message is a share of noise")
+
+  def made_data(self, plan, member, make):
+    return _made_data(self._silos(plan), member, make)
+
+
+def _made_data(silos, member, make) -> list:
+  """Returns data of silos, each with the records its noise was made for."""
+  return [
+      terms_lib.silo_data(
+          terms,
+          [make(member.examples.element, size=terms.num_records)],
+          make.key(2),
+      )
+      for terms in silos
+  ]
+
+
+SILOS = _Silos()
+SECURE_SUMS = _SecureSums()

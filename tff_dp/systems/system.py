@@ -1,0 +1,193 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The contract: what a system says about itself to the shared rooms.
+
+A `System` is light. It refers to its plan, flags, offers and training by name,
+and each of them is imported when somebody asks for it. Only training needs
+TensorFlow.
+"""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import importlib
+from typing import Any, NamedTuple, Optional
+
+from tff_dp import _checks
+
+
+class At(NamedTuple):
+  """The name of a value. A call imports the value.
+
+  Attributes:
+    module: Full name of a module.
+    name: Name in the module. Empty for the module itself.
+  """
+
+  module: str
+  name: str = ''
+
+  def __call__(self) -> Any:
+    module = importlib.import_module(self.module)
+    return getattr(module, self.name) if self.name else module
+
+
+class Command(NamedTuple):
+  """A kind of run on the command line, such as `tff-dp account dp-ftrl`.
+
+  Attributes:
+    summary: One line for `--help`.
+    flags: Reference to an object with these functions.
+      `add_arguments(parser, kind, command)` adds flags, description and
+      examples. `run_of(arguments)` returns the plan, the rounds that count and
+      the delta. `calibrated(arguments)` returns the same with the least noise
+      within `--epsilon`, and the solution. `result_of(run, arguments)` returns
+      the headline of the plan with its details. `FLAGS` maps an argument of the
+      plan to its flag, for errors. `facts_of(details)` returns the details as
+      text. It is optional.
+  """
+
+  summary: str
+  flags: Callable[[], Any]
+
+
+class Offered(NamedTuple):
+  """A system, or a variant of one, that `advise` compares.
+
+  Attributes:
+    needs: Trust that it needs at least, one of `advice.TRUST`.
+    summary: Description of the system.
+    build: Reference to a function that takes an `advice.Setting` and returns
+      the `advice.Offer`. The function raises `advice.DoesNotFitError` if there
+      is none.
+    unit: Unit of privacy, 'client' or 'record'.
+  """
+
+  needs: str
+  summary: str
+  build: Callable[[], Any]
+  unit: str = 'client'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class System:
+  """All that the library has to know about one system.
+
+  Attributes:
+    kind: Name of the system in files. It equals `kind` of its plan class.
+    page: The page of the docs about it.
+    plan: Reference to the plan class, a subclass of `plans.base.Plan`.
+    flags: Reference to the flags of the plan, see `Command`. They print a run
+      that is read from `events.json`.
+    training: Reference to a `Training`.
+    points: Names that its statement must have, beside those of all statements.
+      Section of the statement -> names, separated by spaces.
+    commands: Kind of run on the command line -> `Command`.
+    offers: Name in `advise` -> `Offered`.
+  """
+
+  kind: str
+  page: str
+  plan: Callable[[], Any]
+  flags: Callable[[], Any]
+  training: Callable[[], Any]
+  points: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  commands: Mapping[str, Command] = dataclasses.field(default_factory=dict)
+  offers: Mapping[str, Offered] = dataclasses.field(default_factory=dict)
+
+
+class Noise(NamedTuple):
+  """The noise that `export --verify --run` compares with the plan.
+
+  Attributes:
+    server_clip_norm: Clip norm of the sum to which the server adds the noise of
+      `plan.mechanism`. `None` if clients add the noise.
+    stddev: Standard deviation of Gaussian noise on each number of a report.
+    laplace: Scale of Laplace noise on each number of a report.
+    not_measured: Reason why the noise is not measured, else empty.
+    keys_give_integers: Whether reports are integers that differ surely enough
+      for different keys.
+  """
+
+  server_clip_norm: Optional[float] = None
+  stddev: Optional[float] = None
+  laplace: Optional[float] = None
+  not_measured: str = ''
+  keys_give_integers: bool = False
+
+
+class Training:
+  """How runs of a system get their cohorts, and how processes are verified.
+
+  The methods here are for a trusted server that adds the noise to one sum in
+  each round.
+
+  Attributes:
+    is_private: Whether the plan guarantees anything.
+    presence_is_public: Whether the set of participants of a round is public.
+    state_counts_rounds: Whether the process state counts the noised rounds.
+      `program` then compares the count with its own after every round.
+    knows_divisor: Whether the plan says by what the server divides a sum.
+    is_in_odp: Whether On-Device Personalization (ODP) may have an
+      aggregator for its plans.
+    draws_are_coins: Whether clients draw what they ask for by coins that do not
+      depend on their data.
+    why_never_without_privacy: Reason why its processes cannot be trained under
+      a `NonPrivatePlan`, and the way out. `None` if they can.
+  """
+
+  is_private: bool = True
+  presence_is_public: bool = False
+  state_counts_rounds: bool = True
+  knows_divisor: bool = True
+  is_in_odp: bool = False
+  draws_are_coins: bool = False
+  why_never_without_privacy: Optional[tuple[str, str]] = None
+
+  def cohorts(self, plan: Any, clients: Any, *, schedule_seed: int) -> Any:
+    """Returns the `program.cohorts.Cohorts` of a run.
+
+    Args:
+      plan: Plan of the system.
+      clients: A `tff.simulation.datasets.ClientData`, or a source of check-ins.
+      schedule_seed: Public seed of the schedule. It must be 0 if clients or
+        silos decide themselves.
+
+    Raises:
+      ArgumentError: If clients or seed do not fit the plan.
+    """
+    raise NotImplementedError
+
+  def release(self, plan: Any) -> Any:
+    """Returns the `release_marks.Release` that a process of the plan marks."""
+    return plan.aggregator().release
+
+  def check(self, next_computation: Any, plan: Any) -> None:
+    """Raises `PrivacyRefusedError` if the process breaks a rule of its own."""
+    del next_computation, plan
+
+  def noise(self, plan: Any) -> Noise:
+    """Returns the noise of a process of the plan, for measurements."""
+    return Noise(server_clip_norm=plan.l2_norm_clip)
+
+  def made_data(self, plan: Any, member: Any, make: Any) -> list[Any]:
+    """Returns made data of the participants of one round.
+
+    Args:
+      plan: Plan of the system.
+      member: TFF type of the data of one participant.
+      make: An `export.computations.Maker` of values.
+    """
+    del plan
+    return [make(member) for _ in range(make.num_clients)]
+
+  def way_to_noise(self, plan: Any) -> Optional[str]:
+    """Returns how to build a process with noise. `None`: by an aggregator."""
+    return plan.built_by
+
+
+def no_seed(schedule_seed: int) -> None:
+  """Raises if there is a seed, although clients decide themselves."""
+  if schedule_seed:
+    raise _checks.ArgumentError(
+        'schedule_seed', schedule_seed, '0: clients draw their own coins'
+    )
