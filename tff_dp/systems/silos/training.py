@@ -138,7 +138,7 @@ class _Silos(system.Training):
   def made_data(self, plan, member, make):
     return _made_data(self._silos(plan)[: make.num_clients], member, make)
 
-  def _silos(self, plan) -> list[terms_lib.SiloTerms]:
+  def _silos(self, plan) -> list:
     """Returns the terms of all silos, the smallest silo first."""
     return sorted(plan.terms.values(), key=lambda terms: terms.num_records)
 
