@@ -72,7 +72,7 @@ class DocsLinksTest(parameterized.TestCase):
         ('tff_dp', 'DpFtrlPlan.calibrated'),
         ('tff_dp/accounting', 'amplify'),
         ('tff_dp/learning', 'build_dp_ftrl'),
-        ('tff_dp/learning/silos', 'build_noisy_mb_sgd'),
+        ('tff_dp/systems/silos', 'build_noisy_mb_sgd'),
         # Defined by a base class that is public under another module.
         ('tff_dp/mechanisms', 'Blt.describe'),
     ):

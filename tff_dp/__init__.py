@@ -36,17 +36,21 @@ if TYPE_CHECKING:
   from tff_dp import program
   from tff_dp.plans.check_ins import CheckInPlan
   from tff_dp.plans.dp_ftrl import DpFtrlPlan
-  from tff_dp.systems.draw_and_discard.plan import DrawAndDiscardPlan
   from tff_dp.plans.non_private import NonPrivatePlan
-  from tff_dp.plans.secure_sums import SecureSumPlan
-  from tff_dp.plans.silos import SiloPlan
+  from tff_dp.systems import draw_and_discard
+  from tff_dp.systems import silos
+  from tff_dp.systems.draw_and_discard.plan import DrawAndDiscardPlan
+  from tff_dp.systems.silos.plan import SiloPlan
+  from tff_dp.systems.silos.secure_sum_plan import SecureSumPlan
 
 # Before TensorFlow and TFF are loaded.
 _compat.prepare_imports()
 
 # The folders of systems are parts of this package: `tff_dp.draw_and_discard`.
-draw_and_discard = sys.modules['tff_dp.systems.draw_and_discard']
-sys.modules['tff_dp.draw_and_discard'] = draw_and_discard
+_SYSTEMS = ('draw_and_discard', 'silos')
+for _name in _SYSTEMS:
+  globals()[_name] = sys.modules[f'tff_dp.systems.{_name}']
+  sys.modules[f'tff_dp.{_name}'] = globals()[_name]
 
 _LAZY_MODULES = (
     'accounting',
@@ -64,7 +68,7 @@ _LAZY_NAMES = {
     **plans.HOMES,
 }
 
-__all__ = ('__version__', 'draw_and_discard', *_LAZY_MODULES, *_LAZY_NAMES)
+__all__ = ('__version__', *_SYSTEMS, *_LAZY_MODULES, *_LAZY_NAMES)
 
 
 def __getattr__(name: str):

@@ -11,8 +11,8 @@ import dataclasses
 from typing import Any
 
 from tff_dp import learning
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import check_ins

@@ -218,7 +218,7 @@ class Algorithm:
       sizes: See there.
       scale: c.
     """
-    from tff_dp.learning import silos as silos_lib  # pylint: disable=g-import-not-at-top
+    from tff_dp import silos as silos_lib  # pylint: disable=g-import-not-at-top
 
     _checks.positive(scale=scale)
     model = silo_models.build(
@@ -265,8 +265,8 @@ class Algorithm:
       silos: Name -> budget.
       sizes: As for `build`.
     """
-    from tff_dp.learning.silos import accelerated  # pylint: disable=g-import-not-at-top
-    from tff_dp.learning.silos import planning  # pylint: disable=g-import-not-at-top
+    from tff_dp.systems.silos import accelerated  # pylint: disable=g-import-not-at-top
+    from tff_dp.systems.silos import planning  # pylint: disable=g-import-not-at-top
 
     if self._is_localized:
       return accelerated.localized_terms(

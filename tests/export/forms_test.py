@@ -11,17 +11,17 @@ import tensorflow_federated as tff
 
 from tests.learning import check_in_runs
 from tests.learning import small_model
-from tests.learning.silos import toy
 from tests.program import processes
 from tests.program import protocol_run
-from tests.program import secure_sum_run
-from tests.program import silo_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.silos import secure_sum_run
+from tests.systems.silos import silo_run
+from tests.systems.silos import toy
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
+from tff_dp import silos
 from tff_dp.export import computations
-from tff_dp.learning import silos
 from tff_dp.program.files import process_files
 
 _BITS = 'the same bits'

@@ -13,8 +13,8 @@ import tff_dp
 
 from tests.learning import small_model
 from tests.program import processes
-from tests.program import silo_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.silos import silo_run
 from tff_dp import _checks
 from tff_dp import aggregators
 from tff_dp import execution

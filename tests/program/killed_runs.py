@@ -18,9 +18,9 @@ from unittest import mock
 
 from tests.program import protocol_run
 from tests.program import real_run
-from tests.program import secure_sum_run
-from tests.program import silo_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.silos import secure_sum_run
+from tests.systems.silos import silo_run
 from tff_dp import execution
 from tff_dp.files import write_ahead
 from tff_dp.program import run as run_lib

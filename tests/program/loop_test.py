@@ -24,10 +24,10 @@ from tests.learning import small_model
 from tests.program import kills
 from tests.program import processes
 from tests.program import protocol_run
-from tests.program import secure_sum_run
-from tests.program import silo_run
 from tests.program import toy
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.silos import secure_sum_run
+from tests.systems.silos import silo_run
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms

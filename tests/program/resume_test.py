@@ -19,9 +19,9 @@ from tests.program import killed_runs
 from tests.program import kills
 from tests.program import protocol_run
 from tests.program import real_run
-from tests.program import secure_sum_run
-from tests.program import silo_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.silos import secure_sum_run
+from tests.systems.silos import silo_run
 from tff_dp import execution
 from tff_dp.program import run as run_lib
 from tff_dp.program.files import checkpoints

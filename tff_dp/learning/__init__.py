@@ -8,7 +8,6 @@ _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp import _lazy
-from tff_dp.learning import silos
 from tff_dp.learning.averaging import Average
 from tff_dp.learning.averaging import ExponentialAverage
 from tff_dp.learning.averaging import SuffixAverage
@@ -16,7 +15,6 @@ from tff_dp.learning.averaging import UniformAverage
 from tff_dp.learning.check_ins.builders import build_allocation_sgd
 from tff_dp.learning.check_ins.builders import build_check_in_sgd
 from tff_dp.learning.check_ins.builders import build_shuffled_check_in_sgd
-from tff_dp.learning.keyed_data import client_data
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import Constraint
 from tff_dp.learning.constraints import L2Ball
@@ -26,6 +24,7 @@ from tff_dp.learning.constraints import Unconstrained
 from tff_dp.learning.dp_ftrl.builders import build_dp_ftrl
 from tff_dp.learning.dp_ftrl.least_squares import moments_norm_bound
 from tff_dp.learning.dp_ftrl.least_squares_process import build_least_squares
+from tff_dp.learning.keyed_data import client_data
 from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.linear_models import GeneralizedLinearModel
 from tff_dp.learning.optimizers import build_momentum
@@ -38,5 +37,6 @@ __getattr__ = _lazy.moved(
             'tff_dp.draw_and_discard.build_draw_and_discard'
         ),
         'draw_and_discard': 'tff_dp.draw_and_discard',
+        'silos': 'tff_dp.silos',
     },
 )

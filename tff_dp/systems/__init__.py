@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of systems. Each system has one folder here.
 
-To understand a system, open its folder. To add one, add a folder whose
-`SYSTEMS` describes it, and its name to `_FOLDERS`. `register` adds one from
-outside the library. The command line, the training program, certification,
-advice and statements ask this registry, and name no system.
+To understand a system, open its folder. To add one, see docs/add_a_system.md.
+The command line, the training program, certification, advice, statements and
+exports ask this registry, and name no system.
 """
 
 import functools

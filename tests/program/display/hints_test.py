@@ -90,7 +90,7 @@ class TooNoisyTest(absltest.TestCase):
     options = dict(num_params=10_000, num_rounds=4)
     said = hints.too_noisy(plan, num_clients=99, **options)
     self.assertIn('99 clients are too few for that', said)
-    self.assertIn('tff_dp.learning.silos', said)
+    self.assertIn('tff_dp.silos', said)
     self.assertNotIn('clients per round;', said)
     self.assertEqual(
         hints.too_noisy(plan, num_clients=100, **options),

@@ -2,17 +2,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """ISRL-DP and its shuffle model: silos protect each of their records."""
 
+from tff_dp import _lazy
 from tff_dp.systems.system import At
 from tff_dp.systems.system import Command
 from tff_dp.systems.system import Offered
 from tff_dp.systems.system import System
 
-_FLAGS = At('tff_dp.cli.flags.silos')
+_FLAGS = At(f'{__name__}.flags')
+# Module -> its public names.
+_ON_TFF = {
+    'accelerated': (
+        'build_accelerated_mb_sgd_erm',
+        'build_localized_mb_sgd',
+        'build_one_pass_accelerated_mb_sgd',
+    ),
+    'metrics': ('PrivateMetric',),
+    'moreau': ('build_linear_model', 'moreau_envelope'),
+    'planning': ('equal_blocks',),
+    'process': ('SiloProcess',),
+    'secure_sums': ('build_secure_sum_sgd',),
+    'server': ('ReportedMeanFactory',),
+    'sgd': ('build_isrl_local_sgd', 'build_noisy_mb_sgd'),
+    'terms': ('silo_data',),
+}
+_WITHOUT_TFF = {
+    'minibatch_schedules': (
+        'Stage',
+        'choose_rounds',
+        'choose_smoothing',
+        'multi_stage_schedule',
+    ),
+    'plan': ('SiloPlan',),
+    'secure_sum_plan': ('SecureSumPlan',),
+}
 SYSTEMS = (
     System(
         kind='secure_sums',
         page='docs/isrl.md',
-        plan=At('tff_dp.plans.secure_sums', 'SecureSumPlan'),
+        plan=At(f'{__name__}.secure_sum_plan', 'SecureSumPlan'),
         flags=_FLAGS,
         training=At(f'{__name__}.training', 'SECURE_SUMS'),
         points={
@@ -32,7 +59,7 @@ SYSTEMS = (
     System(
         kind='silos',
         page='docs/isrl.md',
-        plan=At('tff_dp.plans.silos', 'SiloPlan'),
+        plan=At(f'{__name__}.plan', 'SiloPlan'),
         flags=_FLAGS,
         training=At(f'{__name__}.training', 'SILOS'),
         points={
@@ -57,4 +84,17 @@ SYSTEMS = (
         },
     ),
 )
-__all__ = ()
+__getattr__, __dir__, __all__ = _lazy.names(
+    __name__,
+    {
+        **dict.fromkeys(
+            ('Phase', 'SiloTerms'), 'tff_dp.accounting.silos.silo_terms'
+        ),
+        **{
+            name: f'{__name__}.{module}'
+            for module, names in (_ON_TFF | _WITHOUT_TFF).items()
+            for name in names
+        },
+    },
+    on_tff=[name for names in _ON_TFF.values() for name in names],
+)

@@ -52,7 +52,7 @@ def isrl(setting: offers.Setting) -> offers.Offer:
           ' says what noise they need.',
       ),
       assumptions=silo_guarantee.ASSUMPTIONS,
-      process='tff_dp.learning.silos.build_noisy_mb_sgd',
+      process='tff_dp.silos.build_noisy_mb_sgd',
       command=offers.account(
           'isrl', '--records', records, '--rounds', rounds,
           '--batch-size', records, '--sampling', sampling.name,
@@ -126,7 +126,7 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
       ),
       assumptions=silo_guarantee.SUM_ASSUMPTIONS,
       process=(
-          'tff_dp.learning.silos.build_secure_sum_sgd'
+          'tff_dp.silos.build_secure_sum_sgd'
       ),
       command=(),
       python=f"""\

@@ -10,13 +10,13 @@ from tff_dp import _checks
 from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
 from tff_dp.files import regular
-from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
-from tff_dp.plans import silo_base
 from tff_dp.program import cohorts
 from tff_dp.statement import builder
 from tff_dp.systems import system
+from tff_dp.systems.silos import plan_base
+from tff_dp.systems.silos import terms as terms_lib
 
 
 class SiloCohorts(cohorts.Cohorts):
@@ -29,7 +29,7 @@ class SiloCohorts(cohorts.Cohorts):
 
   why_not_chosen = 'the plan says which silos take part in which round'
 
-  def __init__(self, plan: silo_base.PlanOfSilos, clients):
+  def __init__(self, plan: plan_base.PlanOfSilos, clients):
     """Makes them.
 
     Args:

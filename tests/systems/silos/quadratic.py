@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 
 SIZE = 5
 BLOCK = 3

@@ -8,11 +8,11 @@ import numpy as np
 from scipy import optimize
 import tensorflow as tf
 
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 
 _LOSSES = {
     'absolute': lambda z, y: np.abs(z - y),

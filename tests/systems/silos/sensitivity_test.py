@@ -14,11 +14,11 @@ from scipy import stats
 import tensorflow as tf
 
 from tests.learning import small_model
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 
 _CLIP = 0.5
 _SIZE = 6

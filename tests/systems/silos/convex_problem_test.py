@@ -12,11 +12,11 @@ accelerated one of the order of its root.
 from absl.testing import absltest
 import numpy as np
 
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.curves import gaussian
-from tff_dp.learning import silos
-from tff_dp.mechanisms import minibatch_schedules
+from tff_dp.systems.silos import minibatch_schedules
 
 _SIZE = 12
 _SPECTRUM = np.arange(1.0, _SIZE + 1) ** -2

@@ -14,10 +14,10 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.aggregators import flows
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 
 # Coordinates of a message; a round gives that many draws of the noise.
 _SIZE = 3000

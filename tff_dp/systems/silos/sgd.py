@@ -23,12 +23,12 @@ from tff_dp.aggregators import release_marks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
-from tff_dp.learning.silos import client_work
-from tff_dp.learning.silos import gradients as gradients_lib
-from tff_dp.learning.silos import planning
-from tff_dp.learning.silos import process as process_lib
-from tff_dp.learning.silos import server
-from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.systems.silos import client_work
+from tff_dp.systems.silos import gradients as gradients_lib
+from tff_dp.systems.silos import planning
+from tff_dp.systems.silos import process as process_lib
+from tff_dp.systems.silos import server
+from tff_dp.systems.silos import terms as terms_lib
 
 Averaging = Union[
     Literal['uniform', 'exponential', 'last', 'last_8'], averaging_lib.Average

@@ -10,7 +10,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.mechanisms import minibatch_schedules
+from tff_dp.systems.silos import minibatch_schedules
 
 _PROBLEM = dict(
     num_params=20,

@@ -9,17 +9,17 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
 
-from tests.learning.silos import quadratic
-from tests.learning.silos import toy
+from tests.systems.silos import quadratic
+from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting import accountants
 from tff_dp.accounting.events import record_events
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 
 _SIZE = 4
 _SILOS = {

@@ -32,9 +32,9 @@ from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import finalizers
-from tff_dp.learning.silos import gradients as gradients_lib
-from tff_dp.learning.silos import metrics as metrics_lib
-from tff_dp.learning.silos import terms as terms_lib
+from tff_dp.systems.silos import gradients as gradients_lib
+from tff_dp.systems.silos import metrics as metrics_lib
+from tff_dp.systems.silos import terms as terms_lib
 
 ROUND = 'round'
 RELEASE_ID = 'release_id'

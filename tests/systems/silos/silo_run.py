@@ -6,13 +6,13 @@ import functools
 
 import numpy as np
 from tff_dp import program
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 from tff_dp.ledger import silo_budget
-from tff_dp.plans import silos as silo_plan
+from tff_dp.systems.silos import plan as silo_plan
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 
 NUM_ROUNDS = 8
 DELTA = 1e-3

@@ -12,8 +12,8 @@ import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting.integers import integer_plans
-from tff_dp.statement import statement
 from tff_dp.statement import builder
+from tff_dp.statement import statement
 
 _DELTA = 1e-6
 _RECORDS = {'a': 20, 'b': 21, 'c': 25}

@@ -11,14 +11,14 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tests.aggregators import flows
-from tests.learning.silos import quadratic
-from tests.learning.silos import toy
+from tests.systems.silos import quadratic
+from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.integers import integer_noise
 from tff_dp.accounting.integers import integer_plans
-from tff_dp.learning import silos
-from tff_dp.mechanisms import minibatch_schedules
+from tff_dp.systems.silos import minibatch_schedules
 
 _SIZE = quadratic.SIZE
 _CLIP = 20.0

@@ -12,11 +12,11 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.learning.silos import client_work as client_work_lib
-from tff_dp.learning.silos import server
-from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.ledger import silo_budget
-from tff_dp.plans import silo_base
+from tff_dp.systems.silos import client_work as client_work_lib
+from tff_dp.systems.silos import plan_base
+from tff_dp.systems.silos import server
+from tff_dp.systems.silos import terms as terms_lib
 
 Result = Callable[
     [Any, tff.learning.models.ModelWeights], tff.learning.models.ModelWeights
@@ -45,7 +45,7 @@ class SiloProcess(tff.learning.templates.LearningProcess):
       self,
       process: tff.learning.templates.LearningProcess,
       *,
-      plan: silo_base.PlanOfSilos,
+      plan: plan_base.PlanOfSilos,
       result: Optional[Result],
       insecure_seed: Optional[int] = None,
   ):
@@ -72,7 +72,7 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     self.plan = plan
     self._insecure_seed = insecure_seed
 
-  def with_plan(self, plan: silo_base.PlanOfSilos) -> 'SiloProcess':
+  def with_plan(self, plan: plan_base.PlanOfSilos) -> 'SiloProcess':
     """Returns the process for other numbers of its silos, without recompiling.
 
     Noise and batches come with the data of each silo. For secure sums they are

@@ -14,7 +14,7 @@ from tff_dp.accounting.silos import silo_terms
 from tff_dp.cli import errors
 from tff_dp.cli import results
 from tff_dp.ledger import silo_budget
-from tff_dp.plans import silos as plan_lib
+from tff_dp.systems.silos import plan as plan_lib
 
 FLAGS = {
     'num_records': 'records',

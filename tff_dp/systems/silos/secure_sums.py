@@ -32,14 +32,14 @@ from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 from tff_dp.learning import local_training
 from tff_dp.learning import process as learning_process
-from tff_dp.learning.silos import accelerated
-from tff_dp.learning.silos import client_work
-from tff_dp.learning.silos import gradients as gradients_lib
-from tff_dp.learning.silos import process as process_lib
-from tff_dp.learning.silos import server
-from tff_dp.learning.silos import terms as terms_lib
-from tff_dp.mechanisms import minibatch_schedules
-from tff_dp.plans import secure_sums
+from tff_dp.systems.silos import accelerated
+from tff_dp.systems.silos import client_work
+from tff_dp.systems.silos import gradients as gradients_lib
+from tff_dp.systems.silos import minibatch_schedules
+from tff_dp.systems.silos import process as process_lib
+from tff_dp.systems.silos import secure_sum_plan
+from tff_dp.systems.silos import server
+from tff_dp.systems.silos import terms as terms_lib
 
 
 def build_secure_sum_sgd(
@@ -98,7 +98,7 @@ def build_secure_sum_sgd(
       strong_convexity=strong_convexity,
       regularization=regularization,
   )
-  plan = secure_sums.SecureSumPlan(
+  plan = secure_sum_plan.SecureSumPlan(
       num_records,
       integer_plans.calibrate(
           noise,
@@ -188,7 +188,7 @@ class _MeanOfRowsFactory(tff.aggregators.UnweightedAggregationFactory):
 def _build_rows_work(
     model,
     weights_type,
-    plan: secure_sums.SecureSumPlan,
+    plan: secure_sum_plan.SecureSumPlan,
     *,
     label_range: gradients_lib.LabelRange,
 ) -> tff.learning.templates.ClientWorkProcess:

@@ -7,13 +7,13 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from tests.learning.silos import quadratic
-from tests.learning.silos import toy
+from tests.systems.silos import quadratic
+from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import learning
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 
 
 def setUpModule():

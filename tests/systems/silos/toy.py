@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import silos
 from tff_dp.learning import finalizers
-from tff_dp.learning import silos
 from tff_dp.ledger import silo_budget
 
 SiloBudget = silo_budget.SiloBudget

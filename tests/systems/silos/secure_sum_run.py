@@ -6,11 +6,11 @@ import functools
 
 import numpy as np
 from tff_dp import program
-from tff_dp.learning import silos
-from tff_dp.plans import secure_sums
+from tff_dp import silos
+from tff_dp.systems.silos import secure_sum_plan
 
-from tests.learning.silos import toy
-from tests.program import silo_run
+from tests.systems.silos import silo_run
+from tests.systems.silos import toy
 
 SUMS = 'secure_sums'
 NUM_ROUNDS = 8
@@ -43,7 +43,7 @@ def is_there(round_index: int, name: str) -> bool:
   return round_index not in ABSENT[name]
 
 
-def absent_plan(process) -> secure_sums.SecureSumPlan:
+def absent_plan(process) -> secure_sum_plan.SecureSumPlan:
   return process.plan.with_availability(is_there)
 
 

@@ -18,27 +18,27 @@ import numpy as np
 import tensorflow_federated as tff
 
 from tests.learning import small_model
-from tests.learning.silos import toy
 from tests.program import kills
-from tests.program import secure_sum_run
-from tests.program import silo_run
+from tests.systems.silos import secure_sum_run
+from tests.systems.silos import silo_run
+from tests.systems.silos import toy
 import tff_dp
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
-from tff_dp.learning import silos
-from tff_dp.learning.silos import terms as terms_lib
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import events
 from tff_dp.program import certification
 from tff_dp.program import data_flow
 from tff_dp.program import population
-from tff_dp.systems.silos import training as silos_training
 from tff_dp.program import run as run_lib
+from tff_dp.systems.silos import terms as terms_lib
+from tff_dp.systems.silos import training as silos_training
 
 _NUM_ROUNDS = silo_run.NUM_ROUNDS
 _KINDS = (('silos', silo_run), ('secure_sums', secure_sum_run))

@@ -20,8 +20,8 @@ from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
-from tff_dp.statement import statement
 from tff_dp.statement import builder
+from tff_dp.statement import statement
 
 _DELTA = 1e-4
 _RECORDS = {'north': 40, 'south': 60}

@@ -23,7 +23,7 @@ import tensorflow_federated as tff
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
-from tff_dp.mechanisms import minibatch_schedules
+from tff_dp.systems.silos import minibatch_schedules
 
 STEP = 'step'
 # The iterate w, the result w_ag and the centre of the regulariser.

@@ -14,14 +14,14 @@ from scipy import stats
 import tensorflow as tf
 
 from tests.aggregators import flows
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting import accountants
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
-from tff_dp.learning.silos import metrics as metrics_lib
+from tff_dp.systems.silos import metrics as metrics_lib
 
 _SIZE = 4
 _UNEQUAL = {

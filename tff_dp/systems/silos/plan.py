@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run whose silos protect every record themselves (ISRL-DP).
 
-The builders of `tff_dp.learning.silos` make it, and their processes carry it:
+The builders of `tff_dp.silos` make it, and their processes carry it:
 
     process = silos.build_noisy_mb_sgd(model, silos=budgets, ...)
     process.plan.epsilon(member='cleveland')
@@ -26,8 +26,8 @@ from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
-from tff_dp.plans import silo_base
 from tff_dp.statement import builder
+from tff_dp.systems.silos import plan_base
 
 # Tolerance of standard deviations computed from the same numbers in another
 # order.
@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class SiloPlan(silo_base.PlanOfSilos):
+class SiloPlan(plan_base.PlanOfSilos):
   """Sizes, noise and limits of every silo, and its absences. Public facts.
 
   The unit of privacy is one record of one silo, and the adjacency is
@@ -71,7 +71,7 @@ class SiloPlan(silo_base.PlanOfSilos):
   trust = 'for the records of a silo, that silo alone'
   # Call that builds a process of the plan, for a user who has none.
   built_by = (
-      'process = tff_dp.learning.silos.build_...(model, silos=..., ...), which'
+      'process = tff_dp.silos.build_...(model, silos=..., ...), which'
       ' has the plan'
   )
 
@@ -430,7 +430,7 @@ class SiloPlan(silo_base.PlanOfSilos):
         },
         'metric_bounds': tuple(facts['metric_bounds']),
         'voids': tuple(facts['voids']),
-        'absences': silo_base.absences_of(facts),
+        'absences': plan_base.absences_of(facts),
     })
 
   def exceeded(self, num_rounds: int) -> Optional[str]:
@@ -458,7 +458,7 @@ class SiloPlan(silo_base.PlanOfSilos):
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    return silo_base.points(self, about)
+    return plan_base.points(self, about)
 
 
 def _shape(terms: silo_terms.SiloTerms) -> tuple[str, float, tuple[int, ...]]:

@@ -7,7 +7,7 @@ may depend on earlier ones. Given the other sums, only the record's own sum
 reveals anything about it. So a pass costs as much as one sum.
 
 The trust differs from `silos`: the noise of the other silos counts.
-`learning.silos.build_secure_sum_sgd` makes the plan, and its process carries
+`silos.build_secure_sum_sgd` makes the plan, and its process carries
 it. Reading it needs no TensorFlow.
 """
 
@@ -24,8 +24,8 @@ from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
-from tff_dp.plans import silo_base
 from tff_dp.statement import builder
+from tff_dp.systems.silos import plan_base
 
 _SENTENCES = """
 setting.model: differential privacy of records by secure sums (SDP): every silo
@@ -70,7 +70,7 @@ not_claimed.limits: nothing is claimed for side channels such as the time of a
 
 
 @dataclasses.dataclass(frozen=True)
-class SecureSumPlan(silo_base.PlanOfSilos):
+class SecureSumPlan(plan_base.PlanOfSilos):
   """The silos of a secure sum, with the noise of all of them. Public facts.
 
   The unit of privacy is one record of one silo, and the adjacency is
@@ -101,7 +101,7 @@ class SecureSumPlan(silo_base.PlanOfSilos):
   draws_end = False
   kind = 'secure_sums'
   built_by = (
-      'process = tff_dp.learning.silos.build_secure_sum_sgd(model, ...), whose'
+      'process = tff_dp.silos.build_secure_sum_sgd(model, ...), whose'
       ' plan is process.plan'
   )
 
@@ -229,7 +229,7 @@ class SecureSumPlan(silo_base.PlanOfSilos):
     said = builder.sentences(
         _SENTENCES, plan=self, reason=about.declarations.delta_reason
     )
-    return said | silo_base.common(self, about) | {
+    return said | plan_base.common(self, about) | {
         'unit.max_participations': 1,
         'mechanism.parameters': self.sums.to_json(),
         'mechanism.min_silos': self.sums.min_silos,
@@ -277,7 +277,7 @@ class SecureSumPlan(silo_base.PlanOfSilos):
   def _from_facts(cls, facts: dict[str, Any]) -> 'SecureSumPlan':
     return cls(**facts | {
         'sums': integer_plans.from_json(facts['sums']),
-        'absences': silo_base.absences_of(facts),
+        'absences': plan_base.absences_of(facts),
     })
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from scipy import stats
 
 from tests import audit
-from tests.learning.silos import toy
+from tests.systems.silos import toy
 from tff_dp import execution
+from tff_dp import silos
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.learning import silos
 
 _SIZE = 3000
 _CLIP = 0.5
