@@ -192,7 +192,7 @@ def write_guide(
     output: Folder for the pages.
     modules: Documented modules by name, to which pages are linked.
   """
-  docs = [*sorted(root.glob('docs/*.md')), *root.glob('SECURITY.md')]
+  docs = [*sorted(root.glob('docs/*.md')), *root.glob('SECURITY.md'), *root.glob('CONTRIBUTING.md')]
   pages = [
       _Page(root, source.relative_to(root))
       for source in (root / 'README.md', *docs, root / 'CHANGELOG.md')

@@ -55,6 +55,10 @@ class SystemsTest(parameterized.TestCase):
       self.assertIsInstance(flags.FLAGS, dict)
 
   @parameterized.named_parameters(*_ALL)
+  def test_training(self, each):
+    self.assertIsInstance(each.training(), system.Training)
+
+  @parameterized.named_parameters(*_ALL)
   def test_offers(self, each):
     for offered in each.offers.values():
       self.assertTrue(callable(offered.build()))
