@@ -192,7 +192,9 @@ def write_guide(
     output: Folder for the pages.
     modules: Documented modules by name, to which pages are linked.
   """
-  docs = [*sorted(root.glob('docs/*.md')), *root.glob('SECURITY.md'), *root.glob('CONTRIBUTING.md')]
+  docs = sorted(root.glob('docs/*.md'))
+  for name in ('SECURITY.md', 'CONTRIBUTING.md'):
+    docs += root.glob(name)
   pages = [
       _Page(root, source.relative_to(root))
       for source in (root / 'README.md', *docs, root / 'CHANGELOG.md')
