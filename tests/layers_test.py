@@ -180,7 +180,7 @@ class LayersTest(parameterized.TestCase):
     code = (
         'import sys\nfrom tff_dp import systems\n'
         'for each in systems.all_systems():\n'
-        '  each.plan(), each.flags()\n'
+        '  each.plan()\n'
         '  for named in (*each.commands.values(), *each.offers.values()):\n'
         '    named[1]() if len(named) == 2 else named.build()\n'
         'print([m for m in sys.modules if m.startswith(("tensorflow", "jax"))])'

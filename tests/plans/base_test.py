@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all plans have in common."""
 
+import dataclasses
 import json
 
 from absl.testing import absltest
@@ -133,6 +134,57 @@ class PlansTest(parameterized.TestCase):
     else:
       self.assertStartsWith(found['warnings'][0], base.NO_PRIVACY)
 
+  @parameterized.product(make=_PLANS, num_rounds=(None, 1))
+  def test_details_are_plain_and_agree_with_the_headline(
+      self, make, num_rounds
+  ):
+    plan = make()
+    found = plan.details(delta=1e-5, num_rounds=num_rounds, population=1000)
+    json.dumps(found, allow_nan=False)
+    headline = plan.headline(delta=1e-5, num_rounds=num_rounds)
+    if 'epsilon_by_neighboring_relation' in found:
+      self.assertEqual(
+          found['epsilon_by_neighboring_relation'][
+              plan.neighboring_relation.value
+          ],
+          headline['epsilon'],
+      )
+    for row in found.get('candidates', ()):
+      if row['bound'] == found['bound']:
+        self.assertEqual(row['epsilon'], headline['epsilon'])
+    for name, text in plan.details_in_words(found) or ():
+      self.assertNotIn('None', name + text)
+
+  @parameterized.parameters(2.0, 0.12)
+  def test_headline_under_another_relation(self, noise_multiplier):
+    allocation = tff_dp.participation.RandomAllocation(6)
+    central = tff_dp.participation.CentralGaussian(noise_multiplier, 1.0)
+    for plan in (
+        dataclasses.replace(_dp_ftrl(), noise_multiplier=noise_multiplier),
+        plans.CheckInPlan(allocation, central),
+    ):
+      options = {'delta': 1e-5, 'neighboring_relation': 'replace_one'}
+      found, own = plan.headline(**options), plan.headline(delta=1e-5)
+      # Also where draws end too early for any finite epsilon.
+      self.assertEqual(
+          float(found['epsilon']), plan.epsilon(**options)
+      )
+      self.assertEqual(found['neighboring_relation'], 'replace_one')
+      self.assertGreater(float(found['epsilon']), float(own['epsilon']))
+      self.assertLessEqual(
+          float(found['epsilon']), float(found['epsilon_no_amplification'])
+      )
+      self.assertLen(found['assumptions'], len(own['assumptions']))
+
+  def test_headline_warns_of_a_delta_above_one_over_the_population(self):
+    for plan in (_dp_ftrl(), _check_ins()):
+      known = plan.headline(delta=1e-5, population=100_000)
+      self.assertStartsWith(known['warnings'][0], 'WEAK: delta')
+      self.assertEqual(
+          plan.headline(delta=1e-5, population=99_999),
+          plan.headline(delta=1e-5),
+      )
+
   @parameterized.parameters(*_PLANS)
   def test_statement_begins_with_the_headline(self, make):
     plan = make()
@@ -150,7 +202,7 @@ class PlansTest(parameterized.TestCase):
     known = plan.statement(delta=1e-5, insecure_seed=True).to_json()
     for name in ('epsilon', 'epsilon_no_amplification'):
       self.assertEqual(known[name], 'inf')
-    self.assertIn('known seed', known['warnings'][-1])
+    self.assertIn('known seed', known['warnings'][0])
     self.assertEqual(
         known['points']['guarantee']['epsilon_if_key_were_secret'],
         headline['epsilon'],

@@ -10,9 +10,12 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import numpy as np
+import scipy.linalg
 
 import tff_dp
 from tff_dp import _checks
+from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
@@ -253,6 +256,64 @@ class PlanTest(parameterized.TestCase):
         short.rounds_accounted(bad)
 
 
+class NumbersTest(parameterized.TestCase):
+
+  def test_expected_reports(self):
+    fixed = _plan(
+        participation.FixedWindowCheckIn(20, 0.5), num_passes=3
+    )
+    # Nobody is in a slot with probability (1 - 0.5 / 20)^40.
+    self.assertAlmostEqual(
+        fixed.expected_dummy_updates(40), 3 * 20 * (1 - 0.5 / 20) ** 40
+    )
+    self.assertEqual(fixed.expected_clients_per_slot(40), 1.0)
+    sliding = _plan(participation.SlidingWindowCheckIn(50, 10))
+    self.assertAlmostEqual(
+        sliding.expected_dummy_updates(50), 41 * 0.9**10
+    )
+    self.assertIsNone(sliding.expected_clients_per_slot(50))
+    self.assertIsNone(_plan().expected_dummy_updates(50))
+    self.assertIsNone(_plan().expected_clients_per_slot(50))
+    twice = _plan(participation.RandomAllocation(20, 2), _CENTRAL)
+    self.assertEqual(twice.expected_clients_per_slot(40), 4.0)
+    # Two windows of 30 rounds, and 12 clients come in both.
+    cyclic = _plan(participation.CyclicAllocation(60, 2, stride=3), _CENTRAL)
+    self.assertAlmostEqual(cyclic.expected_clients_per_slot(12), 2 * 12 / 60)
+    self.assertIsNone(cyclic.expected_dummy_updates(12))
+
+  @parameterized.parameters(1, 3)
+  def test_noise_on_the_sums_so_far(self, num_bands):
+    bands = mechanisms.Banded.square_root(12, num_bands)
+    plan = _plan(
+        participation.CyclicAllocation(12, 2, stride=3),
+        participation.CentralGaussian(2.5, 1.0),
+        mechanism=bands,
+    )
+    # Row t of A C^-1 has the coefficients of the noise in the sum of 1..t.
+    c = scipy.linalg.toeplitz(bands.column(12), np.zeros(12))
+    rows = np.tril(np.ones((12, 12))) @ np.linalg.inv(c)
+    stddevs = 2.5 * np.linalg.norm(rows, axis=1)
+    rmse, largest = plan.prefix_errors()
+    self.assertAlmostEqual(rmse, np.sqrt(np.mean(stddevs**2)))
+    self.assertAlmostEqual(largest, np.max(stddevs))
+
+  def test_epsilon_by_bound_computes_slow_ones_too(self):
+    plan = _plan(participation.ShuffledCheckIn(2, 0.1, 300))
+    certificate = plan.certificate(delta=_DELTA)
+    found = plan.epsilon_by_bound(delta=_DELTA)
+    skipped = [
+        each.bound
+        for each in certificate.candidates
+        if each.reason.startswith('not computed')
+    ]
+    self.assertNotEmpty(skipped)
+    for name in skipped:
+      self.assertLess(found[name], math.inf)
+    for each in certificate.candidates:
+      if each.bound not in skipped:
+        self.assertEqual(found[each.bound], each.epsilon)
+
+
 class BudgetTest(parameterized.TestCase):
 
   def test_refuses_the_round_beyond(self):
@@ -443,7 +504,7 @@ class StatementTest(parameterized.TestCase):
     weak = _plan(
         participation.SlidingWindowCheckIn(5, 2), randomizers.Sphere(4.0, 1.0)
     ).statement(delta=_DELTA)
-    self.assertStartsWith(weak.warnings[0], 'NO AMPLIFICATION')
+    self.assertStartsWith(weak.warnings[0], 'No amplification')
     self.assertEqual(weak.points['amplification']['claimed'], 'none')
     weak = _plan().statement(
         delta=0.1, declarations=declarations.Declarations(population=5000)

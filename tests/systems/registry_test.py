@@ -49,8 +49,8 @@ class SystemsTest(parameterized.TestCase):
 
   @parameterized.named_parameters(*_ALL)
   def test_flags(self, each):
-    for flags in (each.flags(), *(c.flags() for c in each.commands.values())):
-      for name in ('add_arguments', 'run_of', 'calibrated', 'result_of'):
+    for flags in (command.flags() for command in each.commands.values()):
+      for name in ('add_arguments', 'run_of', 'calibrated'):
         self.assertTrue(callable(getattr(flags, name)))
       self.assertIsInstance(flags.FLAGS, dict)
 

@@ -151,11 +151,6 @@ class Flags:
     answer = f'--noise-multiplier={plan.noise_multiplier}'
     return run._replace(plan=plan), {'answer': answer, 'solved_for': 'noise'}
 
-  @staticmethod
-  def result_of(run, arguments):
-    found = run.plan.headline(delta=run.delta, num_rounds=run.num_rounds)
-    return found | {'details': {'noise': run.plan.noise_multiplier}}
-
 
 class Training(system.Training):
 
@@ -180,7 +175,6 @@ SYSTEM = system.System(
     kind='everybody',
     page='docs/add_a_system.md',
     plan=lambda: EverybodyPlan,
-    flags=lambda: Flags,
     training=Training,
     commands={'everybody': system.Command('everybody, always', lambda: Flags)},
     offers={

@@ -218,12 +218,11 @@ def _account(arguments: argparse.Namespace) -> int:
   from tff_dp.cli import results
 
   described = run_of(arguments)
-  flags = _flags_of(arguments.kind, described.plan)
-  with _naming(arguments, flags):
-    result = flags.result_of(described, arguments)
-  results.show(
-      result, arguments.format, getattr(flags, 'facts_of', None)
-  )
+  with _naming(arguments):
+    result = results.of(described)
+    if getattr(arguments, 'plot', None) is not None:
+      _flags_of(arguments.kind).write_plot(arguments)
+  results.show(result, arguments.format, described.plan.details_in_words)
   return errors.DONE
 
 
@@ -235,16 +234,13 @@ def _calibrate(arguments: argparse.Namespace) -> int:
   _checks.positive(epsilon=arguments.epsilon)
   if arguments.delta is not None:
     _checks.delta(delta=arguments.delta)
-  flags = _flags_of(arguments.kind)
-  with errors.named_as_flags(flags.FLAGS):
-    found, solution = flags.calibrated(arguments)
-    result = flags.result_of(found, arguments)
+  with _naming(arguments):
+    found, solution = _flags_of(arguments.kind).calibrated(arguments)
+    result = results.of(found)
   result['details']['calibration'] = {
       'epsilon_budget': arguments.epsilon, **solution
   }
-  results.show(
-      result, arguments.format, getattr(flags, 'facts_of', None)
-  )
+  results.show(result, arguments.format, found.plan.details_in_words)
   return errors.DONE
 
 
@@ -256,7 +252,7 @@ def _statement(arguments: argparse.Namespace) -> int:
   described, observed = run_of(arguments), None
   if arguments.kind is None:
     observed = builder.RoundsDone(described.num_rounds)
-  with _naming(arguments, _flags_of(arguments.kind, described.plan)):
+  with _naming(arguments):
     statement = described.plan.statement(
         delta=described.delta, observed=observed
     )
@@ -267,10 +263,10 @@ def _statement(arguments: argparse.Namespace) -> int:
   return errors.DONE
 
 
-def _naming(arguments: argparse.Namespace, flags: Any):
+def _naming(arguments: argparse.Namespace):
   """Returns a context that adds the flag, or file, to an error."""
   if arguments.kind is not None:
-    return errors.named_as_flags(flags.FLAGS)
+    return errors.named_as_flags(_flags_of(arguments.kind).FLAGS)
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.plans import events
 
@@ -321,11 +317,9 @@ def _add_events(parser: errors.Parser) -> None:
              ' the run')
 
 
-def _flags_of(kind: str | None, plan: Any = None) -> Any:
-  """Returns the flags of a kind on the command line, or of the plan's kind."""
-  if kind is not None:
-    return systems.commands()[kind].flags()
-  return systems.of(plan.kind).flags()
+def _flags_of(kind: str) -> Any:
+  """Returns the flags of a kind of runs, see `systems.system.Command`."""
+  return systems.commands()[kind].flags()
 
 
 if __name__ == '__main__':

@@ -39,28 +39,35 @@ _UNITS = {
 }
 # The run that a command states numbers of.
 PlanRun = events.PlanRun
+_InWords = Callable[[dict[str, Any]], Optional[Facts]]
 # Details of a calibration that are printed elsewhere.
 _SOLVED = ('answer', 'solved_for')
 
 
+def of(run: PlanRun) -> dict[str, Any]:
+  """Returns the headline of a run with its `details`, all as the plan says."""
+  options = {
+      'delta': run.delta, 'num_rounds': run.num_rounds, **run.options
+  }
+  return run.plan.headline(**options) | {
+      'details': run.plan.details(**options, **run.detail_options)
+  }
+
+
 def show(
-    result: dict[str, Any],
-    output_format: str,
-    facts_of: Optional[Callable[[dict[str, Any]], Facts]] = None,
+    result: dict[str, Any], output_format: str, in_words: _InWords
 ) -> None:
   """Prints a result on stdout.
 
   Args:
     result: A headline with `details`, in JSON types.
     output_format: 'text' or 'json'.
-    facts_of: Function from details to pairs (label, text), one for each line of
-      text output. An empty label continues the line before. Default: a line for
-      each detail.
+    in_words: The plan's `details_in_words`.
   """
   if output_format == 'json':
     print(json.dumps(result, indent=2, allow_nan=False))
   else:
-    print('\n'.join(_lines(result, facts_of or _facts)))
+    print('\n'.join(_lines(result, in_words)))
 
 
 def up(value: float | str) -> str:
@@ -82,16 +89,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
   ]
 
 
-def _lines(result: dict[str, Any], facts_of) -> list[str]:
+def _lines(result: dict[str, Any], in_words: _InWords) -> list[str]:
   details = dict(result['details'])
   solution = details.pop('calibration', {})
+  said = in_words(details)
   lines = [solution['answer']] if solution else []
   if result['epsilon'] == 'inf':
     lines.append('NO PRIVACY: epsilon is infinite')
   else:
     epsilon, delta = up(result['epsilon']), result['delta']
     lines.append(f'epsilon {epsilon} at delta {delta:g}')
-  if facts_of is _facts:
+  if said is None:
     without = up(result['epsilon_no_amplification'])
     lines.append(f'  without amplification: {without}')
   for name, value in details.items():
@@ -109,8 +117,11 @@ def _lines(result: dict[str, Any], facts_of) -> list[str]:
   rows = [
       ('unit', f'{result["unit"]}: {unit}'),
       ('neighbours', neighbours or relation.description),
-      *([('trusted', result['trust'])] if facts_of is _facts else ()),
-      *facts_of(details),
+      *(
+          [('trusted', result['trust']), *_facts(details)]
+          if said is None
+          else said
+      ),
   ]
   # Facts about the noise that was solved for, which are no guarantee.
   rows += _facts({

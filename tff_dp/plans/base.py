@@ -116,20 +116,20 @@ class Plan(abc.ABC):
     return self.epsilon(delta=delta, num_rounds=num_rounds, **options)
 
   def epsilon_no_amplification(
-      self, *, delta: float, num_rounds: Optional[int] = None
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
   ) -> float:
     """Returns epsilon for an adversary who knows who takes part in which round.
 
     It equals `epsilon` for a plan that claims no amplification. The arguments
     are the same as there.
     """
-    return self.epsilon(delta=delta, num_rounds=num_rounds)
+    return self.epsilon(delta=delta, num_rounds=num_rounds, **options)
 
   def assumptions(
-      self, *, delta: float, num_rounds: Optional[int] = None
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
   ) -> tuple[str, ...]:
     """Returns the assumptions of epsilon, as sentences. Args: see `epsilon`."""
-    del delta, num_rounds
+    del delta, num_rounds, options
     return ()
 
   @abc.abstractmethod
@@ -190,33 +190,83 @@ class Plan(abc.ABC):
     return self.describe()
 
   def headline(
-      self, *, delta: float, num_rounds: Optional[int] = None
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+      population: Optional[int] = None,
   ) -> dict[str, Any]:
     """Returns epsilon and its meaning, with the same fields for every plan.
 
     Args:
       delta: Target delta, in (0, 1).
       num_rounds: Rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon, `None` for the relation of the
+        plan. Another one only if `epsilon` takes it.
+      population: Number of clients, if known. The headline warns if delta is
+        not below one over it.
     """
     _checks.delta(delta=delta)
+    relation = run_events.NeighboringRelation(
+        neighboring_relation or self.neighboring_relation
+    )
     options = {'delta': delta, 'num_rounds': num_rounds}
+    if relation != self.neighboring_relation:
+      options['neighboring_relation'] = relation
     return {
         'kind': self.kind,
         'schema_version': SCHEMA_VERSION,
-        'epsilon': rounding.to_json_number(
-            self.epsilon_after(num_rounds, delta=delta)
-        ),
+        'epsilon': rounding.to_json_number(self.epsilon_after(**options)),
         'delta': delta,
         'epsilon_no_amplification': rounding.to_json_number(
             self.epsilon_no_amplification(**options)
         ),
         'unit': self.unit,
-        'neighboring_relation': self.neighboring_relation.value,
+        'neighboring_relation': relation.value,
         'trust': self.trust,
         'assumptions': list(self.assumptions(**options)),
-        'warnings': self._warnings(),
+        'warnings': [
+            *self._warnings(),
+            *plain_words.weak_delta(
+                delta, population if self.unit == 'client' else None
+            ),
+            *self._cautions(**options),
+        ],
         'plan': self.describe(),
     }
+
+  def details(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+      population: Optional[int] = None,
+  ) -> dict[str, Any]:
+    """Returns the facts of this kind of plan behind its headline, JSON types.
+
+    `tff-dp account` prints them below the headline.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      num_rounds: Rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon, as for `headline`.
+      population: Number of clients, if known.
+    """
+    del delta, num_rounds, neighboring_relation, population
+    return {}
+
+  def details_in_words(
+      self, details: dict[str, Any]
+  ) -> Optional[list[tuple[str, str]]]:
+    """Returns lines (label, text) about details, `None` for a line for each.
+
+    Args:
+      details: Result of `details`. An empty label continues the line before.
+    """
+    del details
+    return None
 
   def statement(
       self,
@@ -257,18 +307,18 @@ class Plan(abc.ABC):
       about: Facts about the run. One of them is the sentence that says how the
         process was checked.
     """
-    return builder.build(
-        self, about, self._points(about), self._cautions(about)
-    )
+    return builder.build(self, about, self._points(about))
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
     """Returns the values that only this plan can give, see `builder.build`."""
     del about
     return {}
 
-  def _cautions(self, about: builder.Occasion) -> list[str]:
-    """Returns the plan's own warnings."""
-    del about
+  def _cautions(
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
+  ) -> list[str]:
+    """Returns warnings about epsilon. The arguments are those of `epsilon`."""
+    del delta, num_rounds, options
     return []
 
   def events_json(

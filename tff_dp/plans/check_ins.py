@@ -21,11 +21,14 @@ import math
 from typing import Any, Optional, Union
 
 import dp_accounting
+import numpy as np
 
 from tff_dp import _checks
+from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -382,22 +385,129 @@ class CheckInPlan(base.Plan):
     )
 
   def epsilon_no_amplification(
-      self, *, delta: float, num_rounds: Optional[int] = None
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
   ) -> float:
     """See base class."""
-    found = self.certificate(
-        delta=delta, num_rounds=self.rounds_accounted(num_rounds)
-    )
+    found = self._accounted(num_rounds, delta=delta, **options)
     return self._of_draws(found.epsilon_no_amplification, delta)
 
   def assumptions(
-      self, *, delta: float, num_rounds: Optional[int] = None
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
   ) -> tuple[str, ...]:
     """See base class."""
-    certificate = self.certificate(
-        delta=delta, num_rounds=self.rounds_accounted(num_rounds)
+    found = self._accounted(num_rounds, delta=delta, **options)
+    return (*found.assumptions, *self.protocol.assumptions)
+
+  def _cautions(
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
+  ) -> list[str]:
+    return list(self._accounted(num_rounds, delta=delta, **options).warnings)
+
+  def details(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+      population: Optional[int] = None,
+  ) -> dict[str, Any]:
+    """See base class."""
+    certificate = self._accounted(
+        num_rounds, delta=delta, neighboring_relation=neighboring_relation
     )
-    return (*certificate.assumptions, *self.protocol.assumptions)
+    return check_ins_statement.details(
+        self, certificate, num_rounds=num_rounds, population=population
+    )
+
+  def _accounted(
+      self, num_rounds: Optional[int], **options
+  ) -> best_bound.Certificate:
+    """Returns the certificate of the round at which epsilon is computed."""
+    return self.certificate(
+        num_rounds=self.rounds_accounted(num_rounds), **options
+    )
+
+  def epsilon_by_bound(
+      self,
+      *,
+      delta: float,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+  ) -> dict[str, float]:
+    """Returns bound -> epsilon of all rounds, infinity if it does not apply.
+
+    `certificate` leaves out bounds that take long and are almost never the
+    tightest. Here they are computed. Upper bounds.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
+    """
+    options = dict(delta=delta, neighboring_relation=neighboring_relation)
+    found = {
+        candidate.bound: candidate.epsilon
+        for candidate in self.certificate(**options).candidates
+    }
+    if self.bound == 'best' and not self.published_proofs:
+      for name in protocol_bounds.SLOW_NAMES:
+        if name in found:
+          alone = dataclasses.replace(self, bound=name)
+          found[name] = alone.certificate(**options).candidates[-1].epsilon
+    return found
+
+  def expected_dummy_updates(self, population: int) -> Optional[float]:
+    """Returns the expected number of updates of the run without any report.
+
+    Exact, for `FixedWindowCheckIn` and `SlidingWindowCheckIn`. Nobody checks in
+    for such an update. `None` for the other protocols.
+
+    Args:
+      population: Number of clients.
+    """
+    protocol = self.protocol
+    if isinstance(protocol, check_ins.SlidingWindowCheckIn):
+      return random_check_ins.expected_dummies_sliding_window(
+          population, window=protocol.window
+      )
+    if isinstance(protocol, check_ins.FixedWindowCheckIn):
+      return self.num_passes * random_check_ins.expected_dummies_fixed_window(
+          population,
+          num_slots=protocol.num_slots,
+          check_in_probability=protocol.check_in_probability,
+      )
+    return None
+
+  def expected_clients_per_slot(self, population: int) -> Optional[float]:
+    """Returns the expected number of clients that report in one slot.
+
+    Exact mean over all slots. `None` if clients draw no slots: behind a
+    shuffler, and in sliding windows, where they wake one after the other.
+
+    Args:
+      population: Number of clients.
+    """
+    protocol = self.protocol
+    is_cyclic = isinstance(protocol, cyclic_allocation.CyclicAllocation)
+    slots = self.num_rounds if is_cyclic else getattr(
+        protocol, 'num_slots', None
+    )
+    if slots is None:
+      return None
+    probability = getattr(protocol, 'check_in_probability', 1.0)
+    return population * probability * protocol.max_reports / slots
+
+  def prefix_errors(self) -> tuple[float, float]:
+    """Returns (rmse, max) of the server's noise on the sums so far.
+
+    The root mean square over all rounds, and the largest, of the standard
+    deviation of the noise on the prefix sum of one coordinate, in clip norms.
+    Exact. Only if the server adds the noise.
+    """
+    variances = self.mechanism.run_prefix_variances()
+    return (
+        self.noise_multiplier * float(np.sqrt(np.mean(variances))),
+        self.noise_multiplier * float(np.sqrt(np.max(variances))),
+    )
 
   def _facts(self) -> dict[str, Any]:
     return {
@@ -446,9 +556,6 @@ class CheckInPlan(base.Plan):
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
     return check_ins_statement.points(self, about)
-
-  def _cautions(self, about: builder.Occasion) -> list[str]:
-    return check_ins_statement.cautions(self, about)
 
 
 # Every checkpoint writes a statement, and every round a row of metrics.

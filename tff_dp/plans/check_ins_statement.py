@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contents of the privacy statement of a `CheckInPlan`."""
 
+import dataclasses
 import math
-from typing import Any
+from typing import Any, Optional
 
 from tff_dp.accounting import rounding
+from tff_dp.accounting.protocols import best_bound
 from tff_dp.mechanisms import randomizers
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.statement import builder
 
 _SENTENCES = """
@@ -69,7 +72,8 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
     about: Occasion of the statement.
   """
   protocol = plan.protocol
-  rounds, certificate = _certificate(plan, about)
+  rounds = plan.rounds_accounted(about.num_rounds)
+  certificate = plan.certificate(delta=about.delta, num_rounds=rounds)
   text = _SENTENCES + (_PUBLISHED if plan.published_proofs else _DERIVED)
   text += _LOCAL if plan.is_local else _CENTRAL
   if plan.is_local:
@@ -107,13 +111,8 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
       'accounting.bound': certificate.bound,
       'accounting.theorem': winner[0].source if winner else certificate.bound,
       'accounting.candidates': [
-          {
-              'bound': candidate.bound,
-              'epsilon': rounding.to_json_number(candidate.epsilon),
-              'source': candidate.source,
-              'reason': candidate.reason or 'applies',
-          }
-          for candidate in certificate.candidates
+          each | {'reason': each['reason'] or 'applies'}
+          for each in _candidates(certificate)
       ],
       'amplification.assumptions': (
           [*certificate.assumptions, *protocol.assumptions] or 'none'
@@ -121,22 +120,64 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
   }
 
 
-def cautions(plan, about: builder.Occasion) -> list[str]:
-  """Returns a warning if the protocol does not help."""
-  _, certificate = _certificate(plan, about)
-  is_unhelped = certificate.bound == 'none' and plan.bound != 'none'
-  if not is_unhelped or certificate.epsilon == math.inf:
-    return []
+def details(
+    plan,
+    certificate: best_bound.Certificate,
+    *,
+    num_rounds: Optional[int],
+    population: Optional[int],
+) -> dict[str, Any]:
+  """Returns the details of a `CheckInPlan`, see `Plan.details`.
+
+  Args:
+    plan: A `CheckInPlan`.
+    certificate: Certificate of the rounds that are accounted.
+    num_rounds: Rounds after which the run stops, `None` for all.
+    population: Number of clients, if known.
+  """
+  protocol, mechanism = plan.protocol, plan.mechanism
+  parameters = protocol.describe()
+  found = {
+      'protocol': parameters.pop('name'),
+      'parameters': parameters | {
+          'passes': plan.num_passes,
+          'rounds': plan.num_rounds if num_rounds is None else num_rounds,
+          'rounds_accounted': plan.rounds_accounted(num_rounds),
+      },
+      'randomizer': plan.randomizer.describe(),
+      'bound': certificate.bound,
+      'is_vacuous': certificate.is_vacuous,
+      'candidates': _candidates(certificate),
+  }
+  if population is not None:
+    expected = {
+        'expected_dummy_updates': plan.expected_dummy_updates(population),
+        'expected_clients_per_slot': plan.expected_clients_per_slot(population),
+    }
+    known = {name: each for name, each in expected.items() if each is not None}
+    if known:
+      found |= {'population': population, **known}
+  if isinstance(mechanism, toeplitz.Banded):
+    rmse, max_error = plan.prefix_errors()
+    found |= {
+        'stride': protocol.stride,
+        'slots_per_window': protocol.slots_per_window,
+        'noise_multiplier': plan.noise_multiplier,
+        'mechanism': mechanism.name,
+        'num_bands': mechanism.num_bands,
+        'rmse': rmse,
+        'max_error': max_error,
+    }
+  return found
+
+
+def _candidates(certificate: best_bound.Certificate) -> list[dict[str, Any]]:
+  """Returns the bounds that were tried as JSON types, 'none' first."""
   return [
-      'NO AMPLIFICATION: no bound applies and is below the guarantee without'
-      ' amplification, which is stated instead; the candidates say why.'
+      dataclasses.asdict(each)
+      | {'epsilon': rounding.to_json_number(each.epsilon)}
+      for each in certificate.candidates
   ]
-
-
-def _certificate(plan, about: builder.Occasion):
-  """Returns (number of rounds that are accounted for, certificate)."""
-  rounds = plan.rounds_accounted(about.rounds_done or plan.num_rounds)
-  return rounds, plan.certificate(delta=about.delta, num_rounds=rounds)
 
 
 def _report(plan) -> str:

@@ -14,8 +14,6 @@ import functools
 import math
 from typing import NamedTuple, Optional
 
-import numpy as np
-
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.sensitivity import patterns
@@ -97,12 +95,7 @@ def candidate(
   ).calibrated(
       epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation
   )
-  deviations = plan.noise_multiplier * np.sqrt(mechanism.run_prefix_variances())
-  return Candidate(
-      plan,
-      float(np.sqrt(np.mean(np.square(deviations)))),
-      float(np.max(deviations)),
-  )
+  return Candidate(plan, *plan.prefix_errors())
 
 
 def best(

@@ -317,6 +317,29 @@ class DpFtrlPlan(base.Plan):
         ),
     })
 
+  def details(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+      population: Optional[int] = None,
+  ) -> dict[str, Any]:
+    """See base class. The sensitivity is always for zero-out adjacency."""
+    del population
+    return dp_ftrl_statement.details(
+        self,
+        delta=delta,
+        num_rounds=num_rounds,
+        relation=run_events.NeighboringRelation(
+            neighboring_relation or self.neighboring_relation
+        ),
+    )
+
+  def details_in_words(self, details: dict[str, Any]) -> list[tuple[str, str]]:
+    """See base class."""
+    return dp_ftrl_statement.in_words(details)
+
   def spent(self, num_rounds: int) -> dict[str, Any]:
     """See base class."""
     spent = {

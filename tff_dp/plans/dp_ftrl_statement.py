@@ -3,12 +3,16 @@
 """The contents of the privacy statement that are specific to a `DpFtrlPlan`."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Optional
+
+import numpy as np
 
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.events import run_events
 from tff_dp.ledger import participation_ledger
 from tff_dp.mechanisms import adaptive_clipping
+from tff_dp.mechanisms import catalogue
 from tff_dp.statement import builder
 from tff_dp.statement import plain_words
 
@@ -29,6 +33,7 @@ _BOUND = (
     'an upper bound: the squared sensitivity bounds the worst case of the'
     ' promised participation, its conversion is exact'
 )
+_METHOD = 'one Gaussian mechanism, exact conversion; no amplification claimed'
 _SENTENCES = """
 setting.model: central differential privacy
 setting.adversary: anybody who sees every released model and metric of the run
@@ -113,9 +118,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
     said['mechanism.adaptive_clipping'] = _adaptive_clipping(plan)
   if mechanism.complete_trees:
     said['accounting.squared_sensitivity_without_completion'] = (
-        dataclasses.replace(
-            mechanism, complete_trees=False
-        ).squared_sensitivity(pattern)
+        _without_completion(mechanism, pattern)
     )
   return said | {
       'unit.participation': pattern.describe(),
@@ -136,6 +139,125 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
           'not assumed',
       ),
   }
+
+
+def details(
+    plan,
+    *,
+    delta: float,
+    num_rounds: Optional[int],
+    relation: run_events.NeighboringRelation,
+) -> dict[str, Any]:
+  """Returns the details of a `DpFtrlPlan`, see `Plan.details`.
+
+  Args:
+    plan: A `DpFtrlPlan` with a noise multiplier.
+    delta: Target delta, in (0, 1).
+    num_rounds: Rounds after which the run stops, `None` for all.
+    relation: Relation of epsilon.
+  """
+  rounds = plan.num_rounds if num_rounds is None else num_rounds
+  mechanism = plan.mechanism.truncated(rounds)
+  pattern = plan.participation.pattern.truncated(rounds)
+  limits = pattern.limits(restart_every=mechanism.restart_every)
+  spent, number = plan.spent(rounds), rounding.to_json_number
+  sigma = plan.sigma(num_rounds=num_rounds, neighboring_relation=relation)
+  found = {
+      'epsilon_rdp': number(gaussian.rdp_epsilon(sigma=sigma, delta=delta)),
+      'epsilon_by_neighboring_relation': {
+          each.value: number(
+              plan.epsilon(
+                  delta=delta, num_rounds=num_rounds, neighboring_relation=each
+              )
+          )
+          for each in run_events.NeighboringRelation
+      },
+      'mechanism': mechanism.name,
+      'mechanism_parameters': catalogue.summary(mechanism),
+      'rounds': rounds,
+      'restart_every': mechanism.restart_every,
+      'complete_trees': mechanism.complete_trees,
+      'noise_multiplier': plan.noise_multiplier,
+      'participation': pattern.describe(),
+      'max_participations': limits.max_participations,
+      'min_index_gap': limits.min_index_gap,
+      'min_rounds_between': limits.min_rounds_between,
+      'squared_sensitivity': spent['squared_sensitivity'],
+      'squared_sensitivity_is_exact': mechanism.sensitivity_is_exact(pattern),
+      'sigma_eff': sigma,
+      'zcdp_rho': number(gaussian.zcdp_rho(sigma=sigma)),
+      'accounting': _METHOD,
+  }
+  if mechanism.complete_trees:
+    found['squared_sensitivity_without_completion'] = _without_completion(
+        mechanism, pattern
+    )
+  if plan.adaptive_clipping is not None:
+    found['adaptive_clipping'] = dataclasses.asdict(plan.adaptive_clipping)
+  return found
+
+
+def in_words(found: dict[str, Any]) -> list[tuple[str, str]]:
+  """Returns lines (label, text) about the result of `details`."""
+  trees = ''
+  if found['restart_every'] is not None:
+    trees += f', a new tree every {found["restart_every"]}'
+  if found['complete_trees']:
+    trees += ', trees completed'
+  noise = rounding.rounded_up(found['noise_multiplier'], digits=7)
+  exact = found['squared_sensitivity_is_exact']
+  rho = rounding.rounded_up(rounding.from_json_number(found['zcdp_rho']))
+  lines = [
+      ('mechanism', f'{found["mechanism"]}, {found["rounds"]} rounds{trees}'),
+      *(('', line) for line in _parameters(found['mechanism_parameters'])),
+      (
+          'noise',
+          f'{noise}, standard deviation of one draw on the SUM, over the clip'
+          ' norm',
+      ),
+      ('participation', found['participation']),
+      (
+          '',
+          f'index gap {found["min_index_gap"]}, that is'
+          f' {found["min_rounds_between"]} rounds strictly between',
+      ),
+      (
+          'sensitivity',
+          f'{found["squared_sensitivity"]:g} squared clip norms (zero-out),'
+          f' {"exact" if exact else "an upper bound"}',
+      ),
+      ('', f'sigma {found["sigma_eff"]:.6g}, zCDP rho {rho}'),
+  ]
+  if 'squared_sensitivity_without_completion' in found:
+    plain = found['squared_sensitivity_without_completion']
+    lines.append(('', f'{plain:g} if the trees were not completed'))
+  if 'adaptive_clipping' in found:
+    share = found['adaptive_clipping']['budget_share']
+    lines.append((
+        'clip norm',
+        f'adaptive; {share:g} of 1/sigma^2 is for the bits that it follows',
+    ))
+  lines.append(('accounting', found['accounting']))
+  return lines
+
+
+def _parameters(parameters: dict[str, Any]) -> list[str]:
+  """Returns bands, or the parameters of BLT with the digits of float32."""
+  if 'weights' in parameters:
+    return [
+        f'{name:<8}'
+        + ' '.join(str(np.float32(number)) for number in parameters[name])
+        for name in ('weights', 'decays')
+    ]
+  if 'num_bands' in parameters:
+    return [f'bands {parameters["num_bands"]}']
+  return []
+
+
+def _without_completion(mechanism, pattern) -> float:
+  """Returns the squared sensitivity if the trees were not completed."""
+  plain = dataclasses.replace(mechanism, complete_trees=False)
+  return plain.squared_sensitivity(pattern)
 
 
 def _adaptive_clipping(plan) -> dict[str, Any]:

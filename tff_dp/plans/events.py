@@ -7,11 +7,12 @@ cost. So the plan is rebuilt from the file, recomputes the cost of that number
 of rounds, and both must agree.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import contextlib
 import json
 import math
 import os
+import types
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -39,11 +40,15 @@ class PlanRun(NamedTuple):
     num_rounds: Number of rounds that count, `None` for all.
     delta: Delta at which epsilon is stated. `None` if pure epsilons add up and
       there is no delta.
+    options: Options of `Plan.headline`, by name.
+    detail_options: Further options of `Plan.details` of this kind of plan.
   """
 
   plan: base.Plan
   num_rounds: Optional[int]
   delta: Optional[float]
+  options: Mapping[str, Any] = types.MappingProxyType({})
+  detail_options: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def read(path: str | os.PathLike) -> PlanRun:

@@ -100,6 +100,14 @@ class NonPrivatePlan(base.Plan):
     """Returns infinity."""
     return self._scheduled.epsilon(delta=delta, num_rounds=num_rounds)
 
+  def details(self, **options) -> dict[str, Any]:
+    """See base class."""
+    return self._scheduled.details(**options)
+
+  def details_in_words(self, details: dict[str, Any]) -> list[tuple[str, str]]:
+    """See base class."""
+    return self._scheduled.details_in_words(details)
+
   def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
     """Returns the event of a run without privacy."""
     del num_rounds

@@ -7,7 +7,7 @@ so that the points cannot contradict each other. A plan adds values of its own
 to the twelve points of `statement.PrivacyStatement`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 import functools
 import math
@@ -146,7 +146,6 @@ def build(
     plan,
     about: Occasion,
     own: Mapping[str, Any],
-    cautions: Sequence[str] = (),
 ) -> statement.PrivacyStatement:
   """Returns the statement of a plan, or of the run that followed it so far.
 
@@ -155,14 +154,16 @@ def build(
     about: Facts about the run.
     own: The plan's own values, 'point.name' -> value in plain types. They
       replace or extend the values that all plans have.
-    cautions: The plan's own warnings. They follow those that void the
-      guarantee.
 
   Raises:
     PrivacyRefusedError: If a point is missing or empty.
   """
-  headline = plan.headline(delta=about.delta, num_rounds=about.num_rounds)
-  headline['warnings'] += _warnings(plan, about, headline['epsilon'], cautions)
+  headline = plan.headline(
+      delta=about.delta,
+      num_rounds=about.num_rounds,
+      population=about.declarations.population,
+  )
+  headline['warnings'] = _warnings(plan, about, headline)
   if about.insecure_seed:
     headline |= {'epsilon': _INFINITE, 'epsilon_no_amplification': _INFINITE}
   said = _common(plan, about, headline) | own
@@ -286,15 +287,16 @@ def _delta_reason(plan, about: Occasion) -> str:
 
 
 def _warnings(
-    plan, about: Occasion, epsilon: float | str, cautions: Sequence[str]
+    plan, about: Occasion, headline: Mapping[str, Any]
 ) -> list[str]:
-  """Returns the warnings that come first, except `plan.voids`.
+  """Returns the warnings of the headline and of the occasion.
+
+  Those that void the guarantee come first.
 
   Args:
     plan: See `build`.
     about: See `build`.
-    epsilon: Epsilon if the key is secret, as a number for JSON.
-    cautions: See `build`.
+    headline: Headline of the plan, as if the key were secret.
   """
   found = []
   if about.insecure_seed:
@@ -302,22 +304,15 @@ def _warnings(
         f'{plain_words.NO_PRIVACY}: noise and coins follow from a known seed,'
         ' so that they can be recomputed and the noise be subtracted.'
     )
-  if epsilon == _INFINITE and not plan.voids:
+  if headline['epsilon'] == _INFINITE and not plan.voids:
     found.append(
         f'{plain_words.NO_PRIVACY}: no finite epsilon holds at delta'
         f' {about.delta:g}.'
     )
   is_void = bool(found or plan.voids)
-  found += cautions
+  found += headline['warnings']
   if about.observed is not None and about.observed.warning:
     found.append(about.observed.warning)
-  population = about.declarations.population
-  if plan.unit == 'client' and population and about.delta * population >= 1:
-    found.append(
-        f'WEAK: delta {about.delta:g} is not below 1 / population ='
-        f' {1 / population:g}; revealing one random client completely would be'
-        ' allowed.'
-    )
   if about.process == NOT_VERIFIED and not is_void:
     found.append(UNCHECKED)
   return found

@@ -39,11 +39,11 @@ class Command(NamedTuple):
     flags: Reference to an object with these functions.
       `add_arguments(parser, kind, command)` adds flags, description and
       examples. `run_of(arguments)` returns the plan, the rounds that count and
-      the delta. `calibrated(arguments)` returns the same with the least noise
-      within `--epsilon`, and the solution. `result_of(run, arguments)` returns
-      the headline of the plan with its details. `FLAGS` maps an argument of the
-      plan to its flag, for errors. `facts_of(details)` returns the details as
-      text. It is optional.
+      the delta, as a `cli.results.PlanRun`. `calibrated(arguments)` returns the
+      same with the least noise within `--epsilon`, and the solution. `FLAGS`
+      maps an argument of the plan to its flag, for errors.
+      `write_plot(arguments)` draws what a flag `--plot` asks for. Flags compute
+      no number: `cli.results` asks the plan for its headline and details.
   """
 
   summary: str
@@ -76,8 +76,6 @@ class System:
     kind: Name of the system in files. It equals `kind` of its plan class.
     page: The page of the docs about it.
     plan: Reference to the plan class, a subclass of `plans.base.Plan`.
-    flags: Reference to the flags of the plan, see `Command`. They print a run
-      that is read from `events.json`.
     training: Reference to a `Training`.
     points: Names that its statement must have, beside those of all statements.
       Section of the statement -> names, separated by spaces.
@@ -88,7 +86,6 @@ class System:
   kind: str
   page: str
   plan: Callable[[], Any]
-  flags: Callable[[], Any]
   training: Callable[[], Any]
   points: Mapping[str, str] = dataclasses.field(default_factory=dict)
   commands: Mapping[str, Command] = dataclasses.field(default_factory=dict)

@@ -44,7 +44,6 @@ class FlagsTest(parameterized.TestCase):
   def test_squared_sensitivity(self, flags, expected):
     result = _json(*_DP_FTRL, *flags)
     self.assertEqual(result['squared_sensitivity'], expected)
-    self.assertIsInstance(result['squared_sensitivity'], int)
 
   @parameterized.product(
       mechanism=(

@@ -552,6 +552,24 @@ class StatementTest(parameterized.TestCase):
     with self.assertRaises(_checks.ArgumentError):
       plan.per_person({'north': 41})
 
+  @parameterized.parameters('north', 'south')
+  def test_person_with_several_records_of_a_silo(self, member):
+    plan = _plan()
+    options = {'delta': 1e-6, 'member': member}
+    one = plan.epsilon(**options)
+    self.assertEqual(plan.person_epsilon(1, **options), one)
+    three = plan.person_epsilon(3, **options)
+    self.assertGreater(three, 3 * one)
+    self.assertLess(
+        plan.person_epsilon(3, num_rounds=2, **options), three
+    )
+    void = _plan(voids=('a reason',))
+    self.assertEqual(void.person_epsilon(3, **options), math.inf)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'records_per_person=0'):
+      plan.person_epsilon(0, **options)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'member'):
+      plan.person_epsilon(1)
+
   def test_what_is_void_says_so(self):
     for plan in (_plan(voids=('a reason',)), _plan(sigma=0.0)):
       made = plan.statement(delta=_DELTA)

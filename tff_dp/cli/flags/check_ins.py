@@ -3,15 +3,12 @@
 """Check-ins and shuffling on the command line: `CheckInPlan` from flags."""
 
 import argparse
-import dataclasses
 from typing import Any, NamedTuple
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
-from tff_dp.accounting.protocols import protocol_bounds
 from tff_dp.cli import errors
 from tff_dp.cli import plots
 from tff_dp.cli import results
@@ -238,7 +235,18 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   _checks.delta(delta=arguments.delta)
   if getattr(arguments, 'plot', None) is not None:
     plots.check(arguments.plot)
-  return results.PlanRun(plan_of(arguments), None, arguments.delta)
+  return run_with(arguments, plan_of(arguments))
+
+
+def run_with(
+    arguments: argparse.Namespace, plan: plan_lib.CheckInPlan
+) -> results.PlanRun:
+  """Returns the run of a plan, with the relation and clients of the flags."""
+  options = {
+      'neighboring_relation': _relation_of(arguments),
+      'population': getattr(arguments, 'population', None),
+  }
+  return results.PlanRun(plan, None, arguments.delta, options)
 
 
 def calibrated(
@@ -256,7 +264,7 @@ def calibrated(
   else:
     solved_for = 'local_epsilon'
     number = results.rounded_down(plan.randomizer.local_epsilon)
-  return results.PlanRun(plan, None, arguments.delta), {
+  return run_with(arguments, plan), {
       'solved_for': solved_for,
       'answer': (
           f'{errors.flag(solved_for)}={number} is within epsilon'
@@ -265,47 +273,33 @@ def calibrated(
   }
 
 
-def result_of(
-    run: results.PlanRun, arguments: argparse.Namespace
-) -> dict[str, Any]:
-  """Returns the headline, epsilon by each bound, and expected numbers."""
-  plan, delta = run.plan, run.delta
-  relation = _relation_of(arguments)
-  rounds = plan.num_rounds if run.num_rounds is None else run.num_rounds
-  accounted = plan.rounds_accounted(rounds)
-  certificate = plan.certificate(
-      delta=delta, num_rounds=accounted, neighboring_relation=relation
+def write_plot(arguments: argparse.Namespace) -> None:
+  """Draws epsilon by every bound against the rounds, or slots, as a PNG."""
+  varied = _KINDS[arguments.kind].varied
+
+  def epsilons_of(changed):
+    return plan_of(changed).epsilon_by_bound(
+        delta=changed.delta, neighboring_relation=_relation_of(changed)
+    )
+
+  names = (
+      'protocol', 'population', 'check_in_rate', 'check_in_probability',
+      'slots', 'local_epsilon', 'local_delta', 'randomizer',
+      'noise_multiplier',
   )
-  certified = certificate.to_json()
-  result = plan.headline(delta=delta, num_rounds=run.num_rounds)
-  warnings = result['warnings'] + list(certificate.warnings)
-  if relation not in (None, plan.neighboring_relation):
-    result |= {name: certified[name] for name in certified if name in result}
-  population = getattr(arguments, 'population', None)
-  result['warnings'] = warnings + _warnings(plan, delta, accounted, population)
-  if arguments.kind is None:
-    parameters = plan.protocol.describe()
-    details = {'protocol': parameters.pop('name')}
-    parameters |= {
-        'passes': plan.num_passes,
-        'randomizer': plan.randomizer.name,
-        'rounds': rounds,
-        'rounds_accounted': accounted,
-    }
-  else:
-    details = {'protocol': arguments.kind}
-    parameters = _parameters(plan, arguments)
-  details |= {
-      'parameters': parameters,
-      'bound': certificate.bound,
-      'is_vacuous': certificate.is_vacuous,
-      'candidates': certified['candidates'],
-  }
-  if arguments.kind is not None:
-    details |= _expected(plan, arguments)
-  if getattr(arguments, 'plot', None) is not None:
-    _plot(arguments)
-  return result | {'details': details}
+  said = [
+      f'{name.replace("_", " ")} {value}'
+      for name in names
+      if name != varied
+      and (value := getattr(arguments, name, None)) is not None
+  ]
+  plots.write_epsilons(
+      arguments.plot,
+      arguments,
+      epsilons_of,
+      varied=varied,
+      title=f'{arguments.kind}: {", ".join(said)}',
+  )
 
 
 def _protocol_of(
@@ -435,99 +429,3 @@ def _too_long(arguments, name: str) -> _checks.ArgumentError:
 def _relation_of(arguments) -> run_events.NeighboringRelation | None:
   name = getattr(arguments, 'neighboring_relation', None)
   return None if name is None else run_events.NeighboringRelation(name)
-
-
-def _parameters(plan, arguments) -> dict[str, Any]:
-  """Returns the values of the given flags, and the solution."""
-  names = (
-      'population', 'check_in_rate', 'rounds', 'protocol', 'slots',
-      'check_in_probability', 'selected', 'local_epsilon', 'local_delta',
-      'noise_multiplier', 'randomizer', 'categories', 'windows', 'stride',
-  )
-  given = {name: getattr(arguments, name, None) for name in names}
-  if plan.noise_multiplier is not None:
-    given['noise_multiplier'] = plan.noise_multiplier
-  else:
-    given['local_epsilon'] = plan.randomizer.local_epsilon
-  return {name: value for name, value in given.items() if value is not None}
-
-
-def _expected(plan, arguments) -> dict[str, float]:
-  """Returns expected numbers that follow from the number of clients."""
-  protocol, population = plan.protocol, arguments.population
-  if population is None or arguments.kind not in (
-      'random-check-in', _ALLOCATION
-  ):
-    return {}
-  if isinstance(protocol, check_ins.SlidingWindowCheckIn):
-    return {
-        'expected_dummy_updates': (
-            random_check_ins.expected_dummies_sliding_window(
-                population, window=protocol.window
-            )
-        )
-    }
-  probability = getattr(protocol, 'check_in_probability', 1.0)
-  found = {}
-  if protocol.has_one_winner:
-    found['expected_dummy_updates'] = plan.num_passes * (
-        random_check_ins.expected_dummies_fixed_window(
-            population,
-            num_slots=protocol.num_slots,
-            check_in_probability=probability,
-        )
-    )
-  found['expected_clients_per_slot'] = (
-      population * probability * protocol.max_reports / protocol.num_slots
-  )
-  return found
-
-
-def _warnings(plan, delta, accounted, population) -> list[str]:
-  found = []
-  # Papers use delta = 1/population itself, so that is no reason to warn.
-  if population is not None and delta * population > 1 + 1e-3:
-    found.append(
-        f'delta {delta:g} is above 1/population: revealing one client entirely'
-        ' would be within it.'
-    )
-  return found
-
-
-def _plot(arguments: argparse.Namespace) -> None:
-  """Draws all bounds, also the slow ones that a certificate leaves out."""
-  varied = _KINDS[arguments.kind].varied
-
-  def epsilons_of(changed):
-    plan = plan_of(changed)
-    options = dict(
-        delta=changed.delta, neighboring_relation=_relation_of(changed)
-    )
-    found = list(plan.certificate(**options).candidates)
-    names = [candidate.bound for candidate in found]
-    if plan.bound == 'best' and not plan.published_proofs:
-      for name in protocol_bounds.SLOW_NAMES:
-        if name in names:
-          alone = dataclasses.replace(plan, bound=name)
-          certificate = alone.certificate(**options)
-          found[names.index(name)] = certificate.candidates[-1]
-    return {candidate.bound: candidate.epsilon for candidate in found}
-
-  names = (
-      'protocol', 'population', 'check_in_rate', 'check_in_probability',
-      'slots', 'local_epsilon', 'local_delta', 'randomizer',
-      'noise_multiplier',
-  )
-  said = [
-      f'{name.replace("_", " ")} {value}'
-      for name in names
-      if name != varied
-      and (value := getattr(arguments, name, None)) is not None
-  ]
-  plots.write_epsilons(
-      arguments.plot,
-      arguments,
-      epsilons_of,
-      varied=varied,
-      title=f'{arguments.kind}: {", ".join(said)}',
-  )

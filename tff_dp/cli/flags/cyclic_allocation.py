@@ -5,8 +5,6 @@
 import argparse
 from typing import Any
 
-import numpy as np
-
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.sensitivity import patterns
@@ -86,7 +84,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   )
   mechanism = toeplitz.Banded.optimized(pattern, bands, error=arguments.error)
   plan = plan_lib.CheckInPlan(protocol, noise, mechanism=mechanism)
-  return results.PlanRun(plan, None, arguments.delta)
+  return check_ins.run_with(arguments, plan)
 
 
 def calibrated(
@@ -107,7 +105,7 @@ def calibrated(
     found = (plans.candidate(*where, arguments.stride, **options),)
   plan = found[0].plan
   noise = rounding.rounded_up(plan.noise_multiplier, digits=7)
-  return results.PlanRun(plan, None, arguments.delta), {
+  return check_ins.run_with(arguments, plan), {
       'solved_for': 'noise_multiplier',
       'answer': (
           f'--stride={found[0].stride} --noise-multiplier={noise} is within'
@@ -123,22 +121,3 @@ def calibrated(
           for each in sorted(found, key=lambda each: each.stride)
       ],
   }
-
-
-def result_of(
-    run: results.PlanRun, arguments: argparse.Namespace
-) -> dict[str, Any]:
-  """Returns the headline, epsilon by each bound, and the error of the noise."""
-  result = check_ins.result_of(run, arguments)
-  plan, protocol = run.plan, run.plan.protocol
-  variances = plan.mechanism.run_prefix_variances()
-  result['details'] |= {
-      'stride': protocol.stride,
-      'slots_per_window': protocol.slots_per_window,
-      'noise_multiplier': plan.noise_multiplier,
-      'mechanism': plan.mechanism.name,
-      'num_bands': plan.mechanism.num_bands,
-      'rmse': plan.noise_multiplier * float(np.sqrt(np.mean(variances))),
-      'max_error': plan.noise_multiplier * float(np.sqrt(np.max(variances))),
-  }
-  return result

@@ -1,24 +1,19 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""DP-FTRL on the command line: `DpFtrlPlan` from flags, and its results.
+"""DP-FTRL on the command line: `DpFtrlPlan` from flags.
 
 Some flags serve `tff-dp compare` too.
 """
 
 import argparse
-import dataclasses
 import functools
 import sys
 import time
 from typing import Any, Optional
 
-import numpy as np
-
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import search
-from tff_dp.accounting.events import run_events
 from tff_dp.cli import errors
 from tff_dp.cli import results
 from tff_dp.mechanisms import catalogue
@@ -49,7 +44,6 @@ _MOST_ROUNDS_BY_MECHANISM = {
 }
 # A longer search shows its progress.
 _QUIET_SECONDS = 2.0
-_METHOD = 'one Gaussian mechanism, exact conversion; no amplification claimed'
 _DESCRIPTIONS = {
     'account': (
         'Prints epsilon of a whole run with every model released. No\n'
@@ -182,7 +176,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   """Returns the run that the flags describe."""
   _checks.delta(delta=arguments.delta)
   plan = plan_of(arguments, arguments.rounds, arguments.noise_multiplier)
-  return results.PlanRun(plan, None, arguments.delta)
+  return _run_with(arguments, plan)
 
 
 def calibrated(
@@ -209,133 +203,9 @@ def calibrated(
     if plan.num_rounds == _most_rounds(arguments):
       answer += ' or more (no more were tried)'
   budget = f'epsilon {arguments.epsilon:g} at delta {arguments.delta:g}'
-  return results.PlanRun(plan, None, arguments.delta), {
+  return _run_with(arguments, plan), {
       'solved_for': solved_for, 'answer': f'{answer} within {budget}'
   }
-
-
-def result_of(
-    run: results.PlanRun, arguments: argparse.Namespace
-) -> dict[str, Any]:
-  """Returns the headline, and details about S2.
-
-  Epsilons are for `--neighboring-relation` unless their name says otherwise. S2
-  is always the squared sensitivity for zero-out.
-  """
-  plan, delta = run.plan, run.delta
-  result = plan.headline(delta=delta, num_rounds=run.num_rounds)
-  relation = run_events.NeighboringRelation(
-      getattr(arguments, 'neighboring_relation', plan.neighboring_relation)
-  )
-  rounds = plan.num_rounds if run.num_rounds is None else run.num_rounds
-  # A truncated tree counts as the last tree, which is not completed.
-  mechanism = plan.mechanism.truncated(rounds)
-  pattern = plan.participation.pattern.truncated(rounds)
-  squared_sensitivity = plan.squared_sensitivity
-  if rounds < plan.num_rounds:
-    squared_sensitivity = float(plan.squared_sensitivity_by_round[rounds - 1])
-
-  def sigma_under(named_relation):
-    return run_events.effective_sigma(
-        noise_multiplier=plan.noise_multiplier,
-        squared_sensitivity=squared_sensitivity,
-        neighboring_relation=named_relation,
-    )
-
-  by_relation = {
-      each.value: rounding.to_json_number(
-          gaussian.exact_epsilon(sigma=sigma_under(each), delta=delta)
-      )
-      for each in run_events.NeighboringRelation
-  }
-  if relation != plan.neighboring_relation:
-    epsilon = by_relation[relation.value]
-    result |= {
-        'epsilon': epsilon,
-        'epsilon_no_amplification': epsilon,
-        'neighboring_relation': relation.value,
-    }
-  sigma = sigma_under(relation)
-  limits = pattern.limits(restart_every=mechanism.restart_every)
-  details = {
-      'epsilon_rdp': rounding.to_json_number(
-          gaussian.rdp_epsilon(sigma=sigma, delta=delta)
-      ),
-      'epsilon_by_neighboring_relation': by_relation,
-      'mechanism': mechanism.name,
-      'mechanism_parameters': catalogue.summary(mechanism),
-      'rounds': rounds,
-      'restart_every': mechanism.restart_every,
-      'complete_trees': mechanism.complete_trees,
-      'noise_multiplier': plan.noise_multiplier,
-      'participation': pattern.describe(),
-      'max_participations': limits.max_participations,
-      'min_index_gap': limits.min_index_gap,
-      'min_rounds_between': limits.min_rounds_between,
-      'squared_sensitivity': _whole(squared_sensitivity),
-      'squared_sensitivity_is_exact': mechanism.sensitivity_is_exact(pattern),
-      'sigma_eff': sigma,
-      'zcdp_rho': rounding.to_json_number(gaussian.zcdp_rho(sigma=sigma)),
-      'accounting': _METHOD,
-  }
-  if mechanism.complete_trees:
-    plain = dataclasses.replace(mechanism, complete_trees=False)
-    details['squared_sensitivity_without_completion'] = _whole(
-        plain.squared_sensitivity(pattern)
-    )
-  if plan.adaptive_clipping is not None:
-    details['adaptive_clipping'] = dataclasses.asdict(plan.adaptive_clipping)
-  return result | {'details': details}
-
-
-def facts_of(details: dict[str, Any]) -> list[tuple[str, str]]:
-  """Returns the details as text, in pairs (label, text)."""
-  trees = ''
-  if details['restart_every'] is not None:
-    trees += f', a new tree every {details["restart_every"]}'
-  if details['complete_trees']:
-    trees += ', trees completed'
-  noise = rounding.rounded_up(details['noise_multiplier'], digits=7)
-  exact = details['squared_sensitivity_is_exact']
-  facts = [
-      (
-          'mechanism',
-          f'{details["mechanism"]}, {details["rounds"]} rounds{trees}',
-      ),
-      *(('', line) for line in _parameters(details['mechanism_parameters'])),
-      (
-          'noise',
-          f'{noise}, standard deviation of one draw on the SUM, over the clip'
-          ' norm',
-      ),
-      ('participation', details['participation']),
-      (
-          '',
-          f'index gap {details["min_index_gap"]}, that is'
-          f' {details["min_rounds_between"]} rounds strictly between',
-      ),
-      (
-          'sensitivity',
-          f'{details["squared_sensitivity"]:g} squared clip norms (zero-out),'
-          f' {"exact" if exact else "an upper bound"}',
-      ),
-      (
-          '',
-          f'sigma {details["sigma_eff"]:.6g}, zCDP rho'
-          f' {results.up(details["zcdp_rho"])}',
-      ),
-  ]
-  if 'squared_sensitivity_without_completion' in details:
-    plain = details['squared_sensitivity_without_completion']
-    facts.append(('', f'{plain:g} if the trees were not completed'))
-  if 'adaptive_clipping' in details:
-    share = details['adaptive_clipping']['budget_share']
-    facts.append((
-        'clip norm',
-        f'adaptive; {share:g} of 1/sigma^2 is for the bits that it follows',
-    ))
-  facts.append(('accounting', details['accounting']))
-  return facts
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -413,6 +283,14 @@ def schedule_of(
   )
 
 
+def _run_with(
+    arguments: argparse.Namespace, plan: plan_lib.DpFtrlPlan
+) -> results.PlanRun:
+  relation = getattr(arguments, 'neighboring_relation', None)
+  options = {'neighboring_relation': relation}
+  return results.PlanRun(plan, None, arguments.delta, options)
+
+
 def _refuse_unused(arguments: argparse.Namespace, names: tuple[str, ...]):
   """Raises if a flag was given that the participation would ignore."""
   for name in names:
@@ -475,21 +353,3 @@ def _longest_affordable(
   while high <= most and fits(high):
     low, high = high, 2 * high
   return plan_at(low if high > most else search.nearest(fits, high, low))
-
-
-def _whole(value: float) -> float | int:
-  """Returns an integer if the value is one: S2 of trees is a count."""
-  return int(value) if float(value).is_integer() else value
-
-
-def _parameters(parameters: dict[str, Any]) -> list[str]:
-  """Returns bands, or the parameters of BLT with the digits of float32."""
-  if 'weights' in parameters:
-    return [
-        f'{name:<8}'
-        + ' '.join(str(np.float32(number)) for number in parameters[name])
-        for name in ('weights', 'decays')
-    ]
-  if 'num_bands' in parameters:
-    return [f'bands {parameters["num_bands"]}']
-  return []

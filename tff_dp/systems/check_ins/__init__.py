@@ -14,7 +14,6 @@ SYSTEMS = (
         kind='check_ins',
         page='docs/check_ins.md',
         plan=At('tff_dp.plans.check_ins', 'CheckInPlan'),
-        flags=_FLAGS,
         training=At(f'{__name__}.training', 'CHECK_INS'),
         points={
             'mechanism': 'randomizer local_guarantee check_in_rate',

@@ -19,7 +19,6 @@ SYSTEMS = (
         kind='dp_ftrl',
         page='docs/dp_ftrl.md',
         plan=At('tff_dp.plans.dp_ftrl', 'DpFtrlPlan'),
-        flags=_FLAGS,
         training=At(f'{__name__}.training', 'DP_FTRL'),
         points=_POINTS,
         commands={
@@ -40,7 +39,6 @@ SYSTEMS = (
         kind='non_private',
         page='docs/training.md',
         plan=At('tff_dp.plans.non_private', 'NonPrivatePlan'),
-        flags=_FLAGS,
         training=At(f'{__name__}.training', 'NON_PRIVATE'),
         points=_POINTS,
     ),

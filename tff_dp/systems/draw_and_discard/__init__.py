@@ -14,7 +14,6 @@ SYSTEMS = (
         kind='draw_and_discard',
         page='docs/draw_and_discard.md',
         plan=At(f'{__name__}.plan', 'DrawAndDiscardPlan'),
-        flags=_FLAGS,
         training=At(f'{__name__}.training', 'TRAINING'),
         points={
             'mechanism': 'client_step noise_scale num_params server',

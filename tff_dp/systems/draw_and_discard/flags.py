@@ -6,11 +6,8 @@ import argparse
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp import draws
-from tff_dp.accounting import rounding
 from tff_dp.cli import errors
 from tff_dp.cli import results
-from tff_dp.systems.draw_and_discard import accounting
 from tff_dp.systems.draw_and_discard import client_steps
 from tff_dp.systems.draw_and_discard import plan as plan_lib
 
@@ -19,8 +16,6 @@ FLAGS = {
     'num_instances': 'instances',
     'clients_per_round': 'concurrency',
 }
-# Placeholder for a missing delta. The result does not depend on it.
-_SOME_DELTA = 1e-9
 _DESCRIPTIONS = {
     'account': (
         'Prints what all models that one client sent back cost its whole\n'
@@ -162,52 +157,4 @@ def calibrated(
           f' {plan.step.noise_scale(plan.num_params):.6g}, is within epsilon'
           f' {arguments.epsilon:g} at delta {arguments.delta:g}'
       ),
-  }
-
-
-def result_of(
-    run: results.PlanRun, arguments: argparse.Namespace
-) -> dict[str, Any]:
-  """Returns the headline, and details about one report."""
-  plan = run.plan
-  participations = plan.participations_after(run.num_rounds)
-  is_capped = (
-      arguments.kind is None or arguments.max_participations is not None
-  )
-  found = accounting.guarantee(
-      plan, participations=participations, delta=run.delta
-  )
-  number = rounding.to_json_number
-  result = plan.headline(
-      delta=_SOME_DELTA if run.delta is None else run.delta,
-      num_rounds=run.num_rounds,
-  )
-  if run.delta is None:
-    # The Laplace distribution needs no delta, but its draws have bounded tails.
-    delta_of_tails = draws.missing_delta(found.pure_total_epsilon)
-    added = number(draws.counted(found.pure_total_epsilon, 1.0))
-    result |= {
-        'epsilon': added,
-        'delta': delta_of_tails,
-        'epsilon_no_amplification': added,
-    }
-  return result | {
-      'details': {
-          'epsilon_of_one_report': number(found.model_epsilon),
-          'epsilon_of_added_reports': number(found.pure_total_epsilon),
-          'epsilon_of_one_weight': number(
-              plan.step.coordinate_epsilon(plan.num_params)
-          ),
-          'one_weight_is': accounting.FEATURE_LEVEL,
-          'delta_of_one_report': found.delta,
-          'delta_spent': found.total_delta,
-          'participations': participations,
-          'max_participations': plan.max_participations if is_capped else None,
-          'num_params': plan.num_params,
-          'num_instances': plan.num_instances,
-          'concurrency': plan.clients_per_round,
-          'strategy': plan.strategy,
-          'noise_scale': plan.step.noise_scale(plan.num_params),
-          'step': plan.step.describe(),
-      }
   }

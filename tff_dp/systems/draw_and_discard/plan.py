@@ -22,6 +22,8 @@ from typing import Any, Optional
 import dp_accounting
 
 from tff_dp import _checks
+from tff_dp import draws
+from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.participation import sampling
@@ -35,6 +37,8 @@ from tff_dp.systems.draw_and_discard import strategies as instance_strategies
 
 # Relative precision of the epsilon of one report that `calibrated` finds.
 _TOLERANCE = 1e-6
+# Placeholder for a missing delta. The result does not depend on it.
+_SOME_DELTA = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,76 @@ class DrawAndDiscardPlan(base.Plan):
       num_rounds = self.num_rounds
     _checks.integer_between(0, self.num_rounds, num_rounds=num_rounds)
     return min(num_rounds, self.max_participations)
+
+  def headline(
+      self,
+      *,
+      delta: Optional[float],
+      num_rounds: Optional[int] = None,
+      **options,
+  ) -> dict[str, Any]:
+    """Returns epsilon and its meaning, see base class.
+
+    Args:
+      delta: Target delta, in (0, 1). `None` for Laplace noise adds up the
+        epsilons of the reports. Then delta counts only the end of the draws.
+      num_rounds: Rounds after which the run stops, `None` for all.
+      **options: See base class.
+    """
+    if delta is not None:
+      return super().headline(delta=delta, num_rounds=num_rounds, **options)
+    found = super().headline(
+        delta=_SOME_DELTA, num_rounds=num_rounds, **options
+    )
+    added = self._guarantee(None, num_rounds).pure_total_epsilon
+    epsilon = rounding.to_json_number(draws.counted(added, 1.0))
+    return found | {
+        'epsilon': epsilon,
+        'delta': draws.missing_delta(added),
+        'epsilon_no_amplification': epsilon,
+    }
+
+  def details(
+      self,
+      *,
+      delta: Optional[float],
+      num_rounds: Optional[int] = None,
+      **options,
+  ) -> dict[str, Any]:
+    """Returns the cost of one report and of one weight, see base class.
+
+    Args:
+      delta: Target delta, as for `headline`.
+      num_rounds: Rounds after which the run stops, `None` for all.
+      **options: See base class.
+    """
+    del options
+    found, number = self._guarantee(delta, num_rounds), rounding.to_json_number
+    return {
+        'epsilon_of_one_report': number(found.model_epsilon),
+        'epsilon_of_added_reports': number(found.pure_total_epsilon),
+        'epsilon_of_one_weight': number(
+            self.step.coordinate_epsilon(self.num_params)
+        ),
+        'one_weight_is': accounting.FEATURE_LEVEL,
+        'delta_of_one_report': found.delta,
+        'delta_spent': found.total_delta,
+        'participations': self.participations_after(num_rounds),
+        'max_participations': self.max_participations,
+        'num_params': self.num_params,
+        'num_instances': self.num_instances,
+        'concurrency': self.clients_per_round,
+        'strategy': self.strategy,
+        'noise_scale': self.step.noise_scale(self.num_params),
+        'step': self.step.describe(),
+    }
+
+  def _guarantee(
+      self, delta: Optional[float], num_rounds: Optional[int]
+  ) -> accounting.Guarantee:
+    return accounting.guarantee(
+        self, participations=self.participations_after(num_rounds), delta=delta
+    )
 
   def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).

@@ -40,7 +40,6 @@ SYSTEMS = (
         kind='secure_sums',
         page='docs/isrl.md',
         plan=At(f'{__name__}.secure_sum_plan', 'SecureSumPlan'),
-        flags=_FLAGS,
         training=At(f'{__name__}.training', 'SECURE_SUMS'),
         points={
             'mechanism': 'noise_multiplier l2_norm_clip min_silos',
@@ -60,7 +59,6 @@ SYSTEMS = (
         kind='silos',
         page='docs/isrl.md',
         plan=At(f'{__name__}.plan', 'SiloPlan'),
-        flags=_FLAGS,
         training=At(f'{__name__}.training', 'SILOS'),
         points={
             'mechanism': 'noise_multiplier l2_norm_clip',

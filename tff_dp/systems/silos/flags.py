@@ -3,12 +3,10 @@
 """Silos on the command line: flags make the `SiloPlan` of one silo."""
 
 import argparse
-import dataclasses
 from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.accounting.silos import silo_terms
 from tff_dp.cli import errors
@@ -100,8 +98,9 @@ def plan_of(
 
 def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   """Returns the run that the flags describe."""
-  plan = plan_of(arguments, arguments.noise_multiplier)
-  return results.PlanRun(plan, None, plan.silos[_SILO].delta)
+  return _run_with(
+      arguments, plan_of(arguments, arguments.noise_multiplier)
+  )
 
 
 def calibrated(
@@ -122,38 +121,18 @@ def calibrated(
           f' delta {budget.delta:g}'
       ),
   }
-  return results.PlanRun(plan, None, budget.delta), solution
+  return _run_with(arguments, plan), solution
 
 
-def result_of(
-    run: results.PlanRun, arguments: argparse.Namespace
-) -> dict[str, Any]:
-  """Returns the headline, every silo, and details if flags describe one silo.
-
-  Raises:
-    PrivacyRefusedError: If the run has no guarantee.
-  """
-  plan, rounds = run.plan, run.num_rounds
-  result = plan.headline(delta=run.delta, num_rounds=rounds)
-  details = {
-      'rounds': plan.num_rounds if rounds is None else rounds,
-      'rounds_planned': plan.num_rounds,
-  }
-  if plan.kind == 'secure_sums':
-    return result | {'details': details}
-  plan.refuse_if_void()
-  careful = dataclasses.replace(plan, published_proofs=True)
-  details |= {
-      'noise_multiplier': plan.noise_multiplier,
-      'published_proofs': plan.published_proofs,
-      'epsilon_published_proofs': rounding.to_json_number(
-          careful.epsilon(delta=run.delta, num_rounds=rounds)
-      ),
-      'silos': plan.by_silo(num_rounds=rounds),
-  }
-  if arguments.kind is not None:
-    details |= _details_of_flags(plan, arguments, run.delta)
-  return result | {'details': details}
+def _run_with(
+    arguments: argparse.Namespace, plan: plan_lib.SiloPlan
+) -> results.PlanRun:
+  options = {}
+  if hasattr(arguments, 'records_per_person'):
+    options['records_per_person'] = arguments.records_per_person
+  return results.PlanRun(
+      plan, None, plan.silos[_SILO].delta, detail_options=options
+  )
 
 
 def _sampling_of(arguments: argparse.Namespace) -> silo_sampling.Sampling:
@@ -162,28 +141,3 @@ def _sampling_of(arguments: argparse.Namespace) -> silo_sampling.Sampling:
   sampling = silo_sampling.build(arguments.sampling, whole)
   sampling.check(num_records=arguments.records, num_rounds=arguments.rounds)
   return sampling
-
-
-def _details_of_flags(plan, arguments, delta: float) -> dict[str, Any]:
-  """Returns the details that exist only with flags, in JSON types."""
-  records, (phase,) = arguments.records, plan.phases
-  sampling, people = phase.sampling, arguments.records_per_person
-  _checks.integer_between(1, records, records_per_person=people)
-  details = {
-      'sampling': sampling.name,
-      'records': records,
-      'batch_size': sampling.batch_size,
-      'sampling_rate': sampling.rate(records),
-      'sigma_over_clip': phase.sigma / plan.l2_norm_clip,
-      'records_per_person': people,
-  }
-  if people > 1:
-    details['epsilon_per_person'] = rounding.to_json_number(
-        silo_guarantee.person_epsilon(
-            plan.terms[_SILO].events(),
-            num_records=people,
-            delta=delta,
-            published_proofs=plan.published_proofs,
-        )
-    )
-  return details

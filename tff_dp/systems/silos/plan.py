@@ -20,6 +20,7 @@ from typing import Any, Optional
 import dp_accounting
 
 from tff_dp import _checks
+from tff_dp.accounting import rounding
 from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_guarantee
@@ -175,16 +176,19 @@ class SiloPlan(plan_base.PlanOfSilos):
       num_rounds: Number of rounds after which the run stops, `None` for all.
       member: Name of the silo, optional for a plan of one silo.
     """
-    if member is None:
-      if len(self.silos) > 1:
-        raise _checks.ArgumentError(
-            'member', member, f'one of the silos, {sorted(self.silos)}'
-        )
-      (member,) = self.silos
+    member = self._one(member)
     messages = self.messages(member, num_rounds=num_rounds)
     if self.voids:
       return dp_accounting.NonPrivateDpEvent()
     return silo_events.dp_event_of(self.terms[member].events(messages))
+
+  def _one(self, member: Optional[str]) -> str:
+    """Returns the name of a silo, by default of the only one."""
+    if member is None and len(self.silos) > 1:
+      raise _checks.ArgumentError(
+          'member', member, f'one of the silos, {sorted(self.silos)}'
+      )
+    return next(iter(self.silos)) if member is None else member
 
   def epsilon(
       self,
@@ -289,6 +293,91 @@ class SiloPlan(plan_base.PlanOfSilos):
         }
         for name, silo in self.silos.items()
     }
+
+  def person_epsilon(
+      self,
+      num_records: int,
+      *,
+      delta: Optional[float] = None,
+      num_rounds: Optional[int] = None,
+      member: Optional[str] = None,
+  ) -> float:
+    """Returns epsilon of a person with several records in one silo.
+
+    Upper bound, see `silo_guarantee.person_epsilon`. It holds at `delta`. The
+    epsilon of `per_person` holds at a delta that grows with the records.
+
+    Args:
+      num_records: Number of records of the person in the silo, at least 1.
+      delta: Target delta, in (0, 1), as for `epsilon`.
+      num_rounds: Number of rounds after which the run stops, as for `epsilon`.
+      member: Name of the silo, optional for a plan of one silo.
+    """
+    member = self._one(member)
+    _checks.integer_between(
+        1, self.silos[member].num_records, records_per_person=num_records
+    )
+    if self.voids:
+      return math.inf
+    delta = self.silos[member].delta if delta is None else delta
+    messages = self.messages(member, num_rounds=num_rounds)
+    found = silo_guarantee.person_epsilon(
+        self.terms[member].events(messages),
+        num_records=num_records,
+        delta=float(delta),
+        published_proofs=self.published_proofs,
+    )
+    return self._of_draws(found, delta)
+
+  def details(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      records_per_person: int = 1,
+      **options,
+  ) -> dict[str, Any]:
+    """Returns the noise and every silo, see base class.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      num_rounds: Rounds after which the run stops, `None` for all.
+      records_per_person: Number of records of one person. Above 1 only for a
+        plan of one silo.
+      **options: Further options, see base class.
+
+    Raises:
+      PrivacyRefusedError: If the plan has no guarantee.
+    """
+    self.refuse_if_void()
+    careful = dataclasses.replace(self, published_proofs=True)
+    found = super().details(delta=delta, num_rounds=num_rounds, **options) | {
+        'noise_multiplier': self.noise_multiplier,
+        'published_proofs': self.published_proofs,
+        'epsilon_published_proofs': rounding.to_json_number(
+            careful.epsilon(delta=delta, num_rounds=num_rounds)
+        ),
+        'silos': self.by_silo(num_rounds=num_rounds),
+    }
+    if len(self.silos) == 1 and len(self.phases) == 1:
+      (phase,) = self.phases
+      found |= {
+          'sampling': phase.sampling.name,
+          'records': phase.num_records,
+          'batch_size': phase.sampling.batch_size,
+          'sampling_rate': phase.sampling.rate(phase.num_records),
+          'sigma_over_clip': phase.sigma / self.l2_norm_clip,
+      }
+    if records_per_person != 1:
+      found |= {
+          'records_per_person': records_per_person,
+          'epsilon_per_person': rounding.to_json_number(
+              self.person_epsilon(
+                  records_per_person, delta=delta, num_rounds=num_rounds
+              )
+          ),
+      }
+    return found
 
   def calibrated(self, *, epsilon: float, delta: float) -> 'SiloPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).

@@ -230,22 +230,33 @@ class PlanOfSilos(base.Plan):
         }
     }
 
+  def details(
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
+  ) -> dict[str, Any]:
+    """See base class."""
+    del delta, options
+    return {
+        'rounds': self.num_rounds if num_rounds is None else num_rounds,
+        'rounds_planned': self.num_rounds,
+    }
+
   def way_out(self, *, epsilon: float, delta: float) -> str:
     """See base class."""
     del epsilon, delta
     return 'More noise, fewer rounds or larger batches cost less.'
 
-  def _cautions(self, about: builder.Occasion) -> list[str]:
+  def _cautions(self, *, delta: float, **options) -> list[str]:
     """Returns a warning if delta is too large for some silos."""
+    del options
     weak = [
         name
         for name, terms in self.terms.items()
-        if about.delta * terms.num_records >= 1
+        if delta * terms.num_records >= 1
     ]
     if not weak:
       return []
     return [
-        f'WEAK: delta {about.delta:g} is not below one over the records of'
+        f'WEAK: delta {delta:g} is not below one over the records of'
         f' {", ".join(weak)}; revealing one random record completely would be'
         ' allowed.'
     ]
