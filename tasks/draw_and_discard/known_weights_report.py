@@ -11,7 +11,7 @@ import numpy as np
 from tasks.draw_and_discard import known_weights_model as model
 from tff_dp import _axes
 from tff_dp.accounting import rounding
-from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems.draw_and_discard import accounting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def report(settings, result: Result) -> str:
         '',
         f'Epsilon of one participation: {epsilons["model_epsilon"]} for the'
         f" client's data; one weight: {epsilons['coordinate_epsilon']}"
-        f' ({draw_and_discard.FEATURE_LEVEL}). Of all'
+        f' ({accounting.FEATURE_LEVEL}). Of all'
         f' {plan.max_participations}: {epsilons["epsilon"]} at delta'
         f' {settings.delta:g}.',
     ]
@@ -151,7 +151,7 @@ def _epsilons(settings, result: Result) -> dict[str, float]:
   """Returns epsilon of one participation, of one weight of it, and of all."""
   plan = settings.plan
   return {
-      'model_epsilon': draw_and_discard.guarantee(plan).model_epsilon,
+      'model_epsilon': accounting.guarantee(plan).model_epsilon,
       'coordinate_epsilon': plan.step.coordinate_epsilon(plan.num_params),
       'epsilon': result.epsilon,
   }

@@ -12,7 +12,8 @@ from tasks.common import digits_data
 from tasks.mnist import mnist_data
 import tff_dp
 from tff_dp import _checks
-from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems import draw_and_discard
+from tff_dp.systems.draw_and_discard import accounting
 from tff_dp.systems.draw_and_discard import client_steps
 
 EXPERIMENTS = (
@@ -217,7 +218,7 @@ def run_row(
       for line in result.metrics
       if 'loss' in line
   ]
-  guarantee = draw_and_discard.guarantee(plan)
+  guarantee = accounting.guarantee(plan)
   return {
       'accuracy': points[-1][2],
       'loss': points[-1][1],

@@ -265,8 +265,11 @@ class Algorithm:
       silos: Name -> budget.
       sizes: As for `build`.
     """
-    from tff_dp.systems.silos import accelerated  # pylint: disable=g-import-not-at-top
-    from tff_dp.systems.silos import planning  # pylint: disable=g-import-not-at-top
+    # pylint: disable=g-import-not-at-top
+    from tff_dp.systems.silos import accelerated
+    from tff_dp.systems.silos import planning
+
+    # pylint: enable=g-import-not-at-top
 
     if self._is_localized:
       return accelerated.localized_terms(

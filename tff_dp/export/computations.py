@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks

@@ -9,7 +9,6 @@ that save and restore.
 
 import functools
 import pathlib
-from typing import Any
 
 import tensorflow as tf
 

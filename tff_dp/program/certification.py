@@ -221,8 +221,8 @@ def _check_may_lack_noise(built_from) -> None:
   if reason is not None:
     why, way_out = reason
     raise _checks.PrivacyRefusedError(
-        f'a process of the kind {built_from.kind!r} cannot be trained under a'
-        ' NonPrivatePlan',
+        f'a process of {built_from.kind.replace("_", " ")} cannot be trained'
+        ' under a NonPrivatePlan',
         why=why,
         way_out=way_out,
     )

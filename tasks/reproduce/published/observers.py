@@ -13,7 +13,7 @@ from typing import Any, Optional
 from tasks.reproduce.published import later_snapshots
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems.draw_and_discard import accounting
 
 # Under these strategies the model that a later client draws descends from one
 # given update with probability at most 1/k.
@@ -134,7 +134,7 @@ def _one_later_draw(plan, delta) -> Diagnostic:
   inner = num_instances * delta
   epsilon = 0.0
   if inner < 1:
-    epsilon = draw_and_discard.epsilon(
+    epsilon = accounting.epsilon(
         plan.step, num_params=plan.num_params, participations=1, delta=inner
     )
   return Diagnostic(

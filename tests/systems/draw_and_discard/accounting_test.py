@@ -12,7 +12,7 @@ import tff_dp
 
 from tff_dp.accounting import accountants
 from tff_dp.accounting.events import run_events
-from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems.draw_and_discard import accounting
 from tff_dp.systems.draw_and_discard import client_steps
 
 
@@ -33,7 +33,7 @@ def _plan(step, *, participations=1, **fields):
 
 
 def _guarantee(step, *, participations=1, delta=None, **fields):
-  return draw_and_discard.guarantee(
+  return accounting.guarantee(
       _plan(step, participations=participations, **fields),
       participations=participations,
       delta=delta,
@@ -112,14 +112,14 @@ class TotalTest(parameterized.TestCase):
 
   def test_event_composes_with_others(self):
     both = dp_accounting.ComposedDpEvent([
-        draw_and_discard.event(_step(), num_params=33, participations=2),
-        draw_and_discard.event(_GAUSSIAN, num_params=33, participations=1),
+        accounting.event(_step(), num_params=33, participations=2),
+        accounting.event(_GAUSSIAN, num_params=33, participations=1),
     ])
-    found = draw_and_discard.epsilon_of(both, 1e-5)
+    found = accounting.epsilon_of(both, 1e-5)
     alone = _guarantee(_step(), participations=2, delta=1e-5).total_epsilon
     self.assertGreater(found, 1.01 * alone)
     self.assertLess(found, alone + 2.1)
-    nothing = draw_and_discard.event(_step(), num_params=33, participations=0)
+    nothing = accounting.event(_step(), num_params=33, participations=0)
     self.assertIsInstance(nothing, dp_accounting.NoOpDpEvent)
 
 

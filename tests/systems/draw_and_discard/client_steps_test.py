@@ -11,7 +11,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems.draw_and_discard import accounting
 from tff_dp.systems.draw_and_discard import client_steps
 
 
@@ -102,14 +102,14 @@ class EventTest(parameterized.TestCase):
   @parameterized.parameters('box', 'l1', 'l2')
   def test_pure_epsilon_bounds_the_event(self, clip):
     step = _step(clip=clip, epsilon=0.7)
-    spent = draw_and_discard.epsilon_of(step.event(5), 1e-9)
+    spent = accounting.epsilon_of(step.event(5), 1e-9)
     self.assertLess(spent, 0.7001)
     self.assertGreater(spent, 0.69)
 
   def test_box_composes_weights(self):
     # 100 weights at epsilon 0.1 each are far from epsilon 10.
     step = _step(epsilon=0.1, privacy_unit='coordinate')
-    spent = draw_and_discard.epsilon_of(step.event(100), 1e-6)
+    spent = accounting.epsilon_of(step.event(100), 1e-6)
     # Each loss is in [-0.1, 0.1] and has a mean of at most 0.1^2/2.
     self.assertLess(spent, 100 * 0.005 + 0.1 * math.sqrt(2 * 100 * 13.9))
     self.assertGreater(spent, 2.0)
@@ -117,13 +117,13 @@ class EventTest(parameterized.TestCase):
   @parameterized.parameters('box', 'l2')
   def test_gaussian(self, clip):
     step = _step(clip=clip, mechanism='gaussian', delta=1e-6)
-    spent = draw_and_discard.epsilon_of(step.event(7), 1e-6)
+    spent = accounting.epsilon_of(step.event(7), 1e-6)
     self.assertAlmostEqual(spent, 2.0, places=9)
 
   def test_halved_noise_is_seen(self):
     honest = _step(epsilon=1.0).event(3)
     weak = _step(epsilon=2.0).event(3)
-    spend = lambda event: draw_and_discard.epsilon_of(event, 1e-9)
+    spend = lambda event: accounting.epsilon_of(event, 1e-9)
     self.assertGreater(spend(weak), 1.9 * spend(honest))
 
 

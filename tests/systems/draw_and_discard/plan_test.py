@@ -17,7 +17,7 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
 from tff_dp.statement import builder
 from tff_dp.statement import statement as statement_lib
-from tff_dp.systems.draw_and_discard import accounting as draw_and_discard
+from tff_dp.systems.draw_and_discard import accounting
 from tff_dp.systems.draw_and_discard import client_steps
 from tff_dp.systems.draw_and_discard import plan as plan_lib
 from tff_dp.systems.draw_and_discard import spam_filters
@@ -91,7 +91,7 @@ class EpsilonTest(parameterized.TestCase):
   def test_all_reports_of_a_client_compose(self, name):
     plan = _plan(_step(**_STEPS[name]))
     for rounds, participations in ((1, 1), (2, 2), (3, 3), (50, 3)):
-      expected = draw_and_discard.guarantee(
+      expected = accounting.guarantee(
           plan, participations=participations, delta=_DELTA
       )
       self.assertEqual(
