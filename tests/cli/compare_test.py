@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for `tff-dp compare`."""
 
+import math
 import os
 import sys
 from unittest import mock
@@ -14,6 +15,7 @@ from tff_dp import mechanisms
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import compare
 from tff_dp.cli import main
+from tff_dp.cli import plots
 
 _SIX_EPOCHS = ('compare', '--rounds=2048', '--min-index-gap=342',
                '--max-participations=6')
@@ -181,6 +183,22 @@ class PlotTest(absltest.TestCase):
     self.assertIn('honaker', out)
     with open(path, 'rb') as file:
       self.assertEqual(file.read(8), b'\x89PNG\r\n\x1a\n')
+
+  def test_lines_are_those_of_the_table(self):
+    path = os.path.join(self.create_tempdir().full_path, 'errors.png')
+    words = (*_SMALL, '--mechanisms', 'honaker', 'independent')
+    for budget in ((), ('--epsilon=2', '--delta=1e-6')):
+      rows = _json(*words, *budget)['mechanisms']
+      with mock.patch.object(plots, '_write') as write:
+        self.assertEqual(_run(*words, *budget, '--plot', path)[0], 0)
+      figure, _ = write.call_args.args
+      drawn = [line.get_ydata() for line in figure.axes[0].lines]
+      self.assertLen(drawn, len(rows))
+      for errors, row in zip(drawn, rows):
+        self.assertAlmostEqual(max(errors), row['max_error'])
+        self.assertAlmostEqual(
+            math.sqrt(sum(errors**2) / len(errors)), row['rmse']
+        )
 
   def test_one_round(self):
     path = os.path.join(self.create_tempdir().full_path, 'errors.png')

@@ -158,10 +158,13 @@ class PlansTest(parameterized.TestCase):
   @parameterized.parameters(2.0, 0.12)
   def test_headline_under_another_relation(self, noise_multiplier):
     allocation = tff_dp.participation.RandomAllocation(6)
+    # Has assumptions of its own.
+    cyclic = tff_dp.participation.CyclicAllocation(6, 1, stride=2)
     central = tff_dp.participation.CentralGaussian(noise_multiplier, 1.0)
     for plan in (
         dataclasses.replace(_dp_ftrl(), noise_multiplier=noise_multiplier),
         plans.CheckInPlan(allocation, central),
+        plans.CheckInPlan(cyclic, central),
     ):
       options = {'delta': 1e-5, 'neighboring_relation': 'replace_one'}
       found, own = plan.headline(**options), plan.headline(delta=1e-5)

@@ -12,7 +12,7 @@ from tff_dp import participation
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import silo_budget
-from tff_dp.statement import plain_words
+from tff_dp.plans import base
 
 # Levels of trust. A higher level includes the lower ones.
 TRUST = ('nobody', 'shuffler', 'server')
@@ -227,7 +227,7 @@ class Advice:
   def warnings(self) -> tuple[str, ...]:
     """Facts that a reader must be told, one sentence each."""
     setting = self.setting
-    return tuple(plain_words.weak_delta(setting.delta, setting.population))
+    return tuple(base.weak_delta(setting.delta, setting.population))
 
 
 class DoesNotFitError(Exception):

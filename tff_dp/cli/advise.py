@@ -16,6 +16,7 @@ from tff_dp import systems
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.cli import errors
+from tff_dp.cli import results
 
 _KIND = 'advice'
 _SCHEMA_VERSION = 1
@@ -258,14 +259,7 @@ def _table(found, setting, update_norm) -> list[str]:
     if update_norm is not None:
       row.insert(5, f'{offer.signal_to_noise(update_norm):.3g}')
     rows.append(row)
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  return [
-      '  '.join(
-          cell.ljust(width) if position < 3 else cell.rjust(width)
-          for position, (cell, width) in enumerate(zip(row, widths))
-      ).rstrip()
-      for row in rows
-  ]
+  return results.aligned(rows, 3)
 
 
 def _about(offer: advice.Offer) -> list[str]:

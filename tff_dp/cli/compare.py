@@ -14,6 +14,7 @@ from tff_dp.accounting import calibration
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
 from tff_dp.cli import plots
+from tff_dp.cli import results
 from tff_dp.cli.flags import dp_ftrl
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import choice
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows += _allocations(arguments, pattern, kind)
     rows.sort(key=lambda row: row.error(kind))
   if arguments.plot is not None:
-    plots.write_errors(arguments.plot, rows)
+    plots.write_errors(arguments.plot, rows, at=_at(arguments))
   if arguments.format == 'json':
     result = _json(arguments, pattern, rows, chosen, kind, reference)
     print(json.dumps(result, indent=2, allow_nan=False))
@@ -214,9 +215,6 @@ def _json(
     }
 
   limits = pattern.limits(restart_every=arguments.restart_every)
-  at = 'sigma 1'
-  if arguments.epsilon is not None:
-    at = f'epsilon {arguments.epsilon:g}, delta {arguments.delta:g}'
   return {
       'mechanisms': [described(row) for row in rows],
       'rounds': arguments.rounds,
@@ -228,10 +226,17 @@ def _json(
       'min_rounds_between': limits.min_rounds_between,
       'optimised_for': kind,
       'errors_are': 'standard deviations of the noise on prefix sums in clip'
-      f' norms, at {at}',
+      f' norms, at {_at(arguments)}',
       'max_state_copies': arguments.max_state_copies,
       'best': None if chosen is None else described(chosen),
   }
+
+
+def _at(arguments: argparse.Namespace) -> str:
+  """Returns the privacy at which errors are compared."""
+  if arguments.epsilon is None:
+    return 'sigma 1'
+  return f'epsilon {arguments.epsilon:g}, delta {arguments.delta:g}'
 
 
 def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
@@ -262,16 +267,11 @@ def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
         f'{row.state_copies}',
         f'{row.draws_per_round:.3g}',
     ))
-  widths = [max(map(len, column)) for column in zip(*table, strict=True)]
   # Independent noise is off the scale: on its scale all others look alike.
   full = 2.0 * reference.error(kind)
   bars = [''] + [_bar(row.error(kind) / full) for row in rows]
-  for cells, bar in zip(table, bars, strict=True):
-    aligned = [
-        cell.ljust(width) if position < 2 else cell.rjust(width)
-        for position, (cell, width) in enumerate(zip(cells, widths))
-    ]
-    lines.append('  '.join((*aligned, bar)).rstrip())
+  for line, bar in zip(results.aligned(table, 2), bars, strict=True):
+    lines.append(f'{line}  {bar}'.rstrip())
   if any(not row.sensitivity_is_exact for row in rows):
     lines += ['', '<= marks an upper bound; the other sensitivities are exact.']
   if chosen is not None:

@@ -36,12 +36,13 @@ def check(path: str) -> None:
     )
 
 
-def write_errors(path: str, rows: Sequence[choice.Row]) -> None:
-  """Writes a PNG with sqrt(S2 Var(b_t)) for every mechanism.
+def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
+  """Writes a PNG with the noise on the sum so far, for every mechanism.
 
   Args:
     path: The file.
     rows: Rows to draw, one for each mechanism.
+    at: Privacy at which the errors of the rows are compared.
   """
   figure, axes = _figure(5.0)
   for row in rows:
@@ -49,7 +50,7 @@ def write_errors(path: str, rows: Sequence[choice.Row]) -> None:
     rounds = np.arange(1, len(variances) + 1)
     axes.plot(
         rounds,
-        np.sqrt(row.squared_sensitivity * variances),
+        row.max_error * np.sqrt(variances / variances.max()),
         label=row.label,
         linewidth=1.0,
         # A single round has no line.
@@ -58,7 +59,7 @@ def write_errors(path: str, rows: Sequence[choice.Row]) -> None:
   axes.set_yscale('log')
   axes.set_xlabel('round')
   _axes.count(axes.xaxis)
-  axes.set_ylabel('noise on the sum so far, at sigma 1, in clip norms')
+  axes.set_ylabel(f'noise on the sum so far, in clip norms, at {at}')
   axes.set_title('Error at equal privacy')
   if axes.lines:
     figure.legend(loc='outside right upper', fontsize='small')

@@ -80,11 +80,24 @@ def rounded_down(value: float) -> str:
   return rounding.rounded_up(value * (1 - 1e-6), digits=7)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-  """Returns the rows of a table. The last column is not padded."""
+def aligned(
+    rows: Sequence[Sequence[str]], num_left: Optional[int] = None
+) -> list[str]:
+  """Returns the lines of a table.
+
+  Args:
+    rows: Cells of each row. The number of cells is the same in all rows.
+    num_left: Number of first columns that are flush left. The others are flush
+      right. Default: all are flush left.
+  """
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return [
-      '  '.join((*map(str.ljust, row[:-1], widths), row[-1])).rstrip()
+      '  '.join(
+          cell.ljust(width)
+          if num_left is None or position < num_left
+          else cell.rjust(width)
+          for position, (cell, width) in enumerate(zip(row, widths))
+      ).rstrip()
       for row in rows
   ]
 

@@ -228,7 +228,7 @@ class Plan(abc.ABC):
         'assumptions': list(self.assumptions(**options)),
         'warnings': [
             *self._warnings(),
-            *plain_words.weak_delta(
+            *weak_delta(
                 delta, population if self.unit == 'client' else None
             ),
             *self._cautions(**options),
@@ -361,3 +361,18 @@ def rounds_accounted(num_rounds: int, *, planned: int) -> int:
   """
   stride = -(-planned // _MOST_STOPS)
   return min(planned, -(-num_rounds // stride) * stride)
+
+
+def weak_delta(delta: float, population: Optional[int]) -> list[str]:
+  """Returns a warning if delta is at least one over the population.
+
+  Args:
+    delta: Delta of the guarantee.
+    population: Number of clients, `None` if unknown.
+  """
+  if not population or delta * population < 1:
+    return []
+  return [
+      f'WEAK: delta {delta:g} is not below 1 / population = {1 / population:g};'
+      ' revealing one random client completely would be allowed.'
+  ]

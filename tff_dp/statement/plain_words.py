@@ -18,7 +18,7 @@ probability (P + (1 - Q)) / 2, which is largest where both are equalities
 
 from collections.abc import Mapping
 import math
-from typing import Any, Optional
+from typing import Any
 
 from tff_dp.accounting import rounding
 
@@ -43,21 +43,6 @@ def best_guess(epsilon: float, delta: float) -> float:
   # exp(epsilon) would overflow.
   share = math.exp(-epsilon)
   return min(1.0, (1.0 + delta * share) / (1.0 + share))
-
-
-def weak_delta(delta: float, population: Optional[int]) -> list[str]:
-  """Returns a warning if delta is at least one over the population.
-
-  Args:
-    delta: Delta of the guarantee.
-    population: Number of clients, `None` if unknown.
-  """
-  if not population or delta * population < 1:
-    return []
-  return [
-      f'WEAK: delta {delta:g} is not below 1 / population = {1 / population:g};'
-      ' revealing one random client completely would be allowed.'
-  ]
 
 
 def paragraph(content: Mapping[str, Any]) -> str:
