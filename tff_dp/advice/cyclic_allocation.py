@@ -34,8 +34,7 @@ def cyclic_allocation(setting: offers.Setting) -> offers.Offer:
   certificate = plan.certificate(
       delta=setting.delta, neighboring_relation=relation
   )
-  # The noise of the sums, scaled up like the rounded noise of one draw.
-  rmse = found.rmse * noise / found.plan.noise_multiplier
+  rmse, _ = plan.prefix_errors()
   gain = longest.rmse / found.rmse
   hardly = ' Coins buy little here, and DP-FTRL needs none.'
   notes = (

@@ -3,7 +3,6 @@
 """`tff-dp compare`: how much noise each mechanism adds at equal privacy."""
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -118,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         delta=arguments.delta,
         squared_sensitivity=1.0,
     )
-    reference, *rows = (_scaled(row, sigma) for row in (reference, *rows))
+    reference, *rows = (row.scaled(sigma) for row in (reference, *rows))
     if chosen is not None:
       (chosen,) = (row for row in rows if row.mechanism == chosen.mechanism)
     rows += _allocations(arguments, pattern, kind)
@@ -153,13 +152,6 @@ def _reference(rows, pattern, options) -> choice.Row:
   return row
 
 
-def _scaled(row: choice.Row, sigma: float) -> choice.Row:
-  """Returns the row with the noise scaled to sigma."""
-  return dataclasses.replace(
-      row, rmse=sigma * row.rmse, max_error=sigma * row.max_error
-  )
-
-
 def _allocations(arguments, pattern, kind: str) -> list[choice.Row]:
   """Returns rows of independent and banded noise, if clients draw rounds."""
   tried = cyclic_allocation.best(
@@ -170,26 +162,7 @@ def _allocations(arguments, pattern, kind: str) -> list[choice.Row]:
       error=kind,
   )
   (plain,) = (each for each in tried if each.stride == 1)
-  found = {_ALLOCATION: plain, _CYCLIC: tried[0]}
-  return [
-      choice.Row(
-          name,
-          each.plan.mechanism,
-          rmse=each.rmse,
-          max_error=each.max_error,
-          squared_sensitivity=each.plan.mechanism.squared_sensitivity(
-              patterns.MinSeparationPattern(
-                  arguments.rounds,
-                  min_index_gap=each.stride,
-                  max_participations=pattern.max_participations,
-              )
-          ),
-          sensitivity_is_exact=True,
-          state_copies=each.stride - 1,
-          draws_per_round=1.0,
-      )
-      for name, each in found.items()
-  ]
+  return [plain.row(_ALLOCATION), tried[0].row(_CYCLIC)]
 
 
 def _json(

@@ -16,9 +16,8 @@ that S2 may be an upper bound. Both grow in proportion to sigma_eff.
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import math
 from typing import Any, Optional
-
-import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
@@ -78,6 +77,16 @@ class Row:
   def error(self, kind: str) -> float:
     """Returns `max_error` for 'max', `rmse` for 'mean'."""
     return self.max_error if kind == 'max' else self.rmse
+
+  def scaled(self, sigma: float) -> 'Row':
+    """Returns the row with errors at another sigma than 1.
+
+    Args:
+      sigma: Noise multiplier of the run as one Gaussian mechanism.
+    """
+    return dataclasses.replace(
+        self, rmse=sigma * self.rmse, max_error=sigma * self.max_error
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +260,7 @@ def best(
     rows.append(_row('banded', pattern, num_bands=bands, **optimised))
   if 'tree' in asked_for:
     rows.append(
-        _measured(
+        measured(
             'tree',
             tree.Tree(
                 rounds,
@@ -318,24 +327,30 @@ def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
 
 def _row(name: str, pattern: patterns.ParticipationPattern, **options) -> Row:
   """Returns the row of a mechanism that is built from its options."""
-  return _measured(
+  return measured(
       name, catalogue.build(name, pattern, **options), pattern
   )
 
 
-def _measured(
+def measured(
     name: str,
     mechanism: mechanism_lib.Mechanism,
     pattern: patterns.ParticipationPattern,
 ) -> Row:
-  """Returns the row of a mechanism that was built."""
-  variances = mechanism.run_prefix_variances()
+  """Returns the row of a mechanism, with its errors at sigma 1.
+
+  Args:
+    name: Name of the row.
+    mechanism: Mechanism of all rounds.
+    pattern: Promised participation.
+  """
   squared_sensitivity = float(mechanism.squared_sensitivity(pattern))
+  rmse, max_error = mechanism.prefix_errors(math.sqrt(squared_sensitivity))
   return Row(
       name,
       mechanism,
-      rmse=float(np.sqrt(squared_sensitivity * np.mean(variances))),
-      max_error=float(np.sqrt(squared_sensitivity * np.max(variances))),
+      rmse=rmse,
+      max_error=max_error,
       squared_sensitivity=squared_sensitivity,
       sensitivity_is_exact=mechanism.sensitivity_is_exact(pattern),
       state_copies=mechanism.state_copies,

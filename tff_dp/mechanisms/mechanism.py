@@ -240,6 +240,22 @@ class Mechanism(abc.ABC):
     in_tree = self.prefix_variances()[position]
     return in_tree + finished * self._variance_left_behind()
 
+  def prefix_errors(self, noise_multiplier: float) -> tuple[float, float]:
+    """Returns (rmse, largest error) of the noise on the sums so far.
+
+    The error of a round is the standard deviation of the noise on the prefix
+    sum of one coordinate, in clip norms. The first number is the root mean
+    square over all rounds. Exact.
+
+    Args:
+      noise_multiplier: Standard deviation of one draw, over the clip norm.
+    """
+    variances = self.run_prefix_variances()
+    return (
+        noise_multiplier * float(np.sqrt(np.mean(variances))),
+        noise_multiplier * float(np.sqrt(np.max(variances))),
+    )
+
   def truncated(self, num_rounds: int) -> 'Mechanism':
     """Returns the same mechanism for a run that stops after `num_rounds`."""
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)

@@ -21,7 +21,6 @@ import math
 from typing import Any, Optional, Union
 
 import dp_accounting
-import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting.amplification import random_check_ins
@@ -497,17 +496,11 @@ class CheckInPlan(base.Plan):
     return population * probability * protocol.max_reports / slots
 
   def prefix_errors(self) -> tuple[float, float]:
-    """Returns (rmse, max) of the server's noise on the sums so far.
+    """Returns (rmse, largest error) of the noise on the sums so far.
 
-    The root mean square over all rounds, and the largest, of the standard
-    deviation of the noise on the prefix sum of one coordinate, in clip norms.
-    Exact. Only if the server adds the noise.
+    See `Mechanism.prefix_errors`. Only if the server adds the noise.
     """
-    variances = self.mechanism.run_prefix_variances()
-    return (
-        self.noise_multiplier * float(np.sqrt(np.mean(variances))),
-        self.noise_multiplier * float(np.sqrt(np.max(variances))),
-    )
+    return self.mechanism.prefix_errors(self.noise_multiplier)
 
   def _facts(self) -> dict[str, Any]:
     return {

@@ -10,6 +10,7 @@ larger epsilons.
 
 import bisect
 from collections.abc import Callable, Sequence
+import dataclasses
 import functools
 import math
 from typing import NamedTuple, Optional
@@ -17,6 +18,7 @@ from typing import NamedTuple, Optional
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.sensitivity import patterns
+from tff_dp.mechanisms import choice
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
@@ -48,6 +50,23 @@ class Candidate(NamedTuple):
   def stride(self) -> int:
     """The stride p. The server keeps p - 1 model copies of noise."""
     return self.plan.protocol.stride
+
+  def row(self, name: str) -> choice.Row:
+    """Returns the candidate as a row of `mechanisms.compare`.
+
+    Args:
+      name: Name of the row.
+    """
+    protocol = self.plan.protocol
+    pattern = patterns.MinSeparationPattern(
+        protocol.num_rounds,
+        min_index_gap=self.stride,
+        max_participations=protocol.num_windows,
+    )
+    at_sigma_1 = choice.measured(name, self.plan.mechanism, pattern)
+    return dataclasses.replace(
+        at_sigma_1, rmse=self.rmse, max_error=self.max_error
+    )
 
   def error(self, kind: str) -> float:
     """Returns `max_error` for 'max', `rmse` for 'mean'."""

@@ -317,6 +317,13 @@ class DpFtrlPlan(base.Plan):
         ),
     })
 
+  def prefix_errors(self) -> tuple[float, float]:
+    """Returns (rmse, largest error) of the noise on the sums so far.
+
+    See `Mechanism.prefix_errors`.
+    """
+    return self.mechanism.prefix_errors(self._noise())
+
   def details(
       self,
       *,

@@ -38,8 +38,7 @@ def dp_ftrl(setting: offers.Setting) -> offers.Offer:
   epsilon = plan.epsilon(
       delta=setting.delta, neighboring_relation=setting.neighboring_relation
   )
-  # The row's error is for sigma 1 and for the sum.
-  rmse = row.rmse * plan.sigma() / setting.reports_per_round
+  rmse = plan.prefix_errors()[0] / setting.reports_per_round
   notes = (
       'The noise on the running sum of mean updates has the root mean square'
       f' {rmse:.4g}, over all rounds.',
