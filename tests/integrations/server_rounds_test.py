@@ -694,6 +694,11 @@ class ServerRoundsTest(parameterized.TestCase):
     for path in (self._folder / 'run' / 'release').iterdir():
       self.assertNotIn(key.encode(), path.read_bytes())
 
+  def test_statement_of_a_known_seed_is_void(self):
+    stated = self._open(insecure_seed=0).statement()
+    self.assertEqual(stated.epsilon, np.inf)
+    self.assertStartsWith(stated.warnings[0], 'NO PRIVACY')
+
   def test_charged_and_on_the_disk_before_anybody_is_asked(self):
     rounds = self._open()
     rounds.select(_CLIENTS)

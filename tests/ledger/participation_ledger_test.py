@@ -244,8 +244,15 @@ class LedgerTest(parameterized.TestCase):
     self.assertEqual(
         book.observed(), participation_ledger.Observed(0, 0, None, 0, 0, 0)
     )
-    for t, cohort in enumerate(('abc', 'd', 'a', '', 'dab'), 1):
+    cohorts = ('abc', 'd', 'a', '', 'dab')
+    # Nothing but an empty round makes the smallest cohort empty.
+    sizes = ((3, 3), (1, 3), (1, 3), (0, 3), (0, 3))
+    for t, (cohort, (smallest, largest)) in enumerate(zip(cohorts, sizes), 1):
       book.commit(list(cohort), t)
+      seen = book.observed()
+      self.assertEqual(
+          (seen.smallest_cohort, seen.largest_cohort), (smallest, largest)
+      )
     # d: rounds 2, 5; a: 1, 3, 5; b: 1, 5.
     self.assertEqual(
         book.observed(), participation_ledger.Observed(5, 4, 2, 3, 0, 3)

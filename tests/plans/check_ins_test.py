@@ -22,6 +22,7 @@ from tff_dp.accounting.protocols import best_bound
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import monitoring
 from tff_dp.plans import check_ins as protocol_plan
+from tff_dp.statement import builder
 from tff_dp.statement import declarations
 from tff_dp.statement import statement
 
@@ -474,6 +475,45 @@ class StatementTest(parameterized.TestCase):
     page = found.to_markdown()
     self.assertIn('10 of 30 planned rounds are done', page)
     self.assertIn('**LATE.**', page)
+
+  @parameterized.parameters(
+      (_SHUFFLED, 10, 10),
+      # 7 rounds at a time, of which epsilon is that of the last.
+      (_FIXED, 10, 14),
+      (_FIXED, None, 400),
+  )
+  def test_names_the_rounds_that_epsilon_counts(self, protocol, done, counted):
+    plan = _plan(protocol)
+    observed = None if done is None else builder.RoundsDone(done)
+    found = plan.statement(delta=_DELTA, observed=observed)
+    self.assertStartsWith(
+        found.points['accounting']['rounds_accounted'], f'{counted}: '
+    )
+    self.assertEqual(
+        found.points['amplification']['epsilon_without'],
+        plan.epsilon_no_amplification(delta=_DELTA, num_rounds=counted),
+    )
+
+  @parameterized.parameters(*_PLANS)
+  def test_assumptions_of_bound_and_protocol_are_both_there(self, plan):
+    points = plan.statement(delta=_DELTA).points
+    self.assertEqual(
+        points['amplification']['assumptions'],
+        list(plan.assumptions(delta=_DELTA)),
+    )
+    self.assertContainsSubset(
+        plan.protocol.assumptions, points['amplification']['assumptions']
+    )
+
+  @parameterized.parameters(
+      (_SHUFFLED, 'and the number of reports of every step'),
+      (_FIXED, 'nothing about who or how many checked in when'),
+  )
+  def test_number_of_reports_is_covered_unless_it_is_secret(
+      self, protocol, said
+  ):
+    points = _plan(protocol).statement(delta=_DELTA).points
+    self.assertEndsWith(points['release']['covered'], said)
 
   def test_noise_of_the_server_is_described(self):
     central = _plan(participation.RandomAllocation(100), _CENTRAL)

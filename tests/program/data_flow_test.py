@@ -69,6 +69,32 @@ def _release(noise, total):
   return noised, 3 * noised, noise, total, noised + total, tf.constant(1.0)
 
 
+def _through_a_variable(x):
+  variable = tf.Variable(0.0)
+  with tf.control_dependencies([variable.assign(x)]):
+    return variable.read_value()
+
+
+def _through_a_table(x):
+  table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+  place = tf.constant([0], tf.int64)
+  with tf.control_dependencies([table.insert(place, [x])]):
+    return table.lookup(place)[0]
+
+
+def _through_a_queue(x):
+  queue = tf.queue.FIFOQueue(1, [tf.float32], [[]])
+  with tf.control_dependencies([queue.enqueue(x)]):
+    return queue.dequeue()
+
+
+def _through_python(x):
+  kept = []
+  put = tf.numpy_function(kept.append, [x], [])
+  with tf.control_dependencies([put]):
+    return tf.ensure_shape(tf.numpy_function(kept.pop, [], tf.float32), [])
+
+
 class IntrinsicsTest(parameterized.TestCase):
 
   def test_data_of_the_clients_and_what_the_server_knows(self):
@@ -228,7 +254,7 @@ class IntrinsicsTest(parameterized.TestCase):
     )
 
 
-class MarksTest(absltest.TestCase):
+class MarksTest(parameterized.TestCase):
 
   def _released(self, release):
     return _traces(
@@ -301,12 +327,16 @@ class MarksTest(absltest.TestCase):
         },
     )
 
-  def test_graph_with_variables_hides_nothing(self):
+  @parameterized.parameters(
+      _through_a_variable,
+      _through_a_table,
+      _through_a_queue,
+      _through_python,
+  )
+  def test_graph_that_passes_values_without_an_edge_hides_nothing(self, through):
     @tff.tensorflow.computation(_NUMBER, _NUMBER)
     def release(noise, total):
-      variable = tf.Variable(0.0)
-      with tf.control_dependencies([variable.assign(total)]):
-        return _RELEASE.mark(noise), variable.read_value()
+      return _RELEASE.mark(noise), through(total)
 
     self.assertEqual(
         self._released(release),

@@ -620,6 +620,30 @@ class KilledLoopsTest(parameterized.TestCase):
         statement.points['implementation']['realised_participation'],
     )
 
+  def test_interrupted_round_is_spent_and_runs_again_with_other_clients(self):
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    process = toy.Process()
+
+    def interrupt(_):
+      raise KeyboardInterrupt
+
+    ledger = toy.build_plan().ledger(epsilon=None, delta=_DELTA)
+    with _toy_loop(root, process) as loop:
+      loop.next(['client 1', 'client 2', 'client 3'])
+      self.assertEqual(loop.epsilon, ledger.epsilon_after(1))
+      process.next.on_round = interrupt
+      with self.assertRaises(KeyboardInterrupt):
+        loop.next(['client 4', 'client 5', 'client 6'])
+      process.next.on_round = lambda _: None
+      self.assertEqual(loop.rounds_done, 1)
+      # As a statement at this time says.
+      self.assertEqual(loop.epsilon, ledger.epsilon_after(2))
+      self.assertEqual(loop.statement().epsilon, ledger.epsilon_after(2))
+      self.assertContainsSubset(['client 4', 'client 7'], loop.eligible())
+      loop.next(['client 4', 'client 7', 'client 8'])
+      self.assertEqual(loop.rounds_done, 2)
+      self.assertEqual(loop.epsilon, ledger.epsilon_after(2))
+
   def test_what_native_code_prints_goes_to_the_log(self):
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     process = toy.Process()

@@ -34,6 +34,7 @@ from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import outputs
+from tff_dp.statement import declarations
 
 _WRITE_CURVES = plots.write_curves
 
@@ -353,6 +354,24 @@ class TrainTest(parameterized.TestCase):
     self.assertTrue((self.root / 'release' / 'model.npz').exists())
     self.assertEqual(_recorded(self.root), ([1, 2, 3, 4, 5, 6], [3, 6]))
 
+  def test_rounds_left_are_those_of_plan_and_budget_not_of_the_call(self):
+    result = _train(self.root, total_rounds=4)
+    left = [row['rounds_left'] for row in result.metrics]
+    self.assertEqual(left, [9, 8, 7, 6])
+
+  @parameterized.parameters((None, '12 clients'), (500, '500 clients'))
+  def test_declared_population_comes_before_the_given_clients(
+      self, population, stated
+  ):
+    result = _train(
+        self.root,
+        total_rounds=1,
+        declarations=declarations.Declarations(population=population),
+    )
+    self.assertStartsWith(
+        result.statement.points['mechanism']['population'], stated
+    )
+
   def test_budget_below_one_round_is_refused_before_anything_is_written(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 1 would'):
       _train(self.root, epsilon_budget=1e-3)
@@ -651,6 +670,13 @@ class RefusalTest(parameterized.TestCase):
       self.assertIn(change, str(raised.exception))
     self.assertNotIn('\n', str(raised.exception))
     self.assertEqual(kills.files_that_must_agree(self.root), before)
+
+  def test_resume_with_another_schedule(self):
+    _train(self.root, total_rounds=3)
+    with self.assertRaisesRegex(
+        ValueError, 'program.schedule_seed 0 -> 1'
+    ):
+      _train(self.root, schedule_seed=1)
 
   def test_resume_with_other_clients(self):
     _train(self.root, total_rounds=3)

@@ -146,6 +146,20 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(unit['min_index_gap'], 314)
     self.assertEqual(unit['min_rounds_between'], 313)
 
+  def test_limits_hold_across_restarts(self):
+    plan = plans.DpFtrlPlan(
+        mechanism=mechanisms.HonakerTree(12, restart_every=4),
+        participation=participation.ShuffledEpochs(12, 2, epochs_per_shuffle=2),
+        l2_norm_clip=0.5,
+        clients_per_round=100,
+        noise_multiplier=1.13,
+    )
+    unit = plan.statement(delta=1e-6).points['unit']
+    # In the last round of one order and the first of the next, twice in each.
+    self.assertEqual(unit['max_participations'], 6)
+    self.assertEqual(unit['min_index_gap'], 1)
+    self.assertEqual(unit['min_rounds_between'], 0)
+
   def test_completion_shows_both_sensitivities(self):
     options = dict(restart_every=100)
     completed = mechanisms.Tree(1600, complete_trees=True, **options)

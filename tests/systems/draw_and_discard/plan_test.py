@@ -321,6 +321,11 @@ class StatementTest(parameterized.TestCase):
     self.assertIn('one weight', row['about'])
     self.assertNotEmpty(row['no guarantee, because'])
     self.assertLess(row['epsilon'], _plan().epsilon(delta=_DELTA))
+    # Epsilon of Gaussian noise holds at the delta of the step.
+    self.assertEqual(row['delta'], _DELTA)
+    laplace = _plan(_step(**_STEPS['laplace']))
+    (row,) = laplace.statement(delta=_DELTA).points['not_claimed']['heuristics']
+    self.assertEqual(row['delta'], 0.0)
 
   def test_run_so_far(self):
     plan = _plan()

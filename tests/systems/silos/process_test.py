@@ -372,7 +372,7 @@ class VoidTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('metrics', dict(allow_unprotected_metrics=True), 'without noise'),
-      ('seed', dict(insecure_seed=3), 'insecure_seed'),
+      ('seed', dict(insecure_seed=0), 'insecure_seed'),
       ('no_noise', dict(noise_stddev=0.0), 'add no noise'),
       (
           'one_silo_without_noise',
@@ -453,6 +453,30 @@ class MetricsTest(parameterized.TestCase):
     private = runner.metrics['client_work']['private']
     self.assertAlmostEqual(private['loss'], 2.0, places=3)
     self.assertAlmostEqual(private['positive'], 0.25, places=3)
+
+  def test_metrics_of_any_batch_are_divided_by_the_expected_size(self):
+    batch, rounds = 4.0, 40
+    process = toy.build_sgd(
+        toy.build_model(1),
+        silos={'only': toy.free(16)},
+        num_rounds=rounds,
+        sampling=silo_sampling.PoissonSampling(batch),
+        noise_stddev=1e-6,
+        private_metrics=[
+            silos.PrivateMetric(
+                'zero', 2.0, 0.1, function=lambda output, label: tf.zeros([])
+            )
+        ],
+    )
+    runner, sizes = toy.Runner(process), []
+    for _ in range(rounds):
+      runner.round({'only': toy.examples(np.zeros([16, 1]))})
+      # Every record counts as -1, from the middle of the range.
+      centred = runner.metrics['client_work']['private']['zero'] - 1.0
+      sizes.append(-centred * batch)
+    np.testing.assert_allclose(sizes, np.round(sizes), atol=1e-3)
+    self.assertGreater(np.ptp(sizes), 0.5)
+    self.assertBetween(np.mean(sizes), 0.5 * batch, 1.5 * batch)
 
   def test_gradient_and_metrics_together_cost_what_the_gradient_alone_did(self):
     alone = _poisson_process()
