@@ -627,22 +627,25 @@ class KilledLoopsTest(parameterized.TestCase):
     def interrupt(_):
       raise KeyboardInterrupt
 
+    # A client may come in rounds 1 and 3, so round 3 costs more.
     ledger = toy.build_plan().ledger(epsilon=None, delta=_DELTA)
     with _toy_loop(root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
-      self.assertEqual(loop.epsilon, ledger.epsilon_after(1))
+      loop.next(['client 4', 'client 5', 'client 6'])
+      self.assertEqual(loop.epsilon, ledger.epsilon_after(2))
       process.next.on_round = interrupt
       with self.assertRaises(KeyboardInterrupt):
-        loop.next(['client 4', 'client 5', 'client 6'])
+        loop.next(['client 1', 'client 2', 'client 7'])
       process.next.on_round = lambda _: None
-      self.assertEqual(loop.rounds_done, 1)
-      # As a statement at this time says.
-      self.assertEqual(loop.epsilon, ledger.epsilon_after(2))
-      self.assertEqual(loop.statement().epsilon, ledger.epsilon_after(2))
-      self.assertContainsSubset(['client 4', 'client 7'], loop.eligible())
-      loop.next(['client 4', 'client 7', 'client 8'])
       self.assertEqual(loop.rounds_done, 2)
-      self.assertEqual(loop.epsilon, ledger.epsilon_after(2))
+      self.assertGreater(loop.epsilon, ledger.epsilon_after(2))
+      # As a statement at this time says.
+      self.assertEqual(loop.epsilon, ledger.epsilon_after(3))
+      self.assertEqual(loop.statement().epsilon, ledger.epsilon_after(3))
+      self.assertContainsSubset(['client 1', 'client 7'], loop.eligible())
+      loop.next(['client 1', 'client 8', 'client 9'])
+      self.assertEqual(loop.rounds_done, 3)
+      self.assertEqual(loop.epsilon, ledger.epsilon_after(3))
 
   def test_what_native_code_prints_goes_to_the_log(self):
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
