@@ -28,6 +28,7 @@ from tff_dp.export import isolation
 from tff_dp.export import measuring
 from tff_dp.export import operations
 from tff_dp.export import verification
+from tff_dp.program.files import process_files
 
 _LARGE = 2**26
 _INT64 = tf.int64.as_datatype_enum
@@ -163,6 +164,20 @@ class HostileTest(_Test):
       self.assertLess(len(line), 1500)
       self.assertNotIn('Traceback', line)
     self.assertEqual(self._contents(), before)
+
+  def test_a_constant_of_an_unknown_type(self):
+    def change(graph_def):
+      for function in graph_def.library.function:
+        for node in function.node_def:
+          if node.op == 'Const':
+            node.attr['value'].tensor.dtype = 74
+
+    path = self.root / bundle.NEXT
+    bundles.change_graphs(path, change)
+    with self.assertRaisesRegex(
+        operations.NotAllowedError, 'has no value of a known type'
+    ):
+      operations.check_computation(process_files.read_proto(path))
 
   def test_there_are_many(self):
     self.assertGreater(len(hostile_bundles.ALL), 250)

@@ -334,7 +334,7 @@ class Expressions:
     if node.op in self._functions:
       return self._called(node.op, inputs, int(index))
     if node.op == 'Const':
-      return constant(tf.make_ndarray(node.attr['value'].tensor))
+      return constant(_value_of(node))
     return _digest([node.op, index, inputs, self._described(node)])
 
   def _called(self, name: str, inputs: list[str], index: int) -> str:
@@ -378,12 +378,22 @@ def _data_inputs(node) -> list[str]:
   return [tensor for tensor in node.input if not tensor.startswith('^')]
 
 
+def _value_of(node) -> np.ndarray:
+  """Returns the value of a constant."""
+  try:
+    return tf.make_ndarray(node.attr['value'].tensor)
+  except (TypeError, ValueError) as error:
+    raise NotAllowedError(
+        f'the constant {node.name} has no value of a known type'
+    ) from error
+
+
 def _is_of_shape(node, shape) -> bool:
   """Returns whether a constant already has the shape in another constant."""
   if node.op != 'Const' or shape is None or shape.op != 'Const':
     return False
-  value = tf.make_ndarray(node.attr['value'].tensor)
-  to_shape = tf.make_ndarray(shape.attr['value'].tensor).ravel().tolist()
+  value = _value_of(node)
+  to_shape = _value_of(shape).ravel().tolist()
   return value.ndim == 1 and to_shape in ([-1], [value.size])
 
 
