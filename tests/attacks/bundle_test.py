@@ -167,12 +167,14 @@ class HostileTest(_Test):
 
   def test_a_constant_of_an_unknown_type(self):
     def change(graph_def):
-      for function in graph_def.library.function:
-        for node in function.node_def:
+      functions = graph_def.library.function
+      for nodes in (graph_def.node, *(each.node_def for each in functions)):
+        for node in nodes:
           if node.op == 'Const':
             node.attr['value'].tensor.dtype = 74
 
-    path = self.root / bundle.NEXT
+    path = self.folder / bundle.INITIALIZE
+    shutil.copy(bundles.kept('draw_and_discard') / bundle.INITIALIZE, path)
     bundles.change_graphs(path, change)
     with self.assertRaisesRegex(
         operations.NotAllowedError, 'has no value of a known type'
