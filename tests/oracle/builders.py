@@ -10,418 +10,29 @@ sizes, with a client without examples and short last batches.
 """
 
 import collections
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.oracle import models
 from tests.oracle import oracle
 from tff_dp import aggregators
 from tff_dp import mechanisms
 
 CASES: list[oracle.Case] = []
+_case = oracle.adds(CASES, 'builder')
 
 _algorithms = tff.learning.algorithms
 _layers = tf.keras.layers
 _optimizers = tff.learning.optimizers
+_functional_model = models.functional_model
+_variable_model = models.variable_model
 _ITERATOR = tff.learning.LoopImplementation.DATASET_ITERATOR
 _REDUCE = tff.learning.LoopImplementation.DATASET_REDUCE
 _UNIFORM = tff.learning.ClientWeighting.UNIFORM
 _SGD = _optimizers.build_sgdm(0.1)
 _MOMENTUM = _optimizers.build_sgdm(0.1, momentum=0.9)
-# Examples of each client in the first and in the second round.
-_SIZES = ((7, 4, 0, 9, 5), (3, 8, 1, 6))
-_BATCH_SIZE = 4
-
-
-def _case(name: str = '', **properties):
-  """Returns a decorator that appends a function without arguments as a case."""
-
-  def register(run: Callable[[], dict[str, np.ndarray]]):
-    CASES.append(
-        oracle.Case(name or run.__name__, 'builder', run, **properties)
-    )
-    return run
-
-  return register
-
-
-# Data. A kind is a shape of examples; `x` are inputs and `y` labels.
-
-
-def _spec(kind: str, num_rows: int | None = None):
-  x = {
-      'table': tf.TensorSpec([num_rows, 4], tf.float32),
-      'binary': tf.TensorSpec([num_rows, 4], tf.float32),
-      'numbers': tf.TensorSpec([num_rows, 4], tf.float32),
-      'image': tf.TensorSpec([num_rows, 6, 6, 1], tf.float32),
-      'words': tf.TensorSpec([num_rows, 5], tf.int32),
-      'text': tf.TensorSpec([num_rows, 5], tf.int32),
-  }[kind]
-  y = {
-      'binary': tf.TensorSpec([num_rows, 1], tf.float32),
-      'numbers': tf.TensorSpec([num_rows, 2], tf.float32),
-      'text': tf.TensorSpec([num_rows, 5], tf.int32),
-  }.get(kind, tf.TensorSpec([num_rows], tf.int32))
-  return collections.OrderedDict(x=x, y=y)
-
-
-def _rows(kind: str, size: int, *seed: int):
-  """Returns examples; labels depend on inputs, so that there is a gradient."""
-  rng = np.random.default_rng(seed)
-  if kind in ('words', 'text'):
-    x = rng.integers(0, 8, [size, 5], np.int32)
-    y = x.sum(1) % 3 if kind == 'words' else (x + 1) % 8
-    return collections.OrderedDict(x=x, y=y.astype(np.int32))
-  x = rng.standard_normal([size, *_spec(kind)['x'].shape[1:]], np.float32)
-  features = x.reshape([size, np.prod(x.shape[1:], dtype=int)])[:, :4]
-  score = features @ np.float32([1.0, -0.5, 0.8, 0.3])
-  if kind == 'numbers':
-    y = np.stack([score, 1.0 - score], 1)
-  elif kind == 'binary':
-    y = (score[:, np.newaxis] > 0).astype(np.float32)
-  else:
-    y = np.digitize(score, [-0.7, 0.7]).astype(np.int32)
-  return collections.OrderedDict(x=x, y=y)
-
-
-def _slices(rows) -> tf.data.Dataset:
-  return tf.data.Dataset.from_tensor_slices(rows)
-
-
-def _batched(kind: str, round_num: int) -> list:
-  """Returns the clients of a round: datasets, the last batches short."""
-  return [
-      _slices(_rows(kind, size, round_num, number)).batch(_BATCH_SIZE)
-      for number, size in enumerate(_SIZES[round_num])
-  ]
-
-
-def _lists(kind: str, round_num: int) -> list:
-  """Returns the same clients as lists of batches."""
-  clients = _batched(kind, round_num)
-  return [list(client.as_numpy_iterator()) for client in clients]
-
-
-def _of_equal_sizes(kind: str, round_num: int, size: int = 8) -> list:
-  """Returns clients whose batches are all full."""
-  return [
-      _slices(_rows(kind, size, round_num, number)).batch(
-          _BATCH_SIZE, drop_remainder=True
-      )
-      for number in range(5)
-  ]
-
-
-def _pipelines(kind: str, round_num: int) -> list:
-  """Returns clients whose data is prepared as TFF's tutorials do it."""
-
-  def prepare(number: int, size: int) -> tf.data.Dataset:
-    def half(batch):
-      return collections.OrderedDict(x=0.5 * batch['x'], y=batch['y'])
-
-    rows = _slices(_rows(kind, size, round_num, number))
-    rows = rows.repeat(2).shuffle(9, seed=number).batch(3)
-    return rows.map(half, tf.data.AUTOTUNE).prefetch(2)
-
-  return [prepare(n, size) for n, size in enumerate(_SIZES[round_num])]
-
-
-def _of_many_kinds(kind: str, round_num: int) -> list:
-  """Returns one client of each form, of other lengths, two without data."""
-  rows = lambda size, seed: _rows(kind, size, round_num, seed)
-  return [
-      [],
-      [rows(4, 1), rows(4, 2), rows(1, 3)],
-      _slices(rows(9, 4)).shuffle(9, seed=5).batch(4),
-      _slices(rows(6, 6)).batch(2).take(2),
-      _slices(rows(6, 7)).batch(2).filter(lambda b: b['y'][0] != 1),
-      tf.data.Dataset.from_tensors(rows(5, 8)).repeat(3),
-      _slices(rows(5, 9)).cache().batch(3).prefetch(1),
-      _slices(rows(4, 10)).concatenate(_slices(rows(3, 11))).batch(5),
-      _slices(rows(0, 12)).batch(4),
-  ]
-
-
-# Models.
-
-
-@tf.keras.utils.register_keras_serializable('tff_dp_oracle')
-class _Fixed(tf.keras.initializers.Initializer):
-  """The same numbers in every context, graph and client."""
-
-  def __init__(self, seed: int):
-    self._seed = seed
-
-  def __call__(self, shape, dtype=None, **unused):
-    rng = np.random.default_rng(self._seed)
-    return tf.constant(rng.uniform(-0.6, 0.6, shape), dtype or tf.float32)
-
-  def get_config(self):
-    return {'seed': self._seed}
-
-
-class _NumLarge(tf.keras.metrics.Metric):
-  """A metric of one's own: two counts, of other types, and their ratio."""
-
-  def __init__(self, name='share_large', **properties):
-    super().__init__(name=name, **properties)
-    self._large = self.add_weight('large', dtype=tf.int64, initializer='zeros')
-    self._all = self.add_weight('all', initializer='zeros')
-
-  def update_state(self, y_true, y_pred, sample_weight=None):
-    is_large = tf.reduce_max(y_pred, axis=-1) > 0.2
-    self._large.assign_add(tf.reduce_sum(tf.cast(is_large, tf.int64)))
-    self._all.assign_add(tf.cast(tf.size(y_true), tf.float32))
-
-  def result(self):
-    return tf.math.divide_no_nan(tf.cast(self._large, tf.float32), self._all)
-
-
-def _cross_entropy():
-  return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-
-class _MeanLoss(tf.keras.metrics.SparseCategoricalCrossentropy):
-
-  def __init__(self, name='loss', **unused):
-    super().__init__(name, from_logits=True)
-
-
-def _class_metrics() -> list:
-  return _plain_metrics() + [
-      lambda: tf.keras.metrics.SparseTopKCategoricalAccuracy(2, name='top_2'),
-      tff.learning.metrics.NumBatchesCounter,
-  ]
-
-
-def _plain_metrics() -> list:
-  """Returns metrics that TensorFlow can vectorize."""
-  return [tf.keras.metrics.SparseCategoricalAccuracy, _NumLarge]
-
-
-def _dense(units: int, seed: int, activation=None, **properties):
-  return _layers.Dense(
-      units, activation, kernel_initializer=_Fixed(seed), **properties
-  )
-
-
-def _softmax():
-  return tf.keras.Sequential([_layers.InputLayer([4]), _dense(3, 1)])
-
-
-def _mlp():
-  return tf.keras.Sequential([
-      _layers.InputLayer([4]),
-      _dense(5, 1, 'tanh', kernel_regularizer=tf.keras.regularizers.L2(0.01)),
-      _dense(3, 2),
-  ])
-
-
-def _normalized():
-  return tf.keras.Sequential([
-      _layers.InputLayer([4]),
-      # A bias here has a gradient of 0, of which only rounding is seen.
-      _dense(5, 1, use_bias=False),
-      _layers.BatchNormalization(momentum=0.7),
-      _layers.ReLU(),
-      _dense(3, 2),
-  ])
-
-
-def _convolution():
-  return tf.keras.Sequential([
-      _layers.InputLayer([6, 6, 1]),
-      _layers.Conv2D(2, 3, activation='relu', kernel_initializer=_Fixed(1)),
-      _layers.MaxPool2D(2),
-      _layers.Dropout(0.0),
-      _layers.Flatten(),
-      _dense(3, 2),
-  ])
-
-
-def _embedding():
-  return tf.keras.Sequential([
-      _layers.InputLayer([5], dtype=tf.int32),
-      _layers.Embedding(8, 3, embeddings_initializer=_Fixed(1)),
-      _layers.GlobalAveragePooling1D(),
-      _dense(3, 2),
-  ])
-
-
-def _recurrent(layer, **properties):
-  return layer(
-      4,
-      kernel_initializer=_Fixed(2),
-      recurrent_initializer=_Fixed(3),
-      **properties,
-  )
-
-
-def _lstm():
-  return tf.keras.Sequential([
-      _layers.InputLayer([5], dtype=tf.int32),
-      _layers.Embedding(8, 3, embeddings_initializer=_Fixed(1)),
-      _recurrent(_layers.LSTM),
-      _dense(3, 4),
-  ])
-
-
-def _text(is_stateful: bool = False):
-  """The model of TFF's tutorial on text: a GRU that may keep its state."""
-  return tf.keras.Sequential([
-      _layers.InputLayer(
-          [5], _BATCH_SIZE if is_stateful else None, dtype=tf.int32
-      ),
-      _layers.Embedding(8, 3, embeddings_initializer=_Fixed(1)),
-      _recurrent(_layers.GRU, return_sequences=True, stateful=is_stateful),
-      _dense(8, 4),
-  ])
-
-
-def _binary():
-  return tf.keras.Sequential(
-      [_layers.InputLayer([4]), _dense(1, 1, 'sigmoid')]
-  )
-
-
-def _variable_model(make, kind: str, metrics=None, *, loss=None, spec=None):
-  """Returns a `model_fn` for TFF."""
-
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-        make(),
-        loss=(loss or _cross_entropy)(),
-        input_spec=spec or _spec(kind),
-        metrics=metrics and list(metrics),
-    )
-
-  return model_fn
-
-
-def _functional_model(make, kind: str, metrics=None, *, loss=None):
-  constructors = metrics and collections.OrderedDict(
-      (metric().name, metric) for metric in metrics
-  )
-  return tff.learning.models.functional_model_from_keras(
-      make, (loss or _cross_entropy)(), _spec(kind), constructors
-  )
-
-
-def _regression() -> tff.learning.models.FunctionalModel:
-  """A functional model by hand, with metrics, and a weight that is not one."""
-
-  @tf.function
-  def predict(weights, x, training):
-    (kernel, bias), (scale,) = weights
-    factor = scale if training else 1.0
-    return factor * (tf.matmul(x, kernel) + bias)
-
-  def loss(output, label, sample_weight=None):
-    del sample_weight  # Unused.
-    return tf.reduce_mean(tf.math.squared_difference(output, label))
-
-  @tf.function
-  def start():
-    return collections.OrderedDict(
-        error=(tf.constant(0.0), tf.constant(0, tf.int64)),
-        by_output=tf.zeros([2]),
-    )
-
-  @tf.function
-  def update(state, labels, batch_output, sample_weight=None):
-    del sample_weight  # Unused.
-    errors = tf.abs(batch_output.predictions - labels)
-    total, count = state['error']
-    return collections.OrderedDict(
-        error=(
-            total + tf.reduce_sum(errors),
-            count + tf.size(errors, tf.int64),
-        ),
-        by_output=state['by_output'] + tf.reduce_sum(errors, 0),
-    )
-
-  @tf.function
-  def finalize(state):
-    total, count = state['error']
-    return collections.OrderedDict(
-        error=tf.math.divide_no_nan(total, tf.cast(count, tf.float32)),
-        by_output=state['by_output'],
-    )
-
-  rng = np.random.default_rng(3)
-  kernel = rng.uniform(-0.5, 0.5, [4, 2]).astype(np.float32)
-  return tff.learning.models.FunctionalModel(
-      initial_weights=((kernel, np.zeros(2, np.float32)), (np.float32(0.9),)),
-      predict_on_batch_fn=predict,
-      loss_fn=loss,
-      metrics_fns=(start, update, finalize),
-      input_spec=tuple(_spec('numbers').values()),
-  )
-
-
-def _pairs(round_num: int) -> list:
-  """Returns clients for `_regression`, whose batches are pairs."""
-  return [
-      client.map(lambda batch: (batch['x'], batch['y']))
-      for client in _batched('numbers', round_num)
-  ]
-
-
-class _OwnVariables(tff.learning.models.VariableModel):
-  """A model as TFF's tutorial on own learning algorithms writes it."""
-
-  def __init__(self):
-    self._kernel = tf.Variable(_Fixed(1)([4, 3]), name='kernel')
-    self._bias = tf.Variable(tf.zeros([3]), name='bias')
-    self._num_calls = tf.Variable(0, trainable=False, name='num_calls')
-    self._num_examples = tf.Variable(0.0, trainable=False)
-    self._loss_sum = tf.Variable(0.0, trainable=False)
-
-  trainable_variables = property(lambda self: [self._kernel, self._bias])
-  non_trainable_variables = property(lambda self: [self._num_calls])
-  local_variables = property(lambda self: [self._num_examples, self._loss_sum])
-  input_spec = property(lambda self: _spec('table'))
-
-  @tf.function
-  def predict_on_batch(self, x, training=True):
-    del training  # Unused.
-    return tf.matmul(x, self._kernel) + self._bias
-
-  @tf.function
-  def forward_pass(self, batch_input, training=True):
-    logits = self.predict_on_batch(batch_input['x'], training)
-    loss = tf.reduce_mean(
-        tf.nn.sparse_softmax_cross_entropy_with_logits(batch_input['y'], logits)
-    )
-    num_examples = tf.shape(logits)[0]
-    self._num_calls.assign_add(1)
-    # Earlier batches change this one's gradient through a variable.
-    loss *= 1.0 + 0.1 * tf.cast(self._num_calls, tf.float32)
-    self._num_examples.assign_add(tf.cast(num_examples, tf.float32))
-    self._loss_sum.assign_add(loss * tf.cast(num_examples, tf.float32))
-    return tff.learning.models.BatchOutput(
-        loss=loss, predictions=logits, num_examples=num_examples
-    )
-
-  @tf.function
-  def report_local_unfinalized_metrics(self):
-    return collections.OrderedDict(
-        loss=[self._loss_sum, self._num_examples],
-        num_calls=self._num_calls.read_value(),
-    )
-
-  def metric_finalizers(self):
-    return collections.OrderedDict(
-        loss=tf.function(lambda parts: parts[0] / parts[1]),
-        num_calls=tf.function(lambda count: count),
-    )
-
-  @tf.function
-  def reset_metrics(self):
-    for variable in self.local_variables:
-      variable.assign(tf.zeros_like(variable))
 
 
 # Running.
@@ -436,7 +47,7 @@ def _train(process, clients) -> dict[str, np.ndarray]:
   """
   found, state = {}, process.initialize()
   found.update(oracle.flat(state, 'start'))
-  for round_num in range(len(_SIZES)):
+  for round_num in range(len(models.SIZES)):
     output = process.next(state, clients(round_num))
     state = output.state
     found.update(oracle.flat(output.metrics, f'metrics_{round_num}'))
@@ -445,31 +56,31 @@ def _train(process, clients) -> dict[str, np.ndarray]:
   return found
 
 
-def _train_on(kind: str, process, form=_batched) -> dict[str, np.ndarray]:
+def _train_on(kind: str, process, form=models.batched) -> dict[str, np.ndarray]:
   return _train(process, lambda round_num: form(kind, round_num))
 
 
 # Federated averaging: models, loops, metrics and forms of client data.
 
 for _make, _kind, _loop, _form in (
-    (_softmax, 'table', _REDUCE, _lists),
-    (_softmax, 'table', _ITERATOR, _pipelines),
-    (_mlp, 'table', _REDUCE, _pipelines),
-    (_mlp, 'table', _ITERATOR, _of_many_kinds),
-    (_normalized, 'table', _REDUCE, _batched),
-    (_normalized, 'table', _ITERATOR, _lists),
-    (_convolution, 'image', _REDUCE, _of_equal_sizes),
-    (_convolution, 'image', _ITERATOR, _batched),
-    (_embedding, 'words', _REDUCE, _batched),
-    (_embedding, 'words', _ITERATOR, _lists),
-    (_lstm, 'words', _REDUCE, _batched),
-    (_lstm, 'words', _ITERATOR, _of_equal_sizes),
+    (models.softmax, 'table', _REDUCE, models.lists),
+    (models.softmax, 'table', _ITERATOR, models.pipelines),
+    (models.mlp, 'table', _REDUCE, models.pipelines),
+    (models.mlp, 'table', _ITERATOR, models.of_many_kinds),
+    (models.normalized, 'table', _REDUCE, models.batched),
+    (models.normalized, 'table', _ITERATOR, models.lists),
+    (models.convolution, 'image', _REDUCE, models.of_equal_sizes),
+    (models.convolution, 'image', _ITERATOR, models.batched),
+    (models.embedding, 'words', _REDUCE, models.batched),
+    (models.embedding, 'words', _ITERATOR, models.lists),
+    (models.lstm, 'words', _REDUCE, models.batched),
+    (models.lstm, 'words', _ITERATOR, models.of_equal_sizes),
 ):
 
-  @_case(f'fed_avg{_make.__name__}_{_loop.name}{_form.__name__}'.lower())
+  @_case(f'fed_avg_{_make.__name__}_{_loop.name}_{_form.__name__}'.lower())
   def _average(make=_make, kind=_kind, loop=_loop, form=_form):
     process = _algorithms.build_weighted_fed_avg(
-        _variable_model(make, kind, _class_metrics()),
+        _variable_model(make, kind, models.class_metrics()),
         client_optimizer_fn=_MOMENTUM,
         loop_implementation=loop,
     )
@@ -477,19 +88,20 @@ for _make, _kind, _loop, _form in (
 
 
 for _make, _kind, _loop, _form in (
-    (_softmax, 'table', _REDUCE, _of_many_kinds),
-    (_mlp, 'table', _ITERATOR, _batched),
-    (_convolution, 'image', _ITERATOR, _of_equal_sizes),
-    (_embedding, 'words', _REDUCE, _lists),
-    (_lstm, 'words', _ITERATOR, _batched),
+    (models.softmax, 'table', _REDUCE, models.of_many_kinds),
+    (models.mlp, 'table', _ITERATOR, models.batched),
+    (models.convolution, 'image', _ITERATOR, models.of_equal_sizes),
+    (models.embedding, 'words', _REDUCE, models.lists),
+    (models.lstm, 'words', _ITERATOR, models.batched),
 ):
 
   @_case(
-      f'fed_avg_functional{_make.__name__}_{_loop.name}{_form.__name__}'.lower()
+      f'fed_avg_functional_{_make.__name__}_{_loop.name}'.lower()
+      + f'_{_form.__name__}'
   )
   def _average_functional(make=_make, kind=_kind, loop=_loop, form=_form):
     process = _algorithms.build_weighted_fed_avg(
-        _functional_model(make, kind, _plain_metrics()),
+        _functional_model(make, kind, models.plain_metrics()),
         client_optimizer_fn=_MOMENTUM,
         loop_implementation=loop,
     )
@@ -515,13 +127,14 @@ def fed_avg_of_a_seeded_initializer():
 
 def _average_text(is_stateful: bool, form):
   """The tutorial's way: a model is made once and cloned in `model_fn`."""
-  original = _text(is_stateful)
+  original = models.text(is_stateful)
+  num_rows = models.BATCH_SIZE if is_stateful else None
 
   def model_fn():
     return tff.learning.models.from_keras_model(
         tf.keras.models.clone_model(original),
-        input_spec=_spec('text', _BATCH_SIZE if is_stateful else None),
-        loss=_cross_entropy(),
+        input_spec=models.spec('text', num_rows),
+        loss=models.cross_entropy(),
         metrics=[tf.keras.metrics.SparseCategoricalAccuracy],
     )
 
@@ -533,18 +146,18 @@ def _average_text(is_stateful: bool, form):
 
 @_case()
 def fed_avg_of_a_cloned_gru():
-  return _average_text(False, _batched)
+  return _average_text(False, models.batched)
 
 
 @_case()
 def fed_avg_of_a_cloned_gru_that_keeps_its_state():
-  return _average_text(True, _of_equal_sizes)
+  return _average_text(True, models.of_equal_sizes)
 
 
 @_case()
 def fed_avg_of_own_variables():
   process = _algorithms.build_weighted_fed_avg(
-      _OwnVariables, client_optimizer_fn=_optimizers.build_adam(0.05)
+      models.OwnVariables, client_optimizer_fn=_optimizers.build_adam(0.05)
   )
   return _train_on('table', process)
 
@@ -552,40 +165,41 @@ def fed_avg_of_own_variables():
 @_case()
 def fed_avg_of_own_variables_iterator():
   process = _algorithms.build_unweighted_fed_avg(
-      _OwnVariables,
+      models.OwnVariables,
       client_optimizer_fn=_MOMENTUM,
       loop_implementation=_ITERATOR,
   )
-  return _train_on('table', process, _lists)
+  return _train_on('table', process, models.lists)
 
 
 @_case()
 def fed_avg_of_a_functional_model_by_hand():
   process = _algorithms.build_weighted_fed_avg(
-      _regression(), client_optimizer_fn=_MOMENTUM
+      models.regression(), client_optimizer_fn=_MOMENTUM
   )
-  return _train(process, _pairs)
+  return _train(process, models.pairs)
 
 
 @_case()
 def fed_avg_of_a_functional_model_made_variables():
   def model_fn():
     return tff.learning.models.model_from_functional(
-        _regression(), [tf.keras.metrics.MeanSquaredError]
+        models.regression(), [tf.keras.metrics.MeanSquaredError]
     )
 
   process = _algorithms.build_weighted_fed_avg(
       model_fn, client_optimizer_fn=_SGD, loop_implementation=_ITERATOR
   )
-  return _train(process, _pairs)
+  return _train(process, models.pairs)
 
 
 @_case()
 def fed_avg_of_two_outputs_and_losses():
   def make():
     inputs = tf.keras.Input([4])
-    hidden = _dense(3, 1, 'tanh')(inputs)
-    return tf.keras.Model(inputs, [_dense(1, 2)(hidden), _dense(1, 3)(hidden)])
+    hidden = models.dense(3, 1, 'tanh')(inputs)
+    outputs = [models.dense(1, seed)(hidden) for seed in (2, 3)]
+    return tf.keras.Model(inputs, outputs)
 
   def model_fn():
     return tff.learning.models.from_keras_model(
@@ -602,7 +216,8 @@ def fed_avg_of_two_outputs_and_losses():
     def split(batch):
       return batch['x'], (batch['y'][:, :1], batch['y'][:, 1:])
 
-    return [client.map(split) for client in _batched('numbers', round_num)]
+    clients = models.batched('numbers', round_num)
+    return [client.map(split) for client in clients]
 
   process = _algorithms.build_weighted_fed_avg(
       model_fn, client_optimizer_fn=_SGD
@@ -619,7 +234,10 @@ def fed_avg_with_thresholds_as_metrics():
   ]
   process = _algorithms.build_weighted_fed_avg(
       _variable_model(
-          _binary, 'binary', metrics, loss=tf.keras.losses.BinaryCrossentropy
+          models.binary,
+          'binary',
+          metrics,
+          loss=tf.keras.losses.BinaryCrossentropy,
       ),
       client_optimizer_fn=_SGD,
   )
@@ -631,13 +249,13 @@ def fed_avg_without_a_client_that_is_not_finite():
   """TFF gives such a client weight 0 and forgets its metrics."""
 
   def clients(round_num):
-    rows = _rows('table', 6, round_num, 99)
+    rows = models.examples('table', 6, round_num, 99)
     rows['x'][4, 1] = np.inf if round_num else np.nan
-    found = _batched('table', round_num)
-    return found[:2] + [_slices(rows).batch(4)] + found[2:]
+    found = models.batched('table', round_num)
+    return found[:2] + [models.slices(rows).batch(4)] + found[2:]
 
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_softmax, 'table', _class_metrics()),
+      _variable_model(models.softmax, 'table', models.class_metrics()),
       client_optimizer_fn=_MOMENTUM,
   )
   return _train(process, clients)
@@ -646,7 +264,7 @@ def fed_avg_without_a_client_that_is_not_finite():
 @_case()
 def fed_avg_with_metrics_of_every_client():
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_mlp, 'table', _class_metrics()),
+      _variable_model(models.mlp, 'table', models.class_metrics()),
       client_optimizer_fn=_SGD,
       metrics_aggregator=_metrics_of_all,
   )
@@ -666,7 +284,7 @@ def fed_avg_with_dropout():
     return tf.keras.Sequential([
         _layers.InputLayer([4]),
         _layers.Dropout(0.5),
-        _dense(3, 1),
+        models.dense(3, 1),
     ])
 
   process = _algorithms.build_unweighted_fed_avg(
@@ -674,8 +292,8 @@ def fed_avg_with_dropout():
       client_optimizer_fn=_SGD,
       metrics_aggregator=_metrics_of_all,
   )
-  rows = _rows('table', 12, 1)
-  clients = [_slices(rows).batch(_BATCH_SIZE)] * 60
+  rows = models.examples('table', 12, 1)
+  clients = [models.slices(rows).batch(models.BATCH_SIZE)] * 60
   metrics = process.next(process.initialize(), clients).metrics
   return {'loss': np.asarray(metrics['client_work']['train']['loss'])}
 
@@ -683,12 +301,12 @@ def fed_avg_with_dropout():
 @_case(is_random=True)
 def fed_avg_with_orders_without_a_seed():
   process = _algorithms.build_unweighted_fed_avg(
-      _functional_model(_softmax, 'table', [_MeanLoss]),
+      _functional_model(models.softmax, 'table', [models.MeanLoss]),
       client_optimizer_fn=_optimizers.build_sgdm(0.7),
       metrics_aggregator=_metrics_of_all,
   )
-  rows = _slices(_rows('table', 12, 1))
-  clients = [rows.shuffle(12).batch(_BATCH_SIZE) for _ in range(60)]
+  rows = models.slices(models.examples('table', 12, 1))
+  clients = [rows.shuffle(12).batch(models.BATCH_SIZE) for _ in range(60)]
   metrics = process.next(process.initialize(), clients).metrics
   return {'loss': np.asarray(metrics['client_work']['train']['loss'])}
 
@@ -716,9 +334,9 @@ for _index, _name in enumerate(_BY_NAME):
   @_case(f'fed_avg_{_name}_on_clients_{_server}_on_server')
   def _optimize(name=_name, server=_server, index=_index):
     if index % 3 == 2:
-      model = _functional_model(_softmax, 'table')
+      model = _functional_model(models.softmax, 'table')
     else:
-      model = _variable_model(_mlp, 'table')
+      model = _variable_model(models.mlp, 'table')
     process = _algorithms.build_weighted_fed_avg(
         model,
         client_optimizer_fn=_BY_NAME[name](0.05),
@@ -762,7 +380,7 @@ def adafactor_on_clients():
 def fed_avg_with_a_schedule_of_each_optimizer():
   """A client counts batches, the server counts rounds."""
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_softmax, 'table'),
+      _variable_model(models.softmax, 'table'),
       client_optimizer_fn=_optimizers.schedule_learning_rate(
           _MOMENTUM, lambda step: 0.3 / (1.0 + tf.cast(step, tf.float32))
       ),
@@ -776,7 +394,7 @@ def fed_avg_with_a_schedule_of_each_optimizer():
 @_case()
 def fed_avg_with_other_hyperparameters_and_weights():
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_softmax, 'table'),
+      _variable_model(models.softmax, 'table'),
       client_optimizer_fn=_SGD,
       server_optimizer_fn=_MOMENTUM,
   )
@@ -787,13 +405,14 @@ def fed_avg_with_other_hyperparameters_and_weights():
   hparams['finalizer']['momentum'] = 0.5
   state = process.set_hparams(state, hparams)
   found.update(oracle.flat(state, 'changed'))
-  output = process.next(state, _batched('table', 0))
+  output = process.next(state, models.batched('table', 0))
   found.update(oracle.flat(output, 'next'))
   weights = tff.learning.models.ModelWeights(
       [np.ones([4, 3], np.float32), np.zeros([3], np.float32)], []
   )
   state = process.set_model_weights(output.state, weights)
-  found.update(oracle.flat(process.next(state, _batched('table', 1)), 'last'))
+  output = process.next(state, models.batched('table', 1))
+  found.update(oracle.flat(output, 'last'))
   return found
 
 
@@ -803,17 +422,17 @@ def fed_avg_with_other_hyperparameters_and_weights():
 @_case()
 def fed_avg_of_equal_weights():
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_normalized, 'table', _class_metrics()),
+      _variable_model(models.normalized, 'table', models.class_metrics()),
       client_optimizer_fn=_SGD,
       client_weighting=_UNIFORM,
   )
-  return _train_on('table', process, _pipelines)
+  return _train_on('table', process, models.pipelines)
 
 
 @_case()
 def unweighted_fed_avg():
   process = _algorithms.build_unweighted_fed_avg(
-      _functional_model(_embedding, 'words', _plain_metrics()),
+      _functional_model(models.embedding, 'words', models.plain_metrics()),
       client_optimizer_fn=_MOMENTUM,
       server_optimizer_fn=_MOMENTUM,
   )
@@ -838,7 +457,7 @@ for _name, _make_factory in {
   @_case(f'fed_avg_with_{_name}')
   def _aggregate(make_factory=_make_factory):
     process = _algorithms.build_weighted_fed_avg(
-        _variable_model(_mlp, 'table', _class_metrics()),
+        _variable_model(models.mlp, 'table', models.class_metrics()),
         client_optimizer_fn=_optimizers.build_sgdm(0.8),
         model_aggregator=make_factory(),
     )
@@ -861,7 +480,7 @@ for _name, _make_factory in {
   @_case(f'unweighted_fed_avg_with_{_name}')
   def _aggregate_privately(make_factory=_make_factory):
     process = _algorithms.build_unweighted_fed_avg(
-        _functional_model(_mlp, 'table', _plain_metrics()),
+        _functional_model(models.mlp, 'table', models.plain_metrics()),
         client_optimizer_fn=_optimizers.build_sgdm(0.8),
         model_aggregator=make_factory(),
     )
@@ -879,7 +498,7 @@ def unweighted_fed_avg_with_correlated_noise():
       insecure_seed=7,
   )
   process = _algorithms.build_unweighted_fed_avg(
-      _functional_model(_softmax, 'table'),
+      _functional_model(models.softmax, 'table'),
       client_optimizer_fn=_optimizers.build_sgdm(0.8),
       model_aggregator=factory,
   )
@@ -898,7 +517,7 @@ def unweighted_fed_avg_with_correlated_noise():
 def fed_avg_with_secure_sums():
   """Of updates and of metrics."""
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_softmax, 'table'),
+      _variable_model(models.softmax, 'table'),
       client_optimizer_fn=_MOMENTUM,
       model_aggregator=tff.learning.secure_aggregator(zeroing=False),
       metrics_aggregator=tff.learning.metrics.secure_sum_then_finalize,
@@ -913,23 +532,23 @@ def fed_avg_with_secure_sums():
 def fed_avg_on_the_same_datasets_in_both_rounds():
   """Orders with a seed begin anew in each round."""
   process = _algorithms.build_weighted_fed_avg(
-      _functional_model(_softmax, 'table'), client_optimizer_fn=_MOMENTUM
+      _functional_model(models.softmax, 'table'), client_optimizer_fn=_MOMENTUM
   )
-  clients = _pipelines('table', 0)
+  clients = models.pipelines('table', 0)
   return _train(process, lambda unused_round_num: clients)
 
 
 @_case()
 def fed_avg_on_prepared_client_data():
   data = tff.simulation.datasets.TestClientData({
-      f'client_{number}': _rows('table', size, number)
+      f'client_{number}': models.examples('table', size, number)
       for number, size in enumerate((7, 4, 1, 9, 5))
   })
   data = data.preprocess(
       lambda rows: rows.repeat(2).shuffle(20, seed=4).batch(3).prefetch(1)
   )
   process = _algorithms.build_weighted_fed_avg(
-      _variable_model(_mlp, 'table', _class_metrics()),
+      _variable_model(models.mlp, 'table', models.class_metrics()),
       client_optimizer_fn=_MOMENTUM,
   )
   return _train(
@@ -954,12 +573,12 @@ def fed_avg_that_makes_its_data_from_ids():
       x = tf.sin(tf.cast(row, tf.float32) * tf.range(1.0, 5.0))
       return collections.OrderedDict(x=x, y=tf.cast(row % 3, tf.int32))
 
-    return rows.map(example).shuffle(10, seed=2).batch(_BATCH_SIZE)
+    return rows.map(example).shuffle(10, seed=2).batch(models.BATCH_SIZE)
 
   process = tff.simulation.compose_dataset_computation_with_learning_process(
       make,
       _algorithms.build_weighted_fed_avg(
-          _variable_model(_mlp, 'table', _class_metrics()),
+          _variable_model(models.mlp, 'table', models.class_metrics()),
           client_optimizer_fn=_MOMENTUM,
       ),
   )
@@ -972,7 +591,7 @@ def fed_avg_that_makes_its_data_from_ids():
 @_case()
 def fed_sgd():
   process = _algorithms.build_fed_sgd(
-      _variable_model(_normalized, 'table', _class_metrics()),
+      _variable_model(models.normalized, 'table', models.class_metrics()),
       server_optimizer_fn=_MOMENTUM,
   )
   return _train_on('table', process)
@@ -981,36 +600,36 @@ def fed_sgd():
 @_case()
 def fed_sgd_iterator():
   process = _algorithms.build_fed_sgd(
-      _variable_model(_lstm, 'words', _class_metrics()),
+      _variable_model(models.lstm, 'words', models.class_metrics()),
       loop_implementation=_ITERATOR,
   )
-  return _train_on('words', process, _lists)
+  return _train_on('words', process, models.lists)
 
 
 @_case()
 def fed_sgd_functional():
   process = _algorithms.build_fed_sgd(
-      _functional_model(_convolution, 'image', _plain_metrics()),
+      _functional_model(models.convolution, 'image', models.plain_metrics()),
       server_optimizer_fn=_optimizers.build_adam(0.05),
   )
-  return _train_on('image', process, _of_many_kinds)
+  return _train_on('image', process, models.of_many_kinds)
 
 
 @_case()
 def weighted_fed_prox():
   process = _algorithms.build_weighted_fed_prox(
-      _variable_model(_mlp, 'table', _class_metrics()),
+      _variable_model(models.mlp, 'table', models.class_metrics()),
       proximal_strength=0.8,
       client_optimizer_fn=_MOMENTUM,
       server_optimizer_fn=_MOMENTUM,
   )
-  return _train_on('table', process, _of_many_kinds)
+  return _train_on('table', process, models.of_many_kinds)
 
 
 @_case()
 def unweighted_fed_prox_functional():
   process = _algorithms.build_unweighted_fed_prox(
-      _functional_model(_embedding, 'words', _plain_metrics()),
+      _functional_model(models.embedding, 'words', models.plain_metrics()),
       proximal_strength=0.8,
       client_optimizer_fn=_optimizers.build_adagrad(0.1),
       loop_implementation=_ITERATOR,
@@ -1021,7 +640,7 @@ def unweighted_fed_prox_functional():
 @_case()
 def weighted_mime_lite():
   process = _algorithms.build_weighted_mime_lite(
-      _variable_model(_normalized, 'table', _class_metrics()),
+      _variable_model(models.normalized, 'table', models.class_metrics()),
       base_optimizer=_MOMENTUM,
   )
   return _train_on('table', process)
@@ -1030,7 +649,7 @@ def weighted_mime_lite():
 @_case()
 def weighted_mime_lite_functional():
   process = _algorithms.build_weighted_mime_lite(
-      _functional_model(_convolution, 'image', _plain_metrics()),
+      _functional_model(models.convolution, 'image', models.plain_metrics()),
       base_optimizer=_optimizers.build_adagrad(0.1),
       client_weighting=_UNIFORM,
       loop_implementation=_ITERATOR,
@@ -1041,7 +660,7 @@ def weighted_mime_lite_functional():
 @_case()
 def unweighted_mime_lite():
   process = _algorithms.build_unweighted_mime_lite(
-      _variable_model(_lstm, 'words'),
+      _variable_model(models.lstm, 'words'),
       base_optimizer=_optimizers.build_rmsprop(0.02),
       server_optimizer=_MOMENTUM,
       loop_implementation=_ITERATOR,
@@ -1060,36 +679,36 @@ def _in_the_same_order(kind: str, round_num: int) -> list:
       client.unbatch().shuffle(5, seed=3, reshuffle_each_iteration=False)
       .batch(3)
       .prefetch(1)
-      for client in _batched(kind, round_num)
+      for client in models.batched(kind, round_num)
   ]
 
 
 @_case()
 def mime_lite_with_a_schedule():
   process = _algorithms.build_mime_lite_with_optimizer_schedule(
-      _variable_model(_mlp, 'table', _class_metrics()),
+      _variable_model(models.mlp, 'table', models.class_metrics()),
       learning_rate_fn=lambda round_num: tf.where(round_num < 1, 0.3, 0.1),
       base_optimizer=_MOMENTUM,
   )
-  return _train_on('table', process, _lists)
+  return _train_on('table', process, models.lists)
 
 
 @_case()
 def fed_avg_with_a_schedule():
   process = _algorithms.build_weighted_fed_avg_with_optimizer_schedule(
-      _variable_model(_mlp, 'table', _class_metrics()),
+      _variable_model(models.mlp, 'table', models.class_metrics()),
       client_learning_rate_fn=lambda round_num: tf.where(
           round_num < 1, 0.3, 0.1
       ),
       client_optimizer_fn=lambda rate: _optimizers.build_sgdm(rate, 0.9),
   )
-  return _train_on('table', process, _of_many_kinds)
+  return _train_on('table', process, models.of_many_kinds)
 
 
 @_case()
 def fed_avg_with_a_schedule_functional():
   process = _algorithms.build_weighted_fed_avg_with_optimizer_schedule(
-      _functional_model(_embedding, 'words', _plain_metrics()),
+      _functional_model(models.embedding, 'words', models.plain_metrics()),
       client_learning_rate_fn=lambda round_num: 0.3 / (
           1.0 + tf.cast(round_num, tf.float32)
       ),
@@ -1105,16 +724,16 @@ def _matrix_model(has_local_norm: bool = False):
   """Returns a `model_fn`: the first layer is the client's own."""
 
   def model_fn():
-    local = [_dense(4, 1, 'tanh')]
+    local = [models.dense(4, 1, 'tanh')]
     if has_local_norm:
       local.append(_layers.BatchNormalization(momentum=0.7))
-    shared = [_dense(3, 2)]
+    shared = [models.dense(3, 2)]
     model = tf.keras.Sequential([_layers.InputLayer([4]), *local, *shared])
     return tff.learning.models.ReconstructionModel.from_keras_model_and_layers(
         model,
         global_layers=shared,
         local_layers=local,
-        input_spec=_spec('table'),
+        input_spec=models.spec('table'),
     )
 
   return model_fn
@@ -1127,7 +746,7 @@ def _split(**properties):
 
 
 def _recon_metrics():
-  return [tf.keras.metrics.SparseCategoricalAccuracy(), _NumLarge()]
+  return [tf.keras.metrics.SparseCategoricalAccuracy(), models.NumLarge()]
 
 
 for _name, _recon in {
@@ -1163,12 +782,12 @@ for _name, _recon in {
   def _reconstruct(name=_name, properties=_recon):
     process = _algorithms.build_fed_recon(
         _matrix_model(has_local_norm='keras' not in name),
-        loss_fn=_cross_entropy,
+        loss_fn=models.cross_entropy,
         metrics_fn=_recon_metrics,
         **properties,
     )
     return _train_on(
-        'table', process, _lists if name == 'default' else _batched
+        'table', process, models.lists if name == 'default' else models.batched
     )
 
 
@@ -1202,11 +821,11 @@ for _name, _recon in {
   def _evaluate_reconstruction(properties=_recon):
     process = _algorithms.build_fed_recon_eval(
         _matrix_model(has_local_norm=True),
-        loss_fn=_cross_entropy,
+        loss_fn=models.cross_entropy,
         metrics_fn=_recon_metrics,
         **properties,
     )
-    return _evaluate(process, lambda round_num: _batched('table', round_num))
+    return _evaluate(process, lambda n: models.batched('table', n))
 
 
 # Evaluation.
@@ -1215,35 +834,35 @@ for _name, _recon in {
 @_case()
 def fed_eval():
   process = _algorithms.build_fed_eval(
-      _variable_model(_normalized, 'table', _class_metrics())
+      _variable_model(models.normalized, 'table', models.class_metrics())
   )
   weights = process.get_model_weights(process.initialize())
   weights.trainable[0] = 1.5 * np.asarray(weights.trainable[0])
   weights.non_trainable[0] = 0.1 + np.asarray(weights.non_trainable[0])
-  return _evaluate(process, lambda n: _of_many_kinds('table', n), weights)
+  return _evaluate(process, lambda n: models.of_many_kinds('table', n), weights)
 
 
 @_case()
 def fed_eval_iterator():
   process = _algorithms.build_fed_eval(
-      _variable_model(_lstm, 'words', _class_metrics()),
+      _variable_model(models.lstm, 'words', models.class_metrics()),
       loop_implementation=_ITERATOR,
   )
-  return _evaluate(process, lambda n: _lists('words', n))
+  return _evaluate(process, lambda n: models.lists('words', n))
 
 
 @_case()
 def fed_eval_functional():
   process = _algorithms.build_fed_eval(
-      _functional_model(_convolution, 'image', _plain_metrics())
+      _functional_model(models.convolution, 'image', models.plain_metrics())
   )
-  return _evaluate(process, lambda n: _batched('image', n))
+  return _evaluate(process, lambda n: models.batched('image', n))
 
 
 @_case()
 def fed_eval_of_own_variables():
-  process = _algorithms.build_fed_eval(_OwnVariables)
-  return _evaluate(process, lambda n: _batched('table', n))
+  process = _algorithms.build_fed_eval(models.OwnVariables)
+  return _evaluate(process, lambda n: models.batched('table', n))
 
 
 # Personalization.
@@ -1296,7 +915,7 @@ def _baseline(model, rows):
 for _name, _make, _kind, _strategies in (
     (
         'sgd',
-        _mlp,
+        models.mlp,
         'table',
         dict(
             plain=lambda: tf.keras.optimizers.SGD(0.2),
@@ -1305,13 +924,13 @@ for _name, _make, _kind, _strategies in (
     ),
     (
         'adam',
-        _normalized,
+        models.normalized,
         'table',
         dict(adam=lambda: tf.keras.optimizers.Adam(0.02)),
     ),
     (
         'legacy',
-        _embedding,
+        models.embedding,
         'words',
         dict(adam=lambda: tf.keras.optimizers.legacy.Adam(0.02)),
     ),
@@ -1319,7 +938,7 @@ for _name, _make, _kind, _strategies in (
 
   @_case(f'personalization_eval_{_name}')
   def _personalize(make=_make, kind=_kind, strategies=_strategies):
-    model_fn = _variable_model(make, kind, _class_metrics())
+    model_fn = _variable_model(make, kind, models.class_metrics())
     evaluate = _algorithms.build_personalization_eval_computation(
         model_fn,
         collections.OrderedDict(
@@ -1329,12 +948,16 @@ for _name, _make, _kind, _strategies in (
         _baseline,
     )
     weights = _algorithms.build_fed_eval(model_fn).initialize()
+
+    def data(size, *seed):
+      return models.slices(models.examples(kind, size, *seed))
+
     found = {}
-    for round_num, sizes in enumerate(_SIZES):
+    for round_num, sizes in enumerate(models.SIZES):
       clients = [
           collections.OrderedDict(
-              train_data=_slices(_rows(kind, size, round_num, number)),
-              test_data=_slices(_rows(kind, size + 2, round_num, number + 10)),
+              train_data=data(size, round_num, number),
+              test_data=data(size + 2, round_num, number + 10),
           )
           for number, size in enumerate(sizes)
       ]
@@ -1354,8 +977,8 @@ for _name, _make, _kind, _strategies in (
 def _points(round_num: int, shape) -> list:
   rng = np.random.default_rng(round_num)
   return [
-      _slices(rng.normal(number % 3, 1.0, [size, *shape]).astype(np.float32))
-      for number, size in enumerate(_SIZES[round_num])
+      models.slices(np.float32(rng.normal(number % 3, 1.0, [size, *shape])))
+      for number, size in enumerate(models.SIZES[round_num])
   ]
 
 

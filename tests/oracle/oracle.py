@@ -92,6 +92,23 @@ class Case:
       raise ValueError(f'{self.name}: loose is {self.loose} without a reason')
 
 
+def adds(cases: list[Case], kind: str) -> Callable:
+  """Returns a decorator factory that appends functions to a list, as cases.
+
+  What it makes takes a name, which is otherwise the function's, and properties
+  of the case.
+  """
+
+  def case(name: str = '', **properties):
+    def register(run: Callable[[], dict[str, np.ndarray]]):
+      cases.append(Case(name or run.__name__, kind, run, **properties))
+      return run
+
+    return register
+
+  return case
+
+
 @dataclasses.dataclass(frozen=True)
 class Outcome:
   """What a case gave on a path.

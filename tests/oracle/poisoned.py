@@ -11,7 +11,6 @@ Workers and shards take every second or every fourth client, so each of them has
 poisoned clients and others.
 """
 
-import collections
 from collections.abc import Callable
 import functools
 import json
@@ -21,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.oracle import models
 from tests.oracle import oracle
 from tests.oracle import programs
 from tff_dp import execution
@@ -125,19 +125,32 @@ def of_program(program: dict) -> tuple[tff.Computation, list] | None:
   return of_work(work), values
 
 
-def of_training(model_fn, optimizer) -> tff.Computation:
-  """Returns the computation that gives all clients' updates of a model."""
-  client_work = tff.learning.templates.build_model_delta_client_work(
-      model_fn, optimizer, tff.learning.ClientWeighting.NUM_EXAMPLES
+def of_training(model, optimizer) -> tff.Computation:
+  """Returns the computation that gives all clients' updates of a model.
+
+  Args:
+    model: A `model_fn`, or a functional model.
+    optimizer: Of the clients.
+  """
+  properties = dict(
+      optimizer=optimizer,
+      client_weighting=tff.learning.ClientWeighting.NUM_EXAMPLES,
   )
+  templates = tff.learning.templates
+  if callable(model):
+    client_work = templates.build_model_delta_client_work(model, **properties)
+    make = lambda: tff.learning.models.ModelWeights.from_model(model())
+  else:
+    client_work = templates.build_functional_model_delta_client_work(
+        model=model, **properties
+    )
+    make = lambda: tff.learning.models.ModelWeights(*model.initial_weights)
   _, _, data_type = client_work.next.type_signature.parameter
   place = placed(client_work.next.type_signature.result.result.member)
   start = tff.tensorflow.computation(
-      lambda: tf.nest.map_structure(
-          tf.convert_to_tensor,
-          tff.learning.models.ModelWeights.from_model(model_fn()),
-      )
+      lambda: tf.nest.map_structure(tf.convert_to_tensor, make())
   )
+
   @tff.federated_computation(
       data_type, tff.FederatedType(np.int32, tff.CLIENTS)
   )
@@ -219,56 +232,59 @@ def differences(collect, values: list, *, run: Callable) -> list[str]:
   return found
 
 
-_SPEC = collections.OrderedDict(
-    x=tf.TensorSpec([None, 4], tf.float32), y=tf.TensorSpec([None], tf.int32)
-)
-
-
-def _model_fn(*layers):
-  """Returns a `model_fn` with these layers, made anew in every call."""
-
-  def model_fn():
-    return tff.learning.models.from_keras_model(
-        tf.keras.Sequential([
-            tf.keras.layers.InputLayer((4,)),
-            *(layer() for layer in layers),
-            tf.keras.layers.Dense(8, kernel_initializer='zeros'),
-        ]),
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
-        input_spec=_SPEC,
-    )
-
-  return model_fn
-
-
-def _layer(kind: str, *arguments, **properties):
-  return lambda: getattr(tf.keras.layers, kind)(*arguments, **properties)
-
-
-_dense = _layer('Dense', 5, 'tanh', kernel_initializer='ones')
 _optimizers = tff.learning.optimizers
-# Name -> (layers, optimizer of clients).
+
+
+def _variable_model(make, kind: str):
+  return models.variable_model(make, kind, models.plain_metrics())
+
+
+# Name -> (kind of examples, model, optimizer of clients).
 _TRAININGS = {
-    'dense': ([_dense], _optimizers.build_sgdm(0.1)),
+    'dense': (
+        'table',
+        _variable_model(models.mlp, 'table'),
+        _optimizers.build_sgdm(0.1),
+    ),
     'normalization': (
-        [_dense, _layer('BatchNormalization')],
+        'table',
+        _variable_model(models.normalized, 'table'),
         _optimizers.build_adam(0.1),
     ),
     'convolution': (
-        [
-            _layer('Reshape', (2, 2, 1)),
-            _layer('Conv2D', 3, 2, kernel_initializer='ones'),
-            _layer('Flatten'),
-        ],
+        'image',
+        _variable_model(models.convolution, 'image'),
         _optimizers.build_sgdm(0.1, 0.9),
     ),
+    'embedding': (
+        'words',
+        _variable_model(models.embedding, 'words'),
+        _optimizers.build_yogi(0.1),
+    ),
     'recurrent': (
-        [
-            _layer('Reshape', (2, 2)),
-            _layer('GRU', 3, kernel_initializer='ones'),
-        ],
+        'words',
+        _variable_model(models.lstm, 'words'),
         _optimizers.build_adagrad(0.1),
+    ),
+    'text': (
+        'text',
+        models.variable_model(models.text, 'text'),
+        _optimizers.build_rmsprop(0.1),
+    ),
+    'own_variables': (
+        'table',
+        models.OwnVariables,
+        _optimizers.build_adamw(0.1),
+    ),
+    'functional': (
+        'table',
+        models.functional_model(models.mlp, 'table', models.plain_metrics()),
+        _optimizers.build_sgdm(0.1, 0.9),
+    ),
+    'functional_recurrent': (
+        'words',
+        models.functional_model(models.lstm, 'words'),
+        _optimizers.build_adam(0.1),
     ),
 }
 
@@ -281,18 +297,22 @@ def _judged(made) -> dict[str, np.ndarray]:
   return {'num_differences': np.int64(len(differences(*made, run=run)))}
 
 
+def _batch(kind: str, *seed: int):
+  """Returns three examples whose words and labels may grow by 2 and exist."""
+  rows = models.examples(kind, 3, *seed)
+  if rows['x'].dtype == np.int32:
+    rows['x'] %= 6
+  rows['y'] %= 6 if kind == 'text' else 1
+  return rows
+
+
 def _run_training(name: str) -> dict[str, np.ndarray]:
-  layers, optimizer = _TRAININGS[name]
-  draws = np.random.RandomState(2)
-
-  def batch():
-    return collections.OrderedDict(
-        x=draws.normal(size=[3, 4]).astype(np.float32),
-        y=draws.randint(0, 5, 3).astype(np.int32),
-    )
-
-  values = [[batch(), batch()] for _ in range(NUM_CLIENTS)]
-  return _judged((of_training(_model_fn(*layers), optimizer), values))
+  kind, model, optimizer = _TRAININGS[name]
+  values = [
+      [_batch(kind, client, 0), _batch(kind, client, 1)]
+      for client in range(NUM_CLIENTS)
+  ]
+  return _judged((of_training(model, optimizer), values))
 
 
 def _run_program(program: dict) -> dict[str, np.ndarray]:
