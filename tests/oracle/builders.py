@@ -35,9 +35,6 @@ _SGD = _optimizers.build_sgdm(0.1)
 _MOMENTUM = _optimizers.build_sgdm(0.1, momentum=0.9)
 
 
-# Running.
-
-
 def _train(process, clients) -> dict[str, np.ndarray]:
   """Returns all that two rounds give.
 
