@@ -7,6 +7,8 @@ import pathlib
 
 from absl.testing import absltest
 
+from tff_dp import _version
+
 _ROOT = pathlib.Path(__file__).parents[1]
 
 
@@ -49,13 +51,30 @@ class BuildTest(absltest.TestCase):
         path
         for target in self._targets.values()
         if target['kind'] != 'py_binary'
-        for path in target['srcs']
+        for path in target.get('srcs', ())
     )
     modules = _glob(
         f'{folder}/**/*.py'
         for folder in ('benchmarks', 'tasks', 'tests', 'tff_dp')
     )
     self.assertEqual(owners, dict.fromkeys(modules, 1))
+
+  def test_every_system_is_a_target(self):
+    for path in (_ROOT / 'tff_dp' / 'systems').iterdir():
+      if (path / '__init__.py').is_file():
+        target = self._targets[path.name]
+        self.assertEqual(target['deps'], [':core'])
+        self.assertIn(f':{path.name}', self._targets['tff_dp']['deps'])
+
+  def test_version(self):
+    module = (_ROOT / 'MODULE.bazel').read_text()
+    self.assertIn(f'version = "{_version.__version__}"', module)
+
+  def test_environments_are_left_out(self):
+    ignored = (_ROOT / '.bazelignore').read_text().split()
+    for line in (_ROOT / '.gitignore').read_text().splitlines():
+      if line.startswith('/.venv') and not line.endswith('.lock'):
+        self.assertIn(line[1:], ignored)
 
   def test_dependencies_exist(self):
     for name, target in self._targets.items():
