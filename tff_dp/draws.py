@@ -63,10 +63,11 @@ _LAST_BIT_OF_DELTA = 2.0**-54
 
 
 def squared_radius_limit(num_bytes: int) -> float:
-  """Returns the squared radius beyond which a pair of normals is far.
+  """Returns the squared radius beyond which a pair of normals gets a new tail.
 
-  It lies half way between the last far value of TensorFlow's uniform and the
-  first near one, so rounding of the radius cannot cross it.
+  Box and Muller's radius is beyond it if the uniform is below `FAR_SHARE`. The
+  limit lies half way between two neighbouring values of TensorFlow's uniform,
+  so rounding cannot move a radius across it.
 
   Args:
     num_bytes: Size of a float, 4 or 8 bytes.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A seventh system, added without touching the library.
 
-A trusted server adds independent noise, and everybody takes part in every round.
+A trusted server adds independent noise, and everybody takes part in each round.
 docs/add_a_system.md walks through this file.
 """
 
@@ -174,7 +174,7 @@ def offer(setting):
 SYSTEM = system.System(
     kind='everybody',
     page='docs/add_a_system.md',
-    plan=lambda: EverybodyPlan,
+    plan=system.At(__name__, 'EverybodyPlan'),
     training=Training,
     commands={'everybody': system.Command('everybody, always', lambda: Flags)},
     offers={

@@ -193,7 +193,7 @@ class DpFtrlPlan(base.Plan):
       method: str = 'exact',
       also: Sequence[dp_accounting.DpEvent] = (),
   ) -> float:
-    """Returns epsilon of the run and of other releases about its clients.
+    """Returns epsilon of the run, composed with the events in `also`.
 
     Args:
       delta: Target delta, in (0, 1). Choose it below 1 / population.
@@ -202,8 +202,9 @@ class DpFtrlPlan(base.Plan):
       method: 'exact', 'pld' or 'rdp', see `accounting.accountants`. 'exact'
         needs every event of `also` to be a composition of Gaussian events.
       also: Other events of the same clients, such as an evaluation with DP
-        metrics. They are stated for zero-out, with their noise over the bound
-        on one contribution's norm, and are converted to the relation here.
+        metrics. State them for zero-out. Their noise multiplier is the standard
+        deviation over the bound on the norm of one contribution. They are
+        converted to `neighboring_relation`.
     """
     if also or method != 'exact':
       found = accountants.epsilon(

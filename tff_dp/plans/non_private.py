@@ -90,7 +90,7 @@ class NonPrivatePlan(base.Plan):
     """Raises, because there is no noise to choose."""
     raise _checks.PrivacyRefusedError(
         f'a NonPrivatePlan cannot meet epsilon={epsilon} at delta={delta}',
-        why='it was asked for to train without noise',
+        why='the plan adds no noise',
         way_out='tff_dp.DpFtrlPlan(...).calibrated(epsilon=..., delta=...)',
     )
 

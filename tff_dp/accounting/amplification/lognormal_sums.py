@@ -270,11 +270,12 @@ def _differences(z: np.ndarray, scale: float):
 def wrapped_mass(
     one, values, t: int, start: float, width: float
 ) -> tuple[float, float]:
-  """Returns bounds on the mass of S outside [start, start + width): (Q, P).
+  """Returns bounds, under Q and P, on the mass of S outside a window.
 
-  Chernoff's bound for the distribution on the grid: for any rate r, Q(S >= w)
-  <= exp(-r w) Ex[exp(r X)]^t. Under P one of the factors is Ex[X exp(r X)]. The
-  rate -r bounds the mass below w.
+  The window is [start, start + width). Mass outside of it wraps around in the
+  transform. The bounds are Chernoff's for the distribution on the grid: Q(S >=
+  w) <= exp(-r w) Ex[exp(r X)]^t for r > 0. Under P, Ex[X exp(r X)] replaces one
+  of the factors. A negative rate bounds the mass below w.
   """
   top = float(values[-1])
   if t * top < start + width:

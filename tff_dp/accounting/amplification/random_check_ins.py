@@ -242,10 +242,15 @@ def _total(
 
 
 def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
-  """Returns the smallest delta1 that the (e0, d0) forms may use.
+  """Returns the smallest delta1 that the (e0, d0) forms may use, rounded up.
 
-  Rounded up, by bisection of ln(delta1). The condition is at the top of this
-  module. Infinity if no delta1 up to 1 satisfies it.
+  With it, an (e0, d0)-LDP randomizer is within total variation distance delta1
+  of an 8 e0-LDP one. The condition is at the top of this module. The result is
+  infinity if no delta1 up to 1 satisfies the condition.
+
+  Args:
+    local_epsilon: Local epsilon e0.
+    local_delta: Local delta d0, in (0, 1).
   """
   _checks.non_negative(local_epsilon=local_epsilon)
   _checks.in_open(0.0, 1.0, local_delta=local_delta)

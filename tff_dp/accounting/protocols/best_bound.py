@@ -65,20 +65,21 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-  """An epsilon and everything it rests on. Upper bound.
+  """An upper bound on epsilon, with the bounds and sources behind it.
 
   Attributes:
     epsilon: Smallest epsilon of the candidates, infinity if none is finite.
     delta: Delta at which epsilon holds.
     bound: Name of the candidate that gives epsilon.
-    candidates: All bounds that were tried, 'none' first.
-    epsilon_no_amplification: Epsilon without credit for anybody's coins, a
-      crowd, or secrecy of the server.
+    candidates: All bounds that were tried. The first is 'none', which claims
+      no amplification.
+    epsilon_no_amplification: Epsilon without amplification by clients' coins,
+      by shuffling, or by a server that keeps messages secret.
     neighboring_relation: Relation under which epsilon holds.
     bound_asked_for: 'best', or the one bound that was requested.
     leaves: Events that are released.
-    derived_sources: Pages with the arguments of this project that epsilon rests
-      on.
+    derived_sources: Pages of the docs with this project's own proofs that
+      epsilon needs.
   """
 
   epsilon: float

@@ -383,10 +383,10 @@ def _check_method(leaves, method: str) -> None:
   if method != 'pld':
     raise _checks.PrivacyRefusedError(
         f'method={method!r} does not know {run_events.kinds(leaves)}',
-        why='what check-ins, shuffling and sampling inside a silo save is'
-        ' known as a curve of delta over epsilon',
-        way_out="method='pld', or tff_dp.accounting.amplify, which also says by"
-        ' which argument',
+        why='check-ins, shuffling and sampling inside a silo have bounds on'
+        ' delta as a function of epsilon, which only PLD accounting takes',
+        way_out="method='pld', or tff_dp.accounting.amplify, which also names"
+        ' the theorem',
     )
 
 

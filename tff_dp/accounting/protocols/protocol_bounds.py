@@ -115,15 +115,16 @@ def relation_for(
     leaves: run_events.Leaves,
     asked: run_events.NeighboringRelation | str | None,
 ) -> run_events.NeighboringRelation:
-  """Returns the relation to account under, after checking that it exists.
+  """Returns the neighboring relation to account under.
 
   Args:
     leaves: Events that are released.
-    asked: Requested relation. None means replace-one if any event is stated for
-      it, else zero-out.
+    asked: Requested relation. None chooses replace-one if any event is stated
+      for it, else zero-out.
 
   Raises:
-    PrivacyRefusedError: If no relation, or not this one, covers everything.
+    PrivacyRefusedError: If an event has no accounting here, or if one does not
+      hold under the relation.
   """
   strangers = [
       leaf

@@ -72,14 +72,17 @@ def gather(
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
-  Clients that run at once are collected until there are enough of a kind. So
-  they may come later than others with higher numbers.
+  A client that must run alone, or that has much data, gets a chunk of its own.
+  Clients whose sequences have equal shapes and lengths share a chunk that is
+  stacked, in which each operation runs once for all of them. Other clients of
+  one form share a chunk that a loop goes through. Clients to be stacked wait
+  until their chunk is full. So they may come after clients with higher numbers.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
     limit: Largest number of clients of a chunk.
-    num_alike: Function that returns how many clients with such sequences run at
-      once, 0 for none.
+    num_alike: Function from a kind of sequences to the number of such clients
+      that can be stacked in one chunk, 0 for none.
   """
   last, last_form, groups, num_waiting, limits = Chunk(), None, {}, 0, {}
   for client, own in clients:

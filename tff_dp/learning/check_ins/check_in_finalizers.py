@@ -75,11 +75,12 @@ class Winners:
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals:
-  """All reports of a step, and one update unless there are none.
+  """Rule: all reports of a step make one update, and no reports make none.
 
   Attributes:
-    num_updates: Largest number of updates of the model in the whole run.
-    divisor: 'arrived' for the mean, or a public constant.
+    num_updates: Upper bound on the number of updates in the whole run.
+    divisor: 'arrived' divides the sum by the number of reports. A number
+      divides it by that public constant.
   """
 
   num_updates: int
@@ -144,11 +145,14 @@ def build_check_in_finalizer(
     constraint: Optional[constraints.Constraint] = None,
     average: Optional[averaging_lib.Average] = None,
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns the finalizer of `OrderedDict(total, num_reports)`.
+  """Returns a finalizer that applies the reports of a step.
+
+  Its input is `OrderedDict(total, num_reports)`, the sum of the reports of a
+  step and their number.
 
   `state`: `OrderedDict(optimizer, collected, num_collected, num_steps,
   num_updates)`, and `averaging` with an average. `collected` is the sum of the
-  reports of slots that wait for their update.
+  reports since the last update.
 
   `measurements`: `num_updates`, the number of updates so far.
 
@@ -159,8 +163,8 @@ def build_check_in_finalizer(
       trainable weights are float32.
     constraint: Set in which the model has to stay. It is projected after an
       update.
-    average: Average of the models. The model before each update counts once,
-      however many steps it took.
+    average: Average of the models. Each update adds the model before it once,
+      even if several steps passed since the update before.
   """
   trainable_type = model_weights_type.trainable
   update_type = tff.to_type(

@@ -36,7 +36,7 @@ def build_dp_ftrl(
     client_weighting: tff.learning.ClientWeighting = _UNIFORM,
     insecure_seed: Optional[int] = None,
 ) -> process_lib.PrivateLearningProcess:
-  """Returns federated learning under the plan's noise (DP-FTRL).
+  """Returns a learning process that trains with DP-FTRL.
 
   Clients run local SGD from the current model. The server clips, sums and
   noises their updates as the plan says, and takes one step. Without `l1` and
@@ -51,8 +51,8 @@ def build_dp_ftrl(
           participation, workload=mechanisms.Workload(**server))
       process = build_dp_ftrl(model_fn, plan, ..., **server)
 
-  `process.workload` is the same. With `l1` or `constraint` it describes the sum
-  before the server thresholds and projects it.
+  `process.workload` is this `Workload`. With `l1` or `constraint` it describes
+  the prefix sum before the server thresholds and projects it.
 
   The server's state holds these vectors of the model's size: one for momentum,
   two (anchor and sum) with `l1` or `constraint`, and one with `averaging`.
@@ -70,13 +70,13 @@ def build_dp_ftrl(
     l1: Weight of |theta|_1 per round, which gives exact zeros.
     constraint: Set in which the model has to stay. The initial model is
       projected into it.
-    server_optimizer: Any TFF optimizer, instead of the arguments from
-      `momentum` to `constraint`. `server_learning_rate` must then be 1.0,
-      unused.
+    server_optimizer: Any TFF optimizer. It replaces the arguments from
+      `momentum` to `constraint`, and `server_learning_rate`, which must then be
+      1.0.
     averaging: Average of the models to keep in addition to the last one, see
       `process.get_averaged_model_weights`.
-    client_weighting: Only `UNIFORM` is accepted. TFF's builders offer others,
-      so the refusal explains why.
+    client_weighting: Must be `UNIFORM`. Other weightings of TFF's builders
+      would change the sensitivity.
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
 
   Raises:

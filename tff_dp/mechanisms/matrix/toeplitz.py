@@ -107,14 +107,16 @@ class ToeplitzMechanism(mechanism.Mechanism):
 
 
 def next_noise(coefficients, buffers, round_in_tree, operations):
-  """Returns (noise, buffers) of the recursion in the module docstring.
+  """Returns the noise of a round and the new buffers, by the recursion above.
 
   Args:
-    coefficients: Coefficients c_0 = 1, c_1, ..., at least one more than
-      buffers.
-    buffers: Noise of the last rounds, newest first, zeros before round 1.
+    coefficients: Coefficients c_0 = 1, c_1, .... There are more coefficients
+      than buffers.
+    buffers: Noise of the last rounds, newest first. Zeros stand for the rounds
+      before the tree.
     round_in_tree: Index of the round in its tree, from 1.
-    operations: Draws of this tree, and the operations to compute with.
+    operations: Object with `draw`, which gives this tree's draws, and
+      `combine`, which computes linear combinations.
   """
   noise = operations.combine(
       (1.0, *(-c for c in coefficients[1 : len(buffers) + 1])),

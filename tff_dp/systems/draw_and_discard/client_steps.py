@@ -187,9 +187,10 @@ class ClientStep:
   def event(self, num_params: int) -> dp_accounting.DpEvent:
     """Returns the event of one participation, stated for replace-one.
 
-    The event is for the whole model. With the box clip every weight is its own
-    Laplace mechanism at its bound. Otherwise there is one mechanism, calibrated
-    to a norm.
+    The event is for the whole model. Gaussian noise is one Gaussian mechanism.
+    Laplace noise with the clip 'l1' or 'l2' is one Laplace mechanism. Laplace
+    noise with the clip 'box' is a composition of p Laplace mechanisms, one for
+    each weight.
 
     Args:
       num_params: Number of weights p.

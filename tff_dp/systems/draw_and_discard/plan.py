@@ -221,16 +221,17 @@ class DrawAndDiscardPlan(base.Plan):
     """Returns the plan with the least noise that meets (epsilon, delta).
 
     Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The step's own epsilon is replaced, and for Gaussian noise also
-    its delta. The step's epsilon is the largest possible, up to a share of
-    1e-6.
+    `epsilon`. The plan gets another step, whose epsilon is within 1e-6,
+    relative, of the largest that fits. With Gaussian noise the step also gets
+    `delta`.
 
     Args:
       epsilon: Epsilon of all participations of a client.
       delta: Delta of all participations of a client.
 
     Raises:
-      ArgumentError: If there is a spam filter, which is for one noise only.
+      ArgumentError: If there is a spam filter. A filter fits one noise scale,
+        so calibrate first.
       PrivacyRefusedError: If clients add no noise.
     """
     _checks.positive(epsilon=epsilon)

@@ -479,7 +479,7 @@ class SiloPlan(plan_base.PlanOfSilos):
     if self.voids:
       raise _checks.PrivacyRefusedError(
           f'no ISRL-DP guarantee: {"; ".join(self.voids)}',
-          why='one number that leaves a silo without secret noise voids it',
+          why='it needs secret noise on every number that a silo sends',
           way_out='build the process without that; private_metrics are noised',
       )
 

@@ -146,12 +146,11 @@ def build_isrl_local_sgd(
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.integer_at_least(1, num_local_steps=num_local_steps)
   _checks.positive(learning_rate=learning_rate)
-  if options.private_metrics or options.allow_unprotected_metrics:
-    raise _checks.ArgumentError(
-        'private_metrics',
-        options.private_metrics,
-        'none: local SGD releases models only',
-    )
+  for name in ('private_metrics', 'allow_unprotected_metrics'):
+    if value := getattr(options, name):
+      raise _checks.ArgumentError(
+          name, value, 'none: local SGD releases models only'
+      )
   terms = planning.one_phase_terms(
       silos,
       silo_sampling.FixedSize(1),
