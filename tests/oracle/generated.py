@@ -693,8 +693,8 @@ def operations() -> Iterator[Generated]:
   Every client reduces its rows with it, so that clients can do it at once.
   """
   for tables in _TABLES:
-    for code, templates in tables.items():
-      for number, (template, codes) in enumerate(templates):
+    for code, listed in tables.items():
+      for number, (template, codes) in enumerate(listed):
         if codes[0] == '#':
           continue
         kind = 'smooth' if tables is templates.SMOOTH else 'other'
