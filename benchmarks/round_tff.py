@@ -12,11 +12,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from benchmarks import round_tasks
+from tff_dp import dp_ftrl
 from tff_dp import execution
-from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 # Noise costs the same whatever its size. This small it disappears in the
 # comparison of results, so that the very process that is timed is checked.
@@ -121,7 +121,7 @@ def build_process(
   """
   optimizer = tff.learning.optimizers.build_sgdm(task.learning_rate)
   if aggregation == 'dp_ftrl':
-    return learning.build_dp_ftrl(
+    return dp_ftrl.build_dp_ftrl(
         tff.learning.models.functional_model_from_keras(
             task.model.keras_model(),
             loss_fn=round_tasks.loss_fn(),

@@ -71,7 +71,7 @@ class DocsLinksTest(parameterized.TestCase):
     for page, anchor in (
         ('tff_dp', 'DpFtrlPlan.calibrated'),
         ('tff_dp/accounting', 'amplify'),
-        ('tff_dp/learning', 'build_dp_ftrl'),
+        ('tff_dp/systems/dp_ftrl', 'build_dp_ftrl'),
         ('tff_dp/systems/silos', 'build_noisy_mb_sgd'),
         # Defined by a base class that is public under another module.
         ('tff_dp/mechanisms', 'Blt.describe'),
@@ -79,7 +79,7 @@ class DocsLinksTest(parameterized.TestCase):
       text = (output / f'{page}.html').read_text()
       self.assertIn(f'id="{anchor}"', text)
     self.assertIn(
-        'href="../tff_dp/learning.html#build_dp_ftrl"',
+        'href="../tff_dp/systems/dp_ftrl.html#build_dp_ftrl"',
         (output / 'docs' / 'dp_ftrl.html').read_text(),
     )
 

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
   from tff_dp import participation
   from tff_dp import program
   from tff_dp.plans.check_ins import CheckInPlan
-  from tff_dp.plans.dp_ftrl import DpFtrlPlan
-  from tff_dp.plans.non_private import NonPrivatePlan
+  from tff_dp.systems.dp_ftrl.plan import DpFtrlPlan
+  from tff_dp.systems.dp_ftrl.non_private import NonPrivatePlan
+  from tff_dp.systems import dp_ftrl
   from tff_dp.systems import draw_and_discard
   from tff_dp.systems import silos
   from tff_dp.systems.draw_and_discard.plan import DrawAndDiscardPlan
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 _compat.prepare_imports()
 
 # The folders of systems are parts of this package: `tff_dp.draw_and_discard`.
-_SYSTEMS = ('draw_and_discard', 'silos')
+_SYSTEMS = ('dp_ftrl', 'draw_and_discard', 'silos')
 for _name in _SYSTEMS:
   globals()[_name] = sys.modules[f'tff_dp.systems.{_name}']
   sys.modules[f'tff_dp.{_name}'] = globals()[_name]

@@ -202,16 +202,21 @@ def write_guide(
   for page in pages:
     file = output / page.file
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        render.env.get_template('page.html.jinja2').render(
-            page=page,
-            pages=pages,
-            all_modules=modules,
-            # For pdoc's filter that makes links of names.
-            module=page.module,
-            is_public=str,
-        )
+    text = render.env.get_template('page.html.jinja2').render(
+        page=page,
+        pages=pages,
+        all_modules=modules,
+        # For pdoc's filter that makes links of names.
+        module=page.module,
+        is_public=str,
     )
+    for name, module in modules.items():
+      # pdoc takes the shorter name of a package for that of a page.
+      short, full = (
+          f'{each.replace(".", "/")}.html' for each in (name, module.modulename)
+      )
+      text = text.replace(short, full)
+    file.write_text(text)
     for target in _Html(page.html).targets:
       path = parse.urlsplit(target).path
       shown = (root / page.source).parent / path
@@ -242,7 +247,13 @@ def write_reference(output: pathlib.Path) -> dict[str, pdoc.doc.Module]:
         warnings.catch_warnings(action='error', category=UserWarning)
     )
     pdoc.pdoc('tff_dp', output_directory=output)
-  return {name: pdoc.doc.Module.from_name(name) for name in modules}
+  found = {name: pdoc.doc.Module.from_name(name) for name in modules}
+  for name in tff_dp.__all__:
+    value = getattr(tff_dp, name)
+    if isinstance(value, types.ModuleType):
+      # Shorter names lead to the same pages.
+      found.setdefault(f'tff_dp.{name}', found[value.__name__])
+  return found
 
 
 def _is_stale(code: str) -> bool:

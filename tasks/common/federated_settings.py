@@ -17,7 +17,7 @@ from tasks.common import flags
 from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp.cli import errors
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _BANDED = ('banded', 'banded-inverse')
 # What flags are called where an argument of the library has another name.

@@ -12,7 +12,7 @@ from typing import Optional
 from tff_dp import _axes
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
-from tff_dp.plans import dp_ftrl
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 # Rows in which clients draw their own rounds.
 CHECK_INS = ('allocation', 'cyclic')
@@ -48,7 +48,7 @@ class Row:
   def of(cls, name, plan, result, *, delta: float) -> 'Row':
     """Returns the row of a `tff_dp.program.TrainResult`."""
     epsilon, epsilon_rdp = result.epsilon, None
-    if isinstance(plan, dp_ftrl.DpFtrlPlan):
+    if isinstance(plan, dp_ftrl_plan.DpFtrlPlan):
       sigma = plan.sigma(num_rounds=result.rounds_done)
       epsilon_rdp = gaussian.rdp_epsilon(sigma=sigma, delta=delta)
     if result.statement.warnings:

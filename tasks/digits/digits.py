@@ -35,14 +35,15 @@ from tasks.common import digits_data
 from tasks.common import engine
 from tasks.digits import comparison
 from tff_dp import _checks
+from tff_dp import dp_ftrl
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
 from tff_dp.plans import base
 from tff_dp.plans import check_ins
 from tff_dp.plans import cyclic_allocation
-from tff_dp.plans import dp_ftrl as plan_lib
 from tff_dp.statement import declarations as declarations_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 EXAMPLES = """examples:
   python -m tasks train digits
@@ -351,7 +352,7 @@ def run(
           clients_per_slot=settings.clients_per_round,
       )
     else:
-      build = learning.build_dp_ftrl
+      build = dp_ftrl.build_dp_ftrl
     process = build(
         model_fn,
         plan,

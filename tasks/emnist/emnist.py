@@ -27,7 +27,7 @@ from tasks.emnist import emnist_data
 from tasks.emnist import emnist_models
 from tff_dp import _checks
 from tff_dp import participation
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 EXAMPLES = """examples:
   python -m tasks train emnist --stand-in

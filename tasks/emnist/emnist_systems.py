@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import dataclasses
 from typing import Any
 
+from tff_dp import dp_ftrl
 from tff_dp import learning
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
@@ -74,7 +75,7 @@ def _dp_ftrl(settings, plan, model, num_examples):
   plan.participation.validate_population(
       len(num_examples), settings.clients_per_round
   )
-  process = learning.build_dp_ftrl(
+  process = dp_ftrl.build_dp_ftrl(
       model.variables,
       plan,
       client_optimizer=_local(settings),

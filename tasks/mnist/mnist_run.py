@@ -18,18 +18,19 @@ from tasks.mnist import mnist_guarantees
 from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
 from tff_dp import _checks
+from tff_dp import dp_ftrl
 from tff_dp import learning
 from tff_dp import program
+from tff_dp.files import run_directory
 from tff_dp.learning.check_ins import check_in_finalizers
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import check_ins
 from tff_dp.participation import sampling
 from tff_dp.participation import shuffled_check_in
-from tff_dp.plans import dp_ftrl as dp_ftrl_plan
-from tff_dp.plans import non_private
 from tff_dp.program import check_in_source
-from tff_dp.files import run_directory
 from tff_dp.statement import declarations as declarations_lib
+from tff_dp.systems.dp_ftrl import non_private
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 # pylint: disable=g-bad-import-order
 import numpy as np
@@ -172,7 +173,7 @@ def build_process(
   if row.plan is None:
     # Any process may run under the plan of `_baseline`: this one clips, adds
     # noise in every round and divides by a constant.
-    return learning.build_dp_ftrl(
+    return dp_ftrl.build_dp_ftrl(
         model_fn,
         dp_ftrl_plan.DpFtrlPlan(
             mechanism_lib.Independent(row.num_rounds),

@@ -32,7 +32,7 @@ from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 EXAMPLES = """examples:
   python -m tasks train stackoverflow --stand-in

@@ -9,7 +9,7 @@ from typing import Any
 from tasks.common import cluster_clients
 from tasks.common import federated_run
 from tasks.stackoverflow import stackoverflow_data
-from tff_dp import learning
+from tff_dp import dp_ftrl
 
 # pylint: disable=g-bad-import-order
 import numpy as np
@@ -106,7 +106,7 @@ def train(
         input_spec=(spec, spec),
     )
 
-  process = learning.build_dp_ftrl(
+  process = dp_ftrl.build_dp_ftrl(
       model_fn,
       plan,
       client_optimizer=tff.learning.optimizers.build_sgdm(

@@ -21,7 +21,7 @@ from tff_dp import participation
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE

@@ -22,7 +22,7 @@ from tff_dp import participation
 from tff_dp import streams
 from tff_dp.aggregators import adaptive_clipping
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _CLIENTS = 5
 _TARGET, _RATE, _SHARE, _NOISE = 0.4, 0.7, 0.2, 1.5

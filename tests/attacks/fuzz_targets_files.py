@@ -31,8 +31,8 @@ from tff_dp.integrations import updates
 from tff_dp.ledger import participation_ledger
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl
 from tff_dp.plans import events
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 CLIENTS = [f'node {i}' for i in range(8)]
 DELTA = 1e-5
@@ -52,9 +52,9 @@ class Target(NamedTuple):
   seeds: Callable[[], list[bytes]]
 
 
-def plan() -> dp_ftrl.DpFtrlPlan:
+def plan() -> dp_ftrl_plan.DpFtrlPlan:
   """Returns the plan of the servers here."""
-  return dp_ftrl.DpFtrlPlan(
+  return dp_ftrl_plan.DpFtrlPlan(
       mechanism=blt.Blt(6, (0.25, 0.125), (0.95, 0.5), 3),
       participation=sampling.MinSeparation(6, min_index_gap=2),
       l2_norm_clip=0.5,

@@ -131,6 +131,7 @@ class GuaranteeTest(parameterized.TestCase):
 
   def test_processes_exist(self):
     packages = {
+        'tff_dp.dp_ftrl': 'systems/dp_ftrl/__init__.py',
         'tff_dp.draw_and_discard': 'systems/draw_and_discard/__init__.py',
         'tff_dp.learning': 'learning/__init__.py',
         'tff_dp.silos': 'systems/silos/__init__.py',

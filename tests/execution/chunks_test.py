@@ -16,8 +16,8 @@ import tensorflow_federated as tff
 from tests.execution import conformance
 from tests.execution.conformance import at_clients
 from tests.execution.conformance import at_server
+from tff_dp import dp_ftrl
 from tff_dp import execution
-from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
@@ -188,7 +188,7 @@ class TrainingTest(parameterized.TestCase):
       _assert_close(actual, expected)
 
   def test_noise_and_clipping_are_those_of_the_other_path(self):
-    process = learning.build_dp_ftrl(
+    process = dp_ftrl.build_dp_ftrl(
         _functional_model(),
         plans.DpFtrlPlan(
             mechanism=mechanisms.HonakerTree(8),

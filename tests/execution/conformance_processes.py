@@ -10,10 +10,9 @@ import tensorflow_federated as tff
 
 from tests.execution import conformance
 from tff_dp import aggregators
-from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 CASES = {}
 
@@ -235,7 +234,7 @@ def dp_ftrl():
       # on; `correlated_noise` has noise, on values that they do not touch.
       noise_multiplier=1e-6,
   )
-  process = learning.build_dp_ftrl(
+  process = dp_ftrl.build_dp_ftrl(
       _model_fn,
       plan,
       client_optimizer=tff.learning.optimizers.build_sgdm(0.1),

@@ -17,6 +17,7 @@ from tests.systems.draw_and_discard import instance_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tests.systems.silos import toy
+from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
@@ -44,7 +45,7 @@ def _check_ins(made):
 
 
 def _least_squares():
-  return learning.build_least_squares(
+  return dp_ftrl.build_least_squares(
       small_model.build_plan(mechanisms.HonakerTree(4)),
       num_features=3,
       feature_norm_bound=1.0,

@@ -11,11 +11,11 @@ from tff_dp.integrations import updates
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 NUM_ROUNDS = 3
 SEED = 5
-PLAN = dp_ftrl.DpFtrlPlan(
+PLAN = dp_ftrl_plan.DpFtrlPlan(
     mechanism=blt.Blt(NUM_ROUNDS, (0.25, 0.125), (0.95, 0.5), 2),
     participation=sampling.MinSeparation(NUM_ROUNDS, min_index_gap=1),
     l2_norm_clip=1.0,

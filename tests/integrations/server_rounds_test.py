@@ -33,7 +33,7 @@ from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _NUM_ROUNDS = 12
@@ -185,7 +185,7 @@ class UpdatesTest(parameterized.TestCase):
 
 
 def _plan(**changes):
-  return dp_ftrl.DpFtrlPlan(**dict(
+  return dp_ftrl_plan.DpFtrlPlan(**dict(
       mechanism=blt.Blt(6, (0.25, 0.125), (0.95, 0.5), 3),
       participation=sampling.MinSeparation(6, min_index_gap=2),
       l2_norm_clip=0.5,

@@ -11,7 +11,7 @@ from tests.learning import small_model
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
-from tff_dp.learning.dp_ftrl import ftrl
+from tff_dp.learning import ftrl
 
 
 def setUpModule():

@@ -11,6 +11,7 @@ import numpy as np
 from tests.learning import diabetes
 from tests.learning import small_model
 import tff_dp
+from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
@@ -30,7 +31,7 @@ class LeastSquaresTest(absltest.TestCase):
     plan = tff_dp.DpFtrlPlan(
         mechanism=mechanisms.Blt.optimized(participation, num_buffers=2),
         participation=participation,
-        l2_norm_clip=learning.moments_norm_bound(_BOUND),
+        l2_norm_clip=dp_ftrl.moments_norm_bound(_BOUND),
         clients_per_round=100,
     ).calibrated(epsilon=8.0, delta=1e-5)
     held_out, ids = np.arange(400, 442), [f'{i}' for i in range(400)]
@@ -49,7 +50,7 @@ class LeastSquaresTest(absltest.TestCase):
     with tempfile.TemporaryDirectory() as folder:
       root = pathlib.Path(folder) / 'run'
       result = program.train(
-          learning.build_least_squares(
+          dp_ftrl.build_least_squares(
               plan,
               num_features=11,
               feature_norm_bound=_BOUND,

@@ -65,7 +65,7 @@ def build_process(plan, **changes):
       server_learning_rate=0.5,
       insecure_seed=3,
   )
-  return tff_dp.learning.build_dp_ftrl(build(), plan, **(arguments | changes))
+  return tff_dp.dp_ftrl.build_dp_ftrl(build(), plan, **(arguments | changes))
 
 
 def flat(weights: tff.learning.models.ModelWeights) -> np.ndarray:

@@ -18,7 +18,7 @@ from tff_dp.accounting.sensitivity import tree_sensitivity
 from tff_dp.ledger import budget
 from tff_dp.mechanisms import tree
 from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 _BY_ROUND = tree_sensitivity.squared_sensitivity_by_round(
     patterns.MinSeparationPattern(40, min_index_gap=7)
@@ -26,7 +26,7 @@ _BY_ROUND = tree_sensitivity.squared_sensitivity_by_round(
 
 
 def _book(noise_multiplier=8.0, **changed) -> budget.BudgetLedger:
-  plan = dp_ftrl.DpFtrlPlan(
+  plan = dp_ftrl_plan.DpFtrlPlan(
       tree.Tree(40),
       sampling.MinSeparation(40, min_index_gap=7),
       l2_norm_clip=1.0,

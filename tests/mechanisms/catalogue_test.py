@@ -13,7 +13,7 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import catalogue
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _PATTERN = patterns.MinSeparationPattern(
     40, min_index_gap=10, max_participations=3

@@ -17,6 +17,7 @@ from tests.systems.draw_and_discard import instance_run
 from tests.systems.silos import silo_run
 from tff_dp import _checks
 from tff_dp import aggregators
+from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
@@ -122,8 +123,8 @@ class OurBuildersTest(parameterized.TestCase):
     certification.certify(small_model.build_process(plan, **changes), plan)
 
   def test_least_squares(self):
-    plan = processes.build_plan(l2_norm_clip=learning.moments_norm_bound(1.5))
-    process = learning.build_least_squares(
+    plan = processes.build_plan(l2_norm_clip=dp_ftrl.moments_norm_bound(1.5))
+    process = dp_ftrl.build_least_squares(
         plan,
         num_features=2,
         feature_norm_bound=1.5,

@@ -71,7 +71,7 @@ def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
 def build_process(
     *, insecure_seed: int | None = None
 ) -> tff.learning.templates.LearningProcess:
-  return tff_dp.learning.build_dp_ftrl(
+  return tff_dp.dp_ftrl.build_dp_ftrl(
       model_fn,
       build_plan(),
       client_optimizer=tff.learning.optimizers.build_sgdm(0.1),

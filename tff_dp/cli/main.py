@@ -36,10 +36,6 @@ _COMMANDS = {
         'main.add_calibrate',
         'the noise, or the rounds, that a privacy budget allows',
     ),
-    'compare': (
-        'compare.add_arguments',
-        'the error of every mechanism at equal privacy',
-    ),
     'doctor': (
         'doctor.add_arguments',
         'check this machine, and say how to fix it',
@@ -131,8 +127,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
   commands = parser.add_subparsers(
       dest='command', required=True, metavar='COMMAND'
   )
-  for name, (where, summary) in _COMMANDS.items():
-    fill = functools.partial(_fill, where)
+  tools = {
+      name: (summary, functools.partial(_fill, where))
+      for name, (where, summary) in _COMMANDS.items()
+  }
+  for name, tool in systems.tools().items():
+    tools[name] = tool.summary, lambda parser, tool=tool: (
+        tool.add_arguments()(parser)
+    )
+  for name, (summary, fill) in sorted(tools.items()):
     commands.add_parser(name, help=summary, fill=fill)
   return parser.parse_args(words)
 

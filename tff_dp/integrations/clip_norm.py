@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tff_dp import _checks
 from tff_dp.mechanisms import adaptive_clipping
-from tff_dp.plans import dp_ftrl
+from tff_dp.plans import base
 
 
 class ClipNorm(NamedTuple):
@@ -28,7 +28,7 @@ class ClipNorm(NamedTuple):
 
 
 def after_round(
-    plan: dp_ftrl.DpFtrlPlan,
+    plan: base.Plan,
     state: ClipNorm,
     surplus: int,
     bits_noise: float,

@@ -42,7 +42,7 @@ from tff_dp import _checks
 from tff_dp.files import arrays as arrays_lib
 from tff_dp.integrations import cohorts
 from tff_dp.integrations import server_rounds
-from tff_dp.plans import dp_ftrl
+from tff_dp.plans import base
 
 _ARRAYS = 'arrays'
 _CONFIG = 'config'
@@ -62,7 +62,7 @@ class DpFtrlStrategy(Strategy):
 
   def __init__(
       self,
-      plan: dp_ftrl.DpFtrlPlan,
+      plan: base.Plan,
       *,
       output_dir: str | os.PathLike,
       delta: float,

@@ -33,11 +33,12 @@ except ImportError as error:
   ) from error
 
 from tff_dp import _checks
+from tff_dp import plans
 from tff_dp.files import arrays
 from tff_dp.integrations import cohorts
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
-from tff_dp.plans import dp_ftrl
+from tff_dp.plans import base
 from tff_dp.statement import declarations as declarations_lib
 
 
@@ -55,7 +56,7 @@ class DpFtrlController(ModelController):
 
   def __init__(
       self,
-      plan: dp_ftrl.DpFtrlPlan | Mapping[str, Any],
+      plan: base.Plan | Mapping[str, Any],
       initial_model: str | os.PathLike,
       *,
       output_dir: str | os.PathLike,
@@ -97,8 +98,8 @@ class DpFtrlController(ModelController):
     """
     # A client that reports an error must not end the others' round.
     super().__init__(persistor_id=persistor_id, ignore_result_error=True)
-    if not isinstance(plan, dp_ftrl.DpFtrlPlan):
-      plan = dp_ftrl.DpFtrlPlan.from_description(dict(plan))
+    if not isinstance(plan, base.Plan):
+      plan = plans.from_description(dict(plan))
     total = plan.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, plan.num_rounds, num_rounds=total)
     _checks.optional_integer_at_least(
@@ -125,7 +126,7 @@ class DpFtrlController(ModelController):
     """Starts or resumes the run. NVFlare calls it."""
     initial_model = arrays.read(self._initial_model)
     with server_rounds.ServerRounds(
-        dp_ftrl.DpFtrlPlan.from_description(self._plan),
+        plans.from_description(self._plan),
         initial_model,
         output_dir=self._output_dir,
         delta=self._delta,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.files import arrays
 from tff_dp.files import regular
 from tff_dp.files import rollback
@@ -30,7 +31,7 @@ from tff_dp.integrations import clip_norm
 from tff_dp.integrations import noise
 from tff_dp.integrations import updates as updates_lib
 from tff_dp.participation import coins
-from tff_dp.plans import dp_ftrl
+from tff_dp.plans import base
 from tff_dp.statement import builder
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import statement as statement_lib
@@ -82,7 +83,7 @@ class ServerRounds:
 
   def __init__(
       self,
-      plan: dp_ftrl.DpFtrlPlan,
+      plan: base.Plan,
       initial_model: Mapping[str, np.ndarray],
       *,
       output_dir: str | os.PathLike,
@@ -527,7 +528,9 @@ def _secret_words(text: str) -> bytes:
 
 
 def _check_plan(plan: Any) -> None:
-  _checks.instance_of(dp_ftrl.DpFtrlPlan, 'a DpFtrlPlan', plan=plan)
+  if not isinstance(plan, base.Plan) or not systems.of(plan.kind).adapters:
+    able = [each.plan.name for each in systems.all_systems() if each.adapters]
+    raise _checks.ArgumentError('plan', plan, f'a {" or ".join(able)}')
   if plan.noise_multiplier is None:
     raise _checks.ArgumentError(
         'plan.noise_multiplier',

@@ -21,9 +21,6 @@ from tff_dp.learning.constraints import L2Ball
 from tff_dp.learning.constraints import NonNegative
 from tff_dp.learning.constraints import Projection
 from tff_dp.learning.constraints import Unconstrained
-from tff_dp.learning.dp_ftrl.builders import build_dp_ftrl
-from tff_dp.learning.dp_ftrl.least_squares import moments_norm_bound
-from tff_dp.learning.dp_ftrl.least_squares_process import build_least_squares
 from tff_dp.learning.keyed_data import client_data
 from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.linear_models import GeneralizedLinearModel
@@ -33,6 +30,12 @@ from tff_dp.learning.process import PrivateLearningProcess
 __getattr__ = _lazy.moved(
     __name__,
     {
+        **{
+            name: f'tff_dp.dp_ftrl.{name}'
+            for name in (
+                'build_dp_ftrl', 'build_least_squares', 'moments_norm_bound'
+            )
+        },
         'build_draw_and_discard': (
             'tff_dp.draw_and_discard.build_draw_and_discard'
         ),

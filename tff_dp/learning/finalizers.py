@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.learning.dp_ftrl import ftrl
+from tff_dp.learning import ftrl
 
 
 def build_ftrl_finalizer(

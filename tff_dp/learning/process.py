@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.mechanisms import workloads
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import base
 
 
 class PrivateLearningProcess(tff.learning.templates.LearningProcess):
@@ -29,7 +29,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
   def __init__(
       self,
       process: tff.learning.templates.LearningProcess,
-      plan: plan_lib.DpFtrlPlan,
+      plan: base.Plan,
       *,
       workload: Optional[workloads.Workload] = None,
       averaging: Optional[averaging_lib.Average] = None,
@@ -71,18 +71,8 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     return self._get_averaged_model_weights(state)
 
 
-def check_plan(plan) -> None:
-  """Raises unless the plan's server chooses clients and adds noise."""
-  _checks.instance_of(
-      plan_lib.DpFtrlPlan,
-      'a tff_dp.DpFtrlPlan; for a CheckInPlan there are build_check_in_sgd,'
-      ' build_shuffled_check_in_sgd and build_allocation_sgd',
-      plan=plan,
-  )
-
-
 def compose(
-    plan: plan_lib.DpFtrlPlan,
+    plan: base.Plan,
     *,
     initial_weights: tff.Computation,
     client_work: tff.learning.templates.ClientWorkProcess,

@@ -14,7 +14,13 @@ from tff_dp import _checks
 from tff_dp.systems import system as system_lib
 
 __all__ = (
-    'all_systems', 'commands', 'of', 'offers', 'register', 'unregister'
+    'all_systems',
+    'commands',
+    'of',
+    'offers',
+    'register',
+    'tools',
+    'unregister',
 )
 # In the order of lists for people.
 _FOLDERS = ('dp_ftrl', 'check_ins', 'draw_and_discard', 'silos')
@@ -76,6 +82,15 @@ def commands() -> dict[str, system_lib.Command]:
       name: command
       for each in all_systems()
       for name, command in each.commands.items()
+  }
+
+
+def tools() -> dict[str, system_lib.Tool]:
+  """Returns the commands that only one system has, by name."""
+  return {
+      name: tool
+      for each in all_systems()
+      for name, tool in each.tools.items()
   }
 
 

@@ -50,6 +50,19 @@ class Command(NamedTuple):
   flags: Callable[[], Any]
 
 
+class Tool(NamedTuple):
+  """A command of `tff-dp` that only one system has.
+
+  Attributes:
+    summary: One line for `--help`.
+    add_arguments: Reference to a function that adds flags to a parser and sets
+      `run`, a function from parsed arguments to an exit code.
+  """
+
+  summary: str
+  add_arguments: Callable[[], Any]
+
+
 class Offered(NamedTuple):
   """A system, or a variant of one, that `advise` compares.
 
@@ -81,6 +94,8 @@ class System:
       Section of the statement -> names, separated by spaces.
     commands: Kind of run on the command line -> `Command`.
     offers: Name in `advise` -> `Offered`.
+    tools: Name of a command -> `Tool`.
+    adapters: Modules of `integrations` that run its plans on other stacks.
   """
 
   kind: str
@@ -90,6 +105,8 @@ class System:
   points: Mapping[str, str] = dataclasses.field(default_factory=dict)
   commands: Mapping[str, Command] = dataclasses.field(default_factory=dict)
   offers: Mapping[str, Offered] = dataclasses.field(default_factory=dict)
+  tools: Mapping[str, Tool] = dataclasses.field(default_factory=dict)
+  adapters: tuple[str, ...] = ()
 
 
 class Noise(NamedTuple):

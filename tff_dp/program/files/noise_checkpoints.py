@@ -27,7 +27,7 @@ import tree
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import noise_state
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.plans import base
 
 FULL, SEED_ONLY = 'full', 'seed_only'
 KINDS = (FULL, SEED_ONLY)
@@ -44,7 +44,7 @@ _NUM_PROBED = 2**17
 _SECONDS_PER_CALL = 1.0
 
 
-def describe(state: Any, plan: plan_lib.DpFtrlPlan, *, kind: str) -> dict:
+def describe(state: Any, plan: base.Plan, *, kind: str) -> dict:
   """Returns the facts about the noise for a checkpoint, as plain JSON types.
 
   A full checkpoint holds the buffers. So it depends on the draws coming out the
@@ -84,7 +84,7 @@ def describe(state: Any, plan: plan_lib.DpFtrlPlan, *, kind: str) -> dict:
   return facts
 
 
-def check(facts: Mapping, state: Any, plan: plan_lib.DpFtrlPlan) -> None:
+def check(facts: Mapping, state: Any, plan: base.Plan) -> None:
   """Raises unless draws come out as they did where a checkpoint was saved.
 
   Args:
@@ -136,7 +136,7 @@ def without_buffers(state: Any) -> Any:
 
 def with_buffers(
     state: Any,
-    plan: plan_lib.DpFtrlPlan,
+    plan: base.Plan,
     *,
     like: Any,
     report: Report = lambda done, total: None,

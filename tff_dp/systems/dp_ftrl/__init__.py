@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """DP-FTRL: a trusted server adds noise to sums, without sampling."""
 
+from tff_dp import _lazy
 from tff_dp.systems.system import At
 from tff_dp.systems.system import Command
 from tff_dp.systems.system import Offered
 from tff_dp.systems.system import System
+from tff_dp.systems.system import Tool
 
-_FLAGS = At('tff_dp.cli.flags.dp_ftrl')
+_FLAGS = At(f'{__name__}.flags')
 _POINTS = {
     'unit': 'min_index_gap min_rounds_between',
     'mechanism': 'noise_multiplier l2_norm_clip clients_per_round',
@@ -18,7 +20,7 @@ SYSTEMS = (
     System(
         kind='dp_ftrl',
         page='docs/dp_ftrl.md',
-        plan=At('tff_dp.plans.dp_ftrl', 'DpFtrlPlan'),
+        plan=At(f'{__name__}.plan', 'DpFtrlPlan'),
         training=At(f'{__name__}.training', 'DP_FTRL'),
         points=_POINTS,
         commands={
@@ -26,6 +28,13 @@ SYSTEMS = (
                 'correlated or independent noise on a stream of sums', _FLAGS
             ),
         },
+        tools={
+            'compare': Tool(
+                'the error of every mechanism at equal privacy',
+                At(f'{__name__}.compare', 'add_arguments'),
+            ),
+        },
+        adapters=('flower', 'nvflare'),
         offers={
             'dp-ftrl': Offered(
                 'server',
@@ -38,9 +47,19 @@ SYSTEMS = (
     System(
         kind='non_private',
         page='docs/training.md',
-        plan=At('tff_dp.plans.non_private', 'NonPrivatePlan'),
+        plan=At(f'{__name__}.non_private', 'NonPrivatePlan'),
         training=At(f'{__name__}.training', 'NON_PRIVATE'),
         points=_POINTS,
     ),
 )
-__all__ = ()
+__getattr__, __dir__, __all__ = _lazy.names(
+    __name__,
+    {
+        'DpFtrlPlan': f'{__name__}.plan',
+        'NonPrivatePlan': f'{__name__}.non_private',
+        'build_dp_ftrl': f'{__name__}.builders',
+        'build_least_squares': f'{__name__}.least_squares_process',
+        'moments_norm_bound': f'{__name__}.least_squares',
+    },
+    on_tff=('build_dp_ftrl', 'build_least_squares', 'moments_norm_bound'),
+)

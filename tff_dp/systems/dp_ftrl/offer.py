@@ -10,7 +10,7 @@ from tff_dp.accounting import rounding
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.advice import offers
 from tff_dp.mechanisms import catalogue
-from tff_dp.plans import dp_ftrl as dp_ftrl_plan
+from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 # If errors are equal, the first mechanism is chosen.
 _MECHANISMS = ('independent', 'tree', 'honaker', 'banded', 'blt')
@@ -78,7 +78,7 @@ def dp_ftrl(setting: offers.Setting) -> offers.Offer:
           ).assumptions,
           'The ledger of the run refuses whoever comes too soon or too often.',
       ),
-      process='tff_dp.learning.build_dp_ftrl',
+      process='tff_dp.dp_ftrl.build_dp_ftrl',
       command=offers.account(
           'dp-ftrl', '--mechanism', row.name, *flags,
           '--rounds', setting.rounds,

@@ -18,7 +18,7 @@ from tff_dp.cli import errors
 from tff_dp.cli import results
 from tff_dp.mechanisms import catalogue
 from tff_dp.participation import sampling
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _PARTICIPATIONS = ('min-separation', 'fixed-order', 'once-per-tree')
 # Maps a flag to a mechanism's argument of another name.

@@ -11,11 +11,12 @@ import tensorflow_federated as tff
 from tests.learning import diabetes
 import tff_dp
 from tff_dp import _checks
+from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
-from tff_dp.learning.dp_ftrl import least_squares
 from tff_dp.mechanisms import adaptive_clipping
+from tff_dp.systems.dp_ftrl import least_squares
 
 _BOUND = 1.5
 _NORM = least_squares.moments_norm_bound(_BOUND)
@@ -45,7 +46,7 @@ def _build(plan, num_features=3, **changes):
       feature_norm_bound=_BOUND,
       server_learning_rate=_ETA,
   )
-  return learning.build_least_squares(plan, **(arguments | changes))
+  return dp_ftrl.build_least_squares(plan, **(arguments | changes))
 
 
 def _theta(process, state):

@@ -11,8 +11,8 @@ from absl.testing import parameterized
 from tff_dp import _checks
 from tff_dp import participation
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import non_private
+from tff_dp.systems.dp_ftrl import non_private
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _SCHEDULE = participation.MinSeparation(20, min_index_gap=4)
 

@@ -13,11 +13,12 @@ import tensorflow_federated as tff
 
 from tests.learning import small_model
 from tff_dp import _checks
+from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 
 def setUpModule():
@@ -68,7 +69,7 @@ def _build(plan, **changes):
       server_learning_rate=0.7,
   )
   arguments.update(changes)
-  return learning.build_dp_ftrl(_model_fn, plan, **arguments)
+  return dp_ftrl.build_dp_ftrl(_model_fn, plan, **arguments)
 
 
 def _train(process, num_rounds=6, clients=None):
@@ -90,7 +91,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
   )
   def test_type_is_that_of_federated_averaging(self, model_fn):
     arguments = dict(client_optimizer=tff.learning.optimizers.build_sgdm(0.1))
-    ours = learning.build_dp_ftrl(
+    ours = dp_ftrl.build_dp_ftrl(
         model_fn,
         _plan(),
         server_learning_rate=1.0,

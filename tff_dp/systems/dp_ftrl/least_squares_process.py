@@ -14,9 +14,9 @@ from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 from tff_dp.learning import process as process_lib
-from tff_dp.learning.dp_ftrl import least_squares
 from tff_dp.mechanisms import workloads
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import least_squares
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 # Room for a clip norm that was computed in float32.
 _TOLERANCE = 1e-6
@@ -71,7 +71,7 @@ def build_least_squares(
   Raises:
     ArgumentError: If a value is outside its range.
   """
-  process_lib.check_plan(plan)
+  plan_lib.check_is_dp_ftrl(plan)
   _checks.integer_at_least(1, num_features=num_features)
   _checks.positive(feature_norm_bound=feature_norm_bound)
   _checks.positive(server_learning_rate=server_learning_rate)

@@ -17,7 +17,7 @@ from tff_dp import participation
 from tff_dp.accounting import accountants
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import adaptive_clipping
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 
 def _plan(mechanism=None, schedule=None, **changes):

@@ -19,9 +19,9 @@ from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import base
-from tff_dp.plans import dp_ftrl as plan_lib
-from tff_dp.plans import dp_ftrl_statement
 from tff_dp.statement import builder
+from tff_dp.systems.dp_ftrl import plan as plan_lib
+from tff_dp.systems.dp_ftrl import statement
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +138,7 @@ class NonPrivatePlan(base.Plan):
     return self._scheduled.participation_ledger(run_id)
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    return dp_ftrl_statement.points(self._scheduled, about) | {
+    return statement.points(self._scheduled, about) | {
         'unit.contribution_bound': 'none: updates are not clipped',
         'release.covered': 'nothing',
         'mechanism.name': 'none',

@@ -37,8 +37,8 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import base
-from tff_dp.plans import dp_ftrl_statement
 from tff_dp.statement import builder
+from tff_dp.systems.dp_ftrl import statement
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 # Few values differ over a run, for one participation one per level of a tree.
@@ -335,7 +335,7 @@ class DpFtrlPlan(base.Plan):
   ) -> dict[str, Any]:
     """See base class. The sensitivity is always for zero-out adjacency."""
     del population
-    return dp_ftrl_statement.details(
+    return statement.details(
         self,
         delta=delta,
         num_rounds=num_rounds,
@@ -346,7 +346,7 @@ class DpFtrlPlan(base.Plan):
 
   def details_in_words(self, details: dict[str, Any]) -> list[tuple[str, str]]:
     """See base class."""
-    return dp_ftrl_statement.in_words(details)
+    return statement.in_words(details)
 
   def spent(self, num_rounds: int) -> dict[str, Any]:
     """See base class."""
@@ -376,7 +376,7 @@ class DpFtrlPlan(base.Plan):
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    return dp_ftrl_statement.points(self, about)
+    return statement.points(self, about)
 
   def _squared_sensitivity_after(self, num_rounds: Optional[int]) -> float:
     if num_rounds is None:
@@ -393,6 +393,16 @@ class DpFtrlPlan(base.Plan):
           '... (0 for a run without privacy)',
       )
     return self.noise_multiplier
+
+
+def check_is_dp_ftrl(plan: Any) -> None:
+  """Raises unless a plan is a `DpFtrlPlan`, whose server chooses clients."""
+  _checks.instance_of(
+      DpFtrlPlan,
+      'a tff_dp.DpFtrlPlan; for a CheckInPlan there are build_check_in_sgd,'
+      ' build_shuffled_check_in_sgd and build_allocation_sgd',
+      plan=plan,
+  )
 
 
 def _check_shuffles(mechanism, participation) -> None:

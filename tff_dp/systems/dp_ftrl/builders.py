@@ -10,12 +10,12 @@ from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
+from tff_dp.learning import ftrl
 from tff_dp.learning import local_training
 from tff_dp.learning import optimizers
 from tff_dp.learning import process as process_lib
-from tff_dp.learning.dp_ftrl import ftrl
 from tff_dp.mechanisms import workloads
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _UNIFORM = tff.learning.ClientWeighting.UNIFORM
 
@@ -90,7 +90,7 @@ def build_dp_ftrl(
         ' weighted mean the share of one client, hence the sensitivity, is not'
         ' l2_norm_clip / clients_per_round, which the noise is made for',
     )
-  process_lib.check_plan(plan)
+  plan_lib.check_is_dp_ftrl(plan)
   uses_ftrl = l1 != 0 or constraint is not None
   workload = None
   if server_optimizer is not None:

@@ -14,10 +14,10 @@ from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
 from tff_dp.cli import plots
 from tff_dp.cli import results
-from tff_dp.cli.flags import dp_ftrl
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import choice
 from tff_dp.plans import cyclic_allocation
+from tff_dp.systems.dp_ftrl import flags
 
 # Longer work shows its progress.
 _QUIET_SECONDS = 1.0
@@ -69,8 +69,8 @@ def add_arguments(parser: errors.Parser) -> None:
       metavar='NAME',
       help=f'some of {", ".join(catalogue.BY_NAME)} (default: all)',
   )
-  dp_ftrl.add_option_arguments(parser)
-  dp_ftrl.add_participation_arguments(parser)
+  flags.add_option_arguments(parser)
+  flags.add_participation_arguments(parser)
   add('--max-state-copies', int, metavar='N', help="mark the best that keeps no"
       " more than N vectors of the model's size; considers other numbers of"
       " bands and buffers as well")
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
   """Compares the mechanisms, and prints or draws the result."""
   _checks.integer_at_least(1, rounds=arguments.rounds)
   names = tuple(dict.fromkeys(arguments.mechanisms or catalogue.BY_NAME))
-  dp_ftrl.check_options(arguments, names)
+  flags.check_options(arguments, names)
   if arguments.max_state_copies is not None:
     _checks.integer_at_least(0, max_state_copies=arguments.max_state_copies)
   if arguments.plot is not None:
@@ -94,11 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
   for name, other in (('epsilon', 'delta'), ('delta', 'epsilon')):
     if getattr(arguments, name) is None and getattr(arguments, other):
       raise _checks.ArgumentError(name, None, f'a number with --{other}')
-  pattern = dp_ftrl.schedule_of(arguments, arguments.rounds).pattern
-  options = dp_ftrl.options_of(arguments)
+  pattern = flags.schedule_of(arguments, arguments.rounds).pattern
+  options = flags.options_of(arguments)
   kind = options.setdefault('error', 'max')
   chosen = None
-  with errors.named_as_flags(dp_ftrl.FLAGS):
+  with errors.named_as_flags(flags.FLAGS):
     common = dict(options, names=names, progress=_progress())
     if arguments.max_state_copies is None:
       rows = choice.compare(pattern, **common)

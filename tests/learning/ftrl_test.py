@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tff_dp import _checks
 from tff_dp.learning import constraints
+from tff_dp.learning import ftrl
 from tff_dp.learning import optimizers
-from tff_dp.learning.dp_ftrl import ftrl
 from tff_dp.mechanisms import workloads
 
 _INITIAL = np.array([0.3, -0.2, 0.0, 1.0])

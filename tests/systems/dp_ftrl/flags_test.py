@@ -11,7 +11,7 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import main
-from tff_dp.plans import dp_ftrl as plan_lib
+from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _DP_FTRL = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=3',
             '--delta=1e-6')

@@ -25,7 +25,7 @@ A restart takes the current model as the anchor and resets u and tau. m and mu
 are kept. In terms of v this is `v_t = momentum v_{t-1} + c + s_t` with
 `c = momentum (v_R - v_{R-1})`. So without L1 and constraints the restarts
 change nothing: the result always equals momentum SGD on the residuals
-(`tests/learning/dp_ftrl/ftrl_test.py`). With L1 or constraints, a new anchor is
+(`tests/learning/ftrl_test.py`). With L1 or constraints, a new anchor is
 not the same as continued dual averaging.
 
 u_t is added up from the residuals that the aggregator releases, so no un-noised

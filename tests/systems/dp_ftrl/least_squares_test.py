@@ -9,7 +9,7 @@ import scipy.optimize
 import tensorflow as tf
 
 from tff_dp import _checks
-from tff_dp.learning.dp_ftrl import least_squares
+from tff_dp.systems.dp_ftrl import least_squares
 
 
 def _moments(seed, num_samples=30, num_features=4, *, noise=0.0):

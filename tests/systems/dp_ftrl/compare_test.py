@@ -13,9 +13,9 @@ from absl.testing import parameterized
 from tests.cli import command
 from tff_dp import mechanisms
 from tff_dp.accounting.sensitivity import patterns
-from tff_dp.cli import compare
 from tff_dp.cli import main
 from tff_dp.cli import plots
+from tff_dp.systems.dp_ftrl import compare
 
 _SIX_EPOCHS = ('compare', '--rounds=2048', '--min-index-gap=342',
                '--max-participations=6')
