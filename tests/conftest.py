@@ -61,6 +61,7 @@ _FAST = (
     'docs_links_test.py',
     'files/',
     'layers_test.py',
+    'lint_test.py',
     'ledger/',
     'mechanisms/',
     'participation/',

@@ -18,7 +18,6 @@ from absl.testing import parameterized
 from tff_dp import _checks
 from tff_dp.execution import cluster
 from tff_dp.execution.cluster import dask_engine
-from tff_dp.execution.cluster import ray_engine
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _HAS_ENGINES = all(map(importlib.util.find_spec, ('distributed', 'ray')))

@@ -187,8 +187,8 @@ class MainTest(absltest.TestCase):
         ('account',),
         ('calibrate',),
         ('statement',),
-        *((command, kind)
-          for command in ('account', 'calibrate', 'statement')
+        *((name, kind)
+          for name in ('account', 'calibrate', 'statement')
           for kind in systems.commands()),
         ('compare',),
         ('doctor',),

@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 
-import tff_dp  # pylint: disable=unused-import
+import tff_dp  # noqa: F401 pylint: disable=unused-import
 import numpy as np  # pylint: disable=g-bad-import-order
 import tensorflow as tf
 import tensorflow_federated as tff

@@ -4,7 +4,7 @@
 
 import json
 
-import tff_dp  # pylint: disable=unused-import
+import tff_dp  # noqa: F401 pylint: disable=unused-import
 import numpy as np  # pylint: disable=g-bad-import-order
 import tensorflow as tf
 import tensorflow_federated as tff

@@ -15,7 +15,7 @@ if int(sys.argv[1]):
 
 # pylint: disable=g-import-not-at-top,wrong-import-position
 import numpy as np
-import tff_dp  # pylint: disable=unused-import
+import tff_dp  # noqa: F401 pylint: disable=unused-import
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 

@@ -11,7 +11,7 @@ import tempfile
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import tff_dp
+import tff_dp  # noqa: F401
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 
 from tests.cli import command

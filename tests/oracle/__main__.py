@@ -23,7 +23,7 @@ import json
 import pathlib
 import time
 
-import tff_dp  # pylint: disable=unused-import
+import tff_dp  # noqa: F401 pylint: disable=unused-import
 import tqdm
 
 from tests.oracle import oracle

@@ -4,7 +4,7 @@
 
 from absl.testing import absltest
 from absl.testing import parameterized
-import tff_dp  # pylint: disable=unused-import
+import tff_dp  # noqa: F401 pylint: disable=unused-import
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 

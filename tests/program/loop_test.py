@@ -37,7 +37,6 @@ from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import certification
 from tff_dp.program import loop as loop_lib
-from tff_dp.program import training
 
 _DELTA = 1e-5
 _ROUNDS = 6

@@ -181,8 +181,8 @@ def add_statement(parser: errors.Parser) -> None:
   _add_kinds(parser, 'statement', _statement, formats=_STATEMENT_FORMATS)
 
 
-def run_of(arguments: argparse.Namespace) -> 'results.PlanRun':
-  """Returns the run of `KIND` and its flags, or of `--events`."""
+def run_of(arguments: argparse.Namespace) -> Any:
+  """Returns the `PlanRun` of `KIND` and its flags, or of `--events`."""
   if arguments.kind is None:
     if arguments.events is None:
       raise _checks.ArgumentError(

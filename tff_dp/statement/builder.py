@@ -188,7 +188,7 @@ def sentences(text: str, **facts) -> dict[str, str]:
       last sentence of a name counts.
     **facts: Values for the braces, as in `str.format`.
   """
-  said = {}
+  said, name = {}, ''
   for line in text.strip().splitlines():
     if line.startswith(' '):
       said[name] += f' {line.strip()}'

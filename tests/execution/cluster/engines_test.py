@@ -20,7 +20,6 @@ import time
 
 from absl.testing import absltest
 from absl.testing import parameterized
-import numpy as np
 import pytest
 import tensorflow_federated as tff
 

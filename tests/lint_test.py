@@ -1,0 +1,38 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""No name is undefined, hidden by another, or imported for nothing."""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+from absl.testing import absltest
+import pytest
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_HAS_RUFF = importlib.util.find_spec('ruff') is not None
+
+
+@pytest.mark.skipif(not _HAS_RUFF, reason='ruff is in the reference stack only')
+class LintTest(absltest.TestCase):
+
+  def _ruff(self, *words, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, '-m', 'ruff', 'check', '--no-cache', *words],
+        cwd=_ROOT, capture_output=True, text=True, check=False, **options,
+    )
+
+  def test_ruff_finds_nothing(self):
+    found = self._ruff('--output-format=concise')
+    self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+
+  def test_ruff_would_find_a_hidden_import(self):
+    code = 'import os\nfor os in (1, 2):\n  print(os, undefined)\n'
+    found = self._ruff('--stdin-filename=tff_dp/x.py', '-', input=code)
+    self.assertIn('F402', found.stdout)
+    self.assertIn('F821', found.stdout)
+
+
+if __name__ == '__main__':
+  absltest.main()
