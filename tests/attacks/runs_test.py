@@ -5,7 +5,6 @@
 import hashlib
 import json
 import pathlib
-import pickle
 import shutil
 import tempfile
 import zlib
@@ -292,6 +291,12 @@ def _changed(**fields):
   return change
 
 
+def _sealed(content: bytes) -> bytes:
+  """Returns a message of any content, with the right checksum."""
+  # pylint: disable-next=protected-access
+  return wire._checksum(content) + content
+
+
 def _resized(sums):
   return [np.ones([1] * np.ndim(each), np.float32) for each in sums]
 
@@ -305,11 +310,13 @@ _RESULTS = {
     'torn': lambda data: data[:-10],
     'cut_short': lambda data: data[:10],
     'first_bit': lambda data: bytes([data[0] ^ 1]) + data[1:],
-    'unknown_class': lambda data: b'cno_such_module\nThing\n.',
-    'other_value': lambda data: pickle.dumps({'sums': []}),
-    'a_list': lambda data: pickle.dumps([1, 2]),
-    'a_class': lambda data: pickle.dumps(worker.Result),
-    'a_shard': lambda data: pickle.dumps(worker.Shard(range(2), [])),
+    'unknown_class': lambda data: _sealed(b'cno_such_module\nThing\n.'),
+    'last_bit': lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    'no_checksum': lambda data: data[16:],
+    'other_value': lambda data: wire.dumps({'sums': []}),
+    'a_list': lambda data: wire.dumps([1, 2]),
+    'a_class': lambda data: wire.dumps(worker.Result),
+    'a_shard': lambda data: wire.dumps(worker.Shard(range(2), [])),
     'sums_none': _changed(sums=None),
     'sums_empty': _changed(sums=[]),
     'sums_more': _changed(sums=lambda sums: sums + sums),

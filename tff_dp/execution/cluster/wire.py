@@ -3,10 +3,12 @@
 """Conversion of values to arrays and bytes, for the way to a worker and back.
 
 Everything that travels is pickled. So a worker must trust the driver, and the
-driver must trust its workers (see docs/many_machines.md).
+driver must trust its workers (see docs/many_machines.md). A checksum finds
+damage before anything is unpickled. It does not protect from an attacker.
 """
 
 import dataclasses
+import hashlib
 import io
 import pickle
 
@@ -25,6 +27,9 @@ _DATASET_ADVICE = (
     "'module:function') the function that loads its data where it is read; or,"
     ' if the data is small, a list of its batches'
 )
+
+
+_CHECKSUM_BYTES = 16
 
 
 class _Pickler(pickle.Pickler):
@@ -74,7 +79,11 @@ def dumps(value, *, where: str = 'a task') -> bytes:
     _Pickler(file, where).dump(value)
   except (pickle.PicklingError, AttributeError) as error:
     raise TypeError(f'{where} cannot travel to a worker: {error}') from error
-  return file.getvalue()
+  return b''.join([_checksum(file.getbuffer()), file.getbuffer()])
+
+
+def _checksum(content) -> bytes:
+  return hashlib.blake2b(content, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def loads(data: bytes) -> object:
@@ -87,7 +96,10 @@ def loads(data: bytes) -> object:
     ClusterError: The bytes are damaged.
   """
   try:
-    return pickle.loads(data)
+    content = memoryview(data)[_CHECKSUM_BYTES:]
+    if bytes(data[:_CHECKSUM_BYTES]) != _checksum(content):
+      raise ValueError('its checksum is another')
+    return pickle.loads(content)
   except Exception as error:
     raise engine.ClusterError(
         'what came is no message of this version of tff_dp'
