@@ -333,7 +333,9 @@ class MarksTest(parameterized.TestCase):
       _through_a_queue,
       _through_python,
   )
-  def test_graph_that_passes_values_without_an_edge_hides_nothing(self, through):
+  def test_graph_that_passes_values_without_an_edge_hides_nothing(
+      self, through
+  ):
     @tff.tensorflow.computation(_NUMBER, _NUMBER)
     def release(noise, total):
       return _RELEASE.mark(noise), through(total)
