@@ -12,6 +12,7 @@ from tests.execution import conformance
 from tff_dp import aggregators
 from tff_dp import mechanisms
 from tff_dp import participation
+from tff_dp.systems.dp_ftrl import builders
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 CASES = {}
@@ -234,7 +235,7 @@ def dp_ftrl():
       # on; `correlated_noise` has noise, on values that they do not touch.
       noise_multiplier=1e-6,
   )
-  process = dp_ftrl.build_dp_ftrl(
+  process = builders.build_dp_ftrl(
       _model_fn,
       plan,
       client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
