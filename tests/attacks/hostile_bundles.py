@@ -580,7 +580,7 @@ def _function_with(graph, op: str):
 
 def _file_name_of_its_own(_, graph):
   function = _function_with(graph, 'SaveV2')
-  function.node_def.extend([bundles.const('evil', '/root/.bashrc')])
+  function.node_def.extend([bundles.const('evil', '/home/user/.bashrc')])
   for node in function.node_def:
     if node.op == 'SaveV2':
       node.input[0] = 'evil:output:0'
@@ -588,7 +588,7 @@ def _file_name_of_its_own(_, graph):
 
 def _merges_elsewhere(_, graph):
   function = _function_with(graph, 'MergeV2Checkpoints')
-  function.node_def.extend([bundles.const('evil', '/root/.bashrc')])
+  function.node_def.extend([bundles.const('evil', '/home/user/.bashrc')])
   for node in function.node_def:
     if node.op == 'MergeV2Checkpoints':
       node.input[1] = 'evil:output:0'
@@ -597,7 +597,7 @@ def _merges_elsewhere(_, graph):
 def _another_suffix(_, graph):
   for node in _function_with(graph, 'SaveV2').node_def:
     if node.op == 'Const' and b'_temp/part' in node.attr['value'].tensor.string_val:
-      node.attr['value'].tensor.string_val[:] = [b'/../../../root/.bashrc']
+      node.attr['value'].tensor.string_val[:] = [b'/../../../home/user/.bashrc']
 
 
 def _restores_elsewhere(_, graph):
@@ -613,7 +613,7 @@ def _saves_while_it_serves(_, graph):
   for function in graph.graph_def.library.function:
     if 'signature_wrapper' in function.signature.name:
       function.node_def.extend([
-          bundles.const('evil', '/root/.bashrc'),
+          bundles.const('evil', '/home/user/.bashrc'),
           bundles.node(
               'evil_save', 'StatefulPartitionedCall', 'evil:output:0', f=saving
           ),
@@ -628,11 +628,11 @@ def _offers_to_save(_, graph):
 def _name_that_is_set(_, graph):
   for node in graph.graph_def.node:
     if node.name == 'saver_filename':
-      node.CopyFrom(bundles.const('saver_filename', '/root/.bashrc'))
+      node.CopyFrom(bundles.const('saver_filename', '/home/user/.bashrc'))
 
 
 def _other_name(_, graph):
-  graph.graph_def.node.extend([bundles.const('evil', '/root/.bashrc')])
+  graph.graph_def.node.extend([bundles.const('evil', '/home/user/.bashrc')])
   for node in graph.graph_def.node:
     if list(node.input)[:1] == ['saver_filename']:
       node.input[0] = 'evil'

@@ -24,7 +24,7 @@ _ALL = [(each.kind, each) for each in systems.all_systems()]
 def _other(**changes) -> system.System:
   """Returns a system whose names nobody has."""
   draw_and_discard = systems.of('draw_and_discard')
-  nothing = dict(kind='other', commands={}, offers={})
+  nothing = dict(kind='other', commands={}, offers={}, tools={})
   return dataclasses.replace(draw_and_discard, **nothing | changes)
 
 
@@ -93,9 +93,12 @@ class RegisterTest(parameterized.TestCase):
       ('kind', dict(kind='silos')),
       ('command', dict(commands=systems.of('silos').commands)),
       ('offer', dict(offers=systems.of('silos').offers)),
+      ('tool', dict(tools=systems.of('dp_ftrl').tools)),
   )
   def test_taken_names_are_refused(self, changes):
-    with self.assertRaisesRegex(_checks.ArgumentError, 'names that silos'):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'names that (silos|dp_ftrl) '
+    ):
       systems.register(_other(**changes))
     self.assertLen(systems.all_systems(), len(_ALL))
 

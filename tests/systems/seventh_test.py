@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest
 import dp_accounting
@@ -17,6 +18,7 @@ import tensorflow_federated as tff
 
 from tests.cli import command
 from tests.learning import small_model
+from tff_dp import _checks
 from tff_dp import export
 from tff_dp import program
 from tff_dp import systems
@@ -232,6 +234,17 @@ class SeventhTest(absltest.TestCase):
     )
     options = dict(delta=1e-5, progress='quiet', output_dir=self.folder)
     return program.train(process, clients, **options | changes)
+
+  def test_other_noise_is_refused(self):
+    other = dataclasses.replace(_PLAN, noise_multiplier=0.5)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'other noise'):
+      self._train(plan=other)
+
+  def test_its_own_rule_is_asked(self):
+    refusal = _checks.PrivacyRefusedError('a rule', why='of', way_out='its own')
+    with mock.patch.object(Training, 'check', side_effect=refusal):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'a rule'):
+        self._train()
 
   def test_training(self):
     budget = _PLAN.epsilon(delta=1e-5, num_rounds=4)

@@ -11,7 +11,6 @@ accounting cannot even be imported.
 import argparse
 from collections.abc import Callable, Sequence
 import functools
-import importlib
 import json
 import sys
 from typing import Any
@@ -19,34 +18,33 @@ from typing import Any
 from tff_dp import _checks
 from tff_dp import systems
 from tff_dp.cli import errors
+from tff_dp.systems import system
 
-# Module of this package, and a function in it that adds flags to a parser. It
-# also sets `run`, a function from parsed arguments to an exit code. Only the
-# module of the chosen command is loaded.
+# Only the module of the chosen command is loaded.
 _COMMANDS = {
-    'account': (
-        'main.add_account',
+    'account': system.Tool(
         'epsilon of a run, from its parameters or its events.json',
+        system.At('tff_dp.cli.main', 'add_account'),
     ),
-    'advise': (
-        'advise.add_arguments',
+    'advise': system.Tool(
         'which systems fit a setting, and what each would cost',
+        system.At('tff_dp.cli.advise', 'add_arguments'),
     ),
-    'calibrate': (
-        'main.add_calibrate',
+    'calibrate': system.Tool(
         'the noise, or the rounds, that a privacy budget allows',
+        system.At('tff_dp.cli.main', 'add_calibrate'),
     ),
-    'doctor': (
-        'doctor.add_arguments',
+    'doctor': system.Tool(
         'check this machine, and say how to fix it',
+        system.At('tff_dp.cli.doctor', 'add_arguments'),
     ),
-    'export': (
-        'export.add_arguments',
+    'export': system.Tool(
         'a finished run as a bundle for a production stack, or its check',
+        system.At('tff_dp.cli.export', 'add_arguments'),
     ),
-    'statement': (
-        'main.add_statement',
+    'statement': system.Tool(
         'the privacy statement of a plan, in twelve points',
+        system.At('tff_dp.cli.main', 'add_statement'),
     ),
 }
 _EXAMPLES = """examples:
@@ -127,16 +125,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
   commands = parser.add_subparsers(
       dest='command', required=True, metavar='COMMAND'
   )
-  tools = {
-      name: (summary, functools.partial(_fill, where))
-      for name, (where, summary) in _COMMANDS.items()
-  }
-  for name, tool in systems.tools().items():
-    tools[name] = tool.summary, lambda parser, tool=tool: (
-        tool.add_arguments()(parser)
+  # No system replaces a command of ours.
+  for name, tool in sorted((systems.tools() | _COMMANDS).items()):
+    commands.add_parser(
+        name, help=tool.summary, fill=functools.partial(_fill, tool)
     )
-  for name, (summary, fill) in sorted(tools.items()):
-    commands.add_parser(name, help=summary, fill=fill)
   return parser.parse_args(words)
 
 
@@ -210,9 +203,8 @@ def _command(words: list[str]) -> int:
   return arguments.run(arguments)
 
 
-def _fill(where: str, parser: argparse.ArgumentParser) -> None:
-  module, function = where.split('.')
-  getattr(importlib.import_module(f'tff_dp.cli.{module}'), function)(parser)
+def _fill(tool: system.Tool, parser: errors.Parser) -> None:
+  tool.add_arguments()(parser)
 
 
 def _account(arguments: argparse.Namespace) -> int:
@@ -267,7 +259,7 @@ def _statement(arguments: argparse.Namespace) -> int:
 
 
 def _naming(arguments: argparse.Namespace):
-  """Returns a context that adds the flag, or file, to an error."""
+  """Returns a context whose errors name the flag or the file."""
   if arguments.kind is not None:
     return errors.named_as_flags(_flags_of(arguments.kind).FLAGS)
   # pylint: disable-next=g-import-not-at-top

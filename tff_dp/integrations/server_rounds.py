@@ -308,7 +308,7 @@ class ServerRounds:
     return stated
 
   def close(self) -> None:
-    """Gives up the directory, so that this or another process can resume."""
+    """Unlocks the directory, so that this or another process can resume."""
     self._record.close()
     self._directory.close()
 

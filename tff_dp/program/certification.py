@@ -198,9 +198,10 @@ def _certify(next_computation, plan) -> Certificate:
   if release.at_clients:
     _check_metrics(not_covered)
     _check_asked(flow)
-    _training(plan).check(next_computation, plan)
-    if not _training(plan).state_counts_rounds:
-      release = None
+  training = _training(plan)
+  training.check(next_computation, plan)
+  if not training.state_counts_rounds(plan):
+    release = None
   return Certificate(plan, release, not_covered)
 
 

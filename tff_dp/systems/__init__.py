@@ -41,13 +41,14 @@ def register(system: system_lib.System) -> None:
   """Adds a system from outside the library, for this Python process.
 
   Raises:
-    ArgumentError: If its kind, or a command or offer of it, is taken.
+    ArgumentError: If its kind, or one of its commands, offers or tools, is taken.
   """
   for other in all_systems():
     if (
         other.kind == system.kind
         or set(other.commands) & set(system.commands)
         or set(other.offers) & set(system.offers)
+        or set(other.tools) & set(system.tools)
     ):
       raise _checks.ArgumentError(
           'system', system.kind, f'names that {other.kind} does not have'

@@ -138,8 +138,6 @@ class Training:
   Attributes:
     is_private: Whether the plan guarantees anything.
     presence_is_public: Whether the set of participants of a round is public.
-    state_counts_rounds: Whether the process state counts the noised rounds.
-      `program` then compares the count with its own after every round.
     knows_divisor: Whether the plan says by what the server divides a sum.
     is_in_odp: Whether On-Device Personalization (ODP) may have an
       aggregator for its plans.
@@ -151,7 +149,6 @@ class Training:
 
   is_private: bool = True
   presence_is_public: bool = False
-  state_counts_rounds: bool = True
   knows_divisor: bool = True
   is_in_odp: bool = False
   draws_are_coins: bool = False
@@ -174,6 +171,14 @@ class Training:
   def release(self, plan: Any) -> Any:
     """Returns the `release_marks.Release` that a process of the plan marks."""
     return plan.aggregator().release
+
+  def state_counts_rounds(self, plan: Any) -> bool:
+    """Returns whether the process state counts the noised rounds.
+
+    `program` then compares the count with its own after every round.
+    """
+    del plan
+    return True
 
   def check(self, next_computation: Any, plan: Any) -> None:
     """Raises `PrivacyRefusedError` if the process breaks a rule of its own."""

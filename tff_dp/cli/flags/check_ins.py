@@ -274,7 +274,7 @@ def calibrated(
 
 
 def write_plot(arguments: argparse.Namespace) -> None:
-  """Draws epsilon by every bound against the rounds, or slots, as a PNG."""
+  """Writes a PNG of epsilon by every bound against rounds or slots."""
   varied = _KINDS[arguments.kind].varied
 
   def epsilons_of(changed):

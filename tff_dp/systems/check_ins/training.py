@@ -13,9 +13,11 @@ from tff_dp.systems import system
 class _CheckIns(system.Training):
   """Clients add the noise, or a trusted server does."""
 
-  # The state counts no rounds.
-  state_counts_rounds = False
   knows_divisor = False
+
+  def state_counts_rounds(self, plan):
+    # Randomizers at the clients keep no state.
+    return not plan.is_local
 
   def cohorts(self, plan, clients, *, schedule_seed):
     system.no_seed(schedule_seed)
