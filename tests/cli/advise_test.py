@@ -23,9 +23,10 @@ from tests.cli import command
 from tff_dp import advice
 from tff_dp import systems
 from tff_dp.accounting.curves import gaussian
-from tff_dp.advice import check_ins
+from tff_dp.advice import protocol_offers
 from tff_dp.cli import advise
 from tff_dp.cli import main
+from tff_dp.systems.check_ins import offers
 
 _CLIENTS = ('advise', '--population=20000', '--reports-per-round=50',
             '--rounds=100', '--parameters=1000', '--epsilon=2', '--delta=1e-6')
@@ -241,7 +242,7 @@ class ErrorTest(parameterized.TestCase):
   def test_shuffled_reports_are_averaged(self):
     offer = _offer('shuffled-check-in', population=2000, rounds=5)
     self.assertEqual(offer.variant, 'sphere')
-    sphere = check_ins._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
+    sphere = offers._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
     self.assertAlmostEqual(
         offer.error * math.sqrt(50), math.sqrt(sphere.variance(1000) / 1000)
     )
@@ -249,7 +250,7 @@ class ErrorTest(parameterized.TestCase):
   def test_dummies_are_noise(self):
     # A pass of as many slots as clients: a share of 1/e stays empty.
     offer = _offer('fixed-window', population=5000)
-    sphere = check_ins._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
+    sphere = offers._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
     stddev = math.sqrt(sphere.variance(1000) / 1000)
     self.assertAlmostEqual(
         offer.error, stddev / math.sqrt(50) / (1 - math.exp(-1)), places=4
@@ -316,7 +317,7 @@ class ErrorTest(parameterized.TestCase):
 class SearchTest(absltest.TestCase):
 
   def test_local_epsilon_ends_at_the_most(self):
-    found = check_ins._least_noise(
+    found = protocol_offers.least(
         lambda epsilon: epsilon if epsilon <= 10 else math.inf,
         lambda noise: round(1 / noise, 3),
         start=2.0,
@@ -326,7 +327,7 @@ class SearchTest(absltest.TestCase):
 
   def test_nothing_is_private(self):
     with self.assertRaisesRegex(ValueError, 'epsilon=1.0 is not allowed'):
-      check_ins._least_noise(lambda _: 2.0, float, start=1.0, target=1.0)
+      protocol_offers.least(lambda _: 2.0, float, start=1.0, target=1.0)
 
 
 class FitTest(parameterized.TestCase):

@@ -140,7 +140,7 @@ class RunTest(parameterized.TestCase):
       self.assertBetween(len(set(labels)), 0.8 * num_classes, num_classes)
       self.assertLess(max(labels), num_classes)
 
-  @mock.patch.object(emnist_systems.learning, 'build_check_in_sgd')
+  @mock.patch.object(emnist_systems.check_ins, 'build_check_in_sgd')
   def test_averaged_check_ins_have_their_plan(self, build):
     # The randomizer and the rest are those of the shuffled check-ins below.
     settings = federated_settings.filled(
