@@ -29,11 +29,12 @@ from tasks.emnist import emnist_models
 from tff_dp import execution
 from tff_dp.execution import cluster
 from tff_dp.execution.cluster import dask_engine
+from tff_dp.execution.cluster import engine
 from tff_dp.execution.cluster import ray_engine
 
 _ENGINES = {
     'dask': dask_engine.DaskEngine,
-    'local': cluster.LocalEngine,
+    'local': engine.LocalEngine,
     'ray': ray_engine.RayEngine,
 }
 _NUM_WORKERS = 2

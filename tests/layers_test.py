@@ -4,6 +4,7 @@
 
 import ast
 from collections.abc import Sequence
+import importlib
 import os
 import pathlib
 import subprocess
@@ -13,10 +14,13 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _compat
+from tff_dp import _moved
+from tff_dp import systems
 
 _ROOT = pathlib.Path(__file__).parents[1]
 # From the bottom up; what is in one line may import what is in earlier lines.
 _LAYERS = (
+    ('_moved',),
     (
         '_axes',
         '_checks',
@@ -182,8 +186,10 @@ class LayersTest(parameterized.TestCase):
         'import sys\nfrom tff_dp import systems\n'
         'for each in systems.all_systems():\n'
         '  each.plan()\n'
-        '  for named in (*each.commands.values(), *each.offers.values()):\n'
-        '    named[1]() if len(named) == 2 else named.build()\n'
+        '  for command in each.commands.values():\n'
+        '    command.flags()\n'
+        '  for offered in each.offers.values():\n'
+        '    offered.build()\n'
         'print([m for m in sys.modules if m.startswith(("tensorflow", "jax"))])'
     )
     result = subprocess.run(
@@ -265,7 +271,8 @@ class LazyPackageTest(absltest.TestCase):
     self.assertEqual(
         loaded,
         "['tff_dp', 'tff_dp._checks', 'tff_dp._columns', 'tff_dp._compat',"
-        " 'tff_dp._lazy', 'tff_dp._quiet', 'tff_dp._shim', 'tff_dp._version',"
+        " 'tff_dp._lazy', 'tff_dp._moved', 'tff_dp._quiet', 'tff_dp._shim',"
+        " 'tff_dp._version',"
         " 'tff_dp.allocation', 'tff_dp.check_ins', 'tff_dp.dp_ftrl',"
         " 'tff_dp.draw_and_discard', 'tff_dp.plans', 'tff_dp.silos',"
         " 'tff_dp.systems', 'tff_dp.systems.allocation',"
@@ -277,6 +284,41 @@ class LazyPackageTest(absltest.TestCase):
         {'DpFtrlPlan', 'accounting', 'learning', '__version__'}, names.split()
     )
     self.assertIn("no attribute 'no_such_part'", result.stderr)
+
+
+class NamesTest(parameterized.TestCase):
+
+  @parameterized.parameters(*systems.FOLDERS)
+  def test_a_system_has_one_copy_under_two_names(self, folder):
+    for module in ('training', 'flags'):
+      path = _ROOT / 'tff_dp' / 'systems' / folder / f'{module}.py'
+      self.assertTrue(path.exists())
+    short = importlib.import_module(f'tff_dp.{folder}.flags')
+    whole = importlib.import_module(f'tff_dp.systems.{folder}.flags')
+    self.assertIs(short, whole)
+    self.assertEqual(short.__spec__.name, f'tff_dp.systems.{folder}.flags')
+
+  @parameterized.parameters(
+      *(
+          (package, name)
+          for package, names in _moved.NAMES.items()
+          for name in names
+      )
+  )
+  def test_an_old_name_leads_to_the_new_one(self, package, name):
+    place = _moved.NAMES[package][name].partition(',')[0].split('.')
+    with self.assertRaisesRegex(AttributeError, f'now tff_dp.{place[0]}'):
+      getattr(importlib.import_module(f'tff_dp.{package}'), name)
+    # The longest prefix that is a module, then attributes.
+    found = importlib.import_module('tff_dp')
+    for index, part in enumerate(place):
+      try:
+        found = importlib.import_module(
+            '.'.join(['tff_dp', *place[: index + 1]])
+        )
+      except ModuleNotFoundError:
+        found = getattr(found, part)
+    self.assertIsNotNone(found)
 
 
 if __name__ == '__main__':

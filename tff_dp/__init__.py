@@ -21,6 +21,7 @@ if sys.version_info < (3, 11):
 
 # pylint: disable=g-import-not-at-top,g-importing-member
 from tff_dp import _compat
+from tff_dp import _lazy
 from tff_dp import plans
 from tff_dp import systems
 from tff_dp._version import __version__
@@ -56,6 +57,7 @@ _SYSTEMS = systems.FOLDERS
 for _name in _SYSTEMS:
   globals()[_name] = sys.modules[f'tff_dp.systems.{_name}']
   sys.modules[f'tff_dp.{_name}'] = globals()[_name]
+sys.meta_path.insert(0, _lazy.Aliases(_SYSTEMS))
 
 _LAZY_MODULES = (
     'accounting',

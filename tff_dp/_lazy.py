@@ -4,8 +4,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 import importlib
+import importlib.abc
+import importlib.machinery
 import sys
+import types
 from typing import Any
+
+from tff_dp import _moved
 
 
 def names(
@@ -26,7 +31,7 @@ def names(
 
   def getattr_(name: str) -> Any:
     if name not in homes:
-      raise AttributeError(f'module {package!r} has no attribute {name!r}')
+      raise _unknown(package, name)
     if name in on_tff:
       # pylint: disable-next=g-import-not-at-top
       from tff_dp import _compat
@@ -42,16 +47,50 @@ def names(
   return getattr_, dir_, tuple(homes)
 
 
-def moved(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def moved(package: str) -> Callable[[str], Any]:
   """Returns a `__getattr__` that says where names of earlier versions are now.
 
   Args:
     package: Full name of the package that had them.
-    homes: Name -> its full new name.
   """
 
   def getattr_(name: str) -> Any:
-    where = f'; it is now {homes[name]}' if name in homes else ''
-    raise AttributeError(f'module {package!r} has no attribute {name!r}{where}')
+    raise _unknown(package, name)
 
   return getattr_
+
+
+def _unknown(package: str, name: str) -> AttributeError:
+  where = _moved.NAMES.get(package.removeprefix('tff_dp.'), {}).get(name)
+  hint = f'; it is now tff_dp.{where}' if where else ''
+  return AttributeError(f'module {package!r} has no attribute {name!r}{hint}')
+
+
+class Aliases(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+  """Imports `tff_dp.SYSTEM.module` as `tff_dp.systems.SYSTEM.module`.
+
+  Without it, Python would load a second copy of the module under the first
+  name, whose classes differ from those of the copy that the library uses.
+  """
+
+  def __init__(self, folders: Iterable[str]):
+    self._prefixes = tuple(f'tff_dp.{folder}.' for folder in folders)
+    self._specs = {}
+
+  def find_spec(self, fullname, path=None, target=None):
+    """Returns the spec of an alias, `None` for other modules."""
+    del path, target
+    if not fullname.startswith(self._prefixes):
+      return None
+    return importlib.machinery.ModuleSpec(fullname, self)
+
+  def create_module(self, spec: importlib.machinery.ModuleSpec):
+    """Returns the module of the library."""
+    name = spec.name.replace('tff_dp.', 'tff_dp.systems.', 1)
+    module = importlib.import_module(name)
+    self._specs[spec.name] = module.__spec__
+    return module
+
+  def exec_module(self, module: types.ModuleType) -> None:
+    """Gives the module its own spec back. It has been executed."""
+    module.__spec__ = self._specs.pop(module.__spec__.name)

@@ -43,10 +43,10 @@ def at_workers(clients, module: str, **settings):
     **settings: Plain JSON.
   """
   import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
-  from tff_dp.execution import cluster  # pylint: disable=g-import-not-at-top
+  from tff_dp.execution.cluster import context as cluster_lib  # pylint: disable=g-import-not-at-top
 
   context = tff.framework.get_context_stack().current
-  if isinstance(context, cluster.ClusterContext):
+  if isinstance(context, cluster_lib.ClusterContext):
     return ClientsAtWorkers(clients, module, settings)
   return clients
 

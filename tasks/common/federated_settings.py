@@ -17,6 +17,7 @@ from tasks.common import flags
 from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp.cli import errors
+from tff_dp.mechanisms import catalogue
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _BANDED = ('banded', 'banded-inverse')
@@ -150,7 +151,7 @@ def add_arguments(
   )
   add_of_column('delta', 'probability of failure; below 1 / number of clients')
   add_of_column(
-      'mechanism', 'noise of DP-FTRL', choices=tuple(mechanisms.BY_NAME)
+      'mechanism', 'noise of DP-FTRL', choices=tuple(catalogue.BY_NAME)
   )
   add('bands', 'bands of banded and banded-inverse noise', type=int)
   add('buffers', 'buffers of blt noise, 2 to 8', type=int)

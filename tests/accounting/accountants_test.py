@@ -21,6 +21,7 @@ from tff_dp import participation
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
+from tff_dp.mechanisms import catalogue
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
@@ -138,7 +139,7 @@ class AgreementTest(parameterized.TestCase):
             delta=1e-3,
         )
 
-  @parameterized.product(name=sorted(mechanisms.BY_NAME))
+  @parameterized.product(name=sorted(catalogue.BY_NAME))
   def test_three_accountants_of_every_mechanism(self, name):
     schedule = participation.MinSeparation(24, min_index_gap=8)
     plan = plan_lib.DpFtrlPlan(

@@ -18,6 +18,7 @@ from absl.testing import parameterized
 from tff_dp import _checks
 from tff_dp.execution import cluster
 from tff_dp.execution.cluster import dask_engine
+from tff_dp.execution.cluster import engine
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _HAS_ENGINES = all(map(importlib.util.find_spec, ('distributed', 'ray')))
@@ -140,7 +141,7 @@ class SecurityTest(absltest.TestCase):
         dict(engine='dask', security=security, address='host:8786'),
         dict(engine='dask', security=True),
         dict(engine='ray', security=security),
-        dict(engine=cluster.LocalEngine(), security=security),
+        dict(engine=engine.LocalEngine(), security=security),
     ):
       with self.assertRaises(_checks.ArgumentError):
         cluster.create_cluster_context(num_shards=1, **arguments)

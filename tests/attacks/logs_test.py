@@ -26,6 +26,7 @@ from tff_dp import execution
 from tff_dp.cli import errors
 from tff_dp.execution import cluster
 from tff_dp.execution import native
+from tff_dp.execution.cluster import engine
 from tff_dp.execution.cluster import worker as worker_lib
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -184,9 +185,9 @@ class DiversionTest(absltest.TestCase):
       return work_before(self, *arguments)
 
     work_before = worker_lib._ShardCall.work  # pylint: disable=protected-access
-    engine = cluster.LocalEngine()
+    local = engine.LocalEngine()
     with absltest.mock.patch.object(worker_lib._ShardCall, 'work', work):
-      with cluster.create_cluster_context(engine, num_shards=2):
+      with cluster.create_cluster_context(local, num_shards=2):
         self.assertEqual(_add_up([1.0, 2.0]), 3.0)
     self.assertEqual(self._read('screen'), '')
 

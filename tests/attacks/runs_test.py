@@ -20,6 +20,7 @@ from tests.execution.cluster import lists
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp.execution import cluster
+from tff_dp.execution.cluster import engine
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
 from tff_dp.execution.data import values
@@ -267,7 +268,7 @@ class CheckpointTest(_Test):
         target.read(seed[:place])
 
 
-class _Hostile(cluster.LocalEngine):
+class _Hostile(engine.LocalEngine):
   """Workers whose results somebody has changed."""
 
   def __init__(self, change):

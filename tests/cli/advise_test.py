@@ -23,10 +23,11 @@ from tests.cli import command
 from tff_dp import advice
 from tff_dp import systems
 from tff_dp.accounting.curves import gaussian
+from tff_dp.advice import offers as offers_lib
 from tff_dp.advice import protocol_offers
 from tff_dp.cli import advise
 from tff_dp.cli import main
-from tff_dp.systems.check_ins import offers
+from tff_dp.systems.check_ins import offers as check_in_offers
 
 _CLIENTS = ('advise', '--population=20000', '--reports-per-round=50',
             '--rounds=100', '--parameters=1000', '--epsilon=2', '--delta=1e-6')
@@ -242,7 +243,7 @@ class ErrorTest(parameterized.TestCase):
   def test_shuffled_reports_are_averaged(self):
     offer = _offer('shuffled-check-in', population=2000, rounds=5)
     self.assertEqual(offer.variant, 'sphere')
-    sphere = offers._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
+    sphere = check_in_offers._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
     self.assertAlmostEqual(
         offer.error * math.sqrt(50), math.sqrt(sphere.variance(1000) / 1000)
     )
@@ -250,7 +251,7 @@ class ErrorTest(parameterized.TestCase):
   def test_dummies_are_noise(self):
     # A pass of as many slots as clients: a share of 1/e stays empty.
     offer = _offer('fixed-window', population=5000)
-    sphere = offers._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
+    sphere = check_in_offers._RANDOMIZERS['sphere'](offer.noise['local_epsilon'])
     stddev = math.sqrt(sphere.variance(1000) / 1000)
     self.assertAlmostEqual(
         offer.error, stddev / math.sqrt(50) / (1 - math.exp(-1)), places=4
@@ -496,7 +497,7 @@ class BadInputTest(parameterized.TestCase):
     with mock.patch.object(advice, 'advise', wraps=advice.advise) as work:
       if flag == '--for=isrl':
         work.side_effect = lambda *_, **__: advice.Advice(
-            None, (mock.Mock(system='dp-ftrl'),), (advice.Refusal('isrl', '-'),)
+            None, (mock.Mock(system='dp-ftrl'),), (offers_lib.Refusal('isrl', '-'),)
         )
       code, out, err = _run(*_SERVER, flag)
     self.assertEqual(code, 2)

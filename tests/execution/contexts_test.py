@@ -152,14 +152,14 @@ class ContextsTest(absltest.TestCase):
     context = execution.set_default_context('native')
     context.close()
     context.close()
-    with self.assertRaisesRegex(execution.NativeWorkerError, 'was closed'):
+    with self.assertRaisesRegex(native.NativeWorkerError, 'was closed'):
       _sum([1.0])
 
   def test_worker_killed_between_calls_is_an_error_not_a_hang(self):
     with execution.create_native_context() as context:
       self.assertEqual(_sum([1.0, 2.0]), 3.0)
       os.kill(context.worker.pid, signal.SIGKILL)
-      with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
+      with self.assertRaisesRegex(native.NativeWorkerError, 'SIGKILL'):
         _sum([1.0])
 
   def test_worker_killed_before_the_channel_is_ready(self):
@@ -176,7 +176,7 @@ class ContextsTest(absltest.TestCase):
     ):
       with execution.create_native_context():
         start = time.monotonic()
-        with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
+        with self.assertRaisesRegex(native.NativeWorkerError, 'SIGKILL'):
           _sum([1.0])
     self.assertLess(time.monotonic() - start, 30)
 
@@ -187,7 +187,7 @@ class ContextsTest(absltest.TestCase):
       )
       killer.start()
       start = time.monotonic()
-      with self.assertRaisesRegex(execution.NativeWorkerError, 'SIGKILL'):
+      with self.assertRaisesRegex(native.NativeWorkerError, 'SIGKILL'):
         _never_ends()
       self.assertLess(time.monotonic() - start, 30)
 

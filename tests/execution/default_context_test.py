@@ -15,6 +15,8 @@ import tensorflow_federated as tff
 from tff_dp import _compat
 from tff_dp import execution
 from tff_dp.execution import contexts
+from tff_dp.execution import errors
+from tff_dp.execution import in_process
 
 
 @tff.tensorflow.computation(np.float32)
@@ -111,8 +113,8 @@ class DefaultContextTest(absltest.TestCase):
     self.addCleanup(mine.close)
     for kind in (
         execution.set_default_context,
-        execution.set_sync_in_process_context,
-        execution.set_async_in_process_context,
+        contexts.set_sync_in_process_context,
+        contexts.set_async_in_process_context,
     ):
       other = _in_thread(kind)
       self.assertIsNot(other, mine)
@@ -138,7 +140,7 @@ class DefaultContextTest(absltest.TestCase):
       *closed, workers = _in_thread(work)
       for context in closed:
         with tff.framework.get_context_stack().install(context):
-          with self.assertRaises(execution.ContextClosedError):
+          with self.assertRaises(errors.ContextClosedError):
             _squares([1.0])
       self.assertNotEmpty(workers)
       self.assertFalse(any(worker.is_alive() for worker in workers))
@@ -179,7 +181,7 @@ class EnsureInstalledTest(absltest.TestCase):
     def work():
       before = _current()
       with contexts.ensure_installed():
-        self.assertIsInstance(_current(), execution.InProcessContext)
+        self.assertIsInstance(_current(), in_process.InProcessContext)
         inside, result = _current(), _squares([3.0])
       self.assertIs(_current(), before)
       return inside, result
@@ -187,7 +189,7 @@ class EnsureInstalledTest(absltest.TestCase):
     context, result = _in_thread(work)
     self.assertEqual(result, 9.0)
     with tff.framework.get_context_stack().install(context):
-      with self.assertRaises(execution.ContextClosedError):
+      with self.assertRaises(errors.ContextClosedError):
         _squares([1.0])
 
   def test_leaves_a_chosen_one_alone(self):

@@ -25,6 +25,8 @@ import tensorflow_federated as tff
 from tests.execution.conformance import at_clients
 from tests.execution.conformance import at_server
 from tff_dp import execution
+from tff_dp.execution import errors
+from tff_dp.execution import in_process
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FALSE_ALARM = 1e-6
@@ -62,7 +64,7 @@ if how == 'async':
       return await add_up([1.0, 2.0])
     total = asyncio.run(call())
 else:
-  context = execution.set_sync_in_process_context(max_concurrent_clients=2)
+  context = contexts.set_sync_in_process_context(max_concurrent_clients=2)
   total = add_up([1.0, 2.0])
 assert total == 3.0, total
 if how == 'closed':
@@ -111,7 +113,7 @@ def iterate_dataset(n):
 functions = (while_loop, reduce_dataset, iterate_dataset)
 for number, work in [(n, work) for n in sys.argv[1:] for work in functions]:
   if work is while_loop:
-    execution.set_sync_in_process_context(max_concurrent_clients=int(number))
+    contexts.set_sync_in_process_context(max_concurrent_clients=int(number))
   @tff.federated_computation(tff.FederatedType(np.int64, tff.CLIENTS))
   def computation(values):
     return tff.federated_sum(tff.federated_map(work, values))
@@ -154,7 +156,7 @@ def _point(x=1.0, y=_PAIR):
 
 class _ContextTest(parameterized.TestCase):
 
-  def _enter(self, num_workers: int = 1) -> execution.InProcessContext:
+  def _enter(self, num_workers: int = 1) -> in_process.InProcessContext:
     context = execution.create_sync_in_process_context(
         max_concurrent_clients=num_workers
     )
@@ -612,7 +614,7 @@ class EndTest(_ContextTest):
       self.assertEqual(_sum_of_roots([4.0]), 2.0)
     context.close()
     with tff.framework.get_context_stack().install(context):
-      with self.assertRaisesRegex(execution.ContextClosedError, 'closed'):
+      with self.assertRaisesRegex(errors.ContextClosedError, 'closed'):
         _sum_of_roots([4.0])
 
   def test_close_before_use_and_twice(self):
@@ -626,7 +628,7 @@ class EndTest(_ContextTest):
         raise RuntimeError('on purpose')
     self.assertIsNot(tff.framework.get_context_stack().current, context)
     with tff.framework.get_context_stack().install(context):
-      with self.assertRaises(execution.ContextClosedError):
+      with self.assertRaises(errors.ContextClosedError):
         _sum_of_roots([4.0])
 
   def test_nothing_is_left_behind_at_exit(self):

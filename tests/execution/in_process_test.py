@@ -22,6 +22,10 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import execution
+from tff_dp.execution import contexts
+from tff_dp.execution import errors
+from tff_dp.execution import in_process
+from tff_dp.execution import native
 from tff_dp.execution.compiling import schedule
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -156,21 +160,21 @@ class ContextTest(absltest.TestCase):
     context.close()
     with tff.framework.get_context_stack().install(context):
       with self.assertRaisesRegex(
-          execution.ContextClosedError, 'set_default_context'
+          errors.ContextClosedError, 'set_default_context'
       ):
         _sum([1.0])
 
   def test_in_process_is_the_default_kind(self):
     first = execution.set_default_context(max_concurrent_clients=2)
     self.addCleanup(first.close)
-    self.assertIsInstance(first, execution.InProcessContext)
+    self.assertIsInstance(first, in_process.InProcessContext)
     self.assertEqual(first.num_workers, 2)
     self.assertEqual(_sum([1.0, 2.0, 4.0]), 7.0)
-    second = execution.set_sync_in_process_context()
+    second = contexts.set_sync_in_process_context()
     self.addCleanup(second.close)
     self.assertEqual(_sum([1.0]), 1.0)
     with tff.framework.get_context_stack().install(first):
-      with self.assertRaises(execution.ContextClosedError):
+      with self.assertRaises(errors.ContextClosedError):
         _sum([1.0])
 
   def test_bad_values_leave_the_default_alone(self):
@@ -195,7 +199,7 @@ class ContextTest(absltest.TestCase):
     column = dataclasses.replace(_compat.COLUMN, has_worker=False)
     with mock.patch.object(_compat, 'COLUMN', column):
       with self.assertRaisesRegex(
-          execution.NativeWorkerError, 'in-process context, or Python 3.11'
+          native.NativeWorkerError, 'in-process context, or Python 3.11'
       ):
         execution.set_default_context('native')
 

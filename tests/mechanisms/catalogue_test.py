@@ -111,11 +111,11 @@ class DescriptionTest(parameterized.TestCase):
   @parameterized.parameters(*catalogue.BY_NAME)
   def test_round_trip(self, name):
     made = mechanisms.build(name, _PATTERN)
-    self.assertEqual(mechanisms.from_description(self._described(made)), made)
+    self.assertEqual(catalogue.from_description(self._described(made)), made)
     if 'restart_every' in catalogue.USED_OPTIONS[name]:
       made = mechanisms.build(name, _PATTERN, restart_every=8)
       self.assertEqual(
-          mechanisms.from_description(self._described(made)), made
+          catalogue.from_description(self._described(made)), made
       )
 
   @parameterized.named_parameters(
@@ -135,13 +135,13 @@ class DescriptionTest(parameterized.TestCase):
   def test_tampered(self, changed):
     described = self._described(mechanisms.build('blt', _PATTERN)) | changed
     with self.assertRaises((ValueError, TypeError)):
-      mechanisms.from_description(described)
+      catalogue.from_description(described)
 
   def test_missing_field(self):
     described = self._described(mechanisms.build('blt', _PATTERN))
     del described['decays']
     with self.assertRaisesRegex(ValueError, 'mechanism='):
-      mechanisms.from_description(described)
+      catalogue.from_description(described)
 
   def test_short_form(self):
     summary = catalogue.summary(mechanisms.build('blt', _PATTERN))

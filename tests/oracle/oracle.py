@@ -25,6 +25,7 @@ import tensorflow_federated as tff
 from tff_dp import _shim
 from tff_dp import execution
 from tff_dp.execution import call
+from tff_dp.execution import contexts
 from tff_dp.execution.compiling import chunks
 
 # Against TFF, in parts of a tensor's largest magnitude: kernels of two builds.
@@ -132,7 +133,7 @@ def _few_at_once() -> Iterator[None]:
       yield
 
 
-def _create_tff_context() -> execution.NativeContext:
+def _create_tff_context() -> contexts.NativeContext:
   """Returns TFF's runtime; plain sums take the place of secure ones.
 
   TFF's own context for tests replaces them in the same way, but nothing ends

@@ -27,6 +27,7 @@ from tests.program import toy
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
+from tff_dp.execution import errors
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import releases
@@ -148,7 +149,7 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(result.metrics[-1]['test_accuracy'], 0.5)
     (context,) = set(found)
     with tff.framework.get_context_stack().install(context):
-      with self.assertRaises(execution.ContextClosedError):
+      with self.assertRaises(errors.ContextClosedError):
         double(1.0)
 
   def test_asynchronous_context_is_refused_before_anything_is_written(self):

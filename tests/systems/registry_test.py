@@ -9,10 +9,10 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
-from tff_dp import advice
 from tff_dp import mechanisms
 from tff_dp import plans
 from tff_dp import systems
+from tff_dp.advice import offers
 from tff_dp.plans import base
 from tff_dp.statement import statement
 from tff_dp.systems import system
@@ -62,7 +62,7 @@ class SystemsTest(parameterized.TestCase):
   def test_offers(self, each):
     for offered in each.offers.values():
       self.assertTrue(callable(offered.build()))
-      self.assertIn(offered.needs, advice.TRUST)
+      self.assertIn(offered.needs, offers.TRUST)
       self.assertIn(offered.unit, ('client', 'record'))
 
 

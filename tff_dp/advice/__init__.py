@@ -29,16 +29,16 @@ not needed.
 from collections.abc import Callable
 from typing import Optional
 
+from tff_dp import _lazy
 from tff_dp import systems
+from tff_dp.advice import offers as offers_lib
 from tff_dp.advice.offers import Advice
 from tff_dp.advice.offers import DoesNotFitError
 from tff_dp.advice.offers import Offer
-from tff_dp.advice.offers import Refusal
-from tff_dp.advice.offers import RELATIONS
 from tff_dp.advice.offers import Setting
-from tff_dp.advice.offers import TRUST
-from tff_dp.advice.offers import TRUSTED
 from tff_dp.systems import system as system_lib
+
+__getattr__ = _lazy.moved(__name__)
 
 
 def advise(
@@ -59,7 +59,7 @@ def advise(
         progress(name)
       offers.append(offered.build()(setting))
     except DoesNotFitError as error:
-      refusals.append(Refusal(name, str(error)))
+      refusals.append(offers_lib.Refusal(name, str(error)))
   offers.sort(key=lambda offer: offer.error)
   return Advice(setting, tuple(offers), tuple(refusals))
 
@@ -74,8 +74,9 @@ def _check_fits(setting: Setting, offered: system_lib.Offered) -> None:
     raise DoesNotFitError(
         'for records of silos: say how many records a silo has'
     )
-  if TRUST.index(setting.trust) < TRUST.index(needs):
+  trust = offers_lib.TRUST.index
+  if trust(setting.trust) < trust(needs):
     needed = {'shuffler': 'a shuffler or a secure sum', 'server': 'the server'}
     raise DoesNotFitError(
-        f'needs trust in {needed[needs]}: here {TRUSTED[setting.trust]}'
+        f'needs trust in {needed[needs]}: here {offers_lib.TRUSTED[setting.trust]}'
     )

@@ -15,6 +15,7 @@ from tff_dp import advice
 from tff_dp import systems
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
+from tff_dp.advice import offers
 from tff_dp.cli import errors
 from tff_dp.cli import results
 
@@ -87,7 +88,7 @@ def add_arguments(parser: errors.Parser) -> None:
     )
   add('--delta', float, help='in (0, 1), below 1/population (default:'
       ' population^-1.1; for silos records^-2)')
-  add('--trust', choices=advice.TRUST, required=True, help='whom clients or'
+  add('--trust', choices=offers.TRUST, required=True, help='whom clients or'
       ' silos trust; more trust includes less. shuffler: a shuffler, or for'
       ' silos a secure sum')
   add('--silo-records', int, metavar='N', help='records of each silo: the unit'
@@ -102,9 +103,9 @@ def add_arguments(parser: errors.Parser) -> None:
       ' population / reports per round, which needs all clients to be there)')
   parser.add_argument(
       '--neighboring-relation',
-      choices=advice.RELATIONS,
+      choices=offers.RELATIONS,
       help='under which epsilon of a client shall hold at least (default:'
-      f' {advice.RELATIONS[0]}); local reports are always accounted under'
+      f' {offers.RELATIONS[0]}); local reports are always accounted under'
       ' replace_one',
   )
   add('--for', dest='system', choices=tuple(systems.offers()), metavar='SYSTEM',
@@ -204,7 +205,7 @@ def _lines(
   )
   lines = [
       f'epsilon {setting.epsilon:g} at delta {setting.delta:g};'
-      f' {advice.TRUSTED[setting.trust]}',
+      f' {offers.TRUSTED[setting.trust]}',
       f'{setting.population} {who}{records}, {setting.reports_per_round}'
       f' reports in each of {setting.rounds} rounds, {setting.parameters}'
       ' weights',

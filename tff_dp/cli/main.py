@@ -47,16 +47,7 @@ _COMMANDS = {
         system.At('tff_dp.cli.main', 'add_statement'),
     ),
 }
-_EXAMPLES = """examples:
-  tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
-      --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
-  tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
-      --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
-  tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
-      --max-participations 1 --epsilon 8 --delta 1e-6
-  tff-dp statement isrl --records 1238 --rounds 35 --batch-size 100 \\
-      --noise-multiplier 4.2
-  tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
+_MORE_EXAMPLES = """  tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
   tff-dp advise --population 60000 --reports-per-round 100 --rounds 1000 \\
       --parameters 10000 --epsilon 8 --delta 1e-6 --trust server
   tff-dp export runs/mine --output bundle
@@ -67,45 +58,6 @@ _EXAMPLES = """examples:
 in a checkout.
 """ + errors.DEBUG_HELP
 _STATEMENT_FORMATS = ('markdown', 'json')
-_EXAMPLES_OF = {
-    'account': """examples:
-  StackOverflow of arXiv:2103.00039, each client once in 1600 rounds:
-    tff-dp account dp-ftrl --mechanism honaker --rounds 1600 \\
-        --max-participations 1 --noise-multiplier 1.13 --delta 1e-6
-  random check-ins at a trusted server; see also shuffle, random-check-in:
-    tff-dp account random-allocation --population 1000000 --slots 2000 \\
-        --noise-multiplier 1 --delta 1e-6
-  shuffled check-in with any local randomizer:
-    tff-dp account shuffled-check-in --population 60000 --check-in-rate 0.1 \\
-        --local-epsilon 2 --rounds 6800 --delta 1.6666e-5
-  a silo, or clients that send back noised models:
-    tff-dp account isrl --help
-    tff-dp account draw-and-discard --help
-  a finished run, without believing its own numbers:
-    tff-dp account --events runs/digits/dp_ftrl/release/events.json
-""",
-    'calibrate': """examples:
-  the noise multiplier for 1600 rounds, each client in one of them:
-    tff-dp calibrate dp-ftrl --mechanism honaker --rounds 1600 \\
-        --max-participations 1 --epsilon 8 --delta 1e-6
-  the noise of a server at which clients check in at random:
-    tff-dp calibrate random-allocation --slots 2000 --epsilon 1 --delta 1e-6
-  the epsilon of one report, for three reports of every client:
-    tff-dp calibrate draw-and-discard --parameters 33 --instances 20 \\
-        --max-participations 3 --clip l1 --epsilon 4 --delta 1e-6
-""",
-    'statement': """examples:
-  to read before anybody trains:
-    tff-dp statement dp-ftrl --mechanism blt --rounds 2000 \\
-        --max-participations 6 --min-index-gap 314 --noise-multiplier 4 \\
-        --l2-norm-clip 0.5 --clients-per-round 6500 --delta 1e-10
-  of any randomizer behind a shuffler:
-    tff-dp statement shuffled-check-in --population 60000 \\
-        --check-in-rate 0.1 --local-epsilon 2 --rounds 100 --delta 1e-6
-  of the rounds that a run has done:
-    tff-dp statement --events runs/digits/dp_ftrl/release/events.json
-""",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,7 +72,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
   parser = errors.Parser(
       prog='tff-dp',
       description='Differentially private federated learning: its accounting.',
-      epilog=_EXAMPLES,
+      epilog=_examples('') + _MORE_EXAMPLES,
   )
   commands = parser.add_subparsers(
       dest='command', required=True, metavar='COMMAND'
@@ -138,10 +90,13 @@ def add_account(parser: errors.Parser) -> None:
   parser.description = (
       'Prints epsilon of a whole run with every model released, from its\n'
       'parameters (KIND) or recomputed from the events.json of a run.\n'
-      'dp-ftrl claims no amplification; the other kinds claim what holds\n'
-      'for their protocol, and print what there is without beside.'
+      'A kind claims the amplification that holds for its protocol, if any,\n'
+      'and prints the epsilon without it beside.'
   )
-  parser.epilog = _EXAMPLES_OF['account']
+  parser.epilog = _examples('account') + (
+      '  a finished run, without believing its own numbers:\n'
+      '    tff-dp account --events runs/mine/release/events.json\n'
+  )
   _add_events(parser)
   _add_format(parser, ('text', 'json'))
   parser.set_defaults(run=_account)
@@ -154,7 +109,7 @@ def add_calibrate(parser: errors.Parser) -> None:
       'Solves for what a privacy budget allows, rounds to the private side,\n'
       'and prints the guarantee of the solution.'
   )
-  parser.epilog = _EXAMPLES_OF['calibrate']
+  parser.epilog = _examples('calibrate')
   _add_kinds(parser, 'calibrate', _calibrate, required=True)
 
 
@@ -167,7 +122,10 @@ def add_statement(parser: errors.Parser) -> None:
       'whose rounds so far are then stated; who came is in the statement\n'
       'beside that file.'
   )
-  parser.epilog = _EXAMPLES_OF['statement']
+  parser.epilog = _examples('statement') + (
+      '  of the rounds that a run has done:\n'
+      '    tff-dp statement --events runs/mine/release/events.json\n'
+  )
   _add_events(parser)
   _add_format(parser, _STATEMENT_FORMATS)
   parser.set_defaults(run=_statement)
@@ -196,6 +154,15 @@ def run_of(arguments: argparse.Namespace) -> Any:
   flags = _flags_of(arguments.kind)
   with errors.named_as_flags(flags.FLAGS):
     return flags.run_of(arguments)
+
+
+def _examples(command: str) -> str:
+  """Returns the examples of all systems for the help of a command."""
+  found = ['examples:\n']
+  for each in systems.commands().values():
+    if each.examples is not None:
+      found.append(each.examples().get(command, ''))
+  return ''.join(found)
 
 
 def _command(words: list[str]) -> int:
@@ -294,8 +261,10 @@ def _add_kinds(
   kinds = parser.add_subparsers(
       dest='kind', metavar='KIND', required=required
   )
-  for kind, (summary, _) in systems.commands().items():
-    kinds.add_parser(kind, help=summary, fill=functools.partial(fill, kind))
+  for kind, offered in systems.commands().items():
+    kinds.add_parser(
+        kind, help=offered.summary, fill=functools.partial(fill, kind)
+    )
 
 
 def _add_format(

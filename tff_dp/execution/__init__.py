@@ -7,24 +7,18 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp import _lazy
 from tff_dp.execution import devices
 from tff_dp.execution.contexts import create_native_context
-from tff_dp.execution.contexts import NativeContext
-from tff_dp.execution.contexts import set_async_in_process_context
 from tff_dp.execution.contexts import set_default_context
-from tff_dp.execution.contexts import set_sync_in_process_context
 from tff_dp.execution.errors import ClientComputationError
 from tff_dp.execution.errors import ComputationError
-from tff_dp.execution.errors import ContextClosedError
-from tff_dp.execution.errors import ContextReplacedWarning
 from tff_dp.execution.errors import SeededClientOpWarning
 from tff_dp.execution.errors import UnsupportedComputationError
-from tff_dp.execution.in_process import AsyncInProcessContext
 from tff_dp.execution.in_process import create_async_in_process_context
 from tff_dp.execution.in_process import create_sync_in_process_context
-from tff_dp.execution.in_process import InProcessContext
-from tff_dp.execution.native import NativeWorker
-from tff_dp.execution.native import NativeWorkerError
 
 # Early, because the number is fixed once TensorFlow has computed anything.
 devices.allow_waiting_threads()
+
+__getattr__ = _lazy.moved(__name__)

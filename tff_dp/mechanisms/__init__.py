@@ -6,28 +6,16 @@ from tff_dp import _lazy
 from tff_dp.mechanisms import randomizers
 from tff_dp.mechanisms.adaptive_clipping import AdaptiveClipping
 from tff_dp.mechanisms.catalogue import build
-from tff_dp.mechanisms.catalogue import BY_NAME
-from tff_dp.mechanisms.catalogue import from_description
 from tff_dp.mechanisms.choice import best
-from tff_dp.mechanisms.choice import Choice
 from tff_dp.mechanisms.choice import compare
-from tff_dp.mechanisms.choice import Row
-from tff_dp.mechanisms.matrix.toeplitz import Banded
 from tff_dp.mechanisms.matrix.banded_inverse import BandedInverse
 from tff_dp.mechanisms.matrix.blt import Blt
+from tff_dp.mechanisms.matrix.toeplitz import Banded
 from tff_dp.mechanisms.matrix.toeplitz import Toeplitz
 from tff_dp.mechanisms.mechanism import Independent
-from tff_dp.mechanisms.mechanism import Mechanism
 from tff_dp.mechanisms.tree import HonakerTree
 from tff_dp.mechanisms.tree import Tree
 from tff_dp.mechanisms.workloads import Cooldown
 from tff_dp.mechanisms.workloads import Workload
 
-__getattr__ = _lazy.moved(
-    __name__,
-    {
-        'ClientStep': 'tff_dp.draw_and_discard.ClientStep',
-        'SpamFilter': 'tff_dp.draw_and_discard.SpamFilter',
-        'calibrate_spam_filter': 'tff_dp.draw_and_discard.calibrate_spam_filter',
-    },
-)
+__getattr__ = _lazy.moved(__name__)

@@ -282,7 +282,7 @@ def pattern_of(participation: Any) -> patterns.ParticipationPattern:
   """Returns the pattern of a schedule, or a pattern itself.
 
   Args:
-    participation: A `participation.Schedule` or a `ParticipationPattern`.
+    participation: A `sampling.Schedule` or a `ParticipationPattern`.
   """
   pattern = getattr(participation, 'pattern', participation)
   if not isinstance(pattern, patterns.ParticipationPattern):

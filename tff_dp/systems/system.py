@@ -44,10 +44,13 @@ class Command(NamedTuple):
       maps an argument of the plan to its flag, for errors.
       `write_plot(arguments)` draws what a flag `--plot` asks for. Flags compute
       no number: `cli.results` asks the plan for its headline and details.
+    examples: Reference to texts for `--help`: name of a command, or '' for
+      `tff-dp --help` -> an example. `None` for no examples.
   """
 
   summary: str
   flags: Callable[[], Any]
+  examples: Optional[Callable[[], Any]] = None
 
 
 class Tool(NamedTuple):
@@ -67,7 +70,7 @@ class Offered(NamedTuple):
   """A system, or a variant of one, that `advise` compares.
 
   Attributes:
-    needs: Trust that it needs at least, one of `advice.TRUST`.
+    needs: Trust that it needs at least, one of `advice.offers.TRUST`.
     summary: Description of the system.
     build: Reference to a function that takes an `advice.Setting` and returns
       the `advice.Offer`. The function raises `advice.DoesNotFitError` if there

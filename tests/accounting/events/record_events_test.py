@@ -24,6 +24,7 @@ from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
 from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.execution import contexts
 
 _Self = dp_accounting.SelfComposedDpEvent
 _Composed = dp_accounting.ComposedDpEvent
@@ -78,11 +79,10 @@ class RoundTripTest(parameterized.TestCase):
 
   def test_state_of_a_tff_process(self):
     # pylint: disable-next=g-import-not-at-top
-    from tff_dp import execution
     # pylint: disable-next=g-import-not-at-top
     import tensorflow_federated as tff
 
-    execution.set_sync_in_process_context()
+    contexts.set_sync_in_process_context()
     for event in _EVENTS:
       state = tff.tensorflow.computation(event.to_named_tuple)()
       again = dp_accounting.DpEvent.from_named_tuple(state)

@@ -15,6 +15,7 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
+from tff_dp.execution import contexts
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
@@ -176,11 +177,10 @@ class RoundTripTest(parameterized.TestCase):
 
   def test_state_of_a_tff_process(self):
     # pylint: disable-next=g-import-not-at-top
-    from tff_dp import execution
     # pylint: disable-next=g-import-not-at-top
     import tensorflow_federated as tff
 
-    execution.set_sync_in_process_context()
+    contexts.set_sync_in_process_context()
     together = dp_accounting.ComposedDpEvent(list(_EVENTS[:-1]))
     for event in (*_EVENTS, dp_accounting.SelfComposedDpEvent(together, 3)):
       state = tff.tensorflow.computation(event.to_named_tuple)()

@@ -49,7 +49,7 @@ _IDS = [f'client_{i}' for i in range(7)]
 _LOAD = 'tests.execution.cluster.lists:load'
 
 
-class _Recording(cluster.LocalEngine):
+class _Recording(engine_lib.LocalEngine):
   """Keeps the arguments of every task."""
 
   def __init__(self, num_workers: int = 2):
@@ -61,7 +61,7 @@ class _Recording(cluster.LocalEngine):
     return super().submit(function, references, data)
 
 
-class _Lossy(cluster.LocalEngine):
+class _Lossy(engine_lib.LocalEngine):
   """Says of the first tasks that their workers are lost; they go on anyway.
 
   Attributes:
@@ -80,7 +80,7 @@ class _Lossy(cluster.LocalEngine):
     self._num_lost -= 1
     self.late.append(future)
     lost = concurrent.futures.Future()
-    lost.set_exception(cluster.WorkerLostError('on purpose'))
+    lost.set_exception(engine_lib.WorkerLostError('on purpose'))
     return lost
 
 
@@ -92,7 +92,7 @@ def _with(context, function, *arguments):
 def _cluster(engine=None, **settings):
   settings = {'num_shards': 2, **settings}
   return cluster.create_cluster_context(
-      engine or cluster.LocalEngine(), **settings
+      engine or engine_lib.LocalEngine(), **settings
   )
 
 
@@ -120,7 +120,7 @@ class ShardsTest(absltest.TestCase):
       return shared + shard
 
     shards = [b'%d' % i for i in range(5)]
-    runner, found = self._run(cluster.LocalEngine(2), function, shards)
+    runner, found = self._run(engine_lib.LocalEngine(2), function, shards)
     self.assertEqual(found, [b'shared' + shard for shard in shards])
     self.assertEqual(runner.num_bytes_sent, 6 + 5)
     self.assertEqual(runner.num_bytes_received, 5 * 7)
@@ -153,7 +153,7 @@ class ShardsTest(absltest.TestCase):
         may_end.wait(60)
       return shared
 
-    engine = cluster.LocalEngine(2)
+    engine = engine_lib.LocalEngine(2)
     self.addCleanup(engine.close)
     shards = engine_lib.Shards(engine, max_retries=0)
     shards.say = hear
@@ -176,7 +176,7 @@ class ShardsTest(absltest.TestCase):
       raise KeyError(shard)
 
     with self.assertRaises(KeyError):
-      self._run(cluster.LocalEngine(), function, [b'a'])
+      self._run(engine_lib.LocalEngine(), function, [b'a'])
     self.assertEqual(calls, [b'a'])
 
 
@@ -247,7 +247,7 @@ class ClusterContextTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 5)
   def test_same_bits_on_any_number_of_workers(self, num_workers):
-    engine = cluster.LocalEngine(num_workers)
+    engine = engine_lib.LocalEngine(num_workers)
     with _cluster(engine, num_shards=3) as context:
       self._assert_same_bits(lists.train(self._process, _CLIENTS))
       self.assertEqual(context.num_workers, num_workers)
@@ -343,7 +343,7 @@ class ClusterContextTest(parameterized.TestCase):
       (dict(engine='spark'), 'engine='),
   )
   def test_bad_values(self, settings, message):
-    settings = {'engine': cluster.LocalEngine(), 'num_shards': 1, **settings}
+    settings = {'engine': engine_lib.LocalEngine(), 'num_shards': 1, **settings}
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       cluster.create_cluster_context(**settings)
 

@@ -18,6 +18,7 @@ from tests.export import small_bundle
 from tff_dp import execution
 from tff_dp.execution import cluster
 from tff_dp.execution.cluster import dask_engine
+from tff_dp.execution.cluster import engine
 from tff_dp.program.display import progress
 
 
@@ -27,7 +28,7 @@ class SystemsTest(parameterized.TestCase):
       (name, run) for name, run in small_bundle.runs()
   )
   def test_same_bits_as_in_process(self, run):
-    self._check(run, cluster.LocalEngine())
+    self._check(run, engine.LocalEngine())
 
   @parameterized.parameters('dp_ftrl', 'silos', 'draw_and_discard')
   def test_same_bits_on_dask(self, name):

@@ -15,6 +15,7 @@ from tff_dp import mechanisms
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import main
 from tff_dp.cli import plots
+from tff_dp.mechanisms import catalogue
 from tff_dp.systems.dp_ftrl import compare
 
 _SIX_EPOCHS = ('compare', '--rounds=2048', '--min-index-gap=342',
@@ -54,7 +55,7 @@ class JsonTest(parameterized.TestCase):
   def test_blt_has_half_of_honakers_error(self):
     result = _json(*_SIX_EPOCHS)
     rows = {row['mechanism']: row for row in result['mechanisms']}
-    self.assertCountEqual(rows, mechanisms.BY_NAME)
+    self.assertCountEqual(rows, catalogue.BY_NAME)
     for row in rows.values():
       self.assertContainsSubset(
           ('rmse', 'max_error', 'squared_sensitivity', 'state_copies'), row
@@ -122,7 +123,7 @@ class TextTest(parameterized.TestCase):
     ):
       self.assertIn(part, out)
     rows = _table(out)
-    self.assertLen(rows, len(mechanisms.BY_NAME))
+    self.assertLen(rows, len(catalogue.BY_NAME))
     # Sorted, and longer bars for larger errors.
     bars = [row.count('#') for row in rows]
     self.assertEqual(bars, sorted(bars))

@@ -11,6 +11,7 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import main
+from tff_dp.mechanisms import catalogue
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 _DP_FTRL = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=3',
@@ -168,7 +169,7 @@ class FlagsTest(parameterized.TestCase):
     self.assertIn(flag.split('=')[0], err)
     self.assertIn(allowed, err)
 
-  @parameterized.parameters(*mechanisms.BY_NAME)
+  @parameterized.parameters(*catalogue.BY_NAME)
   def test_every_mechanism(self, name):
     flags = (*_DP_FTRL, '--max-participations=3', '--min-index-gap=5',
              f'--mechanism={name}')

@@ -7,6 +7,7 @@ import functools
 import tff_dp
 from tff_dp import program
 from tff_dp.systems import draw_and_discard
+from tff_dp.systems.draw_and_discard import process
 
 from tests.learning import small_model
 
@@ -44,14 +45,14 @@ def build_plan(**changes) -> tff_dp.DrawAndDiscardPlan:
 
 def build_process(
     plan: tff_dp.DrawAndDiscardPlan, **changes
-) -> draw_and_discard.DrawAndDiscardProcess:
+) -> process.DrawAndDiscardProcess:
   return draw_and_discard.build_draw_and_discard(
       small_model.build(), plan, **dict(client_keys=True) | changes
   )
 
 
 @functools.cache
-def _process() -> draw_and_discard.DrawAndDiscardProcess:
+def _process() -> process.DrawAndDiscardProcess:
   return build_process(build_plan())
 
 

@@ -12,6 +12,7 @@ from tff_dp import execution
 from tff_dp import learning
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import minibatch_schedules
 
 
 def setUpModule():
@@ -67,8 +68,8 @@ class AcceleratedTest(parameterized.TestCase):
       (
           'stages',
           dict(
-              stages=[silos.Stage(2, 2.0), silos.Stage(1, 9.0),
-                      silos.Stage(4, 3.0)],
+              stages=[minibatch_schedules.Stage(2, 2.0), minibatch_schedules.Stage(1, 9.0),
+                      minibatch_schedules.Stage(4, 3.0)],
               strong_convexity=0.15,
           ),
           dict(mu=0.15),

@@ -17,6 +17,7 @@ from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting.curves import gaussian
 from tff_dp.systems.silos import minibatch_schedules
+from tff_dp.systems.silos import planning
 
 _SIZE = 12
 _SPECTRUM = np.arange(1.0, _SIZE + 1) ** -2
@@ -80,7 +81,7 @@ class ConvexProblemTest(absltest.TestCase):
         silos.build_one_pass_accelerated_mb_sgd(
             model,
             stages=[
-                silos.Stage(half, gamma), silos.Stage(_ROUNDS - half, gamma)
+                minibatch_schedules.Stage(half, gamma), minibatch_schedules.Stage(_ROUNDS - half, gamma)
             ],
             **arguments,
         )
@@ -94,7 +95,7 @@ class ConvexProblemTest(absltest.TestCase):
     plain = toy.Runner(
         silos.build_noisy_mb_sgd(
             model,
-            sampling=silos.equal_blocks(arguments['silos'], _ROUNDS),
+            sampling=planning.equal_blocks(arguments['silos'], _ROUNDS),
             # 1 / (2 beta), the largest step of its analysis.
             learning_rate=0.5,
             averaging='uniform',

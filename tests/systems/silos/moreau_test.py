@@ -13,6 +13,7 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import moreau
 
 _LOSSES = {
     'absolute': lambda z, y: np.abs(z - y),
@@ -62,7 +63,7 @@ class EnvelopeTest(parameterized.TestCase):
   def test_value_and_gradient_are_those_of_the_minimum(self, name, is_numeric):
     kinds = set()
     for weights, x, y, smoothing in _cases():
-      envelope = silos.moreau_envelope(
+      envelope = moreau.moreau_envelope(
           _IN_TENSORFLOW[name] if is_numeric else name, smoothing=smoothing
       )
       point = tf.Variable(weights)
@@ -89,7 +90,7 @@ class EnvelopeTest(parameterized.TestCase):
 
   @parameterized.parameters('absolute', 'hinge', _IN_TENSORFLOW['hinge'])
   def test_record_of_zeros_has_the_loss_itself_and_no_nan(self, loss):
-    envelope = silos.moreau_envelope(loss, smoothing=2.0)
+    envelope = moreau.moreau_envelope(loss, smoothing=2.0)
     margin = tf.Variable([0.0])
     with tf.GradientTape() as tape:
       value = envelope(margin, tf.constant([0.0]), tf.constant([1.0]))
@@ -104,7 +105,7 @@ class EnvelopeTest(parameterized.TestCase):
   def test_bad_arguments_are_named(self, changes, message):
     arguments = dict(loss='hinge', smoothing=1.0) | changes
     with self.assertRaisesRegex(_checks.ArgumentError, message):
-      silos.moreau_envelope(arguments.pop('loss'), **arguments)
+      moreau.moreau_envelope(arguments.pop('loss'), **arguments)
 
 
 class SmoothedSgdTest(parameterized.TestCase):

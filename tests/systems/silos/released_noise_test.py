@@ -18,6 +18,7 @@ from tests.systems.silos import toy
 from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import minibatch_schedules
 
 # Coordinates of a message; a round gives that many draws of the noise.
 _SIZE = 3000
@@ -71,7 +72,7 @@ def _build(name):
         **_arguments(
             num_rounds=4,
             sampling=_POISSON,
-            stages=[silos.Stage(2, 3.0), silos.Stage(2, 4.0)],
+            stages=[minibatch_schedules.Stage(2, 3.0), minibatch_schedules.Stage(2, 4.0)],
             regularization=0.1,
         ),
     )

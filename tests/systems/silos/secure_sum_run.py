@@ -7,6 +7,7 @@ import functools
 import numpy as np
 from tff_dp import program
 from tff_dp import silos
+from tff_dp.systems.silos import process
 from tff_dp.systems.silos import secure_sum_plan
 
 from tests.systems.silos import silo_run
@@ -23,7 +24,7 @@ ABSENT = {'north': (2, 5), 'south': (6,), 'west': (7,)}
 
 # Tracing takes longer than the run.
 @functools.cache
-def build_process(**changes) -> silos.SiloProcess:
+def build_process(**changes) -> process.SiloProcess:
   return silos.build_secure_sum_sgd(
       toy.build_model(SIZE, curvature=np.ones(SIZE)),
       **dict(

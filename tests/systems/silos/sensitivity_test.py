@@ -19,6 +19,7 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import minibatch_schedules
 
 _CLIP = 0.5
 _SIZE = 6
@@ -248,7 +249,7 @@ class SelectionTest(parameterized.TestCase):
         silos={'only': toy.free(count)},
         num_rounds=rounds,
         l2_norm_clip=1.0,
-        stages=[silos.Stage(1, 2.0), silos.Stage(3, 2.0)],
+        stages=[minibatch_schedules.Stage(1, 2.0), minibatch_schedules.Stage(3, 2.0)],
         noise_stddev=0.0,
         model_aggregator=toy.Tap(),
     )

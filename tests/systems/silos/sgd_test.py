@@ -14,6 +14,7 @@ from tff_dp import execution
 from tff_dp import learning
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import minibatch_schedules
 
 
 def setUpModule():
@@ -286,7 +287,7 @@ class BadArgumentsTest(parameterized.TestCase):
       ('gamma', dict(gamma=0.0), 'gamma=0.0'),
       (
           'stages',
-          dict(stages=[silos.Stage(2, 1.0)]),
+          dict(stages=[minibatch_schedules.Stage(2, 1.0)]),
           'add up to num_rounds=7, not 2',
       ),
       (

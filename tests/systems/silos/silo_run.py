@@ -10,6 +10,7 @@ from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import plan as silo_plan
+from tff_dp.systems.silos import process
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 
 from tests.systems.silos import toy
@@ -47,7 +48,7 @@ def arguments(**changes):
 
 # Tracing takes longer than the run.
 @functools.cache
-def build_process(noise_stddev=None) -> silos.SiloProcess:
+def build_process(noise_stddev=None) -> process.SiloProcess:
   return silos.build_noisy_mb_sgd(
       toy.build_model(SIZE, curvature=np.ones(SIZE)),
       num_rounds=NUM_ROUNDS,

@@ -12,6 +12,7 @@ import tensorflow_federated as tff
 from tff_dp import silos
 from tff_dp.learning import finalizers
 from tff_dp.ledger import silo_budget
+from tff_dp.systems.silos import process
 
 SiloBudget = silo_budget.SiloBudget
 
@@ -135,7 +136,7 @@ def messages(output) -> np.ndarray:
 class Runner:
   """A process and its state; `round` returns the messages."""
 
-  def __init__(self, process: silos.SiloProcess):
+  def __init__(self, process: process.SiloProcess):
     self.process = process
     self.state = process.initialize()
 
@@ -159,7 +160,7 @@ class Runner:
     return flat(self.process.get_model_weights(self.state))
 
 
-def build_sgd(model, **arguments) -> silos.SiloProcess:
+def build_sgd(model, **arguments) -> process.SiloProcess:
   """Returns noisy minibatch SGD with a tap, and step 1."""
   return silos.build_noisy_mb_sgd(
       model,

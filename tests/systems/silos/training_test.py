@@ -37,6 +37,7 @@ from tff_dp.program import certification
 from tff_dp.program import data_flow
 from tff_dp.program import population
 from tff_dp.program import run as run_lib
+from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import terms as terms_lib
 from tff_dp.systems.silos import training as silos_training
 
@@ -64,7 +65,7 @@ _BUILDERS = {
     'one_pass': lambda: silos.build_one_pass_accelerated_mb_sgd(
         _model(),
         num_rounds=4,
-        stages=[silos.Stage(2, 3.0), silos.Stage(2, 4.0)],
+        stages=[minibatch_schedules.Stage(2, 3.0), minibatch_schedules.Stage(2, 4.0)],
         **silo_run.arguments(),
     ),
     'localized': lambda: silos.build_localized_mb_sgd(

@@ -3,9 +3,8 @@
 """Clients on many machines: one run on Ray, Dask or another engine."""
 
 # pylint: disable=g-importing-member
-from tff_dp.execution.cluster.context import ClusterContext
+from tff_dp import _lazy
 from tff_dp.execution.cluster.context import create_cluster_context
 from tff_dp.execution.cluster.engine import ClusterError
-from tff_dp.execution.cluster.engine import Engine
-from tff_dp.execution.cluster.engine import LocalEngine
-from tff_dp.execution.cluster.engine import WorkerLostError
+
+__getattr__ = _lazy.moved(__name__)

@@ -27,6 +27,7 @@ SYSTEMS = (
             'random-allocation': Command(
                 'check-ins at a server that is trusted to add the noise',
                 At(f'{__name__}.flags'),
+                At(f'{__name__}.examples', 'EXAMPLES'),
             ),
             'cyclic-allocation': Command(
                 'check-ins at a server whose noise is correlated over rounds',

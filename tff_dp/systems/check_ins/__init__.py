@@ -28,6 +28,7 @@ SYSTEMS = (
             'shuffled-check-in': Command(
                 'each client flips a coin every round, reports are shuffled',
                 _FLAGS,
+                At(f'{__name__}.examples', 'EXAMPLES'),
             ),
             'random-check-in': Command(
                 'each client draws its own slot, at a trusted server', _FLAGS

@@ -25,7 +25,9 @@ SYSTEMS = (
         points=_POINTS,
         commands={
             'dp-ftrl': Command(
-                'correlated or independent noise on a stream of sums', _FLAGS
+                'correlated or independent noise on a stream of sums',
+                _FLAGS,
+                At(f'{__name__}.examples', 'EXAMPLES'),
             ),
         },
         tools={

@@ -25,6 +25,7 @@ SYSTEMS = (
                 'noised models of one client that a server writes over its'
                 ' instances',
                 _FLAGS,
+                At(f'{__name__}.examples', 'EXAMPLES'),
             ),
         },
         offers={
@@ -41,7 +42,6 @@ __getattr__, __dir__, __all__ = _lazy.names(
     {
         'ClientStep': f'{__name__}.client_steps',
         'DrawAndDiscardPlan': f'{__name__}.plan',
-        'DrawAndDiscardProcess': f'{__name__}.process',
         'Pool': f'{__name__}.pool',
         'SpamFilter': f'{__name__}.spam_filters',
         'build_draw_and_discard': f'{__name__}.process',

@@ -17,21 +17,12 @@ _ON_TFF = {
         'build_one_pass_accelerated_mb_sgd',
     ),
     'metrics': ('PrivateMetric',),
-    'moreau': ('build_linear_model', 'moreau_envelope'),
-    'planning': ('equal_blocks',),
-    'process': ('SiloProcess',),
+    'moreau': ('build_linear_model',),
     'secure_sums': ('build_secure_sum_sgd',),
-    'server': ('ReportedMeanFactory',),
     'sgd': ('build_isrl_local_sgd', 'build_noisy_mb_sgd'),
     'terms': ('silo_data',),
 }
 _WITHOUT_TFF = {
-    'minibatch_schedules': (
-        'Stage',
-        'choose_rounds',
-        'choose_smoothing',
-        'multi_stage_schedule',
-    ),
     'plan': ('SiloPlan',),
     'secure_sum_plan': ('SecureSumPlan',),
 }
@@ -70,6 +61,7 @@ SYSTEMS = (
             'isrl': Command(
                 'messages of one silo that protects each of its records itself',
                 _FLAGS,
+                At(f'{__name__}.examples', 'EXAMPLES'),
             ),
         },
         offers={
