@@ -38,7 +38,10 @@ _LAWS = (
     'aggregators/correlated_noise_test.py',
     'aggregators/covariance_test.py',
     'aggregators/noise_state_test.py',
-    'learning/check_ins/',
+    'systems/allocation/builders_test.py',
+    'systems/allocation/cyclic_audit_test.py',
+    'systems/allocation/cyclic_test.py',
+    'systems/check_ins/builders_test.py',
     'systems/draw_and_discard/law_test.py',
     'systems/silos/accelerated_test.py',
     'systems/silos/dp_event_test.py',
@@ -46,9 +49,7 @@ _LAWS = (
     'systems/silos/sensitivity_test.py',
     'systems/silos/sgd_test.py',
     'participation/samplers_test.py',
-    'plans/check_ins_test.py',
-    'plans/cyclic_allocation_audit_test.py',
-    'plans/cyclic_allocation_test.py',
+    'plans/protocol_plan_test.py',
     'program/certification_plans_test.py',
 )
 # What `--fast` runs: folders and files that do not load TFF, and then a few that
@@ -68,6 +69,9 @@ _FAST = (
     'plans/',
     'shim_test.py',
     'statement/',
+    'systems/allocation/cyclic_flags_test.py',
+    'systems/check_ins/flags_test.py',
+    'systems/check_ins/protocols_test.py',
     'systems/dp_ftrl/compare_test.py',
     'systems/dp_ftrl/flags_test.py',
     'systems/dp_ftrl/non_private_test.py',
@@ -104,9 +108,7 @@ _NOT_FAST = (
     'mechanisms/matrix/blt_search_test.py',
     'mechanisms/matrix/toeplitz_optimization_test.py',
     'participation/samplers_test.py',
-    'plans/check_ins_test.py',
-    'plans/cyclic_allocation_audit_test.py',
-    'plans/cyclic_allocation_test.py',
+    'plans/protocol_plan_test.py',
 )
 
 

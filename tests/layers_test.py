@@ -46,6 +46,7 @@ _LAYERS = (
     ('cli',),
     # The folders of systems. None imports another.
     (
+        'systems/allocation',
         'systems/check_ins',
         'systems/dp_ftrl',
         'systems/draw_and_discard',
@@ -265,9 +266,9 @@ class LazyPackageTest(absltest.TestCase):
         loaded,
         "['tff_dp', 'tff_dp._checks', 'tff_dp._columns', 'tff_dp._compat',"
         " 'tff_dp._lazy', 'tff_dp._quiet', 'tff_dp._shim', 'tff_dp._version',"
-        " 'tff_dp.dp_ftrl', 'tff_dp.draw_and_discard', 'tff_dp.plans',"
-        " 'tff_dp.silos',"
-        " 'tff_dp.systems',"
+        " 'tff_dp.allocation', 'tff_dp.check_ins', 'tff_dp.dp_ftrl',"
+        " 'tff_dp.draw_and_discard', 'tff_dp.plans', 'tff_dp.silos',"
+        " 'tff_dp.systems', 'tff_dp.systems.allocation',"
         " 'tff_dp.systems.check_ins',"
         " 'tff_dp.systems.dp_ftrl', 'tff_dp.systems.draw_and_discard',"
         " 'tff_dp.systems.silos', 'tff_dp.systems.system']",

@@ -22,6 +22,7 @@ if sys.version_info < (3, 11):
 # pylint: disable=g-import-not-at-top,g-importing-member
 from tff_dp import _compat
 from tff_dp import plans
+from tff_dp import systems
 from tff_dp._version import __version__
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
   from tff_dp import mechanisms
   from tff_dp import participation
   from tff_dp import program
-  from tff_dp.plans.check_ins import CheckInPlan
+  from tff_dp.systems.allocation.plan import AllocationPlan
+  from tff_dp.systems.check_ins.plan import CheckInPlan
   from tff_dp.systems.dp_ftrl.plan import DpFtrlPlan
   from tff_dp.systems.dp_ftrl.non_private import NonPrivatePlan
+  from tff_dp.systems import allocation
+  from tff_dp.systems import check_ins
   from tff_dp.systems import dp_ftrl
   from tff_dp.systems import draw_and_discard
   from tff_dp.systems import silos
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
 _compat.prepare_imports()
 
 # The folders of systems are parts of this package: `tff_dp.draw_and_discard`.
-_SYSTEMS = ('dp_ftrl', 'draw_and_discard', 'silos')
+_SYSTEMS = systems.FOLDERS
 for _name in _SYSTEMS:
   globals()[_name] = sys.modules[f'tff_dp.systems.{_name}']
   sys.modules[f'tff_dp.{_name}'] = globals()[_name]

@@ -35,14 +35,15 @@ from tasks.common import digits_data
 from tasks.common import engine
 from tasks.digits import comparison
 from tff_dp import _checks
+from tff_dp import allocation
 from tff_dp import dp_ftrl
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
 from tff_dp.plans import base
-from tff_dp.plans import check_ins
-from tff_dp.plans import cyclic_allocation
 from tff_dp.statement import declarations as declarations_lib
+from tff_dp.systems.allocation import plan as allocation_plan
+from tff_dp.systems.allocation import strides
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 EXAMPLES = """examples:
@@ -239,15 +240,15 @@ def _build_plans(settings: Settings) -> dict[str, base.Plan]:
 @functools.cache
 def _check_in_plan(
     row: str, num_rounds: int, num_windows: int, **options
-) -> check_ins.CheckInPlan:
+) -> allocation_plan.AllocationPlan:
   """Returns the plan of a row in which clients draw their own rounds."""
   if row == 'cyclic':
     # What `mechanisms.build` minimises for the other rows, too.
-    found = cyclic_allocation.best(
+    found = strides.best(
         num_rounds, num_windows, error='max', **options
     )
     return found[0].plan
-  plan = cyclic_allocation.candidate(
+  plan = strides.candidate(
       num_rounds, num_windows, 1, **options
   ).plan
   # One band: independent noise, under a name that says so.
@@ -309,7 +310,6 @@ def run(
   # Only now: a wrong flag is reported before TensorFlow is loaded.
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
   import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
-  from tff_dp import learning  # pylint: disable=g-import-not-at-top
   from tff_dp import program  # pylint: disable=g-import-not-at-top
 
   engine.start(where, progress=progress)
@@ -348,7 +348,7 @@ def run(
     is_check_in = name in comparison.CHECK_INS
     if is_check_in:
       build = functools.partial(
-          learning.build_allocation_sgd,
+          allocation.build_allocation_sgd,
           clients_per_slot=settings.clients_per_round,
       )
     else:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 import dataclasses
 from typing import Any
 
+from tff_dp import check_ins
 from tff_dp import dp_ftrl
-from tff_dp import learning
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import check_ins
-from tff_dp.participation import shuffled_check_in
-from tff_dp.plans import check_ins as check_in_plan
 from tff_dp.systems import draw_and_discard
+from tff_dp.systems.check_ins import plan as check_in_plan
+from tff_dp.systems.check_ins import shuffled
+from tff_dp.systems.check_ins import windows
 from tff_dp.systems.draw_and_discard import client_steps
 from tff_dp.systems.draw_and_discard import plan as instances_plan
 
@@ -103,19 +103,19 @@ def _check_in_sgd(settings, model, protocol, builder):
 
 def _averaged(settings, plan, model, num_examples):
   del plan
-  protocol = check_ins.AveragedCheckIn(settings.total_rounds, len(num_examples))
-  return _check_in_sgd(settings, model, protocol, learning.build_check_in_sgd)
+  protocol = windows.AveragedCheckIn(settings.total_rounds, len(num_examples))
+  return _check_in_sgd(settings, model, protocol, check_ins.build_check_in_sgd)
 
 
 def _shuffled(settings, plan, model, num_examples):
   del plan
-  protocol = shuffled_check_in.ShuffledCheckIn(
+  protocol = shuffled.ShuffledCheckIn(
       settings.total_rounds,
       min(1.0, settings.clients_per_round / len(num_examples)),
       len(num_examples),
   )
   return _check_in_sgd(
-      settings, model, protocol, learning.build_shuffled_check_in_sgd
+      settings, model, protocol, check_ins.build_shuffled_check_in_sgd
   )
 
 

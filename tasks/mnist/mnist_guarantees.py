@@ -20,7 +20,7 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import shuffled_check_in
+from tff_dp.systems.check_ins import shuffled
 
 _POISSON = 'poisson'
 _NO_BOUND = 'none'
@@ -171,7 +171,7 @@ def _published(row, certificate, delta: float) -> Iterator[Published]:
     # The closed forms of arXiv:2007.06605 for pure epsilon0.
     if found.bound == 'rci':
       yield Published(found.source, found.epsilon)
-  if not isinstance(row.plan.protocol, shuffled_check_in.ShuffledCheckIn):
+  if not isinstance(row.plan.protocol, shuffled.ShuffledCheckIn):
     return
   settings = dict(
       local_epsilon=_local_epsilon(row),

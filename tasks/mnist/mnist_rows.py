@@ -36,11 +36,14 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import search
 from tff_dp.mechanisms import randomizers
-from tff_dp.participation import check_ins
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.participation import shuffled_check_in
-from tff_dp.plans import check_ins as protocol_plan
-from tff_dp.plans import cyclic_allocation as strides
+from tff_dp.plans import protocol_plan
+from tff_dp.systems.allocation import plan as allocation_plan
+from tff_dp.systems.allocation import protocols
+from tff_dp.systems.allocation import strides as strides
+from tff_dp.systems.check_ins import plan as check_in_plan
+from tff_dp.systems.check_ins import shuffled
+from tff_dp.systems.check_ins import windows
 
 NON_PRIVATE = 'non_private'
 # Row -> server learning rate, chosen for all 60,000 images on held-out digits.
@@ -71,21 +74,19 @@ _TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
-class Baseline:
-  """What is done to gradients in a row that is there to compare with.
+class ServerNoise:
+  """Gaussian noise that the server adds to the sum of clipped gradients.
 
   Attributes:
-    noise_multiplier: Of Gaussian noise at the server, 0 for none.
-    l2_norm_clip: Bound on a client's gradient.
+    noise_multiplier: Standard deviation over the clip norm, 0 for no noise.
+    l2_norm_clip: Bound on the L2 norm of a client's gradient.
   """
 
   noise_multiplier: float
   l2_norm_clip: float
 
 
-Noise = Union[
-    randomizers.LocalRandomizer, protocol_lib.CentralGaussian, Baseline
-]
+Noise = Union[randomizers.LocalRandomizer, ServerNoise]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +118,8 @@ class Row:
   Attributes:
     name: One of `NAMES`.
     num_clients: Size of the population.
-    plan: Protocol and randomizer, `None` for the two rows that are there to
-      compare with.
+    plan: Protocol and noise, `None` for the two rows that others are compared
+      with.
     protocol: Whose coins clients flip.
     noise: What is done to gradients, or to their sum.
     server: What is done to their mean.
@@ -133,8 +134,8 @@ class Row:
 
   name: str
   num_clients: int
-  plan: Optional[protocol_plan.CheckInPlan]
-  protocol: protocol_lib.CheckInProtocol
+  plan: Optional[protocol_plan.ProtocolPlan]
+  protocol: protocol_lib.Protocol
   noise: Noise
   server: Server
   num_updates: int
@@ -239,7 +240,10 @@ class _Builder:
     if rate is None:
       rate = _LEARNING_RATES[self._name]
     if plan is not None:
-      fields |= {'protocol': plan.protocol, 'noise': plan.randomizer}
+      noise = getattr(plan, 'randomizer', None) or ServerNoise(
+          plan.noise_multiplier, plan.l2_norm_clip
+      )
+      fields |= {'protocol': plan.protocol, 'noise': noise}
     return Row(
         name=self._name,
         num_clients=num_clients,
@@ -255,7 +259,7 @@ class _Builder:
   def ldp_sgd(self) -> Row:
     sizes = self._sizes
     num_rounds = sizes.scaled(_LDP_ROUNDS)
-    protocol = shuffled_check_in.ShuffledCheckIn(
+    protocol = shuffled.ShuffledCheckIn(
         num_rounds, sizes.check_in_rate, sizes.num_clients
     )
     reports = sizes.check_in_rate * sizes.num_clients
@@ -264,14 +268,14 @@ class _Builder:
           sizes.num_clients,
           None,
           protocol=protocol,
-          noise=Baseline(0.0, sizes.l2_norm_clip),
+          noise=ServerNoise(0.0, sizes.l2_norm_clip),
           num_updates=num_rounds,
           reports_per_update=reports,
       )
     noise = randomizers.Sphere(sizes.local_epsilon, sizes.l2_norm_clip)
     return self._row(
         sizes.num_clients,
-        protocol_plan.CheckInPlan(protocol, noise),
+        check_in_plan.CheckInPlan(protocol, noise),
         num_updates=num_rounds,
         reports_per_update=reports,
     )
@@ -286,8 +290,8 @@ class _Builder:
     )
     return self._row(
         num_clients,
-        protocol_plan.CheckInPlan(
-            shuffled_check_in.ShuffledCheckIn(num_rounds, rate, num_clients), noise
+        check_in_plan.CheckInPlan(
+            shuffled.ShuffledCheckIn(num_rounds, rate, num_clients), noise
         ),
         num_updates=num_rounds,
         reports_per_update=rate * num_clients,
@@ -307,23 +311,23 @@ class _Builder:
     fields = {'slots_per_update': per_update}
     reports = float(per_update)
     if self._name == 'fixed_window':
-      protocol = check_ins.FixedWindowCheckIn(
+      protocol = windows.FixedWindowCheckIn(
           num_slots, slots_per_update=per_update
       )
     elif self._name == 'sliding_window':
       window = max(1, num_slots // 10)
-      protocol = check_ins.SlidingWindowCheckIn(num_slots, window)
+      protocol = windows.SlidingWindowCheckIn(num_slots, window)
       num_updates = max(1, protocol.num_updates // per_update)
     elif self._name == 'averaged':
-      protocol = check_ins.AveragedCheckIn(num_updates, n)
+      protocol = windows.AveragedCheckIn(num_updates, n)
       fields = {}
       reports = n / num_updates
     else:
       rate = per_update / n * -math.expm1(-n / num_slots)
-      protocol = shuffled_check_in.ShuffledCheckIn(num_updates, rate, n)
+      protocol = shuffled.ShuffledCheckIn(num_updates, rate, n)
       fields = {}
       reports = rate * n
-    plan_of = lambda local_epsilon: protocol_plan.CheckInPlan(
+    plan_of = lambda local_epsilon: check_in_plan.CheckInPlan(
         protocol, randomizers.Sphere(local_epsilon, sizes.l2_norm_clip)
     )
     delta = self._delta(n)
@@ -352,13 +356,17 @@ class _Builder:
     delta = self._delta(n)
     is_allocation = self._name == 'allocation'
     if is_allocation:
-      protocol = check_ins.RandomAllocation(slots)
+      protocol = protocols.RandomAllocation(slots)
     else:
-      protocol = shuffled_check_in.ShuffledCheckIn(num_updates, 1 / slots, n)
+      protocol = shuffled.ShuffledCheckIn(num_updates, 1 / slots, n)
 
     def plan_of(multiplier):
-      noise = protocol_plan.CentralGaussian(multiplier, sizes.l2_norm_clip)
-      return protocol_plan.CheckInPlan(protocol, noise, num_passes=num_passes)
+      return allocation_plan.AllocationPlan(
+          protocol,
+          noise_multiplier=multiplier,
+          l2_norm_clip=sizes.l2_norm_clip,
+          num_passes=num_passes,
+      )
 
     def event_of(multiplier):
       return dp_accounting.SelfComposedDpEvent(
@@ -389,7 +397,7 @@ class _Builder:
         n,
         plan_of(multiplier) if is_allocation else None,
         protocol=protocol,
-        noise=Baseline(multiplier, sizes.l2_norm_clip),
+        noise=ServerNoise(multiplier, sizes.l2_norm_clip),
         num_updates=num_updates,
         reports_per_update=n / slots,
         event=None if is_allocation else event_of(multiplier),

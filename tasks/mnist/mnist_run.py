@@ -18,17 +18,18 @@ from tasks.mnist import mnist_guarantees
 from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
 from tff_dp import _checks
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp import dp_ftrl
-from tff_dp import learning
 from tff_dp import program
 from tff_dp.files import run_directory
-from tff_dp.learning.check_ins import check_in_finalizers
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.participation import check_ins
 from tff_dp.participation import sampling
-from tff_dp.participation import shuffled_check_in
-from tff_dp.program import check_in_source
+from tff_dp.program import protocol_source
 from tff_dp.statement import declarations as declarations_lib
+from tff_dp.systems.check_ins import finalizers as check_in_finalizers
+from tff_dp.systems.check_ins import shuffled
+from tff_dp.systems.check_ins import windows
 from tff_dp.systems.dp_ftrl import non_private
 from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
@@ -193,18 +194,18 @@ def build_process(
         insecure_seed=insecure_seed,
     )
   if not row.plan.is_local:
-    return learning.build_allocation_sgd(
+    return allocation.build_allocation_sgd(
         model_fn,
         row.plan,
         clients_per_slot=row.divisor,
         insecure_seed=insecure_seed,
         **server,
     )
-  if isinstance(row.plan.protocol, shuffled_check_in.ShuffledCheckIn):
-    return learning.build_shuffled_check_in_sgd(model_fn, row.plan, **server)
-  if isinstance(row.plan.protocol, check_ins.SlidingWindowCheckIn):
+  if isinstance(row.plan.protocol, shuffled.ShuffledCheckIn):
+    return check_ins.build_shuffled_check_in_sgd(model_fn, row.plan, **server)
+  if isinstance(row.plan.protocol, windows.SlidingWindowCheckIn):
     server['slots_per_update'] = row.slots_per_update
-  return learning.build_check_in_sgd(model_fn, row.plan, **server)
+  return check_ins.build_check_in_sgd(model_fn, row.plan, **server)
 
 
 def _input_spec(architecture):
@@ -215,13 +216,13 @@ def _input_spec(architecture):
   }
 
 
-def _source(row, clients, insecure_seed) -> check_in_source.CheckInDataSource:
+def _source(row, clients, insecure_seed) -> protocol_source.ProtocolSource:
   """Returns the clients with their coins, those of the two baselines too."""
   if row.plan is not None:
-    return check_in_source.CheckInDataSource.for_plan(
+    return protocol_source.ProtocolSource.for_plan(
         row.plan, clients, insecure_seed=insecure_seed
     )
-  return check_in_source.CheckInDataSource(
+  return protocol_source.ProtocolSource(
       row.protocol, clients, with_keys=False, insecure_seed=insecure_seed
   )
 

@@ -17,7 +17,7 @@ from tff_dp.execution import cluster
 from tff_dp.execution.cluster import context
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
-from tff_dp.program import check_in_source
+from tff_dp.program import protocol_source
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history
 from tff_dp.program.files import outputs
@@ -87,7 +87,7 @@ def _seeds_of_history() -> list[bytes]:
 
 def _check_ins(data: bytes) -> None:
   try:
-    check_in_source.CheckInIterator.from_bytes(
+    protocol_source.ProtocolIterator.from_bytes(
         hashlib.sha256(data).digest() + data
     )
   except _checks.PrivacyRefusedError:
@@ -96,7 +96,7 @@ def _check_ins(data: bytes) -> None:
 
 def _seeds_of_check_ins() -> list[bytes]:
   facts = {'protocol': {'name': 'ShuffledCheckIn'}, 'sampler': 'counts'}
-  made = check_in_source.CheckInIterator(bytes(range(16)), facts)
+  made = protocol_source.ProtocolIterator(bytes(range(16)), facts)
   return [made.to_bytes()[32:]]
 
 

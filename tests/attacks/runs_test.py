@@ -23,7 +23,7 @@ from tff_dp.execution import cluster
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
 from tff_dp.execution.data import values
-from tff_dp.program import check_in_source
+from tff_dp.program import protocol_source
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history
 from tff_dp.program.files import outputs
@@ -242,7 +242,7 @@ class CheckpointTest(_Test):
       body = changes
     self.refused(
         'the saved check-ins',
-        check_in_source.CheckInIterator.from_bytes,
+        protocol_source.ProtocolIterator.from_bytes,
         hashlib.sha256(body).digest() + body,
     )
 

@@ -11,6 +11,8 @@ import tff_dp
 
 from tests.cli import command
 from tff_dp import _checks
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp import participation
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.silos import silo_sampling
@@ -18,30 +20,30 @@ from tff_dp.accounting.silos import silo_terms
 from tff_dp.cli import main
 from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
-from tff_dp.plans import check_ins as protocol_plan
 from tff_dp.plans import events
 
 _DELTA = 1e-5
 _SILO_DELTA = 1e-4
 _SPHERE = randomizers.Sphere(1.0, 0.5)
 _PLANS = (
-    protocol_plan.CheckInPlan(
-        participation.FixedWindowCheckIn(5, 0.3),
+    tff_dp.CheckInPlan(
+        check_ins.FixedWindowCheckIn(5, 0.3),
         _SPHERE,
         num_passes=2,
     ),
-    protocol_plan.CheckInPlan(
-        participation.SlidingWindowCheckIn(10, 4), _SPHERE
+    tff_dp.CheckInPlan(
+        check_ins.SlidingWindowCheckIn(10, 4), _SPHERE
     ),
-    protocol_plan.CheckInPlan(
-        participation.AveragedCheckIn(10, 12), randomizers.Gaussian(3.0, 1.0)
+    tff_dp.CheckInPlan(
+        check_ins.AveragedCheckIn(10, 12), randomizers.Gaussian(3.0, 1.0)
     ),
-    protocol_plan.CheckInPlan(
-        participation.ShuffledCheckIn(10, 0.2, 12), _SPHERE
+    tff_dp.CheckInPlan(
+        check_ins.ShuffledCheckIn(10, 0.2, 12), _SPHERE
     ),
-    protocol_plan.CheckInPlan(
-        participation.RandomAllocation(10),
-        protocol_plan.CentralGaussian(2.0, 0.5),
+    tff_dp.AllocationPlan(
+        allocation.RandomAllocation(10),
+        noise_multiplier=2.0,
+        l2_norm_clip=0.5,
     ),
 )
 

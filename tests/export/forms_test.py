@@ -9,10 +9,10 @@ import tff_dp
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
-from tests.learning import check_in_runs
 from tests.learning import small_model
 from tests.program import processes
 from tests.program import protocol_run
+from tests.systems.check_ins import runs as check_in_runs
 from tests.systems.draw_and_discard import instance_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run

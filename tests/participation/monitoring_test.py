@@ -7,7 +7,7 @@ from absl.testing import parameterized
 import numpy as np
 from scipy import stats
 
-from tff_dp import participation
+from tff_dp import check_ins
 from tff_dp.participation import monitoring
 
 
@@ -48,7 +48,7 @@ class RealisedRateTest(parameterized.TestCase):
 class WarningTest(absltest.TestCase):
 
   def _warning(self, reports, **options):
-    protocol = participation.ShuffledCheckIn(50, 0.1, 900, **options)
+    protocol = check_ins.ShuffledCheckIn(50, 0.1, 900, **options)
     return monitoring.warning(
         protocol,
         monitoring.realised_rate(reports, num_rounds=20, num_clients=1000),

@@ -15,7 +15,8 @@ import numpy as np
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp import participation
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp.participation import coins
 from tff_dp.participation import samplers
 
@@ -44,14 +45,14 @@ def _outcome(sampler, protocol, pass_index):
 
 def _choices(protocol, client):
   """Yields (steps of the client, probability), the law of its own coins."""
-  if isinstance(protocol, participation.ShuffledCheckIn):
+  if isinstance(protocol, check_ins.ShuffledCheckIn):
     rate = protocol.check_in_rate
     for heads in itertools.product((0, 1), repeat=protocol.num_rounds):
       taken = tuple(t for t, head in enumerate(heads, 1) if head)
       yield taken, math.prod(rate if head else 1 - rate for head in heads)
     return
   probability = getattr(protocol, 'check_in_probability', 1.0)
-  if isinstance(protocol, participation.CyclicAllocation):
+  if isinstance(protocol, allocation.CyclicAllocation):
     for residue in range(protocol.stride):
       windows = []
       for window in range(protocol.num_windows):
@@ -64,7 +65,7 @@ def _choices(protocol, client):
     return
   if probability < 1:
     yield (), 1 - probability
-  if isinstance(protocol, participation.SlidingWindowCheckIn):
+  if isinstance(protocol, check_ins.SlidingWindowCheckIn):
     first = 1 + client % protocol.num_rounds
     sets = [(first + i,) for i in range(protocol.window)]
   else:
@@ -136,16 +137,16 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.product(
       case=(
-          (participation.FixedWindowCheckIn(2, 0.7), 3),
-          (participation.FixedWindowCheckIn(3), 2),
-          (participation.SlidingWindowCheckIn(3, 2), 4),
-          (participation.AveragedCheckIn(2, 3), 3),
-          (participation.RandomAllocation(3, 1, 0.6), 3),
-          (participation.RandomAllocation(4, 2, 0.6), 2),
-          (participation.CyclicAllocation(5, 2, 1, 0.6), 2),
-          (participation.CyclicAllocation(7, 1, 2), 2),
-          (participation.CyclicAllocation(8, 2, 2), 1),
-          (participation.ShuffledCheckIn(2, 0.3, 1), 3),
+          (check_ins.FixedWindowCheckIn(2, 0.7), 3),
+          (check_ins.FixedWindowCheckIn(3), 2),
+          (check_ins.SlidingWindowCheckIn(3, 2), 4),
+          (check_ins.AveragedCheckIn(2, 3), 3),
+          (allocation.RandomAllocation(3, 1, 0.6), 3),
+          (allocation.RandomAllocation(4, 2, 0.6), 2),
+          (allocation.CyclicAllocation(5, 2, 1, 0.6), 2),
+          (allocation.CyclicAllocation(7, 1, 2), 2),
+          (allocation.CyclicAllocation(8, 2, 2), 1),
+          (check_ins.ShuffledCheckIn(2, 0.3, 1), 3),
       ),
       kind=samplers.KINDS,
       dropout=((0.0, 'dummy'), (0.3, 'dummy'), (0.3, 'redraw')),
@@ -176,11 +177,11 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.product(
       protocol=(
-          participation.FixedWindowCheckIn(40, 0.6),
-          participation.SlidingWindowCheckIn(40, 8),
-          participation.AveragedCheckIn(40, 10),
-          participation.RandomAllocation(40, 2),
-          participation.CyclicAllocation(40, 2, 4),
+          check_ins.FixedWindowCheckIn(40, 0.6),
+          check_ins.SlidingWindowCheckIn(40, 8),
+          check_ins.AveragedCheckIn(40, 10),
+          allocation.RandomAllocation(40, 2),
+          allocation.CyclicAllocation(40, 2, 4),
       ),
       kind=samplers.KINDS,
   )
@@ -196,7 +197,7 @@ class LawTest(parameterized.TestCase):
         for i in range(num_passes)
     ])
     self._assert_uniform(occupancy.sum(axis=0))
-    if not isinstance(protocol, participation.SlidingWindowCheckIn):
+    if not isinstance(protocol, check_ins.SlidingWindowCheckIn):
       rate = getattr(protocol, 'check_in_probability', 1.0)
       came = occupancy.sum() / protocol.max_reports
       self.assertLess(
@@ -206,8 +207,8 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.product(
       protocol=(
-          participation.FixedWindowCheckIn(10, 0.5),
-          participation.SlidingWindowCheckIn(20, 5),
+          check_ins.FixedWindowCheckIn(10, 0.5),
+          check_ins.SlidingWindowCheckIn(20, 5),
       ),
       kind=samplers.KINDS,
       lost_winner=samplers.RULES_FOR_LOST,
@@ -227,7 +228,7 @@ class LawTest(parameterized.TestCase):
         for step in (5, 10)
     )
     for step in (5, 10):
-      if isinstance(protocol, participation.SlidingWindowCheckIn):
+      if isinstance(protocol, check_ins.SlidingWindowCheckIn):
         # Those whose window holds the step; nobody else can win.
         able = range(step - 5, step)
       else:
@@ -240,7 +241,7 @@ class LawTest(parameterized.TestCase):
   @parameterized.parameters(*samplers.KINDS)
   def test_shuffled_check_in_counts_and_inclusion(self, kind):
     # What the protocol says of dropout is not what happens.
-    protocol = participation.ShuffledCheckIn(3000, 0.15, 1, dropout_rate=0.9)
+    protocol = check_ins.ShuffledCheckIn(3000, 0.15, 1, dropout_rate=0.9)
     sampler = _build(protocol, kind, num_clients=40, dropout_rate=0.2)
     cohorts = [sampler.cohort(0, step) for step in range(1, 3001)]
     for attribute, rate in (('num_checked_in', 0.15), ('num_arrived', 0.12)):
@@ -269,8 +270,8 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.product(
       protocol=(
-          participation.AveragedCheckIn(4, 1),
-          participation.RandomAllocation(4),
+          check_ins.AveragedCheckIn(4, 1),
+          allocation.RandomAllocation(4),
       ),
       kind=samplers.KINDS,
   )
@@ -291,15 +292,15 @@ class LawTest(parameterized.TestCase):
 
   @parameterized.product(
       case=(
-          participation.AveragedCheckIn(1, 1),
-          participation.RandomAllocation(2, 2),
-          participation.ShuffledCheckIn(1, 1.0, 1),
+          check_ins.AveragedCheckIn(1, 1),
+          allocation.RandomAllocation(2, 2),
+          check_ins.ShuffledCheckIn(1, 1.0, 1),
       ),
       kind=samplers.KINDS,
   )
   def test_order_within_a_step_is_random(self, case, kind):
     sampler = _build(case, kind, num_clients=5)
-    if isinstance(case, participation.ShuffledCheckIn):
+    if isinstance(case, check_ins.ShuffledCheckIn):
       samplers_ = [_build(case, kind, i, num_clients=5) for i in range(1500)]
       orders = [s.cohort(0, 1).clients for s in samplers_]
     else:
@@ -337,7 +338,7 @@ class DummiesTest(parameterized.TestCase):
   def test_proposition_3_4(
       self, kind, num_clients, num_slots, probability, num_passes
   ):
-    protocol = participation.FixedWindowCheckIn(num_slots, probability)
+    protocol = check_ins.FixedWindowCheckIn(num_slots, probability)
     sampler = _build(protocol, kind, num_clients=num_clients)
     self._assert_mean(
         [self._count_dummies(sampler, protocol, i) for i in range(num_passes)],
@@ -346,7 +347,7 @@ class DummiesTest(parameterized.TestCase):
 
   @parameterized.parameters(('literal', 60), ('fast', 300))
   def test_proposition_4_4(self, kind, num_passes):
-    protocol = participation.SlidingWindowCheckIn(200, 10)
+    protocol = check_ins.SlidingWindowCheckIn(200, 10)
     expected = (200 - 10 + 1) * (1 - 1 / 10) ** 10
     self._assert_mean(
         [
@@ -363,11 +364,11 @@ class SamplerTest(parameterized.TestCase):
 
   @parameterized.product(
       protocol=(
-          participation.FixedWindowCheckIn(10, 0.5),
-          participation.SlidingWindowCheckIn(10, 4),
-          participation.AveragedCheckIn(10, 1),
-          participation.RandomAllocation(10, 2, 0.5),
-          participation.ShuffledCheckIn(10, 0.3, 1),
+          check_ins.FixedWindowCheckIn(10, 0.5),
+          check_ins.SlidingWindowCheckIn(10, 4),
+          check_ins.AveragedCheckIn(10, 1),
+          allocation.RandomAllocation(10, 2, 0.5),
+          check_ins.ShuffledCheckIn(10, 0.3, 1),
       ),
       kind=samplers.KINDS,
   )
@@ -392,11 +393,11 @@ class SamplerTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(
-      participation.FixedWindowCheckIn(2000, 0.5),
-      participation.SlidingWindowCheckIn(2000, 50),
-      participation.AveragedCheckIn(2000, 10),
-      participation.RandomAllocation(2000),
-      participation.ShuffledCheckIn(2000, 1e-4, 10),
+      check_ins.FixedWindowCheckIn(2000, 0.5),
+      check_ins.SlidingWindowCheckIn(2000, 50),
+      check_ins.AveragedCheckIn(2000, 10),
+      allocation.RandomAllocation(2000),
+      check_ins.ShuffledCheckIn(2000, 1e-4, 10),
   )
   def test_ten_million_clients(self, protocol):
     num_clients = 10**7
@@ -410,7 +411,7 @@ class SamplerTest(parameterized.TestCase):
       share = getattr(protocol, 'check_in_rate', 1 / 2000)
       expected = 400 * share * num_clients
       self.assertLess(abs(len(clients) - expected), 5 * math.sqrt(expected))
-    if not isinstance(protocol, participation.ShuffledCheckIn):
+    if not isinstance(protocol, check_ins.ShuffledCheckIn):
       self.assertLen(set(clients.tolist()), len(clients))
     self.assertBetween(clients.min(), 0, num_clients - 1)
     self.assertBetween(clients.max(), 0, num_clients - 1)
@@ -418,7 +419,7 @@ class SamplerTest(parameterized.TestCase):
   def test_a_client_has_one_slot_in_a_pass(self):
     for kind in samplers.KINDS:
       sampler = _build(
-          participation.AveragedCheckIn(7, 1), kind, num_clients=60
+          check_ins.AveragedCheckIn(7, 1), kind, num_clients=60
       )
       clients = np.concatenate(
           [sampler.cohort(0, step).clients for step in range(1, 8)]
@@ -431,7 +432,7 @@ class SamplerTest(parameterized.TestCase):
   def test_cyclic_allocation_keeps_class_window_and_gap(
       self, kind, rounds, probability
   ):
-    protocol = participation.CyclicAllocation(rounds, 3, 4, probability)
+    protocol = allocation.CyclicAllocation(rounds, 3, 4, probability)
     sampler = _build(protocol, kind, num_clients=50)
     taken = collections.defaultdict(list)
     for step in range(1, rounds + 1):
@@ -464,7 +465,7 @@ class SamplerTest(parameterized.TestCase):
   )
   def test_bad_argument_is_named(self, bad, message):
     arguments = dict(
-        protocol=participation.FixedWindowCheckIn(5),
+        protocol=check_ins.FixedWindowCheckIn(5),
         root_key=bytes(16),
         num_clients=3,
     )
@@ -472,9 +473,9 @@ class SamplerTest(parameterized.TestCase):
       samplers.build(**(arguments | bad))
 
   @parameterized.parameters(
-      participation.RandomAllocation(12, 3),
-      participation.CyclicAllocation(12, 2, 2),
-      participation.CyclicAllocation(17, 2, 3),
+      allocation.RandomAllocation(12, 3),
+      allocation.CyclicAllocation(12, 2, 2),
+      allocation.CyclicAllocation(17, 2, 3),
   )
   def test_expected_check_ins(self, protocol):
     num_clients = 4000
@@ -498,11 +499,11 @@ class SamplerTest(parameterized.TestCase):
       with self.assertRaisesRegex(
           _checks.PrivacyRefusedError, 'check_in_rate=1.0'
       ):
-        _build(participation.ShuffledReports(3, 20), kind, num_clients=20)
+        _build(check_ins.ShuffledReports(3, 20), kind, num_clients=20)
 
   def test_bad_time_is_named(self):
     sampler = _build(
-        participation.FixedWindowCheckIn(5), 'fast', num_clients=3
+        check_ins.FixedWindowCheckIn(5), 'fast', num_clients=3
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'step=6'):
       sampler.cohort(0, 6)

@@ -46,8 +46,8 @@ def _dp_ftrl():
 
 
 def _check_ins():
-  return plans.CheckInPlan(
-      tff_dp.participation.ShuffledCheckIn(
+  return tff_dp.CheckInPlan(
+      tff_dp.check_ins.ShuffledCheckIn(
           num_rounds=6, check_in_rate=0.1, min_num_clients=1000
       ),
       tff_dp.mechanisms.randomizers.Sphere(1.0, l2_norm_clip=0.1),
@@ -157,14 +157,14 @@ class PlansTest(parameterized.TestCase):
 
   @parameterized.parameters(2.0, 0.12)
   def test_headline_under_another_relation(self, noise_multiplier):
-    allocation = tff_dp.participation.RandomAllocation(6)
+    allocation = tff_dp.allocation.RandomAllocation(6)
     # Has assumptions of its own.
-    cyclic = tff_dp.participation.CyclicAllocation(6, 1, stride=2)
-    central = tff_dp.participation.CentralGaussian(noise_multiplier, 1.0)
+    cyclic = tff_dp.allocation.CyclicAllocation(6, 1, stride=2)
+    central = {'noise_multiplier': noise_multiplier, 'l2_norm_clip': 1.0}
     for plan in (
         dataclasses.replace(_dp_ftrl(), noise_multiplier=noise_multiplier),
-        plans.CheckInPlan(allocation, central),
-        plans.CheckInPlan(cyclic, central),
+        plans.AllocationPlan(allocation, **central),
+        plans.AllocationPlan(cyclic, **central),
     ):
       options = {'delta': 1e-5, 'neighboring_relation': 'replace_one'}
       found, own = plan.headline(**options), plan.headline(delta=1e-5)

@@ -17,6 +17,8 @@ from tests.systems.draw_and_discard import instance_run
 from tests.systems.silos import silo_run
 from tff_dp import _checks
 from tff_dp import aggregators
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import learning
@@ -178,9 +180,10 @@ class PlanOfTheProcessTest(parameterized.TestCase):
       self.assertIs(certification.certify(process).plan, plan)
 
   def test_random_allocation(self):
-    plan = tff_dp.CheckInPlan(
-        participation.RandomAllocation(processes.NUM_ROUNDS),
-        tff_dp.plans.check_ins.CentralGaussian(2.0, 0.5),
+    plan = tff_dp.AllocationPlan(
+        allocation.RandomAllocation(processes.NUM_ROUNDS),
+        noise_multiplier=2.0,
+        l2_norm_clip=0.5,
     )
     process = processes.fed_avg(plan.aggregator(clients_per_round=2))
     self.assertEqual(certification.certify(process).plan, plan)
@@ -263,17 +266,17 @@ class NoPrivacyByNameTest(parameterized.TestCase):
 _SILENT = processes.build_plan(noise_multiplier=0.0)
 _SPHERE = randomizers.Sphere(1.0, 0.5)
 _PROTOCOLS = {
-    'fixed': participation.FixedWindowCheckIn(processes.NUM_ROUNDS, 0.3),
-    'sliding': participation.SlidingWindowCheckIn(processes.NUM_ROUNDS, 2),
-    'averaged': participation.AveragedCheckIn(processes.NUM_ROUNDS, 8),
-    'shuffled': participation.ShuffledCheckIn(processes.NUM_ROUNDS, 0.5, 8),
+    'fixed': check_ins.FixedWindowCheckIn(processes.NUM_ROUNDS, 0.3),
+    'sliding': check_ins.SlidingWindowCheckIn(processes.NUM_ROUNDS, 2),
+    'averaged': check_ins.AveragedCheckIn(processes.NUM_ROUNDS, 8),
+    'shuffled': check_ins.ShuffledCheckIn(processes.NUM_ROUNDS, 0.5, 8),
 }
 
 
 def _check_in_process(plan):
-  build = learning.build_check_in_sgd
-  if isinstance(plan.protocol, participation.ShuffledCheckIn):
-    build = learning.build_shuffled_check_in_sgd
+  build = check_ins.build_check_in_sgd
+  if isinstance(plan.protocol, check_ins.ShuffledCheckIn):
+    build = check_ins.build_shuffled_check_in_sgd
   return build(
       small_model.build(),
       plan,
@@ -321,7 +324,7 @@ class CheckInPlansTest(parameterized.TestCase):
 
   def test_unprotected_metrics_are_refused(self):
     plan = tff_dp.CheckInPlan(_PROTOCOLS['averaged'], _SPHERE)
-    process = learning.build_check_in_sgd(
+    process = check_ins.build_check_in_sgd(
         processes.variable_model,
         plan,
         server_learning_rate=0.1,
@@ -333,11 +336,12 @@ class CheckInPlansTest(parameterized.TestCase):
       certification.certify(process, plan)
 
   def test_random_allocation(self):
-    plan = tff_dp.CheckInPlan(
-        participation.RandomAllocation(processes.NUM_ROUNDS),
-        tff_dp.plans.check_ins.CentralGaussian(2.0, 0.5),
+    plan = tff_dp.AllocationPlan(
+        allocation.RandomAllocation(processes.NUM_ROUNDS),
+        noise_multiplier=2.0,
+        l2_norm_clip=0.5,
     )
-    ours = learning.build_allocation_sgd(
+    ours = allocation.build_allocation_sgd(
         small_model.build(), plan, clients_per_slot=2, server_learning_rate=0.1
     )
     self.assertEmpty(certification.certify(ours, plan).not_covered)
@@ -351,15 +355,15 @@ class CheckInPlansTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(
-      tff_dp.plans.check_ins.CentralGaussian(0.01, 0.5),
-      tff_dp.plans.check_ins.CentralGaussian(2.0, 50.0),
+      dict(noise_multiplier=0.01, l2_norm_clip=0.5),
+      dict(noise_multiplier=2.0, l2_norm_clip=50.0),
   )
-  def test_random_allocation_with_other_noise(self, other):
-    protocol = participation.RandomAllocation(processes.NUM_ROUNDS)
-    plan = tff_dp.CheckInPlan(
-        protocol, tff_dp.plans.check_ins.CentralGaussian(2.0, 0.5)
+  def test_random_allocation_with_other_noise(self, **other):
+    protocol = allocation.RandomAllocation(processes.NUM_ROUNDS)
+    plan = tff_dp.AllocationPlan(
+        protocol, noise_multiplier=2.0, l2_norm_clip=0.5
     )
-    aggregator = tff_dp.CheckInPlan(protocol, other).aggregator(
+    aggregator = tff_dp.AllocationPlan(protocol, **other).aggregator(
         clients_per_round=2
     )
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'other noise'):

@@ -8,7 +8,7 @@ import tff_dp
 from tff_dp import program
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import samplers
-from tff_dp.program import check_in_source
+from tff_dp.program import protocol_source
 import tensorflow_federated as tff  # pylint: disable=g-bad-import-order
 
 from tests.learning import small_model
@@ -28,19 +28,20 @@ class Clients:
 def build_plan(kind: str) -> tff_dp.CheckInPlan:
   if kind == SHUFFLED:
     return tff_dp.CheckInPlan(
-        tff_dp.participation.ShuffledCheckIn(8, 0.15, NUM_CLIENTS),
+        tff_dp.check_ins.ShuffledCheckIn(8, 0.15, NUM_CLIENTS),
         randomizers.Sphere(1.0, 0.5),
     )
   if kind == CYCLIC:
     # Noise that is made of earlier rounds' noise.
-    return tff_dp.CheckInPlan(
-        tff_dp.participation.CyclicAllocation(12, 2, 3),
-        tff_dp.participation.CentralGaussian(4.0, 0.5),
+    return tff_dp.AllocationPlan(
+        tff_dp.allocation.CyclicAllocation(12, 2, 3),
+        noise_multiplier=4.0,
+        l2_norm_clip=0.5,
         mechanism=tff_dp.mechanisms.Banded.square_root(12, 3),
     )
   # Minibatches and two passes: all that has a state.
   return tff_dp.CheckInPlan(
-      tff_dp.participation.FixedWindowCheckIn(8, 0.4, slots_per_update=4),
+      tff_dp.check_ins.FixedWindowCheckIn(8, 0.4, slots_per_update=4),
       randomizers.Gaussian(4.0, 0.5),
       num_passes=2,
   )
@@ -53,12 +54,12 @@ def build_process(
 ) -> tff.learning.templates.LearningProcess:
   if not plan.is_local:
     build = functools.partial(
-        tff_dp.learning.build_allocation_sgd, clients_per_slot=5
+        tff_dp.allocation.build_allocation_sgd, clients_per_slot=5
     )
   elif plan.protocol.has_one_winner:
-    build = tff_dp.learning.build_check_in_sgd
+    build = tff_dp.check_ins.build_check_in_sgd
   else:
-    build = tff_dp.learning.build_shuffled_check_in_sgd
+    build = tff_dp.check_ins.build_shuffled_check_in_sgd
   return build(
       small_model.build(), plan, server_learning_rate=0.1, momentum=0.9
   )
@@ -78,7 +79,7 @@ def run(output_dir, kind: str, **kwargs) -> program.TrainResult:
       checkpoint_every=3,
       progress='quiet',
   )
-  source = check_in_source.CheckInDataSource.for_plan(
+  source = protocol_source.ProtocolSource.for_plan(
       plan, Clients(), dropout_rate=0.1, lost_winner=samplers.REDRAW
   )
   return program.train(

@@ -21,13 +21,14 @@ from tests.program import kills
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp import _failures
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp import mechanisms
-from tff_dp import participation
+from tff_dp import plans
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.mechanisms import randomizers
-from tff_dp.plans import check_ins as protocol_plan
-from tff_dp.program import check_in_source
+from tff_dp.program import protocol_source
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import plots
@@ -37,27 +38,29 @@ from tff_dp.program.files import outputs
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)
 _PLANS = {
-    'fixed': protocol_plan.CheckInPlan(
-        participation.FixedWindowCheckIn(5, 0.3),
+    'fixed': plans.CheckInPlan(
+        check_ins.FixedWindowCheckIn(5, 0.3),
         _SPHERE,
         num_passes=2,
     ),
-    'sliding': protocol_plan.CheckInPlan(
-        participation.SlidingWindowCheckIn(10, 4), _SPHERE
+    'sliding': plans.CheckInPlan(
+        check_ins.SlidingWindowCheckIn(10, 4), _SPHERE
     ),
-    'averaged': protocol_plan.CheckInPlan(
-        participation.AveragedCheckIn(10, 12), _SPHERE
+    'averaged': plans.CheckInPlan(
+        check_ins.AveragedCheckIn(10, 12), _SPHERE
     ),
-    'shuffled': protocol_plan.CheckInPlan(
-        participation.ShuffledCheckIn(10, 0.2, 12), _SPHERE
+    'shuffled': plans.CheckInPlan(
+        check_ins.ShuffledCheckIn(10, 0.2, 12), _SPHERE
     ),
-    'allocation': protocol_plan.CheckInPlan(
-        participation.RandomAllocation(10),
-        protocol_plan.CentralGaussian(2.0, 0.5),
+    'allocation': plans.AllocationPlan(
+        allocation.RandomAllocation(10),
+        noise_multiplier=2.0,
+        l2_norm_clip=0.5,
     ),
-    'cyclic': protocol_plan.CheckInPlan(
-        participation.CyclicAllocation(10, 2, 2),
-        protocol_plan.CentralGaussian(2.0, 0.5),
+    'cyclic': plans.AllocationPlan(
+        allocation.CyclicAllocation(10, 2, 2),
+        noise_multiplier=2.0,
+        l2_norm_clip=0.5,
         mechanism=mechanisms.Banded.square_root(10, 2),
     ),
 }
@@ -249,15 +252,15 @@ class TrainTest(parameterized.TestCase):
     self.assertFalse(self.root.exists())
 
   def test_too_few_clients_for_the_crowd(self):
-    plan = protocol_plan.CheckInPlan(
-        participation.ShuffledCheckIn(10, 0.2, 13), _SPHERE
+    plan = plans.CheckInPlan(
+        check_ins.ShuffledCheckIn(10, 0.2, 13), _SPHERE
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'min_num_clients=13'):
       _train(self.root, plan)
     self.assertFalse(self.root.exists())
 
   def test_source_for_a_schedule_is_refused(self):
-    source = check_in_source.CheckInDataSource.for_plan(
+    source = protocol_source.ProtocolSource.for_plan(
         _PLANS['shuffled'], _Clients()
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'clients='):
@@ -300,7 +303,7 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(raised.exception.client_id, None if is_secret else name)
 
   def test_known_seed_voids_the_statement(self):
-    source = check_in_source.CheckInDataSource.for_plan(
+    source = protocol_source.ProtocolSource.for_plan(
         _PLANS['shuffled'], _Clients(), insecure_seed=0
     )
     result = _train(self.root, _PLANS['shuffled'], clients=source)
@@ -308,10 +311,10 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(result.statement.epsilon, np.inf)
 
   def test_rate_in_doubt_is_said_in_the_statement(self):
-    plan = protocol_plan.CheckInPlan(
-        participation.ShuffledCheckIn(12, 0.9, 12), _SPHERE, bound='none'
+    plan = plans.CheckInPlan(
+        check_ins.ShuffledCheckIn(12, 0.9, 12), _SPHERE, bound='none'
     )
-    source = check_in_source.CheckInDataSource.for_plan(
+    source = protocol_source.ProtocolSource.for_plan(
         plan, _Clients(), dropout_rate=0.8
     )
     result = _train(self.root, plan, clients=source)
@@ -322,7 +325,7 @@ class TrainTest(parameterized.TestCase):
 
   def test_resume_with_another_source_is_refused_with_the_changes(self):
     _train(self.root, _PLANS['shuffled'], total_rounds=3)
-    source = check_in_source.CheckInDataSource.for_plan(
+    source = protocol_source.ProtocolSource.for_plan(
         _PLANS['shuffled'], _Clients(), sampler='literal'
     )
     with self.assertRaisesRegex(
@@ -358,9 +361,9 @@ class TrainTest(parameterized.TestCase):
     process.next.on_round = kill
     with self.assertRaises(kills.Killed):
       _train(self.root, _PLANS['averaged'], process)
-    ids_of = check_in_source.CheckInIterator.ids_of
+    ids_of = protocol_source.ProtocolIterator.ids_of
     with mock.patch.object(
-        check_in_source.CheckInIterator,
+        protocol_source.ProtocolIterator,
         'ids_of',
         lambda iterator, step: [*ids_of(iterator, step), 'another'],
     ):
@@ -402,7 +405,7 @@ class KilledAnywhereTest(kills.RunsTestCase):
           (checkpoints.CheckpointStore, 'save', 3),
           (write_ahead.WriteAheadRecord, 'begin', 1),
           (write_ahead.WriteAheadRecord, 'begin', 5),
-          (check_in_source.CheckInIterator, 'advance', 5),
+          (protocol_source.ProtocolIterator, 'advance', 5),
           (_Next, '__call__', 5),
           (releases.Releases, 'release', 5),
           (run_directory, 'write_statement', 3),

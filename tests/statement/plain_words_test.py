@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 import tff_dp
+from tff_dp import check_ins
 from tff_dp import participation
 from tff_dp.accounting.curves import gaussian
 from tff_dp.mechanisms import randomizers
@@ -100,7 +101,7 @@ class ParagraphTest(parameterized.TestCase):
 
   def test_check_ins_with_local_noise(self):
     plan = tff_dp.CheckInPlan(
-        participation.FixedWindowCheckIn(400, 0.2),
+        check_ins.FixedWindowCheckIn(400, 0.2),
         randomizers.Sphere(1.0, 0.5),
     )
     statement = plan.statement(delta=_DELTA)

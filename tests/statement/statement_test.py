@@ -14,6 +14,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
+from tff_dp import check_ins
 from tff_dp import draws
 from tff_dp import mechanisms
 from tff_dp import participation
@@ -374,11 +375,11 @@ class FormsTest(parameterized.TestCase):
     )
 
   def test_neighbouring_relation_is_written_out(self):
-    check_ins = plans.CheckInPlan(
-        participation.FixedWindowCheckIn(400, 0.2),
+    local = plans.CheckInPlan(
+        check_ins.FixedWindowCheckIn(400, 0.2),
         mechanisms.randomizers.Sphere(1.0, 0.5),
     ).statement(delta=1e-6)
-    for built, relation in ((_build(), 'zero_out'), (check_ins, 'replace_one')):
+    for built, relation in ((_build(), 'zero_out'), (local, 'replace_one')):
       self.assertEqual(built.headline['neighboring_relation'], relation)
       adjacency = built.points['adjacency']
       self.assertEqual(adjacency['relation'], relation)

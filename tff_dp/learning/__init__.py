@@ -12,9 +12,6 @@ from tff_dp.learning.averaging import Average
 from tff_dp.learning.averaging import ExponentialAverage
 from tff_dp.learning.averaging import SuffixAverage
 from tff_dp.learning.averaging import UniformAverage
-from tff_dp.learning.check_ins.builders import build_allocation_sgd
-from tff_dp.learning.check_ins.builders import build_check_in_sgd
-from tff_dp.learning.check_ins.builders import build_shuffled_check_in_sgd
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import Constraint
 from tff_dp.learning.constraints import L2Ball
@@ -35,6 +32,11 @@ __getattr__ = _lazy.moved(
             for name in (
                 'build_dp_ftrl', 'build_least_squares', 'moments_norm_bound'
             )
+        },
+        'build_allocation_sgd': 'tff_dp.allocation.build_allocation_sgd',
+        **{
+            name: f'tff_dp.check_ins.{name}'
+            for name in ('build_check_in_sgd', 'build_shuffled_check_in_sgd')
         },
         'build_draw_and_discard': (
             'tff_dp.draw_and_discard.build_draw_and_discard'

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The observed check-in rate, compared with the assumed rate.
+"""The observed rate of reports, compared with the assumed rate.
 
 Counts are only used for protocols whose adversary knows them anyway. If the
 occupancy is secret, nothing is counted.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.participation import shuffled_check_in
+from tff_dp.participation import protocol as protocol_lib
 
 # The interval holds in all rounds at once except with this probability.
 ERROR_PROBABILITY = 1e-3
@@ -33,8 +33,8 @@ class RealisedRate(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ObservedCheckIns:
-  """The public facts about the check-ins of a run.
+class Observed:
+  """The public facts about who came in a run.
 
   If the protocol keeps its occupancy secret, these are only the number of
   rounds.
@@ -43,7 +43,7 @@ class ObservedCheckIns:
     num_rounds: Number of rounds that have begun.
     rounds_counted: Number of those rounds that the next fields cover.
     num_reports: Number of reports in the counted rounds, if it is public.
-    rate: Estimated check-in rate.
+    rate: Estimated rate of reports.
     warning: Sentence on an assumption in doubt, `None` if none is known to
       fail.
   """
@@ -56,7 +56,7 @@ class ObservedCheckIns:
 
   @property
   def sentence(self) -> str:
-    """Sentence about the check-ins for a privacy statement."""
+    """Sentence about the reports for a privacy statement."""
     if not self.num_rounds:
       return 'no round yet'
     rounds = f'{self.rounds_counted} rounds'
@@ -104,12 +104,12 @@ def realised_rate(
 
 
 def warning(
-    protocol: shuffled_check_in.ShuffledCheckIn, found: RealisedRate
+    protocol: protocol_lib.Protocol, found: RealisedRate
 ) -> str | None:
   """Returns a warning about the assumed rate, `None` if it is plausible.
 
   Args:
-    protocol: Protocol with the assumed rate.
+    protocol: Protocol with an `expected_rate`.
     found: Result of `realised_rate`.
   """
   assumed = protocol.expected_rate

@@ -11,24 +11,27 @@ The place of the noise is part of a protocol. Its guarantee is either for noise
 in each report, before it leaves its client (`mechanisms.randomizers`), or for
 noise that a trusted server adds to the sum of reports.
 
-Time is counted in steps ("slots" of random check-ins, "rounds" of shuffled
-check-in). One step is one `next` of a learning process, even if nobody came.
+Time is counted in steps, which papers call slots or rounds. One step is one
+`next` of a learning process, even if nobody came.
 """
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import json
 import math
-from typing import Any, Optional, Union
+from typing import Any, ClassVar, Optional
 
 import dp_accounting
+import numpy as np
 
 from tff_dp import _checks
-from tff_dp.mechanisms import randomizers
+
+# Stands for a dummy of the server among the positions of clients.
+DUMMY = -1
 
 
-class CheckInProtocol(abc.ABC):
+class Protocol(abc.ABC):
   """The public facts about a protocol.
 
   Attributes:
@@ -41,6 +44,15 @@ class CheckInProtocol(abc.ABC):
       clients. No protocol needs it to run.
     noise_is_central: Whether a trusted server adds the noise, not each client.
     may_repeat: Whether several passes, each with new coins, make sense.
+    has_fresh_coins: Whether a client flips a coin of probability
+      `check_in_rate` in every step, and draws nothing for a whole pass.
+    check_in_probability: Probability that a client takes part in a window.
+    num_selected: Number of steps that a client draws in a window.
+    num_warm_up: Number of first steps of a pass in which nobody reports.
+    expected_rate: Expected share of the clients that report in a step, for
+      protocols whose realised rate is public. Otherwise `None`.
+    expected_loss: Share of lost reports that the protocol expects.
+    credited_loss: Share of lost reports that the guarantee counts on.
     trust: Sentence that says who is trusted with which data.
     adversary: Phrase that lists everything the adversary sees.
   """
@@ -51,6 +63,13 @@ class CheckInProtocol(abc.ABC):
   needs_population: bool
   noise_is_central: bool = False
   may_repeat: bool = True
+  has_fresh_coins: ClassVar[bool] = False
+  check_in_probability: float = 1.0
+  num_selected: int = 1
+  num_warm_up: int = 0
+  expected_rate: Optional[float] = None
+  expected_loss: float = 0.0
+  credited_loss: float = 0.0
   trust: str
   adversary: str
 
@@ -91,6 +110,48 @@ class CheckInProtocol(abc.ABC):
     del position, draw
     return [((), range(1, self.num_rounds + 1))]
 
+  @property
+  def coin(self) -> str:
+    """Phrase that says with which probability a client takes part."""
+    return (
+        f'p0 = {self.check_in_probability:g}, the probability of the coin that'
+        ' clients flip'
+    )
+
+  def check_simulated(self) -> None:
+    """Raises `PrivacyRefusedError` if the protocol has no coins to simulate."""
+
+  def draw_pass(
+      self, rng: np.random.Generator, num_clients: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the outcome of all steps of a pass, without the clients' coins.
+
+    It has the distribution of `windows` with the coins of all clients. This is
+    for one step per client, uniform among all steps.
+
+    Args:
+      rng: Generator of the pass.
+      num_clients: Size of the simulated population.
+
+    Returns:
+      With one winner a step: the number of clients of each step, and its winner
+        or `DUMMY`. Otherwise: the positions of all clients that come, ordered
+        by step and random within a step, and the `num_rounds + 1` places at
+        which steps begin and end.
+    """
+    counts = self._counts(rng, num_clients)
+    order = rng.permutation(num_clients)
+    return order, np.concatenate([[0], np.cumsum(counts)])
+
+  def _counts(
+      self, rng: np.random.Generator, num_clients: int
+  ) -> np.ndarray:
+    """Returns the number of clients in each step, if each client draws one."""
+    taking_part = rng.binomial(num_clients, self.check_in_probability)
+    return rng.multinomial(
+        taking_part, np.full(self.num_rounds, 1 / self.num_rounds)
+    )
+
   def expected_check_ins(self, num_rounds: int) -> float:
     """Returns the mean number of the first steps in which a client checks in.
 
@@ -129,6 +190,28 @@ class CheckInProtocol(abc.ABC):
     """Bytes that separate the coins of one protocol from another's."""
     return json.dumps(self.describe(), sort_keys=True).encode()
 
+  def expected_clients_per_step(self, population: int) -> Optional[float]:
+    """Returns the expected number of clients that report in one step.
+
+    Exact mean over all steps. `None` if clients draw no steps.
+
+    Args:
+      population: Number of clients.
+    """
+    del population
+    return None
+
+  def expected_dummy_updates(self, population: int) -> Optional[float]:
+    """Returns the expected number of updates of one pass without any report.
+
+    Exact. `None` without dummies.
+
+    Args:
+      population: Number of clients.
+    """
+    del population
+    return None
+
   def _stopped_after(self, num_rounds: Optional[int]) -> int:
     if num_rounds is None:
       return self.num_rounds
@@ -136,21 +219,60 @@ class CheckInProtocol(abc.ABC):
     return num_rounds
 
 
-class CentralCheckIn(CheckInProtocol):
-  """A protocol whose trusted server adds noise to the sum of every step.
+class Slots(Protocol):
+  """Protocols in which a step of a pass is one of `num_slots` slots."""
 
-  There is no winner, because the winner would depend on other clients.
+  num_slots: int
+
+  @property
+  def num_rounds(self) -> int:
+    """Number of steps of one pass, which are the slots."""
+    return self.num_slots
+
+  def expected_clients_per_step(self, population: int) -> float:
+    """See base class."""
+    share = self.check_in_probability * self.max_reports / self.num_slots
+    return population * share
+
+
+def by_step(
+    rng: np.random.Generator,
+    slots: np.ndarray,
+    owners: np.ndarray,
+    num_rounds: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the result of `Protocol.draw_pass` from the slot of each report.
+
+  Args:
+    rng: Generator of the pass.
+    slots: Slot of each report, from 0.
+    owners: Position of the client of each report.
+    num_rounds: Number of steps of the pass.
   """
+  counts = np.bincount(slots, minlength=num_rounds)
+  # Shuffle first. Otherwise the order within a slot follows the ids.
+  shuffle = rng.permutation(len(slots))
+  order = owners[shuffle][np.argsort(slots[shuffle], kind='stable')]
+  return order, np.concatenate([[0], np.cumsum(counts)])
 
-  has_one_winner = False
-  occupancy_is_secret = True
-  needs_population = False
-  noise_is_central = True
-  trust = (
-      'the server and the channels to it, with who checked in, the updates and'
-      ' the noise'
-  )
-  adversary = 'all models'
+
+def from_description(
+    description: Mapping[str, Any], classes: Iterable[type[Protocol]]
+) -> Protocol:
+  """Returns the protocol whose `describe()` returned `description`.
+
+  Args:
+    description: Name and fields.
+    classes: Protocols that the plan of the description takes.
+
+  Raises:
+    ArgumentError: If the description names none of them.
+  """
+  fields = dict(description)
+  known = {each.__name__: each for each in classes}
+  name = fields.pop('name')
+  _checks.one_of(tuple(known), protocol=name)
+  return known[name](**fields)
 
 
 def share_of(probability: float, *, part: int, whole: int) -> float:
@@ -167,76 +289,3 @@ def product(first: float, second: float) -> float:
 
 def _up(value: float) -> float:
   return math.nextafter(value, math.inf) if value else value
-
-
-@dataclasses.dataclass(frozen=True)
-class CentralGaussian:
-  """Gaussian noise that a trusted server adds to the sum of every step.
-
-  Attributes:
-    noise_multiplier: Standard deviation on the SUM, over the clip norm.
-    l2_norm_clip: Bound on the L2 norm of one client's update.
-  """
-
-  noise_multiplier: float
-  l2_norm_clip: float
-
-  name = 'central-gaussian'
-
-  def __post_init__(self):
-    _checks.positive(noise_multiplier=self.noise_multiplier)
-    _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
-
-  @property
-  def event(self) -> dp_accounting.GaussianDpEvent:
-    """The event of the sum of one step, for zero-out."""
-    return dp_accounting.GaussianDpEvent(self.noise_multiplier)
-
-  def describe(self) -> dict[str, Any]:
-    """Returns name and fields as plain JSON types."""
-    return {'name': self.name, **dataclasses.asdict(self)}
-
-
-def check(
-    protocol: CheckInProtocol,
-    randomizer: Union[randomizers.LocalRandomizer, CentralGaussian],
-) -> None:
-  """Raises unless the noise is where the protocol's guarantee needs it.
-
-  Args:
-    protocol: Protocol of the clients.
-    randomizer: Noise for the reports, or for their sum.
-
-  Raises:
-    ArgumentError: If `randomizer` is neither of the two.
-    PrivacyRefusedError: If `protocol` does not take this kind.
-  """
-  is_central = isinstance(randomizer, CentralGaussian)
-  if not is_central and not isinstance(randomizer, randomizers.LocalRandomizer):
-    raise _checks.ArgumentError(
-        'randomizer',
-        randomizer,
-        'a local randomizer of tff_dp.mechanisms.randomizers, or'
-        ' CentralGaussian(noise_multiplier, l2_norm_clip)',
-    )
-  if is_central == protocol.noise_is_central:
-    return
-  if is_central:
-    raise _checks.PrivacyRefusedError(
-        f'{protocol.name} is not defined with noise at the server',
-        why=(
-            'who wins a slot depends on who else came, so replacing one client'
-            ' changes more than its own contribution'
-            if protocol.has_one_winner
-            else 'its guarantee is about reports that are randomized before'
-            ' they are seen'
-        ),
-        way_out='RandomAllocation or CyclicAllocation, which sum all check-ins'
-        ' of a slot, or a local randomizer',
-    )
-  raise _checks.PrivacyRefusedError(
-      f'{protocol.name} is not defined with a local randomizer',
-      why='its guarantee is about one Gaussian draw on the sum of every slot',
-      way_out='CentralGaussian(noise_multiplier, l2_norm_clip), or'
-      ' FixedWindowCheckIn or AveragedCheckIn with the local randomizer',
-  )

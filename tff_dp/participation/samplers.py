@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated check-ins: the clients that report in each step.
+"""Simulated clients that decide themselves: those that report in each step.
 
 There are two samplers. Their results have the same distribution, which is
 tested:
@@ -26,13 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.participation import check_ins
 from tff_dp.participation import coins
-from tff_dp.participation import cyclic_allocation
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.participation import shuffled_check_in
 
-DUMMY = -1
+DUMMY = protocol_lib.DUMMY
 LITERAL, FAST = 'literal', 'fast'
 KINDS = (LITERAL, FAST)
 DUMMY_FOR_LOST, REDRAW = 'dummy', 'redraw'
@@ -59,7 +56,7 @@ class Sampler(abc.ABC):
 
   def __init__(
       self,
-      protocol: protocol_lib.CheckInProtocol,
+      protocol: protocol_lib.Protocol,
       *,
       root_key: bytes,
       num_clients: int,
@@ -82,7 +79,7 @@ class Sampler(abc.ABC):
     _checks.in_half_open(0, 1, dropout_rate=dropout_rate)
     # Losing more is post-processing, because losses are independent of
     # everything.
-    credited = getattr(protocol, 'credited_dropout', 0.0)
+    credited = protocol.credited_loss
     if dropout_rate < credited:
       raise _checks.ArgumentError(
           'dropout_rate',
@@ -108,15 +105,14 @@ class Sampler(abc.ABC):
     """
     _checks.integer_at_least(0, pass_index=pass_index)
     _checks.integer_between(1, self._protocol.num_rounds, step=step)
-    if isinstance(self._protocol, shuffled_check_in.ShuffledCheckIn):
+    if self._protocol.has_fresh_coins:
       return self._bernoulli(pass_index, step)
     if pass_index != self._pass_index:
       self._drawn = self._draw_pass(pass_index)
       self._pass_index = pass_index
     if not self._protocol.has_one_winner:
       return self._everybody(pass_index, step)
-    if step < getattr(self._protocol, 'window', 1):
-      # The warm-up of a sliding window.
+    if step <= self._protocol.num_warm_up:
       return Cohort(np.zeros(0, np.int64), 0, 0)
     return self._one_winner(pass_index, step)
 
@@ -152,7 +148,7 @@ class LiteralSampler(Sampler):
     """Returns a dict from each slot to its clients."""
     members = {}
     protocol, id_ = self._protocol, self._protocol.protocol_id
-    probability = getattr(protocol, 'check_in_probability', 1.0)
+    probability = protocol.check_in_probability
     for position, key in enumerate(self._keys):
 
       def draw(label, *, choices, key=key):
@@ -166,7 +162,7 @@ class LiteralSampler(Sampler):
           continue
         taken = set()
         # The i-th of several slots is the i-th one that is not taken yet.
-        for number in range(getattr(protocol, 'num_selected', 1)):
+        for number in range(protocol.num_selected):
           slot = coins.draw(
               coins.coin(key, 'slot', *time, number), len(steps) - number
           )
@@ -232,86 +228,9 @@ class FastSampler(Sampler):
   """Draws counts first, then a uniform subset or permutation of the clients."""
 
   def _draw_pass(self, pass_index):
-    """Returns the data of each slot.
-
-    With one winner in a fixed window, these are counts and winners. Clients are
-    exchangeable, so the winners of all non-empty slots are a uniform ordered
-    sample of the clients. Otherwise these are the clients of all slots.
-    """
-    protocol = self._protocol
+    """Returns what `Protocol.draw_pass` returns."""
     rng = self._generator('pass', pass_index)
-    if isinstance(protocol, check_ins.FixedWindowCheckIn):
-      counts = self._counts(rng)
-      winners = np.full(protocol.num_rounds, DUMMY)
-      is_taken = counts > 0
-      winners[is_taken] = rng.choice(
-          self._num_clients, int(is_taken.sum()), replace=False
-      )
-      return counts, winners
-    if isinstance(protocol, check_ins.SlidingWindowCheckIn):
-      order = rng.permutation(self._num_clients)
-      slots = order % protocol.num_rounds
-      slots += rng.integers(protocol.window, size=self._num_clients)
-      # If several clients are assigned to one place, NumPy keeps the last. The
-      # order is random, so that one is uniform.
-      num_slots = protocol.num_rounds + protocol.window
-      winners = np.full(num_slots, DUMMY)
-      winners[slots] = order
-      return np.bincount(slots, minlength=num_slots), winners
-    is_cyclic = isinstance(protocol, cyclic_allocation.CyclicAllocation)
-    if protocol.max_reports == 1 and not is_cyclic:
-      counts = self._counts(rng)
-      order = rng.permutation(self._num_clients)
-    else:
-      draw = self._cyclic_slots if is_cyclic else self._several_slots
-      slots, owners = draw(rng)
-      counts = np.bincount(slots, minlength=protocol.num_rounds)
-      # Shuffle first. Otherwise the order within a slot follows the ids.
-      shuffle = rng.permutation(len(slots))
-      order = owners[shuffle][np.argsort(slots[shuffle], kind='stable')]
-    return order, np.concatenate([[0], np.cumsum(counts)])
-
-  def _counts(self, rng: np.random.Generator) -> np.ndarray:
-    """Returns the number of clients in each slot."""
-    num_slots = self._protocol.num_rounds
-    taking_part = rng.binomial(
-        self._num_clients,
-        getattr(self._protocol, 'check_in_probability', 1.0),
-    )
-    return rng.multinomial(taking_part, np.full(num_slots, 1 / num_slots))
-
-  def _several_slots(self, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Returns slots, from 0, and the client of each."""
-    protocol = self._protocol
-    taking_part = np.flatnonzero(
-        rng.random(self._num_clients) < protocol.check_in_probability
-    )
-    wanted = protocol.num_selected
-    slots = np.empty((len(taking_part), wanted), np.int64)
-    # As in the literal sampler, the i-th draw counts only slots not yet taken.
-    for number in range(wanted):
-      slot = rng.integers(protocol.num_rounds - number, size=len(taking_part))
-      for other in range(number):
-        slot += slots[:, other] <= slot
-      slots[:, number] = slot
-      slots[:, : number + 1].sort(axis=1)
-    return slots.ravel(), np.repeat(taking_part, wanted)
-
-  def _cyclic_slots(self, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Returns slots, from 0, and the client of each."""
-    protocol = self._protocol
-    residues = rng.integers(protocol.stride, size=self._num_clients)
-    slots, owners = [], []
-    for window in range(protocol.num_windows):
-      come = np.flatnonzero(
-          rng.random(self._num_clients) < protocol.check_in_probability
-      )
-      steps = [protocol.steps(r, window) for r in range(protocol.stride)]
-      lengths = np.array([len(each) for each in steps])[residues[come]]
-      firsts = np.array([each.start for each in steps])[residues[come]]
-      slots.append(firsts - 1 + protocol.stride * rng.integers(lengths))
-      owners.append(come)
-    return np.concatenate(slots), np.concatenate(owners)
+    return self._protocol.draw_pass(rng, self._num_clients)
 
   def _bernoulli(self, pass_index, step):
     rng = self._generator('step', pass_index, step)
@@ -360,7 +279,7 @@ _SAMPLERS = {LITERAL: LiteralSampler, FAST: FastSampler}
 
 
 def build(
-    protocol: protocol_lib.CheckInProtocol, *, kind: str = FAST, **options
+    protocol: protocol_lib.Protocol, *, kind: str = FAST, **options
 ) -> Sampler:
   """Returns a sampler.
 
@@ -369,17 +288,13 @@ def build(
     kind: Kind of sampler, one of `KINDS`.
     **options: Arguments of `Sampler`.
   """
-  if not isinstance(protocol, protocol_lib.CheckInProtocol):
-    raise _checks.ArgumentError(
-        'protocol', protocol, 'a protocol of tff_dp.participation'
-    )
-  if isinstance(protocol, shuffled_check_in.ShuffledReports):
-    raise _checks.PrivacyRefusedError(
-        f'{protocol} has no coins to simulate',
-        why='its guarantee is about reports of everybody in every round',
-        way_out='ShuffledCheckIn(num_rounds, check_in_rate=1.0,'
-        ' min_num_clients=...)',
-    )
+  _checks.instance_of(
+      protocol_lib.Protocol,
+      'a protocol in which clients decide, such as'
+      ' tff_dp.check_ins.ShuffledCheckIn(...)',
+      protocol=protocol,
+  )
+  protocol.check_simulated()
   _checks.one_of(KINDS, sampler=kind)
   return _SAMPLERS[kind](protocol, **options)
 

@@ -7,11 +7,16 @@ from tff_dp import _compat
 _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
+from tff_dp import _lazy
 from tff_dp.program.certification import certify
-from tff_dp.program.check_in_source import CheckInDataSource
 from tff_dp.program.files.outputs import read_model
 from tff_dp.program.loop import Loop
+from tff_dp.program.protocol_source import ProtocolSource
 from tff_dp.program.run import BUDGET
 from tff_dp.program.run import COMPLETED
 from tff_dp.program.run import TrainResult
 from tff_dp.program.training import train
+
+__getattr__ = _lazy.moved(
+    __name__, {'CheckInDataSource': 'tff_dp.program.ProtocolSource'}
+)

@@ -4,8 +4,8 @@
 
 `Cohorts` is the interface. Each system has its own, in the module `training` of
 its folder. In `ScheduledCohorts` the server chooses, and the participation
-ledger enforces the pattern that the plan promises. In `CheckInCohorts` clients
-decide, and the server takes those who came.
+ledger enforces the pattern that the plan promises. A `Source` has cohorts of
+its own: clients decide, and the server takes those who came.
 
 Cohorts give bytes for the checkpoint, from which a resumed run restores them. A
 round that is repeated has the same cohort again.
@@ -17,11 +17,10 @@ import dataclasses
 import functools
 from typing import Any
 
+import tensorflow_federated as tff
+
 from tff_dp import _checks
-from tff_dp.participation import monitoring
-from tff_dp.participation import shuffled_check_in
 from tff_dp.plans import base
-from tff_dp.program import check_in_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +111,14 @@ class Cohorts(abc.ABC):
   def warning(self) -> str | None:
     """Returns a sentence about a broken assumption, `None` if all hold."""
     return None
+
+
+class Source(tff.program.FederatedDataSource):
+  """Clients that decide themselves when they come."""
+
+  @abc.abstractmethod
+  def cohorts(self) -> Cohorts:
+    """Returns new cohorts of these clients, for one run."""
 
 
 class ScheduledCohorts(Cohorts):
@@ -209,103 +216,9 @@ class ScheduledCohorts(Cohorts):
     )
 
 
-class CheckInCohorts(Cohorts):
-  """Cohorts of clients that decide themselves whether to take part.
-
-  If the occupancy of the protocol is secret, only the facts in the statement
-  are recorded. Otherwise the number of reports and the realised rate are
-  recorded too.
-  """
-
-  def __init__(self, source: check_in_source.CheckInDataSource):
-    """Makes them.
-
-    Args:
-      source: Source with protocol and clients. The cohorts use one new iterator
-        of it.
-    """
-    self.client_ids = source.client_ids
-    self.why_not_chosen = 'its clients decide by their own coins when they come'
-    self.keeps_client_metrics = not source.protocol.occupancy_is_secret
-    self.is_key_insecure = source.insecure_seed is not None
-    self._source = source
-    self._iterator = None
-
-  def identity(self) -> dict[str, Any]:
-    return {'check_ins': self._source.describe()}
-
-  def begin(self, run_id: str) -> None:
-    del run_id  # The write-ahead record ties the cohorts to the run.
-    self._iterator = self._source.iterator()
-
-  def restore(self, data: bytes) -> None:
-    self._iterator = self._source.restored(data)
-
-  def to_bytes(self) -> bytes:
-    return self._iterator.to_bytes()
-
-  def select(
-      self, round_index: int, chosen: Sequence | None = None
-  ) -> Selection:
-    if chosen is not None:
-      raise self._cannot_be_chosen()
-    iterator = self._iterator
-    _checks.integer_between(
-        iterator.position + 1, iterator.position + 1, round_index=round_index
-    )
-    step = iterator.advance()
-    released = {}
-    if not self._source.protocol.occupancy_is_secret:
-      released['reports'] = len(step.cohort.clients)
-    rate = self._rate()
-    if rate is not None:
-      for end, value in zip(('', '_low', '_high'), rate, strict=True):
-        released[f'check_in_rate{end}'] = value
-    return Selection(
-        ids=iterator.ids_of(step),
-        read=lambda: iterator.data_of(step),
-        released=released,
-        not_covered={},
-    )
-
-  def observed(
-      self, rounds_begun: int
-  ) -> monitoring.ObservedCheckIns:
-    iterator = self._iterator
-    if not iterator.position:
-      return monitoring.ObservedCheckIns(rounds_begun)
-    is_secret = self._source.protocol.occupancy_is_secret
-    return monitoring.ObservedCheckIns(
-        rounds_begun,
-        rounds_counted=iterator.position,
-        num_reports=None if is_secret else iterator.num_reports,
-        rate=self._rate(),
-        warning=self.warning(),
-    )
-
-  def warning(self) -> str | None:
-    rate = self._rate()
-    if rate is None:
-      return None
-    return monitoring.warning(self._source.protocol, rate)
-
-  def _rate(self) -> monitoring.RealisedRate | None:
-    """Returns the realised rate so far, as far as it is public."""
-    source, iterator = self._source, self._iterator
-    if not iterator.position:
-      return None
-    if not isinstance(source.protocol, shuffled_check_in.ShuffledCheckIn):
-      return None
-    return monitoring.realised_rate(
-        iterator.num_reports,
-        num_rounds=iterator.position,
-        num_clients=len(self.client_ids),
-    )
-
-
 def check_client_data(clients: Any) -> None:
   """Raises if clients decide themselves, but the plan says who comes."""
-  if isinstance(clients, check_in_source.CheckInDataSource):
+  if isinstance(clients, Source):
     raise _checks.ArgumentError(
         'clients', clients, 'client data: the plan says who comes'
     )

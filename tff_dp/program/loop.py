@@ -87,8 +87,8 @@ class Loop:
       process: Process that adds the noise of its plan to everything that
         comes from clients' data. Anything else is refused, see `certify`.
       clients: A `tff.simulation.datasets.ClientData` with the whole population,
-        preprocessing included. A `CheckInPlan` also takes its
-        `CheckInDataSource`. With a plan of silos, the ids are their names.
+        preprocessing included. A plan with a protocol also takes its
+        `ProtocolSource`. With a plan of silos, the ids are their names.
       output_dir: Directory that is absent, empty, or holds this very run. It
         gets the files that `program.train` writes.
       delta: Target delta, in (0, 1). Choose it below 1 / population.

@@ -5,7 +5,6 @@
 from tff_dp import _checks
 from tff_dp import systems
 from tff_dp.plans import base
-from tff_dp.program import check_in_source
 from tff_dp.program import cohorts
 
 
@@ -14,12 +13,13 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
 
   Args:
     plan: A plan of any system.
-    clients: A `tff.simulation.datasets.ClientData`. A `CheckInPlan` also takes
-      its `CheckInDataSource`, and a `NonPrivatePlan` takes any such source.
+    clients: A `tff.simulation.datasets.ClientData`. A plan whose clients decide
+      also takes its `ProtocolSource`, and a `NonPrivatePlan` takes any such
+      source.
     schedule_seed: Public seed of the schedule. Must be 0 if clients or silos
       decide themselves.
   """
-  is_source = isinstance(clients, check_in_source.CheckInDataSource)
+  is_source = isinstance(clients, cohorts.Source)
   if not is_source and not all(
       hasattr(clients, name)
       for name in ('client_ids', 'create_tf_dataset_for_client')

@@ -19,7 +19,7 @@ from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.plans import base
 from tff_dp.program import certification
-from tff_dp.program import check_in_source
+from tff_dp.program import cohorts
 from tff_dp.program import population
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
@@ -32,7 +32,7 @@ from tff_dp.statement import declarations as declarations_lib
 def train(
     process: tff.learning.templates.LearningProcess,
     clients: (
-        tff.simulation.datasets.ClientData | check_in_source.CheckInDataSource
+        tff.simulation.datasets.ClientData | cohorts.Source
     ),
     *too_many: Any,
     output_dir: str | os.PathLike,
@@ -73,13 +73,13 @@ def train(
       everything that comes from clients' data. Any other is refused, see
       `certification.certify`. The builders of `tff_dp.learning` make such
       processes. So do most of TFF's builders with `plan.aggregator()`. With a
-      `DpFtrlPlan` the schedule chooses the clients of a round. With a
-      `CheckInPlan` they decide themselves.
+      schedule in the plan, the server chooses the clients of a round. With a
+      protocol in the plan, they decide themselves.
     clients: The population. Only `client_ids` and
-      `create_tf_dataset_for_client(client_id)` are used. A `CheckInPlan` also
-      takes its `CheckInDataSource`, which can choose the sampler or lose
-      reports. A `NonPrivatePlan` also takes a source of any protocol. With a
-      plan of silos the ids are the names of the silos.
+      `create_tf_dataset_for_client(client_id)` are used. A plan with a
+      protocol also takes its `ProtocolSource`, which can choose the sampler or
+      lose reports. A `NonPrivatePlan` also takes a source of any protocol. With
+      a plan of silos the ids are the names of the silos.
     *too_many: Must be empty: all other arguments are keyword-only.
     output_dir: Directory that is absent, empty, or holds this very run.
     delta: Target delta, in (0, 1). Choose it below 1 / population. With silos,
@@ -106,8 +106,8 @@ def train(
       again, round by round. It is refused where other noise comes out (other
       versions or devices). A resume may ask for another kind than before. The
       results are the same.
-    schedule_seed: Public seed of the schedule. Must be 0 with a `CheckInPlan`:
-      its coins are secret, and their key is drawn from the operating system.
+    schedule_seed: Public seed of the schedule. Must be 0 if clients decide: their
+      coins are secret, and the key is drawn from the operating system.
     config: Settings of the caller that the result depends on, as plain JSON
       types. A resume with other settings is refused.
     declarations: Facts for the privacy statement that only the caller knows,

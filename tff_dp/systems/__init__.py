@@ -23,7 +23,7 @@ __all__ = (
     'unregister',
 )
 # In the order of lists for people.
-_FOLDERS = ('dp_ftrl', 'check_ins', 'draw_and_discard', 'silos')
+FOLDERS = ('dp_ftrl', 'allocation', 'check_ins', 'draw_and_discard', 'silos')
 _registered: dict[str, system_lib.System] = {}
 
 
@@ -31,7 +31,7 @@ _registered: dict[str, system_lib.System] = {}
 def _own() -> dict[str, system_lib.System]:
   """Returns the systems of the library, by kind."""
   found = {}
-  for folder in _FOLDERS:
+  for folder in FOLDERS:
     for each in importlib.import_module(f'{__name__}.{folder}').SYSTEMS:
       found[each.kind] = each
   return found

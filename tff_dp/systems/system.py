@@ -95,6 +95,10 @@ class System:
     commands: Kind of run on the command line -> `Command`.
     offers: Name in `advise` -> `Offered`.
     tools: Name of a command -> `Tool`.
+    rows: Reference to a function for `compare` at a budget, `None` if the
+      system has no rows there. It takes the keyword arguments `num_rounds`,
+      `max_participations`, `epsilon`, `delta` and `error`, and returns a list
+      of `mechanisms.choice.Row`.
     adapters: Modules of `integrations` that run its plans on other stacks.
   """
 
@@ -107,6 +111,7 @@ class System:
   offers: Mapping[str, Offered] = dataclasses.field(default_factory=dict)
   tools: Mapping[str, Tool] = dataclasses.field(default_factory=dict)
   adapters: tuple[str, ...] = ()
+  rows: Optional[Callable[[], Any]] = None
 
 
 class Noise(NamedTuple):

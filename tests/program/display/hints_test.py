@@ -9,6 +9,7 @@ from absl.testing import parameterized
 import numpy as np
 
 import tff_dp
+from tff_dp import check_ins
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -99,7 +100,7 @@ class TooNoisyTest(absltest.TestCase):
 
   def test_nothing_is_said_without_a_cohort_size(self):
     plan = tff_dp.CheckInPlan(
-        participation.FixedWindowCheckIn(4),
+        check_ins.FixedWindowCheckIn(4),
         mechanisms.randomizers.Gaussian(8.0, 1.0),
     )
     self.assertIsNone(hints.too_noisy(plan, num_params=10**6, num_rounds=4))

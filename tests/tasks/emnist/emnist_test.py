@@ -24,8 +24,8 @@ from tasks.emnist import emnist_models
 from tasks.emnist import emnist_systems
 from tests.cli import command
 from tests.program import kills
-from tff_dp.participation import check_ins
 from tff_dp.files import write_ahead
+from tff_dp.systems.check_ins import windows
 
 _WRITERS = 10
 _SMALL = (
@@ -152,7 +152,7 @@ class RunTest(parameterized.TestCase):
     process, _ = emnist_systems.build(settings, None, mock.Mock(), writers)
     self.assertIs(process, build.return_value)
     plan = build.call_args.args[1]
-    self.assertIsInstance(plan.protocol, check_ins.AveragedCheckIn)
+    self.assertIsInstance(plan.protocol, windows.AveragedCheckIn)
     self.assertEqual(plan.num_rounds, 3)
     self.assertBetween(plan.epsilon(delta=1e-4), 7, 8)
 

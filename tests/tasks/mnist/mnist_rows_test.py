@@ -43,7 +43,11 @@ class RowsTest(parameterized.TestCase):
     self.assertEqual(row.delta, 1 / row.num_clients)
     if row.plan is not None:
       self.assertIs(row.plan.protocol, row.protocol)
-      self.assertIs(row.plan.randomizer, row.noise)
+      if row.plan.is_local:
+        self.assertIs(row.plan.randomizer, row.noise)
+      else:
+        self.assertEqual(row.plan.noise_multiplier, row.noise.noise_multiplier)
+        self.assertEqual(row.plan.l2_norm_clip, row.noise.l2_norm_clip)
     slots = row.num_updates * row.slots_per_update
     # A sliding window may have some steps left.
     self.assertLessEqual(slots, row.num_rounds)

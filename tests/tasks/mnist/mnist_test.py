@@ -20,11 +20,11 @@ from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
 from tasks.mnist import mnist_run
 from tests.cli import command
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp import execution
-from tff_dp import participation
 from tff_dp.mechanisms import randomizers
-from tff_dp.plans import check_ins as check_ins_plan
-from tff_dp.program import check_in_source
+from tff_dp.program import protocol_source
 
 _SEED = 3
 _CLIP = 0.5
@@ -129,40 +129,42 @@ def _tiny_row(plan=None, **fields):
       server=mnist_rows.Server(0.7, momentum=0.5, decays=True),
       delta=0.01,
       **{'protocol': plan and plan.protocol, **fields},
-      noise=plan.randomizer if plan else mnist_rows.Baseline(0.0, _CLIP),
+      noise=getattr(plan, 'randomizer', None)
+      or mnist_rows.ServerNoise(getattr(plan, 'noise_multiplier', 0.0), _CLIP),
   )
 
 
-def _check_in_row(protocol, num_updates, noise=None, **fields):
-  return _tiny_row(
-      check_ins_plan.CheckInPlan(
-          protocol, noise or randomizers.Gaussian(_NO_NOISE, _CLIP)
-      ),
-      num_updates=num_updates,
-      **fields,
-  )
+def _check_in_row(protocol, num_updates, **fields):
+  if protocol.noise_is_central:
+    plan = allocation.AllocationPlan(
+        protocol, noise_multiplier=_NO_NOISE, l2_norm_clip=_CLIP
+    )
+  else:
+    plan = check_ins.CheckInPlan(
+        protocol, randomizers.Gaussian(_NO_NOISE, _CLIP)
+    )
+  return _tiny_row(plan, num_updates=num_updates, **fields)
 
 
 _TINY_ROWS = {
     'shuffled_check_in': lambda: _check_in_row(
-        participation.ShuffledCheckIn(5, 0.3, _NUM_CLIENTS),
+        check_ins.ShuffledCheckIn(5, 0.3, _NUM_CLIENTS),
         5,
         reports_per_update=3.6,
     ),
     'sliding_window': lambda: _check_in_row(
-        participation.SlidingWindowCheckIn(12, 4),
+        check_ins.SlidingWindowCheckIn(12, 4),
         3,
         slots_per_update=3,
         reports_per_update=3,
     ),
     'allocation': lambda: _check_in_row(
-        participation.RandomAllocation(4),
+        allocation.RandomAllocation(4),
         4,
-        check_ins_plan.CentralGaussian(_NO_NOISE, _CLIP),
         reports_per_update=3,
     ),
     'baseline': lambda: _tiny_row(
-        protocol=participation.ShuffledCheckIn(5, 0.3, _NUM_CLIENTS),
+        protocol=check_ins.ShuffledCheckIn(5, 0.3, _NUM_CLIENTS),
         num_updates=5,
         reports_per_update=4,
     ),
@@ -176,7 +178,7 @@ class ProcessTest(parameterized.TestCase):
     """Returns the model, of the clients that come to each round."""
     model = mnist_model.build_keras_model(_ARCHITECTURE, seed=1)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    iterator = check_in_source.CheckInDataSource(
+    iterator = protocol_source.ProtocolSource(
         row.protocol, clients, with_keys=False, insecure_seed=_SEED
     ).iterator()
     velocity = np.zeros(_ARCHITECTURE.num_params)

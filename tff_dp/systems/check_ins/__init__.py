@@ -1,19 +1,20 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Check-ins: clients decide alone when to take part."""
+"""Check-ins: clients decide alone when to report, and add the noise."""
 
+from tff_dp import _lazy
 from tff_dp.systems.system import At
 from tff_dp.systems.system import Command
 from tff_dp.systems.system import Offered
 from tff_dp.systems.system import System
 
-_FLAGS = At('tff_dp.cli.flags.check_ins')
-_OFFERS = 'tff_dp.advice.check_ins'
+_FLAGS = At(f'{__name__}.flags')
+_OFFERS = f'{__name__}.offers'
 SYSTEMS = (
     System(
         kind='check_ins',
         page='docs/check_ins.md',
-        plan=At('tff_dp.plans.check_ins', 'CheckInPlan'),
+        plan=At(f'{__name__}.plan', 'CheckInPlan'),
         training=At(f'{__name__}.training', 'CHECK_INS'),
         points={
             'mechanism': 'randomizer local_guarantee check_in_rate',
@@ -31,27 +32,8 @@ SYSTEMS = (
             'random-check-in': Command(
                 'each client draws its own slot, at a trusted server', _FLAGS
             ),
-            'random-allocation': Command(
-                'check-ins at a server that is trusted to add the noise', _FLAGS
-            ),
-            'cyclic-allocation': Command(
-                'check-ins at a server whose noise is correlated over rounds',
-                At('tff_dp.cli.flags.cyclic_allocation'),
-            ),
         },
         offers={
-            'random-allocation': Offered(
-                'server',
-                'clients draw their own rounds, and a server adds noise to'
-                ' every sum',
-                At(_OFFERS, 'random_allocation'),
-            ),
-            'cyclic-allocation': Offered(
-                'server',
-                'as random-allocation, in strides, with noise that cancels over'
-                ' rounds',
-                At('tff_dp.advice.cyclic_allocation', 'cyclic_allocation'),
-            ),
             'fixed-window': Offered(
                 'server',
                 'clients noise their reports and draw a slot, which uses one of'
@@ -77,4 +59,17 @@ SYSTEMS = (
         },
     ),
 )
-__all__ = ()
+_ON_TFF = ('build_check_in_sgd', 'build_shuffled_check_in_sgd')
+__getattr__, __dir__, __all__ = _lazy.names(
+    __name__,
+    {
+        'AveragedCheckIn': f'{__name__}.windows',
+        'CheckInPlan': f'{__name__}.plan',
+        'FixedWindowCheckIn': f'{__name__}.windows',
+        'ShuffledCheckIn': f'{__name__}.shuffled',
+        'ShuffledReports': f'{__name__}.shuffled',
+        'SlidingWindowCheckIn': f'{__name__}.windows',
+        **dict.fromkeys(_ON_TFF, f'{__name__}.builders'),
+    },
+    on_tff=_ON_TFF,
+)

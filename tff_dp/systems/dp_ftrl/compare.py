@@ -9,6 +9,7 @@ import time
 from typing import Any, Optional
 
 from tff_dp import _checks
+from tff_dp import systems
 from tff_dp.accounting import calibration
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
@@ -16,7 +17,6 @@ from tff_dp.cli import plots
 from tff_dp.cli import results
 from tff_dp.mechanisms import catalogue
 from tff_dp.mechanisms import choice
-from tff_dp.plans import cyclic_allocation
 from tff_dp.systems.dp_ftrl import flags
 
 # Longer work shows its progress.
@@ -34,8 +34,6 @@ with the least noise for epsilon {epsilon:g} at delta {delta:g}. max error: in
 the worst round; rmse: root mean square over rounds. In the rows of allocation
 clients draw their rounds in secret, which amplifies; the others claim nothing
 of the kind."""
-# Names of the rows for clients that draw their own rounds.
-_ALLOCATION, _CYCLIC = 'random-allocation', 'cyclic-allocation'
 _EXAMPLES = """examples:
   six passes over StackOverflow, 342 rounds each, cf. arXiv:2211.06530:
     tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
@@ -120,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     reference, *rows = (row.scaled(sigma) for row in (reference, *rows))
     if chosen is not None:
       (chosen,) = (row for row in rows if row.mechanism == chosen.mechanism)
-    rows += _allocations(arguments, pattern, kind)
+    rows += _others(arguments, pattern, kind)
     rows.sort(key=lambda row: row.error(kind))
   if arguments.plot is not None:
     plots.write_errors(arguments.plot, rows, at=_at(arguments))
@@ -152,17 +150,20 @@ def _reference(rows, pattern, options) -> choice.Row:
   return row
 
 
-def _allocations(arguments, pattern, kind: str) -> list[choice.Row]:
-  """Returns rows of independent and banded noise, if clients draw rounds."""
-  tried = cyclic_allocation.best(
-      arguments.rounds,
-      pattern.max_participations,
-      epsilon=arguments.epsilon,
-      delta=arguments.delta,
-      error=kind,
-  )
-  (plain,) = (each for each in tried if each.stride == 1)
-  return [plain.row(_ALLOCATION), tried[0].row(_CYCLIC)]
+def _others(arguments, pattern, kind: str) -> list[choice.Row]:
+  """Returns the rows of other systems."""
+  return [
+      row
+      for system in systems.all_systems()
+      if system.rows is not None
+      for row in system.rows()(
+          num_rounds=arguments.rounds,
+          max_participations=pattern.max_participations,
+          epsilon=arguments.epsilon,
+          delta=arguments.delta,
+          error=kind,
+      )
+  ]
 
 
 def _json(

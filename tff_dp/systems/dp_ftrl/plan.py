@@ -397,12 +397,9 @@ class DpFtrlPlan(base.Plan):
 
 def check_is_dp_ftrl(plan: Any) -> None:
   """Raises unless a plan is a `DpFtrlPlan`, whose server chooses clients."""
-  _checks.instance_of(
-      DpFtrlPlan,
-      'a tff_dp.DpFtrlPlan; for a CheckInPlan there are build_check_in_sgd,'
-      ' build_shuffled_check_in_sgd and build_allocation_sgd',
-      plan=plan,
-  )
+  builder = getattr(plan, 'built_by', None)
+  other = f'; for this plan there is {builder}' if builder else ''
+  _checks.instance_of(DpFtrlPlan, f'a tff_dp.DpFtrlPlan{other}', plan=plan)
 
 
 def _check_shuffles(mechanism, participation) -> None:

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training of DP-FTRL and without privacy: the server chooses the cohorts."""
 
-from tff_dp.program import check_in_source
 from tff_dp.program import cohorts
 from tff_dp.systems import system
 
@@ -23,10 +22,10 @@ class _NonPrivate(system.Training):
   is_private = False
 
   def cohorts(self, plan, clients, *, schedule_seed):
-    if not isinstance(clients, check_in_source.CheckInDataSource):
+    if not isinstance(clients, cohorts.Source):
       return cohorts.ScheduledCohorts(plan, clients, seed=schedule_seed)
     system.no_seed(schedule_seed)
-    return cohorts.CheckInCohorts(clients)
+    return clients.cohorts()
 
 
 DP_FTRL = _DpFtrl()

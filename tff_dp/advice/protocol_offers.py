@@ -1,0 +1,164 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The common part of offers whose clients decide themselves when to report."""
+
+from collections.abc import Callable
+import math
+from typing import Any
+
+from tff_dp import _checks
+from tff_dp.accounting import calibration
+from tff_dp.accounting.curves import search
+from tff_dp.accounting.events import run_events
+from tff_dp.advice import offers
+from tff_dp.plans import protocol_plan
+
+# Starting point of the search if amplification helps.
+_AMPLIFIED_NOISE = 0.6
+# Relative distance of the noise from the least noise, because a trial takes
+# seconds.
+_CLOSE = 0.01
+_MOST_NOISE = 1e9
+
+
+def relation_of(
+    setting: offers.Setting, plan: protocol_plan.ProtocolPlan
+) -> run_events.NeighboringRelation:
+  """Returns the relation of an offer. Local reports have only one."""
+  if plan.is_local:
+    return plan.neighboring_relation
+  return run_events.NeighboringRelation(setting.neighboring_relation)
+
+
+def slots(setting: offers.Setting) -> int:
+  """Returns the rounds of a pass, so that whole passes add few extra rounds."""
+  return -(-setting.rounds // setting.num_passes)
+
+
+def least_noise_multiplier(
+    setting: offers.Setting,
+    plan_of: Callable[[float], protocol_plan.ProtocolPlan],
+    *,
+    reports: int,
+    known: float = math.inf,
+) -> float:
+  """Returns the least noise multiplier of a plan within the budget.
+
+  Args:
+    setting: Known facts.
+    plan_of: Function that returns the plan with some noise multiplier.
+    reports: Largest number of reports of one client.
+    known: Least noise of other kinds. Returns infinity if more is needed.
+  """
+  base = plan_of(1.0)
+  relation = relation_of(setting, base)
+
+  def epsilon_at(noise):
+    return plan_of(noise).epsilon(
+        delta=setting.delta, neighboring_relation=relation
+    )
+
+  if known < math.inf and epsilon_at(known) > setting.epsilon:
+    return math.inf
+  start = calibration.noise_multiplier(
+      epsilon=setting.epsilon,
+      delta=setting.delta,
+      squared_sensitivity=reports,
+      neighboring_relation=relation,
+  )
+  if base.bound != 'none':
+    start = min(start, _AMPLIFIED_NOISE)
+  return least(
+      epsilon_at,
+      lambda noise: offers.shortened(noise, 4),
+      start=start,
+      target=setting.epsilon,
+  )
+
+
+def least(
+    epsilon_at: Callable[[float], float],
+    parameter_of: Callable[[float], float],
+    *,
+    start: float,
+    target: float,
+) -> float:
+  """Returns a parameter whose epsilon is within the target.
+
+  The epsilon of the returned parameter was computed and is within the target.
+
+  Args:
+    epsilon_at: Function that returns the epsilon of a parameter.
+    parameter_of: Function that returns the parameter of some noise, with few
+      enough digits that people can copy it.
+    start: Noise to begin with.
+    target: Privacy budget.
+  """
+  noise = search.least_within(
+      target,
+      lambda noise: epsilon_at(parameter_of(noise)),
+      start,
+      most=_MOST_NOISE,
+      tolerance=_CLOSE,
+  )
+  if noise == math.inf:
+    raise _checks.ArgumentError('epsilon', target, 'a budget that can be met')
+  return parameter_of(noise)
+
+
+def offer(
+    setting: offers.Setting,
+    plan: protocol_plan.ProtocolPlan,
+    stddev: float,
+    *,
+    noise: tuple[Any, ...],
+    command: tuple[Any, ...],
+    python: str,
+    **fields: Any,
+) -> offers.Offer:
+  """Returns the offer of a plan.
+
+  Args:
+    setting: Known facts.
+    plan: Plan with the noise of the offer.
+    stddev: Standard deviation of the noise on the mean of a round.
+    noise: Flags of the noise: the first one and its value, then further ones.
+    command: Words of the command that states the epsilon, without the noise.
+    python: Code that makes `plan`.
+    **fields: Further fields of the offer.
+  """
+  protocol, passes = plan.protocol, plan.num_passes
+  relation = relation_of(setting, plan)
+  certificate = plan.certificate(
+      delta=setting.delta, neighboring_relation=relation
+  )
+  if plan.bound != 'best':
+    noise += ('--bound', plan.bound)
+  arguments = f'delta={setting.delta!r}'
+  if not plan.is_local:
+    noise += ('--neighboring-relation', relation)
+    arguments = offers.arguments(setting)
+  planned = '' if plan.num_rounds == setting.rounds else (
+      f'; {passes} pass{"es" * (passes > 1)} of {protocol.num_rounds} steps'
+  )
+  return offers.offer(
+      setting,
+      stddev,
+      neighboring_relation=relation.value,
+      noise={noise[0].strip('-').replace('-', '_'): noise[1]},
+      epsilon=certificate.epsilon,
+      epsilon_no_amplification=certificate.epsilon_no_amplification,
+      participation=f'{protocol.participation}{planned}',
+      assumptions=(*certificate.assumptions, *protocol.assumptions),
+      command=offers.account(*command, *noise, '--delta', setting.delta),
+      python=f'import tff_dp\n{python}\nprint(plan.epsilon({arguments}))',
+      **{'trust': protocol.trust} | fields,
+  )
+
+
+def options_of(plan: protocol_plan.ProtocolPlan) -> str:
+  """Returns passes and bound of a plan as Python arguments."""
+  text = f', num_passes={plan.num_passes}' if plan.num_passes > 1 else ''
+  if plan.bound != 'best':
+    text += f', bound={plan.bound!r}'
+  return text

@@ -1,3 +1,0 @@
-# Copyright 2026, The tff_dp Authors.
-# SPDX-License-Identifier: Apache-2.0
-"""Check-in SGD as TFF learning processes."""

@@ -1,0 +1,363 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of runs whose clients decide themselves whether to take part.
+
+`ProtocolPlan` is the common part of systems whose clients draw their own coins.
+A system says where the noise is added, and gives the event of one report.
+"""
+
+import abc
+from collections.abc import Callable
+import dataclasses
+import functools
+import math
+from typing import Any, ClassVar, Optional
+
+import dp_accounting
+
+from tff_dp import _checks
+from tff_dp.accounting.curves import search
+from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import best_bound
+from tff_dp.accounting.protocols import protocol_bounds
+from tff_dp.participation import protocol as protocol_lib
+from tff_dp.plans import base
+from tff_dp.plans import protocol_statement
+from tff_dp.statement import builder
+
+
+# For `calibrated`: the largest noise that is tried (a multiplier, or the
+# inverse of a local epsilon), and the relative precision.
+_MOST_NOISE = 1e9
+_TOLERANCE = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolPlan(base.Plan):
+  """Protocol of one run. Its noise is a field of the subclasses.
+
+  The unit of privacy is the client: all its reports over the whole run.
+
+  Attributes:
+    protocol: Protocol of the clients.
+    num_passes: Number of times that the protocol runs, each time with new
+      coins.
+    bound: Name of the bound that certifies, see `accounting.amplify`. 'none'
+      claims no amplification.
+    published_proofs: Whether to use only bounds with a published proof.
+    is_local: Whether clients add the noise.
+  """
+
+  protocol: protocol_lib.Protocol
+  _: dataclasses.KW_ONLY
+  num_passes: int = 1
+  bound: str = 'best'
+  published_proofs: bool = False
+
+  is_local: ClassVar[bool]
+  basis = 'amplified by the protocol, as the statement says'
+  curve_has_rounds_done = False
+
+  def _check_protocol(self) -> None:
+    """Raises `ArgumentError` if passes or bound do not fit the protocol."""
+    _checks.integer_at_least(1, num_passes=self.num_passes)
+    if self.num_passes > 1 and not self.protocol.may_repeat:
+      raise _checks.ArgumentError(
+          'num_passes',
+          self.num_passes,
+          f'1: {self.protocol.name} has one pass of num_rounds rounds',
+      )
+    _checks.one_of(best_bound.BOUNDS, bound=self.bound)
+    _checks.one_of((False, True), published_proofs=self.published_proofs)
+
+  @property
+  @abc.abstractmethod
+  def report_event(self) -> dp_accounting.DpEvent:
+    """Event of one report: its local noise, or the noise on its sum."""
+
+  @property
+  def num_rounds(self) -> int:
+    """Number of steps of all passes."""
+    return self.num_passes * self.protocol.num_rounds
+
+  @property
+  def trust(self) -> str:
+    """See base class."""
+    return self.protocol.trust
+
+  def _with_least_noise(
+      self,
+      plan_of: Callable[[float], 'ProtocolPlan'],
+      start: float,
+      *,
+      epsilon: float,
+      **options,
+  ) -> 'ProtocolPlan':
+    """Returns the plan with the least noise that meets (epsilon, delta).
+
+    Rounded to the private side: the returned plan's epsilon is at most
+    `epsilon`. The noise is the least up to a part in 10^4, provided that
+    epsilon falls with the noise.
+
+    Args:
+      plan_of: Function that returns the plan with some noise.
+      start: Noise to begin with.
+      epsilon: Target epsilon, above 0.
+      **options: Further arguments of `Plan.epsilon`.
+
+    Raises:
+      ArgumentError: If no noise meets it.
+    """
+    _checks.positive(epsilon=epsilon)
+    noise = search.least_within(
+        epsilon,
+        lambda noise: plan_of(noise).epsilon(**options),
+        start,
+        most=_MOST_NOISE,
+        tolerance=_TOLERANCE,
+    )
+    if noise == math.inf:
+      raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
+    return plan_of(noise)
+
+  def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
+    """Returns the event of the run, for `CheckInPLDAccountant`.
+
+    Args:
+      num_rounds: Rounds after which the run stops, `None` for all.
+    """
+    num_rounds = self._stops_at(num_rounds)
+    per_pass = self.protocol.num_rounds
+    whole, rest = divmod(num_rounds, per_pass)
+    parts = []
+    if whole == 1:
+      parts.append(self.protocol.dp_event(self.report_event))
+    elif whole:
+      parts.append(
+          dp_accounting.SelfComposedDpEvent(
+              self.protocol.dp_event(self.report_event), whole
+          )
+      )
+    if rest:
+      parts.append(
+          self.protocol.dp_event(self.report_event, num_rounds=rest)
+      )
+    return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
+
+  def certificate(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+  ) -> best_bound.Certificate:
+    """Returns epsilon with its provenance. Upper bound.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
+    """
+    _checks.delta(delta=delta)
+    num_rounds = self._stops_at(num_rounds)
+    return _certificate_of(
+        self,
+        float(delta),
+        num_rounds,
+        neighboring_relation or self.neighboring_relation,
+        self.bound,
+    )
+
+  def epsilon(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+  ) -> float:
+    """Returns epsilon of everything that the run releases.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      num_rounds: Number of rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
+    """
+    found = self.certificate(
+        delta=delta,
+        num_rounds=num_rounds,
+        neighboring_relation=neighboring_relation,
+    )
+    return self._of_draws(found.epsilon, delta)
+
+  def rounds_accounted(self, num_rounds: Optional[int]) -> int:
+    """Returns `num_rounds` up to the next round at which epsilon is computed.
+
+    Computing epsilon for every one of thousands of rounds would take longer
+    than the rounds. The releases of a shorter run are part of the releases of a
+    longer one.
+
+    Args:
+      num_rounds: Number of rounds that have begun, `None` for all.
+    """
+    if num_rounds is None:
+      return self.num_rounds
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return base.rounds_accounted(num_rounds, planned=self.num_rounds)
+
+  def epsilon_after(
+      self, num_rounds: Optional[int], *, delta: float, **options
+  ) -> float:
+    """Returns epsilon of a stopped run, at most the epsilon of the whole run.
+
+    Args:
+      num_rounds: Number of rounds, at least 1, see `rounds_accounted`. `None`
+        for all.
+      delta: Target delta, in (0, 1).
+      **options: Options of `epsilon`.
+    """
+    accounted = self.rounds_accounted(num_rounds)
+    whole = self.epsilon(delta=delta, **options)
+    if accounted == self.num_rounds:
+      return whole
+    return min(
+        whole, self.epsilon(delta=delta, num_rounds=accounted, **options)
+    )
+
+  def epsilon_no_amplification(
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
+  ) -> float:
+    """See base class."""
+    found = self._accounted(num_rounds, delta=delta, **options)
+    return self._of_draws(found.epsilon_no_amplification, delta)
+
+  def assumptions(
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
+  ) -> tuple[str, ...]:
+    """See base class."""
+    found = self._accounted(num_rounds, delta=delta, **options)
+    return (*found.assumptions, *self.protocol.assumptions)
+
+  def _cautions(
+      self, *, delta: float, num_rounds: Optional[int] = None, **options
+  ) -> list[str]:
+    return list(self._accounted(num_rounds, delta=delta, **options).warnings)
+
+  def details(
+      self,
+      *,
+      delta: float,
+      num_rounds: Optional[int] = None,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+      population: Optional[int] = None,
+  ) -> dict[str, Any]:
+    """See base class."""
+    certificate = self._accounted(
+        num_rounds, delta=delta, neighboring_relation=neighboring_relation
+    )
+    return protocol_statement.details(
+        self, certificate, num_rounds=num_rounds, population=population
+    )
+
+  def _accounted(
+      self, num_rounds: Optional[int], **options
+  ) -> best_bound.Certificate:
+    """Returns the certificate of the round at which epsilon is computed."""
+    return self.certificate(
+        num_rounds=self.rounds_accounted(num_rounds), **options
+    )
+
+  def epsilon_by_bound(
+      self,
+      *,
+      delta: float,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
+  ) -> dict[str, float]:
+    """Returns bound -> epsilon of all rounds, infinity if it does not apply.
+
+    `certificate` leaves out bounds that take long and are almost never the
+    tightest. Here they are computed. Upper bounds.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
+    """
+    options = dict(delta=delta, neighboring_relation=neighboring_relation)
+    found = {
+        candidate.bound: candidate.epsilon
+        for candidate in self.certificate(**options).candidates
+    }
+    if self.bound == 'best' and not self.published_proofs:
+      for name in protocol_bounds.SLOW_NAMES:
+        if name in found:
+          alone = dataclasses.replace(self, bound=name)
+          found[name] = alone.certificate(**options).candidates[-1].epsilon
+    return found
+
+  def expected_dummy_updates(self, population: int) -> Optional[float]:
+    """Returns the expected number of updates of the run without any report.
+
+    Exact. Nobody checks in for such an update. `None` for protocols without
+    dummies.
+
+    Args:
+      population: Number of clients.
+    """
+    per_pass = self.protocol.expected_dummy_updates(population)
+    return None if per_pass is None else self.num_passes * per_pass
+
+  def _facts(self) -> dict[str, Any]:
+    return {
+        'protocol': self.protocol.describe(),
+        'num_passes': self.num_passes,
+        'bound': self.bound,
+        'published_proofs': self.published_proofs,
+    }
+
+  def _stops_at(self, num_rounds: Optional[int]) -> int:
+    """Returns the rounds of a run that stops, checked."""
+    if num_rounds is None:
+      return self.num_rounds
+    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
+    return num_rounds
+
+  def spent(self, num_rounds: int) -> dict[str, Any]:
+    """See base class."""
+    return {'rounds_accounted': self.rounds_accounted(num_rounds)}
+
+  def way_out(self, *, epsilon: float, delta: float) -> str:
+    """See base class."""
+    del epsilon, delta
+    return (
+        'More noise, fewer rounds, or more clients to hide among (more slots, a'
+        ' lower check-in rate) cost less.'
+    )
+
+  def _points(self, about: builder.Occasion) -> dict[str, Any]:
+    return protocol_statement.points(self, about)
+
+
+# Every checkpoint writes a statement, and every round a row of metrics.
+@functools.lru_cache(maxsize=1024)
+def _certificate_of(
+    plan: ProtocolPlan,
+    delta: float,
+    num_rounds: int,
+    relation: run_events.NeighboringRelation,
+    bound: str,
+) -> best_bound.Certificate:
+  """Returns the certificate of a run that stops after some rounds."""
+  if bound == 'best' and num_rounds < plan.num_rounds:
+    # For a stopped run, compute only the bound that is best for the whole run.
+    best = _certificate_of(plan, delta, plan.num_rounds, relation, bound).bound
+    if best in best_bound.BOUNDS:
+      bound = best
+  return best_bound.amplify(
+      plan.event(num_rounds=num_rounds),
+      delta=delta,
+      bound=bound,
+      neighboring_relation=relation,
+      published_proofs=plan.published_proofs,
+  )
