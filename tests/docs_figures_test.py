@@ -29,7 +29,7 @@ _ONE_PASS = (
     'calibrate isrl --records 1238 --rounds 35 --batch-size 35 --sampling'
     ' one-pass --epsilon 1 --delta 6.5e-7'
 )
-_AMPLIFICATION = (
+_CHECK_INS = (
     # What the page says, with the first line that the command prints in braces.
     ('prints epsilon {1.678} for *any*', f'{_CHECK_IN} --delta 1.6666e-5'),
     (
@@ -80,21 +80,43 @@ _AMPLIFICATION = (
     ('| {0.06531} |\n', f'{_AVERAGED} --local-epsilon 0.25'),
     ('| {0.2468} |\n', f'{_AVERAGED} --local-epsilon 0.5'),
 )
-_ISRL = (('only: {8.624785} on', _ONE_PASS),)
+_ISRL_PROOFS = (('only: {8.624785} on', _ONE_PASS),)
 _BY_DEFAULT = (
     'calibrate isrl --records {} --batch-size 1000 --rounds 500 --sampling {}'
     ' --epsilon 1'
 )
-_ISRL += (
+_ISRL = (
     ('| {1.146976} | 2.251855 |', _BY_DEFAULT.format(300_000, 'poisson')),
     ('| {0.9648202} | 1.927140 |', _BY_DEFAULT.format(1_000_000, 'poisson')),
     ('| 0.9648202 | {1.927140} |', _BY_DEFAULT.format(1_000_000, 'fixed')),
 )
+_README = (
+    (
+        'begins with `epsilon {17.67} at delta',
+        'account dp-ftrl --mechanism honaker --rounds 1600'
+        ' --max-participations 1 --noise-multiplier 1.13 --delta 1e-6',
+    ),
+)
+_DRAW_AND_DISCARD = (
+    (
+        '\nepsilon {114.6} at delta 0\n',
+        'account draw-and-discard --parameters 33 --epsilon-per-coordinate 3.47'
+        ' --participations 1 --instances 20',
+    ),
+    (
+        '\nepsilon {4.901} at delta 1e-06\n',
+        'account draw-and-discard --parameters 33 --epsilon 2 --delta 1e-6'
+        ' --mechanism gaussian --clip l2 --participations 5 --instances 20',
+    ),
+)
 _FIGURES = tuple(
     (page, *figure)
     for page, figures in (
-        ('amplification.md', _AMPLIFICATION),
-        ('isrl_accounting.md', _ISRL),
+        ('../README.md', _README),
+        ('check_ins.md', _CHECK_INS),
+        ('draw_and_discard.md', _DRAW_AND_DISCARD),
+        ('isrl.md', _ISRL),
+        ('isrl_accounting.md', _ISRL_PROOFS),
     )
     for figure in figures
 )

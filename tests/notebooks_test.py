@@ -86,7 +86,7 @@ class FilesTest(parameterized.TestCase):
         self.assertTrue((path.parent / link).exists(), link)
 
   def test_all_are_linked(self):
-    text = (_ROOT / 'docs' / 'notebooks.md').read_text()
+    text = (_ROOT / 'docs' / 'tutorial.md').read_text()
     for path in _PATHS:
       self.assertIn(f'(../colab/{path.name})', text)
 
@@ -98,7 +98,7 @@ class FilesTest(parameterized.TestCase):
         r'^ *(%pip .*)$', _source(_cells(_PATHS[0], 'code')[0]), re.MULTILINE
     )
     self.assertEqual(line, _PIP)
-    guide = (_ROOT / 'docs' / 'notebooks.md').read_text()
+    guide = (_ROOT / 'docs' / 'tutorial.md').read_text()
     self.assertIn(f'\n{line}\n', guide)
     # In the versions of Colab's lock: see environment_test.
     lock = (_ROOT / 'requirements.notebooks.lock').read_text()

@@ -185,7 +185,7 @@ def write_guide(
     output: pathlib.Path,
     modules: dict[str, pdoc.doc.Module],
 ) -> None:
-  """Writes README, docs, SECURITY and CHANGELOG as pages, and the files they point to.
+  """Writes README, docs and other pages, and the files they point to.
 
   Args:
     root: The repository.
@@ -193,7 +193,7 @@ def write_guide(
     modules: Documented modules by name, to which pages are linked.
   """
   docs = sorted(root.glob('docs/*.md'))
-  for name in ('SECURITY.md', 'CONTRIBUTING.md'):
+  for name in ('ARCHITECTURE.md', 'SECURITY.md', 'CONTRIBUTING.md'):
     docs += root.glob(name)
   pages = [
       _Page(root, source.relative_to(root))

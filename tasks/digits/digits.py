@@ -15,7 +15,7 @@ as in the others:
 
 * `allocation`: independent noise, one round drawn in each window of the run;
 * `cyclic`: the same in the client's residue class of rounds, with banded noise,
-  at the stride of least error, see docs/cyclic_allocation.md.
+  at the stride of least error, see docs/check_ins.md.
 
 Defaults were chosen on the held-out digits, so the accuracies are a demonstration
 of the mechanisms and not an estimate of what tuning on other data would find. The

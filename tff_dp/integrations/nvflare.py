@@ -29,7 +29,7 @@ except ImportError as error:
   raise ImportError(
       'tff_dp.integrations.nvflare needs NVFlare 2.9, in an environment without'
       ' TensorFlow Federated: in a checkout of tff_dp, make environment-nvflare,'
-      ' or install requirements.nvflare.lock as docs/nvflare.md says'
+      ' or install requirements.nvflare.lock as docs/integrations.md says'
   ) from error
 
 from tff_dp import _checks

@@ -244,7 +244,7 @@ class ClusterContext(in_process.InProcessContext):
 def _check_workers(engine: engine_lib.Engine) -> None:
   if engine.num_workers < 1:
     raise engine_lib.ClusterError(
-        'the cluster has no worker; start one, and see docs/many_machines.md'
+        'the cluster has no worker; start one, and see docs/execution.md'
     )
 
 

@@ -17,7 +17,7 @@ from tff_dp import _checks
 
 INSTALL = (
     'in a checkout of tff_dp, make environment-cluster, or install'
-    ' requirements.cluster.lock as docs/many_machines.md says'
+    ' requirements.cluster.lock as docs/execution.md says'
 )
 _log = logging.getLogger(__name__)
 # Seconds between two looks whether a pass was cancelled.

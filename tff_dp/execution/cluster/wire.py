@@ -3,7 +3,7 @@
 """Conversion of values to arrays and bytes, for the way to a worker and back.
 
 Everything that travels is pickled. So a worker must trust the driver, and the
-driver must trust its workers (see docs/many_machines.md). A checksum finds
+driver must trust its workers (see docs/execution.md). A checksum finds
 damage before anything is unpickled. It does not protect from an attacker.
 """
 

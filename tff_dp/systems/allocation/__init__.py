@@ -12,7 +12,7 @@ _OFFERS = f'{__name__}.offers'
 SYSTEMS = (
     System(
         kind='allocation',
-        page='docs/cyclic_allocation.md',
+        page='docs/check_ins.md',
         plan=At(f'{__name__}.plan', 'AllocationPlan'),
         training=At(f'{__name__}.training', 'ALLOCATION'),
         rows=At(f'{__name__}.strides', 'rows'),

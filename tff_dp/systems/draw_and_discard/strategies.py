@@ -39,7 +39,7 @@ In a round a model moves by one step with probability 1 - (1 - 1/k)^m, not by
 m/k steps (`steps_per_round`). With m = 100 and k = 20 that is a fifth of the
 progress of 100 updates one by one.
 
-Source: arXiv:1807.04369, sections 3 and 5. docs/draw_and_discard_privacy.md
+Source: arXiv:1807.04369, sections 3 and 5. docs/proofs_draw_and_discard.md
 derives the spread.
 """
 
