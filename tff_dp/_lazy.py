@@ -60,10 +60,14 @@ def moved(package: str) -> Callable[[str], Any]:
   return getattr_
 
 
-def _unknown(package: str, name: str) -> AttributeError:
+def _unknown(package: str, name: str) -> Exception:
+  """Returns the error about a name that a package does not have."""
+  text = f'module {package!r} has no attribute {name!r}'
   where = _moved.NAMES.get(package.removeprefix('tff_dp.'), {}).get(name)
-  hint = f'; it is now tff_dp.{where}' if where else ''
-  return AttributeError(f'module {package!r} has no attribute {name!r}{hint}')
+  if where is None:
+    return AttributeError(text)
+  # `from package import name` would replace an AttributeError by its own.
+  return ImportError(f'{text}; it is now tff_dp.{where}')
 
 
 class Aliases(importlib.abc.MetaPathFinder, importlib.abc.Loader):

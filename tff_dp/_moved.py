@@ -110,6 +110,10 @@ NAMES = {
         'moments_norm_bound': 'dp_ftrl.moments_norm_bound',
         'silos': 'silos',
     },
+    'integrations': {
+        'flower': 'dp_ftrl.flower',
+        'nvflare': 'dp_ftrl.nvflare',
+    },
     'mechanisms': {
         'BY_NAME': 'mechanisms.catalogue.BY_NAME',
         'Choice': 'mechanisms.choice.Choice',

@@ -18,7 +18,7 @@ from flwr.serverapp import ServerApp
 import numpy as np
 
 from tests.integrations import plain_loop
-from tff_dp.integrations import flower
+from tff_dp.systems.dp_ftrl import flower
 
 # What the two clients add to every weight. The second is over the clip norm.
 CHANGES = (0.25, 10.0)

@@ -19,7 +19,7 @@ import numpy as np
 
 from tff_dp import integrations
 
-_ADAPTER = 'tff_dp.integrations.flower'
+_ADAPTER = 'tff_dp.systems.dp_ftrl.flower'
 
 
 class _Array:

@@ -377,7 +377,7 @@ class ImportTest(absltest.TestCase):
   def test_without_flower_it_says_what_to_install(self):
     if importlib.util.find_spec('flwr') is not None:
       self.skipTest('Flower is here')
-    code = 'from tff_dp.integrations import flower'
+    code = 'from tff_dp.systems.dp_ftrl import flower'
     found = subprocess.run(
         [sys.executable, '-c', code],
         capture_output=True, text=True, cwd=_ROOT, check=False,
@@ -386,7 +386,7 @@ class ImportTest(absltest.TestCase):
     self.assertIn('needs Flower 1.41', found.stderr)
     # The stand-in of these tests is nobody else's.
     with self.assertRaisesRegex(ImportError, 'make environment-flower'):
-      importlib.import_module('tff_dp.integrations.flower')
+      importlib.import_module('tff_dp.systems.dp_ftrl.flower')
 
 
 if __name__ == '__main__':

@@ -18,7 +18,7 @@ from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from tests.integrations import plain_loop
-from tff_dp.integrations import nvflare
+from tff_dp.systems.dp_ftrl import nvflare
 
 HONEST, LIAR = 'site-1', 'site-2'
 HONEST_CHANGE, FAR = 0.25, 10.0

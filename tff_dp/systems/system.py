@@ -102,7 +102,8 @@ class System:
       system has no rows there. It takes the keyword arguments `num_rounds`,
       `max_participations`, `epsilon`, `delta` and `error`, and returns a list
       of `mechanisms.choice.Row`.
-    adapters: Modules of `integrations` that run its plans on other stacks.
+    adapters: Modules of its folder that run its plans on other stacks, with the
+      server of `integrations`.
   """
 
   kind: str

@@ -27,7 +27,7 @@ try:
   from nvflare.app_common.workflows.model_controller import ModelController
 except ImportError as error:
   raise ImportError(
-      'tff_dp.integrations.nvflare needs NVFlare 2.9, in an environment without'
+      'tff_dp.dp_ftrl.nvflare needs NVFlare 2.9, in an environment without'
       ' TensorFlow Federated: in a checkout of tff_dp, make environment-nvflare,'
       ' or install requirements.nvflare.lock as docs/integrations.md says'
   ) from error

@@ -32,7 +32,7 @@ try:
   from flwr.serverapp.strategy import Strategy
 except ImportError as error:
   raise ImportError(
-      'tff_dp.integrations.flower needs Flower 1.41, which cannot be installed'
+      'tff_dp.dp_ftrl.flower needs Flower 1.41, which cannot be installed'
       ' beside TensorFlow Federated: in a checkout of tff_dp, make'
       ' environment-flower, or install requirements.flower.lock as'
       ' docs/integrations.md says'
