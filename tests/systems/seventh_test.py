@@ -7,6 +7,7 @@ docs/add_a_system.md walks through this file.
 """
 
 import dataclasses
+from importlib import metadata
 import json
 import math
 import pathlib
@@ -30,6 +31,7 @@ from tff_dp.cli import main
 from tff_dp.cli import results
 from tff_dp.export import verification
 from tff_dp.ledger import participation_ledger
+from tff_dp.mechanisms import choice
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import base
@@ -174,6 +176,14 @@ def offer(setting):
   )
 
 
+def rows(*, num_rounds, max_participations, epsilon, delta, error):
+  plan = EverybodyPlan(num_clients=max_participations, num_rounds=num_rounds)
+  plan = plan.calibrated(epsilon=epsilon, delta=delta)
+  row = choice.measured('everybody', plan.mechanism, plan.participation.pattern)
+  rmse, largest = plan.mechanism.prefix_errors(plan.noise_multiplier)
+  return [dataclasses.replace(row, rmse=rmse, max_error=largest)]
+
+
 SYSTEM = system.System(
     kind='everybody',
     page='docs/add_a_system.md',
@@ -183,6 +193,7 @@ SYSTEM = system.System(
     offers={
         'everybody': system.Offered('server', 'everybody', lambda: offer)
     },
+    rows=lambda: rows,
 )
 
 # The seventh system ends here. What follows is what it gets.
@@ -222,6 +233,32 @@ class SeventhTest(absltest.TestCase):
         10, '--parameters', 10, '--epsilon', 1, '--trust', 'server',
     )
     self.assertRegex(out, r'\n\d+ +everybody +gaussian')
+
+  def test_comparison(self):
+    out = _tff_dp(
+        'compare', '--rounds', 5, '--mechanisms', 'independent', '--epsilon', 2,
+        '--delta', 1e-5,
+    )
+    # The same noise as that of DP-FTRL without a matrix.
+    self.assertRegex(out, r'(?s) independent ( .*)\n  everybody   \1\n')
+
+  def test_an_installed_package_needs_no_call(self):
+    systems.unregister('everybody')
+    self.addCleanup(systems.register, SYSTEM)
+    self.addCleanup(systems._installed.cache_clear)
+    systems._installed.cache_clear()
+    point = metadata.EntryPoint(
+        'everybody', f'{__name__}:SYSTEM', 'tff_dp.systems'
+    )
+    with mock.patch.object(metadata, 'entry_points', return_value=[point]):
+      self.assertIs(systems.of('everybody'), SYSTEM)
+      with self.assertRaisesRegex(_checks.ArgumentError, 'names that'):
+        systems.register(SYSTEM)
+      systems._installed.cache_clear()
+      taken = dataclasses.replace(SYSTEM, kind='silos')
+      with mock.patch.object(metadata.EntryPoint, 'load', return_value=taken):
+        with self.assertRaisesRegex(_checks.ArgumentError, "system='silos'"):
+          systems.all_systems()
 
   def _train(self, **changes):
     process = tff.learning.algorithms.build_unweighted_fed_avg(

@@ -9,6 +9,7 @@ exports ask this registry, and name no system.
 
 import functools
 import importlib
+from importlib import metadata
 
 from tff_dp import _checks
 from tff_dp.systems import system as system_lib
@@ -24,6 +25,8 @@ __all__ = (
 )
 # In the order of lists for people.
 FOLDERS = ('dp_ftrl', 'allocation', 'check_ins', 'draw_and_discard', 'silos')
+# Entry points of this group, in any installed package, name a `System` each.
+_GROUP = 'tff_dp.systems'
 _registered: dict[str, system_lib.System] = {}
 
 
@@ -37,13 +40,20 @@ def _own() -> dict[str, system_lib.System]:
   return found
 
 
-def register(system: system_lib.System) -> None:
-  """Adds a system from outside the library, for this Python process.
+@functools.cache
+def _installed() -> dict[str, system_lib.System]:
+  """Returns the systems of other installed packages, by kind."""
+  found = {}
+  for point in metadata.entry_points(group=_GROUP):
+    system = point.load()
+    _check_free(system, (*_own().values(), *found.values()))
+    found[system.kind] = system
+  return found
 
-  Raises:
-    ArgumentError: If its kind, or one of its commands, offers or tools, is taken.
-  """
-  for other in all_systems():
+
+def _check_free(system: system_lib.System, others) -> None:
+  """Raises `ArgumentError` if another system has one of the names."""
+  for other in others:
     if (
         other.kind == system.kind
         or set(other.commands) & set(system.commands)
@@ -53,6 +63,18 @@ def register(system: system_lib.System) -> None:
       raise _checks.ArgumentError(
           'system', system.kind, f'names that {other.kind} does not have'
       )
+
+
+def register(system: system_lib.System) -> None:
+  """Adds a system from outside the library, for this Python process.
+
+  A package that is installed needs no call: an entry point of the group
+  `tff_dp.systems` adds its system in every Python process.
+
+  Raises:
+    ArgumentError: If its kind, or one of its commands, offers or tools, is taken.
+  """
+  _check_free(system, all_systems())
   _registered[system.kind] = system
 
 
@@ -63,7 +85,9 @@ def unregister(kind: str) -> None:
 
 def all_systems() -> tuple[system_lib.System, ...]:
   """Returns all systems."""
-  return (*_own().values(), *_registered.values())
+  return (
+      *_own().values(), *_installed().values(), *_registered.values()
+  )
 
 
 def of(kind: str) -> system_lib.System:
