@@ -101,7 +101,7 @@ _NOT_FAST = (
     'accounting/curves/replace_one_test.py',
     'accounting/protocols/',
     'accounting/sensitivity/toeplitz_sensitivity_test.py',
-    'accounting/silos/silo_calibration_test.py',
+    'systems/silos/silo_calibration_test.py',
     'cli/advise_test.py',
     'cli/doctor_test.py',
     'cli/runs_test.py',

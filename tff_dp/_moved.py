@@ -78,6 +78,7 @@ NAMES = {
             'accounting.events.run_events.SlidingWindowCheckInDpEvent'
         ),
         'SphereLocalDpEvent': 'accounting.events.run_events.SphereLocalDpEvent',
+        'calibrate_noise': 'silos.calibrate_noise',
         'effective_sigma': 'accounting.events.run_events.effective_sigma',
         'exact_delta': 'accounting.curves.gaussian.exact_delta',
         'noise_multiplier': 'accounting.calibration.noise_multiplier',

@@ -21,7 +21,6 @@ _HOMES = {
     'SiloBudget': 'ledger.silo_budget',
     'account_noise': 'accounting.silos.silo_sampling',
     'amplify': 'accounting.protocols.best_bound',
-    'calibrate_noise': 'accounting.silos.silo_calibration',
     'exact_epsilon': 'accounting.curves.gaussian',
     'sigma_for': 'accounting.curves.gaussian',
     'zcdp_rho': 'accounting.curves.gaussian',

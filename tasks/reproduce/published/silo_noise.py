@@ -10,7 +10,7 @@
   that is needed.
 * ZCDP_ONE_PASS holds; it gives 1.8 times the noise that is needed there.
 
-`tff_dp.accounting.calibrate_noise` finds the least noise.
+`tff_dp.silos.calibrate_noise` finds the least noise.
 """
 
 import dataclasses

@@ -25,6 +25,8 @@ _ON_TFF = {
 _WITHOUT_TFF = {
     'plan': ('SiloPlan',),
     'secure_sum_plan': ('SecureSumPlan',),
+    'silo_calibration': ('calibrate_noise',),
+    'silo_terms': ('Phase', 'SiloTerms'),
 }
 SYSTEMS = (
     System(
@@ -77,9 +79,6 @@ SYSTEMS = (
 __getattr__, __dir__, __all__ = _lazy.names(
     __name__,
     {
-        **dict.fromkeys(
-            ('Phase', 'SiloTerms'), 'tff_dp.accounting.silos.silo_terms'
-        ),
         **{
             name: f'{__name__}.{module}'
             for module, names in (_ON_TFF | _WITHOUT_TFF).items()

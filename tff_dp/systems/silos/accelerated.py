@@ -17,13 +17,13 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.accounting.silos import silo_terms
 from tff_dp.learning import constraints
 from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import planning
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import server
+from tff_dp.systems.silos import silo_terms
 
 
 def build_accelerated_mb_sgd_erm(

@@ -6,10 +6,10 @@ import math
 
 from tff_dp.accounting import rounding
 from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.silos import silo_calibration
-from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.advice import offers
+from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_guarantee
 
 # Binomial noise is left out, because it takes minutes to calibrate.
 _SUM_NOISES = ('skellam', 'discrete-gaussian')

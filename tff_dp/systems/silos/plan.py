@@ -21,14 +21,14 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.silos import silo_calibration
 from tff_dp.accounting.silos import silo_events
-from tff_dp.accounting.silos import silo_guarantee
-from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
 from tff_dp.statement import builder
 from tff_dp.systems.silos import plan_base
+from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_guarantee
+from tff_dp.systems.silos import silo_terms
 
 # Tolerance of standard deviations computed from the same numbers in another
 # order.

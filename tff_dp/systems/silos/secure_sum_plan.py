@@ -21,11 +21,11 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.silos import silo_guarantee
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.accounting.silos import silo_terms
 from tff_dp.statement import builder
 from tff_dp.systems.silos import plan_base
+from tff_dp.systems.silos import silo_guarantee
+from tff_dp.systems.silos import silo_terms
 
 _SENTENCES = """
 setting.model: differential privacy of records by secure sums (SDP): every silo
