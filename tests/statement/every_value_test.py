@@ -47,6 +47,15 @@ def _plain(content):
   return content
 
 
+def _said(stated: statement.PrivacyStatement) -> dict:
+  """Returns the leaves of a statement, and the beginning of its page."""
+  leaves = _leaves(_plain(stated.to_json()))
+  page = stated.to_markdown().split('\n\n## 1. ', 1)[0]
+  return leaves | {
+      f'/page/{number}': part for number, part in enumerate(page.split('\n\n'))
+  }
+
+
 def _leaves(value, path='') -> dict:
   """Returns path -> leaf of a JSON value. What is empty is a leaf."""
   if not isinstance(value, (dict, list)) or not value:
@@ -112,7 +121,7 @@ class SentencesTest(parameterized.TestCase):
   def test_nothing_is_said_otherwise_than_before(self, name, occasion):
     plan = occasions.PLANS[name]()
     about = occasions.occasions(plan)[occasion]
-    stated = _leaves(_plain(_stated(plan, about).to_json()))
+    stated = _said(_stated(plan, about))
     self.assertEmpty(_differences(_expected()[f'{name} {occasion}'], stated))
 
   def test_comparison_sees_words_and_numbers(self):
@@ -256,7 +265,14 @@ class NumbersTest(parameterized.TestCase):
   def test_warnings_come_from_plan_and_occasion(self, name):
     plan = occasions.PLANS[name]()
     for occasion, about in occasions.occasions(plan).items():
-      warnings = list(_stated(plan, about).warnings)
+      stated = _stated(plan, about)
+      warnings = list(stated.warnings)
+      self.assertStartsWith(
+          stated.to_markdown(),
+          '\n'.join(
+              ['# Privacy statement', '', *(f'**{w}**\n' for w in warnings), 'In']
+          ),
+      )
       done = 0 if about.observed is None else about.observed.num_rounds
       expected = []
       if about.insecure_seed:
@@ -279,6 +295,47 @@ class NumbersTest(parameterized.TestCase):
       self.assertLen(warnings, len(expected), f'{occasion}: {warnings}')
       for found, start in zip(warnings, expected):
         self.assertStartsWith(found, start, occasion)
+
+  @parameterized.product(name=tuple(occasions.PLANS), occasion=_NAMES)
+  def test_page_begins_with_the_guarantee(self, name, occasion):
+    plan = occasions.PLANS[name]()
+    stated = _stated(plan, occasions.occasions(plan)[occasion])
+    words = stated.to_markdown().split('\n\n## 1. ', 1)[0].split('\n\n')
+    done = stated.points['mechanism']['rounds_done']
+    when = f'{done} of {plan.num_rounds} planned rounds are done.'
+    if not done:
+      when = f'This is a plan: none of its {plan.num_rounds} rounds is done.'
+    claimed = stated.points['amplification']['claimed']
+    how = f'amplified: {claimed}'
+    if claimed == 'none':
+      how = 'without amplification'
+    checked = '' if done else ', if a process follows this plan'
+    if math.isinf(stated.epsilon):
+      expected = f'NO PRIVACY is guaranteed. {when}'
+      self.assertIn(f'protects no {plan.unit}.', words[-2])
+    else:
+      expected = (
+          f'**({rounding.rounded_up(stated.epsilon)}, {stated.delta:g})'
+          f'-differential privacy** for each {plan.unit},'
+          f' {plan.neighboring_relation.value} adjacency, {how}{checked}. {when}'
+      )
+      self.assertStartsWith(words[-2], f'In plain words{checked}: ')
+      self._check_chances(stated, words[-2])
+    self.assertEqual(words[-1], expected)
+
+  def _check_chances(self, stated, paragraph: str) -> None:
+    """Compares what a guesser can do with the guess that is best."""
+    chances = [
+        float(each) for each in re.findall(r'at most ([\d.]+) %', paragraph)
+    ]
+    epsilons = [stated.epsilon]
+    if stated.points['amplification']['claimed'] != 'none':
+      epsilons.append(float(stated.headline['epsilon_no_amplification']))
+    for epsilon, chance in zip(epsilons, chances, strict=True):
+      best = 100.0
+      if epsilon < 700:
+        best *= (math.exp(epsilon) + stated.delta) / (1 + math.exp(epsilon))
+      self.assertBetween(chance, best - 1e-9, best + 0.011)
 
   @parameterized.parameters(*occasions.PLANS)
   def test_statement_of_a_plan_has_the_same_values_as_one_of_an_occasion(
@@ -428,7 +485,7 @@ def _write() -> None:
     plan = make()
     for occasion, about in occasions.occasions(plan).items():
       key = f'{name} {occasion}'
-      leaves = _leaves(_plain(_stated(plan, about).to_json()))
+      leaves = _said(_stated(plan, about))
       for path, pair in _differences(old.get(key, leaves), leaves).items():
         print(key, path, *pair, sep='\n  ')
       if occasion == _NAMES[0]:
