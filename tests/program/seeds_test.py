@@ -24,11 +24,9 @@ from tests.systems.silos import toy as silo_toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import mechanisms
-from tff_dp import participation
 from tff_dp import program
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.mechanisms import randomizers
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
 from tff_dp.program import check_in_source
