@@ -22,6 +22,8 @@ from tff_dp.program import certification
 from tff_dp.program import cohorts
 from tff_dp.program import run as run_lib
 from tff_dp.program import training
+from tff_dp.program.files import checkpoints
+from tff_dp.program.files import noise_checkpoints
 from tff_dp.program.files import outputs
 from tff_dp.statement import declarations
 
@@ -281,6 +283,64 @@ class TrainFactsTest(kills.RunsTestCase):
         'aggregator/snr.not_covered',
         self._rows('secret/metrics.not_covered.csv')[0],
     )
+
+  @parameterized.product(
+      first=noise_checkpoints.KINDS, then=noise_checkpoints.KINDS
+  )
+  def test_noise_of_a_checkpoint_is_described_and_compared(self, first, then):
+    # The toy has no buffers, so it is told which it has.
+    def describe(state, plan, *, kind):
+      del state
+      self.assertEqual(plan, _plan())
+      return {'kind': kind, 'draws': None}
+
+    def with_buffers(state, plan, *, like, report):
+      del like, report
+      self.assertEqual(plan, _plan())
+      self.assertEqual(int(state.round_index), 2)
+      return state
+
+    patched = {
+        name: self.enterContext(
+            mock.patch.object(noise_checkpoints, name, side_effect=act)
+        )
+        for name, act in (
+            ('describe', describe),
+            ('check', lambda *_: None),
+            ('without_buffers', lambda state: state),
+            ('with_buffers', with_buffers),
+        )
+    }
+    self._train(total_rounds=2, checkpoint_kind=first)
+    patched['check'].assert_not_called()
+    saved = self._saved(2)
+    self.assertEqual(saved.noise, {'kind': first, 'draws': None})
+    patched['without_buffers'].reset_mock()
+    self._train(total_rounds=3, checkpoint_kind=then)
+    (compared, _, plan), _ = patched['check'].call_args
+    self.assertEqual(compared, {'kind': first, 'draws': None})
+    self.assertEqual(plan, _plan())
+    self.assertEqual(
+        patched['with_buffers'].called, first == noise_checkpoints.SEED_ONLY
+    )
+    self.assertEqual(self._saved(3).noise['kind'], then)
+
+  def _saved(self, round_index: int) -> checkpoints.Checkpoint:
+    store = checkpoints.CheckpointStore(self.root / 'secret' / 'checkpoints')
+    return store.load(round_index, like=toy.Process().initialize())
+
+  def test_ledger_in_a_checkpoint_is_of_this_run(self):
+    self._train(total_rounds=1)
+    run_id = json.loads((self.root / 'secret' / 'run.json').read_text())[
+        'run_id'
+    ]
+    self.assertIn(f'"run_id": "{run_id}"'.encode(), self._saved(1).ledger)
+    found = _plan().participation_ledger(run_id).restored(
+        self._saved(1).ledger
+    )
+    self.assertEqual(found.observed().num_clients, 3)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'run_id='):
+      _plan().participation_ledger('run').restored(self._saved(1).ledger)
 
   def test_average_of_the_models_is_written_as_such(self):
     process = toy.Process()
