@@ -329,6 +329,24 @@ class TrainFactsTest(kills.RunsTestCase):
     store = checkpoints.CheckpointStore(self.root / 'secret' / 'checkpoints')
     return store.load(round_index, like=toy.Process().initialize())
 
+  @parameterized.parameters('record', 'metrics', 'both')
+  def test_checkpoint_before_the_last_release(self, told_by):
+    """Either of two files is enough to see that a released round is gone."""
+    self._train(total_rounds=2, checkpoint_every=1)
+    (self.root / 'secret' / 'checkpoints' / 'round_2').unlink()
+    if told_by == 'record':
+      metrics = self.root / 'release' / 'metrics.csv'
+      lines = metrics.read_bytes().splitlines(keepends=True)
+      metrics.write_bytes(b''.join(lines[:-1]))
+    elif told_by == 'metrics':
+      record = self.root / 'secret' / 'write_ahead.jsonl'
+      lines = record.read_bytes().splitlines(keepends=True)
+      record.write_bytes(b''.join(lines[:-1]))
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'has released rounds through 2'
+    ):
+      self._train()
+
   def test_ledger_in_a_checkpoint_is_of_this_run(self):
     self._train(total_rounds=1)
     run_id = json.loads((self.root / 'secret' / 'run.json').read_text())[
