@@ -103,6 +103,10 @@ PLANS = {
         participation.OncePerTree(9),
         noise_multiplier=1.5,
     ),
+    # So little noise that no epsilon holds.
+    'faint': lambda: _scheduled(
+        mechanisms.HonakerTree(8), _GAP, noise_multiplier=1e-3
+    ),
     'non_private': lambda: plans.NonPrivatePlan(_GAP, clients_per_round=4),
     'shuffled': lambda: plans.CheckInPlan(
         participation.ShuffledCheckIn(num_rounds=8, **_SHUFFLED),
