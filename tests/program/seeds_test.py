@@ -29,8 +29,8 @@ from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
-from tff_dp.program import check_in_source
 from tff_dp.program import population
+from tff_dp.program import protocol_source
 from tff_dp.program import run as run_lib
 
 _ROUNDS = 4
@@ -74,7 +74,7 @@ def _cyclic_plan():
 
 @functools.cache
 def _allocation(seed):
-  return tff_dp.learning.build_allocation_sgd(
+  return tff_dp.allocation.build_allocation_sgd(
       small_model.build(), _cyclic_plan(), clients_per_slot=5,
       server_learning_rate=0.1, insecure_seed=seed,
   )
@@ -190,9 +190,9 @@ class SilosTest(absltest.TestCase):
       secure_sum_run.build_process(insecure_seed=0)
 
 
-def _source(seed, plan=None) -> check_in_source.CheckInDataSource:
+def _source(seed, plan=None) -> protocol_source.ProtocolSource:
   plan = plan or protocol_run.build_plan(protocol_run.SHUFFLED)
-  return check_in_source.CheckInDataSource.for_plan(
+  return protocol_source.ProtocolSource.for_plan(
       plan, protocol_run.Clients(), insecure_seed=seed
   )
 

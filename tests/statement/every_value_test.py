@@ -30,6 +30,8 @@ _FILE = pathlib.Path(__file__).with_name('statements.json')
 _TOLERANCE = 1e-6
 _NUMBER = re.compile(r'(?<![A-Za-z\d.])(-?\d+\.?\d*(?:e[-+]?\d+)?)(?![A-Za-z\d])')
 _NAMES = ('planned', 'first', 'stopped', 'weak', 'known')
+# Plans whose clients decide themselves.
+_PROTOCOL_KINDS = ('allocation', 'check_ins')
 _MOST_STOPS = 64
 _GRID = 1e-3
 
@@ -284,7 +286,7 @@ class NumbersTest(parameterized.TestCase):
       expected += [f'NO PRIVACY: {reason}' for reason in plan.voids]
       if occasion == 'weak' and plan.unit == 'client':
         expected.append('WEAK: delta 5e-05')
-      if plan.kind == 'check_ins':
+      if plan.kind in _PROTOCOL_KINDS:
         expected += plan.certificate(
             delta=about.delta, num_rounds=_counted(plan, done or plan.num_rounds)
         ).warnings
@@ -467,7 +469,7 @@ def _some_rounds(num_rounds: int) -> list[int]:
 
 def _counted(plan, num_rounds: int) -> int:
   """Returns how many rounds are accounted for, for plans of check-ins."""
-  if plan.kind != 'check_ins':
+  if plan.kind not in _PROTOCOL_KINDS:
     return num_rounds
   stride = math.ceil(plan.num_rounds / _MOST_STOPS)
   return min(plan.num_rounds, math.ceil(num_rounds / stride) * stride)

@@ -9,18 +9,20 @@ says one of them in the place of another.
 import dataclasses
 
 import tff_dp
+from tff_dp import allocation
+from tff_dp import check_ins
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
 from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.silos import silo_sampling
-from tff_dp.accounting.silos import silo_terms
 from tff_dp.ledger import participation_ledger
 from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import monitoring
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
+from tff_dp.systems.silos import silo_terms
 
 DELTA = 3e-6
 # A sentence of its own for every fact that somebody declares.
@@ -109,23 +111,24 @@ PLANS = {
     ),
     'non_private': lambda: plans.NonPrivatePlan(_GAP, clients_per_round=4),
     'shuffled': lambda: plans.CheckInPlan(
-        participation.ShuffledCheckIn(num_rounds=8, **_SHUFFLED),
+        check_ins.ShuffledCheckIn(num_rounds=8, **_SHUFFLED),
         randomizers.Sphere(1.5, l2_norm_clip=0.1),
     ),
     # So many rounds that epsilon is computed for some of them only.
     'long': lambda: plans.CheckInPlan(
-        participation.ShuffledCheckIn(num_rounds=200, **_SHUFFLED),
+        check_ins.ShuffledCheckIn(num_rounds=200, **_SHUFFLED),
         randomizers.Sphere(1.5, l2_norm_clip=0.1),
     ),
     'windows': lambda: plans.CheckInPlan(
-        participation.FixedWindowCheckIn(4, 0.4, slots_per_update=2),
+        check_ins.FixedWindowCheckIn(4, 0.4, slots_per_update=2),
         randomizers.Gaussian(2.0, 0.25),
         num_passes=4,
         published_proofs=True,
     ),
-    'cyclic': lambda: plans.CheckInPlan(
-        participation.CyclicAllocation(12, 2, stride=3),
-        participation.CentralGaussian(3.0, 0.5),
+    'cyclic': lambda: plans.AllocationPlan(
+        allocation.CyclicAllocation(12, 2, stride=3),
+        noise_multiplier=3.0,
+        l2_norm_clip=0.5,
         mechanism=mechanisms.Banded.square_root(12, 3),
     ),
     'gaussian_steps': lambda: _drawn(
@@ -159,11 +162,11 @@ def observed(plan, num_rounds: int):
         smallest_cohort=6,
         largest_cohort=9,
     )
-  if plan.kind != 'check_ins':
+  if plan.kind not in ('allocation', 'check_ins'):
     return builder.RoundsDone(num_rounds)
   if plan.protocol.occupancy_is_secret:
-    return monitoring.ObservedCheckIns(num_rounds, rounds_counted=num_rounds)
-  return monitoring.ObservedCheckIns(
+    return monitoring.Observed(num_rounds, rounds_counted=num_rounds)
+  return monitoring.Observed(
       num_rounds,
       rounds_counted=num_rounds - 1,
       num_reports=77,
