@@ -146,7 +146,7 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
-  """Returns standard normals. `draws` states their distribution and end.
+  """Returns standard normals. `draws` says how large they can become.
 
   They are TensorFlow's own, except for pairs of neighbours whose radius is too
   large for the resolution of TensorFlow's uniform. Those keep their angle and

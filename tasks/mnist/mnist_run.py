@@ -23,11 +23,11 @@ from tff_dp import check_ins
 from tff_dp import dp_ftrl
 from tff_dp import program
 from tff_dp.files import run_directory
+from tff_dp.learning import protocol_training
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.program import protocol_source
 from tff_dp.statement import declarations as declarations_lib
-from tff_dp.systems.check_ins import finalizers as check_in_finalizers
 from tff_dp.systems.check_ins import shuffled
 from tff_dp.systems.check_ins import windows
 from tff_dp.systems.dp_ftrl import non_private
@@ -185,7 +185,7 @@ def build_process(
         ),
         client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
         server_learning_rate=1.0,
-        server_optimizer=check_in_finalizers.build_optimizer(
+        server_optimizer=protocol_training.build_optimizer(
             server['server_learning_rate'],
             momentum=row.server.momentum,
             nesterov=False,

@@ -83,15 +83,15 @@ def least(
     start: float,
     target: float,
 ) -> float:
-  """Returns a parameter whose epsilon is within the target.
+  """Returns a parameter for nearly the least noise within the target.
 
   The epsilon of the returned parameter was computed and is within the target.
 
   Args:
-    epsilon_at: Function that returns the epsilon of a parameter.
-    parameter_of: Function that returns the parameter of some noise, with few
-      enough digits that people can copy it.
-    start: Noise to begin with.
+    epsilon_at: Function from a parameter to its epsilon.
+    parameter_of: Function from an amount of noise to the parameter that sets
+      it. It rounds to few digits, so that people can copy the parameter.
+    start: First amount of noise to try.
     target: Privacy budget.
   """
   noise = search.least_within(
@@ -102,7 +102,11 @@ def least(
       tolerance=_CLOSE,
   )
   if noise == math.inf:
-    raise _checks.ArgumentError('epsilon', target, 'a budget that can be met')
+    raise _checks.ArgumentError(
+        'epsilon',
+        target,
+        'a larger budget: even the most noise that was tried costs more',
+    )
   return parameter_of(noise)
 
 

@@ -62,7 +62,8 @@ def digest_of(key, digests, round_in_tree, *sums) -> tf.Tensor:
 
   Args:
     key: Root key.
-    digests: Ring after the previous round, whose digest is part of this one.
+    digests: Ring after the previous round. The result depends on the digest of
+      that round.
     round_in_tree: Position of the previous round in its tree.
     *sums: Vectors: the sums of this round. They must not depend on the order in
       which clients are added up, or a repeated round would draw other noise.

@@ -41,7 +41,7 @@ def check(initialize: tff.Computation) -> int:
     if last == _KEY and not operations.is_our_key(digest()):
       raise _other_key(f'the noise key {name} is not made as tff_dp makes it')
     if last == _IS_INSECURE and digest() != operations.constant(False):
-      raise _other_key(f'the process says of its noise key {name}')
+      raise _other_key(f'the initial state does not have {name}=False')
     num_keys += last == _KEY
   return num_keys
 

@@ -367,7 +367,7 @@ def _check_variables(
 
 def check_equal(name: str, found: np.ndarray, expected: np.ndarray) -> None:
   if found.dtype != expected.dtype or found.tobytes() != expected.tobytes():
-    raise Wrong(f'{name} is not that of model.npz')
+    raise Wrong(f'{name} differs from model.npz')
 
 
 def _check_task_config(root: pathlib.Path, described) -> str:

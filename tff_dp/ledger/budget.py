@@ -138,8 +138,8 @@ class BudgetLedger:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} cannot follow the {self.rounds_recorded}'
           ' recorded rounds',
-          why='rounds are spent in order, and going back behind a release'
-          ' would spend again',
+          why='rounds are spent in order, and a second release of an earlier'
+          ' round would spend again',
           way_out=f'go on with round {self.rounds_recorded + 1}',
       )
     self.rounds_recorded = int(round_index)

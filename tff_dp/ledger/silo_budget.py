@@ -77,7 +77,9 @@ class SiloLedger(budget.BudgetLedger):
   def record(
       self, round_index: int, members: Iterable[str] | None = None
   ) -> dict[str, object]:
-    """Counts a round as spent, before its silos send, for all of them or none.
+    """Counts a round as spent, for all of its silos.
+
+    Call it before they send. If it raises an error, no silo has paid.
 
     Args:
       round_index: Index of the round, see base class.

@@ -154,8 +154,8 @@ class Mechanism(abc.ABC):
   def redraws(self) -> bool:
     """Whether a round repeats a draw that an earlier round has used.
 
-    Such a run cannot resume on a machine whose draws come out differently, even
-    with all buffers: it would subtract noise other than the noise it had added.
+    If so, a run cannot resume on a machine whose draws come out differently,
+    even with all buffers. It would subtract noise that it had never added.
     """
     return False
 

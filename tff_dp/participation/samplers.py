@@ -278,6 +278,17 @@ class FastSampler(Sampler):
 _SAMPLERS = {LITERAL: LiteralSampler, FAST: FastSampler}
 
 
+def check_protocol(protocol: protocol_lib.Protocol) -> None:
+  """Raises unless `protocol` is one whose clients can be simulated."""
+  _checks.instance_of(
+      protocol_lib.Protocol,
+      'a protocol in which clients decide, such as'
+      ' tff_dp.check_ins.ShuffledCheckIn(...)',
+      protocol=protocol,
+  )
+  protocol.check_simulated()
+
+
 def build(
     protocol: protocol_lib.Protocol, *, kind: str = FAST, **options
 ) -> Sampler:
@@ -288,13 +299,7 @@ def build(
     kind: Kind of sampler, one of `KINDS`.
     **options: Arguments of `Sampler`.
   """
-  _checks.instance_of(
-      protocol_lib.Protocol,
-      'a protocol in which clients decide, such as'
-      ' tff_dp.check_ins.ShuffledCheckIn(...)',
-      protocol=protocol,
-  )
-  protocol.check_simulated()
+  check_protocol(protocol)
   _checks.one_of(KINDS, sampler=kind)
   return _SAMPLERS[kind](protocol, **options)
 

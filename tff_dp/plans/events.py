@@ -52,12 +52,12 @@ class PlanRun(NamedTuple):
 
 
 def read(path: str | os.PathLike) -> PlanRun:
-  """Returns the run of a file that a plan's `events_json` wrote.
+  """Returns the run that a file `events.json` describes.
 
   Raises:
     OSError: If the file cannot be read.
     ArgumentError: If it is not such a file.
-    PrivacyRefusedError: If the plan's cost differs from the stated one.
+    PrivacyRefusedError: If the file states another value than its plan.
   """
   with blaming(path):
     content = regular.read_json(path)

@@ -326,10 +326,10 @@ def _check_state(flow, plan) -> None:
       what,
       why=why,
       way_out=getattr(plan, 'built_by', None)
-      or 'aggregate nothing but the update, with plan.aggregator():'
-      ' zeroing_factory and clipping_factory with constant norms instead of'
-      ' estimated ones, fed_avg, fed_prox or fed_sgd instead of Mime, no'
-      ' division by sums of clients',
+      or 'aggregate only the update, with plan.aggregator(). Give'
+      ' zeroing_factory and clipping_factory constant norms, not estimated'
+      ' ones. Use fed_avg, fed_prox or fed_sgd, not Mime. Do not divide by'
+      ' sums of clients',
   )
 
 

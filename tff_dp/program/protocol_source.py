@@ -92,6 +92,7 @@ class ProtocolSource(cohorts_lib.Source):
       insecure_seed: Seed for tests only. Whoever knows it knows all coins and
         can remove all noise of the clients.
     """
+    samplers.check_protocol(protocol)
     _checks.integer_at_least(1, num_passes=num_passes)
     if dropout_rate is None:
       dropout_rate = protocol.expected_loss

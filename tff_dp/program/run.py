@@ -294,7 +294,7 @@ class Run:
       result = self.finish(message)
     if guard.is_requested and self.rounds_done < self.total_rounds:
       raise guard.stopped(
-          f'stopped after round {self.rounds_done}; the same command goes on'
+          f'stopped after round {self.rounds_done}; run the same again to go on'
       )
     return result
 

@@ -141,8 +141,8 @@ class Noise(NamedTuple):
 class Training:
   """How runs of a system get their cohorts, and how processes are verified.
 
-  The methods here are for a trusted server that adds the noise to one sum in
-  each round.
+  Every subclass defines `cohorts`. The defaults of the other methods are for a
+  trusted server that adds the noise to one sum in each round.
 
   Attributes:
     is_private: Whether the plan guarantees anything.
@@ -150,8 +150,8 @@ class Training:
     knows_divisor: Whether the plan says by what the server divides a sum.
     is_in_odp: Whether On-Device Personalization (ODP) may have an
       aggregator for its plans.
-    draws_are_coins: Whether clients draw what they ask for by coins that do not
-      depend on their data.
+    draws_are_coins: Whether clients choose by coins what they ask the server
+      for, such as one of its models. The coins do not depend on their data.
     why_never_without_privacy: Reason why its processes cannot be trained under
       a `NonPrivatePlan`, and the way out. `None` if they can.
   """

@@ -280,13 +280,13 @@ class Curve:
 
 @functools.lru_cache(maxsize=64)
 def curves(sigma: float, num_steps: int, tail: float) -> tuple[Curve, Curve]:
-  """Returns upper bounds on delta, (remove, add), for one of t >= 2 steps.
+  """Returns upper bounds on delta, (remove, add), for one uniform step of t.
 
   Args:
     sigma: Noise std over the norm of the contribution, above 0.
-    num_steps: Number of steps t.
-    tail: Mass that may be left out of a grid that ends below t E. It is added
-      to delta. Deltas from ten times the tail on are resolved.
+    num_steps: Number of steps t, at least 2.
+    tail: Probability that a grid may leave out at its upper end. It is added to
+      delta. Only deltas above ten times the tail are refined.
   """
   # Beyond this epsilon the curve of one Gaussian, which bounds this one, is
   # smaller.

@@ -347,9 +347,10 @@ def least(found: Sequence[Part]) -> Part:
 def suitable_interval(parts: Sequence[Part]) -> float:
   """Returns the interval of a grid on which all parts compose tightly.
 
-  Any interval gives an upper bound. The rounding of a part adds `count` times
-  the squared interval over 4 to the variance of the loss. The interval is
-  chosen to keep that below a small share of the variance.
+  Any interval gives an upper bound. Rounding to the grid adds variance to the
+  loss: for each part, at most `count` times a quarter of the squared interval.
+  The interval keeps this a small share of the variance, unless the grid would
+  have too many points.
   """
   extents = [_extent(part) for part in parts]
   total = math.sqrt(

@@ -310,8 +310,10 @@ def unsampled_epsilon_of(
 ) -> float:
   """Returns epsilon of k records that are all in every batch. Upper bound.
 
-  Records that were used at different times, k_e of them in event e, move the
-  messages by sum_e (2 k_e / m_e)^2 <= k^2 max over records of sum_e (2/m_e)^2.
+  It also holds for records that were used at different times. Let event e use
+  k_e of them and have noise multiplier m_e. The squared shift of the messages,
+  sum_e (2 k_e / m_e)^2, is at most k^2 times the largest sum of (2 / m_e)^2
+  over the events of one record.
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf

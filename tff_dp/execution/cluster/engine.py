@@ -227,8 +227,8 @@ class Shards:
     if tries > self._max_retries:
       raise ClusterError(
           f'shard {shard} was tried {tries} times, and its worker was lost each'
-          f' time ({error}). A worker that runs out of memory is lost like this'
-          ' too; smaller shards need less time, not less memory.'
+          f' time ({error}). A worker is also lost when it runs out of memory.'
+          ' Smaller shards take less time, but they need as much memory.'
       ) from error
 
 

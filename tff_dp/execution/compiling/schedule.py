@@ -284,7 +284,7 @@ class Schedule:
 
   Attributes:
     stages: Stages of the server, one more than there are passes.
-    passes: Passes over the clients. Pass s + 1 follows stage s.
+    passes: Passes over the clients. `passes[s]` follows `stages[s]`.
     result: Symbolic result.
     arguments: Nodes that stand for parts of the argument. Several nodes may
       stand for the same part.

@@ -62,7 +62,7 @@ def as_columns(
   def parts_of(key):
     parts = tf.nest.flatten(slice_of(_checked(key, max_key)))
     if not parts or not all(tf.is_tensor(part) for part in parts):
-      raise errors.NotPlainError('slices are no tensors')
+      raise errors.NotPlainError('a slice is not made of tensors')
     return parts
 
   num_keys = keys.shape[0]

@@ -139,11 +139,11 @@ def blt_inverse_coefficients(
 def prefix_variances(
     inverse_coefficients: Sequence[float], n: int
 ) -> np.ndarray:
-  """Returns Var(b_t) for t = 1..n, for C^-1 with the given first column.
+  """Returns Var(b_t) for t = 1..n, for C^-1 with the given first column d.
 
-  The noise of the prefix sum is A C^-1 z, where A is the workload of prefix
-  sums. So the variance is the running sum of squares of e = cumsum(d). Exact,
-  at unit draws.
+  The noise of the prefix sum is b = A C^-1 z, where A is the workload of prefix
+  sums and z has variance 1. So Var(b_t) is the running sum of the squares of
+  cumsum(d). Exact.
   """
   return np.cumsum(np.cumsum(first(inverse_coefficients, n)) ** 2)
 

@@ -298,8 +298,8 @@ def _refuse_unused(arguments: argparse.Namespace, names: tuple[str, ...]):
       raise _checks.ArgumentError(
           name,
           getattr(arguments, name),
-          f'nothing with --participation={arguments.participation}, which it'
-          ' does not describe',
+          f'no value with --participation={arguments.participation}, which does'
+          ' not use it',
       )
 
 

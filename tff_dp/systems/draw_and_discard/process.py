@@ -118,12 +118,13 @@ def build_draw_and_discard(
   Args:
     model: A `FunctionalModel`, or a function that returns a `VariableModel`.
     plan: Plan of clients and server. Calibrate it first.
-    initial_variance: Variance of the instances at the start: 'stationary' for
-      the one of k and m, 'paper' for k sigma^2/2.
+    initial_variance: Variance of the instances at the start. 'stationary' is
+      the spread that lasts with k instances and m = `clients_per_round`
+      clients at once. 'paper' is k sigma^2/2, its value at m = 1.
     predict: 'mean_weights', or 'mean_predictions' of the instances.
-    client_keys: Whether draw and noise follow from a key in the client's data,
-      so that a repeated round gives the same reports. `program.train` needs
-      that.
+    client_keys: Whether a client derives its instance and its noise from a key
+      in its data. A repeated round then gives the same reports, which
+      `program.train` needs.
     server_seed: Seed of the server's coins, `None` for fresh ones. The coins
       protect nothing. Clients' noise has no seed.
     allow_unprotected_metrics: Whether to report loss, number of examples and

@@ -255,7 +255,8 @@ class SiloPlan(plan_base.PlanOfSilos):
     """Returns (epsilon, delta) of a person with records in some silos.
 
     Upper bound: k records in a silo cost (k eps, k e^((k-1) eps) delta), and
-    silos add up. `silo_guarantee.person_epsilon` solves for another delta.
+    silos add up. For one silo, `person_epsilon` returns epsilon at a delta that
+    you choose.
 
     Args:
       num_records: Number of records of the person, by silo.
