@@ -307,6 +307,27 @@ class BadUpdatesTest(parameterized.TestCase):
     )
 
 
+  @parameterized.parameters(0.0, 0.5)
+  def test_sign_of_a_short_update_is_flipped_by_a_coin_of_its_own(self, share):
+    # The rounding of the norm draws, too. If both took one coin, a short update
+    # would be flipped more often than a long one.
+    direction = _unit(3)
+    spec = randomizers.Sphere(2.0, 1.0)
+    positive = _many(
+        spec,
+        share * direction,
+        4000,
+        function=lambda operations, report: tf.reduce_sum(
+            operations.estimate(report) * direction.astype(np.float32)
+        ),
+    ) > 0
+    kept = math.exp(2.0) / (1 + math.exp(2.0))
+    rounded = 0.5 + 0.5 * share
+    expected = rounded * kept + (1 - rounded) * (1 - kept)
+    test = stats.binomtest(int(positive.sum()), len(positive), expected)
+    self.assertGreater(test.pvalue, _FALSE_ALARM)
+
+
 class KeysTest(parameterized.TestCase):
 
   @parameterized.parameters(*_ALL)

@@ -309,6 +309,27 @@ class NumbersTest(parameterized.TestCase):
     self.assertAlmostEqual(rmse, np.sqrt(np.mean(stddevs**2)))
     self.assertAlmostEqual(largest, np.max(stddevs))
 
+  @parameterized.parameters(*_PLANS)
+  def test_published_proofs_are_all_that_is_used(self, plan):
+    plan = dataclasses.replace(plan, published_proofs=True, bound='best')
+    expected = best_bound.amplify(
+        plan.event(),
+        delta=_DELTA,
+        neighboring_relation=plan.neighboring_relation,
+        published_proofs=True,
+    )
+    self.assertEqual(plan.certificate(delta=_DELTA), expected)
+    points = plan.statement(delta=_DELTA).points['accounting']
+    self.assertEqual(points['derived_bounds'], 'not used')
+
+  def test_derived_bounds_help(self):
+    # Otherwise the test above would see nothing.
+    plan = _plan(_FIXED, randomizers.Gaussian(8.0, 1.0))
+    published = dataclasses.replace(plan, published_proofs=True)
+    self.assertLess(
+        plan.epsilon(delta=_DELTA), 0.9 * published.epsilon(delta=_DELTA)
+    )
+
   def test_epsilon_by_bound_computes_slow_ones_too(self):
     plan = _plan(check_ins.ShuffledCheckIn(2, 0.1, 300))
     certificate = plan.certificate(delta=_DELTA)

@@ -15,6 +15,7 @@ from tff_dp.program import data_flow
 
 _RELEASE = release_marks.Release.of({'noise': 1}, divisor=10)
 _LOCAL = release_marks.Release.of({'noise': 1})
+_SHARE = release_marks.Release.of({'noise': 1}, in_sum=True)
 _CLIENTS = tff.FederatedType(np.float32, tff.CLIENTS)
 _SERVER = tff.FederatedType(np.float32, tff.SERVER)
 _NUMBER = tff.TensorType(np.float32)
@@ -343,6 +344,48 @@ class MarksTest(parameterized.TestCase):
     self.assertEqual(
         self._released(release),
         {'value/0': {'federated_sum'}, 'value/1': {'federated_sum'}},
+    )
+
+  @parameterized.parameters(
+      _through_a_table, _through_a_queue, _through_python
+  )
+  def test_nor_does_one_that_does_so_in_a_function(self, through):
+    @tf.function(autograph=False)
+    def inner(noise, total):
+      return _RELEASE.mark(noise), through(total)
+
+    @tff.tensorflow.computation(_NUMBER, _NUMBER)
+    def release(noise, total):
+      return inner(noise, total)
+
+    self.assertEqual(
+        self._released(release),
+        {'value/0': {'federated_sum'}, 'value/1': {'federated_sum'}},
+    )
+
+  def test_shares_of_noise_hide_nothing_but_in_a_secure_sum(self):
+    @tff.tensorflow.computation(np.int32)
+    @tf.function(autograph=False)
+    def masked(x):
+      return _SHARE.mark(x + 1)
+
+    integers = tff.FederatedType(np.int32, tff.CLIENTS)
+
+    def sums(own):
+      shares = tff.federated_map(masked, own)
+      return dict(
+          secure=tff.federated_secure_sum_bitwidth(shares, 8),
+          plain=tff.federated_sum(shares),
+          largest=tff.federated_max(shares),
+      )
+
+    self.assertEqual(
+        _traces([integers], sums),
+        {
+            'secure': set(),
+            'plain': {'federated_sum'},
+            'largest': {'federated_max'},
+        },
     )
 
   def test_mark_in_a_branch_counts_for_nothing(self):

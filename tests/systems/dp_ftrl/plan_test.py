@@ -15,6 +15,7 @@ from tff_dp import _checks
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting import accountants
+from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import adaptive_clipping
 from tff_dp.systems.dp_ftrl import plan as plan_lib
@@ -320,6 +321,21 @@ class StatementOfMechanismTest(absltest.TestCase):
     ):
       bound = plan.statement(delta=1e-5).points['accounting']['exactness']
     self.assertStartsWith(bound, 'an upper bound')
+
+
+class DetailsTest(absltest.TestCase):
+
+  def test_each_relation_has_its_own_numbers(self):
+    plan = _plan()
+    for relation, factor in (('zero_out', 1.0), ('replace_one', 0.5)):
+      relation = run_events.NeighboringRelation(relation)
+      found = plan.details(delta=1e-6, neighboring_relation=relation)
+      sigma = factor * plan.noise_multiplier / plan.squared_sensitivity**0.5
+      self.assertAlmostEqual(found['sigma_eff'], sigma)
+      self.assertAlmostEqual(found['zcdp_rho'], 0.5 / sigma**2)
+      self.assertAlmostEqual(
+          found['epsilon_rdp'], gaussian.rdp_epsilon(sigma=sigma, delta=1e-6)
+      )
 
 
 if __name__ == '__main__':

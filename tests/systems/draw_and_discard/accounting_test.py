@@ -62,6 +62,21 @@ class TotalTest(parameterized.TestCase):
       )
       self.assertEqual(found.total_delta, 0)
 
+  def test_epsilon_of_a_weight_is_not_that_of_a_gaussian_report(self):
+    step = _step(
+        clip='l2', mechanism='gaussian', epsilon=2.0, delta=1e-6,
+        privacy_unit='coordinate',
+    )
+    found = _guarantee(step, delta=1e-6)
+    for epsilon in (found.model_epsilon, found.total_epsilon):
+      self.assertGreater(epsilon, 2.0)
+      self.assertAlmostEqual(
+          epsilon,
+          accounting.epsilon_of(
+              accounting.event(step, num_params=33, participations=1), 1e-6
+          ),
+      )
+
   def test_numeric_composition_of_all_weights(self):
     # 33 x 4 Laplace mechanisms, by dp_accounting itself.
     step = _step(epsilon=0.1, privacy_unit='coordinate')

@@ -375,5 +375,27 @@ class StatementTest(parameterized.TestCase):
     self.assertStartsWith(void['warnings'][0], 'NO PRIVACY')
 
 
+class DetailsTest(absltest.TestCase):
+
+  def test_delta_that_the_reports_spend(self):
+    # Pure reports whose composition needs a delta, and reports that add up.
+    step = client_steps.ClientStep(
+        learning_rate=0.1, clip='l1', clip_norm=1.0, mechanism='laplace',
+        epsilon=0.1,
+    )
+    plan = tff_dp.DrawAndDiscardPlan(
+        step=step, num_params=3, num_instances=5, max_participations=100,
+        num_rounds=200, clients_per_round=1,
+    )
+    found = plan.details(delta=1e-6)
+    self.assertLess(
+        plan.epsilon(delta=1e-6), found['epsilon_of_added_reports']
+    )
+    self.assertEqual(found['delta_of_one_report'], 0.0)
+    self.assertEqual(found['delta_spent'], 1e-6)
+    once = dataclasses.replace(plan, max_participations=1)
+    self.assertEqual(once.details(delta=1e-6)['delta_spent'], 0.0)
+
+
 if __name__ == '__main__':
   absltest.main()
