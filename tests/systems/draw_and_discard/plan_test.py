@@ -384,15 +384,15 @@ class DetailsTest(absltest.TestCase):
         epsilon=0.1,
     )
     plan = tff_dp.DrawAndDiscardPlan(
-        step=step, num_params=3, num_instances=5, max_participations=100,
+        step=step, num_params=3, num_instances=5, max_participations=30,
         num_rounds=200, clients_per_round=1,
     )
-    found = plan.details(delta=1e-6)
+    found = plan.details(delta=1e-12)
     self.assertLess(
-        plan.epsilon(delta=1e-6), found['epsilon_of_added_reports']
+        plan.epsilon(delta=1e-12), found['epsilon_of_added_reports']
     )
     self.assertEqual(found['delta_of_one_report'], 0.0)
-    self.assertEqual(found['delta_spent'], 1e-6)
+    self.assertEqual(found['delta_spent'], 1e-12)
     self.assertEqual(plan.details(delta=None)['delta_spent'], 0.0)
 
 
