@@ -44,7 +44,7 @@ _DELTA = ('--delta=1e-5',)
 # `tools` is no package: it is not imported by anything that is shipped.
 _SPEC = importlib.util.spec_from_file_location(
     'trace_epsilon',
-    pathlib.Path(__file__).parents[3] / 'tools' / 'trace_epsilon.py',
+    pathlib.Path(__file__).parents[2] / 'tools' / 'trace_epsilon.py',
 )
 # The most files that one epsilon may go through: they should become fewer.
 _MOST_FILES = {
