@@ -18,7 +18,8 @@ has finitely many values, so it differs from its distribution in two ways.
 | `streams.normals` | DP-FTRL, Gaussian reports, silos, draw and discard | standard normal | radius 36.5 of two neighbours |
 | `integrations.noise` | the Flower and NVFlare adapters | standard normal | 36.4 |
 | `streams.laplace` | Laplace reports, draw and discard | Laplace, scale 1 | 699 |
-| `streams.bits` below a threshold | one-bit reports, randomized response, noise of integers | coins of 64 bits, rounded to the private side | nowhere: finitely many outputs |
+| `streams.bits` below a threshold | one-bit reports, randomized response | coins of 64 bits, rounded to the private side | nowhere: finitely many outputs |
+| `streams.bits` in a table | noise of integers in secure sums | weights of 62 bits (`accounting.integers.integer_noise`) | 14 standard deviations or less: `SumPlan.epsilon` counts the distance |
 | `coins.is_heads` | check-ins of clients | coins of 128 bits | nowhere |
 | `streams.uniforms` below a rate | records that a silo samples | coins of 52 bits | nowhere |
 | `streams.raw_normals` | directions of one-bit reports, the start of a pool | none that a guarantee rests on | 5.68 |
@@ -60,6 +61,14 @@ _LOG_MISSING_MASS = -(TAIL_WORDS * WORD_BITS + 1 + 19) * math.log(2)
 # A run of 2^40 vectors of 2^40 numbers. No machine makes more.
 _LOG_MOST_DRAWS = 80 * math.log(2)
 _LAST_BIT_OF_DELTA = 2.0**-54
+
+
+# Sentences of statements.
+ENDS = (
+    'normals end beyond 36 standard deviations, Laplace draws beyond 699 scales;'
+    ' delta counts what lies beyond, for at most 2^80 draws. See tff_dp.draws'
+)
+NO_ENDS = 'none: every draw has finitely many outputs, with exact probabilities'
 
 
 def squared_radius_limit(num_bytes: int) -> float:

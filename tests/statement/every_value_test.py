@@ -21,6 +21,7 @@ import pytest
 from tests.statement import occasions
 from tff_dp import draws
 from tff_dp.accounting import rounding
+from tff_dp.accounting.integers import integer_noise
 from tff_dp.plans import base
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
@@ -194,7 +195,9 @@ class NumbersTest(parameterized.TestCase):
         'guarantee.epsilon_planned': planned,
         'guarantee.delta': delta,
         'guarantee.delta_of_tails': (
-            draws.missing_delta(float(epsilon)) if plan.draws_end else 0
+            draws.missing_delta(float(epsilon))
+            if plan.draws_end
+            else _missing_in_tables(plan, float(epsilon))
         ),
         'amplification.epsilon_without': unamplified,
         'implementation.process': (
@@ -465,6 +468,15 @@ def _some_rounds(num_rounds: int) -> list[int]:
     return list(range(1, num_rounds + 1))
   # Around a stop of 200 rounds, which are four rounds apart.
   return [1, 3, 4, 5, 99, 100, 101, 196, 197, 199, 200]
+
+
+def _missing_in_tables(plan, epsilon: float) -> float:
+  """Returns the part of delta that tables of integers cost, for secure sums."""
+  if plan.kind != 'secure_sums':
+    return 0.0
+  draws_of_a_sum = plan.sums.min_silos * plan.dimension
+  distance = draws_of_a_sum * integer_noise.distance(plan.sums.share_law)
+  return 1.0 if math.isinf(epsilon) else (1 + math.exp(epsilon)) * distance
 
 
 def _counted(plan, num_rounds: int) -> int:

@@ -100,6 +100,19 @@ class Plan(abc.ABC):
     """Returns an epsilon of the draws, given the one of their distributions."""
     return draws.counted(epsilon, delta) if self.draws_end else epsilon
 
+  @property
+  def tails(self) -> str:
+    """Sentence about the tails of the draws, for the statement."""
+    return draws.ENDS if self.draws_end else draws.NO_ENDS
+
+  def missing_delta(self, epsilon: float) -> float:
+    """Returns the part of delta that draws beyond their ends cost.
+
+    Args:
+      epsilon: Epsilon of the statement.
+    """
+    return draws.missing_delta(epsilon) if self.draws_end else 0.0
+
   def epsilon_after(
       self, num_rounds: Optional[int], *, delta: float, **options
   ) -> float:

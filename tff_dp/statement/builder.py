@@ -19,7 +19,6 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _version
-from tff_dp import draws
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
 from tff_dp.statement import declarations as declarations_lib
@@ -59,11 +58,6 @@ _DECLARED = (
     'public_data.preprocessing',
     'not_claimed.audit',
 )
-_TAILS = (
-    'normals end beyond 36 standard deviations, Laplace draws beyond 699 scales;'
-    ' delta counts what lies beyond, for at most 2^80 draws. See tff_dp.draws'
-)
-_NO_TAILS = 'none: every draw has finitely many outputs, with exact probabilities'
 # Reading metadata takes longer than the rest of a statement.
 _installed = functools.cache(_compat.installed_version)
 _INFINITE = rounding.to_json_number(math.inf)
@@ -211,7 +205,7 @@ def _common(
       'mechanism.rounds_planned': plan.num_rounds,
       'mechanism.rounds_done': about.rounds_done,
       'implementation.process': about.process,
-      'implementation.tails': _TAILS if plan.draws_end else _NO_TAILS,
+      'implementation.tails': plan.tails,
       'accounting.versions': {
           'python': platform.python_version(),
           'tff-dp': _version.__version__,
@@ -225,10 +219,8 @@ def _common(
       'guarantee.epsilon_planned': about.number(planned),
       'guarantee.delta': about.delta,
       'guarantee.delta_reason': _delta_reason(plan, about),
-      'guarantee.delta_of_tails': (
-          draws.missing_delta(float(headline['epsilon']))
-          if plan.draws_end
-          else 0.0
+      'guarantee.delta_of_tails': plan.missing_delta(
+          float(headline['epsilon'])
       ),
       'guarantee.epsilon_replace_one': _replace_one(plan, about, headline),
       'guarantee.curve': [

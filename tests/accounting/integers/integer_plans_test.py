@@ -14,6 +14,7 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.integers import integer_noise
 from tff_dp.accounting.integers import integer_plans
+from tff_dp.accounting.integers import integer_sums
 
 _SHAPE = dict(grid=8, records_per_silo=5, min_silos=4)
 _BUDGET = dict(epsilon=2.0, delta=1e-5)
@@ -27,9 +28,9 @@ class TableTest(parameterized.TestCase):
 
   @parameterized.parameters((1, 0.5), (9, 0.25), (40, 0.03125), (200, 0.5))
   def test_binomial_weights_are_exact_to_the_stated_distance(self, n, prob):
-    table = integer_noise.table(
-        integer_noise.binomial(n, prob), mean=n * prob
-    )
+    law = integer_noise.binomial(n, prob)
+    table = integer_noise.table(law, mean=n * prob)
+    stated = integer_noise.distance(law)
     p = fractions.Fraction(prob)
     weights = dict(enumerate(_weights(table).tolist(), table.lower))
     distance = sum(
@@ -40,8 +41,8 @@ class TableTest(parameterized.TestCase):
         for k in range(n + 1)
     ) / 2
     # Probabilities in double precision, and the table itself.
-    self.assertLessEqual(float(distance), table.distance + 1e-13)
-    self.assertLess(table.distance, 1e-15)
+    self.assertLessEqual(float(distance), stated + 1e-13)
+    self.assertLess(stated, 1e-15)
     self.assertEqual(int(table.cumulative[-1]), 1 << 62)
     self.assertGreaterEqual(table.lower, 0)
     self.assertLessEqual(table.upper, n)
@@ -54,13 +55,52 @@ class TableTest(parameterized.TestCase):
     exact = np.exp(-np.float64(values) ** 2 / (2 * stddev**2))
     exact /= math.fsum(exact)
     distance = np.abs(np.ldexp(_weights(table).astype(float), -62) - exact)
-    self.assertLess(distance.sum() / 2, table.distance + 1e-14)
+    self.assertLess(distance.sum() / 2, integer_noise.distance(law) + 1e-14)
     self.assertAlmostEqual(law.variance, float(exact @ values**2.0))
     self.assertLessEqual(law.variance, stddev**2 * (1 + 1e-12))
     # What is left out of the law's own table, against its first terms.
     beyond = np.arange(-law.lower + 1, -law.lower + 400)
     left = 2 * np.exp(-np.float64(beyond) ** 2 / (2 * stddev**2)).sum()
     self.assertLessEqual(left, law.outside * (1 + 1e-9) + 1e-300)
+
+  @parameterized.parameters(*integer_plans.NOISES)
+  def test_epsilon_counts_the_distance(self, noise):
+    shape = dict(grid=16, records_per_silo=20, min_silos=10)
+    plan = integer_plans.calibrate(
+        noise, epsilon=1.0, delta=1e-6, dimension=100, **shape
+    )
+    rounds = 10**5
+    law = lambda delta: 1.0 - math.log10(delta / 1e-6)
+    distance = plan.distance(dimension=100, num_rounds=rounds)
+    table = integer_noise.distance(plan.share_law)
+    self.assertAlmostEqual(distance / (10 * 100 * rounds * table), 1.0)
+    distance = 1e-8
+    found = integer_plans.counted(law, 1e-6, distance)
+    self.assertGreater(found, 1.0)
+    # The delta that is left for the distributions at this epsilon is enough.
+    left = 1e-6 - (1 + math.exp(found)) * distance
+    self.assertLessEqual(law(left), found * (1 + 1e-5))
+    # What does not fit into delta has no epsilon.
+    self.assertEqual(integer_plans.counted(law, 1e-6, 1e-6), math.inf)
+    # Nothing to count, nothing changes.
+    self.assertEqual(integer_plans.counted(law, 1e-6, 0.0), 1.0)
+
+  @parameterized.parameters(*integer_plans.NOISES)
+  def test_epsilon_of_a_plan_is_that_of_its_draws(self, noise):
+    plan = integer_plans.calibrate(
+        noise, epsilon=1.0, delta=1e-6, dimension=100, grid=16,
+        records_per_silo=20, min_silos=10,
+    )
+    event = plan.dp_event(dimension=100)
+    found = plan.epsilon(1e-6, dimension=100)
+    self.assertGreater(found, integer_sums.epsilon(event, 1e-6))
+    missed = (1 + math.exp(found)) * plan.distance(dimension=100)
+    self.assertAlmostEqual(
+        found, integer_sums.epsilon(event, 1e-6 - missed), places=9
+    )
+    # Where the tables miss as much as delta, nothing is claimed.
+    tiny = plan.distance(dimension=100)
+    self.assertEqual(plan.epsilon(tiny, dimension=100), math.inf)
 
   def test_all_weights_are_positive_at_the_ends(self):
     for law in (integer_noise.skellam(12.5), integer_noise.binomial(900, 0.5)):

@@ -401,6 +401,23 @@ class PlanTest(parameterized.TestCase):
     self.assertEqual(ledger.num_participations(['a', 'b']), [4, 1])
     self.assertEqual(ledger.observed().max_participations, 4)
 
+  def test_clients_pay_before_they_send(self):
+    process = _private()
+    ledger = process.plan.participation_ledger('a loop')
+    state = process.initialize()
+    broken = mock.Mock(side_effect=RuntimeError('lost'))
+    with mock.patch.object(type(process), 'next', broken):
+      with self.assertRaisesRegex(RuntimeError, 'lost'):
+        process.next_round(state, {'a': _client()}, ledger=ledger)
+      # The reports of the lost round may have arrived.
+      self.assertEqual(ledger.num_participations(['a']), [1])
+      for round_index in range(2, 5):
+        ledger.commit(['a'], round_index)
+      broken.reset_mock()
+      with self.assertRaises(_checks.PrivacyRefusedError):
+        process.next_round(state, {'a': _client()}, ledger=ledger)
+      broken.assert_not_called()
+
 
 if __name__ == '__main__':
   absltest.main()

@@ -10,8 +10,8 @@ therefore costs as much as a move of exactly h.
 A silo draws from a `table` that is exact to 2^-62. The value `lower + i` has
 the weight w_i = round(2^62 P(X = lower + i)). All weights add up to 2^62, so 62
 uniform bits pick a value. Values outside of the table, 14 standard deviations
-away, are never drawn. The total variation between a draw and the distribution
-that is accounted for is therefore bounded and stated.
+away, are never drawn. `distance` bounds the total variation between a draw and
+its distribution, and the epsilon of a sum counts it.
 """
 
 from collections.abc import Sequence
@@ -272,14 +272,11 @@ class Table:
     cumulative: Cumulative sums of the weights, int64 of shape [num_values]. The
       last one is 2^62.
     mean: Mean of the distribution.
-    distance: Total variation between a draw and the distribution, apart from
-      the rounding errors of the distribution's own probabilities. Upper bound.
   """
 
   lower: int
   cumulative: np.ndarray
   mean: float
-  distance: float
 
   @property
   def upper(self) -> int:
@@ -288,6 +285,21 @@ class Table:
 
 
 # Distributions are cached and compare by identity.
+@functools.lru_cache(maxsize=64)
+def distance(law: IntegerLaw) -> float:
+  """Returns the total variation between a draw from the table and `law`.
+
+  Upper bound, apart from the rounding errors of the probabilities of `law`:
+  half of the sum of absolute errors. This is half a weight for each value, and
+  the excess.
+
+  Args:
+    law: Distribution.
+  """
+  weights, excess = _weights(law)
+  return (len(weights) / 2 + abs(excess)) * 2.0**-BITS + law.outside
+
+
 @functools.lru_cache(maxsize=24)
 def table(law: IntegerLaw, *, mean: float) -> Table:
   """Returns the table of a distribution.
@@ -302,22 +314,24 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
         f'{len(law.probs)} likely values',
         f'noise that takes at most {_MOST_DRAWN}: choose a coarser grid',
     )
-  # A product with a power of two is exact.
-  weights = np.rint(np.ldexp(law.probs, BITS)).astype(np.int64)
+  weights, _ = _weights(law)
   likely = np.flatnonzero(weights)
   first, last = int(likely[0]), int(likely[-1])
-  # The remainder of the rounding goes to the most likely value.
-  excess = (1 << BITS) - int(weights.sum())
-  weights[np.argmax(weights)] += excess
-  # Half of the sum of absolute errors: half a weight for each value, and the
-  # excess.
-  distance = (len(weights) / 2 + abs(excess)) * 2.0**-BITS + law.outside
   return Table(
       lower=law.lower + first,
       cumulative=np.cumsum(weights[first : last + 1]),
       mean=float(mean),
-      distance=distance,
   )
+
+
+def _weights(law: IntegerLaw) -> tuple[np.ndarray, int]:
+  """Returns (weights that add up to 2^62, part of it that rounding left)."""
+  # A product with a power of two is exact.
+  weights = np.rint(np.ldexp(law.probs, BITS)).astype(np.int64)
+  # The remainder of the rounding goes to the most likely value.
+  excess = (1 << BITS) - int(weights.sum())
+  weights[np.argmax(weights)] += excess
+  return weights, excess
 
 
 def _mirrored(law: IntegerLaw) -> IntegerLaw:

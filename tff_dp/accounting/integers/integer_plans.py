@@ -15,7 +15,7 @@ own share of noise. Its guarantee is then `silo_epsilon`, which is much weaker.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import math
 from typing import Any
@@ -56,14 +56,25 @@ class SumPlan(abc.ABC):
   def share_variance(self) -> float:
     """Variance of a silo's own noise, per coordinate, in squared grid steps."""
 
+  @property
   @abc.abstractmethod
+  def share_law(self) -> integer_noise.IntegerLaw:
+    """Distribution of a silo's own noise, on one coordinate."""
+
   def share_table(self) -> integer_noise.Table:
     """Returns the table from which a silo draws its own noise."""
+    return integer_noise.table(self.share_law, mean=self._share_mean)
+
+  @property
+  def _share_mean(self) -> float:
+    return 0.0
 
   def epsilon(
       self, delta: float, *, dimension: int, num_rounds: int = 1
   ) -> float:
     """Returns epsilon of all sums that contain a record. Upper bound.
+
+    It is for the draws, not for their distributions: `distance` is counted.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -71,7 +82,26 @@ class SumPlan(abc.ABC):
       num_rounds: Number of sums that contain the same record, 1 for one pass.
     """
     event = self.dp_event(dimension=dimension)
-    return integer_sums.epsilon(event, delta, num_rounds=num_rounds)
+    distance = self.distance(dimension=dimension, num_rounds=num_rounds)
+    return counted(
+        lambda left: integer_sums.epsilon(event, left, num_rounds=num_rounds),
+        delta,
+        distance,
+    )
+
+  def distance(self, *, dimension: int, num_rounds: int = 1) -> float:
+    """Returns the total variation between all draws and their distributions.
+
+    Upper bound, for the promised shares in all sums that contain a record, and
+    apart from rounding in the probabilities of `share_law`. Other draws have
+    the same distribution whatever the record is.
+
+    Args:
+      dimension: Length d of the vectors.
+      num_rounds: Number of sums that contain the same record.
+    """
+    draws = self.min_silos * dimension * num_rounds
+    return draws * integer_noise.distance(self.share_law)
 
   @abc.abstractmethod
   def dp_event(self, *, dimension: int) -> record_events.SumDpEvent:
@@ -154,10 +184,14 @@ class BinomialPlan(SumPlan):
     prob = self.probability
     return self.records_per_silo * self.trials * prob * (1.0 - prob)
 
-  def share_table(self) -> integer_noise.Table:
+  @property
+  def share_law(self) -> integer_noise.IntegerLaw:
     trials = self.records_per_silo * self.trials
-    law = integer_noise.binomial(trials, self.probability)
-    return integer_noise.table(law, mean=trials * self.probability)
+    return integer_noise.binomial(trials, self.probability)
+
+  @property
+  def _share_mean(self) -> float:
+    return self.records_per_silo * self.trials * self.probability
 
   def dp_event(self, *, dimension):
     return record_events.BinomialSumDpEvent(
@@ -189,9 +223,9 @@ class SkellamPlan(SumPlan):
   def share_variance(self) -> float:
     return float(self.variance)
 
-  def share_table(self) -> integer_noise.Table:
-    law = integer_noise.skellam(float(self.variance))
-    return integer_noise.table(law, mean=0.0)
+  @property
+  def share_law(self) -> integer_noise.IntegerLaw:
+    return integer_noise.skellam(float(self.variance))
 
   def dp_event(self, *, dimension):
     # Rounded down. Claiming less noise than there is costs tightness only.
@@ -213,11 +247,11 @@ class DiscreteGaussianPlan(SumPlan):
 
   @property
   def share_variance(self) -> float:
-    return integer_noise.discrete_gaussian(float(self.stddev)).variance
+    return self.share_law.variance
 
-  def share_table(self) -> integer_noise.Table:
-    law = integer_noise.discrete_gaussian(float(self.stddev))
-    return integer_noise.table(law, mean=0.0)
+  @property
+  def share_law(self) -> integer_noise.IntegerLaw:
+    return integer_noise.discrete_gaussian(float(self.stddev))
 
   def dp_event(self, *, dimension):
     return record_events.DiscreteGaussianSumDpEvent(
@@ -234,6 +268,44 @@ NOISES = tuple(_BY_NOISE)
 # Relative width at which the search for noise ends, and its upper end.
 _TOLERANCE = 5e-5
 _MOST_NOISE = 1 << 40
+# In `counted`: the margin of a guess, the number of guesses, and an epsilon
+# whose exponential still is a number.
+_CLOSE = 1e-6
+_MOST_GUESSES = 50
+_MOST_EPSILON = 700.0
+
+
+def counted(
+    epsilon_at: Callable[[float], float], delta: float, distance: float
+) -> float:
+  """Returns an epsilon of draws, given the epsilons of their distributions.
+
+  Upper bound. With a total variation tau between the two, (epsilon, d) of the
+  distributions becomes (epsilon, d + (1 + e^epsilon) tau) of the draws, as in
+  `draws.missing_delta`.
+
+  Args:
+    epsilon_at: Function from a delta to the epsilon of the distributions.
+    delta: Target delta, in (0, 1).
+    distance: Total variation tau.
+
+  Returns:
+    Infinity if what the draws miss does not fit into delta.
+  """
+  guess = epsilon_at(delta)
+  for _ in range(_MOST_GUESSES):
+    # A little above the guess, so that the first answer is most often within.
+    above = guess * (1 + _CLOSE) + _CLOSE
+    if above > _MOST_EPSILON:
+      return math.inf
+    left = delta - (1 + math.exp(above)) * distance
+    if left <= 0:
+      return math.inf
+    found = epsilon_at(left)
+    if found <= above:
+      return found
+    guess = found
+  return math.inf
 
 
 def from_json(described: Mapping[str, Any]) -> SumPlan:
@@ -305,11 +377,28 @@ def calibrate(
     amount = search.least(is_private, 1, most=_MOST_NOISE)
   else:
     amount = search.least(is_private, most=_MOST_NOISE, tolerance=_TOLERANCE)
+  refused = _checks.ArgumentError(
+      'epsilon', epsilon, 'a larger budget: no noise that can be drawn meets it'
+  )
   if amount == math.inf:
-    raise _checks.ArgumentError('epsilon', epsilon, 'a budget that can be met')
-  if noise == 'binomial':
-    return BinomialPlan(trials=amount, **shape)
-  if is_discrete_gaussian:
-    return DiscreteGaussianPlan(stddev=amount, **shape)
-  # Rounded up, so that the shares add up to the calibrated variance.
-  return SkellamPlan(variance=amount / min_silos * (1 + 1e-14), **shape)
+    raise refused
+
+  def plan_of(amount):
+    if noise == 'binomial':
+      return BinomialPlan(trials=amount, **shape)
+    if is_discrete_gaussian:
+      return DiscreteGaussianPlan(stddev=amount, **shape)
+    # Rounded up, so that the shares add up to the calibrated variance.
+    return SkellamPlan(variance=amount / min_silos * (1 + 1e-14), **shape)
+
+  # The search ignores what the tables of the draws miss, which is little.
+  for _ in range(_MOST_GUESSES):
+    plan = plan_of(amount)
+    if plan.epsilon(delta, dimension=dimension, num_rounds=num_rounds) <= (
+        epsilon
+    ):
+      return plan
+    amount *= 1 + _TOLERANCE
+    if noise == 'binomial':
+      amount = math.ceil(amount)
+  raise refused

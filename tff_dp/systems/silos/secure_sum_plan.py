@@ -98,7 +98,14 @@ class SecureSumPlan(plan_base.PlanOfSilos):
       default_factory=dict
   )
 
+  # `sums.epsilon` counts what the tables of the draws miss.
   draws_end = False
+  tails = (
+      'integers of noise end where their table does, at most 14 standard'
+      ' deviations and a little from the mean; delta counts the total variation'
+      ' between tables and distributions, apart from rounding in double'
+      ' precision. See tff_dp.draws'
+  )
   kind = 'secure_sums'
   built_by = (
       'process = tff_dp.silos.build_secure_sum_sgd(model, ...), whose'
@@ -206,6 +213,11 @@ class SecureSumPlan(plan_base.PlanOfSilos):
     if not self._is_in_a_sum(num_rounds, member):
       return 0.0
     return _epsilon(self.sums, float(delta), self.dimension)
+
+  def missing_delta(self, epsilon: float) -> float:
+    """See base class."""
+    distance = self.sums.distance(dimension=self.dimension)
+    return min(1.0, (1 + math.exp(min(epsilon, 700.0))) * distance)
 
   def silo_epsilon(self, *, delta: float) -> float:
     """Returns epsilon by a silo's own noise, if all others help the server.
