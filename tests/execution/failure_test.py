@@ -40,6 +40,7 @@ _ENDING_CHILD = """
 import os, pathlib, signal, sys, threading, time
 import numpy as np
 from tff_dp import execution
+from tff_dp.execution import contexts
 import tensorflow_federated as tff
 
 for how in sys.argv[1:]:
@@ -87,6 +88,7 @@ _INTERRUPTED_CHILD = """
 import sys, time
 import numpy as np
 from tff_dp import execution
+from tff_dp.execution import contexts
 import tensorflow as tf
 import tensorflow_federated as tff
 

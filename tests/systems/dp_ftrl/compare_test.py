@@ -232,7 +232,7 @@ class BadInputTest(parameterized.TestCase):
       ('--max-state-copies=-1', 'at least 0'),
       ('--restart-every=0', 'at least 1'),
       ('--min-rounds-between=-1', 'not allowed with argument --min-index-gap'),
-      ('--rounds-per-epoch=5', 'nothing with --participation=min-separation'),
+      ('--rounds-per-epoch=5', 'no value with --participation=min-separation'),
       ('--complete-trees', 'restart_every to be given'),
       ('--noise-multiplier=1', 'unrecognized'),
   )
