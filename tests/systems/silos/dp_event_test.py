@@ -182,10 +182,9 @@ class SumsTest(parameterized.TestCase):
     plan = _secure_sums(noise).plan
     event = plan.event(member='a')
     self.assertIsInstance(event, record_events.SumDpEvent)
-    self.assertEqual(
-        accountants.epsilon(event, delta=1e-3, **_REPLACE_ONE),
-        plan.epsilon(delta=1e-3),
-    )
+    # The plan also counts what the tables of its draws miss.
+    of_law = accountants.epsilon(event, delta=1e-3, **_REPLACE_ONE)
+    self.assertBetween(plan.epsilon(delta=1e-3), of_law, of_law * (1 + 1e-6))
     with self.assertRaisesRegex(_checks.ArgumentError, "member='other'"):
       plan.event(member='other')
 
@@ -201,9 +200,9 @@ class SumsTest(parameterized.TestCase):
     )
     event = binomial.dp_event(dimension=4)
     self.assertEqual(event, record_events.BinomialSumDpEvent(16, 500, 30, 4))
-    self.assertEqual(
-        accountants.epsilon(event, delta=1e-5, **_REPLACE_ONE),
-        binomial.epsilon(1e-5, dimension=4),
+    of_law = accountants.epsilon(event, delta=1e-5, **_REPLACE_ONE)
+    self.assertBetween(
+        binomial.epsilon(1e-5, dimension=4), of_law, of_law * (1 + 1e-6)
     )
 
 
