@@ -3,6 +3,7 @@
 """What a loop is told, counts, says and refuses, on a process without TFF."""
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -479,7 +480,7 @@ class RefusedTest(_Case):
   def test_directory_by_another_name(self):
     first = self.loop()
     first.next(_A)
-    os.chdir(self.root.parent)
+    self.enter_context(contextlib.chdir(self.root.parent))
     again = self.loop(output_dir='run')
     self.assertEqual(again.rounds_done, 1)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'opened again'):

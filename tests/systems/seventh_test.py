@@ -20,6 +20,7 @@ import tensorflow_federated as tff
 from tests.cli import command
 from tests.learning import small_model
 from tff_dp import _checks
+from tff_dp import execution
 from tff_dp import export
 from tff_dp import program
 from tff_dp import systems
@@ -207,6 +208,10 @@ def _tff_dp(*words) -> str:
   if code:
     raise AssertionError(out + err)
   return out
+
+
+def setUpModule():
+  execution.set_default_context()
 
 
 class SeventhTest(absltest.TestCase):
