@@ -240,7 +240,6 @@ class IntegerSumTest(parameterized.TestCase):
         lower=-7,
         cumulative=np.array([quarter, quarter, 4 * quarter]),
         mean=0.0,
-        distance=0.0,
     )
     drawn = integer_sum.draw(table, tf.constant([3, 4], tf.int64), size=_SIZE)
     counts = collections.Counter(drawn.numpy().tolist())
