@@ -116,7 +116,7 @@ _FIGURES = tuple(
         ('check_ins.md', _CHECK_INS),
         ('draw_and_discard.md', _DRAW_AND_DISCARD),
         ('isrl.md', _ISRL),
-        ('isrl_accounting.md', _ISRL_PROOFS),
+        ('proofs_silos.md', _ISRL_PROOFS),
     )
     for figure in figures
 )

@@ -20,7 +20,7 @@ Every event has several bounds. The smallest one depends on the event's numbers.
 | allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
 [derived] marks arguments of this project, proven in docs/proofs_shuffling.md,
-docs/proofs_check_ins.md and docs/isrl_accounting.md; they can be turned off.
+docs/proofs_check_ins.md and docs/proofs_silos.md; they can be turned off.
 Formulas of papers that do not hold are not here.
 """
 

@@ -10,7 +10,7 @@
 | subsampling | batches of fixed size | as convexity |
 | convexity | both | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
 
-docs/isrl_accounting.md proves the [derived] bounds and the conclusions from the
+docs/proofs_silos.md proves the [derived] bounds and the conclusions from the
 papers. 'convexity' is the bound that `silo_sampling` uses with
 `published_proofs`.
 """
@@ -30,7 +30,7 @@ from tff_dp.accounting.integers import integer_sums
 from tff_dp.accounting.protocols import bounds
 from tff_dp.accounting.silos import silo_events
 
-_PROOFS = 'docs/isrl_accounting.md'
+_PROOFS = 'docs/proofs_silos.md'
 _CONVEXITY = 'arXiv:1807.01647, theorem 2; arXiv:2106.08567'
 _ALONE = 'a message in whose batch the record is sure to be'
 _MOST_COMBINATIONS = 64

@@ -9,7 +9,7 @@ one record of the silo is replaced by another one. Everything here is in units
 of C/K: `noise_multiplier` is `sigma K / C`, the standard deviation on the sum
 over the clip norm, and a record adds a vector of norm at most 1.
 
-docs/isrl_accounting.md derives the pairs. Each bounds H_E (see
+docs/proofs_silos.md derives the pairs. Each bounds H_E (see
 `privacy_profiles`) for all data, all dimensions and both directions, so rounds
 compose even when they are chosen adaptively.
 """
@@ -236,7 +236,7 @@ def poisson_profile(
       q a t^2 - (1 - q) (E - 1) t - E q a = 0,   a = exp(-1 / (2 s^2)).
 
   y -> -y swaps P and Q, so one profile serves both directions. The pair is the
-  worst of all (docs/isrl_accounting.md, proposition 1).
+  worst of all (docs/proofs_silos.md, proposition 1).
 
   Args:
     noise_multiplier: Multiplier s.
@@ -280,7 +280,7 @@ def convex_profile(
   """Returns q H_E'' at E'' = 1 + (E - 1) / q, of the Gaussian at distance 2.
 
   Upper bound for Poisson and for fixed-size batches, in both directions
-  (docs/isrl_accounting.md, proposition 2, and for fixed size also
+  (docs/proofs_silos.md, proposition 2, and for fixed size also
   arXiv:2106.08567). It is the profile, E >= 1, of (1 - q) N(0, z^2) + q N(1,
   z^2) against N(0, z^2) with z = s / 2. This worse direction is used on both
   halves of the curve, so that rounds that differ in direction are covered.

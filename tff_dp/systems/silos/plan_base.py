@@ -43,7 +43,7 @@ accounting.method: each silo alone: what its messages cost the record that pays
     maximum
 accounting.theorem: arXiv:2106.09779; the pair of Poisson sampling and the
     convexity bound of fixed size: propositions 1 and 2 of
-    docs/isrl_accounting.md
+    docs/proofs_silos.md
 accounting.exactness: exact for one pass; else an upper bound, whose grids and
     tails err upward
 accounting.discretisation: privacy loss distributions connect the dots, losses

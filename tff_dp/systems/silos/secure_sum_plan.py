@@ -48,7 +48,7 @@ accounting.method: one opened sum, with the noise of the promised silos: no
     record is in two
 accounting.theorem: arXiv:2106.09779, algorithms 4 to 6; Skellam noise
     arXiv:2110.04995, discrete Gaussian arXiv:2102.06387, binomial
-    docs/isrl_accounting.md
+    docs/proofs_silos.md
 accounting.exactness: an upper bound; exact for binomial and Skellam noise on a
     single weight
 guarantee.delta_reason: {reason}; it should be well below one over the records
