@@ -21,36 +21,21 @@ flags.FLAGS.mark_as_parsed()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_LONG_GRID = 'one case of a long grid: column A runs all of them'
 _NEEDS_WORKER = "needs TFF's worker: column A (Python 3.11) only"
 # Files that are about the worker, or compare with it, from beginning to end.
 _REFERENCE_ONLY = {
     'execution/contexts_test.py': _NEEDS_WORKER,
     'execution/native_test.py': _NEEDS_WORKER,
 }
-# Laws of noise and arithmetic: slow, and the same on every column, since the
-# key streams and the goldens of the command line are compared on all.
-_LAWS = (
-    'accounting/amplification/',
-    'accounting/protocols/',
-    'aggregators/adaptive_clipping_test.py',
-    'aggregators/client_randomizers_test.py',
-    'aggregators/correlated_noise_test.py',
-    'aggregators/covariance_test.py',
-    'aggregators/noise_state_test.py',
-    'systems/allocation/builders_test.py',
-    'systems/allocation/cyclic_audit_test.py',
-    'systems/allocation/cyclic_test.py',
-    'systems/check_ins/builders_test.py',
-    'systems/draw_and_discard/law_test.py',
-    'systems/silos/accelerated_test.py',
-    'systems/silos/dp_event_test.py',
-    'systems/silos/released_noise_test.py',
-    'systems/silos/sensitivity_test.py',
-    'systems/silos/sgd_test.py',
-    'participation/samplers_test.py',
-    'plans/protocol_plan_test.py',
-    'program/certification_plans_test.py',
+# What is about the versions of a stack: `--short` runs every case of it.
+_STACK = (
+    'compat_test.py',
+    'draws_test.py',
+    'execution/',
+    'export/',
+    'oracle/',
+    'shim_test.py',
+    'streams_test.py',
 )
 # What `--fast` runs: folders and files that do not load TFF, and then a few that
 # do, one of every kind. `pytest --durations=20` finds what has become slow.
@@ -121,17 +106,16 @@ def pytest_addoption(parser):
   parser.addoption(
       '--short',
       action='store_true',
-      help='leave out the slow tests of laws of noise and of arithmetic',
+      help='run what a second stack needs: one case of each test, and all of'
+      ' those about its versions; nothing that once is enough for',
   )
 
 
 def pytest_configure(config):
   config.addinivalue_line(
       'markers',
-      'long_grid: many cases of one long test of our own arithmetic in NumPy and'
-      ' SciPy, or of the order in which a run writes its files; column A runs'
-      ' all of them, elsewhere the last one shows that it comes out there as'
-      ' well, and the others are skipped',
+      'once: one stack is enough for this law of noise, arithmetic or order of'
+      ' files, the same on every stack: `--short` leaves it out',
   )
 
 
@@ -148,31 +132,30 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(config, items):
   """Leaves out what `--short` does, and what is tied to another column."""
   folder = pathlib.Path(__file__).parent
+  names = {i: i.path.relative_to(folder).as_posix() for i in items}
   if config.getoption('--short'):
-    laws = [
+    last_cases = {_test(item): item for item in items}
+    left_out = {
         item
         for item in items
-        if item.path.relative_to(folder).as_posix().startswith(_LAWS)
-    ]
-    config.hook.pytest_deselected(items=laws)
-    items[:] = [item for item in items if item not in set(laws)]
+        if item.get_closest_marker('once')
+        or not (
+            names[item].startswith(_STACK) or last_cases[_test(item)] is item
+        )
+    }
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
   if _compat.COLUMN.has_worker:
     return
-  last_cases = {_grid(item): item for item in items}
   for item in items:
-    name = item.path.relative_to(folder).as_posix()
     marker = item.get_closest_marker('reference_only')
     if marker is not None:
       item.add_marker(pytest.mark.skip(reason=marker.kwargs['reason']))
-    elif name in _REFERENCE_ONLY:
-      item.add_marker(pytest.mark.skip(reason=_REFERENCE_ONLY[name]))
-    elif item.get_closest_marker('long_grid') and (
-        last_cases[_grid(item)] is not item
-    ):
-      item.add_marker(pytest.mark.skip(reason=_LONG_GRID))
+    elif names[item] in _REFERENCE_ONLY:
+      item.add_marker(pytest.mark.skip(reason=_REFERENCE_ONLY[names[item]]))
 
 
-def _grid(item) -> str:
+def _test(item) -> str:
   """Returns what all cases of a parameterized test have in common."""
   function = getattr(item.function, '__wrapped__', item.function)
   return f'{item.parent.nodeid}::{function.__name__}'

@@ -10,7 +10,6 @@ from absl.testing import parameterized
 import dp_accounting
 from dp_accounting import pld
 import numpy as np
-import pytest
 from scipy import integrate
 from scipy import special
 from scipy import stats
@@ -179,7 +178,6 @@ class CompositionTest(parameterized.TestCase):
       parameter=(0.7, 4.0),
       epsilon=(0.05, 0.5, 2.0),
   )
-  @pytest.mark.long_grid
   def test_laplace_brackets_the_integral(self, sigma, parameter, epsilon):
     event = _Composed([_Gaussian(sigma), _Laplace(parameter)])
     brute = _brute_delta(
@@ -213,7 +211,6 @@ class CompositionTest(parameterized.TestCase):
       sampled_sigma=(0.6, 2.0),
       epsilon=(0.05, 1.0),
   )
-  @pytest.mark.long_grid
   def test_sampled_evaluation_brackets_the_integral(
       self, sigma, probability, sampled_sigma, epsilon
   ):

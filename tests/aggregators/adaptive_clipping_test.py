@@ -9,6 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -23,6 +24,8 @@ from tff_dp import streams
 from tff_dp.aggregators import adaptive_clipping
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.systems.dp_ftrl import plan as plan_lib
+
+pytestmark = pytest.mark.once
 
 _CLIENTS = 5
 _TARGET, _RATE, _SHARE, _NOISE = 0.4, 0.7, 0.2, 1.5

@@ -10,6 +10,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 
@@ -17,6 +18,8 @@ from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import client_randomizers
 from tff_dp.mechanisms import randomizers
+
+pytestmark = pytest.mark.once
 
 _FALSE_ALARM = 1e-6
 _Z = stats.norm.isf(_FALSE_ALARM / 2)

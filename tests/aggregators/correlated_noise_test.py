@@ -9,6 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -20,6 +21,8 @@ from tff_dp import streams
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import shuffle
+
+pytestmark = pytest.mark.once
 
 _VECTOR = tff.TensorType(np.float32, [4])
 

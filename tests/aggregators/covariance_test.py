@@ -24,6 +24,8 @@ from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import toeplitz
 
+pytestmark = pytest.mark.once
+
 _NUM_ROUNDS = 12
 # As many samples of the 12 rounds. At a false alarm rate of 1e-6 a common scale
 # that is wrong by 2 % is found with near certainty (non-centrality

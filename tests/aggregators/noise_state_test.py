@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tff_dp import mechanisms
@@ -16,6 +17,8 @@ from tff_dp.aggregators import noise_state
 from tff_dp.mechanisms.matrix import banded_inverse
 from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import toeplitz
+
+pytestmark = pytest.mark.once
 
 _NUM_ROUNDS = 26
 _NUM_PARAMS = 33

@@ -12,6 +12,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 
 from tff_dp import _checks
@@ -19,6 +20,8 @@ from tff_dp import allocation
 from tff_dp import check_ins
 from tff_dp.participation import coins
 from tff_dp.participation import samplers
+
+pytestmark = pytest.mark.once
 
 _FALSE_ALARM = 1e-6
 _LEAST_EXPECTED = 5.0

@@ -11,6 +11,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
 import numpy as np
+import pytest
 import scipy.linalg
 
 import tff_dp
@@ -26,6 +27,8 @@ from tff_dp.plans import protocol_plan
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
 from tff_dp.statement import statement
+
+pytestmark = pytest.mark.once
 
 _DELTA = 1e-5
 _SPHERE = randomizers.Sphere(1.0, 0.5)

@@ -9,6 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tff_dp
 
 from tests.learning import small_model
@@ -27,6 +28,8 @@ from tff_dp import participation
 from tff_dp.aggregators import release_marks
 from tff_dp.mechanisms import randomizers
 from tff_dp.program import certification
+
+pytestmark = pytest.mark.once
 
 
 def setUpModule():

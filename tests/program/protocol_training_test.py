@@ -15,7 +15,6 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import pytest
 
 from tests.program import kills
 from tests.program import toy
@@ -413,7 +412,6 @@ class KilledAnywhereTest(kills.RunsTestCase):
       ),
       is_after=(False, True),
   )
-  @pytest.mark.long_grid
   def test_resumed_equals_uninterrupted(self, name, place, is_after):
     owner, method, number = place
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'

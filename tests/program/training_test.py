@@ -19,7 +19,6 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import pytest
 import tensorflow_federated as tff
 
 from tests.program import kills
@@ -501,7 +500,6 @@ class KilledAnywhereTest(kills.RunsTestCase):
       ),
       is_after=(False, True),
   )
-  @pytest.mark.long_grid
   def test_resumed_equals_uninterrupted(self, place, is_after):
     owner, name, number = place
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
@@ -534,7 +532,6 @@ class FullDiskTest(kills.RunsTestCase):
       ('round_6', 1),
       ('round_10', 1),
   )
-  @pytest.mark.long_grid
   def test_error_names_the_file_and_the_same_call_goes_on(self, name, number):
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     calls = []

@@ -7,10 +7,13 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import special
 
 from tff_dp.accounting.amplification import lognormal_sums
 from tff_dp.accounting.amplification import random_allocation
+
+pytestmark = pytest.mark.once
 
 
 def _convolved(factors):

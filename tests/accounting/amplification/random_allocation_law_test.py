@@ -9,10 +9,13 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import mpmath
 import numpy as np
+import pytest
 from scipy import special
 
 from tff_dp.accounting.amplification import lognormal_sums
 from tff_dp.accounting.amplification import random_allocation
+
+pytestmark = pytest.mark.once
 
 _Sum = lognormal_sums.LognormalSum
 

@@ -20,6 +20,8 @@ from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 
+pytestmark = pytest.mark.once
+
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
 _EPSILONS = np.array([0.0, 1e-3, 0.01, 0.1, 0.5, 1.0, 2.0, 3.0, 4.0])
 
@@ -107,7 +109,6 @@ class OneStepOfFewTest(parameterized.TestCase):
       self.assertLessEqual(bound, exact + 1.1e-3)
 
   @parameterized.product(sigma=(0.6, 1.5), epsilon=(0.1, 1.0))
-  @pytest.mark.long_grid
   def test_three_steps_by_quadrature(self, sigma, epsilon):
     found = random_allocation.profiles(noise_multiplier=sigma, num_steps=3)
     for profile, exact in zip(found, _exact(epsilon, sigma, 3)):
@@ -141,7 +142,6 @@ class ManyStepsTest(parameterized.TestCase):
   @parameterized.parameters(
       (0.5, 3.43), (0.6, 1.50), (0.8, 0.258), (1.0, 0.113)
   )
-  @pytest.mark.long_grid
   def test_table(self, sigma, expected):
     found = random_allocation.epsilon(
         noise_multiplier=sigma, num_steps=2000, delta=1e-6
@@ -152,7 +152,6 @@ class ManyStepsTest(parameterized.TestCase):
     )
 
   @parameterized.parameters((1.0, 300), (0.6, 300), (2.0, 50))
-  @pytest.mark.long_grid
   def test_next_to_poisson_sampling(self, sigma, num_steps):
     found = random_allocation.epsilon(
         noise_multiplier=sigma, num_steps=num_steps, delta=1e-6
@@ -161,7 +160,6 @@ class ManyStepsTest(parameterized.TestCase):
     self.assertBetween(found, 0.8 * poisson, 1.02 * poisson)
 
   @parameterized.product(sigma=(0.2, 1.0, 10.0), t=(2, 30, 5000))
-  @pytest.mark.long_grid
   def test_never_above_no_amplification(self, sigma, t):
     remove, add = random_allocation.profiles(
         noise_multiplier=sigma, num_steps=t
@@ -191,7 +189,6 @@ class ManyStepsTest(parameterized.TestCase):
       self.assertLess(high, low + 2e-3)
 
   @parameterized.parameters((1.0, 500, 1e-10), (0.6, 500, 1e-8))
-  @pytest.mark.long_grid
   def test_small_deltas_by_weighted_draws(self, sigma, num_steps, delta):
     settings = dict(noise_multiplier=sigma, num_steps=num_steps)
     found = random_allocation.epsilon(**settings, delta=delta)
@@ -219,7 +216,6 @@ class ManyStepsTest(parameterized.TestCase):
       dict(num_selected=2, num_epochs=3, participation_probability=0.5),
       dict(neighboring_relation='replace_one'),
   )
-  @pytest.mark.long_grid
   def test_epsilon_grows_slowly_as_delta_shrinks(self, **options):
     settings = dict(noise_multiplier=1.0, num_steps=400) | options
     found = [
@@ -250,7 +246,6 @@ class ManyStepsTest(parameterized.TestCase):
       ('num_selected', (1, 2, 8)),
       ('num_epochs', (1, 2, 8)),
   )
-  @pytest.mark.long_grid
   def test_monotone(self, name, values):
     base = dict(noise_multiplier=0.9, num_steps=400, delta=1e-6)
     found = [

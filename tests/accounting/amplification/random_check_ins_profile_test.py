@@ -14,6 +14,8 @@ from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 
+pytestmark = pytest.mark.once
+
 _EPSILONS = np.array([0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0])
 
 
@@ -103,7 +105,6 @@ class ProfileTest(parameterized.TestCase):
       dummy=(0, 0.5),
       adapts=(False, True),
   )
-  @pytest.mark.long_grid
   def test_never_below_the_exact_law(self, e0, p0, others, dummy, adapts):
     m = 3 if len(others) > 2 else 4
     laws = [

@@ -8,11 +8,14 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tests.accounting import check_in_laws
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+
+pytestmark = pytest.mark.once
 
 _DELTA = 1e-6
 _L = math.log(1 / _DELTA)

@@ -16,6 +16,8 @@ from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 
+pytestmark = pytest.mark.once
+
 _EPSILONS = np.array([0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5])
 _ROUNDING = 1e-12
 _FORMS = {
@@ -217,7 +219,6 @@ class RoundTest(parameterized.TestCase):
 class ComposedTest(parameterized.TestCase):
 
   @parameterized.product(form=('fast', 'by_cohort'), num_clients=(2, 5, 8))
-  @pytest.mark.long_grid
   def test_rounds_never_exceed_the_bound(self, form, num_clients):
     for e0, rate, num_rounds in ((1.0, 0.5, 3), (3.0, 0.2, 2), (0.5, 1.0, 3)):
       profile = _FORMS[form](

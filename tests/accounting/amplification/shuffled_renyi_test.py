@@ -8,11 +8,14 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import mpmath
 import numpy as np
+import pytest
 
 from tests.accounting import protocol_laws as laws
 from tests.accounting import shuffled_renyi
 from tff_dp.accounting.amplification import shuffled_check_in
 from tff_dp.accounting.curves import privacy_profiles
+
+pytestmark = pytest.mark.once
 
 
 def _exact(e0, num_clients, rate, order):

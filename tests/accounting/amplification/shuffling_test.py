@@ -10,12 +10,15 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import mpmath
 import numpy as np
+import pytest
 from scipy import stats
 
 from tests.accounting import protocol_laws as laws
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+
+pytestmark = pytest.mark.once
 
 _EPSILONS = np.array([0.0, 1e-3, 0.03, 0.1, 0.3, 0.6, 1.0, 1.7, 2.5, 3.9])
 # What rounding may take off an exact law.

@@ -8,7 +8,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import mpmath
 import numpy as np
-import pytest
 
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
@@ -73,7 +72,6 @@ class LossSumTest(parameterized.TestCase):
     np.testing.assert_allclose(deltas, exact, rtol=2e-3)
 
   @parameterized.product(name=tuple(_SUMS), delta=_TINY)
-  @pytest.mark.long_grid
   def test_epsilon_has_all_digits(self, name, delta):
     laws = _SUMS[name]
     found = loss_sums.LossSum(_INTERVAL, laws).epsilon(delta)

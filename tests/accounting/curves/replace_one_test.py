@@ -8,7 +8,6 @@ from absl.testing import absltest
 from absl.testing import parameterized
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
-import pytest
 
 from tests.accounting import made_parts
 from tff_dp import _compat
@@ -63,7 +62,6 @@ class TwoHopsTest(parameterized.TestCase):
     self.assertTrue(part.is_vacuous)
 
   @parameterized.product(sigma=(2.0, 5.0), count=(1, 4))
-  @pytest.mark.long_grid
   def test_epsilon_and_profile_are_of_the_same_hops(self, sigma, count):
     hops = replace_one.Hops.of(made_parts.gaussian(sigma, count=count))
     exact = gaussian.exact_epsilon(
@@ -94,7 +92,6 @@ class TwoHopsTest(parameterized.TestCase):
     self.assertGreater(hops.away(epsilons)[-1], 2 * hops.back(epsilons)[-1])
 
   @parameterized.product(sigma=(0.8, 1.5), epsilon=(0.5, 1.5))
-  @pytest.mark.long_grid
   def test_two_passes_never_below_opposite_contributions(self, sigma, epsilon):
     # 1 of 2 steps with +1 against 1 of 2 with -1, twice, with new draws.
     v = np.linspace(-8 * sigma - 1, 8 * sigma + 1, 801)

@@ -10,7 +10,6 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import pytest
 from scipy import special
 from scipy import stats
 
@@ -278,7 +277,6 @@ class AlternativesTest(parameterized.TestCase):
     self.assertGreater(attained, delta / 100)
 
   @parameterized.parameters(1, 10, 1000)
-  @pytest.mark.long_grid
   def test_all_noises_are_alike_on_a_fine_grid(self, dimension):
     binomial, skellam, shares = (
         integer_plans.calibrate(

@@ -21,6 +21,8 @@ from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_bounds
 
+pytestmark = pytest.mark.once
+
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 
@@ -192,7 +194,6 @@ class NumbersTest(parameterized.TestCase):
   @parameterized.product(
       num_clients=(2, 5, 8), rate=(0.3, 1.0), rounds=(1, 2)
   )
-  @pytest.mark.long_grid
   def test_never_below_the_exact_law(self, num_clients, rate, rounds):
     matrix = protocol_laws.randomized_response(1.0)
     for strength in (_Local(1.0), _Response(1.0)):
@@ -277,7 +278,6 @@ class SoundnessTest(parameterized.TestCase):
         )
 
   @parameterized.named_parameters(_named)
-  @pytest.mark.long_grid
   def test_published_proofs_is_valid_and_no_less(self, event):
     plain = best_bound.amplify(event, delta=1e-6, published_proofs=True)
     # Rounding of the two grids differs.
@@ -442,7 +442,6 @@ class CompositionTest(parameterized.TestCase):
       (_CheckIn(_Sphere(1.0), 900, 0.2),),
       (_LocalGaussian(9.0),),
   )
-  @pytest.mark.long_grid
   def test_next_to_nothing_more_changes_next_to_nothing(self, event):
     both = _Composed([_Times(event, 3), _Gaussian(1e5)])
     alone, beside = _epsilon(_Times(event, 3)), _epsilon(both)

@@ -11,6 +11,7 @@ import attr
 import dp_accounting
 from dp_accounting import pld
 from dp_accounting.pld import privacy_loss_distribution
+import pytest
 
 from tff_dp import _checks
 from tff_dp import _compat as compat_lib  # attrs uses the name _compat.
@@ -21,6 +22,8 @@ from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
+
+pytestmark = pytest.mark.once
 
 _Relation = dp_accounting.NeighboringRelation
 _Accountant = protocol_accountant.CheckInPLDAccountant

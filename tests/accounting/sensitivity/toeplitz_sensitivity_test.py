@@ -5,7 +5,6 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import pytest
 
 from tests.accounting import brute_force
 from tff_dp import _checks
@@ -53,7 +52,6 @@ class ExactTest(parameterized.TestCase):
   @parameterized.product(
       name=list(_MONOTONE), num_rounds=(1, 2, 5, 8, 11, 12), every=_RESTARTS
   )
-  @pytest.mark.long_grid
   def test_monotone_equals_worst_allowed_set(self, name, num_rounds, every):
     column = _MONOTONE[name]
     matrix = brute_force.block_diagonal(column, num_rounds, every)
@@ -181,7 +179,6 @@ class ByRoundTest(parameterized.TestCase):
   @parameterized.product(
       name=list(_MONOTONE | _POSITIVE | _SIGNED), every=(None, 1, 4, 9, 25)
   )
-  @pytest.mark.long_grid
   def test_equals_a_run_that_stops(self, name, every):
     column = (_MONOTONE | _POSITIVE | _SIGNED)[name]
     for pattern in _patterns(23):

@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -14,6 +15,8 @@ from tests.systems.check_ins import runs
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import learning
+
+pytestmark = pytest.mark.once
 
 _FALSE_ALARM = 1e-6
 

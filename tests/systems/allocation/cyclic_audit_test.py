@@ -12,6 +12,7 @@ that of the mechanism's recursion.
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tests import audit
 from tests.mechanisms import contract
@@ -19,6 +20,8 @@ from tff_dp import allocation
 from tff_dp import mechanisms
 from tff_dp import plans
 from tff_dp.participation import samplers
+
+pytestmark = pytest.mark.once
 
 _DELTA = 0.02
 # Two windows of three slots in each of four classes.

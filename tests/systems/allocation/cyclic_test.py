@@ -14,6 +14,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
 import numpy as np
+import pytest
 from scipy import special
 
 import tff_dp
@@ -24,6 +25,8 @@ from tff_dp import participation
 from tff_dp import plans
 from tff_dp.accounting.amplification import random_allocation
 from tff_dp.systems.allocation import strides
+
+pytestmark = pytest.mark.once
 
 _DELTA = 1e-6
 _SAMPLES = 400_000

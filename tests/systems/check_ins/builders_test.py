@@ -24,6 +24,8 @@ from tff_dp import learning
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
 
+pytestmark = pytest.mark.once
+
 _FALSE_ALARM = 1e-6
 # Nothing else of a state is this number.
 _LONG_WORD = 0x0123456789ABCDEF

@@ -18,6 +18,7 @@ import itertools
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 
@@ -28,6 +29,8 @@ from tff_dp.systems.draw_and_discard import client_steps
 from tff_dp.systems.draw_and_discard import models
 from tff_dp.systems.draw_and_discard import pool as pool_lib
 from tff_dp.systems.draw_and_discard import strategies
+
+pytestmark = pytest.mark.once
 
 _FALSE_ALARM = 1e-6
 _NUM_RUNS, _NUM_ROUNDS, _NUM_CLIENTS, _K = 4000, 3, 2, 3

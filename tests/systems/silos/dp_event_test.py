@@ -8,6 +8,7 @@ import functools
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import pytest
 
 from tests.systems.silos import quadratic
 from tests.systems.silos import toy
@@ -20,6 +21,8 @@ from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.silos import silo_events
 from tff_dp.accounting.silos import silo_sampling
+
+pytestmark = pytest.mark.once
 
 _SIZE = 4
 _SILOS = {

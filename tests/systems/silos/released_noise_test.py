@@ -9,6 +9,7 @@ import warnings
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -19,6 +20,8 @@ from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import minibatch_schedules
+
+pytestmark = pytest.mark.once
 
 # Coordinates of a message; a round gives that many draws of the noise.
 _SIZE = 3000

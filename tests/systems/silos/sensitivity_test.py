@@ -10,6 +10,7 @@ import functools
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 
@@ -20,6 +21,8 @@ from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import minibatch_schedules
+
+pytestmark = pytest.mark.once
 
 _CLIP = 0.5
 _SIZE = 6

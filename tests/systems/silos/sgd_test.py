@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.systems.silos import quadratic
@@ -15,6 +16,8 @@ from tff_dp import learning
 from tff_dp import silos
 from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import minibatch_schedules
+
+pytestmark = pytest.mark.once
 
 
 def setUpModule():

@@ -7,7 +7,6 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import pytest
 from scipy import stats
 
 from tff_dp import _checks
@@ -32,7 +31,6 @@ class RoundTripTest(parameterized.TestCase):
       epsilon=(0.1, 1.0, 8.0),
       published_proofs=(False, True),
   )
-  @pytest.mark.long_grid
   def test_spends_the_budget_and_hardly_less(
       self, sampling, epsilon, published_proofs
   ):

@@ -13,7 +13,6 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-import pytest
 
 from tasks import __main__ as tasks_main
 from tasks.common import engine
@@ -157,7 +156,6 @@ class RunTest(parameterized.TestCase):
     self.assertBetween(plan.epsilon(delta=1e-4), 7, 8)
 
   @parameterized.parameters(*emnist.SYSTEMS[2:])
-  @pytest.mark.long_grid
   def test_every_system_trains_and_states(self, system):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
     code, out, err = self._run(folder, '--system', system)
