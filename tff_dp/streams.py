@@ -154,13 +154,13 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   """
   shape = tf.TensorShape(shape).as_list()
   num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)
-  tail_key = fold_in(key, _TAIL)
   if num < _MIN_SEARCHED:
-    pairs = tf.reshape(raw_normals([num + num % 2], key, dtype), [-1, 2])
+    # Few operations: here each of them costs more than the numbers.
+    pairs = raw_normals([(num + 1) // 2, 2], key, dtype)
     squared = tf.reduce_sum(tf.square(pairs), 1)
     found = tf.cond(
         tf.reduce_any(squared > limit),
-        lambda: _with_tails(pairs, limit, tail_key),
+        lambda: _with_tails(pairs, limit, key),
         lambda: pairs,
     )
   else:
@@ -174,16 +174,23 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
     found = tf.tensor_scatter_nd_update(
         rows,
         places,
-        tf.reshape(_with_tails(pairs, limit, tail_key), [-1, _ROW]),
+        tf.reshape(_with_tails(pairs, limit, key), [-1, _ROW]),
     )
-  return tf.reshape(tf.reshape(found, [-1])[:num], shape)
+  if num != found.shape.num_elements():
+    found = tf.reshape(found, [-1])[:num]
+  return tf.reshape(found, shape)
 
 
 def _with_tails(pairs: tf.Tensor, limit: float, key: tf.Tensor) -> tf.Tensor:
-  """Returns pairs of normals, [n, 2], with new radii for far pairs."""
+  """Returns pairs of normals, [n, 2], with new radii for far pairs.
+
+  `key` is the key of the pairs.
+  """
   squared = tf.reduce_sum(tf.square(pairs), 1)
   far = tf.where(squared > limit)
-  exponential = -tf.math.log(_small_uniforms(tf.shape(far)[:1], key))
+  exponential = -tf.math.log(_small_uniforms(
+      tf.shape(far)[:1], fold_in(key, _TAIL)
+  ))
   factors = tf.sqrt(
       tf.cast(draws.FAR_SQUARED_RADIUS + 2 * exponential, pairs.dtype)
       / tf.gather_nd(squared, far)

@@ -152,6 +152,10 @@ class UpdatesTest(parameterized.TestCase):
         np.testing.assert_allclose(
             steps * updates.grid_step(clip), bounded, rtol=0, atol=clip * 2**-38
         )
+        # Towards zero: no coordinate grows.
+        self.assertTrue(
+            np.all(np.abs(steps) * updates.grid_step(clip) <= np.abs(bounded))
+        )
 
   @parameterized.parameters(
       ((np.nan, 1.0),),
@@ -591,6 +595,10 @@ class ServerRoundsTest(parameterized.TestCase):
     rounds.select(_CLIENTS)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'has a cohort'):
       rounds.select(_CLIENTS)
+
+  def test_cohort_does_not_depend_on_the_order_of_connections(self):
+    first = self._open('one').select(_CLIENTS)
+    self.assertEqual(self._open('other').select(_CLIENTS[::-1]), first)
 
   def test_round_without_a_cohort_is_refused(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no cohort'):
