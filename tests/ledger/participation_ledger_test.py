@@ -4,6 +4,7 @@
 
 import hashlib
 import itertools
+import json
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -356,6 +357,46 @@ class SavedLedgerTest(parameterized.TestCase):
     ):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
         book.restored(damaged)
+
+  @parameterized.parameters(
+      dict(counts=[1, 3, 1]),  # More participations than rounds.
+      dict(counts=[1, 0, 1]),
+      dict(counts=[1, -1, 1]),
+      dict(rounds=[1, 3, 2]),  # A round that was not committed.
+      dict(rounds=[1, 0, 2]),
+      dict(keys=b'k' * 48),  # One client three times.
+      dict(num_rounds=1),
+      dict(num_rounds=10),  # Beyond the plan.
+      dict(num_rounds=2.0),
+      dict(num_rounds=-1),
+      dict(num_rounds=None),
+      dict(num_clients=2),
+      dict(num_clients=4),
+      dict(min_index_gap=0),
+      dict(smallest_cohort=-1),
+      dict(largest_cohort='2'),
+      dict(salt='no digits'),
+  )
+  def test_what_no_ledger_has_saved_is_refused(
+      self, keys=None, rounds=(1, 2, 2), counts=(1, 2, 1), **changed
+  ):
+    # With a checksum of its own.
+    book = self._book()
+
+    def made(keys, rounds, counts, changed):
+      data = book.to_bytes()
+      start = data.index(b'\n') + 1
+      header, _, content = data[start + 32 :].partition(b'\n')
+      body = b'\n'.join([
+          json.dumps(json.loads(header) | changed).encode(),
+          (keys or content[:48])
+          + np.array([*rounds, *counts], '<i4').tobytes(),
+      ])
+      return data[:start] + hashlib.sha256(body).digest() + body
+
+    book.restored(made(None, (1, 2, 2), (1, 2, 1), {}))
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
+      book.restored(made(keys, rounds, counts, changed))
 
 
 if __name__ == '__main__':
