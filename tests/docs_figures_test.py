@@ -2,15 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of the pages are those that the command line prints.
 
-Each is quoted as it is printed, and has to stand on the page in what is quoted
-around it. Commands of more than a second or two are left to their page.
+Each is quoted with what stands around it on the page. A figure in braces is that of
+the first line that the command prints, rounded as on the page; one in brackets is
+"without amplification". Measured tables are in `docs_tables_test.py`.
 """
 
 import pathlib
+import re
+import shlex
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import numpy as np
 
+from benchmarks import integer_sums
 from tests.cli import command
 from tff_dp.cli import main
 
@@ -25,19 +30,19 @@ _SLOTS = '--slots 2000 --delta 1e-6'
 _AVERAGED = (
     f'account random-check-in --protocol averaged --population 1000000 {_SLOTS}'
 )
+_THEOREM = f'account random-check-in {_SLOTS} --bound rci'
 _ONE_PASS = (
     'calibrate isrl --records 1238 --rounds 35 --batch-size 35 --sampling'
     ' one-pass --epsilon 1 --delta 6.5e-7'
 )
 _CHECK_INS = (
-    # What the page says, with the first line that the command prints in braces.
-    ('prints epsilon {1.678} for *any*', f'{_CHECK_IN} --delta 1.6666e-5'),
+    ('prints epsilon {1.678} for *any* 2-LDP randomizer, [10800]', f'{_CHECK_IN} --delta 1.6666e-5'),
     (
         '{1.719} instead of 1.678',
         f'{_CHECK_IN} --delta 1.6666e-5 --published-proofs',
     ),
     (
-        '| {1.225} | strong_clones |',
+        '| {1.225} | strong_clones | [10800] |',
         f'{_CHECK_IN} --delta 1.6666e-5 --randomizer sphere',
     ),
     ('1e-6: {1.734} and', f'{_CHECK_IN} --delta 1e-5'),
@@ -47,22 +52,34 @@ _CHECK_INS = (
         f'{_CHECK_IN} --delta 1e-5 --randomizer sphere',
     ),
     ('{1.444} for the sphere', f'{_CHECK_IN} --delta 1e-6 --randomizer sphere'),
-    ('any randomizer | {0.06224} |', f'{_MANY} --local-epsilon 8'),
     (
-        '3.163e-11` | {0.06224} |',
+        'any randomizer | {0.06224} | clones | [16000] |',
+        f'{_MANY} --local-epsilon 8',
+    ),
+    (
+        '3.163e-11` | {0.06224} | clones | [16030] |',
         f'{_MANY} --local-epsilon 8 --local-delta 3.163e-11',
+    ),
+    (
+        'noise-multiplier 4.968` | {2.396} | clones | [inf] |',
+        f'account {_SETTINGS} --rounds 5540 --noise-multiplier 4.968'
+        ' --delta 1.6666e-5',
+    ),
+    (
+        'noise-multiplier 1.708` | {0.02959} | clones | [inf] |',
+        f'{_MANY} --noise-multiplier 1.708',
     ),
     *(
         (
-            f'\n| {multiplier} | {{{epsilon}}} |',
+            f'\n| {multiplier} | {{{epsilon}}} | [{alone}] |',
             f'account random-allocation {_SLOTS} --noise-multiplier'
             f' {multiplier}',
         )
-        for multiplier, epsilon in (
-            ('0.5', '3.435'),
-            ('0.6', '1.496'),
-            ('0.8', '0.2578'),
-            ('1', '0.1130'),
+        for multiplier, epsilon, alone in (
+            ('0.5', '3.435', '11.00'),
+            ('0.6', '1.496', '8.841'),
+            ('0.8', '0.2578', '6.313'),
+            ('1', '0.1130', '4.887'),
         )
     ),
     *(
@@ -77,10 +94,32 @@ _CHECK_INS = (
             ('2', '1.705'),
         )
     ),
+    *(
+        (f'| {{{epsilon}}} | {averaged} |\n', f'{_THEOREM} --local-epsilon {e0}')
+        for e0, epsilon, averaged in (
+            ('0.25', '0.03786', '0.06531'),
+            ('0.5', '0.09809', '0.2468'),
+            ('1', '0.3350', 'no amplification'),
+        )
+    ),
     ('| {0.06531} |\n', f'{_AVERAGED} --local-epsilon 0.25'),
     ('| {0.2468} |\n', f'{_AVERAGED} --local-epsilon 0.5'),
 )
 _ISRL_PROOFS = (('only: {8.624785} on', _ONE_PASS),)
+_TASKS = (
+    (
+        '\n{3.984} and 4.028 clip norms',
+        'calibrate random-allocation --slots 60 --rounds 1200 --epsilon 0.5'
+        ' --delta 1.6666e-5',
+    ),
+)
+_TUTORIAL = (
+    (
+        'It prints {2.179}: the',
+        'calibrate dp-ftrl --mechanism blt --rounds 100 --min-index-gap 20'
+        ' --epsilon 8 --delta 1e-4',
+    ),
+)
 _BY_DEFAULT = (
     'calibrate isrl --records {} --batch-size 1000 --rounds 500 --sampling {}'
     ' --epsilon 1'
@@ -99,14 +138,9 @@ _README = (
 )
 _DRAW_AND_DISCARD = (
     (
-        '\nepsilon {114.6} at delta 0\n',
+        '\n{111.5} at delta 1e-6',
         'account draw-and-discard --parameters 33 --epsilon-per-coordinate 3.47'
-        ' --participations 1 --instances 20',
-    ),
-    (
-        '\nepsilon {4.901} at delta 1e-06\n',
-        'account draw-and-discard --parameters 33 --epsilon 2 --delta 1e-6'
-        ' --mechanism gaussian --clip l2 --participations 5 --instances 20',
+        ' --participations 1 --instances 20 --delta 1e-6',
     ),
 )
 _FIGURES = tuple(
@@ -117,6 +151,8 @@ _FIGURES = tuple(
         ('draw_and_discard.md', _DRAW_AND_DISCARD),
         ('isrl.md', _ISRL),
         ('proofs_silos.md', _ISRL_PROOFS),
+        ('tasks.md', _TASKS),
+        ('tutorial.md', _TUTORIAL),
     )
     for figure in figures
 )
@@ -127,12 +163,75 @@ class DocsFiguresTest(parameterized.TestCase):
   @parameterized.parameters(*_FIGURES)
   def test_figure(self, page, quoted, argv):
     text = (_DOCS / page).read_text(encoding='utf-8')
-    self.assertIn(quoted.replace('{', '').replace('}', ''), text)
+    self.assertIn(re.sub(r'[][{}]', '', quoted), text)
     code, out, err = command.run(main.main, *argv.split())
     self.assertEqual(code, 0, err)
-    figure = quoted[quoted.index('{') + 1 : quoted.index('}')]
-    first = out.splitlines()[0]
-    self.assertRegex(first, rf'[ =]{figure}( at delta| is within|$)')
+    first = re.search(
+        r'(?:^|[ =])([\d.]+)( at delta| is within| within|$)',
+        out.partition('\n')[0],
+    )
+    alone = re.search(r'\n  without amplification: (\S+)', out)
+    for printed, pattern in ((first, r'\{(.*)\}'), (alone, r'\[(.*)\]')):
+      for figure in re.findall(pattern, quoted):
+        decimals = len(figure.partition('.')[2])
+        self.assertEqual(f'{float(printed[1]):.{decimals}f}', figure)
+
+  @parameterized.parameters(
+      ('draw_and_discard.md', 'account draw-and-discard'),
+      ('which_system.md', 'advise'),
+  )
+  def test_quoted_output(self, page, command_name):
+    """A block of a command and its first lines, as they are printed."""
+    text = (_DOCS / page).read_text('utf-8').replace('\\\n', '')
+    blocks = re.findall(
+        rf'```(?:bash)?\n(?:\$ )?tff-dp ({command_name} .*)\n(?:```\n```\n)?'
+        r'((?:.+\n|\n)+?)```', text)
+    self.assertNotEmpty(blocks)
+    for argv, quoted in blocks:
+      code, out, err = command.run(main.main, *shlex.split(argv))
+      self.assertEqual(code, 0, err)
+      self.assertStartsWith(out, quoted)
+
+  def _compared(self, text, *further) -> dict[str, list[float]]:
+    """Returns the numbers of each row that the page's `compare` prints."""
+    argv = re.search(r'tff-dp (compare (?:.*\\\n)*.*)', text)[1]
+    code, out, err = command.run(
+        main.main, *argv.replace('\\\n', '').split(), *further
+    )
+    self.assertEqual(code, 0, err)
+    rows = re.findall(r'^\W+(\w[\w, -]*?\w)  +(\d[\d. %]*) #', out, re.M)
+    return {n: [float(x) for x in re.findall(r'[\d.]+', c)] for n, c in rows}
+
+  def test_errors_at_equal_privacy(self):
+    text = (_DOCS / 'dp_ftrl.md').read_text('utf-8')
+    printed = self._compared(text)
+    table = re.findall(r'^\| ([\w, -]+) \| (\d[\d. |%]+) \|$', text, re.M)
+    self.assertCountEqual(printed, [name for name, _ in table])
+    for name, cells in table:
+      # The last digits of an optimum differ from one processor to another.
+      np.testing.assert_allclose(
+          [float(x) for x in re.findall(r'[\d.]+', cells)], printed[name],
+          rtol=1e-3, err_msg=name,
+      )
+
+  def test_errors_of_cyclic_allocation(self):
+    text = (_DOCS / 'check_ins.md').read_text('utf-8')
+    for epsilon, quoted, rows in (
+        (8, 'squares of 1.96 for cyclic', ('cyclic',)),
+        (8, 'and 2.14 for BLT\n', ('blt',)),
+        (2, 'prints 4.46 and 7.30,', ('cyclic', 'blt')),
+        (0.5, '0.5 8.50 and\n26.38, where random allocation has 22.73',
+         ('cyclic', 'blt', 'random')),
+    ):
+      self.assertIn(quoted, text)
+      printed = self._compared(text, '--epsilon', epsilon)
+      for row, figure in zip(rows, re.findall(r'\d+\.\d\d', quoted)):
+        (rmse,) = [v[1] for n, v in printed.items() if n.startswith(row)]
+        self.assertAlmostEqual(rmse, float(figure), delta=0.011)
+
+  def test_noises_of_integer_sums(self):
+    _, out, _ = command.run(integer_sums.main)
+    self.assertIn(out, (_DOCS / 'isrl.md').read_text('utf-8'))
 
 
 if __name__ == '__main__':

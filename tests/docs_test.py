@@ -4,13 +4,17 @@
 
 The blocks of a page run in their order and share their names, as in a notebook.
 `docs_names.py` holds what a page takes as given: the reader's own model and
-clients. A line before a block says why it is left out:
+clients. A number in a comment behind `print(...)` is what it prints. A line before a
+block says why it is left out:
 
     <!-- skip: next "why" -->
 """
 
+import contextlib
+import io
 import os
 import pathlib
+import re
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -24,6 +28,7 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PYTHON = sybil.Sybil(
     parsers=[markdown.PythonCodeBlockParser(), markdown.SkipParser()]
 )
+_PRINTED = re.compile(r'^print\(.*\)  # ([\d.]+)(?: |$)', re.M)
 _PAGES = {
     page.relative_to(_ROOT).as_posix(): _PYTHON.parse(page)
     for page in (_ROOT / 'README.md', *sorted(_ROOT.glob('docs/*.md')))
@@ -47,7 +52,13 @@ class DocsTest(parameterized.TestCase):
     with docs_names.few_rounds():
       for example in page.examples():
         with self.subTest(f'{name}:{example.line}'):
-          example.evaluate()
+          out = io.StringIO()
+          with contextlib.redirect_stdout(out):
+            example.evaluate()
+          said = _PRINTED.findall(str(example.parsed))
+          printed = iter(out.getvalue().splitlines())
+          for number in said:  # In this order, other lines may be between them.
+            self.assertIn(number, (line.split(' ')[0] for line in printed))
 
   def test_pages_with_python_are_found(self):
     self.assertIn('README.md', _PAGES)

