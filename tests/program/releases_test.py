@@ -87,6 +87,45 @@ class MakeRowTest(absltest.TestCase):
         },
     )
 
+  def test_client_metrics_of_a_secret_occupancy_are_kept_nowhere(self):
+    metrics = {
+        'client_work': {
+            'private': {'accuracy': 0.5},
+            'train': {'private': 1, 'loss': 0.1},
+        },
+        'aggregator': {'num_reports': 3, 'num_clients': 4},
+        'finalizer': {'num_updates': 2, 'not_covered': {'count': 5}},
+    }
+    found = {
+        keeps: releases.make_row(
+            1,
+            round_metrics=metrics,
+            released={'epsilon': 1},
+            not_covered={'s': 2},
+            # As the certificate found: it counts clients.
+            uncovered={('finalizer', 'num_updates')},
+            keeps_client_metrics=keeps,
+        )
+        for keeps in (True, False)
+    }
+    released = {
+        'client_work/private/accuracy': 0.5,
+        'aggregator/num_reports': 3,
+        'epsilon': 1,
+    }
+    of_clients = {
+        'client_work/train/private.not_covered': 1,
+        'client_work/train/loss.not_covered': 0.1,
+        'aggregator/num_clients.not_covered': 4,
+        'finalizer/num_updates.not_covered': 2,
+        'finalizer/count.not_covered': 5,
+    }
+    for keeps, row in found.items():
+      self.assertEqual(row['released'], released)
+      self.assertEqual(
+          row['not_covered'], {'s.not_covered': 2} | (of_clients if keeps else {})
+      )
+
 
 class ReleasesTest(absltest.TestCase):
 

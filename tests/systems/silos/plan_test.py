@@ -396,9 +396,18 @@ class CalibrationTest(parameterized.TestCase):
     )
 
   def test_budget_of_a_silo_is_kept(self):
-    plan = _plan(epsilon=1.0).calibrated(epsilon=50.0, delta=_DELTA)
-    for silo in plan.silos:
-      self.assertBetween(plan.epsilon(member=silo), 0.999, 1.0)
+    # At its own delta, which is not that of the run.
+    plan = _plan()
+    silos = {
+        name: silo_budget.SiloBudget(count, 1.0, delta)
+        for (name, count), delta in zip(_RECORDS.items(), (1e-9, 1e-3))
+    }
+    plan = dataclasses.replace(plan, silos=silos)
+    plan = plan.calibrated(epsilon=50.0, delta=_DELTA)
+    for name, silo in silos.items():
+      self.assertBetween(
+          plan.epsilon(member=name, delta=silo.delta), 0.999, 1.0
+      )
 
   def test_without_noise_there_is_nothing_to_scale(self):
     for plan in (_plan(sigma=0.0), _plan(voids=('a reason',))):
