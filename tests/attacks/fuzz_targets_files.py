@@ -280,7 +280,7 @@ def _seeds_of_documents() -> list[bytes]:
   ]
 
 
-OF_RUNS = ('checkpoint', 'check_ins', 'history', 'model', 'wire')
+OF_RUNS = ('checkpoint', 'check_ins', 'history', 'model', 'result', 'wire')
 _FILES_OF_SERVER = ('checkpoint.npz', 'cohort.json', 'run.json')
 TARGETS = {
     'events': Target(_events, _seeds_of_events),

@@ -10,6 +10,7 @@ import tempfile
 import zlib
 
 import numpy as np
+import tensorflow as tf
 
 from tests.attacks import fuzz_targets_files as files
 from tff_dp import _checks
@@ -17,6 +18,7 @@ from tff_dp.execution import cluster
 from tff_dp.execution.cluster import context
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
+from tff_dp.execution.data import values
 from tff_dp.program import protocol_source
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history
@@ -29,6 +31,18 @@ _ROWS = [
     {'round': t, 'released': {'a': t / 3}, 'not_covered': {}} for t in (1, 2)
 ]
 _SCHEDULE = type('Schedule', (), {'kept': []})()
+_KEEPS_ONE = type('Schedule', (), {'kept': ['node']})()
+_MATRIX = worker.joined([values.Tensor(tf.TensorSpec([2, 2]))])
+# What a worker can send and JSON cannot say.
+_SENT = {
+    'array': np.asarray,
+    'zeros': lambda shape: wire._Zeros(tuple(shape)),  # pylint: disable=protected-access
+    'graph': lambda text: wire._Recipe(text.encode()),  # pylint: disable=protected-access
+    'error': RuntimeError,
+    'skeleton': lambda shape: worker.joined(
+        [values.Tensor(tf.TensorSpec(shape))]
+    ),
+}
 
 
 def state():
@@ -118,6 +132,49 @@ def _wire(data: bytes) -> None:
     pass
 
 
+def _result(data: bytes) -> None:
+  """A result whose fields say anything, behind the right checksum."""
+  try:
+    sent = wire.dumps(
+        worker.Result(**json.loads(data, object_hook=_as_sent))
+    )
+  except (AttributeError, TypeError, ValueError, RecursionError):
+    return  # No worker can send that.
+  try:
+    # pylint: disable-next=protected-access
+    result = context._checked(wire.loads(sent), _KEEPS_ONE, range(2))
+    if result.failed is None:
+      wire.to_fresh(result.sums, _MATRIX)
+      for skeleton, kept in result.kept:
+        for flat in kept.values():
+          wire.to_fresh(flat, skeleton)
+  except cluster.ClusterError:
+    pass
+
+
+def _as_sent(found: dict):
+  """Returns what a worker sends for an object of JSON."""
+  for name, make in _SENT.items():
+    if name in found:
+      return make(found[name])
+  return {int(k) if k.isdecimal() else k: v for k, v in found.items()}
+
+
+def _seeds_of_result() -> list[bytes]:
+  array = {'array': [[1.5, 2.0], [0.0, -1.0]]}
+  kept = [[{'skeleton': [2, 2]}, {'0': [array], '1': [{'zeros': [2, 2]}]}]]
+  return [
+      json.dumps(each).encode()
+      for each in (
+          {'sums': [array], 'kept': kept, 'counts': {'in_chunks': 2}},
+          {'sums': [{'zeros': [2, 2]}], 'kept': kept, 'counts': {}},
+          {'failed': [1, {'error': 'a client'}]},
+          {'failed': [None, {'error': 'a worker'}]},
+          {'sums': [{'graph': 'text'}], 'kept': kept, 'counts': {}},
+      )
+  ]
+
+
 def _seeds_of_wire() -> list[bytes]:
   return [
       wire.dumps(worker.Result([np.eye(2)], [], {'in_chunks': 2})),
@@ -130,5 +187,6 @@ TARGETS = {
     'check_ins': files.Target(_check_ins, _seeds_of_check_ins),
     'history': files.Target(_history, _seeds_of_history),
     'model': files.Target(_model, lambda: [files.npz(**files.MODEL)]),
+    'result': files.Target(_result, _seeds_of_result),
     'wire': files.Target(_wire, _seeds_of_wire),
 }

@@ -13,6 +13,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tests.attacks import files_test
 from tests.attacks import fuzz_targets_runs as runs
@@ -358,6 +359,24 @@ class ClusterTest(_Test):
       self.refused(
           'no message of |no result of a shard|a message',
           _PROCESS.next, state, _CLIENTS,
+          kind=cluster.ClusterError,
+      )
+
+  @parameterized.parameters(None, 'text', values.Tensor('shape'))
+  def test_the_form_of_what_is_kept(self, form):
+    @tff.tensorflow.computation(np.float32)
+    def doubled(x):
+      return 2 * x
+
+    @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+    def each(clients):
+      return tff.federated_map(doubled, clients)
+
+    change = _changed(kept=lambda kept: [(form, flat) for _, flat in kept])
+    with cluster.create_cluster_context(_Hostile(change), num_shards=2):
+      self.refused(
+          'no result of a shard',
+          each, [1.0, 2.0, 3.0],
           kind=cluster.ClusterError,
       )
 

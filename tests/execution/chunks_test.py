@@ -800,6 +800,44 @@ class FailureTest(absltest.TestCase):
       execution.create_sync_in_process_context(max_clients_per_call=0)
 
 
+class PathTest(absltest.TestCase):
+  """Which work is a loop in a graph, and which has a call for each client."""
+
+  def _num_alone(self, function, clients: list) -> int:
+    result, paths = _run('in_chunks', function, clients)
+    alone, _ = _run('one_by_one', function, clients)
+    self.assertEqual(result, alone)
+    self.assertEqual(sum(paths.values()), len(clients))
+    return paths['one_by_one']
+
+  def test_one_client_is_a_loop_of_one(self):
+    self.assertEqual(self._num_alone(_total, [np.ones(4, np.float32)]), 0)
+
+  def test_what_is_kept_of_each_client(self):
+
+    @tff.tensorflow.computation(np.float32)
+    def doubled(x):
+      return 2 * x
+
+    @tff.federated_computation(at_clients(np.float32))
+    def each(values):
+      return tff.federated_map(doubled, values)
+
+    self.assertEqual(self._num_alone(each, [1.0, 2.0, 3.0]), 3)
+
+  def test_operators_on_sequences(self):
+
+    @tff.federated_computation(_NUMBERS)
+    def added(numbers):
+      return tff.sequence_sum(numbers)
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def total(lists):
+      return tff.federated_sum(tff.federated_map(added, lists))
+
+    self.assertEqual(self._num_alone(total, [[1, 2], [3]]), 2)
+
+
 class SizeTest(absltest.TestCase):
 
   def test_chunks_are_bounded_and_large_clients_go_alone(self):

@@ -12,6 +12,8 @@ import contextlib
 import functools
 import re
 
+import tensorflow as tf
+
 from tff_dp import _checks
 from tff_dp.execution import arguments
 from tff_dp.execution import call
@@ -21,6 +23,7 @@ from tff_dp.execution.cluster import engine as engine_lib
 from tff_dp.execution.cluster import ray_engine
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
+from tff_dp.execution.data import values
 
 _ENGINES = {'dask': dask_engine.DaskEngine, 'ray': ray_engine.RayEngine}
 _LOADER = re.compile(r'[\w.]+:\w+')
@@ -152,6 +155,11 @@ def _checked(result, schedule, share: range) -> worker.Result:
       is_result = (
           len(clients) == len(schedule.kept)
           and all(each == set(share) for each in clients)
+          and all(
+              isinstance(spec, tf.TensorSpec)
+              for skeleton, _ in result.kept
+              for spec in values.flat_specs(skeleton)
+          )
           and result.counts.keys() <= set(call.PATHS)
           and all(isinstance(each, int) for each in result.counts.values())
       )
