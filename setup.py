@@ -43,7 +43,9 @@ setuptools.setup(
         'Topic :: Scientific/Engineering :: Artificial Intelligence',
     ],
     packages=setuptools.find_packages(include=['tff_dp', 'tff_dp.*']),
-    package_data={'tff_dp.mechanisms.matrix': ['*.json']},
+    package_data={
+        'tff_dp': ['*.json'], 'tff_dp.mechanisms.matrix': ['*.json']
+    },
     python_requires='>=3.11',
     # A subset of what a working TFF environment has.
     install_requires=[

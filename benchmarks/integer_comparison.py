@@ -16,7 +16,7 @@ from typing import Any
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.integers import integer_plans
+from tff_dp.systems.silos import integer_plans
 
 CENTRAL, ALONE = 'central-gaussian', 'gaussian-in-every-silo'
 

@@ -16,7 +16,7 @@ import json
 import sys
 
 from benchmarks import integer_comparison
-from tff_dp.accounting.integers import integer_plans
+from tff_dp.systems.silos import integer_plans
 
 
 def main(arguments: list[str]) -> int:

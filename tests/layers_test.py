@@ -14,13 +14,12 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _compat
-from tff_dp import _moved
+from tff_dp import _lazy
 from tff_dp import systems
 
 _ROOT = pathlib.Path(__file__).parents[1]
 # From the bottom up; what is in one line may import what is in earlier lines.
 _LAYERS = (
-    ('_moved',),
     (
         '_axes',
         '_checks',
@@ -271,7 +270,7 @@ class LazyPackageTest(absltest.TestCase):
     self.assertEqual(
         loaded,
         "['tff_dp', 'tff_dp._checks', 'tff_dp._columns', 'tff_dp._compat',"
-        " 'tff_dp._lazy', 'tff_dp._moved', 'tff_dp._quiet', 'tff_dp._shim',"
+        " 'tff_dp._lazy', 'tff_dp._quiet', 'tff_dp._shim',"
         " 'tff_dp._version',"
         " 'tff_dp.allocation', 'tff_dp.check_ins', 'tff_dp.dp_ftrl',"
         " 'tff_dp.draw_and_discard', 'tff_dp.plans', 'tff_dp.silos',"
@@ -301,12 +300,12 @@ class NamesTest(parameterized.TestCase):
   @parameterized.parameters(
       *(
           (package, name)
-          for package, names in _moved.NAMES.items()
+          for package, names in _lazy.moved_names().items()
           for name in names
       )
   )
   def test_an_old_name_leads_to_the_new_one(self, package, name):
-    place = _moved.NAMES[package][name].partition(',')[0].split('.')
+    place = _lazy.moved_names()[package][name].partition(',')[0].split('.')
     with self.assertRaisesRegex(ImportError, f'now tff_dp.{place[0]}'):
       getattr(importlib.import_module(f'tff_dp.{package}'), name)
     # The longest prefix that is a module, then attributes.

@@ -62,7 +62,7 @@ class ClientComputationError(ComputationError):
   Attributes:
     client_index: Position of the client in the list of clients, from 0.
     num_clients: Length of that list.
-    client_id: Id of the client or name of the silo. `None` if it is not known.
+    client_id: Id of the client. `None` if it is not known.
   """
 
   def __init__(

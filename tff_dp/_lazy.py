@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 import importlib
 import importlib.abc
 import importlib.machinery
+import json
+import pathlib
 import sys
 import types
 from typing import Any
-
-from tff_dp import _moved
 
 
 def names(
@@ -60,10 +60,19 @@ def moved(package: str) -> Callable[[str], Any]:
   return getattr_
 
 
+def moved_names() -> dict[str, dict[str, str]]:
+  """Returns package -> {name of an earlier version: its full name now}.
+
+  Both without the leading `tff_dp`. docs/migrating.md lists the same.
+  """
+  path = pathlib.Path(__file__).with_name('moved_names.json')
+  return json.loads(path.read_text(encoding='utf-8'))
+
+
 def _unknown(package: str, name: str) -> Exception:
   """Returns the error about a name that a package does not have."""
   text = f'module {package!r} has no attribute {name!r}'
-  where = _moved.NAMES.get(package.removeprefix('tff_dp.'), {}).get(name)
+  where = moved_names().get(package.removeprefix('tff_dp.'), {}).get(name)
   if where is None:
     return AttributeError(text)
   # `from package import name` would replace an AttributeError by its own.

@@ -13,8 +13,6 @@ from typing import Any
 from tff_dp import check_ins
 from tff_dp import dp_ftrl
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
-from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.systems import draw_and_discard
 from tff_dp.systems.check_ins import plan as check_in_plan
@@ -22,6 +20,8 @@ from tff_dp.systems.check_ins import shuffled
 from tff_dp.systems.check_ins import windows
 from tff_dp.systems.draw_and_discard import client_steps
 from tff_dp.systems.draw_and_discard import plan as instances_plan
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 
 # pylint: disable=g-bad-import-order
 import numpy as np

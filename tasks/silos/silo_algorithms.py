@@ -24,8 +24,8 @@ from tasks.reproduce.published import silo_noise
 from tasks.silos import silo_models
 from tasks.silos import silo_preprocessing
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_sampling
-from tff_dp.ledger import silo_budget
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 
 NOISY_MB_SGD = 'noisy_mb_sgd'
 ISRL_LOCAL_SGD = 'isrl_local_sgd'

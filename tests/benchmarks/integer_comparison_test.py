@@ -11,7 +11,7 @@ from absl.testing import parameterized
 from benchmarks import integer_comparison
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.integers import integer_plans
+from tff_dp.systems.silos import integer_plans
 
 _SETTINGS = dict(
     epsilon=1.0, delta=1e-5, dimension=8, num_silos=9, records_per_silo=4

@@ -36,7 +36,7 @@ _SEVERAL_PASSES = ('advise', '--population=300', '--reports-per-round=20',
                    '--delta=1e-5', '--trust=server')
 _SILOS = ('advise', '--population=20', '--reports-per-round=15', '--rounds=8',
           '--parameters=30', '--epsilon=1', '--trust=shuffler',
-          '--silo-records=1000')
+          '--records=1000')
 _SETTINGS = {
     'server': _SERVER,
     'replace_one': (*_SERVER, '--neighboring-relation=replace_one'),
@@ -432,7 +432,7 @@ class OutputTest(parameterized.TestCase):
         if not sentence.startswith('The unit is'):
           self.assertIn(sentence, ' '.join(out.split()))
     self.assertIn(f'To go on with {offers[0]["system"]}:', out)
-    self.assertIn('- secure-sum, isrl: for records of silos', out)
+    self.assertIn('- secure-sum, isrl: protects records', out)
     self.assertLess(max(map(len, out.splitlines())), 120)
 
   def test_default_delta(self):
@@ -479,7 +479,7 @@ class BadInputTest(parameterized.TestCase):
       ('--update-norm=0', 'above 0'),
       ('--max-participations=0', 'at least 1'),
       ('--min-index-gap=0', 'at least 1'),
-      ('--silo-records=0', 'at least 1'),
+      ('--records=0', 'at least 1'),
       ('--for=isrl', 'one of dp-ftrl'),
       ('--trust=me', "'nobody', 'shuffler', 'server'"),
       ('--for=sgd', "'dp-ftrl'"),

@@ -15,11 +15,11 @@ from tff_dp import allocation
 from tff_dp import check_ins
 from tff_dp import participation
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.cli import main
-from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import events
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 _DELTA = 1e-5

@@ -13,11 +13,11 @@ import tff_dp
 from tff_dp import draws
 from tff_dp import plans
 from tff_dp import systems
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.silos import silo_sampling
-from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
 from tff_dp.statement import builder
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 _FIELDS = (

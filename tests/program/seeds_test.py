@@ -26,12 +26,12 @@ from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import program
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
 from tff_dp.program import population
 from tff_dp.program import protocol_source
 from tff_dp.program import run as run_lib
+from tff_dp.systems.silos import silo_sampling
 
 _ROUNDS = 4
 

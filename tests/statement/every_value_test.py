@@ -21,11 +21,11 @@ import pytest
 from tests.statement import occasions
 from tff_dp import draws
 from tff_dp.accounting import rounding
-from tff_dp.accounting.integers import integer_noise
 from tff_dp.plans import base
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
 from tff_dp.statement import statement
+from tff_dp.systems.silos import integer_noise
 
 _FILE = pathlib.Path(__file__).with_name('statements.json')
 _TOLERANCE = 1e-6

@@ -14,14 +14,14 @@ from tff_dp import check_ins
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.ledger import participation_ledger
-from tff_dp.ledger import silo_budget
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import monitoring
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 DELTA = 3e-6

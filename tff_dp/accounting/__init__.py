@@ -13,13 +13,8 @@ from tff_dp import _lazy
 _HOMES = {
     'CheckInPLDAccountant': 'accounting.protocols.protocol_accountant',
     'Declarations': 'statement.declarations',
-    'DisjointBlocks': 'accounting.silos.silo_sampling',
-    'FixedSize': 'accounting.silos.silo_sampling',
     'NeighboringRelation': 'accounting.events.run_events',
-    'PoissonSampling': 'accounting.silos.silo_sampling',
     'PrivacyStatement': 'statement.statement',
-    'SiloBudget': 'ledger.silo_budget',
-    'account_noise': 'accounting.silos.silo_sampling',
     'amplify': 'accounting.protocols.best_bound',
     'exact_epsilon': 'accounting.curves.gaussian',
     'sigma_for': 'accounting.curves.gaussian',

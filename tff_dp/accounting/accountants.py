@@ -37,12 +37,8 @@ distributions as ours:
   mixtures under replace-one, which that pair does not describe. They are
   refused.
 
-Check-ins, shuffles and random allocations (`run_events`) are accounted for by
-'pld', through `protocol_accountant`. The package `amplification` gives the
-argument for each. Messages of silos and opened sums (`record_events`) are
-accounted for under replace-one and give the same number as the ledger of a
-silo. Messages without sampling also work with 'exact'. The number that
-`published_proofs` gives there is `amplify(bound='convexity')`.
+Events of protocols are accounted for by 'pld', through `protocol_accountant`.
+Each event names the rules that bound it (`protocols.bounds`).
 """
 
 from collections.abc import Callable

@@ -65,14 +65,12 @@ def advise(
 
 
 def _check_fits(setting: Setting, offered: system_lib.Offered) -> None:
-  unit, needs = offered.unit, offered.needs
-  if setting.is_of_silos and unit != 'record':
+  needs = offered.needs
+  if setting.unit != offered.unit:
     raise DoesNotFitError(
-        'for clients: would protect a silo as a whole, not each record'
-    )
-  if not setting.is_of_silos and unit == 'record':
-    raise DoesNotFitError(
-        'for records of silos: say how many records a silo has'
+        'would protect a client as a whole, not each record'
+        if setting.unit == 'record'
+        else 'protects records: say how many records a client has'
     )
   trust = offers_lib.TRUST.index
   if trust(setting.trust) < trust(needs):

@@ -11,7 +11,6 @@ from tff_dp import _checks
 from tff_dp import participation
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
-from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
 
 # Levels of trust. A higher level includes the lower ones.
@@ -32,25 +31,25 @@ class Setting:
   """The facts that are known before a system is chosen. All are public.
 
   Attributes:
-    population: Number of clients, or of silos. If a guarantee rests on a crowd,
-      the number of clients that are sure to flip their coins and to deliver.
+    population: Number of clients. If a guarantee rests on a crowd, the number
+      of those that are sure to flip their coins and to deliver.
     reports_per_round: Mean number of reports that the server wants in a round.
     rounds: Number of rounds of the whole run.
     parameters: Number of weights of the model.
     epsilon: Epsilon of the whole run, above 0.
-    delta: Target delta, in (0, 1). Default: population^-1.1, or records^-2 for
-      silos.
+    delta: Target delta, in (0, 1). Default: population^-1.1, or records^-2 if
+      the unit is a record.
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
       Default: zero-out. Local reports are always accounted under replace-one,
-      which implies zero-out. Not for silos.
+      which implies zero-out. Not if the unit is a record.
     max_participations: Largest number of rounds of one client if the server
-      chooses, or of one silo. `None` for as many as the gap allows.
+      chooses. `None` for as many as the gap allows.
     min_index_gap: Smallest difference of the indices of two rounds of one
       client, if the server chooses. `None` for the largest that the population
       allows.
-    silo_records: Number of records of each silo, if the unit is a record of a
-      silo. `None` if the unit is a client.
+    records: Number of records of each client, if the unit is a record. `None`
+      if the unit is a client.
   """
 
   population: int
@@ -63,7 +62,7 @@ class Setting:
   neighboring_relation: Optional[str] = None
   max_participations: Optional[int] = None
   min_index_gap: Optional[int] = None
-  silo_records: Optional[int] = None
+  records: Optional[int] = None
 
   def __post_init__(self):
     _checks.take_python_numbers(self)
@@ -75,17 +74,16 @@ class Setting:
     _checks.integer_at_least(1, parameters=self.parameters)
     _checks.positive(epsilon=self.epsilon)
     _checks.one_of(TRUST, trust=self.trust)
-    _checks.optional_integer_at_least(1, silo_records=self.silo_records)
-    if self.is_of_silos:
+    _checks.optional_integer_at_least(1, records=self.records)
+    if self.unit == 'record':
       if self.neighboring_relation is not None:
         raise _checks.ArgumentError(
             'neighboring_relation',
             self.neighboring_relation,
-            'nothing with silo_records: one record is replaced',
+            'nothing with records: one record is replaced',
         )
-      # SiloBudget refuses a delta that would reveal a record.
-      budget = silo_budget.SiloBudget(self.silo_records, None, self.delta)
-      object.__setattr__(self, 'delta', budget.delta)
+      delta = base.delta_of_records(self.records, self.delta)
+      object.__setattr__(self, 'delta', delta)
     else:
       relation = self.neighboring_relation or RELATIONS[0]
       _checks.one_of(RELATIONS, neighboring_relation=relation)
@@ -101,9 +99,9 @@ class Setting:
     self.schedule.validate_population(self.population, self.reports_per_round)
 
   @property
-  def is_of_silos(self) -> bool:
-    """Whether the unit is a record of a silo."""
-    return self.silo_records is not None
+  def unit(self) -> str:
+    """Unit of privacy, 'client' or 'record'."""
+    return 'client' if self.records is None else 'record'
 
   @property
   def rounds_per_pass(self) -> int:
@@ -148,7 +146,7 @@ class Offer:
     epsilon: Epsilon of the whole run, at most the requested one. Upper bound.
     delta: Delta at which epsilon holds.
     epsilon_no_amplification: Epsilon without credit for coins or crowds, and
-      for a secure sum without the noise of other silos. Upper bound.
+      for a secure sum without the noise of others. Upper bound.
     bytes_up: Size of one report in bytes.
     bytes_down: Number of bytes that are sent to one participating client.
     model_copies: Number of model-sized vectors that the server keeps.

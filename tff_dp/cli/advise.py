@@ -36,7 +36,7 @@ _SAME = {
         ' replace_one{implies}.'
     ),
     'record': (
-        'All have the same silos, records, rounds and budget; one record is'
+        'All have the same clients, records, rounds and budget; one record is'
         ' replaced.'
     ),
 }
@@ -51,7 +51,7 @@ examples:
         --update-norm 0.5
   20 hospitals with 1000 records each, of which 15 answer in a round:
     tff-dp advise --population 20 --reports-per-round 15 --rounds 30 \\
-        --parameters 100 --epsilon 1 --trust nobody --silo-records 1000
+        --parameters 100 --epsilon 1 --trust nobody --records 1000
   what to do for another system than the best, as JSON:
     tff-dp advise --population 60000 --reports-per-round 100 --rounds 200 \\
         --parameters 10000 --epsilon 2 --trust server \\
@@ -76,8 +76,8 @@ def add_arguments(parser: errors.Parser) -> None:
       _EXAMPLES,
   ])
   for name, kind, text in (
-      ('population', int, 'clients, or silos, that there are; where a guarantee'
-       ' rests on a crowd, those who are sure to deliver'),
+      ('population', int, 'clients that there are; where a guarantee rests on a'
+       ' crowd, those who are sure to deliver'),
       ('reports_per_round', int, 'that the server wants in a round'),
       ('rounds', int, 'rounds of the whole run'),
       ('parameters', int, 'weights of the model, all together'),
@@ -87,17 +87,15 @@ def add_arguments(parser: errors.Parser) -> None:
         errors.flag(name), type=kind, required=True, help=text
     )
   add('--delta', float, help='in (0, 1), below 1/population (default:'
-      ' population^-1.1; for silos records^-2)')
-  add('--trust', choices=offers.TRUST, required=True, help='whom clients or'
-      ' silos trust; more trust includes less. shuffler: a shuffler, or for'
-      ' silos a secure sum')
-  add('--silo-records', int, metavar='N', help='records of each silo: the unit'
-      ' is then a record, not a client')
+      ' population^-1.1; with --records, records^-2)')
+  add('--trust', choices=offers.TRUST, required=True, help='whom clients'
+      ' trust; more trust includes less. shuffler: a shuffler, or a secure sum')
+  add('--records', int, metavar='N', help='records of each client, such as a'
+      ' hospital: the unit is then a record, not a client')
   add('--update-norm', float, help='also print signal to noise, for a mean'
       ' update of that norm, in clip norms')
   add('--max-participations', int, metavar='K', help='most rounds of one'
-      ' client, where a server chooses, or of one silo (default: as many as the'
-      ' gap allows)')
+      ' client, where a server chooses (default: as many as the gap allows)')
   add('--min-index-gap', int, metavar='B', help='least difference of the'
       ' indices of two rounds of one client, where a server chooses (default:'
       ' population / reports per round, which needs all clients to be there)')
@@ -123,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
   with errors.named_as_flags({
       'clients_per_round': 'reports_per_round',
       'num_clients': 'population',
-      'num_records': 'silo_records',
+      'num_records': 'records',
   }):
     setting = advice.Setting(**{
         field.name: getattr(arguments, field.name)
@@ -188,7 +186,7 @@ def _json(
 
 def _compared(setting: advice.Setting) -> str:
   """Returns a sentence about the common basis of the comparison."""
-  if setting.is_of_silos:
+  if setting.unit == 'record':
     return _SAME['record']
   relation = setting.neighboring_relation
   implies = ', which implies it' if relation != 'replace_one' else ' anyway'
@@ -199,14 +197,13 @@ def _lines(
     found: advice.Advice, chosen: advice.Offer, update_norm: Optional[float]
 ) -> list[str]:
   setting = found.setting
-  who = 'silos' if setting.is_of_silos else 'clients'
   records = (
-      f' of {setting.silo_records} records' if setting.is_of_silos else ''
+      f' with {setting.records} records each' if setting.records else ''
   )
   lines = [
       f'epsilon {setting.epsilon:g} at delta {setting.delta:g};'
       f' {offers.TRUSTED[setting.trust]}',
-      f'{setting.population} {who}{records}, {setting.reports_per_round}'
+      f'{setting.population} clients{records}, {setting.reports_per_round}'
       f' reports in each of {setting.rounds} rounds, {setting.parameters}'
       ' weights',
       *(f'WARNING: {warning}' for warning in found.warnings),
@@ -269,7 +266,7 @@ def _about(offer: advice.Offer) -> list[str]:
     relation = run_events.NeighboringRelation(offer.neighboring_relation)
     neighbours = relation.description
   else:
-    neighbours = 'one record of one silo is replaced'
+    neighbours = 'one record of one client is replaced'
   noise = ', '.join(
       f'{name.replace("_", " ")} {value:.8g}'
       for name, value in offer.noise.items()
@@ -282,7 +279,7 @@ def _about(offer: advice.Offer) -> list[str]:
       ('unit', offer.unit),
       ('neighbours', neighbours),
       ('noise', f'{offer.variant}: {noise}'),
-      ('clients' if offer.unit == 'client' else 'silos', offer.participation),
+      ('clients', offer.participation),
   ):
     lines += _wrapped(text, f'  {name:<12}', ' ' * 14)
   for sentence in offer.notes:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import errors
 from tff_dp.cli import plots
 from tff_dp.cli import results
@@ -107,8 +106,8 @@ def add_guarantee(parser: errors.Parser, kind: Kind, command: str) -> None:
   """Adds the flags that follow the ones of the noise."""
   add = parser.add
   add_clip_norm_and_delta(parser)
-  add('--bound', choices=best_bound.BOUNDS, default='best', help='use this'
-      ' argument only (default: the best that holds)')
+  add('--bound', metavar='NAME', default='best', help='use this argument only,'
+      ' of those that the output names (default: the best that holds)')
   add('--published-proofs', action='store_true', help="only arguments from"
       " papers, none of this project's own")
   if command != 'account':

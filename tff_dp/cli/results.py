@@ -33,7 +33,7 @@ Facts = list[tuple[str, str]]
 _UNITS = {
     'client': ('all its contributions to the run', ''),
     'record': (
-        'in all messages of its silo',
+        'in every message that uses it',
         'one record is replaced; the number of records is public',
     ),
 }

@@ -25,7 +25,7 @@ from tff_dp import _checks
 from tff_dp.files import regular
 from tff_dp.files import run_directory
 
-# Enough for the spent budgets of a plan with thousands of silos.
+# Enough for the spent budgets of thousands of clients.
 _LONGEST_LINE = regular.MOST_JSON_BYTES
 _RELEASED = 'released'
 _REPLACES = 'replaces'

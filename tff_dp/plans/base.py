@@ -68,7 +68,8 @@ class Plan(abc.ABC):
   def rounds_trained(self, num_rounds: int) -> int:
     """Returns how many of the first rounds the process counts.
 
-    Here it counts all of them. Plans of silos skip rounds without any silo.
+    Here it counts all of them. A plan may skip rounds in which nobody takes
+    part.
     """
     return num_rounds
 
@@ -389,3 +390,28 @@ def weak_delta(delta: float, population: Optional[int]) -> list[str]:
       f'WEAK: delta {delta:g} is not below 1 / population = {1 / population:g};'
       ' revealing one random client completely would be allowed.'
   ]
+
+
+def delta_of_records(num_records: int, delta: Optional[float]) -> float:
+  """Returns the delta of records, below 1 / `num_records`.
+
+  Args:
+    num_records: Number n of records that one party holds.
+    delta: Delta of each record, `None` for 1 / n^2.
+
+  Raises:
+    ArgumentError: If delta would allow to publish a random record.
+  """
+  if delta is None:
+    if num_records == 1:
+      raise _checks.ArgumentError('delta', None, 'a number for a single record')
+    delta = 1 / float(num_records) ** 2
+  _checks.delta(delta=delta)
+  if num_records > 1 and not delta * num_records < 1:
+    raise _checks.ArgumentError(
+        'delta',
+        delta,
+        f'a number below 1 / num_records = {1 / num_records:g}: to publish one'
+        ' random record would be allowed',
+    )
+  return delta

@@ -19,7 +19,7 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
-from tff_dp.accounting.protocols import protocol_bounds
+from tff_dp.accounting.protocols import bounds
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.plans import base
 from tff_dp.plans import protocol_statement
@@ -59,7 +59,7 @@ class ProtocolPlan(base.Plan):
   curve_has_rounds_done = False
 
   def _check_protocol(self) -> None:
-    """Raises `ArgumentError` if passes or bound do not fit the protocol."""
+    """Raises `ArgumentError` if the passes do not fit the protocol."""
     _checks.integer_at_least(1, num_passes=self.num_passes)
     if self.num_passes > 1 and not self.protocol.may_repeat:
       raise _checks.ArgumentError(
@@ -67,8 +67,12 @@ class ProtocolPlan(base.Plan):
           self.num_passes,
           f'1: {self.protocol.name} has one pass of num_rounds rounds',
       )
-    _checks.one_of(best_bound.BOUNDS, bound=self.bound)
     _checks.one_of((False, True), published_proofs=self.published_proofs)
+
+  def _check_bound(self) -> None:
+    """Raises `ArgumentError` unless the protocol has the bound."""
+    names = bounds.names_of(self.protocol.dp_event(self.report_event))
+    _checks.one_of(names, bound=self.bound)
 
   @property
   @abc.abstractmethod
@@ -285,15 +289,12 @@ class ProtocolPlan(base.Plan):
         plan.
     """
     options = dict(delta=delta, neighboring_relation=neighboring_relation)
-    found = {
-        candidate.bound: candidate.epsilon
-        for candidate in self.certificate(**options).candidates
-    }
-    if self.bound == 'best' and not self.published_proofs:
-      for name in protocol_bounds.SLOW_NAMES:
-        if name in found:
-          alone = dataclasses.replace(self, bound=name)
-          found[name] = alone.certificate(**options).candidates[-1].epsilon
+    found = {}
+    for candidate in self.certificate(**options).candidates:
+      if candidate.reason == best_bound.SKIPPED:
+        alone = dataclasses.replace(self, bound=candidate.bound)
+        candidate = alone.certificate(**options).candidates[-1]
+      found[candidate.bound] = candidate.epsilon
     return found
 
   def expected_dummy_updates(self, population: int) -> Optional[float]:
@@ -352,7 +353,7 @@ def _certificate_of(
   if bound == 'best' and num_rounds < plan.num_rounds:
     # For a stopped run, compute only the bound that is best for the whole run.
     best = _certificate_of(plan, delta, plan.num_rounds, relation, bound).bound
-    if best in best_bound.BOUNDS:
+    if best != best_bound.COMBINED:
       bound = best
   return best_bound.amplify(
       plan.event(num_rounds=num_rounds),

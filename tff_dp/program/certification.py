@@ -129,7 +129,7 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
     plan: Plan whose epsilon is stated. Default: the plan that the process
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
       aggregator made by `plan.aggregator()` names it in its graph. Pass a
-      `NonPrivatePlan`, a `SiloPlan` with absences, or the plan of an aggregator
+      `NonPrivatePlan`, a plan with other absences, or the plan of an aggregator
       that another Python process made.
 
   Raises:
@@ -235,7 +235,7 @@ def _check_built_from(built_from, plan) -> None:
     if plan.built_by is not None:
       raise _checks.PrivacyRefusedError(
           f'the process was not built from a plan of the kind {plan.kind!r}',
-          why='what clients or silos do with their data, and which of their'
+          why='what clients do with their data, and which of their'
           ' reports are used, is part of the plan',
           way_out=plan.built_by,
       )

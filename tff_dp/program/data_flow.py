@@ -85,7 +85,7 @@ def follow(
 
   Args:
     computation: A function of values at server and clients.
-    presence_is_public: Whether the participants are public, as with silos whose
+    presence_is_public: Whether the participants are public, as where only their
       records are protected. Then a value that the server sends to all of them,
       such as a 1 to be counted, does not become their data.
   """

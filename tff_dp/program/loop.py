@@ -88,7 +88,7 @@ class Loop:
         comes from clients' data. Anything else is refused, see `certify`.
       clients: A `tff.simulation.datasets.ClientData` with the whole population,
         preprocessing included. A plan with a protocol also takes its
-        `ProtocolSource`. With a plan of silos, the ids are their names.
+        `ProtocolSource`.
       output_dir: Directory that is absent, empty, or holds this very run. It
         gets the files that `program.train` writes.
       delta: Target delta, in (0, 1). Choose it below 1 / population.
@@ -209,7 +209,7 @@ class Loop:
     Args:
       cohort: Ids of the clients of the round: any number of `eligible()` ones.
         Do not choose them by looking at their data. Default: the plan's
-        schedule chooses, or the clients or silos decide themselves.
+        schedule chooses, or the clients decide themselves.
 
     Returns:
       The state, which is secret, and the metrics. TFF's metrics of clients'

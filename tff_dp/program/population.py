@@ -16,8 +16,8 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> cohorts.Cohorts:
     clients: A `tff.simulation.datasets.ClientData`. A plan whose clients decide
       also takes its `ProtocolSource`, and a `NonPrivatePlan` takes any such
       source.
-    schedule_seed: Public seed of the schedule. Must be 0 if clients or silos
-      decide themselves.
+    schedule_seed: Public seed of the schedule. Must be 0 if clients decide
+      themselves.
   """
   is_source = isinstance(clients, cohorts.Source)
   if not is_source and not all(

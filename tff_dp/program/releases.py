@@ -42,7 +42,7 @@ _COVERED_BY_AGGREGATOR = frozenset(
         'noise_stddev',
         # With local noise: 1 if one client wins, else known to the adversary.
         'num_reports',
-        # Which silos are there is public.
+        # Where only records are protected, who takes part is public.
         'num_silos',
         'quantile_estimate',
         'round',
@@ -109,8 +109,8 @@ def _is_covered(path: tuple) -> bool:
     return False
   if path[0] == 'aggregator':
     return path[-1] in _COVERED_BY_AGGREGATOR
-  # A finalizer sees only the model and the releases of the aggregator. Silos
-  # noise their private metrics.
+  # A finalizer sees only the model and the releases of the aggregator.
+  # Private metrics have noise of the clients.
   return path[0] == 'finalizer' or path[:2] == ('client_work', 'private')
 
 

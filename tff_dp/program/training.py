@@ -78,15 +78,14 @@ def train(
     clients: The population. Only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. A plan with a
       protocol also takes its `ProtocolSource`, which can choose the sampler or
-      lose reports. A `NonPrivatePlan` also takes a source of any protocol. With
-      a plan of silos the ids are the names of the silos.
+      lose reports. A `NonPrivatePlan` also takes a source of any protocol.
     *too_many: Must be empty: all other arguments are keyword-only.
     output_dir: Directory that is absent, empty, or holds this very run.
-    delta: Target delta, in (0, 1). Choose it below 1 / population. With silos,
-      it belongs to the epsilon of the silo that pays most. The silos' own
-      budgets have their own deltas.
+    delta: Target delta, in (0, 1). Choose it below 1 / population. If
+      parties have budgets and deltas of their own, it belongs to the epsilon of
+      the one that pays most.
     plan: Plan of the process. Default: the one that the process names. Pass a
-      `SiloPlan` with absences, the plan of an aggregator that another Python
+      plan with other absences, the plan of an aggregator that another Python
       process made, or, to train any process without privacy, a
       `NonPrivatePlan`.
     epsilon_budget: Budget at `delta`. The round that would exceed it is

@@ -169,8 +169,8 @@ class Training:
     Args:
       plan: Plan of the system.
       clients: A `tff.simulation.datasets.ClientData`, or a source of check-ins.
-      schedule_seed: Public seed of the schedule. It must be 0 if clients or
-        silos decide themselves.
+      schedule_seed: Public seed of the schedule. It must be 0 if clients
+        decide themselves.
 
     Raises:
       ArgumentError: If clients or seed do not fit the plan.

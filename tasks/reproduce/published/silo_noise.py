@@ -18,7 +18,7 @@ import enum
 import math
 
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 
 
 class Formula(enum.Enum):

@@ -38,8 +38,8 @@ from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import search
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_sampling
 
 # Shares of delta that are tried for what is not pure, all rounds together.
 _SHARES = (0.3, 0.03)

@@ -15,8 +15,8 @@ from tests import audit
 from tests.systems.silos import toy
 from tff_dp import execution
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_sampling
 
 _SIZE = 3000
 _CLIP = 0.5

@@ -16,11 +16,11 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting import accountants
-from tff_dp.accounting.events import record_events
-from tff_dp.accounting.integers import integer_plans
 from tff_dp.accounting.protocols import best_bound
-from tff_dp.accounting.silos import silo_events
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import record_events
+from tff_dp.systems.silos import silo_events
+from tff_dp.systems.silos import silo_sampling
 
 pytestmark = pytest.mark.once
 

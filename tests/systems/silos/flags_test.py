@@ -6,9 +6,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tests.cli import command
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.cli import errors
 from tff_dp.cli import main
+from tff_dp.systems.silos import silo_sampling
 
 _SILO = ('--records=1238', '--rounds=35')
 _POISSON = (*_SILO, '--batch-size=100', '--sampling=poisson')

@@ -12,8 +12,8 @@ from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import gradients as gradients_lib
+from tff_dp.systems.silos import silo_sampling
 
 _FEATURES, _CLASSES = 4, 3
 

@@ -16,11 +16,11 @@ import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
-from tff_dp.accounting.silos import silo_events
-from tff_dp.accounting.silos import silo_sampling
-from tff_dp.ledger import silo_budget
 from tff_dp.statement import builder
 from tff_dp.statement import statement
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_events
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 _DELTA = 1e-4

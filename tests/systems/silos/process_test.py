@@ -19,9 +19,9 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import silos
 from tff_dp.accounting import accountants
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import metrics as metrics_lib
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_sampling
 
 _SIZE = 4
 _UNEQUAL = {

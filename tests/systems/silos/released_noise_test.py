@@ -18,8 +18,8 @@ from tests.aggregators import flows
 from tests.systems.silos import toy
 from tff_dp import execution
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import minibatch_schedules
+from tff_dp.systems.silos import silo_sampling
 
 pytestmark = pytest.mark.once
 

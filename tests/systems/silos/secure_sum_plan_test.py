@@ -11,9 +11,9 @@ import dp_accounting
 import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import accountants
-from tff_dp.accounting.integers import integer_plans
 from tff_dp.statement import builder
 from tff_dp.statement import statement
+from tff_dp.systems.silos import integer_plans
 
 _DELTA = 1e-6
 _RECORDS = {'a': 20, 'b': 21, 'c': 25}

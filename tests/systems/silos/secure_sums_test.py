@@ -17,8 +17,8 @@ from tests.systems.silos import toy
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import silos
-from tff_dp.accounting.integers import integer_noise
-from tff_dp.accounting.integers import integer_plans
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import integer_plans
 from tff_dp.systems.silos import minibatch_schedules
 
 _SIZE = quadratic.SIZE

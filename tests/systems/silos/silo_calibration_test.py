@@ -11,8 +11,8 @@ from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_sampling
 
 _POISSON = silo_sampling.PoissonSampling(100)
 _FIXED = silo_sampling.FixedSize(100)

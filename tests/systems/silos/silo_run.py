@@ -7,10 +7,10 @@ import functools
 import numpy as np
 from tff_dp import program
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
-from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import plan as silo_plan
 from tff_dp.systems.silos import process
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 
 from tests.systems.silos import toy

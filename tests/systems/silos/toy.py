@@ -11,8 +11,8 @@ import tensorflow_federated as tff
 
 from tff_dp import silos
 from tff_dp.learning import finalizers
-from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import process
+from tff_dp.systems.silos import silo_budget
 
 SiloBudget = silo_budget.SiloBudget
 

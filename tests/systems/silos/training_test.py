@@ -27,8 +27,6 @@ from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
 from tff_dp import silos
-from tff_dp.accounting.silos import silo_sampling
-from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
 from tff_dp.mechanisms import randomizers
@@ -37,7 +35,9 @@ from tff_dp.program import certification
 from tff_dp.program import data_flow
 from tff_dp.program import population
 from tff_dp.program import run as run_lib
+from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import minibatch_schedules
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import terms as terms_lib
 from tff_dp.systems.silos import training as silos_training
 

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 
 from tasks.reproduce.published import silo_noise
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 
 _Formula = silo_noise.Formula
 _POISSON = silo_sampling.PoissonSampling(100)

@@ -13,7 +13,7 @@ from tasks.reproduce.published import silo_shuffling
 from tff_dp import _checks
 from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 
 
 _RUN = dict(num_records=1238, num_rounds=10, delta=1e-6)

@@ -23,8 +23,8 @@ from tasks.silos import silo_settings
 from tasks.silos import silo_study
 from tff_dp import execution
 from tff_dp import program
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_sampling
 
 _SIZES = silo_algorithms.Sizes(
     rounds=4, one_pass_rounds=5, local_steps=20, l2_norm_clip=1.0

@@ -49,6 +49,7 @@ import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp.systems.system import At
 
 Leaves = list[tuple[dp_accounting.DpEvent, int]]
 
@@ -240,7 +241,14 @@ def _local(**options):
 
 @attr.s(frozen=True)
 class ProtocolDpEvent(dp_accounting.DpEvent):
-  """Base of the events here and in `record_events`. It describes no release."""
+  """Base of the events of local reports and of protocols. No release itself.
+
+  Attributes:
+    rules: Reference to a mapping from the types of events to their
+      `protocols.bounds.Rules`.
+  """
+
+  rules = At('tff_dp.accounting.protocols.protocol_bounds', 'RULES')
 
   def to_named_tuple(self):
     """Returns the usual named tuple with 64-bit numbers, which TF keeps as is.
@@ -260,10 +268,7 @@ class ProtocolDpEvent(dp_accounting.DpEvent):
 class LocalRandomizerDpEvent(ProtocolDpEvent):
   """Base of the events for one report of one client. See the subclasses."""
 
-
-@attr.s(frozen=True)
-class RecordDpEvent(ProtocolDpEvent):
-  """Base of the events for one record of a silo. See `record_events`."""
+  rules = At('tff_dp.accounting.protocols.bounds', 'LOCAL')
 
 
 @attr.s(frozen=True)
@@ -439,18 +444,6 @@ class RandomAllocationDpEvent(ProtocolDpEvent):
     _checks.integer_between(1, self.num_steps, num_selected=self.num_selected)
 
 
-# Shuffle and check-in protocols are stated for replace-one: an absent client
-# would show in the number of reports, and an absent record in the number of
-# records of its silo.
-REPLACE_ONE_TYPES = (
-    LocalRandomizerDpEvent,
-    RecordDpEvent,
-    FixedWindowCheckInDpEvent,
-    SlidingWindowCheckInDpEvent,
-    AveragedCheckInDpEvent,
-    ShuffledDpEvent,
-    ShuffledCheckInDpEvent,
-)
 # The mechanisms of dp_accounting that add noise to a sum, stated for zero-out.
 NOISED_SUM_TYPES = (
     dp_accounting.GaussianDpEvent,

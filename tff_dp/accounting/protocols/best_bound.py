@@ -30,11 +30,11 @@ from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
-from tff_dp.accounting.protocols import protocol_bounds
 
 # Name of the bound from the pointwise minimum of several profiles.
 COMBINED = 'combined'
-BOUNDS = ('best', *protocol_bounds.NAMES)
+# Reason of a slow bound that nobody asked for.
+SKIPPED = 'not computed: slow, and hardly ever less; ask for it by name'
 
 # Epsilons at which profiles are compared, to see whether they cross.
 _COMPARED = np.concatenate([[0.0], np.geomspace(1e-6, 30.0, 60)])
@@ -47,7 +47,7 @@ class Candidate:
   """One bound and the epsilon that it gives.
 
   Attributes:
-    bound: Name of the bound (see `protocol_bounds`).
+    bound: Name of the bound.
     epsilon: Epsilon at the certificate's delta, infinity if the bound gives
       none.
     source: Paper and theorem, or page of proofs.
@@ -119,8 +119,8 @@ class Certificate:
 
   @property
   def unit(self) -> str:
-    """The unit of privacy: a client, a record in a silo, or both."""
-    return bounds.unit_of(self.leaves)[0]
+    """The unit of privacy, such as a client."""
+    return bounds.unit_of(self.leaves).name
 
   @property
   def is_vacuous(self) -> bool:
@@ -193,8 +193,8 @@ def amplify(
     event: A protocol, local or record event, a Gaussian or Laplace event, or a
       composition of such events.
     delta: Delta of everything together, in the open interval (0, 1).
-    bound: 'best', or one of `protocol_bounds.NAMES`. If that bound does not
-      apply or gives more than 'none', the result is 'none', no amplification.
+    bound: 'best', or the name of a bound. If that bound does not apply or
+      gives more than 'none', the result is 'none', no amplification.
     neighboring_relation: Relation to account under. Default: replace-one if any
       part is stated for it, else zero-out.
     published_proofs: Whether to use only bounds with a published proof.
@@ -203,9 +203,9 @@ def amplify(
     PrivacyRefusedError: If no single relation covers all parts of the event.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
-  _checks.one_of(BOUNDS, bound=bound)
   leaves = run_events.leaves(event)
-  relation = protocol_bounds.relation_for(leaves, neighboring_relation)
+  relation = bounds.relation_for(leaves, neighboring_relation)
+  _checks.one_of(bounds.names_of(event), bound=bound)
   return _amplified(
       tuple(run_events.merged(leaves)),
       float(delta),
@@ -221,7 +221,7 @@ def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
   table = [
       {
           found.name: found
-          for found in protocol_bounds.of(
+          for found in bounds.of(
               leaf, count=count, delta=delta, relation=relation
           )
       }
@@ -231,13 +231,12 @@ def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
   none = search.candidate('none')
   candidates = [none]
   if bound == 'best':
-    for name in protocol_bounds.NAMES[1:]:
-      if not any(name in bounds for bounds in table):
-        continue
-      if not published_proofs and name in protocol_bounds.SLOW_NAMES:
-        candidates.append(search.skipped(name))
-      else:
-        candidates.append(search.candidate(name))
+    names = dict.fromkeys(name for named in table for name in named)
+    candidates += [
+        search.candidate(name, even_slow=published_proofs)
+        for name in names
+        if name != 'none'
+    ]
     is_vacuous = all(found.epsilon == math.inf for found in candidates)
     if not is_vacuous and search.is_worth_combining():
       candidates.append(search.combined())
@@ -272,9 +271,9 @@ class _Search:
     self._published_proofs = published_proofs
     self._made = {}
 
-  def candidate(self, name: str) -> Candidate:
+  def candidate(self, name: str, *, even_slow: bool = True) -> Candidate:
     """Returns the candidate of one bound, with 'none' for leaves it skips."""
-    named = [bounds.get(name) for bounds in self._table]
+    named = [found.get(name) for found in self._table]
     source = next((found.source for found in named if found), '')
     if not any(named) and self._table:
       return Candidate(
@@ -283,18 +282,13 @@ class _Search:
     if self._published_proofs and any(b and b.is_derived for b in named):
       why = 'turned off: published_proofs=True'
       return Candidate(name, math.inf, source, why)
+    if not even_slow and any(found and found.is_slow for found in named):
+      return Candidate(name, math.inf, source, SKIPPED)
     try:
       epsilon, reason = self._epsilon(name, named)
     except privacy_profiles.NotApplicableError as error:
       return Candidate(name, math.inf, source, error.reason)
     return Candidate(name, epsilon, source, reason)
-
-  def skipped(self, name: str) -> Candidate:
-    """Returns a placeholder for a bound that is too slow to compute by default.
-    """
-    source = next(b[name].source for b in self._table if name in b)
-    reason = 'not computed: slow, and hardly ever less; ask for it by name'
-    return Candidate(name, math.inf, source, reason)
 
   def _epsilon(self, name, named) -> tuple[float, str]:
     if len(named) == 1 and named[0].epsilon is not None:
@@ -367,7 +361,7 @@ class _Search:
     if name == COMBINED:
       used = [self._table[index][made] for index, made in self._made]
     else:
-      used = [bounds[name] for bounds in self._table if name in bounds]
+      used = [found[name] for found in self._table if name in found]
     return tuple(
         dict.fromkeys(bound.source for bound in used if bound.is_derived)
     )

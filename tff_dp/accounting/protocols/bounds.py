@@ -1,29 +1,32 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A bound on the privacy loss of an event, and its assumptions."""
+"""The bounds on the privacy loss of an event, and their assumptions.
 
-from collections.abc import Callable, Sequence
+An event names its `Rules`, so a system brings the bounds of its own events.
+Rules are found by the exact type of an event. A foreign subclass may mean
+something else, and is refused.
+
+The bound 'none' is on every event: it is the loss of one report, or of the
+noise of the server, without amplification.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
+import functools
+import math
+from typing import NamedTuple, Protocol
 
 import dp_accounting
 
+from tff_dp import _checks
 from tff_dp.accounting.curves import composition
-from tff_dp.accounting.events import record_events
+from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 
-_COINS = (
-    "Each client's coins are its own, honest, fresh, independent of all data"
-    ' and known to nobody else.'
-)
-_HONEST_NOISE = (
+Relation = run_events.NeighboringRelation
+HONEST_NOISE = (
     'Each client clips and adds its noise itself, as the randomizer says.'
-)
-_CLIENT = 'client'
-_RECORD = 'record in a silo'
-_CLIPS = 'Every record is clipped by itself, inside of its silo.'
-_SECRET_SLOTS = (
-    'The server and the channels to it are trusted: nobody learns who checked'
-    ' in, who won and which slots were empty.'
 )
 
 
@@ -35,12 +38,14 @@ class Bound:
   `NotApplicableError`.
 
   Attributes:
-    name: Name of the bound, one of `protocol_bounds.NAMES`.
+    name: Name of the bound.
     source: Paper and theorem, or page of proofs.
     is_derived: Whether the bound rests on an argument of this project.
     part: Function that returns a part, which composes with other events.
     epsilon: Function that returns epsilon at delta if nothing else is released.
       It is never above the epsilon of `part`, if both are present.
+    is_slow: Whether it is only computed on request. It is sound, and almost
+      never the tightest.
   """
 
   name: str
@@ -48,6 +53,174 @@ class Bound:
   is_derived: bool = False
   part: Callable[[], composition.Part] | None = None
   epsilon: Callable[[float], float] | None = None
+  is_slow: bool = False
+
+
+class Unit(NamedTuple):
+  """A unit of privacy.
+
+  Attributes:
+    name: Name of the unit.
+    phrase: The name with its article.
+    neighbours: Neighbouring data sets in prose. Empty if the relation has its
+      own description.
+  """
+
+  name: str
+  phrase: str
+  neighbours: str = ''
+
+
+class Whole(Protocol):
+  """The privacy loss of several events together, computed at once."""
+
+  def epsilon(self, delta: float) -> float:
+    """Returns epsilon at delta. Upper bound."""
+
+  def delta(self, epsilon: float) -> float:
+    """Returns delta at epsilon. Upper bound."""
+
+
+CLIENT = Unit('client', 'a client')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rules:
+  """What accountants know about the events of one type.
+
+  Attributes:
+    bounds: Function (event, count, delta, relation) -> bounds on `count` equal
+      events, 'none' first. Some are tuned for delta, but hold for any delta.
+    assumptions: Function (event, name of a bound) -> assumptions of the bound,
+      one sentence each.
+    unit: Unit of privacy.
+    only_replace_one: Reason why the events are stated for replace-one only, as
+      a clause. Empty if they hold under all relations.
+    names: Names of the bounds that may be among them, but 'none'.
+    together: Function (leaves, method) -> loss of all leaves at once, `None` if
+      it cannot say. It may be tighter than a composition of bounds.
+  """
+
+  bounds: Callable[
+      [dp_accounting.DpEvent, int, float, Relation], Iterable[Bound]
+  ]
+  assumptions: Callable[[dp_accounting.DpEvent, str], list[str]]
+  unit: Unit = CLIENT
+  only_replace_one: str = ''
+  names: tuple[str, ...] = ()
+  together: Callable[[run_events.Leaves, str], Whole | None] | None = None
+
+
+def rules_of(event: dp_accounting.DpEvent) -> Rules:
+  """Returns the rules of an event.
+
+  Raises:
+    TypeError: If there are none.
+  """
+  known = _NOISED_SUMS
+  if isinstance(event, run_events.ProtocolDpEvent):
+    known = event.rules()
+  if type(event) not in known:
+    raise TypeError(
+        f'event={event!r} is not allowed: expected an event with rules, such as'
+        ' those of tff_dp.accounting.events.run_events.'
+    )
+  return known[type(event)]
+
+
+def of(
+    event: dp_accounting.DpEvent,
+    *,
+    count: int,
+    delta: float,
+    relation: Relation,
+) -> tuple[Bound, ...]:
+  """Returns the bounds on `count` equal events, 'none' first.
+
+  Args:
+    event: A protocol, local or record event, a Gaussian or a Laplace event.
+    count: Number of events.
+    delta: Delta of everything together. Some bounds are tuned for it, but they
+      hold for any delta.
+    relation: Relation to account under. The caller must check that the event
+      holds under it.
+  """
+  return tuple(rules_of(event).bounds(event, count, delta, relation))
+
+
+def only_replace_one(event: dp_accounting.DpEvent) -> str:
+  """Returns the reason why an event is for replace-one only, or nothing."""
+  try:
+    return rules_of(event).only_replace_one
+  except TypeError:  # Nothing is known about the event.
+    return ''
+
+
+def names_of(event: dp_accounting.DpEvent) -> tuple[str, ...]:
+  """Returns the names of bounds to ask for, 'best' and 'none' first."""
+  names = ['best', 'none']
+  for leaf, _ in run_events.leaves(event):
+    names += rules_of(leaf).names
+  return tuple(dict.fromkeys(names))
+
+
+def relation_for(
+    leaves: run_events.Leaves, asked: Relation | str | None
+) -> Relation:
+  """Returns the neighboring relation to account under.
+
+  Args:
+    leaves: Events that are released.
+    asked: Requested relation. None chooses replace-one if any event is stated
+      for it, else zero-out.
+
+  Raises:
+    PrivacyRefusedError: If an event has no accounting here, or if one does not
+      hold under the relation.
+  """
+  ours = [leaf for leaf in leaves if only_replace_one(leaf[0])]
+  strangers = [
+      leaf
+      for leaf in leaves
+      if not isinstance(
+          leaf[0], (run_events.ProtocolDpEvent, *run_events.NOISED_SUM_TYPES)
+      )
+  ]
+  if strangers:
+    other = f' next to {run_events.kinds(ours)}' if ours else ''
+    raise _checks.PrivacyRefusedError(
+        f'{run_events.kinds(strangers)} is not accounted for here{other}',
+        why='the events of protocols are stated for replace-one or zero-out,'
+        ' other sampling for add-or-remove',
+        way_out='an epsilon of its own for each, or an event that bounds it,'
+        ' such as the GaussianDpEvent of the same noise without sampling',
+    )
+  if asked is None:
+    asked = 'replace_one' if ours else 'zero_out'
+  relation = Relation(asked)
+  if ours and relation is not Relation.REPLACE_ONE:
+    reasons = dict.fromkeys(only_replace_one(leaf) for leaf, _ in ours)
+    raise _checks.PrivacyRefusedError(
+        f'{run_events.kinds(ours)} is not accounted for under {relation}'
+        ' adjacency',
+        why='; '.join(reasons),
+        way_out='neighboring_relation=replace_one',
+    )
+  return relation
+
+
+def together(leaves: run_events.Leaves, method: str) -> Whole | None:
+  """Returns the loss of all leaves at once, `None` if no rules know it.
+
+  Args:
+    leaves: Events that are released, under replace-one.
+    method: Name of the accountant, see `accountants`.
+  """
+  for leaf, _ in leaves:
+    found = rules_of(leaf).together
+    if found is not None:
+      return found(leaves, method)
+  return None
 
 
 def assumptions_of(
@@ -55,7 +228,7 @@ def assumptions_of(
     *,
     bound: str,
     derived_sources: Sequence[str],
-    relation: run_events.NeighboringRelation,
+    relation: Relation,
 ) -> tuple[str, ...]:
   """Returns the assumptions of a certificate, one sentence each.
 
@@ -66,11 +239,11 @@ def assumptions_of(
       on, empty if there are none.
     relation: Relation under which epsilon holds.
   """
-  found = [f'The unit is {unit_of(leaves)[1]}.']
-  if unit_of(leaves)[0] != _RECORD:
-    found = [f'{found[0][:-1]}; neighbours: {relation.description}.']
+  unit = unit_of(leaves)
+  neighbours = unit.neighbours or relation.description
+  found = [f'The unit is {unit.phrase}; neighbours: {neighbours}.']
   for leaf in leaves:
-    found += _of_leaf(leaf, bound)
+    found += rules_of(leaf).assumptions(leaf, bound)
   if derived_sources:
     found.append(
         f'Bound {bound!r} rests on arguments of this project that were not peer'
@@ -79,123 +252,93 @@ def assumptions_of(
   return tuple(dict.fromkeys(found))
 
 
-def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> tuple[str, str]:
-  """Returns (unit of privacy, the same in a sentence)."""
-  is_record = [
-      isinstance(leaf, run_events.RecordDpEvent) for leaf in leaves
-  ]
-  if not any(is_record):
-    return _CLIENT, 'a client'
-  if all(is_record):
-    return _RECORD, (
-        'a record of a silo; neighbours: replace-one, another record is in its'
-        ' place, and the number of records stays'
-    )
-  return f'{_CLIENT} with one {_RECORD}', (
-      'a client with one record in one silo; the record and what the client'
-      ' does change together'
+def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> Unit:
+  """Returns the unit of privacy of everything together."""
+  units = dict.fromkeys(rules_of(leaf).unit for leaf in leaves)
+  units = sorted(units, key=lambda unit: unit != CLIENT)
+  if len(units) < 2:
+    return units[0] if units else CLIENT
+  return Unit(
+      ' with one '.join(unit.name for unit in units),
+      ' with '.join(unit.phrase for unit in units)
+      + ', which change together',
   )
 
 
-def _of_leaf(leaf, bound: str) -> list[str]:
-  if isinstance(leaf, run_events.RecordDpEvent):
-    return _of_record(leaf, bound)
-  if isinstance(leaf, run_events.NOISED_SUM_TYPES):
-    return ['The server adds the noise, and is trusted to.']
-  if isinstance(leaf, run_events.RandomAllocationDpEvent):
-    found = [
-        'The server is trusted: it adds Gaussian noise to the sum of every'
-        ' step, empty steps too, and never divides by the number of reports.'
-    ]
-    if bound != 'none':
-      found += [
-          _COINS,
-          'Nobody else learns in which step a client took part.',
-      ]
-      if leaf.num_selected > 1:
-        found.append(
-            'What a client sends in a step does not depend on which of its'
-            ' other steps were selected.'
-        )
-    return found
-  if isinstance(leaf, run_events.LocalRandomizerDpEvent):
-    return [_HONEST_NOISE]
-  if bound == 'none':
-    reports = (
-        'one report per client and round'
-        if isinstance(leaf, run_events.ShuffledCheckInDpEvent)
-        else 'one report per client'
-    )
-    return [_HONEST_NOISE, f'At most {reports}; nobody else is trusted.']
-  return [_HONEST_NOISE, *_of_protocol(leaf, bound)]
-
-
-def _of_record(leaf, bound: str) -> list[str]:
-  """Returns the assumptions of messages of a silo, or of an opened sum."""
-  if isinstance(leaf, record_events.SumDpEvent):
-    return [
-        _CLIPS,
-        'Nothing but the sum over all silos is ever opened, and never without'
-        ' the noise that is promised to be in it.',
-        'Silos add their noise, keep it secret and draw it from randomness that'
-        ' nobody outside can seed, replay or learn.',
-    ]
-  found = [
-      _CLIPS,
-      'The silo adds the noise itself, from randomness that nobody outside can'
-      ' seed, replay or learn; nobody else is trusted.',
-      'A person with several records in the silo pays more.',
-  ]
-  if bound != 'none':
-    found.append('Which records were in a batch stays secret.')
-  return found
-
-
-def _of_protocol(leaf, bound: str) -> list[str]:
-  """Returns the assumptions that the protocol of a leaf adds."""
-  if isinstance(leaf, run_events.FixedWindowCheckInDpEvent):
-    return [
-        _COINS,
-        _SECRET_SLOTS,
-        f'Check-in probability {leaf.check_in_probability:g}, in one of'
-        f' {leaf.num_slots} slots. The number of clients is not needed.',
-        'A slot without a report gets the noised report of a zero update.',
-    ]
-  if isinstance(leaf, run_events.SlidingWindowCheckInDpEvent):
-    return [
-        _COINS,
-        _SECRET_SLOTS,
-        f'Each client is in one of the {leaf.window} slots of its window. The'
-        ' number of clients is not needed.',
-        'A slot without a report gets the noised report of a zero update.',
-    ]
-  if isinstance(leaf, run_events.AveragedCheckInDpEvent):
-    return [
-        _COINS,
-        'The server and the channels to it are trusted; the number of reports'
-        ' in a slot may leak.',
-        'Participants do not collude with whoever sees the models.',
-        f'At least {leaf.min_num_clients} clients check in, each in one of'
-        f' {leaf.num_slots} slots.',
-    ]
-  shuffler = (
-      'The shuffler and the channels to it are trusted: it strips identities'
-      ' and permutes. The aggregator is not trusted.'
+def without_protocol(
+    report: local_profiles.LocalReport, count: int
+) -> Bound:
+  """Returns the bound 'none', with each report seen alone."""
+  return Bound(
+      'none', 'the local randomizer alone', part=lambda: report.part(count)
   )
-  others = 'run the randomizer honestly and do not reveal their reports.'
-  if isinstance(leaf, run_events.ShuffledDpEvent):
-    return [
-        shuffler,
-        f'At least {leaf.num_messages} clients send one report each, {others}',
-    ]
-  if bound == 'subsampling':
-    others = 'flip honest coins; nobody learns who took part.'
-  return [
-      shuffler,
-      _COINS,
-      f'At least {leaf.min_num_clients} clients are sure to flip their coins,'
-      ' and to deliver unless they drop out independently of data and'
-      f' identity; they {others}',
-      f'Check-in probability {leaf.check_in_probability:g}; no independent'
-      ' dropout is credited beyond it.',
-  ]
+
+
+def nobody(name: str, count: int) -> Bound:
+  """Returns the bound on a protocol in which nobody takes part."""
+  part = lambda: composition.Part(privacy_profiles.nothing, count)
+  return Bound(name, 'nobody takes part', part=part)
+
+
+def noise_at_the_server(
+    event: dp_accounting.DpEvent, count: int, relation: Relation
+) -> Bound:
+  """Returns the bound 'none' on noised sums whose participants are known.
+
+  Args:
+    event: A Gaussian or Laplace event, stated for zero-out.
+    count: Number of sums.
+    relation: Relation to account under.
+  """
+  part = functools.partial(_noised_sum, event, count, relation)
+  return Bound('none', 'the noise at the server', part=part)
+
+
+def _noised_sum(event, count: int, relation: Relation) -> composition.Part:
+  """Returns `count` noised sums, whose event is stated for zero-out.
+
+  Under replace-one a contribution moves by up to twice its bound. This function
+  applies the factor, because dp_accounting 0.4 does not, and 0.6 does for some
+  events only.
+  """
+  multiplier = float(event.noise_multiplier)
+  if multiplier == math.inf:
+    return composition.Part(privacy_profiles.nothing)
+  if multiplier == 0:
+    return composition.Part(privacy_profiles.everything)
+  sigma = run_events.effective_sigma(
+      noise_multiplier=multiplier,
+      squared_sensitivity=1.0,
+      neighboring_relation=relation,
+  )
+  if isinstance(event, dp_accounting.LaplaceDpEvent):
+    return composition.Part(local_profiles.laplace(1 / sigma), count)
+  return composition.one_gaussian(sigma, count)
+
+
+_NOISED_SUMS = dict.fromkeys(
+    run_events.NOISED_SUM_TYPES,
+    Rules(
+        bounds=lambda event, count, unused_delta, relation: (
+            noise_at_the_server(event, count, relation),
+        ),
+        assumptions=lambda *_: ['The server adds the noise, and is trusted to.'],
+    ),
+)
+ABSENCE_SHOWS = 'a client that is absent would show in the number of reports'
+LOCAL = dict.fromkeys(
+    (
+        run_events.LocalDpEvent,
+        run_events.RandomizedResponseLocalDpEvent,
+        run_events.SphereLocalDpEvent,
+        run_events.LaplaceLocalDpEvent,
+        run_events.GaussianLocalDpEvent,
+    ),
+    Rules(
+        bounds=lambda event, count, *_: (
+            without_protocol(local_profiles.report(event), count),
+        ),
+        assumptions=lambda *_: [HONEST_NOISE],
+        only_replace_one=ABSENCE_SHOWS,
+    ),
+)

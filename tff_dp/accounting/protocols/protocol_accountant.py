@@ -1,17 +1,17 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A privacy accountant that knows check-ins, shuffling and messages of silos.
+"""A privacy accountant that knows the events of protocols, by their rules.
 
     accountant = protocol_accountant.CheckInPLDAccountant()
     accountant.compose(shuffled_check_in_event, 6800)
     accountant.compose(dp_accounting.GaussianDpEvent(50.0))   # an evaluation
     accountant.get_epsilon(1e-6)
 
-Check-ins, shuffles, messages of silos and opened sums compose with each other
-and with unsampled Gaussian and Laplace mechanisms under replace-one. With
-random allocation, all relations are possible. Poisson sampling at the server
-hides whether a client is in the data at all, under add-or-remove. No relation
-covers both, so the two do not mix.
+Events that are stated for replace-one compose with each other and with
+unsampled Gaussian and Laplace mechanisms under that relation. Other events of
+protocols hold under all relations. Poisson sampling at the server hides whether
+a client is in the data at all, under add-or-remove. No relation covers both, so
+the two do not mix.
 
 The accountant differs from its base class where that is wrong or varies by
 version:
@@ -22,9 +22,9 @@ version:
   It is never delegated. `RandomizedResponseLocalDpEvent` is the same event.
 * A failed `compose` changes neither the state nor the ledger.
 
-`accountants` calls `epsilon` and `delta` here for such events. For messages of
-silos, with or without Gaussian releases next to them, the result equals the
-number of the silo's ledger. The accountant composes everything else.
+`accountants` calls `epsilon` and `delta` here for such events. Where the rules
+of the events know the loss of all of them together, that is the result. The
+accountant composes everything else.
 """
 
 import functools
@@ -36,11 +36,8 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.protocols import protocol_bounds
-from tff_dp.accounting.protocols import record_bounds
-from tff_dp.accounting.silos import silo_events
+from tff_dp.accounting.protocols import bounds
 
 Relation = dp_accounting.NeighboringRelation
 _Details = dp_accounting.PrivacyAccountant.CompositionErrorDetails
@@ -61,7 +58,7 @@ _TUNED_FOR = 1e-6
 
 
 def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
-  """Whether the event contains check-ins, shuffles, messages of silos, ..."""
+  """Whether the event contains an event with rules of its own."""
   return any(
       isinstance(leaf, run_events.ProtocolDpEvent)
       for leaf, _ in run_events.leaves(event)
@@ -82,19 +79,19 @@ def best_part(
   Upper bound. Equal arguments return the same object.
 
   Args:
-    event: A leaf that `protocol_bounds.of` knows.
+    event: A leaf with rules.
     count: Number of events.
     delta: Delta that bounds with a free choice are tuned for.
     relation: Relation to account under.
     published_proofs: Whether to use only bounds with a published proof.
   """
   found = []
-  for bound in protocol_bounds.of(
+  for bound in bounds.of(
       event, count=count, delta=delta, relation=relation
   ):
     if bound.part is None or (bound.is_derived and published_proofs):
       continue
-    if not published_proofs and bound.name in protocol_bounds.SLOW_NAMES:
+    if not published_proofs and bound.is_slow:
       continue
     try:
       found.append(bound.part())
@@ -125,7 +122,7 @@ def interval_for(
 
 
 class CheckInPLDAccountant(pld_lib.PLDAccountant):
-  """Privacy accountant for `run_events`, `record_events` and others.
+  """Privacy accountant for the events of protocols and others.
 
   Upper bound on epsilon and on delta. The results hold for adaptively chosen
   events.
@@ -142,8 +139,8 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
     """Creates an accountant with nothing composed.
 
     Args:
-      neighboring_relation: Relation to account under. Check-ins, shuffles and
-        silos need REPLACE_ONE.
+      neighboring_relation: Relation to account under. Most protocols need
+        REPLACE_ONE.
       value_discretization_interval: Interval of the grid of losses. Any
         interval gives an upper bound. A tenth of the loss of a round, or less,
         gives a good one. See `interval_for`.
@@ -247,7 +244,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
   def _maybe_compose_part(self, event, count, do_compose):
     """Composes an event that is bounded by profiles."""
     relation = _RELATIONS[self.neighboring_relation]
-    needs = isinstance(event, run_events.REPLACE_ONE_TYPES)
+    needs = bounds.only_replace_one(event)
     if needs and relation is not run_events.NeighboringRelation.REPLACE_ONE:
       return _Details(
           event,
@@ -255,7 +252,7 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
           f' has {self.neighboring_relation.name}.',
       )
     try:
-      protocol_bounds.of(
+      bounds.of(
           event,
           count=max(1, count),
           delta=self._target_delta,
@@ -289,12 +286,12 @@ class CheckInPLDAccountant(pld_lib.PLDAccountant):
         self._terms = self._terms | {term: self._terms.get(term, 0) + 1}
 
   def _refuse_a_mix(self, event) -> None:
-    """Raises if check-ins or silos would be composed with sampled events."""
+    """Raises if events for replace-one would be composed with sampled ones."""
     leaves = run_events.leaves(event) + run_events.leaves(self.ledger)
     ours = [
         leaf
         for leaf in leaves
-        if isinstance(leaf[0], run_events.REPLACE_ONE_TYPES)
+        if bounds.only_replace_one(leaf[0])
     ]
     sampled = [
         leaf
@@ -319,25 +316,27 @@ def epsilon(
   """Returns the epsilon of an event at delta. Upper bound.
 
   Args:
-    event: Event that contains a protocol or record event.
+    event: Event that contains an event of a protocol.
     delta: Target delta, in (0, 1).
-    method: 'pld', or 'exact' for messages of silos without sampling.
+    method: 'pld', or a method for which the rules know everything together.
     asked: Relation to account under.
 
   Raises:
     PrivacyRefusedError: If the relation or the method does not cover the event.
   """
   leaves = run_events.leaves(event)
-  relation = protocol_bounds.relation_for(leaves, asked)
-  uses = _uses(leaves, method)
-  if uses is not None:
-    return max(silo_events.epsilon_of(use, delta, False) for use in uses)
+  relation = bounds.relation_for(leaves, asked)
+  whole = bounds.together(leaves, method)
+  if whole is not None:
+    return whole.epsilon(delta)
   _check_method(leaves, method)
   ((leaf, count), *others) = run_events.merged(leaves)
-  if isinstance(leaf, record_events.SumDpEvent) and not others:
-    # A sum alone uses the formula that sums are calibrated with.
-    (bound,) = record_bounds.of(leaf, count)
-    return bound.epsilon(delta)
+  if not others:
+    (bound, *more) = bounds.of(
+        leaf, count=count, delta=delta, relation=relation
+    )
+    if bound.epsilon is not None and not more:
+      return bound.epsilon(delta)
   return _composed(event, relation, delta).get_epsilon(delta)
 
 
@@ -351,40 +350,26 @@ def delta(
   """Returns the delta of an event at epsilon. Upper bound.
 
   Args:
-    event: Event that contains a protocol or record event.
+    event: Event that contains an event of a protocol.
     epsilon: Target epsilon, at least 0.
-    method: 'pld', or 'exact' for messages of silos without sampling.
+    method: 'pld', or a method for which the rules know everything together.
     asked: Relation to account under.
   """
   leaves = run_events.leaves(event)
-  relation = protocol_bounds.relation_for(leaves, asked)
-  uses = _uses(leaves, method)
-  if uses is not None:
-    return max(silo_events.delta_of(use, float(epsilon)) for use in uses)
+  relation = bounds.relation_for(leaves, asked)
+  whole = bounds.together(leaves, method)
+  if whole is not None:
+    return whole.delta(float(epsilon))
   _check_method(leaves, method)
   return _composed(event, relation, _TUNED_FOR).get_delta(epsilon)
-
-
-def _uses(leaves, method: str) -> list[silo_events.Uses] | None:
-  """Returns the uses of records, None if the event holds anything else.
-
-  The result is also None if the method is not for such uses.
-  """
-  is_record = lambda leaf: isinstance(leaf, run_events.RecordDpEvent)
-  if method == 'rdp' or not any(is_record(leaf) for leaf, _ in leaves):
-    return None
-  uses = record_bounds.uses_of(run_events.merged(leaves))
-  if uses is None or method == 'pld':
-    return uses
-  return uses if all(map(record_bounds.is_gaussian, uses)) else None
 
 
 def _check_method(leaves, method: str) -> None:
   if method != 'pld':
     raise _checks.PrivacyRefusedError(
         f'method={method!r} does not know {run_events.kinds(leaves)}',
-        why='check-ins, shuffling and sampling inside a silo have bounds on'
-        ' delta as a function of epsilon, which only PLD accounting takes',
+        why='the events of protocols have bounds on delta as a function of'
+        ' epsilon, which only PLD accounting takes',
         way_out="method='pld', or tff_dp.accounting.amplify, which also names"
         ' the theorem',
     )

@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sound bounds on the loss of a check-in or shuffle event, by name.
 
-Every event has several bounds. The smallest one depends on the event's numbers.
+Every event has several bounds, and the bound 'none' without amplification. The
+smallest one depends on the event's numbers.
 
 | bound | of | source |
 |---|---|---|
-| none | everything | one report, or the noise of the server, alone |
 | thinning | fixed window | [derived] not everybody takes part |
 | subsampling | shuffled check-in | [derived] only the coins are credited |
-| subsampling | messages of silos | Poisson [derived], else as convexity |
-| convexity | messages of silos | arXiv:1807.01647, arXiv:2106.08567 |
 | rci | check-ins, shuffle | arXiv:2007.06605, theorems 3.2, 4.1, 4.3, 5.1 |
 | rci_numeric | fixed, sliding window | [derived] theorem 3.2 step by step |
 | clones | shuffle | arXiv:2012.12803, as a profile; delta0 > 0 [derived] |
@@ -19,18 +17,15 @@ Every event has several bounds. The smallest one depends on the event's numbers.
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
 | allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
-[derived] marks arguments of this project, proven in docs/proofs_shuffling.md,
-docs/proofs_check_ins.md and docs/proofs_silos.md; they can be turned off.
-Formulas of papers that do not hold are not here.
+[derived] marks arguments of this project, proven in docs/proofs_shuffling.md and
+docs/proofs_check_ins.md; they can be turned off. Formulas of papers that do not
+hold are not here.
 """
 
 from collections.abc import Iterator
 import functools
 import math
 
-import dp_accounting
-
-from tff_dp import _checks
 from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.amplification import shuffled_check_in
@@ -41,22 +36,7 @@ from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
-from tff_dp.accounting.protocols import record_bounds
 
-NAMES = (
-    'none',
-    'thinning',
-    'subsampling',
-    'convexity',
-    'rci',
-    'rci_numeric',
-    'clones',
-    'strong_clones',
-    'clones_by_cohort',
-    'allocation',
-)
-# Sound, but slow, and almost never the tightest.
-SLOW_NAMES = ('clones_by_cohort',)
 _SHUFFLING_PROOFS = 'docs/proofs_shuffling.md'
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
 # Mass that the grid of a random allocation may cut off: a share of delta, and
@@ -65,107 +45,24 @@ _TAIL_SHARE = 1e-4
 _MOST_TAIL = 1e-10
 _RCI = 'arXiv:2007.06605, theorem '
 _CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
+_COINS = (
+    "Each client's coins are its own, honest, fresh, independent of all data"
+    ' and known to nobody else.'
+)
+_SECRET_SLOTS = (
+    'The server and the channels to it are trusted: nobody learns who checked'
+    ' in, who won and which slots were empty.'
+)
 # Above this epsilon the curve of an (epsilon, delta) pair is not computed.
 _LARGEST_RUN_EPSILON = 100.0
-
-
-def of(
-    event: dp_accounting.DpEvent,
-    *,
-    count: int,
-    delta: float,
-    relation: run_events.NeighboringRelation,
-) -> tuple[bounds.Bound, ...]:
-  """Returns the bounds on `count` equal events, 'none' first.
-
-  Args:
-    event: A protocol, local or record event, a Gaussian or a Laplace event.
-    count: Number of events.
-    delta: Delta of everything together. Some bounds are tuned for it, but they
-      hold for any delta.
-    relation: Relation to account under. `run_events.REPLACE_ONE_TYPES` allow
-      only replace-one, which the caller must check.
-  """
-  if isinstance(event, run_events.NOISED_SUM_TYPES):
-    part = functools.partial(_noised_sum, event, count, relation)
-    return (bounds.Bound('none', 'the noise at the server', part=part),)
-  if isinstance(event, run_events.RandomAllocationDpEvent):
-    return tuple(_of_allocation(event, count, delta, relation))
-  if isinstance(event, run_events.LocalRandomizerDpEvent):
-    return (_none(local_profiles.report(event), count),)
-  if isinstance(event, run_events.RecordDpEvent):
-    return tuple(record_bounds.of(event, count))
-  # Exact types, as for local events.
-  find = {
-      run_events.FixedWindowCheckInDpEvent: _of_fixed_window,
-      run_events.SlidingWindowCheckInDpEvent: _of_sliding_window,
-      run_events.AveragedCheckInDpEvent: _of_averaged,
-      run_events.ShuffledDpEvent: _of_shuffle,
-      run_events.ShuffledCheckInDpEvent: _of_shuffled_check_in,
-  }.get(type(event))
-  if find is None:
-    raise TypeError(
-        f'event={event!r} is not allowed: expected an event of'
-        ' tff_dp.accounting.events.run_events or record_events.'
-    )
-  return tuple(find(event, local_profiles.report(event.event), count, delta))
-
-
-def relation_for(
-    leaves: run_events.Leaves,
-    asked: run_events.NeighboringRelation | str | None,
-) -> run_events.NeighboringRelation:
-  """Returns the neighboring relation to account under.
-
-  Args:
-    leaves: Events that are released.
-    asked: Requested relation. None chooses replace-one if any event is stated
-      for it, else zero-out.
-
-  Raises:
-    PrivacyRefusedError: If an event has no accounting here, or if one does not
-      hold under the relation.
-  """
-  strangers = [
-      leaf
-      for leaf in leaves
-      if not isinstance(
-          leaf[0], (run_events.ProtocolDpEvent, *run_events.NOISED_SUM_TYPES)
-      )
-  ]
-  ours = [
-      leaf
-      for leaf in leaves
-      if isinstance(leaf[0], run_events.REPLACE_ONE_TYPES)
-  ]
-  if strangers:
-    other = f' next to {run_events.kinds(ours)}' if ours else ''
-    raise _checks.PrivacyRefusedError(
-        f'{run_events.kinds(strangers)} is not accounted for here{other}',
-        why='amplification by check-ins and shuffling and messages of silos are'
-        ' stated for replace-one or zero-out, other sampling for add-or-remove',
-        way_out='an epsilon of its own for each, or an event that bounds it,'
-        ' such as the GaussianDpEvent of the same noise without sampling',
-    )
-  if asked is None:
-    asked = 'replace_one' if ours else 'zero_out'
-  relation = run_events.NeighboringRelation(asked)
-  if ours and relation is not run_events.NeighboringRelation.REPLACE_ONE:
-    raise _checks.PrivacyRefusedError(
-        f'{run_events.kinds(ours)} is not accounted for under {relation}'
-        ' adjacency',
-        why=_reasons(ours),
-        way_out='neighboring_relation=replace_one',
-    )
-  return relation
 
 
 def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
   """Yields the bounds on `count` equal events."""
   probability = event.check_in_probability
-  yield _none(report, count)
+  yield bounds.without_protocol(report, count)
   if probability == 0:
-    yield _nobody('thinning', 'nobody takes part', count)
+    yield bounds.nobody('thinning', count)
     return
 
   def thinned():
@@ -193,7 +90,7 @@ def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
   """Yields the bounds on `count` equal events."""
-  yield _none(report, count)
+  yield bounds.without_protocol(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_3_2,
       num_slots=event.window,
@@ -205,7 +102,7 @@ def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 def _of_averaged(event, report, count, delta) -> Iterator[bounds.Bound]:
   """Yields the bounds on `count` equal events."""
-  yield _none(report, count)
+  yield bounds.without_protocol(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_4_1,
       num_slots=event.num_slots,
@@ -261,7 +158,7 @@ def _closed_form(number: str, report, theorem, count: int, delta: float):
 
 def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
   num_reports = event.num_messages
-  yield _none(report, count)
+  yield bounds.without_protocol(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_5_1, num_reports=num_reports
   )
@@ -307,9 +204,9 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
 def _of_shuffled_check_in(
     event, report, count, delta
 ) -> Iterator[bounds.Bound]:
-  yield _none(report, count)
+  yield bounds.without_protocol(report, count)
   if event.check_in_probability == 0:
-    yield _nobody('subsampling', 'nobody takes part', count)
+    yield bounds.nobody('subsampling', count)
     return
   cohort = dict(
       num_clients=event.min_num_clients,
@@ -353,7 +250,9 @@ def _of_shuffled_check_in(
     source, is_derived = 'arXiv:2206.03151, theorem 1', False
   else:
     source, is_derived = _SHUFFLING_PROOFS, True
-  yield bounds.Bound('clones_by_cohort', source, is_derived, part=by_cohort)
+  yield bounds.Bound(
+      'clones_by_cohort', source, is_derived, part=by_cohort, is_slow=True
+  )
 
 
 def _strong_clones(report, clones) -> bounds.Bound:
@@ -372,12 +271,9 @@ def _strong_clones(report, clones) -> bounds.Bound:
 def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
   """Yields the bounds for central noise at some of several steps."""
   times, multiplier = event.num_selected, float(event.event.noise_multiplier)
-  alone = functools.partial(
-      _noised_sum, event.event, count * times, relation
-  )
-  yield bounds.Bound('none', 'the noise at the server', part=alone)
+  yield bounds.noise_at_the_server(event.event, count * times, relation)
   if event.participation_probability == 0:
-    yield _nobody('allocation', 'nobody takes part', count)
+    yield bounds.nobody('allocation', count)
     return
   numbers = dict(
       noise_multiplier=multiplier,
@@ -435,57 +331,112 @@ def _step_by_step(report, num_slots: int, probability: float, count: int):
   return bounds.Bound('rci_numeric', _CHECK_IN_PROOFS, True, part=part)
 
 
-def _none(report: local_profiles.LocalReport, count: int) -> bounds.Bound:
-  """Returns the bound without the protocol, with each report seen alone."""
-  return bounds.Bound(
-      'none', 'the local randomizer alone', part=lambda: report.part(count)
-  )
-
-
-def _nobody(name: str, source: str, count: int) -> bounds.Bound:
-  """Returns the bound on a protocol in which nobody takes part."""
-  part = lambda: composition.Part(privacy_profiles.nothing, count)
-  return bounds.Bound(name, source, part=part)
-
-
-def _noised_sum(
-    event: dp_accounting.GaussianDpEvent | dp_accounting.LaplaceDpEvent,
-    count: int,
-    relation: run_events.NeighboringRelation,
-) -> composition.Part:
-  """Returns `count` noised sums, whose event is stated for zero-out.
-
-  Under replace-one a contribution moves by up to twice its bound. This function
-  applies the factor, because dp_accounting 0.4 does not, and 0.6 does for some
-  events only.
-  """
-  multiplier = float(event.noise_multiplier)
-  if multiplier == math.inf:
-    return composition.Part(privacy_profiles.nothing)
-  if multiplier == 0:
-    return composition.Part(privacy_profiles.everything)
-  sigma = run_events.effective_sigma(
-      noise_multiplier=multiplier,
-      squared_sensitivity=1.0,
-      neighboring_relation=relation,
-  )
-  if isinstance(event, dp_accounting.LaplaceDpEvent):
-    return composition.Part(local_profiles.laplace(1 / sigma), count)
-  return composition.one_gaussian(sigma, count)
-
-
-def _reasons(leaves: run_events.Leaves) -> str:
-  """Returns the reason why the events are stated for replace-one only."""
-  is_record = [
-      isinstance(leaf, run_events.RecordDpEvent) for leaf, _ in leaves
+def _of_central(event, bound: str) -> list[str]:
+  """Returns the assumptions of a random allocation."""
+  found = [
+      'The server is trusted: it adds Gaussian noise to the sum of every step,'
+      ' empty steps too, and never divides by the number of reports.'
   ]
-  reasons = []
-  if not all(is_record):
-    reasons.append(
-        'a client that is absent would show in the number of reports'
+  if bound != 'none':
+    found += [_COINS, 'Nobody else learns in which step a client took part.']
+    if event.num_selected > 1:
+      found.append(
+          'What a client sends in a step does not depend on which of its other'
+          ' steps were selected.'
+      )
+  return found
+
+
+def _of_protocol(leaf, bound: str) -> list[str]:
+  """Returns the assumptions of a protocol whose clients add the noise."""
+  if bound == 'none':
+    reports = (
+        'one report per client and round'
+        if isinstance(leaf, run_events.ShuffledCheckInDpEvent)
+        else 'one report per client'
     )
-  if any(is_record):
-    reasons.append(
-        'the number of records of a silo is public, so none can be absent'
-    )
-  return '; '.join(reasons)
+    return [
+        bounds.HONEST_NOISE, f'At most {reports}; nobody else is trusted.'
+    ]
+  return [bounds.HONEST_NOISE, *_of_amplified(leaf, bound)]
+
+
+def _of_amplified(leaf, bound: str) -> list[str]:
+  """Returns the assumptions behind the amplification by a protocol."""
+  if isinstance(leaf, run_events.FixedWindowCheckInDpEvent):
+    return [
+        _COINS,
+        _SECRET_SLOTS,
+        f'Check-in probability {leaf.check_in_probability:g}, in one of'
+        f' {leaf.num_slots} slots. The number of clients is not needed.',
+        'A slot without a report gets the noised report of a zero update.',
+    ]
+  if isinstance(leaf, run_events.SlidingWindowCheckInDpEvent):
+    return [
+        _COINS,
+        _SECRET_SLOTS,
+        f'Each client is in one of the {leaf.window} slots of its window. The'
+        ' number of clients is not needed.',
+        'A slot without a report gets the noised report of a zero update.',
+    ]
+  if isinstance(leaf, run_events.AveragedCheckInDpEvent):
+    return [
+        _COINS,
+        'The server and the channels to it are trusted; the number of reports'
+        ' in a slot may leak.',
+        'Participants do not collude with whoever sees the models.',
+        f'At least {leaf.min_num_clients} clients check in, each in one of'
+        f' {leaf.num_slots} slots.',
+    ]
+  shuffler = (
+      'The shuffler and the channels to it are trusted: it strips identities'
+      ' and permutes. The aggregator is not trusted.'
+  )
+  others = 'run the randomizer honestly and do not reveal their reports.'
+  if isinstance(leaf, run_events.ShuffledDpEvent):
+    return [
+        shuffler,
+        f'At least {leaf.num_messages} clients send one report each, {others}',
+    ]
+  if bound == 'subsampling':
+    others = 'flip honest coins; nobody learns who took part.'
+  return [
+      shuffler,
+      _COINS,
+      f'At least {leaf.min_num_clients} clients are sure to flip their coins,'
+      ' and to deliver unless they drop out independently of data and'
+      f' identity; they {others}',
+      f'Check-in probability {leaf.check_in_probability:g}; no independent'
+      ' dropout is credited beyond it.',
+  ]
+
+
+def _rules(find, *names: str) -> bounds.Rules:
+  """Returns the rules of protocols whose clients add the noise."""
+  return bounds.Rules(
+      bounds=lambda event, count, delta, unused_relation: find(
+          event, local_profiles.report(event.event), count, delta
+      ),
+      assumptions=_of_protocol,
+      only_replace_one=bounds.ABSENCE_SHOWS,
+      names=names,
+  )
+
+
+_CLONES = ('clones', 'strong_clones')
+RULES = {
+    run_events.FixedWindowCheckInDpEvent: _rules(
+        _of_fixed_window, 'thinning', 'rci', 'rci_numeric'
+    ),
+    run_events.SlidingWindowCheckInDpEvent: _rules(
+        _of_sliding_window, 'rci', 'rci_numeric'
+    ),
+    run_events.AveragedCheckInDpEvent: _rules(_of_averaged, 'rci'),
+    run_events.ShuffledDpEvent: _rules(_of_shuffle, 'rci', *_CLONES),
+    run_events.ShuffledCheckInDpEvent: _rules(
+        _of_shuffled_check_in, 'subsampling', *_CLONES, 'clones_by_cohort'
+    ),
+    run_events.RandomAllocationDpEvent: bounds.Rules(
+        bounds=_of_allocation, assumptions=_of_central, names=('allocation',)
+    ),
+}

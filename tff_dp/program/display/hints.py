@@ -68,7 +68,7 @@ def too_noisy(
         f'{num_clients} clients are too few for that: more rounds, fewer weights'
         ' or a larger epsilon help. If each client holds the records of many'
         ' people, such as a hospital, protect records instead of clients:'
-        ' tff_dp.silos, docs/isrl.md.'
+        ' tff-dp advise --records ...'
     )
   return (
       'hint: this noise may leave little to learn. Even if all'

@@ -84,6 +84,7 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
       noise = mechanism_lib.Independent(self.num_rounds)
       object.__setattr__(self, 'mechanism', noise)
     self._check_mechanism()
+    self._check_bound()
 
   def _check_mechanism(self) -> None:
     """Raises unless the guarantee of the protocol covers the server's noise."""

@@ -75,6 +75,7 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
           ' the local randomizer',
       )
     self._check_protocol()
+    self._check_bound()
 
   @property
   def built_by(self) -> str:

@@ -25,7 +25,14 @@ _ON_TFF = {
 _WITHOUT_TFF = {
     'plan': ('SiloPlan',),
     'secure_sum_plan': ('SecureSumPlan',),
+    'silo_budget': ('SiloBudget',),
     'silo_calibration': ('calibrate_noise',),
+    'silo_sampling': (
+        'DisjointBlocks',
+        'FixedSize',
+        'PoissonSampling',
+        'account_noise',
+    ),
     'silo_terms': ('Phase', 'SiloTerms'),
 }
 SYSTEMS = (

@@ -16,13 +16,13 @@ from typing import Optional
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.learning import constraints
-from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import planning
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import server
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 

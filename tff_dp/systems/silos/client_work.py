@@ -26,13 +26,13 @@ import tensorflow_federated as tff
 
 from tff_dp import _failures
 from tff_dp import streams
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import correlated_noise
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import finalizers
 from tff_dp.systems.silos import gradients as gradients_lib
 from tff_dp.systems.silos import metrics as metrics_lib
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 from tff_dp.systems.silos import terms as terms_lib
 

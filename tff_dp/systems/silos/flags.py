@@ -7,11 +7,11 @@ from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.cli import errors
 from tff_dp.cli import results
-from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import plan as plan_lib
+from tff_dp.systems.silos import silo_budget
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 FLAGS = {

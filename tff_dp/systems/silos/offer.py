@@ -5,11 +5,11 @@
 import math
 
 from tff_dp.accounting import rounding
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.advice import offers
+from tff_dp.systems.silos import integer_plans
 from tff_dp.systems.silos import silo_calibration
 from tff_dp.systems.silos import silo_guarantee
+from tff_dp.systems.silos import silo_sampling
 
 # Binomial noise is left out, because it takes minutes to calibrate.
 _SUM_NOISES = ('skellam', 'discrete-gaussian')
@@ -23,7 +23,7 @@ def isrl(setting: offers.Setting) -> offers.Offer:
   All records are in every batch. Smaller batches have the same noise, or
   slightly more.
   """
-  records = setting.silo_records
+  records = setting.records
   rounds = setting.schedule.max_participations
   sampling = silo_sampling.PoissonSampling(records)
   run = dict(num_records=records, num_rounds=rounds, delta=setting.delta)
@@ -59,10 +59,10 @@ def isrl(setting: offers.Setting) -> offers.Offer:
           '--noise-multiplier', noise, '--delta', setting.delta,
       ),
       python=f"""\
-from tff_dp import accounting
-sampling = accounting.PoissonSampling({records})
+from tff_dp import silos
+sampling = silos.PoissonSampling({records})
 sigma = {noise!r} / {records}  # On the mean over the batch, over the clip norm.
-print(accounting.account_noise(sampling, num_records={records},
+print(silos.account_noise(sampling, num_records={records},
     num_rounds={rounds}, l2_norm_clip=1.0, sigma=sigma,
     delta={setting.delta!r}))""",
   )
@@ -71,11 +71,11 @@ print(accounting.account_noise(sampling, num_records={records},
 def secure_sum(setting: offers.Setting) -> offers.Offer:
   """Returns the offer of integer noise of all silos in one opened sum."""
   rounds = setting.schedule.max_participations
-  silos, records = setting.reports_per_round, setting.silo_records // rounds
+  silos, records = setting.reports_per_round, setting.records // rounds
   if not records:
     raise offers.DoesNotFitError(
         f'uses every record once: {rounds} rounds of a silo need as many'
-        f' records, of {setting.silo_records}'
+        f' records, of {setting.records}'
     )
 
   def error_of(plan):
@@ -130,7 +130,7 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
       ),
       command=(),
       python=f"""\
-from tff_dp.accounting.integers import integer_plans
+from tff_dp.systems.silos import integer_plans
 plan = integer_plans.{plan!r}
 print(plan.epsilon({setting.delta!r}, dimension={setting.parameters}))""",
   )

@@ -21,12 +21,12 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.silos import silo_events
-from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
 from tff_dp.statement import builder
 from tff_dp.systems.silos import plan_base
+from tff_dp.systems.silos import silo_budget
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_events
 from tff_dp.systems.silos import silo_guarantee
 from tff_dp.systems.silos import silo_terms
 
@@ -169,7 +169,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   ) -> dp_accounting.DpEvent:
     """Returns the event of a silo's messages, for the record with most loss.
 
-    Stated for replace-one of a record (`accounting.events.record_events`). A
+    Stated for replace-one of a record (`systems.silos.record_events`). A
     plan with `voids` gives a `NonPrivateDpEvent`.
 
     Args:

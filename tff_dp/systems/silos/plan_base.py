@@ -17,9 +17,9 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
-from tff_dp.ledger import silo_budget
 from tff_dp.plans import base
 from tff_dp.statement import builder
+from tff_dp.systems.silos import silo_budget
 from tff_dp.systems.silos import silo_guarantee
 from tff_dp.systems.silos import silo_terms
 

@@ -37,19 +37,19 @@ from typing import Optional, Union
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import constraints
 from tff_dp.learning import local_training
 from tff_dp.learning import process as learning_process
-from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import client_work
 from tff_dp.systems.silos import gradients
 from tff_dp.systems.silos import metrics as metrics_lib
 from tff_dp.systems.silos import plan as silo_plan
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import server
+from tff_dp.systems.silos import silo_budget
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms as terms_lib
 
 Silos = Mapping[str, silo_budget.SiloBudget]

@@ -12,10 +12,10 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.ledger import silo_budget
 from tff_dp.systems.silos import client_work as client_work_lib
 from tff_dp.systems.silos import plan_base
 from tff_dp.systems.silos import server
+from tff_dp.systems.silos import silo_budget
 from tff_dp.systems.silos import terms as terms_lib
 
 Result = Callable[

@@ -20,11 +20,11 @@ from typing import Any, Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.statement import builder
+from tff_dp.systems.silos import integer_plans
 from tff_dp.systems.silos import plan_base
 from tff_dp.systems.silos import silo_guarantee
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 _SENTENCES = """
@@ -257,7 +257,7 @@ class SecureSumPlan(plan_base.PlanOfSilos):
 
     There is one sum, because no record is in two, with the noise of all
     promised silos. Stated for replace-one of a record
-    (`accounting.events.record_events`).
+    (`systems.silos.record_events`).
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -12,7 +12,7 @@ than if every silo protected its own records alone. The price is trust in the
 secure summation and in the other silos. Every record is in one sum.
 
 Sources: arXiv:2106.09779, algorithms 4 to 6, with exact calibration instead of
-the printed constants, see `accounting.integers.integer_plans`.
+the printed constants, see `systems.silos.integer_plans`.
 """
 
 import collections
@@ -25,9 +25,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import _failures
-from tff_dp.accounting.integers import integer_plans
 from tff_dp.aggregators import clipping
-from tff_dp.aggregators import integer_sum
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 from tff_dp.learning import local_training
@@ -35,6 +33,8 @@ from tff_dp.learning import process as learning_process
 from tff_dp.systems.silos import accelerated
 from tff_dp.systems.silos import client_work
 from tff_dp.systems.silos import gradients as gradients_lib
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import secure_sum_plan

@@ -17,7 +17,6 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import streams
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import averaging as averaging_lib
@@ -28,6 +27,7 @@ from tff_dp.systems.silos import gradients as gradients_lib
 from tff_dp.systems.silos import planning
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import server
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import terms as terms_lib
 
 Averaging = Union[

@@ -13,7 +13,7 @@ import math
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import search
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 
 # Relative width at which the search for a noise multiplier ends.
 _TOLERANCE = 1e-6

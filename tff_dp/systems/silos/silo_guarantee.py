@@ -8,7 +8,7 @@ import math
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import search
-from tff_dp.accounting.silos import silo_events
+from tff_dp.systems.silos import silo_events
 
 ADJACENCY = 'replace_one_record'
 COVERS = 'full transcript'

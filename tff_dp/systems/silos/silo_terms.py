@@ -14,8 +14,8 @@ from typing import Any, Optional
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.silos import silo_events
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_events
+from tff_dp.systems.silos import silo_sampling
 
 
 @dataclasses.dataclass(frozen=True)

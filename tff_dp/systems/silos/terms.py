@@ -23,7 +23,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _failures
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 EXAMPLES = 'examples'

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 from tff_dp import _checks
-from tff_dp.aggregators import integer_sum
 from tff_dp.aggregators import release_marks
 from tff_dp.files import regular
 from tff_dp.mechanisms import randomizers
@@ -15,6 +14,7 @@ from tff_dp.participation import coins
 from tff_dp.program import cohorts
 from tff_dp.statement import builder
 from tff_dp.systems import system
+from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import plan_base
 from tff_dp.systems.silos import terms as terms_lib
 

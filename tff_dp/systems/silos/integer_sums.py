@@ -25,13 +25,13 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import renyi
-from tff_dp.accounting.events import record_events
-from tff_dp.accounting.integers import integer_noise
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import record_events
 
 # Source of the bound on each event.
 SOURCES = {
     record_events.BinomialSumDpEvent: (
-        'accounting.integers.integer_sums; after arXiv:2106.09805'
+        'systems.silos.integer_sums; after arXiv:2106.09805'
     ),
     record_events.SkellamSumDpEvent: 'arXiv:2110.04995',
     record_events.DiscreteGaussianSumDpEvent: 'arXiv:2102.06387',

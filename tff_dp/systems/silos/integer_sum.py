@@ -12,9 +12,9 @@ Only the sum of the messages over all silos is opened:
 
     mean = (2 C / h) (total - silos (E Z - least)) / (silos K) - C
 
-Z has the distribution of a `SumPlan` (`accounting.integers.integer_plans`):
+Z has the distribution of a `SumPlan` (`systems.silos.integer_plans`):
 binomial, Skellam or discrete Gaussian. It is drawn from a table of 62-bit
-probabilities (`accounting.integers.integer_noise`). Coins and noise follow from
+probabilities (`systems.silos.integer_noise`). Coins and noise follow from
 the key of the round that a silo brings with its records, and from the records.
 So equal records repeat their message, and other records get other noise.
 Without a key, coins and noise come from the kernel of the silo's machine,
@@ -36,10 +36,10 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import streams
-from tff_dp.accounting.integers import integer_noise
-from tff_dp.accounting.integers import integer_plans
 from tff_dp.aggregators import clipping
 from tff_dp.aggregators import release_marks
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import integer_plans
 
 # The bits that `tff.federated_secure_sum_bitwidth` allows and int64 holds.
 MOST_BITS = 62

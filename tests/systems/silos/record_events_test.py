@@ -17,15 +17,15 @@ from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.integers import integer_sums
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
-from tff_dp.accounting.silos import silo_events
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.execution import contexts
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import integer_sums
+from tff_dp.systems.silos import record_events
+from tff_dp.systems.silos import silo_events
+from tff_dp.systems.silos import silo_sampling
 
 _Self = dp_accounting.SelfComposedDpEvent
 _Composed = dp_accounting.ComposedDpEvent
@@ -339,7 +339,7 @@ class SumsTest(parameterized.TestCase):
   def test_renyi_profile_inverts_epsilon(self):
     event = record_events.DiscreteGaussianSumDpEvent(16, 9.0, 25, 4)
     ((bound,),) = [
-        [found] for found in best_bound.protocol_bounds.of(
+        [found] for found in best_bound.bounds.of(
             event, count=2, delta=1e-6, relation=None
         )
     ]
@@ -474,7 +474,7 @@ class RefusalTest(parameterized.TestCase):
         record_events.PoissonRecordDpEvent: lambda: Strange(1.0, 0.5),
         record_events.SkellamSumDpEvent: lambda: Strange(4, 9.0, 1),
     }.get(base, Strange)()
-    with self.assertRaisesRegex(TypeError, 'record_events'):
+    with self.assertRaisesRegex(TypeError, 'event=Strange.*an event with rules'):
       _epsilon(event)
     self.assertFalse(protocol_accountant.CheckInPLDAccountant().supports(event))
     with self.assertRaises(TypeError):

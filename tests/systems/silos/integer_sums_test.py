@@ -15,10 +15,10 @@ from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.events import record_events
-from tff_dp.accounting.integers import integer_noise
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.integers import integer_sums
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import integer_sums
+from tff_dp.systems.silos import record_events
 
 _Binomial = record_events.BinomialSumDpEvent
 _ODDS = (1.0, 1.1, 2.0, 5.0, 50.0)

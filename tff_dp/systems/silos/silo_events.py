@@ -14,8 +14,8 @@ import numpy as np
 from tff_dp import _checks
 from tff_dp.accounting.curves import composition as parts_lib
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.events import record_events
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import record_events
+from tff_dp.systems.silos import silo_sampling
 
 # (kind of sampling, rate, noise multiplier): everything that the loss of a
 # message depends on.

@@ -14,7 +14,7 @@ from scipy import stats
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 
 _EPSILONS = np.array([0.0, 0.05, 0.4, 1.0, 2.5, 6.0])
 _DELTA = 1e-5

@@ -12,9 +12,9 @@ from scipy import stats
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.integers import integer_noise
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.accounting.integers import integer_sums
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import integer_sums
 
 _SHAPE = dict(grid=8, records_per_silo=5, min_silos=4)
 _BUDGET = dict(epsilon=2.0, delta=1e-5)

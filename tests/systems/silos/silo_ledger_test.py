@@ -8,7 +8,7 @@ from absl.testing import absltest
 
 from tests.statement import occasions
 from tff_dp import _checks
-from tff_dp.ledger import silo_budget
+from tff_dp.systems.silos import silo_budget
 
 _DELTA = 1e-4
 

@@ -35,6 +35,7 @@ import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
+from tff_dp.systems.system import At
 
 # Required by arXiv:2102.06387, proposition 14.
 LEAST_STDDEV = 0.5
@@ -55,7 +56,14 @@ def _wide(**argument) -> None:
 
 
 @attr.s(frozen=True)
-class MessageDpEvent(run_events.RecordDpEvent):
+class RecordDpEvent(run_events.ProtocolDpEvent):
+  """Base of all events here."""
+
+  rules = At('tff_dp.systems.silos.record_bounds', 'RULES')
+
+
+@attr.s(frozen=True)
+class MessageDpEvent(RecordDpEvent):
   """Base of the events for one message of a silo. See the subclasses."""
 
 
@@ -105,7 +113,7 @@ def _events_of_messages(events) -> tuple[dp_accounting.DpEvent, ...]:
 
 
 @attr.s(frozen=True, hash=False)
-class DisjointRecordsDpEvent(run_events.RecordDpEvent):
+class DisjointRecordsDpEvent(RecordDpEvent):
   """Messages over disjoint parts of the records of one silo.
 
   Parallel composition: a record is in at most one part, and the messages of the
@@ -145,7 +153,7 @@ class DisjointRecordsDpEvent(run_events.RecordDpEvent):
 
 
 @attr.s(frozen=True)
-class SumDpEvent(run_events.RecordDpEvent):
+class SumDpEvent(RecordDpEvent):
   """Base of the events for opened sums of integer vectors.
 
   Every coordinate of a record of norm at most C is rounded at random to a grid

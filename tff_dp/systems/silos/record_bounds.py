@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The bounds on messages of silos and on opened sums (see `protocol_bounds`).
+"""The bounds on messages of silos and on opened sums (see `bounds`).
 
 | bound | of | source |
 |---|---|---|
@@ -16,6 +16,7 @@ papers. 'convexity' is the bound that `silo_sampling` uses with
 """
 
 from collections.abc import Iterator
+import dataclasses
 import functools
 import itertools
 
@@ -24,36 +25,19 @@ import numpy as np
 
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.events import record_events
 from tff_dp.accounting.events import run_events
-from tff_dp.accounting.integers import integer_sums
 from tff_dp.accounting.protocols import bounds
-from tff_dp.accounting.silos import silo_events
+from tff_dp.systems.silos import integer_sums
+from tff_dp.systems.silos import record_events
+from tff_dp.systems.silos import silo_events
 
 _PROOFS = 'docs/proofs_silos.md'
 _CONVEXITY = 'arXiv:1807.01647, theorem 2; arXiv:2106.08567'
 _ALONE = 'a message in whose batch the record is sure to be'
 _MOST_COMBINATIONS = 64
+_CLIPS = 'Every record is clipped by itself, inside of its silo.'
 
 _Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
-
-
-def of(
-    event: run_events.RecordDpEvent, count: int
-) -> Iterator[bounds.Bound]:
-  """Yields the bounds on `count` equal events, 'none' first.
-
-  Args:
-    event: A record event whose type is exactly one from `record_events`.
-    count: Number of events.
-  """
-  kind = type(event)
-  if kind is record_events.DisjointRecordsDpEvent:
-    yield from _of_messages(event.parts(), count)
-  elif isinstance(event, record_events.MessageDpEvent):
-    yield from _of_messages((((event, 1),),), count)
-  else:
-    yield _of_sum(event, count)
 
 
 def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
@@ -91,9 +75,32 @@ def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
   ]
 
 
-def is_gaussian(uses: silo_events.Uses) -> bool:
-  """Whether all uses together are one Gaussian mechanism."""
-  return all(kind == 'gaussian' for (kind, _, _), _ in uses)
+@dataclasses.dataclass(frozen=True)
+class _Whole:
+  """The loss of the worst of some uses of a record, see `bounds.Whole`."""
+
+  uses: list[silo_events.Uses]
+
+  def epsilon(self, delta: float) -> float:
+    return max(silo_events.epsilon_of(use, delta, False) for use in self.uses)
+
+  def delta(self, epsilon: float) -> float:
+    return max(silo_events.delta_of(use, epsilon) for use in self.uses)
+
+
+def _together(leaves: run_events.Leaves, method: str) -> _Whole | None:
+  """Returns the loss of all leaves, which is the number of the silo's ledger.
+
+  `None` if the leaves hold anything but uses of records, or if the method is
+  not for them.
+  """
+  if method == 'rdp':
+    return None
+  uses = uses_of(run_events.merged(leaves))
+  if uses is None:
+    return None
+  is_gaussian = all(kind == 'gaussian' for use in uses for (kind, _, _), _ in use)
+  return _Whole(uses) if method == 'pld' or is_gaussian else None
 
 
 def _of_messages(
@@ -199,14 +206,15 @@ def _use(event: record_events.MessageDpEvent) -> silo_events.Use:
   elif kind is record_events.FixedSizeRecordDpEvent:
     name, rate = 'fixed', float(event.batch_size) / event.num_records
   else:
-    raise _unknown(event)
+    raise TypeError(
+        f'event={event!r} is not allowed: expected a message of'
+        ' tff_dp.silos.record_events.'
+    )
   return 'gaussian' if rate == 1 else name, rate, event.noise_multiplier
 
 
 def _of_sum(event, count: int) -> bounds.Bound:
   """Returns the bound on `count` opened sums that all contain the record."""
-  if type(event) not in integer_sums.SOURCES:
-    raise _unknown(event)
   return bounds.Bound(
       'none',
       integer_sums.SOURCES[type(event)],
@@ -217,8 +225,61 @@ def _of_sum(event, count: int) -> bounds.Bound:
   )
 
 
-def _unknown(event) -> TypeError:
-  return TypeError(
-      f'event={event!r} is not allowed: expected an event of'
-      ' tff_dp.accounting.events.record_events.'
-  )
+def _of_message(event, bound: str) -> list[str]:
+  """Returns the assumptions of messages of a silo."""
+  del event
+  found = [
+      _CLIPS,
+      'The silo adds the noise itself, from randomness that nobody outside can'
+      ' seed, replay or learn; nobody else is trusted.',
+      'A person with several records in the silo pays more.',
+  ]
+  if bound != 'none':
+    found.append('Which records were in a batch stays secret.')
+  return found
+
+
+_rules = functools.partial(
+    bounds.Rules,
+    unit=bounds.Unit(
+        'record in a silo',
+        'a record of a silo',
+        'replace-one, another record is in its place, and the number of records'
+        ' stays',
+    ),
+    only_replace_one=(
+        'the number of records of a silo is public, so none can be absent'
+    ),
+    together=_together,
+)
+_OF_MESSAGES = functools.partial(
+    _rules, assumptions=_of_message, names=('subsampling', 'convexity')
+)
+_OF_SUMS = _rules(
+    bounds=lambda event, count, *_: (_of_sum(event, count),),
+    assumptions=lambda *_: [
+        _CLIPS,
+        'Nothing but the sum over all silos is ever opened, and never without'
+        ' the noise that is promised to be in it.',
+        'Silos add their noise, keep it secret and draw it from randomness that'
+        ' nobody outside can seed, replay or learn.',
+    ],
+)
+RULES = {
+    record_events.DisjointRecordsDpEvent: _OF_MESSAGES(
+        bounds=lambda event, count, *_: _of_messages(event.parts(), count)
+    ),
+    **dict.fromkeys(
+        (
+            record_events.GaussianRecordDpEvent,
+            record_events.PoissonRecordDpEvent,
+            record_events.FixedSizeRecordDpEvent,
+        ),
+        _OF_MESSAGES(
+            bounds=lambda event, count, *_: _of_messages(
+                (((event, 1),),), count
+            )
+        ),
+    ),
+    **dict.fromkeys(integer_sums.SOURCES, _OF_SUMS),
+}

@@ -6,7 +6,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
-from tff_dp.ledger import silo_budget
+from tff_dp.systems.silos import silo_budget
 
 
 class SiloBudgetTest(parameterized.TestCase):

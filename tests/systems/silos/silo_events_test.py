@@ -9,10 +9,10 @@ from absl.testing import parameterized
 import dp_accounting
 
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.silos import silo_events
-from tff_dp.accounting.silos import silo_sampling
 from tff_dp.systems.silos import silo_calibration
+from tff_dp.systems.silos import silo_events
 from tff_dp.systems.silos import silo_guarantee
+from tff_dp.systems.silos import silo_sampling
 
 _N = 400
 _DELTA = 1 / _N**2

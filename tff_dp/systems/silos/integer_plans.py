@@ -22,9 +22,9 @@ from typing import Any
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import search
-from tff_dp.accounting.events import record_events
-from tff_dp.accounting.integers import integer_noise
-from tff_dp.accounting.integers import integer_sums
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import integer_sums
+from tff_dp.systems.silos import record_events
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

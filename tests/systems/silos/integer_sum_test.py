@@ -17,9 +17,9 @@ from tests.aggregators import flows
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import streams
-from tff_dp.accounting.integers import integer_noise
-from tff_dp.accounting.integers import integer_plans
-from tff_dp.aggregators import integer_sum
+from tff_dp.systems.silos import integer_noise
+from tff_dp.systems.silos import integer_plans
+from tff_dp.systems.silos import integer_sum
 
 _RECORDS = 3
 _CLIP = 2.0

@@ -7,6 +7,7 @@ import dataclasses
 
 from tff_dp import _checks
 from tff_dp.ledger import budget
+from tff_dp.plans import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,20 +32,8 @@ class SiloBudget:
     _checks.integer_at_least(1, num_records=self.num_records)
     if self.epsilon is not None:
       _checks.positive(epsilon=self.epsilon)
-    if self.delta is None:
-      if self.num_records == 1:
-        raise _checks.ArgumentError(
-            'delta', None, 'a number for a silo of one record'
-        )
-      object.__setattr__(self, 'delta', 1 / float(self.num_records) ** 2)
-    _checks.delta(delta=self.delta)
-    if self.num_records > 1 and not self.delta * self.num_records < 1:
-      raise _checks.ArgumentError(
-          'delta',
-          self.delta,
-          f'a number below 1 / num_records = {1 / self.num_records:g}: to'
-          ' publish one random record would be allowed',
-      )
+    delta = base.delta_of_records(self.num_records, self.delta)
+    object.__setattr__(self, 'delta', delta)
     if self.weight is not None:
       _checks.positive(weight=self.weight)
 
