@@ -21,6 +21,7 @@ import pytest
 from tests.statement import occasions
 from tff_dp import draws
 from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import guesses
 from tff_dp.plans import base
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
@@ -306,6 +307,11 @@ class NumbersTest(parameterized.TestCase):
     plan = occasions.PLANS[name]()
     stated = _stated(plan, occasions.occasions(plan)[occasion])
     words = stated.to_markdown().split('\n\n## 1. ', 1)[0].split('\n\n')
+    groups = stated.points['guarantee'].get('groups')
+    promise = f'({rounding.rounded_up(stated.epsilon)}, {stated.delta:g})'
+    if groups and not math.isinf(stated.epsilon):
+      promise = '(epsilon, delta)'
+      self.assertLen(words.pop().splitlines(), len(plan.silos))
     done = stated.points['mechanism']['rounds_done']
     when = f'{done} of {plan.num_rounds} planned rounds are done.'
     if not done:
@@ -320,8 +326,7 @@ class NumbersTest(parameterized.TestCase):
       self.assertIn(f'protects no {plan.unit}.', words[-2])
     else:
       expected = (
-          f'**({rounding.rounded_up(stated.epsilon)}, {stated.delta:g})'
-          f'-differential privacy** for each {plan.unit},'
+          f'**{promise}-differential privacy** for each {plan.unit},'
           f' {plan.neighboring_relation.value} adjacency, {how}{checked}. {when}'
       )
       self.assertStartsWith(words[-2], f'In plain words{checked}: ')
@@ -329,18 +334,20 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(words[-1], expected)
 
   def _check_chances(self, stated, paragraph: str) -> None:
-    """Compares what a guesser can do with the guess that is best."""
+    """Compares the printed chances with the points, and with one point."""
     chances = [
         float(each) for each in re.findall(r'at most ([\d.]+) %', paragraph)
     ]
-    epsilons = [stated.epsilon]
-    if stated.points['amplification']['claimed'] != 'none':
-      epsilons.append(float(stated.headline['epsilon_no_amplification']))
-    for epsilon, chance in zip(epsilons, chances, strict=True):
-      best = 100.0
-      if epsilon < 700:
-        best *= (math.exp(epsilon) + stated.delta) / (1 + math.exp(epsilon))
-      self.assertBetween(chance, best - 1e-9, best + 0.011)
+    guarantee, amplification = (
+        stated.points[name] for name in ('guarantee', 'amplification')
+    )
+    expected = [(stated.epsilon, guarantee['right_guesses'])]
+    if amplification['claimed'] != 'none':
+      without = rounding.from_json_number(amplification['epsilon_without'])
+      expected.append((without, amplification['right_guesses_without']))
+    for (epsilon, stored), chance in zip(expected, chances, strict=True):
+      self.assertBetween(chance, 100 * stored, 100 * stored + 0.1 + 1e-9)
+      self.assertLessEqual(stored, guesses.right(epsilon, stated.delta))
 
   @parameterized.parameters(*occasions.PLANS)
   def test_statement_of_a_plan_has_the_same_values_as_one_of_an_occasion(
@@ -373,10 +380,10 @@ class NumbersTest(parameterized.TestCase):
             'early_stopping': (
                 'none: the number of rounds follows from the plan'
             ),
-            'pretraining': 'none',
-            'public_data': 'none',
-            'preprocessing': 'none',
-            'audit': 'none was made',
+            'pretraining': 'not declared',
+            'public_data': 'not declared',
+            'preprocessing': 'not declared',
+            'audit': 'not declared',
             'not_covered': None,
         },
     )

@@ -7,47 +7,16 @@ import re
 
 from absl.testing import absltest
 from absl.testing import parameterized
-import numpy as np
 from scipy import stats
 
 import tff_dp
 from tff_dp import check_ins
 from tff_dp import participation
-from tff_dp.accounting.curves import gaussian
 from tff_dp.mechanisms import randomizers
 from tff_dp.statement import builder
 from tff_dp.statement import plain_words
 
 _DELTA = 1e-5
-
-
-def _right_guesses(p, q) -> float:
-  """Returns how often the best guess between two distributions is right."""
-  return 0.5 * float(np.maximum(p, q).sum())
-
-
-class BestGuessTest(parameterized.TestCase):
-
-  @parameterized.product(epsilon=(0.0, 0.3, 2.0, 9.0), delta=(0.0, 1e-3, 0.2))
-  def test_worst_mechanism_attains_it(self, epsilon, delta):
-    # It reveals all with probability delta, else randomized response.
-    truth = (1 - delta) / (1 + math.exp(-epsilon))
-    p = np.array([delta, 0.0, truth, 1 - delta - truth])
-    q = p[[1, 0, 3, 2]]
-    self.assertAlmostEqual(
-        plain_words.best_guess(epsilon, delta), _right_guesses(p, q), places=12
-    )
-
-  @parameterized.product(sigma=(0.3, 1.0, 4.0), delta=(1e-9, 1e-5, 1e-2))
-  def test_gaussian_noise_stays_below(self, sigma, delta):
-    epsilon = gaussian.exact_epsilon(sigma=sigma, delta=delta)
-    self.assertGreater(
-        plain_words.best_guess(epsilon, delta), stats.norm.cdf(0.5 / sigma)
-    )
-
-  def test_no_privacy_is_certainty(self):
-    self.assertEqual(plain_words.best_guess(math.inf, 0.0), 1.0)
-    self.assertEqual(plain_words.best_guess(1e6, 1e-5), 1.0)
 
 
 def _plan(noise_multiplier=5.0) -> tff_dp.DpFtrlPlan:
@@ -81,23 +50,23 @@ class ParagraphTest(parameterized.TestCase):
   def test_schedule(self):
     statement = _plan().statement(delta=_DELTA)
     # S2 of 100 rounds with two participations, see the statement.
-    chance = plain_words.best_guess(statement.epsilon, _DELTA)
-    self.assertBetween(chance, 0.9, 0.99)
+    sigma = statement.points['guarantee']['sigma_eff']
+    chance = stats.norm.cdf(0.5 / sigma)
     said = self._check(
         statement,
         instead='nothing at all',
-        chance=f'{math.ceil(1e4 * chance) / 100:.2f}',
+        chance=f'{math.ceil(1e3 * chance) / 10:.1f}',
     )
     self.assertNotIn('amplification', said)
-    self.assertNotIn('certainty', said)
+    self.assertIn(' moderate protection', said)
 
   @parameterized.parameters(*range(3, 13))
   def test_chance_is_never_rounded_down(self, noise_multiplier):
     statement = _plan(noise_multiplier).statement(delta=_DELTA)
     said = plain_words.paragraph(statement.to_json())
     (printed,) = re.findall(r'at most ([0-9.]+) % of all', said)
-    chance = plain_words.best_guess(statement.epsilon, _DELTA)
-    self.assertBetween(float(printed) / 100, chance, chance + 1e-4)
+    chance = statement.points['guarantee']['right_guesses']
+    self.assertBetween(float(printed) / 100, chance, chance + 1e-3)
 
   def test_check_ins_with_local_noise(self):
     plan = tff_dp.CheckInPlan(
@@ -105,23 +74,30 @@ class ParagraphTest(parameterized.TestCase):
         randomizers.Sphere(1.0, 0.5),
     )
     statement = plan.statement(delta=_DELTA)
-    chance = plain_words.best_guess(statement.epsilon, _DELTA)
+    chance = statement.points['guarantee']['right_guesses']
     said = self._check(
         statement,
         instead='something else entirely',
-        chance=f'{math.ceil(1e4 * chance) / 100:.2f}',
+        chance=f'{math.ceil(1e3 * chance) / 10:.1f}',
     )
-    # Of one report: e / (1 + e), and delta.
+    # Of one report: e / (1 + e), which is 73.106 %.
     self.assertIn('Without the amplification of point 8 it would be at most'
-                  ' 73.11 %.', said)
+                  ' 73.2 %.', said)
 
-  def test_large_epsilon_is_called_close_to_certainty(self):
+  def test_large_epsilon_is_called_next_to_none(self):
     said = self._check(
         _plan(0.5).statement(delta=_DELTA),
         instead='nothing at all',
-        chance='100.00',
+        chance='100.0',
     )
-    self.assertIn('That is close to certainty', said)
+    self.assertIn('That is next to none', said)
+
+  @parameterized.parameters((0.5, 'strong'), (1.0, 'moderate'), (3.0, 'weak'))
+  def test_levels_end_at_gaussian_privacy(self, mu, name):
+    limit = stats.norm.cdf(mu / 2)
+    self.assertStartsWith(plain_words.level(limit - 1e-3), f'{name} (')
+    self.assertNotStartsWith(plain_words.level(limit), f'{name} (')
+    self.assertIn('arXiv:1905.02383', plain_words.level(limit))
 
   def test_process_that_was_checked(self):
     statement = _plan().statement_about(

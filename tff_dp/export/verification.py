@@ -30,11 +30,18 @@ from tff_dp.export import task_config
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
 from tff_dp.program.files import process_files
+from tff_dp.statement import builder
 from tff_dp.statement import statement as statement_lib
 
 # Relative tolerance of epsilon: its search ends at a slightly different value
 # with other versions of NumPy.
 _TOLERANCE = 1e-6
+# A search for the best point of a curve may end elsewhere.
+_CHANCE_TOLERANCE = 1e-3
+_CHANCES = (
+    ('guarantee', 'right_guesses', True),
+    ('amplification', 'right_guesses_without', False),
+)
 OK, FAILED, ABSENT, NOT_CHECKED = 'ok', 'FAILED', 'absent', 'not checked'
 _MODELS = (bundle.SAVED_MODEL, bundle.FUNCTIONAL_MODEL)
 _LONGEST, _MOST_NAMED = 300, 5
@@ -248,6 +255,12 @@ def _check_guarantee(root: pathlib.Path, manifest) -> str:
     anew |= {'epsilon': 'inf', 'epsilon_no_amplification': 'inf'}
   for name, value in anew.items():
     events_lib.check_same(name, stated[name], value, tolerance=_TOLERANCE)
+  for point, name, is_amplified in _CHANCES:
+    least = builder.right_guesses(
+        plan, anew, described.num_rounds, is_amplified=is_amplified
+    )
+    if not statement.points[point][name] >= least - _CHANCE_TOLERANCE:
+      raise Wrong(f'{point}.{name} is below {least:.6g}, recomputed')
   return (
       f'epsilon {stated["epsilon"]} at delta {stated["delta"]:g}, recomputed'
       ' from the events'

@@ -18,6 +18,7 @@ import dp_accounting
 from tff_dp import _checks
 from tff_dp import draws
 from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import guesses
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import budget
 from tff_dp.statement import builder
@@ -138,6 +139,30 @@ class Plan(abc.ABC):
     are the same as there.
     """
     return self.epsilon(delta=delta, num_rounds=num_rounds, **options)
+
+  def profiles(
+      self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
+  ) -> tuple[guesses.Profile, ...]:
+    """Returns lists of pairs (epsilon, delta) that hold, see `guesses`.
+
+    There is a list for each group of members with a curve of their own. Upper
+    bounds.
+
+    Args:
+      num_rounds: Rounds after which the run stops, `None` for all. A plan
+        without `curve_has_rounds_done` takes all.
+      is_amplified: Whether to use amplification.
+    """
+    rounds = num_rounds if self.curve_has_rounds_done else None
+    if not is_amplified:
+      return (guesses.searched(lambda delta: self.epsilon_no_amplification(
+          delta=delta, num_rounds=rounds
+      )),)
+    return (
+        guesses.searched(
+            lambda delta: self.epsilon_after(rounds, delta=delta)
+        ),
+    )
 
   def assumptions(
       self, *, delta: float, num_rounds: Optional[int] = None, **options

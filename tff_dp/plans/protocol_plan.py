@@ -163,7 +163,7 @@ class ProtocolPlan(base.Plan):
       neighboring_relation: Relation of epsilon. Default: the relation of the
         plan.
     """
-    _checks.delta(delta=delta)
+    _checks.in_open(0.0, 1.0, delta=delta)
     num_rounds = self._stops_at(num_rounds)
     return _certificate_of(
         self,

@@ -116,12 +116,19 @@ class TrainResult:
     spent = 'NO PRIVACY'
     if not plain_words.is_void(self.statement.to_json()):
       spent = f'epsilon {rounding.rounded_up(self.epsilon)}'
+    groups = self.statement.points['guarantee'].get('groups', ())
     latest = {}
     for row in self.metrics:
       latest |= {name: row[name] for name in self.evaluated if name in row}
     return [
         f'{spent} at delta {self.delta:g} after {self.rounds_done} rounds'
         f' ({self.stop_reason})',
+        *(
+            f'{row["name"]}: epsilon {rounding.rounded_up(row["epsilon"])} at'
+            f' delta {row["delta"]:g}'
+            for row in groups
+            if row['epsilon'] != 'inf'
+        ),
         *filter(None, [self.message]),
         *(f'{name} {value:.4g}' for name, value in latest.items()),
         f'written to {self.output_dir}',

@@ -20,6 +20,7 @@ from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _version
 from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import guesses
 from tff_dp.accounting.events import run_events
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
@@ -61,6 +62,8 @@ _DECLARED = (
 # Reading metadata takes longer than the rest of a statement.
 _installed = functools.cache(_compat.installed_version)
 _INFINITE = rounding.to_json_number(math.inf)
+# Shares of others that an attack may take for members.
+_FALSE_POSITIVES = (1e-3, 1e-2, 1e-1)
 # How a process was checked against its plan.
 NOT_VERIFIED = 'not verified: no process was checked against the plan'
 UNCHECKED = (
@@ -197,6 +200,8 @@ def _common(
   """Returns the values that every plan has, 'point.name' -> value."""
   declared, population = about.declarations, about.declarations.population
   planned = plan.epsilon(delta=about.delta)
+  profiles = _profiles(plan, headline, about.num_rounds, True)
+  chance = max(map(guesses.least_right, profiles))
   said = sentences(_SENTENCES) | {
       'setting.trusted': plan.trust,
       'unit.unit': plan.unit,
@@ -223,11 +228,25 @@ def _common(
           float(headline['epsilon'])
       ),
       'guarantee.epsilon_replace_one': _replace_one(plan, about, headline),
+      'guarantee.right_guesses': chance,
+      'guarantee.level': plain_words.level(chance),
+      'guarantee.attacks': [
+          {
+              'false_positives': rate,
+              'true_positives': max(
+                  guesses.true_positives(profile, rate) for profile in profiles
+              ),
+          }
+          for rate in _FALSE_POSITIVES
+      ],
       'guarantee.curve': [
           _curve_row(plan, about, delta)
           for delta in sorted({*plan.curve_deltas, about.delta}, reverse=True)
       ],
       'amplification.epsilon_without': headline['epsilon_no_amplification'],
+      'amplification.right_guesses_without': right_guesses(
+          plan, headline, about.num_rounds, is_amplified=False
+      ),
   }
   for path in _DECLARED:
     said[path] = getattr(declared, path.partition('.')[2])
@@ -243,6 +262,42 @@ def _common(
   if about.rounds_done:
     said['implementation.realised_participation'] = about.observed.sentence
   return said
+
+
+def right_guesses(
+    plan,
+    headline: Mapping[str, Any],
+    num_rounds: Optional[int],
+    *,
+    is_amplified: bool = True,
+) -> float:
+  """Returns the chance of a right guess about the member at most risk.
+
+  Upper bound, see `guesses`.
+
+  Args:
+    plan: A `plans.base.Plan`.
+    headline: Its headline, with an infinite epsilon if the key is known.
+    num_rounds: Rounds after which the run stops, `None` for all.
+    is_amplified: Whether to use amplification.
+  """
+  found = _profiles(plan, headline, num_rounds, is_amplified)
+  return max(map(guesses.least_right, found))
+
+
+def _profiles(
+    plan,
+    headline: Mapping[str, Any],
+    num_rounds: Optional[int],
+    is_amplified: bool,
+) -> list[guesses.Profile]:
+  """Returns the profiles of the plan, with the headline's point in each."""
+  name = 'epsilon' if is_amplified else 'epsilon_no_amplification'
+  epsilon = rounding.from_json_number(headline[name])
+  if epsilon == math.inf:
+    return [()]
+  found = plan.profiles(num_rounds=num_rounds, is_amplified=is_amplified)
+  return [(*profile, (epsilon, headline['delta'])) for profile in found]
 
 
 def _replace_one(

@@ -7,6 +7,7 @@ from typing import Optional
 
 from tff_dp import _checks
 
+_NOT_DECLARED = 'not declared'
 _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 
 
@@ -14,7 +15,8 @@ _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 class Declarations:
   """Facts that the person who runs the training declares.
 
-  All but the population are sentences, or 'none'. The defaults claim nothing.
+  All but the population are sentences, or 'none'. The defaults claim nothing:
+  what nobody declares is 'not declared'.
 
   Attributes:
     population: Number of clients, `None` if unknown.
@@ -36,15 +38,15 @@ class Declarations:
   hyperparameters: str = _NOT_ACCOUNTED
   architecture: str = _NOT_ACCOUNTED
   early_stopping: str = 'none: the number of rounds follows from the plan'
-  pretraining: str = 'none'
-  public_data: str = 'none'
-  preprocessing: str = 'none'
+  pretraining: str = _NOT_DECLARED
+  public_data: str = _NOT_DECLARED
+  preprocessing: str = _NOT_DECLARED
   not_covered: str = (
       'training metrics of TFF (loss, accuracy, example counts) and columns that'
       ' end in .not_covered: tff_dp.program.train keeps them in secret/; whoever'
       ' prints or publishes them releases them without noise'
   )
-  audit: str = 'none was made'
+  audit: str = _NOT_DECLARED
 
   def __post_init__(self):
     for name, value in vars(self).items():

@@ -2,30 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """One paragraph about a guarantee for readers who do not know epsilon.
 
-It says how often a guess about one client can be right. Suppose that (epsilon,
-delta) holds between two neighbouring data sets, in both directions. One of the
-two is used, at even odds. Somebody sees a release and guesses which one it was.
-The guess is right with probability at most
-
-    (exp(epsilon) + delta) / (1 + exp(epsilon)).
-
-Upper bound, attained by the worst pair of distributions. Let P and Q be the
-chances of the guess "the first" under the first and the second data set. Then
-P <= e^eps Q + delta and 1 - Q <= e^eps (1 - P) + delta. The guess is right with
-probability (P + (1 - Q)) / 2, which is largest where both are equalities
-(Kairouz et al., arXiv:1311.0776, theorem 2.1).
+It says how often a guess about one client can be right, by the whole curve of
+the plan (`accounting.curves.guesses`), and gives that a name.
 """
 
 from collections.abc import Mapping
 import math
 from typing import Any
 
-from tff_dp.accounting import rounding
-
 NO_PRIVACY = 'NO PRIVACY'
 NOT_VERIFIED = 'NOT VERIFIED'
-# From here on the bound excludes almost nothing.
-_CLOSE_TO_CERTAINTY = 0.99
+# Name -> largest chance of a right guess. Dong, Roth and Su, arXiv:1905.02383,
+# call Gaussian privacy with mu 0.5, 1 and 3 reasonable, borderline and blatantly
+# not private. These are Phi(mu / 2), rounded down.
+_LEVELS = {'strong': 0.598, 'moderate': 0.691, 'weak': 0.933}
+_WORST = 'next to none'
+_WHOSE = (
+    'the limits are those of Gaussian privacy with mu 0.5, 1 and 3, of which'
+    ' Dong, Roth and Su, arXiv:1905.02383, call the first reasonable, the second'
+    ' borderline and the third blatantly not private'
+)
 # What a client might have done instead, by the neighbouring relation.
 _INSTEAD = {
     'zero_out': 'nothing at all',
@@ -33,16 +29,22 @@ _INSTEAD = {
 }
 
 
-def best_guess(epsilon: float, delta: float) -> float:
-  """Returns the largest probability of a right guess at even odds.
+def level(chance: float) -> str:
+  """Returns the level of protection in words, with its thresholds.
 
   Args:
-    epsilon: Epsilon of the guarantee, at least 0. It may be infinite.
-    delta: Delta of the guarantee, in [0, 1].
+    chance: Largest chance of a right guess at even odds.
   """
-  # exp(epsilon) would overflow.
-  share = math.exp(-epsilon)
-  return min(1.0, (1.0 + delta * share) / (1.0 + share))
+  limits = ', '.join(
+      f'{name} up to {100 * most:.1f} %' for name, most in _LEVELS.items()
+  )
+  return f'{_name(chance)} ({limits}; {_WHOSE})'
+
+
+def _name(chance: float) -> str:
+  return next(
+      (name for name, most in _LEVELS.items() if chance <= most), _WORST
+  )
 
 
 def paragraph(content: Mapping[str, Any]) -> str:
@@ -51,13 +53,13 @@ def paragraph(content: Mapping[str, Any]) -> str:
   Args:
     content: Result of `PrivacyStatement.to_json`.
   """
-  unit, delta = content['unit'], content['delta']
+  unit, points = content['unit'], content['points']
   if is_void(content):
     return (
         f'In plain words: this run protects no {unit}. Treat what it releases'
         ' as if the data themselves had been released.'
     )
-  chance = best_guess(content['epsilon'], delta)
+  chance = points['guarantee']['right_guesses']
   relation = content['neighboring_relation']
   instead = _INSTEAD.get(relation, f'its neighbour in the sense of {relation}')
   condition = '' if is_verified(content) else ', if a process follows this plan'
@@ -66,21 +68,15 @@ def paragraph(content: Mapping[str, Any]) -> str:
       f' does not trust, and guesses whether one particular {unit} contributed'
       f' what it did or {instead}. If both are equally likely beforehand, the'
       f' guess is right in at most {_percent(chance)} of all cases; 50 % is a'
-      ' coin flip.'
-  ]
-  if chance > _CLOSE_TO_CERTAINTY:
-    sentences.append(
-        'That is close to certainty: so large an epsilon promises little.'
-    )
-  sentences.append(
+      f' coin flip. That is {_name(chance)} protection, on the scale of point 7.',
       f'It counts all contributions of a {unit} to the whole run, and holds'
-      " even if everybody else's data are known."
-  )
-  if content['points']['amplification']['claimed'] != 'none':
-    without = rounding.from_json_number(content['epsilon_no_amplification'])
+      " even if everybody else's data are known.",
+  ]
+  amplification = points['amplification']
+  if amplification['claimed'] != 'none':
     sentences.append(
         'Without the amplification of point 8 it would be at most'
-        f' {_percent(best_guess(without, delta))}.'
+        f' {_percent(amplification["right_guesses_without"])}.'
     )
   sentences += [
       'Trusted, so that nothing here protects from them:'
@@ -107,4 +103,4 @@ def is_verified(content: Mapping[str, Any]) -> bool:
 
 def _percent(chance: float) -> str:
   """Returns the chance in percent, rounded up."""
-  return f'{math.ceil(1e4 * chance) / 100:.2f} %'
+  return f'{math.ceil(1e3 * chance) / 10:.1f} %'

@@ -47,9 +47,9 @@ _ALWAYS = {
     'accounting': 'method theorem exactness versions',
     'guarantee': (
         'epsilon epsilon_planned delta delta_reason delta_of_tails'
-        ' epsilon_replace_one curve'
+        ' epsilon_replace_one right_guesses level attacks curve'
     ),
-    'amplification': 'claimed assumptions epsilon_without',
+    'amplification': 'claimed assumptions epsilon_without right_guesses_without',
     'tuning': 'hyperparameters architecture early_stopping',
     'public_data': 'pretraining public_data preprocessing',
     'implementation': (
@@ -77,12 +77,19 @@ _LABELS = {
     'epsilon_rdp': 'epsilon by Renyi DP, for comparison',
     'epsilon_replace_one': 'epsilon under replace-one adjacency',
     'epsilon_without': 'epsilon without amplification',
+    'false_positives': 'false positive rate',
+    'groups': 'by group',
+    'right_guesses': (
+        'right guesses about one of them, at even odds beforehand, at most'
+    ),
+    'right_guesses_without': 'right guesses without amplification, at most',
     'sigma_eff': 'sigma_eff = noise multiplier / sqrt(S2)',
     'squared_sensitivity': 'squared sensitivity S2, in squared clip norms',
+    'true_positives': 'true positive rate at most',
     'zcdp_rho': 'zCDP rho',
 }
 # Printed with few digits, these numbers must not become smaller.
-_ROUNDED_UP = ('epsilon', 'zcdp_rho')
+_ROUNDED_UP = ('epsilon', 'right_guesses', 'true_positives', 'zcdp_rho')
 _INFINITE = f'infinite: {plain_words.NO_PRIVACY}'
 
 
@@ -237,7 +244,10 @@ def render(content: Mapping[str, Any]) -> str:
 
 
 def headline(content: Mapping[str, Any]) -> str:
-  """Returns one line with epsilon, delta, unit and relation."""
+  """Returns a line with epsilon, delta, unit and relation.
+
+  Groups that have an epsilon and a delta of their own follow in a list.
+  """
   points = content['points']
   done = points['mechanism']['rounds_done']
   planned = points['mechanism']['rounds_planned']
@@ -255,11 +265,21 @@ def headline(content: Mapping[str, Any]) -> str:
   condition = ''
   if not plain_words.is_verified(content):
     condition = ', if a process follows this plan'
-  return (
-      f'**({epsilon}, {content["delta"]:g})-differential privacy** for each'
-      f' {content["unit"]}, {content["neighboring_relation"]} adjacency,'
-      f' {amplified}{condition}. {when}'
+  groups = points['guarantee'].get('groups', ())
+  promise = f'({epsilon}, {content["delta"]:g})-differential privacy'
+  if groups:
+    promise = '(epsilon, delta)-differential privacy'
+  line = (
+      f'**{promise}** for each {content["unit"]},'
+      f' {content["neighboring_relation"]} adjacency, {amplified}{condition}.'
+      f' {when}'
   )
+  rows = [
+      f'- {row["name"]}: epsilon {_text("epsilon", row["epsilon"])}, delta'
+      f' {row["delta"]:g}'
+      for row in groups
+  ]
+  return '\n'.join([line, '', *rows] if rows else [line])
 
 
 def _item(name: str, value: Any) -> list[str]:

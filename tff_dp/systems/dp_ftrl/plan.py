@@ -20,6 +20,7 @@ Making a plan, calibrating it and reading its epsilon needs no TensorFlow.
 from collections.abc import Sequence
 import dataclasses
 import functools
+import math
 from typing import Any, Optional
 
 import dp_accounting
@@ -30,6 +31,7 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting import calibration
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import guesses
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
@@ -43,6 +45,7 @@ from tff_dp.systems.dp_ftrl import statement
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 # Few values differ over a run, for one participation one per level of a tree.
 _exact_epsilon = functools.lru_cache(maxsize=4096)(gaussian.exact_epsilon)
+_PROFILE_EPSILONS = (0.0, *np.geomspace(1e-2, 1e2, 41).tolist())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,6 +226,19 @@ class DpFtrlPlan(base.Plan):
           delta=delta,
       )
     return self._of_draws(found, delta)
+
+  def profiles(
+      self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
+  ) -> tuple[guesses.Profile, ...]:
+    """See base class. Exact at every point, epsilon 0 among them."""
+    del is_amplified
+    sigma = self.sigma(num_rounds=num_rounds)
+    points = []
+    for epsilon in _PROFILE_EPSILONS:
+      delta = gaussian.exact_delta(sigma=sigma, epsilon=epsilon)
+      delta += self.missing_delta(epsilon)
+      points.append((epsilon, min(1.0, math.nextafter(delta, math.inf))))
+    return (tuple(points),)
 
   def event(
       self,

@@ -287,7 +287,7 @@ class DrawAndDiscardPlan(base.Plan):
       participations: Number of participations of the client, `None` for the
         largest possible number.
     """
-    _checks.delta(delta=delta)
+    _checks.in_open(0.0, 1.0, delta=delta)
     found = accounting.epsilon(
         self.step,
         num_params=self.num_params,

@@ -63,7 +63,7 @@ SYSTEMS = (
         points={
             'mechanism': 'noise_multiplier l2_norm_clip',
             'accounting': 'discretisation',
-            'guarantee': 'worst_silo silos per_person',
+            'guarantee': 'worst_silo groups per_person',
             'implementation': 'coins',
         },
         commands={

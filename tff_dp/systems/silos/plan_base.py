@@ -16,6 +16,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import guesses
 from tff_dp.accounting.events import run_events
 from tff_dp.plans import base
 from tff_dp.statement import builder
@@ -206,6 +207,21 @@ class PlanOfSilos(base.Plan):
         for name, column in zip(self.silos, is_there.T)
     }
 
+  def profiles(
+      self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
+  ) -> tuple[guesses.Profile, ...]:
+    """Returns a profile for each silo, see base class."""
+    if not is_amplified:
+      return super().profiles(num_rounds=num_rounds, is_amplified=False)
+    return tuple(
+        guesses.searched(
+            lambda delta, name=name: self.epsilon(
+                delta=delta, num_rounds=num_rounds, member=name
+            )
+        )
+        for name in self.silos
+    )
+
   def ledger(
       self, *, delta: float, epsilon: Optional[float] = None
   ) -> silo_budget.SiloLedger:
@@ -308,9 +324,9 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
           'private_metrics': len(plan.metric_bounds),
       },
       'guarantee.worst_silo': max(at_delta, key=at_delta.get),
-      'guarantee.silos': [
+      'guarantee.groups': [
           {
-              'silo': name,
+              'name': name,
               **row,
               'epsilon': about.number(row['epsilon']),
               'budget': 'none' if row['budget'] is None else row['budget'],
