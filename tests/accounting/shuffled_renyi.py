@@ -16,9 +16,9 @@ from scipy import special
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import renyi
+from tff_dp.systems.check_ins import shuffling
 
 # Blocks of the cohort size: this many standard deviations, in steps of a half.
 _REACH = 38

@@ -11,7 +11,7 @@ from tff_dp import _lazy
 
 # Public name -> module of this package.
 _HOMES = {
-    'CheckInPLDAccountant': 'accounting.protocols.protocol_accountant',
+    'ProtocolAccountant': 'accounting.protocols.protocol_accountant',
     'Declarations': 'statement.declarations',
     'NeighboringRelation': 'accounting.events.run_events',
     'PrivacyStatement': 'statement.statement',

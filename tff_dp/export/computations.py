@@ -252,7 +252,7 @@ def is_finite(result: dict[str, np.ndarray]) -> bool:
   )
 
 
-def check_initialize(initialize: tff.Computation) -> Any:
+def check_start(initialize: tff.Computation) -> Any:
   """Returns an initial state. Its keys are secret, and new every time.
 
   Raises:

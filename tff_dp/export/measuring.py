@@ -72,7 +72,7 @@ def _run_process(root, plan, absent, seconds) -> list[Finding]:
   known = {}
 
   def run() -> str:
-    known['state'] = computations.check_initialize(initialize)
+    known['state'] = computations.check_start(initialize)
     known['data'] = computations.made_data(next_computation, plan)
     results = [
         computations.leaves(next_computation(known['state'], known['data']))

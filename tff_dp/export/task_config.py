@@ -69,7 +69,7 @@ _FIELDS = {
 }
 _NAME = re.compile(r'[A-Za-z0-9_./-]+')
 _WAY_OUT = (
-    'hand over the forms of the bundle instead, or train with a DpFtrlPlan of'
+    'hand over the forms of the bundle instead, or train with a plan of'
     ' Independent noise or one HonakerTree'
 )
 

@@ -23,7 +23,7 @@ KEYS_TYPE = tff.SequenceType(tff.TensorType(np.int64, [None, 2]))
 
 
 def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
-  """Returns the data of one client for a step of a check-in process.
+  """Returns the data of one client for a step whose clients draw coins.
 
   Args:
     examples: Batched dataset of the client, or a list of batches. It is empty

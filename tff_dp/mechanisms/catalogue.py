@@ -147,7 +147,7 @@ def summary(mechanism: mechanism_lib.Mechanism) -> dict[str, Any]:
 
 
 def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
-  """Returns the mechanism of `DpFtrlPlan.describe()['mechanism']`.
+  """Returns the mechanism that a plan describes under 'mechanism'.
 
   Args:
     described: Name and all fields of the mechanism, as described or as read

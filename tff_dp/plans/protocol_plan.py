@@ -125,7 +125,7 @@ class ProtocolPlan(base.Plan):
     return plan_of(noise)
 
   def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
-    """Returns the event of the run, for `CheckInPLDAccountant`.
+    """Returns the event of the run, for `ProtocolAccountant`.
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all.
@@ -333,7 +333,7 @@ class ProtocolPlan(base.Plan):
     del epsilon, delta
     return (
         'More noise, fewer rounds, or more clients to hide among (more slots, a'
-        ' lower check-in rate) cost less.'
+        ' lower participation rate) cost less.'
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class At(NamedTuple):
 
 
 class Command(NamedTuple):
-  """A kind of run on the command line, such as `tff-dp account dp-ftrl`.
+  """A kind of run on the command line, such as KIND in `tff-dp account KIND`.
 
   Attributes:
     summary: One line for `--help`.
@@ -168,7 +168,7 @@ class Training:
 
     Args:
       plan: Plan of the system.
-      clients: A `tff.simulation.datasets.ClientData`, or a source of check-ins.
+      clients: A `tff.simulation.datasets.ClientData`, or a source of clients.
       schedule_seed: Public seed of the schedule. It must be 0 if clients
         decide themselves.
 

@@ -34,10 +34,10 @@ import numpy as np
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import random_check_ins
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.systems.check_ins import random_check_ins
+from tff_dp.systems.check_ins import shuffling
 
 # Probabilities at which the boundary of lemma 3 is evaluated.
 _NUM_PROBABILITIES = 4000

@@ -33,11 +33,11 @@ import numpy as np
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import search
+from tff_dp.systems.check_ins import shuffling
 from tff_dp.systems.silos import silo_calibration
 from tff_dp.systems.silos import silo_sampling
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from tests.accounting import made_parts
 from tff_dp import _compat
-from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
+from tff_dp.systems.allocation import random_allocation
 
 _EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 20.0, 40)])
 

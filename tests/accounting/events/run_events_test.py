@@ -16,6 +16,8 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
 from tff_dp.execution import contexts
+from tff_dp.systems.allocation import allocation_events
+from tff_dp.systems.check_ins import check_in_events
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 _REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
@@ -130,12 +132,12 @@ _EVENTS = (
     run_events.SphereLocalDpEvent(2.1),
     run_events.LaplaceLocalDpEvent(0.7),
     run_events.GaussianLocalDpEvent(1.3),
-    run_events.FixedWindowCheckInDpEvent(_LOCAL, 2000, 0.1),
-    run_events.SlidingWindowCheckInDpEvent(_LOCAL, 7),
-    run_events.AveragedCheckInDpEvent(_LOCAL, 7, 3_000_000_000),
-    run_events.ShuffledDpEvent(_LOCAL, 12345),
-    run_events.ShuffledCheckInDpEvent(_LOCAL, 60_000, 0.1),
-    run_events.RandomAllocationDpEvent(_GAUSSIAN, 2000, 3, 0.3),
+    check_in_events.FixedWindowCheckInDpEvent(_LOCAL, 2000, 0.1),
+    check_in_events.SlidingWindowCheckInDpEvent(_LOCAL, 7),
+    check_in_events.AveragedCheckInDpEvent(_LOCAL, 7, 3_000_000_000),
+    check_in_events.ShuffledDpEvent(_LOCAL, 12345),
+    check_in_events.ShuffledCheckInDpEvent(_LOCAL, 60_000, 0.1),
+    allocation_events.RandomAllocationDpEvent(_GAUSSIAN, 2000, 3, 0.3),
 )
 _named = [(type(event).__name__ + str(i), event)
           for i, event in enumerate(_EVENTS)]
@@ -189,7 +191,7 @@ class RoundTripTest(parameterized.TestCase):
         self.assertLen(again.event.events, len(_EVENTS) - 1)
         self.assertEqual(list(again.event.events), list(_EVENTS[:-1]))
         continue
-      if isinstance(event, run_events.RandomAllocationDpEvent):
+      if isinstance(event, allocation_events.RandomAllocationDpEvent):
         # The event of dp_accounting inside comes back as float32.
         again = attr.evolve(again, event=_GAUSSIAN)
       self.assertEqual(again, event)
@@ -224,25 +226,25 @@ class FieldsTest(parameterized.TestCase):
         attr.evolve(good, **{field: value})
 
   def test_numbers_of_numpy_are_numbers(self):
-    event = run_events.ShuffledCheckInDpEvent(
+    event = check_in_events.ShuffledCheckInDpEvent(
         _LOCAL,
         min_num_clients=np.int64(5),
         check_in_probability=np.array(0.25),
     )
     self.assertEqual(
-        event, run_events.ShuffledCheckInDpEvent(_LOCAL, 5, 0.25)
+        event, check_in_events.ShuffledCheckInDpEvent(_LOCAL, 5, 0.25)
     )
     self.assertEqual(
-        repr(event), repr(run_events.ShuffledCheckInDpEvent(
+        repr(event), repr(check_in_events.ShuffledCheckInDpEvent(
             _LOCAL, 5, 0.25))
     )
 
   @parameterized.parameters(
-      lambda inner: run_events.FixedWindowCheckInDpEvent(inner, 5),
-      lambda inner: run_events.SlidingWindowCheckInDpEvent(inner, 5),
-      lambda inner: run_events.AveragedCheckInDpEvent(inner, 5, 5),
-      lambda inner: run_events.ShuffledDpEvent(inner, 5),
-      lambda inner: run_events.ShuffledCheckInDpEvent(inner, 5, 0.5),
+      lambda inner: check_in_events.FixedWindowCheckInDpEvent(inner, 5),
+      lambda inner: check_in_events.SlidingWindowCheckInDpEvent(inner, 5),
+      lambda inner: check_in_events.AveragedCheckInDpEvent(inner, 5, 5),
+      lambda inner: check_in_events.ShuffledDpEvent(inner, 5),
+      lambda inner: check_in_events.ShuffledCheckInDpEvent(inner, 5, 0.5),
   )
   def test_noise_at_the_server_is_refused(self, make):
     with self.assertRaisesRegex(
@@ -255,9 +257,9 @@ class FieldsTest(parameterized.TestCase):
   def test_random_allocation_needs_noise_at_the_server(self):
     for event in (_LOCAL, run_events.GaussianLocalDpEvent(1.0), 1.0):
       with self.assertRaisesRegex(TypeError, 'GaussianDpEvent'):
-        run_events.RandomAllocationDpEvent(event, 5)
+        allocation_events.RandomAllocationDpEvent(event, 5)
     with self.assertRaisesRegex(_checks.ArgumentError, '^noise_multiplier='):
-      run_events.RandomAllocationDpEvent(
+      allocation_events.RandomAllocationDpEvent(
           dp_accounting.GaussianDpEvent(-1.0), 5
       )
 

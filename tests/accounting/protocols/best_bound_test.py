@@ -14,12 +14,14 @@ import pytest
 from tests.accounting import protocol_laws
 from tff_dp import _checks
 from tff_dp.accounting import accountants
-from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import bounds as bounds_lib
+from tff_dp.systems.allocation import allocation_events
+from tff_dp.systems.check_ins import check_in_events
+from tff_dp.systems.check_ins import random_check_ins
 
 pytestmark = pytest.mark.once
 
@@ -34,12 +36,12 @@ _Local = run_events.LocalDpEvent
 _Sphere = run_events.SphereLocalDpEvent
 _Response = run_events.RandomizedResponseLocalDpEvent
 _LocalGaussian = run_events.GaussianLocalDpEvent
-_Fixed = run_events.FixedWindowCheckInDpEvent
-_Sliding = run_events.SlidingWindowCheckInDpEvent
-_Averaged = run_events.AveragedCheckInDpEvent
-_Shuffled = run_events.ShuffledDpEvent
-_CheckIn = run_events.ShuffledCheckInDpEvent
-_Allocation = run_events.RandomAllocationDpEvent
+_Fixed = check_in_events.FixedWindowCheckInDpEvent
+_Sliding = check_in_events.SlidingWindowCheckInDpEvent
+_Averaged = check_in_events.AveragedCheckInDpEvent
+_Shuffled = check_in_events.ShuffledDpEvent
+_CheckIn = check_in_events.ShuffledCheckInDpEvent
+_Allocation = allocation_events.RandomAllocationDpEvent
 
 _N = 60_000
 _MNIST = _Times(_CheckIn(_Local(2.0), _N, 0.1), 6800)

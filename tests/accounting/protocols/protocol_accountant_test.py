@@ -22,11 +22,13 @@ from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
+from tff_dp.systems.allocation import allocation_events
+from tff_dp.systems.check_ins import check_in_events
 
 pytestmark = pytest.mark.once
 
 _Relation = dp_accounting.NeighboringRelation
-_Accountant = protocol_accountant.CheckInPLDAccountant
+_Accountant = protocol_accountant.ProtocolAccountant
 _Times = dp_accounting.SelfComposedDpEvent
 _Composed = dp_accounting.ComposedDpEvent
 _Gaussian = dp_accounting.GaussianDpEvent
@@ -34,10 +36,10 @@ _Laplace = dp_accounting.LaplaceDpEvent
 _Local = run_events.LocalDpEvent
 _Sphere = run_events.SphereLocalDpEvent
 
-_CHECK_IN = run_events.ShuffledCheckInDpEvent(_Local(1.0), 3000, 0.2)
-_SHUFFLE = run_events.ShuffledDpEvent(_Sphere(1.0), 3000)
-_FIXED = run_events.FixedWindowCheckInDpEvent(_Local(0.5), 200, 0.5)
-_ALLOCATION = run_events.RandomAllocationDpEvent(_Gaussian(2.0), 50)
+_CHECK_IN = check_in_events.ShuffledCheckInDpEvent(_Local(1.0), 3000, 0.2)
+_SHUFFLE = check_in_events.ShuffledDpEvent(_Sphere(1.0), 3000)
+_FIXED = check_in_events.FixedWindowCheckInDpEvent(_Local(0.5), 200, 0.5)
+_ALLOCATION = allocation_events.RandomAllocationDpEvent(_Gaussian(2.0), 50)
 _POISSON = dp_accounting.PoissonSampledDpEvent(0.1, _Gaussian(2.0))
 _REPLACED = (
     _Local(0.3),
@@ -46,8 +48,8 @@ _REPLACED = (
     run_events.LaplaceLocalDpEvent(0.3),
     run_events.GaussianLocalDpEvent(3.0),
     _FIXED,
-    run_events.SlidingWindowCheckInDpEvent(_Local(0.5), 200),
-    run_events.AveragedCheckInDpEvent(_Local(0.2), 200, 9000),
+    check_in_events.SlidingWindowCheckInDpEvent(_Local(0.5), 200),
+    check_in_events.AveragedCheckInDpEvent(_Local(0.2), 200, 9000),
     _SHUFFLE,
     _CHECK_IN,
     _Gaussian(5.0),
@@ -153,7 +155,7 @@ class CompositionTest(parameterized.TestCase):
       self.assertLess(plain, 1.001)
 
   def test_vacuous_is_infinite_and_quick(self):
-    event = run_events.ShuffledCheckInDpEvent(
+    event = check_in_events.ShuffledCheckInDpEvent(
         _Local(2.0, 0.9), 60_000, 0.1
     )
     accountant = _Accountant().compose(event, 10**6)
@@ -336,7 +338,7 @@ class AtomicityTest(parameterized.TestCase):
          dp_accounting.UnsupportedEventError),
         (_Composed([_SHUFFLE, dp_accounting.UnsupportedDpEvent()]),
          dp_accounting.UnsupportedEventError),
-        (_Composed([_SHUFFLE, run_events.ShuffledDpEvent(
+        (_Composed([_SHUFFLE, check_in_events.ShuffledDpEvent(
             Strange(1.0), 9)]), dp_accounting.UnsupportedEventError),
         (3.0, TypeError),
     ):

@@ -23,7 +23,7 @@ from tff_dp import allocation
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
-from tff_dp.accounting.amplification import random_allocation
+from tff_dp.systems.allocation import random_allocation
 from tff_dp.systems.allocation import strides
 
 pytestmark = pytest.mark.once

@@ -21,8 +21,9 @@ from tff_dp import allocation
 from tff_dp import check_ins
 from tff_dp import execution
 from tff_dp import learning
-from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
+from tff_dp.systems.allocation import allocation_events
+from tff_dp.systems.check_ins import check_in_events
 
 pytestmark = pytest.mark.once
 
@@ -89,10 +90,10 @@ class TypesTest(parameterized.TestCase):
       self.assertNoCommonElements(np.ravel(leaf).tolist(), [_LONG_WORD])
 
   @parameterized.parameters(
-      (runs.fixed, run_events.FixedWindowCheckInDpEvent),
-      (runs.averaged, run_events.AveragedCheckInDpEvent),
-      (runs.sliding, run_events.SlidingWindowCheckInDpEvent),
-      (runs.allocation, run_events.RandomAllocationDpEvent),
+      (runs.fixed, check_in_events.FixedWindowCheckInDpEvent),
+      (runs.averaged, check_in_events.AveragedCheckInDpEvent),
+      (runs.sliding, check_in_events.SlidingWindowCheckInDpEvent),
+      (runs.allocation, allocation_events.RandomAllocationDpEvent),
   )
   def test_process_knows_its_plan_and_event(self, plan, event_type):
     plan = plan()

@@ -16,6 +16,8 @@ from tests.cli import command
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import main
+from tff_dp.systems.allocation import allocation_events
+from tff_dp.systems.check_ins import check_in_events
 
 _SHUFFLE = ('account', 'shuffle', '--population=5000', '--local-epsilon=1',
             '--delta=1e-6')
@@ -90,29 +92,29 @@ class NumbersTest(parameterized.TestCase):
   def test_is_what_the_library_says(self):
     local = run_events.LocalDpEvent(0.3)
     for words, event in (
-        (_SHUFFLE, run_events.ShuffledDpEvent(
+        (_SHUFFLE, check_in_events.ShuffledDpEvent(
             run_events.LocalDpEvent(1.0), 5000)),
         ((*_SHUFFLE, '--rounds=3', '--randomizer=sphere'),
-         dp_accounting.SelfComposedDpEvent(run_events.ShuffledDpEvent(
+         dp_accounting.SelfComposedDpEvent(check_in_events.ShuffledDpEvent(
              run_events.SphereLocalDpEvent(1.0), 5000), 3)),
         ((*_CHECK_IN, '--randomizer=randomized-response', '--categories=7'),
          dp_accounting.SelfComposedDpEvent(
-             run_events.ShuffledCheckInDpEvent(
+             check_in_events.ShuffledCheckInDpEvent(
                  run_events.RandomizedResponseLocalDpEvent(1.0, 7),
                  3000, 0.2), 5)),
         ((*_RANDOM, '--check-in-probability=0.5'),
-         run_events.FixedWindowCheckInDpEvent(local, 200, 0.5)),
+         check_in_events.FixedWindowCheckInDpEvent(local, 200, 0.5)),
         ((*_RANDOM, '--rounds=600'), dp_accounting.SelfComposedDpEvent(
-            run_events.FixedWindowCheckInDpEvent(local, 200), 3)),
+            check_in_events.FixedWindowCheckInDpEvent(local, 200), 3)),
         ((*_RANDOM, '--protocol=sliding-window', '--rounds=600'),
-         run_events.SlidingWindowCheckInDpEvent(local, 200)),
+         check_in_events.SlidingWindowCheckInDpEvent(local, 200)),
         ((*_RANDOM, '--protocol=averaged', '--population=90000'),
-         run_events.AveragedCheckInDpEvent(local, 200, 90_000)),
+         check_in_events.AveragedCheckInDpEvent(local, 200, 90_000)),
         ((*_RANDOM, '--local-delta=1e-13'),
-         run_events.FixedWindowCheckInDpEvent(
+         check_in_events.FixedWindowCheckInDpEvent(
              run_events.LocalDpEvent(0.3, 1e-13), 200)),
         ((*_ALLOCATION, '--check-in-probability=0.5', '--selected=2'),
-         run_events.RandomAllocationDpEvent(
+         allocation_events.RandomAllocationDpEvent(
              dp_accounting.GaussianDpEvent(1.0), 100, 2, 0.5)),
     ):
       result = _json(*words)
@@ -126,7 +128,7 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(
         result['epsilon'],
         best_bound.amplify(
-            run_events.ShuffledDpEvent(
+            check_in_events.ShuffledDpEvent(
                 run_events.GaussianLocalDpEvent(5.0), 5000
             ),
             delta=1e-6,

@@ -13,6 +13,8 @@ from tff_dp import allocation
 from tff_dp import check_ins
 from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.systems.allocation import allocation_events
+from tff_dp.systems.check_ins import check_in_events
 
 _LOCAL = run_events.LocalDpEvent(1.0)
 _ALL = (
@@ -96,20 +98,20 @@ class ProtocolTest(parameterized.TestCase):
     fixed, sliding, averaged, allocated, shuffled, everybody = _ALL
     self.assertEqual(
         fixed.dp_event(_LOCAL),
-        run_events.FixedWindowCheckInDpEvent(_LOCAL, 6, 0.5),
+        check_in_events.FixedWindowCheckInDpEvent(_LOCAL, 6, 0.5),
     )
     self.assertEqual(
         sliding.dp_event(_LOCAL),
-        run_events.SlidingWindowCheckInDpEvent(_LOCAL, 2),
+        check_in_events.SlidingWindowCheckInDpEvent(_LOCAL, 2),
     )
     self.assertEqual(
         averaged.dp_event(_LOCAL),
-        run_events.AveragedCheckInDpEvent(_LOCAL, 6, 100),
+        check_in_events.AveragedCheckInDpEvent(_LOCAL, 6, 100),
     )
     gaussian = dp_accounting.GaussianDpEvent(2.0)
     self.assertEqual(
         allocated.dp_event(gaussian),
-        run_events.RandomAllocationDpEvent(gaussian, 6, 2, 0.5),
+        allocation_events.RandomAllocationDpEvent(gaussian, 6, 2, 0.5),
     )
     event = shuffled.dp_event(_LOCAL)
     self.assertEqual(event.count, 6)
@@ -119,7 +121,7 @@ class ProtocolTest(parameterized.TestCase):
     event = everybody.dp_event(_LOCAL)
     self.assertEqual(event.count, 6)
     self.assertEqual(
-        event.event, run_events.ShuffledDpEvent(_LOCAL, 100)
+        event.event, check_in_events.ShuffledDpEvent(_LOCAL, 100)
     )
 
   def test_minibatches_change_no_event(self):

@@ -21,6 +21,7 @@ from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import protocol_accountant
 from tff_dp.execution import contexts
+from tff_dp.systems.check_ins import check_in_events
 from tff_dp.systems.silos import integer_plans
 from tff_dp.systems.silos import integer_sums
 from tff_dp.systems.silos import record_events
@@ -231,7 +232,7 @@ class CostTest(parameterized.TestCase):
 
   @parameterized.parameters(
       dp_accounting.LaplaceDpEvent(20.0),
-      run_events.ShuffledDpEvent(
+      check_in_events.ShuffledDpEvent(
           run_events.SphereLocalDpEvent(1.0), 10_000
       ),
       _SUMS[1],
@@ -243,7 +244,7 @@ class CostTest(parameterized.TestCase):
     apart = _epsilon(messages, _DELTA / 2) + _epsilon(other, _DELTA / 2)
     self.assertGreater(found, _epsilon(messages) * 1.001)
     self.assertLess(found, apart)
-    accountant = protocol_accountant.CheckInPLDAccountant(
+    accountant = protocol_accountant.ProtocolAccountant(
         value_discretization_interval=1e-3
     )
     accountant.compose(other).compose(messages)
@@ -428,7 +429,7 @@ class RefusalTest(parameterized.TestCase):
         _epsilon(event, neighboring_relation=relation)
       with self.assertRaises(_checks.PrivacyRefusedError):
         _delta(event, 1.0, neighboring_relation=relation)
-    accountant = protocol_accountant.CheckInPLDAccountant(
+    accountant = protocol_accountant.ProtocolAccountant(
         dp_accounting.NeighboringRelation.REPLACE_SPECIAL
     )
     self.assertFalse(accountant.supports(event))
@@ -453,7 +454,7 @@ class RefusalTest(parameterized.TestCase):
         _checks.PrivacyRefusedError, 'without sampling'
     ):
       _epsilon(_Composed([_POISSON, sampled]))
-    accountant = protocol_accountant.CheckInPLDAccountant()
+    accountant = protocol_accountant.ProtocolAccountant()
     accountant.compose(_POISSON)
     with self.assertRaises(dp_accounting.UnsupportedEventError):
       accountant.compose(sampled)
@@ -476,7 +477,7 @@ class RefusalTest(parameterized.TestCase):
     }.get(base, Strange)()
     with self.assertRaisesRegex(TypeError, 'event=Strange.*an event with rules'):
       _epsilon(event)
-    self.assertFalse(protocol_accountant.CheckInPLDAccountant().supports(event))
+    self.assertFalse(protocol_accountant.ProtocolAccountant().supports(event))
     with self.assertRaises(TypeError):
       best_bound.amplify(event, delta=1e-5)
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from tasks.reproduce.published import check_ins as published
 from tff_dp.accounting import accountants
-from tff_dp.accounting.amplification import random_allocation
-from tff_dp.accounting.amplification import random_check_ins
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import budget
+from tff_dp.systems.allocation import random_allocation
+from tff_dp.systems.check_ins import random_check_ins
+from tff_dp.systems.check_ins import shuffling
 
 # arXiv:2206.03151, figure 3a.
 _FIGURE_3A = dict(

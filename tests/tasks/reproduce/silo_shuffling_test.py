@@ -11,8 +11,8 @@ from scipy import stats
 
 from tasks.reproduce.published import silo_shuffling
 from tff_dp import _checks
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import gaussian
+from tff_dp.systems.check_ins import shuffling
 from tff_dp.systems.silos import silo_sampling
 
 

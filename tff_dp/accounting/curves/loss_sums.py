@@ -293,8 +293,8 @@ class _Tilted:
           (law.points % num_points).astype(np.int64), probs, num_points
       )
       factors.append((dense, count))
-    cyclic, error = transforms.convolved(factors)
-    probs = np.maximum(np.roll(cyclic, -(start % num_points)), 0.0)
+    wrapped, error = transforms.convolved(factors)
+    probs = np.maximum(np.roll(wrapped, -(start % num_points)), 0.0)
     # Probability outside of the window, on both sides.
     error += 2 * math.exp(-_LOG_OUTSIDE)
     return cls(rate, interval, start, log_moment + slack, probs, error)

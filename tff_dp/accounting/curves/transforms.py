@@ -48,7 +48,7 @@ def power(base: np.ndarray, exponent: int) -> np.ndarray:
 def convolved(
     factors: Sequence[tuple[np.ndarray, int]],
 ) -> tuple[np.ndarray, float]:
-  """Returns (cyclic convolution, bound on its L1 error).
+  """Returns (circular convolution, bound on its L1 error).
 
   Args:
     factors: Pairs (probabilities, number of occurrences). The probabilities are

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Events: whole runs, check-ins, shuffling and local randomizers.
+"""Events: whole runs and local randomizers, and the base of all others.
 
 A run of a tree or matrix mechanism is one Gaussian mechanism over everything
 that is noised (arXiv:2202.08312). Its noise multiplier in the sense of
@@ -17,21 +17,17 @@ REPLACE_ONE only from version 0.6 on.
 
 `leaves` flattens nested events.
 
-Check-ins are two families of events, which nest in one way:
-
-    ShuffledCheckInDpEvent(
-        SphereLocalDpEvent(epsilon=2.0),
-        min_num_clients=60_000, check_in_probability=0.1)
+The events of protocols are of two families, which nest in one way: the event of
+a protocol has the event of one report as a field.
 
 * A *local* event describes how one client randomizes its own report before the
   report leaves the device. It is stated for replace-one of the client's data.
   If the report is released as it is, to a server that nobody trusts, it costs
   its own epsilon. Nothing else is assumed.
-* A *protocol* event describes how reports of many clients reach the adversary.
-  It is stated for replace-one of a client over everything that the event
-  covers. Random allocation is the exception: it is stated for zero-out. Each
-  docstring says what the adversary sees and who is trusted. An event is wrong
-  for a system in which the adversary sees more.
+* A *protocol* event, which a system defines, describes how reports of many
+  clients reach the adversary. Its docstring says what the adversary sees, who
+  is trusted, and which relation it is stated for. An event is wrong for a
+  system in which the adversary sees more.
 
 Each variant has its own event, and all fields are numbers, because
 `to_named_tuple` takes strings apart. A round trip through the state of a TFF
@@ -40,9 +36,11 @@ dp_accounting, the meaning of an event never changes. A new variant is a new
 class.
 """
 
+from collections.abc import Callable, Mapping
 import enum
 import math
 import numbers
+from typing import Any, ClassVar
 
 import attr
 import dp_accounting
@@ -216,29 +214,6 @@ def _real_number(value):
   return float(value) if is_integer else value
 
 
-def _local(**options):
-  """Returns the field of a protocol that holds its local randomizer."""
-
-  def validate(protocol, unused_attribute, value):
-    if isinstance(value, LocalRandomizerDpEvent):
-      return
-    name = type(protocol).__name__
-    if not isinstance(value, dp_accounting.DpEvent):
-      raise TypeError(
-          f'event={value!r} is not allowed: expected a local event, such as'
-          ' SphereLocalDpEvent(epsilon=2.0).'
-      )
-    raise _checks.PrivacyRefusedError(
-        f'{name} is not defined for {type(value).__name__}',
-        why='its clients add the noise themselves; with noise at the server'
-        " other clients' data would choose who is heard, or be seen unnoised",
-        way_out='a local event, such as GaussianLocalDpEvent, or, where the'
-        ' server is trusted to add noise to every sum, RandomAllocationDpEvent',
-    )
-
-  return attr.ib(validator=validate, **options)
-
-
 @attr.s(frozen=True)
 class ProtocolDpEvent(dp_accounting.DpEvent):
   """Base of the events of local reports and of protocols. No release itself.
@@ -248,7 +223,7 @@ class ProtocolDpEvent(dp_accounting.DpEvent):
       `protocols.bounds.Rules`.
   """
 
-  rules = At('tff_dp.accounting.protocols.protocol_bounds', 'RULES')
+  rules: ClassVar[Callable[[], Mapping[type, Any]]] = dict
 
   def to_named_tuple(self):
     """Returns the usual named tuple with 64-bit numbers, which TF keeps as is.
@@ -329,119 +304,6 @@ class GaussianLocalDpEvent(LocalRandomizerDpEvent):
   """
 
   noise_multiplier: float = real_field(_checks.positive)
-
-
-@attr.s(frozen=True)
-class FixedWindowCheckInDpEvent(ProtocolDpEvent):
-  """Random check-ins with a fixed window, one winner per slot: the whole run.
-
-  A_fix of arXiv:2007.06605 (algorithm 1). Each client takes part with
-  probability `check_in_probability` and then draws one of `num_slots` slots
-  uniformly, with its own coins. The server asks one client of each slot, chosen
-  uniformly, for a report. For an empty slot the server makes the report of a
-  zero update itself. The adversary sees all models, and so all used reports in
-  order. It does not see who checked in, who won and which slots were empty. The
-  number of clients does not matter.
-  """
-
-  event: LocalRandomizerDpEvent = _local()
-  num_slots: int = count_field(1)
-  check_in_probability: float = real_field(
-      _checks.in_closed, 0.0, 1.0, default=1.0
-  )
-
-
-@attr.s(frozen=True)
-class SlidingWindowCheckInDpEvent(ProtocolDpEvent):
-  """Random check-ins with a sliding window, one winner per slot: the whole run.
-
-  A_sldw of arXiv:2007.06605 (section 4.2). Client j draws one of the `window`
-  slots j, ..., j + window - 1 uniformly. Slots before slot `window` are not
-  used. Everything else is as in `FixedWindowCheckInDpEvent`.
-  """
-
-  event: LocalRandomizerDpEvent = _local()
-  window: int = count_field(1)
-
-
-@attr.s(frozen=True)
-class AveragedCheckInDpEvent(ProtocolDpEvent):
-  """Random check-ins whose reports are all averaged: the whole run.
-
-  A_avg of arXiv:2007.06605 (algorithm 2). Each of at least `min_num_clients`
-  clients takes part and draws one of `num_slots` slots uniformly. The server
-  averages the reports of a slot. An empty slot leaves the model as it is. The
-  adversary sees all models and the number of reports in every slot, and does
-  not collude with participants.
-  """
-
-  event: LocalRandomizerDpEvent = _local()
-  num_slots: int = count_field(1)
-  min_num_clients: int = count_field(1)
-
-
-@attr.s(frozen=True)
-class ShuffledDpEvent(ProtocolDpEvent):
-  """One report of each of at least `num_messages` clients, in random order.
-
-  Everybody takes part. The adversary sees all reports but does not know whose
-  they are. Randomizers may depend on earlier reports if the order of the
-  clients was drawn before the first report (arXiv:2012.12803, section 3).
-  """
-
-  event: LocalRandomizerDpEvent = _local()
-  num_messages: int = count_field(1)
-
-
-@attr.s(frozen=True)
-class ShuffledCheckInDpEvent(ProtocolDpEvent):
-  """ONE round of shuffled check-in. T rounds are a `SelfComposedDpEvent`.
-
-  arXiv:2206.03151. Each of at least `min_num_clients` clients, including the
-  one whose data may change, flips its own coin and takes part with probability
-  `check_in_probability`. The adversary sees the multiset of all reports, and so
-  their number, but nobody's coins. Every round flips new coins and may depend
-  on everything that was seen before.
-  """
-
-  event: LocalRandomizerDpEvent = _local()
-  min_num_clients: int = count_field(1)
-  check_in_probability: float = real_field(_checks.in_closed, 0.0, 1.0)
-
-
-@attr.s(frozen=True)
-class RandomAllocationDpEvent(ProtocolDpEvent):
-  """Check-ins at a server that is trusted to add Gaussian noise: one pass.
-
-  Each client takes part with probability `participation_probability` and then
-  in `num_selected` of `num_steps` steps, drawn uniformly without repetition.
-  Every step, even an empty one, releases the sum of the contributions plus the
-  noise of `event`. `event` is a `dp_accounting.GaussianDpEvent`: noise std over
-  the bound on one contribution's norm. Stated for zero-out, like `event`. The
-  adversary sees every noised sum but not who took part when (arXiv:2502.08202).
-  Epochs with new draws are a `SelfComposedDpEvent`.
-  """
-
-  event: dp_accounting.DpEvent = attr.ib()
-  num_steps: int = count_field(1)
-  num_selected: int = count_field(1, default=1)
-  participation_probability: float = real_field(
-      _checks.in_closed, 0.0, 1.0, default=1.0
-  )
-
-  @event.validator
-  def _check_event(self, unused_attribute, value):
-    if not isinstance(value, dp_accounting.GaussianDpEvent):
-      raise TypeError(
-          f'event={value!r} is not allowed: expected a'
-          ' dp_accounting.GaussianDpEvent, noise on the sum of a step.'
-      )
-    multiplier = value.noise_multiplier
-    if multiplier != math.inf:
-      _checks.non_negative(noise_multiplier=multiplier)
-
-  def __attrs_post_init__(self):
-    _checks.integer_between(1, self.num_steps, num_selected=self.num_selected)
 
 
 # The mechanisms of dp_accounting that add noise to a sum, stated for zero-out.

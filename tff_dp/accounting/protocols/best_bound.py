@@ -3,11 +3,7 @@
 """The epsilon that an event certifies, and the argument behind it.
 
     certificate = amplification.amplify(
-        dp_accounting.SelfComposedDpEvent(
-            run_events.ShuffledCheckInDpEvent(
-                run_events.SphereLocalDpEvent(2.0),
-                min_num_clients=60_000, check_in_probability=0.1),
-            6800),
+        dp_accounting.SelfComposedDpEvent(event_of_a_round, 6800),
         delta=1 / 60_000)
     certificate.epsilon, certificate.bound, certificate.assumptions
 

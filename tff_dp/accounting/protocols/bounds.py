@@ -25,6 +25,10 @@ from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
 
 Relation = run_events.NeighboringRelation
+COINS = (
+    "Each client's coins are its own, honest, fresh, independent of all data"
+    ' and known to nobody else.'
+)
 HONEST_NOISE = (
     'Each client clips and adds its noise itself, as the randomizer says.'
 )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A privacy accountant that knows the events of protocols, by their rules.
 
-    accountant = protocol_accountant.CheckInPLDAccountant()
-    accountant.compose(shuffled_check_in_event, 6800)
+    accountant = protocol_accountant.ProtocolAccountant()
+    accountant.compose(event_of_a_round, 6800)
     accountant.compose(dp_accounting.GaussianDpEvent(50.0))   # an evaluation
     accountant.get_epsilon(1e-6)
 
@@ -121,7 +121,7 @@ def interval_for(
   return parts_lib.suitable_interval(parts)
 
 
-class CheckInPLDAccountant(pld_lib.PLDAccountant):
+class ProtocolAccountant(pld_lib.PLDAccountant):
   """Privacy accountant for the events of protocols and others.
 
   Upper bound on epsilon and on delta. The results hold for adaptively chosen
@@ -377,7 +377,7 @@ def _check_method(leaves, method: str) -> None:
 
 def _composed(event, relation, tuned_for: float):
   """Returns an accountant that has composed the event, on a suitable grid."""
-  accountant = CheckInPLDAccountant(
+  accountant = ProtocolAccountant(
       relation.dp_accounting,
       interval_for(event, delta=tuned_for, relation=relation),
       target_delta=tuned_for,

@@ -16,8 +16,8 @@ import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.systems.allocation import allocation_events
 
 
 class _Allocation(protocol_lib.Protocol):
@@ -91,12 +91,12 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> run_events.RandomAllocationDpEvent:
+  ) -> allocation_events.RandomAllocationDpEvent:
     """See base class. Exact for a prefix of 1-of-m, else the whole pass."""
     stopped = self._stopped_after(num_rounds)
     if self.num_selected > 1:
       stopped = self.num_slots
-    return run_events.RandomAllocationDpEvent(
+    return allocation_events.RandomAllocationDpEvent(
         event,
         num_steps=stopped,
         num_selected=self.num_selected,
@@ -269,6 +269,6 @@ class CyclicAllocation(_Allocation):
     return parts[0] if len(parts) == 1 else dp_accounting.ComposedDpEvent(parts)
 
   def _window(self, event, slots: int, probability: float):
-    return run_events.RandomAllocationDpEvent(
+    return allocation_events.RandomAllocationDpEvent(
         event, num_steps=slots, participation_probability=probability
     )

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 import math
 from typing import Any, NamedTuple, Optional
 
-from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.advice import offers
 from tff_dp.advice import protocol_offers
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.systems.check_ins import plan as plan_lib
+from tff_dp.systems.check_ins import random_check_ins
 from tff_dp.systems.check_ins import shuffled
 from tff_dp.systems.check_ins import windows
 

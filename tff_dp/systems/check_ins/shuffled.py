@@ -13,8 +13,8 @@ from typing import Optional
 import dp_accounting
 
 from tff_dp import _checks
-from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.systems.check_ins import check_in_events
 
 
 class _BehindShuffler(protocol_lib.Protocol):
@@ -75,7 +75,7 @@ class ShuffledReports(_BehindShuffler):
   ) -> dp_accounting.SelfComposedDpEvent:
     """See base class. A prefix has fewer rounds."""
     return dp_accounting.SelfComposedDpEvent(
-        run_events.ShuffledDpEvent(event, self.min_num_clients),
+        check_in_events.ShuffledDpEvent(event, self.min_num_clients),
         self._stopped_after(num_rounds),
     )
 
@@ -173,7 +173,7 @@ class ShuffledCheckIn(_BehindShuffler):
   ) -> dp_accounting.SelfComposedDpEvent:
     """See base class. Rounds are independent, so a prefix has fewer of them."""
     return dp_accounting.SelfComposedDpEvent(
-        run_events.ShuffledCheckInDpEvent(
+        check_in_events.ShuffledCheckInDpEvent(
             event,
             min_num_clients=self.min_num_clients,
             check_in_probability=self.certified_rate,

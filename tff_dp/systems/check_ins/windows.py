@@ -17,9 +17,9 @@ import dp_accounting
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import random_check_ins
-from tff_dp.accounting.events import run_events
 from tff_dp.participation import protocol as protocol_lib
+from tff_dp.systems.check_ins import check_in_events
+from tff_dp.systems.check_ins import random_check_ins
 
 _SECRET_CHECK_INS = (
     'the server and the channels to it, with who checked in, who won and which'
@@ -101,13 +101,13 @@ class FixedWindowCheckIn(protocol_lib.Slots):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> run_events.FixedWindowCheckInDpEvent:
+  ) -> check_in_events.FixedWindowCheckInDpEvent:
     """See base class. Exact for a prefix: s of m slots are a window of s slots.
 
     A client is in the first s slots with probability p0 s / m, uniformly.
     """
     stopped = self._stopped_after(num_rounds)
-    return run_events.FixedWindowCheckInDpEvent(
+    return check_in_events.FixedWindowCheckInDpEvent(
         event,
         num_slots=stopped,
         check_in_probability=protocol_lib.share_of(
@@ -187,10 +187,10 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> run_events.SlidingWindowCheckInDpEvent:
+  ) -> check_in_events.SlidingWindowCheckInDpEvent:
     """See base class. A prefix is accounted for as the whole pass."""
     self._stopped_after(num_rounds)
-    return run_events.SlidingWindowCheckInDpEvent(
+    return check_in_events.SlidingWindowCheckInDpEvent(
         event, window=self.window
     )
 
@@ -234,10 +234,10 @@ class AveragedCheckIn(protocol_lib.Slots):
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
-  ) -> run_events.AveragedCheckInDpEvent:
+  ) -> check_in_events.AveragedCheckInDpEvent:
     """See base class. A prefix is accounted for as the whole pass."""
     self._stopped_after(num_rounds)
-    return run_events.AveragedCheckInDpEvent(
+    return check_in_events.AveragedCheckInDpEvent(
         event,
         num_slots=self.num_slots,
         min_num_clients=self.min_num_clients,

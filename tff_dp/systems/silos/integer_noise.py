@@ -24,7 +24,6 @@ from scipy import special
 from scipy import stats
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import privacy_profiles
 
 # Number of standard deviations that a table covers. The rest is charged.
@@ -76,7 +75,7 @@ def binomial(trials: int, probability: float) -> IntegerLaw:
     outside = stats.binom.cdf(low - 1, trials, probability)
     outside = outside + stats.binom.sf(high, trials, probability)
     probs = stats.binom.pmf(values, trials, probability)
-  error = shuffling.RELATIVE_ERROR
+  error = privacy_profiles.BINOMIAL_ERROR
   outside = float(outside) * (1 + error)
   return IntegerLaw(low, probs, outside, error, variance)
 

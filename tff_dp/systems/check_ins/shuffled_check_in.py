@@ -24,9 +24,9 @@ import math
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.systems.check_ins import shuffling
 
 _MOST_COHORT_BLOCKS = 48
 _MOST_SUBSAMPLE_BLOCKS = 400

@@ -15,10 +15,10 @@ import pytest
 from scipy import integrate
 from scipy import special
 
-from tff_dp.accounting.amplification import random_allocation
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.events import run_events
+from tff_dp.systems.allocation import random_allocation
 
 pytestmark = pytest.mark.once
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tff_dp.accounting.amplification import lognormal_sums
-from tff_dp.accounting.amplification import random_allocation
+from tff_dp.systems.allocation import lognormal_sums
+from tff_dp.systems.allocation import random_allocation
 
 pytestmark = pytest.mark.once
 

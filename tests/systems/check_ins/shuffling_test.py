@@ -14,9 +14,9 @@ import pytest
 from scipy import stats
 
 from tests.accounting import protocol_laws as laws
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.systems.check_ins import shuffling
 
 pytestmark = pytest.mark.once
 

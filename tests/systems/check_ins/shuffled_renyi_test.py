@@ -12,8 +12,8 @@ import pytest
 
 from tests.accounting import protocol_laws as laws
 from tests.accounting import shuffled_renyi
-from tff_dp.accounting.amplification import shuffled_check_in
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.systems.check_ins import shuffled_check_in
 
 pytestmark = pytest.mark.once
 

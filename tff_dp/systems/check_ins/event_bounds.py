@@ -15,7 +15,6 @@ smallest one depends on the event's numbers.
 | clones | shuffled check-in | [derived] the same in a binomial cohort |
 | strong_clones | both, some randomizers | [derived] more clones, by type |
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
-| allocation | random allocation | arXiv:2502.08202; numerics [derived] |
 
 [derived] marks arguments of this project, proven in docs/proofs_shuffling.md and
 docs/proofs_check_ins.md; they can be turned off. Formulas of papers that do not
@@ -26,29 +25,19 @@ from collections.abc import Iterator
 import functools
 import math
 
-from tff_dp.accounting.amplification import random_allocation
-from tff_dp.accounting.amplification import random_check_ins
-from tff_dp.accounting.amplification import shuffled_check_in
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
-from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import bounds
+from tff_dp.systems.check_ins import check_in_events
+from tff_dp.systems.check_ins import random_check_ins
+from tff_dp.systems.check_ins import shuffled_check_in
+from tff_dp.systems.check_ins import shuffling
 
 _SHUFFLING_PROOFS = 'docs/proofs_shuffling.md'
-_REPLACE_ONE = run_events.NeighboringRelation.REPLACE_ONE
-# Mass that the grid of a random allocation may cut off: a share of delta, and
-# at most the second value.
-_TAIL_SHARE = 1e-4
-_MOST_TAIL = 1e-10
 _RCI = 'arXiv:2007.06605, theorem '
 _CHECK_IN_PROOFS = 'docs/proofs_check_ins.md'
-_COINS = (
-    "Each client's coins are its own, honest, fresh, independent of all data"
-    ' and known to nobody else.'
-)
 _SECRET_SLOTS = (
     'The server and the channels to it are trusted: nobody learns who checked'
     ' in, who won and which slots were empty.'
@@ -268,48 +257,6 @@ def _strong_clones(report, clones) -> bounds.Bound:
   return bounds.Bound('strong_clones', _SHUFFLING_PROOFS, True, part=part)
 
 
-def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
-  """Yields the bounds for central noise at some of several steps."""
-  times, multiplier = event.num_selected, float(event.event.noise_multiplier)
-  yield bounds.noise_at_the_server(event.event, count * times, relation)
-  if event.participation_probability == 0:
-    yield bounds.nobody('allocation', count)
-    return
-  numbers = dict(
-      noise_multiplier=multiplier,
-      num_steps=event.num_steps,
-      num_selected=times,
-      participation_probability=event.participation_probability,
-  )
-
-  def check():
-    if not 0 < multiplier < math.inf:
-      raise privacy_profiles.NotApplicableError(
-          f'noise_multiplier={multiplier} needs no computation'
-      )
-
-  def part():
-    check()
-    tail = min(_MOST_TAIL, _TAIL_SHARE * delta / count)
-    remove, add = random_allocation.profiles(tail=tail, **numbers)
-    result = composition.Part(remove, count, add)
-    if relation is _REPLACE_ONE:
-      return replace_one.replace_one(result)
-    return result
-
-  def epsilon(total_delta):
-    check()
-    return random_allocation.epsilon(
-        delta=total_delta,
-        num_epochs=count,
-        neighboring_relation=relation,
-        **numbers,
-    )
-
-  source = f'arXiv:2502.08202; {_CHECK_IN_PROOFS}'
-  yield bounds.Bound('allocation', source, True, part=part, epsilon=epsilon)
-
-
 def _step_by_step(report, num_slots: int, probability: float, count: int):
   """Returns the steps of theorem 3.2, composed as privacy-loss distributions.
   """
@@ -331,28 +278,12 @@ def _step_by_step(report, num_slots: int, probability: float, count: int):
   return bounds.Bound('rci_numeric', _CHECK_IN_PROOFS, True, part=part)
 
 
-def _of_central(event, bound: str) -> list[str]:
-  """Returns the assumptions of a random allocation."""
-  found = [
-      'The server is trusted: it adds Gaussian noise to the sum of every step,'
-      ' empty steps too, and never divides by the number of reports.'
-  ]
-  if bound != 'none':
-    found += [_COINS, 'Nobody else learns in which step a client took part.']
-    if event.num_selected > 1:
-      found.append(
-          'What a client sends in a step does not depend on which of its other'
-          ' steps were selected.'
-      )
-  return found
-
-
 def _of_protocol(leaf, bound: str) -> list[str]:
   """Returns the assumptions of a protocol whose clients add the noise."""
   if bound == 'none':
     reports = (
         'one report per client and round'
-        if isinstance(leaf, run_events.ShuffledCheckInDpEvent)
+        if isinstance(leaf, check_in_events.ShuffledCheckInDpEvent)
         else 'one report per client'
     )
     return [
@@ -363,25 +294,25 @@ def _of_protocol(leaf, bound: str) -> list[str]:
 
 def _of_amplified(leaf, bound: str) -> list[str]:
   """Returns the assumptions behind the amplification by a protocol."""
-  if isinstance(leaf, run_events.FixedWindowCheckInDpEvent):
+  if isinstance(leaf, check_in_events.FixedWindowCheckInDpEvent):
     return [
-        _COINS,
+        bounds.COINS,
         _SECRET_SLOTS,
         f'Check-in probability {leaf.check_in_probability:g}, in one of'
         f' {leaf.num_slots} slots. The number of clients is not needed.',
         'A slot without a report gets the noised report of a zero update.',
     ]
-  if isinstance(leaf, run_events.SlidingWindowCheckInDpEvent):
+  if isinstance(leaf, check_in_events.SlidingWindowCheckInDpEvent):
     return [
-        _COINS,
+        bounds.COINS,
         _SECRET_SLOTS,
         f'Each client is in one of the {leaf.window} slots of its window. The'
         ' number of clients is not needed.',
         'A slot without a report gets the noised report of a zero update.',
     ]
-  if isinstance(leaf, run_events.AveragedCheckInDpEvent):
+  if isinstance(leaf, check_in_events.AveragedCheckInDpEvent):
     return [
-        _COINS,
+        bounds.COINS,
         'The server and the channels to it are trusted; the number of reports'
         ' in a slot may leak.',
         'Participants do not collude with whoever sees the models.',
@@ -393,7 +324,7 @@ def _of_amplified(leaf, bound: str) -> list[str]:
       ' and permutes. The aggregator is not trusted.'
   )
   others = 'run the randomizer honestly and do not reveal their reports.'
-  if isinstance(leaf, run_events.ShuffledDpEvent):
+  if isinstance(leaf, check_in_events.ShuffledDpEvent):
     return [
         shuffler,
         f'At least {leaf.num_messages} clients send one report each, {others}',
@@ -402,7 +333,7 @@ def _of_amplified(leaf, bound: str) -> list[str]:
     others = 'flip honest coins; nobody learns who took part.'
   return [
       shuffler,
-      _COINS,
+      bounds.COINS,
       f'At least {leaf.min_num_clients} clients are sure to flip their coins,'
       ' and to deliver unless they drop out independently of data and'
       f' identity; they {others}',
@@ -425,18 +356,15 @@ def _rules(find, *names: str) -> bounds.Rules:
 
 _CLONES = ('clones', 'strong_clones')
 RULES = {
-    run_events.FixedWindowCheckInDpEvent: _rules(
+    check_in_events.FixedWindowCheckInDpEvent: _rules(
         _of_fixed_window, 'thinning', 'rci', 'rci_numeric'
     ),
-    run_events.SlidingWindowCheckInDpEvent: _rules(
+    check_in_events.SlidingWindowCheckInDpEvent: _rules(
         _of_sliding_window, 'rci', 'rci_numeric'
     ),
-    run_events.AveragedCheckInDpEvent: _rules(_of_averaged, 'rci'),
-    run_events.ShuffledDpEvent: _rules(_of_shuffle, 'rci', *_CLONES),
-    run_events.ShuffledCheckInDpEvent: _rules(
+    check_in_events.AveragedCheckInDpEvent: _rules(_of_averaged, 'rci'),
+    check_in_events.ShuffledDpEvent: _rules(_of_shuffle, 'rci', *_CLONES),
+    check_in_events.ShuffledCheckInDpEvent: _rules(
         _of_shuffled_check_in, 'subsampling', *_CLONES, 'clones_by_cohort'
-    ),
-    run_events.RandomAllocationDpEvent: bounds.Rules(
-        bounds=_of_allocation, assumptions=_of_central, names=('allocation',)
     ),
 }

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.accounting import check_in_laws
-from tff_dp.accounting.amplification import random_check_ins
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.systems.check_ins import random_check_ins
 
 pytestmark = pytest.mark.once
 

@@ -52,12 +52,12 @@ import numpy as np
 from scipy import special
 
 from tff_dp import _checks
-from tff_dp.accounting.amplification import lognormal_sums
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import run_events
+from tff_dp.systems.allocation import lognormal_sums
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 

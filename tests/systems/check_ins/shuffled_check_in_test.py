@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.accounting import protocol_laws as laws
-from tff_dp.accounting.amplification import shuffled_check_in
-from tff_dp.accounting.amplification import shuffling
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
+from tff_dp.systems.check_ins import shuffled_check_in
+from tff_dp.systems.check_ins import shuffling
 
 pytestmark = pytest.mark.once
 

@@ -35,6 +35,7 @@ from scipy import stats
 from tff_dp import _checks
 from tff_dp.accounting.curves import privacy_profiles
 
+RELATIVE_ERROR = privacy_profiles.BINOMIAL_ERROR
 _MOST_BLOCKS = 128
 _MOST_CELLS = 4000
 _SURCHARGE_POINTS = 64
@@ -42,10 +43,6 @@ _SURCHARGE_POINTS = 64
 # about 1e-20 per round, is charged at its worst value.
 _REACH = 9.25
 _MARGIN = 20
-# Relative error of scipy's binomial probabilities. Measured against 40 digits:
-# 6e-13 for up to 10^6 trials, 5e-10 at worst (10^7 trials of probability 10^-8,
-# scipy 1.9).
-RELATIVE_ERROR = 4e-9
 # Number of cells of one array that fits a processor's cache.
 _MOST_CACHED_CELLS = 1 << 15
 # Number of cells of a table of coins, with two numbers each.
