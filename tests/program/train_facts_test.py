@@ -230,6 +230,21 @@ class TrainFactsTest(kills.RunsTestCase):
         ['test_accuracy' in row for row in result.metrics], [False, True]
     )
 
+  @parameterized.parameters(*range(1, _ROUNDS))
+  def test_last_round_of_a_resumed_run_is_evaluated(self, done):
+    # Where the run stops, and where the budget ends.
+    options = dict(
+        epsilon_budget=self._epsilon(_ROUNDS - 1),
+        evaluate_fn=toy.evaluate,
+        rounds_per_eval=2 * _ROUNDS,
+    )
+    self._train(total_rounds=done, **options)
+    result = self._train(**options)
+    self.assertEqual(
+        [row['round'] for row in result.metrics if 'test_accuracy' in row],
+        sorted({done, _ROUNDS - 1}),
+    )
+
   @parameterized.parameters('epsilon', 'rounds_left', 'round', 'cohort_assumed')
   def test_evaluation_cannot_replace_a_number_of_the_run(self, name):
     with self.assertRaisesRegex(_checks.ArgumentError, 'evaluate_fn='):
