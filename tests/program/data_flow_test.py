@@ -123,8 +123,11 @@ class IntrinsicsTest(parameterized.TestCase):
     self.assertStartsWith(found['total'].pop(), 'federated_')
     self.assertEmpty(found['known'])
 
-  @parameterized.parameters(False, True)
-  def test_what_clients_ask_for(self, is_coin):
+  @parameterized.product(
+      is_coin=(False, True),
+      select=(tff.federated_select, tff.federated_secure_select),
+  )
+  def test_what_clients_ask_for(self, is_coin, select):
     key_type = tff.TensorType(np.int32, [1])
 
     @tff.tensorflow.computation(key_type)
@@ -145,7 +148,7 @@ class IntrinsicsTest(parameterized.TestCase):
         tff.FederatedType(key_type, tff.CLIENTS), _SERVER
     )
     def computation(keys, known):
-      slices = tff.federated_select(
+      slices = select(
           tff.federated_map(draw, keys),
           tff.federated_eval(last, tff.SERVER),
           known,
@@ -371,12 +374,19 @@ class MarksTest(parameterized.TestCase):
 
     integers = tff.FederatedType(np.int32, tff.CLIENTS)
 
+    @tff.tensorflow.computation(np.int32)
+    @tf.function(autograph=False)
+    def as_at_server(x):
+      return _RELEASE.mark(x)
+
     def sums(own):
       shares = tff.federated_map(masked, own)
       return dict(
           secure=tff.federated_secure_sum_bitwidth(shares, 8),
           plain=tff.federated_sum(shares),
           largest=tff.federated_max(shares),
+          # The noise of the server hides sums.
+          again=tff.federated_sum(tff.federated_map(as_at_server, shares)),
       )
 
     self.assertEqual(
@@ -385,6 +395,33 @@ class MarksTest(parameterized.TestCase):
             'secure': set(),
             'plain': {'federated_sum'},
             'largest': {'federated_max'},
+            'again': {'federated_sum'},
+        },
+    )
+
+  def test_coin_of_a_client_hides_nothing_of_the_others(self):
+    @tff.tensorflow.computation(_NUMBER)
+    @tf.function(autograph=False)
+    def coin(x):
+      return release_marks.mark_coin(x)
+
+    def body(own):
+      total = tff.federated_max(own)
+      told = tff.federated_map(coin, tff.federated_broadcast(total))
+      return dict(
+          own=tff.federated_map(coin, own),
+          at_server=tff.federated_map(coin, total),
+          told=told,
+          told_again=tff.federated_sum(told),
+      )
+
+    self.assertEqual(
+        _traces([_CLIENTS], body),
+        {
+            'own': set(),
+            'at_server': {'federated_max'},
+            'told': {'federated_max'},
+            'told_again': {'federated_max'},
         },
     )
 
