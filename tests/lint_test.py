@@ -1,6 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""No name is undefined, hidden by another, or imported for nothing."""
+"""No name is undefined or imported for nothing, and types fit.
+
+`tool.mypy` in pyproject.toml lists the packages whose types are checked.
+"""
 
 import importlib.util
 import pathlib
@@ -12,6 +15,7 @@ import pytest
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _HAS_RUFF = importlib.util.find_spec('ruff') is not None
+_HAS_MYPY = importlib.util.find_spec('mypy') is not None
 
 
 @pytest.mark.skipif(not _HAS_RUFF, reason='ruff is in the reference stack only')
@@ -32,6 +36,26 @@ class LintTest(absltest.TestCase):
     found = self._ruff('--stdin-filename=tff_dp/x.py', '-', input=code)
     self.assertIn('F402', found.stdout)
     self.assertIn('F821', found.stdout)
+
+
+@pytest.mark.skipif(not _HAS_MYPY, reason='mypy is in the reference stack only')
+class TypesTest(absltest.TestCase):
+
+  def _mypy(self, *words) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, '-m', 'mypy', '--cache-dir=/dev/null', *words],
+        cwd=_ROOT, capture_output=True, text=True, check=False,
+    )
+
+  def test_types_fit(self):
+    found = self._mypy()
+    self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+    self.assertIn('Success: no issues found in', found.stdout)
+
+  def test_mypy_would_find_another_type(self):
+    code = self.create_tempfile('x.py', 'def f(x: int) -> str:\n  return x\n')
+    found = self._mypy(code.full_path)
+    self.assertIn('[return-value]', found.stdout)
 
 
 if __name__ == '__main__':

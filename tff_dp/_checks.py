@@ -8,10 +8,11 @@ Every check takes the argument by keyword, so that the error can name it:
 """
 
 import collections
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 import dataclasses
 import math
 import numbers
+from typing import Any
 
 
 # Most characters of a value in a message.
@@ -85,7 +86,7 @@ CLIP_NORMS = (1e-15, 1e15)
 _MAX_DELTA = 0.1
 
 
-def _single(arguments: dict[str, object]) -> tuple[str, object]:
+def _single(arguments: Mapping[str, Any]) -> tuple[str, Any]:
   (item,) = arguments.items()
   return item
 

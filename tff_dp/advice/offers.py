@@ -241,11 +241,11 @@ def offer(setting: Setting, error: float, **fields) -> Offer:
     **fields: Fields that differ from the defaults.
   """
   weights = _BYTES_PER_WEIGHT * setting.parameters
+  defaults: dict[str, Any] = dict(
+      unit='client', bytes_up=weights, bytes_down=weights, model_copies=1
+  )
   return Offer(
-      **dict(
-          unit='client', bytes_up=weights, bytes_down=weights, model_copies=1
-      )
-      | fields,
+      **defaults | fields,
       delta=setting.delta,
       error=float(error),
       error_l2=float(error) * math.sqrt(setting.parameters),

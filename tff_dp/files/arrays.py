@@ -12,7 +12,7 @@ import contextlib
 import io
 import math
 import os
-from typing import Any, BinaryIO
+from typing import Any, IO, BinaryIO
 import zipfile
 
 import numpy as np
@@ -106,7 +106,7 @@ def _read(file: BinaryIO) -> dict[str, np.ndarray]:
   return arrays
 
 
-def _array(file: BinaryIO, size: int) -> np.ndarray:
+def _array(file: IO[bytes], size: int) -> np.ndarray:
   """Returns the array that makes up a file of `size` bytes."""
   version = np.lib.format.read_magic(file)
   if version not in _HEADER_READERS:

@@ -44,7 +44,7 @@ _RELEASE_MODE, _SECRET_MODE = 0o755, 0o700
 
 
 def write_atomically(
-    path: os.PathLike, content: bytes | str | Iterable[bytes]
+    path: str | os.PathLike, content: bytes | str | Iterable[bytes]
 ) -> None:
   """Writes a file. A reader sees either the whole new file or the old one.
 
@@ -108,7 +108,7 @@ def flush(path: os.PathLike) -> None:
       os.close(descriptor)
 
 
-def write_json(path: os.PathLike, content: Mapping) -> None:
+def write_json(path: str | os.PathLike, content: Mapping) -> None:
   """Writes a mapping as indented JSON, atomically."""
   write_atomically(path, json_text(content))
 
@@ -284,7 +284,7 @@ class RunDirectory:
       if not or_not:
         raise
 
-  def _identify(self, identity: dict, client_ids: list[str]) -> None:
+  def _identify(self, identity: Mapping, client_ids: list[str]) -> None:
     """Stores the identity of the run, or compares it with the stored one."""
     self.is_new = not self._manifest.exists()
     if self.is_new:

@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import pathlib
+from typing import Any
 
 from tff_dp import _checks
 from tff_dp.files import regular
@@ -165,7 +166,8 @@ class WriteAheadRecord:
       if is_next:
         self._take_release(released)
       return is_next
-    round_index, digest = entry.get('round'), entry.get('cohort')
+    round_index: Any = entry.get('round')
+    digest: Any = entry.get('cohort')
     expected = self.rounds_begun + 1
     if _REPLACES in entry and self.rounds_begun > self.released_through:
       expected = self.rounds_begun

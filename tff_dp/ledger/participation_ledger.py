@@ -16,6 +16,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def _damaged() -> _checks.PrivacyRefusedError:
   )
 
 
-def _check_header(header: dict[str, object]) -> None:
+def _check_header(header: dict[str, Any]) -> None:
   """Raises an error unless the numbers of the header are numbers.
 
   Their values are checked later.
@@ -136,7 +137,7 @@ class ParticipationLedger:
     self._run_id = os.urandom(16).hex() if run_id is None else str(run_id)
     self._salt = os.urandom(16) if salt is None else bytes(salt)
     self._num_rounds = 0
-    self._min_index_gap = None
+    self._min_index_gap: int | None = None
     self._smallest_cohort = 0
     self._largest_cohort = 0
     # Entry i belongs to the i-th key. The arrays have room to grow.
@@ -332,7 +333,7 @@ class ParticipationLedger:
       raise _damaged() from error
     return ledger
 
-  def _load(self, header: dict[str, object], content: bytes) -> None:
+  def _load(self, header: dict[str, Any], content: bytes) -> None:
     num_clients = header['num_clients']
     # Before anything of this size is made.
     if num_clients * (_KEY_BYTES + 8) != len(content):

@@ -15,7 +15,7 @@ from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.mechanisms.matrix import toeplitz_algebra
 
-BY_NAME = {
+BY_NAME: dict[str, Any] = {
     'independent': mechanism_lib.Independent,
     'tree': tree.Tree,
     'honaker': tree.HonakerTree,

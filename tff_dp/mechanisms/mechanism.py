@@ -17,7 +17,7 @@ really added.
 import abc
 from collections.abc import Callable, Sequence
 import dataclasses
-from typing import Any, NamedTuple, Optional, Protocol
+from typing import Any, ClassVar, NamedTuple, Optional, Protocol
 
 import numpy as np
 
@@ -107,6 +107,9 @@ class Mechanism(abc.ABC):
     complete_trees: Whether a tree that is followed by another one is extended
       with virtual rounds of zeros up to the next power of two.
   """
+
+  # Subclasses are dataclasses.
+  __dataclass_fields__: ClassVar[dict[str, Any]]
 
   num_rounds: int
   restart_every: Optional[int]

@@ -22,7 +22,7 @@ import dataclasses
 import fractions
 import hashlib
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
@@ -47,6 +47,9 @@ class LocalRandomizer(abc.ABC):
     local_epsilon: Epsilon0 of one report at delta0, infinite if there is none.
     local_delta: Delta0 of one report.
   """
+
+  # Subclasses are dataclasses.
+  __dataclass_fields__: ClassVar[dict[str, Any]]
 
   local_epsilon: float
   local_delta: float = 0.0

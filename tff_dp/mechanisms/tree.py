@@ -261,8 +261,11 @@ class HonakerTree(_TreeMechanism):
   def prefix_variances(self) -> np.ndarray:
     rounds = np.arange(1, self.rounds_per_tree + 1)
     return sum(
-        ((rounds >> level) & 1) * _honaker_weight(level)
-        for level in range(self.num_levels)
+        (
+            ((rounds >> level) & 1) * _honaker_weight(level)
+            for level in range(self.num_levels)
+        ),
+        start=np.zeros(len(rounds)),
     ).astype(np.float64)
 
 

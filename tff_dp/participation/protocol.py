@@ -57,6 +57,9 @@ class Protocol(abc.ABC):
     adversary: Phrase that lists everything the adversary sees.
   """
 
+  # Subclasses are dataclasses.
+  __dataclass_fields__: ClassVar[dict[str, Any]]
+
   num_rounds: int
   has_one_winner: bool
   occupancy_is_secret: bool

@@ -21,7 +21,7 @@ lost, never data.
 
 import abc
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,8 +93,8 @@ class Sampler(abc.ABC):
     self._num_clients = num_clients
     self._dropout_rate = float(dropout_rate)
     self._lost_winner = lost_winner
-    self._pass_index = None
-    self._drawn = None
+    self._pass_index: int | None = None
+    self._drawn: Any = None
 
   def cohort(self, pass_index: int, step: int) -> Cohort:
     """Returns the outcome of a step, a function of the arguments and the key.

@@ -213,9 +213,8 @@ class MinSeparation(_RandomCohorts):
 
   @property
   def pattern(self) -> patterns.MinSeparationPattern:
-    gap = self.min_index_gap
-    if gap is None:
-      gap = self.min_rounds_between + 1
+    # One of the two is given.
+    gap = self.min_index_gap or (self.min_rounds_between or 0) + 1
     return patterns.MinSeparationPattern(
         self.num_rounds,
         min_index_gap=gap,

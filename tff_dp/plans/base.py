@@ -250,7 +250,7 @@ class Plan(abc.ABC):
     relation = run_events.NeighboringRelation(
         neighboring_relation or self.neighboring_relation
     )
-    options = {'delta': delta, 'num_rounds': num_rounds}
+    options: dict[str, Any] = {'delta': delta, 'num_rounds': num_rounds}
     if relation != self.neighboring_relation:
       options['neighboring_relation'] = relation
     return {

@@ -288,7 +288,9 @@ class ProtocolPlan(base.Plan):
       neighboring_relation: Relation of epsilon. Default: the relation of the
         plan.
     """
-    options = dict(delta=delta, neighboring_relation=neighboring_relation)
+    options: dict[str, Any] = dict(
+        delta=delta, neighboring_relation=neighboring_relation
+    )
     found = {}
     for candidate in self.certificate(**options).candidates:
       if candidate.reason == best_bound.SKIPPED:

@@ -163,13 +163,13 @@ def build(
   headline['warnings'] = _warnings(plan, about, headline)
   if about.insecure_seed:
     headline |= {'epsilon': _INFINITE, 'epsilon_no_amplification': _INFINITE}
-  said = _common(plan, about, headline) | own
+  said = {**_common(plan, about, headline), **own}
   expected = [
       f'{point}.{name}'
       for point, names in statement.required_names(plan.kind).items()
       for name in names
   ]
-  points = {}
+  points: dict[str, dict[str, Any]] = {}
   for path in dict.fromkeys((*expected, *said)):
     if path in said:
       point, _, name = path.partition('.')
@@ -185,7 +185,8 @@ def sentences(text: str, **facts) -> dict[str, str]:
       last sentence of a name counts.
     **facts: Values for the braces, as in `str.format`.
   """
-  said, name = {}, ''
+  said: dict[str, str] = {}
+  name = ''
   for line in text.strip().splitlines():
     if line.startswith(' '):
       said[name] += f' {line.strip()}'
@@ -315,7 +316,7 @@ def _replace_one(
 
 
 def _curve_row(plan, about: Occasion, delta: float) -> dict[str, Any]:
-  row = {'delta': delta}
+  row: dict[str, Any] = {'delta': delta}
   if plan.curve_has_rounds_done:
     epsilon = plan.epsilon_after(about.num_rounds, delta=delta)
     row['epsilon'] = about.number(epsilon)

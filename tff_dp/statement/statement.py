@@ -188,7 +188,8 @@ def _check_complete(
     headline: Mapping[str, Any], points: Mapping[str, Any]
 ) -> None:
   """Raises unless every point is present and not empty."""
-  required = required_names(headline.get('kind'))
+  kind: Any = headline.get('kind')
+  required = required_names(kind)
   missing = [name for name in _HEADLINE if name not in headline]
   for section, names in required.items():
     values = points.get(section)

@@ -7,7 +7,7 @@ and each of them is imported when somebody asks for it. Only training needs
 TensorFlow.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import importlib
 from typing import Any, NamedTuple, Optional
@@ -49,8 +49,8 @@ class Command(NamedTuple):
   """
 
   summary: str
-  flags: Callable[[], Any]
-  examples: Optional[Callable[[], Any]] = None
+  flags: At
+  examples: Optional[At] = None
 
 
 class Tool(NamedTuple):
@@ -63,7 +63,7 @@ class Tool(NamedTuple):
   """
 
   summary: str
-  add_arguments: Callable[[], Any]
+  add_arguments: At
 
 
 class Offered(NamedTuple):
@@ -80,7 +80,7 @@ class Offered(NamedTuple):
 
   needs: str
   summary: str
-  build: Callable[[], Any]
+  build: At
   unit: str = 'client'
 
 
@@ -108,14 +108,14 @@ class System:
 
   kind: str
   page: str
-  plan: Callable[[], Any]
-  training: Callable[[], Any]
+  plan: At
+  training: At
   points: Mapping[str, str] = dataclasses.field(default_factory=dict)
   commands: Mapping[str, Command] = dataclasses.field(default_factory=dict)
   offers: Mapping[str, Offered] = dataclasses.field(default_factory=dict)
   tools: Mapping[str, Tool] = dataclasses.field(default_factory=dict)
   adapters: tuple[str, ...] = ()
-  rows: Optional[Callable[[], Any]] = None
+  rows: Optional[At] = None
 
 
 class Noise(NamedTuple):

@@ -189,7 +189,8 @@ def alike(part: Part, interval: float) -> Loss:
       part.profile, reverse=part.reverse, interval=interval
   )
   sums = functools.cache(lambda: loss_sums_of(part.terms(interval), interval))
-  return Loss(*self_composed(single, part.count), sums)
+  pld, error = self_composed(single, part.count)
+  return Loss(pld, error, sums)
 
 
 def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:

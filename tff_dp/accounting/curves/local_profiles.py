@@ -79,7 +79,7 @@ def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
         lambda _: ((event.epsilon, event.delta),),
         is_pure=event.delta == 0,
     )
-  strong_clones = ()
+  strong_clones: tuple[tuple[str, float], ...] = ()
   if kind is run_events.SphereLocalDpEvent:
     profile = pure(event.epsilon)
     strong_clones = (

@@ -313,7 +313,7 @@ class _Tilted:
       return 0.0
     return search.nearest(is_private, 0.0, high, tolerance=_RELATIVE_ERROR)
 
-  def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+  def deltas(self, epsilons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (bounds on delta without infinite losses, errors in them)."""
     steps = epsilons / self._interval
     first = np.floor(steps) + 1 - self._start

@@ -532,19 +532,19 @@ def _lower_hull(
     """Returns the slope of f between i and j."""
     return slope(i, j) - (1.0 if j < num_left else 0.0)
 
-  kept = []
+  corners: list[int] = []
   for new in range(len(points)):
-    while len(kept) > 1:
-      before, middle = kept[-2], kept[-1]
+    while len(corners) > 1:
+      before, middle = corners[-2], corners[-1]
       if new < num_left:
         is_below = slope(before, middle) < slope(middle, new)
       else:
         is_below = comparable(before, middle) < comparable(middle, new)
       if is_below:
         break
-      kept.pop()
-    kept.append(new)
-  kept = np.array(kept)
+      corners.pop()
+    corners.append(new)
+  kept = np.array(corners)
   slopes = np.array([slope(i, j) for i, j in zip(kept[:-1], kept[1:])])
   is_left = kept[1:] < num_left
   # Before the first point f rises to 1 at E = 0. After the last it is constant.

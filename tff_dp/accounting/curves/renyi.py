@@ -17,7 +17,7 @@ _ROUNDING = float(np.finfo(np.float64).eps)
 
 
 def epsilon(
-    divergences: Sequence[float], *, delta: float, orders: Sequence[float]
+    divergences: Sequence[float] | np.ndarray, *, delta: float, orders: Sequence[float] | np.ndarray
 ) -> float:
   """Returns epsilon at delta from Renyi divergences of some orders.
 
@@ -31,7 +31,7 @@ def epsilon(
 
 
 def epsilons(
-    divergences: Sequence[float], *, delta: float, above_one: np.ndarray
+    divergences: Sequence[float] | np.ndarray, *, delta: float, above_one: np.ndarray
 ) -> np.ndarray:
   """Returns D + ln(1 - 1/alpha) - ln(delta alpha) / (alpha - 1), rounded up.
 
@@ -52,9 +52,9 @@ def epsilons(
 
 
 def profile(
-    divergences: Sequence[float],
+    divergences: Sequence[float] | np.ndarray,
     *,
-    orders: Sequence[float],
+    orders: Sequence[float] | np.ndarray,
     outside: float = 0.0,
 ) -> privacy_profiles.Profile:
   """Returns the profile that Renyi divergences of some orders give.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import functools
 import math
 import sys
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scipy import optimize
 
@@ -46,6 +46,7 @@ def nearest(
       their difference, for ends that are powers of ten apart. The search may
       then stop a few units in the last place early.
   """
+  middle: Any
   while abs(known - fails) > tolerance * max(abs(known), abs(fails)):
     if geometric:
       middle = math.sqrt(fails) * math.sqrt(known)
@@ -64,7 +65,7 @@ def nearest(
 
 def least(
     holds: Callable[[Number], bool],
-    start: Number = 1.0,
+    start: Number = 1.0,  # type: ignore[assignment]
     *,
     most: float = sys.float_info.max,
     tolerance: float = 0.0,

@@ -36,13 +36,12 @@ def power(base: np.ndarray, exponent: int) -> np.ndarray:
     return np.ones_like(base)
   result = None
   square = base
-  while True:
+  while exponent > 1:
     if exponent & 1:
-      result = square.copy() if result is None else result * square
+      result = square if result is None else result * square
     exponent >>= 1
-    if not exponent:
-      return result
     square = square * square
+  return square.copy() if result is None else result * square
 
 
 def convolved(

@@ -169,7 +169,7 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
 
 def merged(parts: Leaves) -> Leaves:
   """Returns the leaves in order, with equal ones counted together."""
-  counts = {}
+  counts: dict[dp_accounting.DpEvent, int] = {}
   for leaf, count in parts:
     counts[leaf] = counts.get(leaf, 0) + count
   return list(counts.items())

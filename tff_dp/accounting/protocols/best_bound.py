@@ -265,7 +265,7 @@ class _Search:
     self._table = table
     self._delta = delta
     self._published_proofs = published_proofs
-    self._made = {}
+    self._made: dict[tuple[int, str], parts_lib.Part] = {}
 
   def candidate(self, name: str, *, even_slow: bool = True) -> Candidate:
     """Returns the candidate of one bound, with 'none' for leaves it skips."""
@@ -371,6 +371,7 @@ def _certified(**argument) -> float:
         f'{name}={value!r} is not allowed: expected a number that was'
         ' certified; published formulas certify nothing.'
     )
-  if not value >= 0:
+  number = float(value)
+  if not number >= 0:
     raise _checks.ArgumentError(name, value, 'a number of at least 0')
-  return float(value)
+  return number

@@ -258,8 +258,8 @@ def assumptions_of(
 
 def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> Unit:
   """Returns the unit of privacy of everything together."""
-  units = dict.fromkeys(rules_of(leaf).unit for leaf in leaves)
-  units = sorted(units, key=lambda unit: unit != CLIENT)
+  distinct = dict.fromkeys(rules_of(leaf).unit for leaf in leaves)
+  units = sorted(distinct, key=lambda unit: unit != CLIENT)
   if len(units) < 2:
     return units[0] if units else CLIENT
   return Unit(

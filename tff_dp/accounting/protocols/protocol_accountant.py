@@ -28,6 +28,7 @@ accountant composes everything else.
 """
 
 import functools
+from typing import Any
 
 import dp_accounting
 from dp_accounting import pld as pld_lib
@@ -128,9 +129,15 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
   events.
   """
 
+  # Of the base class.
+  _pld: Any
+  _contains_non_dp_event: bool
+
   def __init__(
       self,
-      neighboring_relation: Relation = Relation.REPLACE_ONE,
+      neighboring_relation: dp_accounting.NeighboringRelation = (
+          Relation.REPLACE_ONE
+      ),
       value_discretization_interval: float = 1e-4,
       *,
       target_delta: float = 1e-6,
@@ -159,7 +166,7 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     self._rounding_error = 0.0
     # Parts composed so far, with counts. They allow to sum the losses again for
     # small deltas. None if dp_accounting composed some of the events.
-    self._terms = {}
+    self._terms: dict[Any, int] | None = {}
 
   def compose(self, event: dp_accounting.DpEvent, count: int = 1):
     """Composes `count` events, or raises and changes nothing."""
@@ -206,7 +213,7 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     interval = self._value_discretization_interval
     terms = [
         (laws, count * times)
-        for term, times in self._terms.items()
+        for term, times in (self._terms or {}).items()
         for laws, count in term.terms(interval)
     ]
     return parts_lib.loss_sums_of(terms, interval)

@@ -25,7 +25,7 @@ pattern.
 import abc
 from collections.abc import Callable
 import dataclasses
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,9 @@ class ParticipationPattern(abc.ABC):
   same promise, and `from_json(to_json())` gives an equal pattern.
   """
 
+  # Subclasses are dataclasses.
+  __dataclass_fields__: ClassVar[dict[str, Any]]
+
   num_rounds: int
 
   @abc.abstractmethod
@@ -109,7 +112,7 @@ class ParticipationPattern(abc.ABC):
     return {'kind': _kind_of(type(self)), **dataclasses.asdict(self)}
 
   @staticmethod
-  def from_json(content: dict[str, object]) -> 'ParticipationPattern':
+  def from_json(content: dict[str, Any]) -> 'ParticipationPattern':
     """Returns the pattern from the output of `to_json`."""
     fields = dict(content)
     kind = fields.pop('kind', None)
@@ -255,7 +258,7 @@ class OncePerTreePattern(ParticipationPattern):
     )
 
 
-_KINDS = {
+_KINDS: dict[str, Any] = {
     'min-separation': MinSeparationPattern,
     'fixed-order': FixedOrderPattern,
     'once-per-tree': OncePerTreePattern,

@@ -53,7 +53,7 @@ _ROUNDING = 1e-12
 
 
 def squared_sensitivity(
-    coefficients: Sequence[float],
+    coefficients: Sequence[float] | np.ndarray,
     pattern: patterns.ParticipationPattern,
     *,
     restart_every: int | None = None,
@@ -87,7 +87,7 @@ def squared_sensitivity(
 
 
 def squared_sensitivity_by_round(
-    coefficients: Sequence[float],
+    coefficients: Sequence[float] | np.ndarray,
     pattern: patterns.ParticipationPattern,
     *,
     restart_every: int | None = None,
@@ -121,7 +121,7 @@ def squared_sensitivity_by_round(
 
 
 def is_exact(
-    coefficients: Sequence[float],
+    coefficients: Sequence[float] | np.ndarray,
     pattern: patterns.ParticipationPattern,
     *,
     restart_every: int | None = None,

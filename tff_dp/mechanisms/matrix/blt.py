@@ -220,6 +220,11 @@ def optimize(
   )
 
 
+def _as_float32(values: list[float]) -> tuple[float, ...]:
+  """Returns the numbers as rounded to float32."""
+  return tuple(np.asarray(values, np.float32).astype(np.float64).tolist())
+
+
 @functools.cache
 def table() -> dict[Key, Parameters]:
   """Returns what `search` found for common settings.
@@ -228,10 +233,7 @@ def table() -> dict[Key, Parameters]:
   costs utility, never privacy. `python tools/make_blt_table.py` writes them anew.
   """
   return {
-      Key(*key): tuple(
-          tuple(np.float32(numbers).astype(np.float64).tolist())
-          for numbers in (weights, decays)
-      )
+      Key(*key): (_as_float32(weights), _as_float32(decays))
       for *key, weights, decays in json.loads(TABLE.read_text())
   }
 
@@ -279,7 +281,8 @@ class _Level(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _level(pattern, num_buffers, error, workload, restart_every) -> _Level:
   """Returns the best parameters, building on the ones with fewer buffers."""
-  candidates, below = [], None
+  candidates: list[Parameters] = []
+  below = None
   if num_buffers > 1:
     below = _level(pattern, num_buffers - 1, error, workload, restart_every)
     candidates.append(_with_split_buffer(below.parameters))
@@ -338,7 +341,7 @@ def _starts(setting: toeplitz_algebra.TreeSetting, num_buffers: int):
   if n <= _MANY_ROUNDS and num_buffers > 1:
     separation = np.geomspace(min(0.5, 3.0 / gap), 0.9, num_buffers)
     constant = np.geomspace(min(0.5, 1.0 / gap), 0.7, num_buffers - 1)
-    grids += [separation, np.concatenate(([1e-3 / n], constant))]
+    grids += [separation, np.append(1e-3 / n, constant)]
   for forgetting in grids:
     yield _fitted_weights(forgetting, n), forgetting
 

@@ -54,13 +54,13 @@ _NORM_ORDER = 64
 # Value in place of infinity, from which the line search turns back.
 _REJECTED = 1e3
 
-def first(coefficients: Sequence[float], n: int) -> np.ndarray:
+def first(coefficients: Sequence[float] | np.ndarray, n: int) -> np.ndarray:
   """Returns the first n coefficients, with zeros for missing ones."""
   coefficients = np.asarray(coefficients, np.float64)[:n]
   return np.pad(coefficients, (0, n - len(coefficients)))
 
 
-def matrix(coefficients: Sequence[float], n: int) -> np.ndarray:
+def matrix(coefficients: Sequence[float] | np.ndarray, n: int) -> np.ndarray:
   """Returns the lower-triangular matrix itself, shape [n, n]."""
   return linalg.toeplitz(first(coefficients, n), np.zeros(n))
 
@@ -73,7 +73,7 @@ def square_root_coefficients(n: int) -> np.ndarray:
   (arXiv:2202.11205).
   """
   j = np.arange(1, n)
-  return np.concatenate(([1.0], np.cumprod((2 * j - 1) / (2 * j))))[:n]
+  return np.concatenate((np.ones(1), np.cumprod((2 * j - 1) / (2 * j))))[:n]
 
 
 def inverse_square_root_coefficients(n: int) -> np.ndarray:
@@ -82,10 +82,10 @@ def inverse_square_root_coefficients(n: int) -> np.ndarray:
   d_0 = 1 and d_j = d_{j-1} (2j - 3) / (2j), negative from j = 1 on.
   """
   j = np.arange(1, n)
-  return np.concatenate(([1.0], np.cumprod((2 * j - 3) / (2 * j))))[:n]
+  return np.concatenate((np.ones(1), np.cumprod((2 * j - 3) / (2 * j))))[:n]
 
 
-def inverse(coefficients: Sequence[float], n: int) -> np.ndarray:
+def inverse(coefficients: Sequence[float] | np.ndarray, n: int) -> np.ndarray:
   """Returns the first n coefficients of 1 / c(x). c_0 must not be 0.
 
   This is the response of the recursive filter with denominator c to a unit
@@ -109,7 +109,7 @@ def blt_coefficients(
   """
   powers = _powers(np.asarray(decays, np.float64), n - 1)
   tail = powers @ np.asarray(weights, np.float64)
-  return np.concatenate(([1.0], tail))[:n]
+  return np.concatenate((np.ones(1), tail))[:n]
 
 
 def blt_inverse_coefficients(
@@ -133,11 +133,11 @@ def blt_inverse_coefficients(
   symmetric = np.diag(np.asarray(decays, np.float64)) - np.outer(roots, roots)
   eigenvalues, vectors = np.linalg.eigh(symmetric)
   tail = -_powers(eigenvalues, n - 1) @ (roots @ vectors) ** 2
-  return np.concatenate(([1.0], tail))[:n]
+  return np.concatenate((np.ones(1), tail))[:n]
 
 
 def prefix_variances(
-    inverse_coefficients: Sequence[float], n: int
+    inverse_coefficients: Sequence[float] | np.ndarray, n: int
 ) -> np.ndarray:
   """Returns Var(b_t) for t = 1..n, for C^-1 with the given first column d.
 
@@ -149,7 +149,7 @@ def prefix_variances(
 
 
 def round_variances(
-    inverse_coefficients: Sequence[float], n: int
+    inverse_coefficients: Sequence[float] | np.ndarray, n: int
 ) -> np.ndarray:
   """Returns Var([C^-1 z]_t) for t = 1..n: the running sum of d^2. Exact."""
   return np.cumsum(first(inverse_coefficients, n) ** 2)

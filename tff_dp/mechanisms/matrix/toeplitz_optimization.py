@@ -163,12 +163,12 @@ class _Search:
     """Returns a local minimum over c_1.. in [0, 1], as long as `start`."""
 
     def function(free):
-      value, gradient = self._by_column(np.concatenate(([1.0], free)))
+      value, gradient = self._by_column(np.concatenate((np.ones(1), free)))
       return value, gradient[1 : len(start)]
 
     bounds = [(0.0, 1.0)] * (len(start) - 1)
     found = toeplitz_algebra.local_minimum(function, start[1:], bounds=bounds)
-    return np.concatenate(([1.0], found))
+    return np.concatenate((np.ones(1), found))
 
   def non_increasing_from(self, start: np.ndarray) -> np.ndarray:
     """Returns a local minimum over all c with positive decrements."""
@@ -227,13 +227,13 @@ class _Search:
     """
 
     def function(free):
-      value, gradient = self._by_inverse(np.concatenate(([1.0], free)))
+      value, gradient = self._by_inverse(np.concatenate((np.ones(1), free)))
       return value, gradient[1 : len(start)]
 
     largest = 1.0 if self.setting.max_participations == 1 else 0.0
     bounds = [(-1.0, largest)] * (len(start) - 1)
     found = toeplitz_algebra.local_minimum(function, start[1:], bounds=bounds)
-    return np.concatenate(([1.0], found))
+    return np.concatenate((np.ones(1), found))
 
   def best(
       self, candidates: Iterable[np.ndarray], *, of_inverses: bool = False
@@ -255,7 +255,7 @@ class _Search:
 
   def _rounded(self, candidates) -> list[np.ndarray]:
     return [
-        self._full(np.float32(candidate).astype(np.float64))
+        self._full(np.asarray(candidate, np.float32).astype(np.float64))
         for candidate in candidates
     ]
 

@@ -78,6 +78,14 @@ class LognormalSum:
       up to 1.
   """
 
+  q_above: float
+  p_above: float
+  q_wrapped: float
+  p_wrapped: float
+  q_rounding: float
+  p_rounding: float
+  input_rounding: float
+
   def __init__(self, step, first, q_sum, p_sum):
     self._step = step
     self._first = first

@@ -440,8 +440,8 @@ def _tail_remove(sigma: float, t: int, enough: float, factors):
   # one, so the factor t cancels.
   bounds, errors = excess / t, error / t
   if cut < top:
-    law = lognormal_sums.LargeTerm(sigma, t, cut, top, thresholds[0])
-    excess, error = law.excess(thresholds)
+    large = lognormal_sums.LargeTerm(sigma, t, cut, top, thresholds[0])
+    excess, error = large.excess(thresholds)
     bounds, errors = bounds + excess, errors + error
   q_above, p_above = lognormal_sums.above(sigma, top)
   q_some = _any(q_above, t) if top >= thresholds[-1] else 0.0

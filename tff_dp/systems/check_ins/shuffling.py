@@ -425,12 +425,17 @@ def _pieces(
   # For epsilon >= e0 no report tells the inputs apart.
   rows = np.flatnonzero(epsilons < local_epsilon)
   for columns, coins in _tables(cells.sizes, len(rows)):
-    part = [values[columns] for values in cells[:3]]
-    step = max(1, _MOST_CACHED_CELLS // len(part[0]))
+    sizes, absent, present = (values[columns] for values in cells[:3])
+    step = max(1, _MOST_CACHED_CELLS // len(sizes))
     for start in range(0, len(rows), step):
       chunk = rows[start : start + step]
       yield chunk, columns, _excess(
-          epsilons[chunk, np.newaxis], local_epsilon, *part, coins
+          epsilons[chunk, np.newaxis],
+          local_epsilon,
+          sizes,
+          absent,
+          present,
+          coins,
       )
 
 
@@ -445,9 +450,9 @@ def _tables(sizes, num_rows: int) -> Iterator[tuple[slice, _Coins]]:
   while start < len(sizes):
     first = int(sizes[start])
     last = first + _CoinTable.most_rows(first) - 1
-    stop = np.searchsorted(sizes, last, side='right')
+    stop = int(np.searchsorted(sizes, last, side='right'))
     last = int(sizes[stop - 1])
-    num_laws = num_rows * int(stop - start)
+    num_laws = num_rows * (stop - start)
     if _CoinTable.num_cells(first, last) > _CELLS_PER_LAW * num_laws:
       yield slice(start, stop), _coins
     else:

@@ -51,7 +51,7 @@ def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
   Args:
     leaves: Leaves to account for under replace-one.
   """
-  options = []
+  options: list[list[silo_events.Uses]] = []
   for leaf, count in leaves:
     if isinstance(leaf, dp_accounting.GaussianDpEvent):
       if not 0 < leaf.noise_multiplier < np.inf:
@@ -190,7 +190,7 @@ def _uses(messages: _Messages) -> silo_events.Uses:
 
 def _added(uses) -> silo_events.Uses:
   """Returns uses, with equal ones counted together."""
-  counts = {}
+  counts: dict[silo_events.Use, int] = {}
   for use, count in uses:
     counts[use] = counts.get(use, 0) + count
   return tuple(sorted(counts.items()))

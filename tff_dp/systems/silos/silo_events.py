@@ -74,7 +74,9 @@ class SiloEvent:
   @property
   def end_record(self) -> int:
     """Position after the last record that the message may have used."""
-    size = self.sampling.batch_size if self.is_block else self.num_records
+    size = self.num_records
+    if isinstance(self.sampling, silo_sampling.DisjointBlocks):
+      size = self.sampling.batch
     return self.first_record + size
 
   @property
@@ -156,7 +158,7 @@ def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
   Args:
     counts: Number of times that each message was sent.
   """
-  stretches = []
+  stretches: list[dict] = []
   for messages in _stretches(counts, lambda event: event.dp_event):
     if any(
         isinstance(one, dp_accounting.NonPrivateDpEvent) for one in messages
@@ -176,10 +178,10 @@ def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
 
 def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
   """Returns for each stretch of records the number of uses of each key."""
-  found = []
+  found: list[dict] = []
   # A message that covers a stretch also covers the last start before it.
   for edge in sorted({event.first_record for event in counts}):
-    uses = {}
+    uses: dict[Any, int] = {}
     for event, count in counts.items():
       if event.first_record <= edge < event.end_record:
         uses[key(event)] = uses.get(key(event), 0) + count

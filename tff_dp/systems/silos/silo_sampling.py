@@ -15,6 +15,7 @@ compose even when they are chosen adaptively.
 """
 
 import abc
+from collections.abc import Callable, Mapping
 import dataclasses
 import math
 from typing import Any
@@ -205,7 +206,7 @@ class DisjointBlocks(_WholeBatches):
     return f'one pass over disjoint blocks of {self.batch} records'
 
 
-_BY_NAME = {
+_BY_NAME: dict[str, Callable[[Any], Sampling]] = {
     'poisson': PoissonSampling,
     'fixed': FixedSize,
     'one-pass': DisjointBlocks,
@@ -219,7 +220,7 @@ def build(name: str, batch_size: float) -> Sampling:
   return _BY_NAME[name](batch_size)
 
 
-def from_json(described: dict[str, Any]) -> Sampling:
+def from_json(described: Mapping[str, Any]) -> Sampling:
   """Returns the sampling from the output of `Sampling.to_json`."""
   return build(described['sampling'], described['batch_size'])
 
