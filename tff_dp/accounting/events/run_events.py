@@ -36,7 +36,6 @@ dp_accounting, the meaning of an event never changes. A new variant is a new
 class.
 """
 
-from collections.abc import Callable, Mapping
 import enum
 import math
 import numbers
@@ -223,7 +222,7 @@ class ProtocolDpEvent(dp_accounting.DpEvent):
       `protocols.bounds.Rules`.
   """
 
-  rules: ClassVar[Callable[[], Mapping[type, Any]]] = dict
+  rules: ClassVar[Any] = dict
 
   def to_named_tuple(self):
     """Returns the usual named tuple with 64-bit numbers, which TF keeps as is.

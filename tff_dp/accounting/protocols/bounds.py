@@ -10,7 +10,7 @@ The bound 'none' is on every event: it is the loss of one report, or of the
 noise of the server, without amplification.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import math
@@ -121,7 +121,7 @@ def rules_of(event: dp_accounting.DpEvent) -> Rules:
   Raises:
     TypeError: If there are none.
   """
-  known = _NOISED_SUMS
+  known: Mapping[type, Rules] = _NOISED_SUMS
   if isinstance(event, run_events.ProtocolDpEvent):
     known = event.rules()
   if type(event) not in known:
