@@ -77,11 +77,13 @@ def _laplace_densities(parameter):
 
 
 def _sampled_densities(probability, sigma, *, is_removed):
+  constant = -math.log(sigma * math.sqrt(2 * math.pi))
+
   def densities(x):
-    without = stats.norm.logpdf(x, 0, sigma)
+    without = constant - (x / sigma) ** 2 / 2
     mixture = np.logaddexp(
         math.log1p(-probability) + without,
-        math.log(probability) + stats.norm.logpdf(x, 1, sigma),
+        math.log(probability) + constant - ((x - 1) / sigma) ** 2 / 2,
     )
     return (mixture, without) if is_removed else (without, mixture)
 

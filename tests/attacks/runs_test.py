@@ -272,13 +272,11 @@ class CheckpointTest(_Test):
 class _Hostile(engine.LocalEngine):
   """Workers whose results somebody has changed."""
 
-  def __init__(self, change):
-    super().__init__(2)
-    self._change = change
+  change = staticmethod(lambda result: result)
 
   def submit(self, function, references, data):
     return super().submit(
-        lambda *args: self._change(function(*args)), references, data
+        lambda *args: self.change(function(*args)), references, data
     )
 
 
@@ -351,16 +349,32 @@ _RESULTS = {
 
 class ClusterTest(_Test):
 
-  @parameterized.named_parameters(*_RESULTS.items())
-  def test_result(self, change):
-    engine = _Hostile(change)
-    with cluster.create_cluster_context(engine, num_shards=2):
-      state = _PROCESS.initialize()
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.engine = _Hostile()
+    context = cluster.create_cluster_context(cls.engine, num_shards=2)
+    cls.enterClassContext(context)
+
+  def check_refused(self, change, function, *arguments):
+    """Asserts that a result is refused, and harms no call after it."""
+    expected = function(*arguments)
+    self.engine.change = change
+    try:
       self.refused(
           'no message of |no result of a shard|a message',
-          _PROCESS.next, state, _CLIENTS,
+          function, *arguments,
           kind=cluster.ClusterError,
       )
+    finally:
+      del self.engine.change
+    self.assertEqual(str(function(*arguments)), str(expected))
+
+  @parameterized.named_parameters(*_RESULTS.items())
+  def test_result(self, change):
+    self.check_refused(
+        change, _PROCESS.next, _PROCESS.initialize(), _CLIENTS
+    )
 
   @parameterized.parameters(None, 'text', values.Tensor('shape'))
   def test_the_form_of_what_is_kept(self, form):
@@ -372,13 +386,10 @@ class ClusterTest(_Test):
     def each(clients):
       return tff.federated_map(doubled, clients)
 
-    change = _changed(kept=lambda kept: [(form, flat) for _, flat in kept])
-    with cluster.create_cluster_context(_Hostile(change), num_shards=2):
-      self.refused(
-          'no result of a shard',
-          each, [1.0, 2.0, 3.0],
-          kind=cluster.ClusterError,
-      )
+    self.check_refused(
+        _changed(kept=lambda kept: [(form, flat) for _, flat in kept]),
+        each, [1.0, 2.0, 3.0],
+    )
 
 
 if __name__ == '__main__':
