@@ -72,12 +72,23 @@ _SEARCHED = (
 )
 
 
+_certificates = {}
+
+
+def _amplify(event, **options):
+  """Returns the certificate of `amplify`; each call is computed once."""
+  call = repr((event, sorted(options.items())))
+  if call not in _certificates:
+    _certificates[call] = best_bound.amplify(event, **options)
+  return _certificates[call]
+
+
 def _epsilon(event, delta=1e-6, **options):
-  return best_bound.amplify(event, delta=delta, **options).epsilon
+  return _amplify(event, delta=delta, **options).epsilon
 
 
 def _by_bound(event, delta=1e-6, **options):
-  certificate = best_bound.amplify(event, delta=delta, **options)
+  certificate = _amplify(event, delta=delta, **options)
   return {found.bound: found for found in certificate.candidates}
 
 
@@ -97,7 +108,7 @@ class NumbersTest(parameterized.TestCase):
   def test_no_amplification_by_hand(self):
     for rounds in (1, 6800):
       for relation, moves_by in ((_ZERO_OUT, 1), (_REPLACE_ONE, 2)):
-        found = best_bound.amplify(
+        found = _amplify(
             _Times(_Allocation(_Gaussian(9.0), 20, 5), rounds),
             delta=1e-6,
             bound='none',
@@ -107,7 +118,7 @@ class NumbersTest(parameterized.TestCase):
             sigma=9.0 / math.sqrt(5 * rounds) / moves_by, delta=1e-6
         )
         self.assertAlmostEqual(found / expected, 1.0)
-      found = best_bound.amplify(
+      found = _amplify(
           _Times(_CheckIn(_LocalGaussian(9.0), 100, 0.5), rounds),
           delta=1e-6,
           bound='none',
@@ -117,7 +128,7 @@ class NumbersTest(parameterized.TestCase):
       )
       self.assertAlmostEqual(found / expected, 1.0)
     # Randomized response of which nothing is hidden.
-    found = best_bound.amplify(_Local(1.0), delta=1e-6)
+    found = _amplify(_Local(1.0), delta=1e-6)
     self.assertAlmostEqual(
         found.epsilon, math.log(math.e - 1e-6 * (1 + math.e)), places=8
     )
@@ -187,7 +198,7 @@ class NumbersTest(parameterized.TestCase):
       self.assertGreaterEqual(
           float(part.profile(np.array([once]))[0]), share * (1 - 1e-9)
       )
-      thrice = best_bound.amplify(
+      thrice = _amplify(
           _Times(event, 3), delta=1e-6, bound='rci'
       )
       self.assertTrue(thrice.is_amplified)
@@ -244,7 +255,7 @@ class SoundnessTest(parameterized.TestCase):
 
   @parameterized.named_parameters(*_named, *_SEARCHED)
   def test_best_is_the_least_and_none_is_always_there(self, event):
-    certificate = best_bound.amplify(event, delta=1e-6)
+    certificate = _amplify(event, delta=1e-6)
     self.assertEqual(certificate.candidates[0].bound, 'none')
     self.assertEqual(
         certificate.epsilon,
@@ -265,11 +276,11 @@ class SoundnessTest(parameterized.TestCase):
     self.assertEqual(names[:2], ('best', 'none'))
     self.assertContainsSubset({*candidates} - {best_bound.COMBINED}, names)
     with self.assertRaisesRegex(ValueError, "bound='elsewhere'.*'none'"):
-      best_bound.amplify(event, delta=1e-6, bound='elsewhere')
+      _amplify(event, delta=1e-6, bound='elsewhere')
     for name in names[1:]:
       if name in candidates and candidates[name].reason == best_bound.SKIPPED:
         continue
-      certificate = best_bound.amplify(event, delta=1e-6, bound=name)
+      certificate = _amplify(event, delta=1e-6, bound=name)
       self.assertGreaterEqual(certificate.epsilon, best)
       self.assertIn(certificate.bound, ('none', name))
       if name in candidates and not candidates[name].reason:
@@ -283,7 +294,7 @@ class SoundnessTest(parameterized.TestCase):
 
   @parameterized.named_parameters(_named)
   def test_published_proofs_is_valid_and_no_less(self, event):
-    plain = best_bound.amplify(event, delta=1e-6, published_proofs=True)
+    plain = _amplify(event, delta=1e-6, published_proofs=True)
     # Rounding of the two grids differs.
     self.assertGreaterEqual(plain.epsilon * (1 + 1e-3), _epsilon(event))
     self.assertLess(plain.epsilon, math.inf)
@@ -300,7 +311,7 @@ class SoundnessTest(parameterized.TestCase):
         (_Fixed(_Local(0.5), 2000), 'rci'),
         (_Shuffled(_Local(1.0), 5000), 'clones'),
     ):
-      certificate = best_bound.amplify(
+      certificate = _amplify(
           event, delta=1e-6, published_proofs=True
       )
       self.assertEqual(certificate.bound, bound)
@@ -315,7 +326,7 @@ class SoundnessTest(parameterized.TestCase):
     ):
       with self.subTest(event=event, bound=bound):
         for published in (True, False):
-          certificate = best_bound.amplify(
+          certificate = _amplify(
               event, delta=1e-6, bound=bound, published_proofs=published
           )
           self.assertEqual(certificate.bound == bound, not published)
@@ -343,7 +354,7 @@ class SoundnessTest(parameterized.TestCase):
       (_Averaged(_Local(2.0, 1e-4), 10, 2000),),
   )
   def test_vacuous_is_said_plainly(self, event):
-    certificate = best_bound.amplify(event, delta=1e-6)
+    certificate = _amplify(event, delta=1e-6)
     self.assertTrue(certificate.is_vacuous)
     self.assertEqual(certificate.epsilon, math.inf)
     self.assertIn('vacuous', certificate.warnings[0])
@@ -351,7 +362,7 @@ class SoundnessTest(parameterized.TestCase):
     self.assertEqual(certificate.to_json()['epsilon'], 'inf')
 
   def test_out_of_range_falls_back_and_says_so(self):
-    certificate = best_bound.amplify(
+    certificate = _amplify(
         _Averaged(_Local(5.0), 100, 50), delta=1e-6
     )
     self.assertEqual(certificate.bound, 'none')
@@ -387,7 +398,7 @@ class RelationTest(parameterized.TestCase):
         (_Gaussian(3.0), _ZERO_OUT),
         (_Composed([_Local(1.0), _Gaussian(3.0)]), _REPLACE_ONE),
     ):
-      certificate = best_bound.amplify(event, delta=1e-6)
+      certificate = _amplify(event, delta=1e-6)
       self.assertIs(certificate.neighboring_relation, relation)
 
   def test_gaussian_is_doubled_under_replace_one_once(self):
@@ -414,7 +425,7 @@ class RelationTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'under zero_out'
     ):
-      best_bound.amplify(event, delta=1e-6, neighboring_relation='zero_out')
+      _amplify(event, delta=1e-6, neighboring_relation='zero_out')
 
   def test_poisson_sampling_does_not_mix(self):
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, _Gaussian(1.0))
@@ -422,7 +433,7 @@ class RelationTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'PoissonSampled.*ShuffledCheckIn'
     ):
-      best_bound.amplify(event, delta=1e-6)
+      _amplify(event, delta=1e-6)
 
 
 class CompositionTest(parameterized.TestCase):
@@ -468,7 +479,7 @@ class CompositionTest(parameterized.TestCase):
 
   @parameterized.named_parameters(_named)
   def test_agrees_with_the_pld_accountant(self, event):
-    certificate = best_bound.amplify(event, delta=1e-6)
+    certificate = _amplify(event, delta=1e-6)
     found = accountants.epsilon(
         event,
         delta=1e-6,
@@ -505,7 +516,7 @@ class CertificateTest(parameterized.TestCase):
   def test_other_names_are_no_bounds(self):
     for name in ('published_sci_baseline', 'poisson', ''):
       with self.assertRaisesRegex(_checks.ArgumentError, '^bound='):
-        best_bound.amplify(_MNIST, delta=1e-6, bound=name)
+        _amplify(_MNIST, delta=1e-6, bound=name)
 
   def test_never_above_none(self):
     with self.assertRaises(_checks.ArgumentError):
@@ -513,7 +524,7 @@ class CertificateTest(parameterized.TestCase):
 
   @parameterized.named_parameters(_named)
   def test_json(self, event):
-    certificate = best_bound.amplify(event, delta=1e-6)
+    certificate = _amplify(event, delta=1e-6)
     result = json.loads(json.dumps(certificate.to_json(), allow_nan=False))
     self.assertContainsSubset(
         {'epsilon', 'epsilon_no_amplification', 'assumptions',
@@ -526,7 +537,7 @@ class CertificateTest(parameterized.TestCase):
 
   def test_assumptions_say_who_is_trusted(self):
     said = lambda event, **options: ' '.join(
-        best_bound.amplify(event, delta=1e-6, **options).assumptions
+        _amplify(event, delta=1e-6, **options).assumptions
     )
     self.assertRegex(said(_MNIST), 'shuffler.*trusted.*aggregator is not')
     self.assertRegex(said(_MNIST), '60000 clients')
@@ -551,16 +562,16 @@ class CertificateTest(parameterized.TestCase):
   @parameterized.parameters(0.0, 1.0, -0.1, math.nan)
   def test_bad_delta(self, delta):
     with self.assertRaisesRegex(_checks.ArgumentError, '^delta='):
-      best_bound.amplify(_Local(1.0), delta=delta)
+      _amplify(_Local(1.0), delta=delta)
 
   def test_strangers(self):
     class Mine(run_events.SphereLocalDpEvent):
       pass
 
     with self.assertRaisesRegex(TypeError, 'Mine'):
-      best_bound.amplify(_Shuffled(Mine(1.0), 100), delta=1e-6)
+      _amplify(_Shuffled(Mine(1.0), 100), delta=1e-6)
     with self.assertRaises(TypeError):
-      best_bound.amplify(1.0, delta=1e-6)
+      _amplify(1.0, delta=1e-6)
 
 
 if __name__ == '__main__':
