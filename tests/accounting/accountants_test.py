@@ -12,7 +12,6 @@ from dp_accounting import pld
 import numpy as np
 from scipy import integrate
 from scipy import special
-from scipy import stats
 
 from tff_dp import _checks
 from tff_dp import mechanisms
