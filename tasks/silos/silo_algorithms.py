@@ -10,9 +10,9 @@ All steps come from one grid of numbers c that are the same for every task:
     local SGD, steps of a silo    eta = c / (beta * local steps)
 
 with beta the declared smoothness of the loss for records of norm 1. A silo of n
-records uses K = floor(n sqrt(16 / (4 R))) of them in a round of several passes
-(arXiv:2106.09779, experiments, with 16 for the largest epsilon), and
-floor(n / R) in one of a single pass.
+records uses K = floor(n sqrt(E / (4 R))) of them in a round of several passes (arXiv:2106.09779,
+experiments, with E the largest epsilon that is compared), and floor(n / R) in
+one of a single pass.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,6 @@ NOISY_MB_SGD = 'noisy_mb_sgd'
 ISRL_LOCAL_SGD = 'isrl_local_sgd'
 # Beyond what any record of these tasks has, so that nothing is clipped.
 _NO_CLIP = 1e6
-_LARGEST_EPSILON = 16.0
 EQUAL, BY_RECORDS = 'equal', 'records'
 WEIGHTINGS = (EQUAL, BY_RECORDS)
 _PHASES = 4
@@ -93,6 +92,7 @@ class Sizes:
     epsilon_factors: Of every silo in order, what its budget is relative to the
       row's epsilon; `None` for all the same.
     weighting: 'equal' or 'records': what silos count by in training.
+    largest_epsilon: E, which sets the records of a round.
   """
 
   rounds: int
@@ -101,8 +101,10 @@ class Sizes:
   l2_norm_clip: float
   epsilon_factors: Optional[tuple[float, ...]] = None
   weighting: str = EQUAL
+  largest_epsilon: float = 16.0
 
   def __post_init__(self):
+    _checks.positive(largest_epsilon=self.largest_epsilon)
     _checks.integer_at_least(1, rounds=self.rounds)
     _checks.integer_at_least(1, one_pass_rounds=self.one_pass_rounds)
     _checks.integer_at_least(1, local_steps=self.local_steps)
@@ -173,7 +175,7 @@ class Algorithm:
             silo_noise.paper_moments_batch(
                 num_records=silo.num_records,
                 num_rounds=sizes.rounds,
-                largest_epsilon=_LARGEST_EPSILON,
+                largest_epsilon=sizes.largest_epsilon,
             )
         )
         for name, silo in silos.items()
@@ -199,6 +201,8 @@ class Algorithm:
       facts['weighting'] = sizes.weighting
     if self._is_local:
       facts['local_steps'] = sizes.local_steps
+    if sizes.largest_epsilon != Sizes.largest_epsilon:
+      facts['largest_epsilon'] = sizes.largest_epsilon
     return facts
 
   def clip(self, sizes: Sizes) -> float:
@@ -339,4 +343,4 @@ def _rounds_per_phase(sizes: Sizes) -> tuple[int, ...]:
 def _batch_share(sizes: Sizes) -> float:
   """Returns K / n of a phase, as that of several passes in so many rounds."""
   rounds = _rounds_per_phase(sizes)[0]
-  return min(1.0, math.sqrt(_LARGEST_EPSILON / (4 * rounds)))
+  return min(1.0, math.sqrt(sizes.largest_epsilon / (4 * rounds)))

@@ -28,6 +28,7 @@ class Settings:
   silos_per_round: Optional[int] = None
   epsilon_factors: Optional[tuple[float, ...]] = None
   weighting: str = silo_algorithms.EQUAL
+  largest_epsilon: float = 16.0
   step_scales: tuple[float, ...] = (0.125, 0.5, 2.0, 8.0)
 
   def __post_init__(self):
@@ -49,6 +50,7 @@ class Settings:
         l2_norm_clip=self.l2_norm_clip,
         epsilon_factors=self.epsilon_factors,
         weighting=self.weighting,
+        largest_epsilon=self.largest_epsilon,
     )
 
 
@@ -85,6 +87,10 @@ def add_arguments(
       'weighting',
       'what silos count by in training',
       choices=silo_algorithms.WEIGHTINGS,
+  )
+  add(
+      'largest_epsilon',
+      'E of the records in a round of several passes, floor(n sqrt(E / 4 R))',
   )
   add(
       'step_scales',

@@ -13,4 +13,6 @@ the counterexample:
   (arXiv:1807.04369).
 * `silo_noise`: the noise of silos, and `silo_shuffling`: silos behind a
   shuffler, a bound that holds (arXiv:2106.09779).
+* `shuffled_renyi`: shuffled check-in by Renyi divergence, repaired: it holds and
+  is loose (arXiv:2206.03151).
 """

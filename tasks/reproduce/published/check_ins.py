@@ -45,6 +45,11 @@ _ORDERS = tuple(range(2, 64)) + tuple(
     int(order) for order in np.unique(np.geomspace(64, 1024, 40).round())
 )
 
+_THEOREM_2 = (
+    'arXiv:2206.03151, theorem 2',
+    'the rate g in place of k / n, and 2 e0 and 8 e0 in place of exponentials',
+)
+
 
 class PublishedFormulaWarning(UserWarning):
   """A formula was evaluated that does not hold; it certifies nothing."""
@@ -133,11 +138,31 @@ def published_sci_theorem_2_epsilon(
   divergence = lambda order: _theorem_2(
       order, local_epsilon, num_clients, check_in_rate, margin
   )
+  return _warned(_converted(divergence, num_rounds, delta), *_THEOREM_2)
+
+
+def published_sci_theorem_2_divergence(
+    *,
+    order: int,
+    local_epsilon: float,
+    num_clients: int,
+    check_in_rate: float,
+    margin: float = 0.5,
+) -> UncertifiedValue:
+  """Returns SCI's Renyi divergence of one round, by theorem 2 as printed.
+
+  Args:
+    order: Of the divergence, an integer of at least 2.
+    local_epsilon: e0.
+    num_clients: n.
+    check_in_rate: g.
+    margin: As for `published_sci_theorem_2_epsilon`.
+  """
+  _check_round(local_epsilon, num_clients, check_in_rate, margin)
+  _checks.integer_at_least(2, order=order)
   return _warned(
-      _converted(divergence, num_rounds, delta),
-      'arXiv:2206.03151, theorem 2',
-      'the rate g in place of k / n, and 2 e0 and 8 e0 in place of'
-      ' exponentials',
+      _theorem_2(order, local_epsilon, num_clients, check_in_rate, margin),
+      *_THEOREM_2,
   )
 
 
@@ -182,6 +207,43 @@ def published_sci_approach_2(**settings) -> UncertifiedValue:
   return _warned(
       _converted(divergence, rounds, delta),
       'arXiv:2206.03151, approach 2',
+      'built on its lemma 3',
+  )
+
+
+def published_sci_without_shuffling(
+    *,
+    local_epsilon: float,
+    num_clients: int,
+    check_in_rate: float,
+    num_rounds: int,
+    delta: float,
+    local_delta: float,
+) -> UncertifiedValue:
+  """Returns SCI's comparison of its appendix B, as we read it.
+
+  No amplification by shuffling: ln(1 + g (exp(e0) - 1)) and g d0 into lemma 3,
+  T rounds, and the conversion of lemma 2. The appendix leaves delta open.
+
+  Args:
+    local_epsilon: e0.
+    num_clients: n.
+    check_in_rate: g.
+    num_rounds: T.
+    delta: In the open interval (0, 1).
+    local_delta: d0, in the open interval (0, 1).
+  """
+  _check_round(local_epsilon, num_clients, check_in_rate, 0.5)
+  _checks.integer_at_least(1, num_rounds=num_rounds)
+  _checks.in_open(0.0, 1.0, delta=delta)
+  _checks.in_open(0.0, 1.0, local_delta=local_delta)
+  sampled = math.log1p(check_in_rate * math.expm1(local_epsilon))
+  divergence = lambda order: _lemma_3(
+      order, sampled, check_in_rate * local_delta
+  )
+  return _warned(
+      _converted(divergence, num_rounds, delta),
+      'arXiv:2206.03151, appendix B',
       'built on its lemma 3',
   )
 

@@ -5,7 +5,12 @@
 from concurrent import futures
 import json
 import math
+import os
 import pathlib
+import signal
+import subprocess
+import sys
+import time
 import types
 from unittest import mock
 
@@ -77,11 +82,42 @@ class TableTest(absltest.TestCase):
     self.assertIn('| blt | 0.500 |', sweep.table([_cell('blt', 2.0, 0.5)]))
 
 
+# A sweep's process whose worker has a run of ten minutes.
+_PARENT = """
+from concurrent import futures
+import multiprocessing
+import os
+import time
+
+from tasks.digits import sweep
+
+if __name__ == '__main__':
+  with futures.ProcessPoolExecutor(
+      1,
+      mp_context=multiprocessing.get_context('spawn'),
+      initializer=sweep.end_with_parent,
+  ) as process:
+    print(process.submit(os.getpid).result(), flush=True)
+    process.submit(time.sleep, 600).result()
+"""
+
+
+def _has_ended(process: int) -> bool:
+  """Waits up to a minute for a process to end."""
+  for _ in range(600):
+    try:
+      os.kill(process, 0)
+    except ProcessLookupError:
+      return True
+    time.sleep(0.1)
+  return False
+
+
 def _no_process(*unused_args, **unused_kwargs):
   raise AssertionError('No process is needed for what is done.')
 
 
-class RunTest(absltest.TestCase):
+class RunTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
@@ -108,7 +144,7 @@ class RunTest(absltest.TestCase):
       return [types.SimpleNamespace(test_accuracy=accuracy)]
 
     self.enterContext(mock.patch.object(digits, 'run', run))
-    threads = lambda jobs, mp_context: futures.ThreadPoolExecutor(jobs)
+    threads = lambda jobs, **_: futures.ThreadPoolExecutor(jobs)
     self.enterContext(
         mock.patch.object(sweep.futures, 'ProcessPoolExecutor', threads)
     )
@@ -172,6 +208,21 @@ class RunTest(absltest.TestCase):
       code, again, err = _main(*flags)
     self.assertEqual((code, again), (0, out))
     self.assertEqual(err.count('(done before)'), 1)
+
+  @parameterized.parameters(signal.SIGTERM, signal.SIGKILL)
+  def test_a_worker_ends_with_its_parent(self, signal_number):
+    script = pathlib.Path(self.create_tempdir()) / 'parent.py'
+    script.write_text(_PARENT)
+    root = pathlib.Path(sweep.__file__).resolve().parents[2]
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        env=os.environ | {'PYTHONPATH': str(root)},
+    ) as parent:
+      worker = int(parent.stdout.readline())
+      parent.send_signal(signal_number)
+      parent.wait()
+    self.assertTrue(_has_ended(worker))
 
 
 if __name__ == '__main__':

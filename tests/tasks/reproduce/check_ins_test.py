@@ -33,6 +33,10 @@ _FIGURE_3A = dict(
 )
 _CALLS = dict(
     published_sci_theorem_2_epsilon=_FIGURE_3A,
+    published_sci_theorem_2_divergence=dict(
+        order=8, local_epsilon=2.0, num_clients=60_000, check_in_rate=0.1
+    ),
+    published_sci_without_shuffling=_FIGURE_3A | dict(local_delta=1e-7),
     published_sci_approach_1=_FIGURE_3A,
     published_sci_approach_2=_FIGURE_3A,
     published_sci_baseline=_FIGURE_3A,

@@ -10,12 +10,10 @@ import mpmath
 import numpy as np
 import pytest
 
+from tasks.reproduce.published import shuffled_renyi
 from tests.accounting import protocol_laws as laws
-from tests.accounting import shuffled_renyi
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.systems.check_ins import shuffled_check_in
-
-pytestmark = pytest.mark.once
 
 
 def _exact(e0, num_clients, rate, order):

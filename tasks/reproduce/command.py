@@ -1,0 +1,201 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The command `python -m tasks reproduce`: lists the rows, runs one."""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import pathlib
+import time
+
+from tasks.common import digits_data
+from tasks.reproduce import page
+from tasks.reproduce import rows
+from tasks.reproduce import table
+from tff_dp import _checks
+
+_RESULT, _HOURS, _FIGURE = 'result.json', 'hours.json', 'figure.png'
+_DIGITS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What the command depends on; the fields are the flags.
+
+  Attributes:
+    name: Of the row; None lists them all.
+    scale: Share of the rounds.
+    seeds: Trials; None for the paper's.
+    output_dir: Of the run; None for runs/reproduce/NAME.
+    data: Path of the user's data.
+    keep: Whether the result replaces the one in the repository.
+    write_page: Whether to write the page, and nothing else.
+  """
+
+  name: str | None = None
+  scale: float = 1.0
+  seeds: int | None = None
+  output_dir: str | None = None
+  data: str | None = None
+  keep: bool = False
+  write_page: bool = False
+
+  def __post_init__(self):
+    if not 0 < self.scale <= 1:
+      raise _checks.ArgumentError(
+          'scale', self.scale, 'a number above 0 and at most 1'
+      )
+    _checks.optional_integer_at_least(1, seeds=self.seeds)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags."""
+  parser.description = __doc__
+  parser.add_argument(
+      'name',
+      nargs='?',
+      choices=list(table.BY_NAME),
+      metavar='NAME',
+      help='the row to run (default: list them all)',
+  )
+  parser.add_argument(
+      '--scale',
+      type=float,
+      default=1.0,
+      help='share of the rounds or updates, in (0, 1] (default: 1)',
+  )
+  parser.add_argument(
+      '--seeds', type=int, help="trials (default: the paper's number)"
+  )
+  parser.add_argument(
+      '--output-dir',
+      help='folder of the run; the same command resumes in it (default:'
+      ' runs/reproduce/NAME)',
+  )
+  parser.add_argument(
+      '--data', metavar='PATH', help="your copy of the data, as for the row's task"
+  )
+  parser.add_argument(
+      '--keep',
+      action='store_true',
+      help='replace the result in the repository, and write the page',
+  )
+  parser.add_argument(
+      '--write-page',
+      action='store_true',
+      help='write docs/reproductions.md from the results in the repository',
+  )
+
+
+def main(settings: Settings, *, progress: str) -> int:
+  """Does what the flags say and returns the exit code."""
+  if settings.write_page:
+    page.write()
+    print(page.PATH)
+  elif settings.name is None:
+    print(listed())
+  else:
+    row = table.BY_NAME[settings.name]
+    if row.run is None:
+      print(f'{row.paper}, {row.item}: {page.verdict(row)}. {row.why_not}')
+      return 0
+    _run(row, settings, progress)
+  return 0
+
+
+def listed() -> str:
+  """Returns a line for each row."""
+  lines = []
+  for row in table.ROWS:
+    lines.append(
+        f'{row.name:<30} {row.kind:<10} {_has_data(row):<9}'
+        f' {page.verdict(row):<24} {row.paper}, {row.item}'
+    )
+  head = f'{"name":<30} {"kind":<10} {"data":<9} {"verdict":<24} of what'
+  return '\n'.join([head, *lines])
+
+
+def run_row(row: rows.Row, run: rows.Run) -> rows.Result:
+  """Returns the result of a row, with numbers of six digits.
+
+  Args:
+    row: One with a `run`.
+    run: How.
+  """
+  content = _rounded(row.run(run).to_json())
+  return rows.Result.from_json(content)
+
+
+def _run(row: rows.Row, settings: Settings, progress: str) -> None:
+  folder = pathlib.Path(settings.output_dir or f'runs/reproduce/{row.name}')
+  folder.mkdir(parents=True, exist_ok=True)
+  seeds = settings.seeds or row.seeds
+  start = time.monotonic()
+  # The time of calls that were stopped counts.
+  path = folder / _HOURS
+  before = json.loads(path.read_text()) if path.exists() else 0.0
+  before = before if row.kind == rows.TRAINING else 0.0
+  try:
+    result = run_row(
+        row,
+        rows.Run(
+            scale=settings.scale,
+            seeds=seeds,
+            output_dir=folder,
+            data=settings.data,
+            progress=progress,
+        ),
+    )
+  finally:
+    hours = before + (time.monotonic() - start) / 3600
+    path.write_text(json.dumps(hours))
+  command = f'python -m tasks reproduce {row.name}'
+  if settings.scale != 1:
+    command += f' --scale {settings.scale:g}'
+  if settings.seeds is not None:
+    command += f' --seeds {settings.seeds}'
+  if settings.data is not None:
+    command += f' --data {pathlib.Path(settings.data).name}'
+  content = {
+      'name': row.name,
+      'command': command,
+      'seeds': seeds,
+      'scale': settings.scale,
+      'date': datetime.date.today().isoformat(),
+      'hours': float(f'{hours:.2g}'),
+      **result.to_json(),
+  }
+  text = json.dumps(content, indent=1) + '\n'
+  (folder / _RESULT).write_text(text)
+  print(page.section(row, content))
+  if result.curves:
+    page.draw(result, folder / _FIGURE)
+    print(folder / _FIGURE)
+  print(folder / _RESULT)
+  if settings.keep:
+    page.path_of(row.name).write_text(text)
+    page.write()
+
+
+def _rounded(value):
+  if isinstance(value, float):
+    return float(f'{value:.{_DIGITS}g}')
+  if isinstance(value, dict):
+    return {name: _rounded(one) for name, one in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [_rounded(one) for one in value]
+  return value
+
+
+def _has_data(row: rows.Row) -> str:
+  """Returns whether the data of a row is on this machine."""
+  if not row.data:
+    return 'none'
+  if row.source is None:
+    return 'yours'
+  try:
+    row.source()
+  except digits_data.DataFileError:
+    return 'not here'
+  return 'here'

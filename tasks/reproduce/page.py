@@ -1,0 +1,145 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reproductions.md, from the results in the repository, and figures."""
+
+import json
+import math
+import pathlib
+from typing import Any
+
+from tasks.reproduce import rows
+from tasks.reproduce import table
+
+_FOLDER = pathlib.Path(__file__).resolve().parent
+PATH = _FOLDER.parents[1] / 'docs' / 'reproductions.md'
+_HEAD = """# The papers' experiments, beside ours
+
+`python -m tasks reproduce --write-page` writes this page from the results in
+`tasks/reproduce/results`. `python -m tasks reproduce` lists the rows, and says which
+data are on this machine. `python -m tasks reproduce NAME` runs one, prints its table
+and draws its figure. The same command resumes a stopped run.
+
+A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*.
+*Not testable here* is a row whose data cannot be had offline, *not run* one that we
+have not run. A run with less than a tenth of the rounds or a quarter of the population
+does not count as the paper's setting, and says so. Numbers that are UNCERTIFIED come
+from formulas that do not hold. Ours are rounded to the nearest digit; `tff-dp account`
+rounds up.
+"""
+
+
+def path_of(name: str) -> pathlib.Path:
+  """Returns where the result of a row is in the repository."""
+  return _FOLDER / 'results' / f'{name}.json'
+
+
+def stored(name: str) -> dict[str, Any] | None:
+  """Returns the result of a row in the repository; None without one."""
+  path = path_of(name)
+  return json.loads(path.read_text()) if path.exists() else None
+
+
+def verdict(row: rows.Row) -> str:
+  """Returns the verdict so far."""
+  if not row.is_testable:
+    return rows.NOT_HERE
+  content = stored(row.name)
+  return rows.NOT_RUN if content is None else content['verdict']
+
+
+def text() -> str:
+  """Returns the page."""
+  parts = [_HEAD, '| paper | item | verdict | name |', '|---|---|---|---|']
+  for row in table.ROWS:
+    name = f'`{row.name}`'
+    if stored(row.name) is not None:
+      name = f'[{name}](#{row.name})'
+    parts.append(f'| {row.paper} | {row.item} | {verdict(row)} | {name} |')
+  for row in table.ROWS:
+    content = stored(row.name)
+    if content is not None:
+      parts += ['', section(row, content)]
+  parts += ['', '## Not run, not testable here', '']
+  for row in table.ROWS:
+    if stored(row.name) is None:
+      why = row.why_not or 'No run yet; `python -m tasks reproduce` has it.'
+      parts.append(f'* `{row.name}`: {why}')
+  return '\n'.join(parts) + '\n'
+
+
+def write() -> None:
+  """Writes the page."""
+  PATH.write_text(text(), encoding='utf-8')
+
+
+def section(row: rows.Row, content: dict[str, Any]) -> str:
+  """Returns what a run gave, in Markdown."""
+  result = rows.Result.from_json(content)
+  parts = [
+      f'## {row.name}',
+      f'{row.paper}, {row.item}. **{result.verdict[0].upper()}'
+      f'{result.verdict[1:]}.** {result.why}',
+  ]
+  facts = f'`{content["command"]}`, {content["date"]}'
+  if row.kind != rows.ACCOUNTING:
+    facts += f', seeds: {content["seeds"]}, scale {content["scale"]:g}'
+    facts += f', {content["hours"]:.2g} hours'
+  if not result.is_setting_of_paper:
+    facts += (
+        f". **Not the paper's setting**: {result.rounds_share:.2g} of the rounds"
+        f' and {result.population_share:.2g} of the population'
+    )
+  parts.append(facts + '.')
+  has_spread = any(line.spread is not None for line in result.lines)
+  head = ['of what', 'paper', 'ours'] + ['±'] * has_spread
+  lines = [_cells(head), '|---' * len(head) + '|']
+  for line in result.lines:
+    cells = [line.what, line.paper or '', _shown(line.ours)]
+    if has_spread:
+      cells.append('' if line.spread is None else _shown(line.spread))
+    lines.append(_cells(cells))
+  return '\n\n'.join([*parts, '\n'.join(lines)])
+
+
+def draw(result: rows.Result, path: pathlib.Path) -> None:
+  """Draws the curves, a panel for each pair of axes."""
+  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
+
+  panels = list(dict.fromkeys(curve.panel for curve in result.curves))
+  figure = figure_lib.Figure(
+      figsize=(6.4 * len(panels), 4.8), layout='constrained'
+  )
+  for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
+    of_panel = [curve for curve in result.curves if curve.panel == panel]
+    for curve in of_panel:
+      axes.errorbar(
+          curve.x,
+          [math.nan if y is None else y for y in curve.y],
+          yerr=curve.spread,
+          marker='o',
+          markersize=3,
+          capsize=2,
+          label=curve.label,
+      )
+    what, _, over = panel.partition(' over ')
+    over, _, title = over.partition(': ')
+    axes.set(xlabel=over, ylabel=what, title=title)
+    shown = [y for curve in of_panel for y in curve.y if y is not None]
+    if min(shown) > 0 and max(shown) > 20 * min(shown):
+      axes.set_yscale('log')
+    ends = [x for curve in of_panel for x in curve.x]
+    if min(ends) > 0 and max(ends) > 20 * min(ends):
+      axes.set_xscale('log')
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize='small')
+  figure.savefig(path, dpi=120)
+
+
+def _cells(cells) -> str:
+  return '| ' + ' | '.join(cells) + ' |'
+
+
+def _shown(number: float) -> str:
+  if abs(number) >= 1000:
+    return f'{number:,.0f}'
+  return f'{number:.4g}'

@@ -1,0 +1,158 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a row of the reproductions is, and what a run of one gives."""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+ACCOUNTING, SIMULATION, TRAINING = 'accounting', 'simulation', 'training'
+HOLDS = 'holds'
+IN_PART = 'holds in part'
+FAILS = 'does not hold'
+NO_NUMBER = 'nothing to compare with'
+NOT_HERE = 'not testable here'
+NOT_RUN = 'not run'
+# Below these shares a run is no run at the paper's setting.
+LEAST_ROUNDS, LEAST_POPULATION = 0.1, 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """One number of a paper beside ours.
+
+  Attributes:
+    what: Of what, in words.
+    ours: Our number.
+    paper: The paper's, with the digits that it prints; None if it prints none.
+    spread: Standard deviation over seeds; None for a number without chance.
+  """
+
+  what: str
+  ours: float
+  paper: str | None = None
+  spread: float | None = None
+
+  @property
+  def is_same(self) -> bool:
+    """Whether our number, rounded to the paper's digits, is the paper's."""
+    decimals = len(self.paper.partition('.')[2])
+    return round(self.ours, decimals) == float(self.paper)
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """A line of the figure; `panel` names the axes, as 'y label over x label'."""
+
+  label: str
+  x: Sequence[float]
+  y: Sequence[float]
+  panel: str
+  spread: Sequence[float] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+  """What a run gave.
+
+  Attributes:
+    lines: The table.
+    verdict: One of the constants of this module.
+    why: The verdict in a sentence or more.
+    curves: The figure.
+    rounds_share: Share of the paper's rounds.
+    population_share: Share of the paper's clients or records.
+  """
+
+  lines: Sequence[Line]
+  verdict: str
+  why: str
+  curves: Sequence[Curve] = ()
+  rounds_share: float = 1.0
+  population_share: float = 1.0
+
+  @property
+  def is_setting_of_paper(self) -> bool:
+    return (
+        self.rounds_share >= LEAST_ROUNDS
+        and self.population_share >= LEAST_POPULATION
+    )
+
+  def to_json(self) -> dict[str, Any]:
+    return dataclasses.asdict(self)
+
+  @classmethod
+  def from_json(cls, content: dict[str, Any]) -> 'Result':
+    """Returns what `to_json` described; other keys are ignored."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    return cls(
+        **{name: content[name] for name in names}
+        | {
+            'lines': [Line(**line) for line in content['lines']],
+            'curves': [Curve(**curve) for curve in content['curves']],
+        }
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+  """How to run a row.
+
+  Attributes:
+    scale: Share of the rounds or updates.
+    seeds: Number of trials.
+    output_dir: Of everything that is trained; the same folder resumes.
+    data: Path of the user's data; None for the task's own places.
+    progress: As for `tff_dp.program.train`.
+  """
+
+  scale: float
+  seeds: int
+  output_dir: pathlib.Path
+  data: str | None = None
+  progress: str = 'quiet'
+
+  def scaled(self, rounds: int) -> int:
+    """Returns the rounds of this run, at least one."""
+    return max(1, round(self.scale * rounds))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """One item of a paper.
+
+  Attributes:
+    name: On the command line.
+    paper: Short name.
+    item: Figure, table or section, and what it shows.
+    kind: 'accounting', 'simulation' or 'training'.
+    run: Runs it; None if nothing here can.
+    seeds: Trials of the paper.
+    data: What the run needs; empty for nothing.
+    source: Of the data, as `tasks` finds it: a function that raises
+      `DataFileError` if it is not there. None for no data.
+    why_not: Without `run`, what is missing; with it, empty.
+    is_testable: Whether the data can be had without the authors of the paper.
+  """
+
+  name: str
+  paper: str
+  item: str
+  kind: str
+  run: Callable[[Run], Result] | None = None
+  seeds: int = 1
+  data: str = ''
+  source: Callable[[], Any] | None = None
+  why_not: str = ''
+  is_testable: bool = True
+
+
+def verdict_of(lines: Sequence[Line]) -> str:
+  """Returns whether all, some or none of the paper's numbers are ours."""
+  same = [line.is_same for line in lines if line.paper is not None]
+  if not same:
+    return NO_NUMBER
+  if all(same):
+    return HOLDS
+  return IN_PART if any(same) else FAILS

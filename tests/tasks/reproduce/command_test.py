@@ -1,0 +1,300 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of `python -m tasks reproduce`: rows, runs, and the page."""
+
+import dataclasses
+import json
+import math
+import pathlib
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from tasks import __main__ as tasks_main
+from tasks.reproduce import check_ins
+from tasks.reproduce import command as reproduce
+from tasks.reproduce import draw_and_discard
+from tasks.reproduce import isrl
+from tasks.reproduce import page
+from tasks.reproduce import rows
+from tasks.reproduce import table
+from tests.cli import command
+from tests.tasks.silos import silo_tables
+
+# A minute each; what they are made of is tested elsewhere.
+_SLOW = ('dp_ftrl_central', 'check_ins_fig_2')
+_QUICK = [
+    row.name
+    for row in table.ROWS
+    if row.kind == rows.ACCOUNTING and row.run and row.name not in _SLOW
+]
+
+
+def _main(*argv):
+  return command.run(tasks_main.main, 'reproduce', *argv)
+
+
+def _run(folder, **fields):
+  return rows.Run(
+      **dict(scale=1.0, seeds=1, output_dir=pathlib.Path(folder)) | fields
+  )
+
+
+class LineTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('19', 18.71, True),
+      ('19', 18.4, False),
+      ('0.80', 0.798, True),
+      ('0.80', 0.79, False),
+  )
+  def test_is_same_to_the_digits_of_the_paper(self, paper, ours, expected):
+    self.assertEqual(rows.Line('x', ours, paper).is_same, expected)
+
+  @parameterized.parameters(
+      ((), rows.NO_NUMBER),
+      ((1.0, 1.0), rows.HOLDS),
+      ((1.0, 2.0), rows.IN_PART),
+      ((2.0, 2.0), rows.FAILS),
+  )
+  def test_verdict(self, found, verdict):
+    lines = [rows.Line('x', ours, '1') for ours in found]
+    self.assertEqual(rows.verdict_of(lines + [rows.Line('y', 3.0)]), verdict)
+
+  @parameterized.parameters(
+      (0.1, 0.25, True), (0.09, 1.0, False), (1.0, 0.24, False)
+  )
+  def test_setting_of_the_paper(self, rounds, population, expected):
+    result = rows.Result(
+        lines=[],
+        verdict=rows.HOLDS,
+        why='.',
+        rounds_share=rounds,
+        population_share=population,
+    )
+    self.assertEqual(result.is_setting_of_paper, expected)
+    content = result.to_json() | dict(
+        command='c', date='d', seeds=1, scale=1.0, hours=0.0
+    )
+    shown = page.section(table.ROWS[0], content)
+    self.assertEqual("Not the paper's setting" not in shown, expected)
+
+
+class CommandTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir()) / 'run'
+
+  def test_lists_every_row(self):
+    code, out, err = _main()
+    self.assertEqual(code, 0, err)
+    lines = out.splitlines()
+    self.assertEqual(
+        [line.split()[0] for line in lines[1:]],
+        [row.name for row in table.ROWS],
+    )
+
+  def test_runs_a_row_and_draws_it(self):
+    code, out, err = _main(
+        'dp_ftrl_stack_overflow', '--output-dir', self._folder
+    )
+    self.assertEqual(code, 0, err)
+    self.assertIn('| noise multiplier 1.13, epsilon by RDP | 19 | 18.71 |', out)
+    content = json.loads((self._folder / 'result.json').read_text())
+    self.assertEqual(
+        content['command'], 'python -m tasks reproduce dp_ftrl_stack_overflow'
+    )
+    self.assertGreater((self._folder / 'figure.png').stat().st_size, 5000)
+
+  def test_keep_replaces_the_result_and_the_page(self):
+    results = pathlib.Path(self.create_tempdir())
+    self.enterContext(
+        mock.patch.object(page, 'path_of', lambda name: results / f'{name}.json')
+    )
+    self.enterContext(mock.patch.object(page, 'PATH', results / 'page.md'))
+    code, _, err = _main(
+        'draw_and_discard_fig_1', '--scale=0.01', '--seeds=2', '--keep',
+        '--output-dir', self._folder,
+    )
+    self.assertEqual(code, 0, err)
+    text = (results / 'page.md').read_text()
+    self.assertIn(
+        '`python -m tasks reproduce draw_and_discard_fig_1 --scale 0.01'
+        ' --seeds 2`',
+        text,
+    )
+    self.assertIn("**Not the paper's setting**: 0.01 of the rounds", text)
+
+  def test_a_row_that_cannot_be_run_says_why(self):
+    code, out, _ = _main('dp_ftrl_fig_2a')
+    self.assertEqual(code, 0)
+    self.assertIn('not testable here', out)
+    self.assertIn('--data-dir', out)
+
+  @parameterized.parameters(
+      ('none', '--seeds=1'),
+      ('isrl_noise', '--scale=0'),
+      ('isrl_noise', '--seeds=0'),
+  )
+  def test_a_bad_value_is_refused(self, *argv):
+    code, out, err = _main(*argv, '--output-dir', self._folder)
+    self.assertEqual((code, out), (2, ''))
+    self.assertIn(argv[0] if argv[0] == 'none' else argv[1].split('=')[0], err)
+    self.assertFalse(self._folder.exists())
+
+
+class StoredTest(parameterized.TestCase):
+
+  def test_the_page_is_what_the_results_give(self):
+    self.assertEqual(page.PATH.read_text(encoding='utf-8'), page.text())
+
+  def test_every_result_is_of_a_row(self):
+    names = [path.stem for path in page.path_of('x').parent.glob('*.json')]
+    self.assertContainsSubset(names, table.BY_NAME)
+    for name in names:
+      self.assertEqual(page.stored(name)['name'], name)
+      self.assertIsNotNone(table.BY_NAME[name].run)
+
+  def test_a_row_runs_or_says_what_is_missing(self):
+    for row in table.ROWS:
+      self.assertEqual(row.run is None, bool(row.why_not), row.name)
+      if not row.is_testable:
+        self.assertIsNone(page.stored(row.name))
+
+  @parameterized.parameters(*_QUICK)
+  def test_accounting_is_as_stored(self, name):
+    stored = rows.Result.from_json(page.stored(name))
+    found = reproduce.run_row(table.BY_NAME[name], _run('.'))
+    self.assertEqual(found.verdict, stored.verdict)
+    self.assertEqual(found.why, stored.why)
+    for line, other in zip(found.lines, stored.lines, strict=True):
+      self.assertEqual((line.what, line.paper), (other.what, other.paper))
+      self.assertAlmostEqual(line.ours / other.ours, 1, delta=1e-4)
+
+
+class CheckInsTest(parameterized.TestCase):
+
+  @parameterized.parameters(0.25, 0.5, 0.8)
+  def test_older_bound_holds_and_loses_four_times_the_exponential(self, e0):
+    # sqrt(n) epsilon of many users is 2 exp(2 e0) a sqrt(2 L) in the older
+    # bound and exp(3 e0 / 2) a sqrt(2 L) in the newer.
+    settings = dict(local_epsilon=e0, delta=1e-6)
+    older = check_ins.older_epsilon(num_reports=10**8, **settings)
+    newer = check_ins.random_check_ins.theorem_5_1(
+        num_reports=10**8, **settings
+    )
+    self.assertAlmostEqual((older / newer) ** 2 / (4 * math.exp(e0)), 1, 2)
+    self.assertGreater(
+        check_ins.older_epsilon(num_reports=10**4, **settings),
+        check_ins.clones_epsilon(num_reports=10**4, **settings),
+    )
+
+  def test_never_above_the_report(self):
+    for e0 in (0.1, 3.0, 50.0):
+      found = check_ins.older_epsilon(
+          local_epsilon=e0, num_reports=10, delta=1e-6
+      )
+      self.assertLessEqual(found, e0)
+
+  def test_users_needed(self):
+    found = check_ins.users_needed(lambda num_reports: 10 / num_reports, 0.5)
+    self.assertEqual(found, 20)
+
+
+class IsrlTest(parameterized.TestCase):
+
+  def _cells(self, *, behind=()):
+    cells = []
+    for epsilon in (1.0, 2.0, 3.0):
+      for seed in range(2):
+        better = -0.1 if epsilon not in behind else 0.1
+        for name, error in (
+            ('noisy_mb_sgd', 0.5 + better), ('isrl_local_sgd', 0.5)
+        ):
+          cells.append({
+              'algorithm': name,
+              'epsilon': epsilon,
+              'test_error': error + 0.01 * seed,
+          })
+    cells.append({'algorithm': 'mb_sgd', 'epsilon': 'inf', 'test_error': 0.1})
+    return cells
+
+  def test_verdict_of_a_comparison(self):
+    found = isrl.compared({'': self._cells()}, error='error')
+    self.assertEqual(found.verdict, rows.HOLDS)
+    self.assertEqual(found.lines[0].what, 'noisy MB-SGD, epsilon 1: error')
+    self.assertAlmostEqual(found.lines[0].ours, 0.405)
+    self.assertAlmostEqual(found.lines[0].spread, 0.01 / math.sqrt(2))
+    self.assertIsNone(found.lines[-1].spread)
+    found = isrl.compared(
+        {'a': self._cells(behind=(2.0,))}, error='error'
+    )
+    self.assertEqual(found.verdict, rows.IN_PART)
+    self.assertIn('It is not at a, epsilon 2.', found.why)
+    found = isrl.compared(
+        {'': self._cells(behind=(1.0, 2.0, 3.0))}, error='error'
+    )
+    self.assertEqual(found.verdict, rows.FAILS)
+
+  @parameterized.parameters('isrl_fig_4', 'isrl_fig_5', 'isrl_fig_6')
+  def test_settings_of_the_paper(self, name):
+    row = table.BY_NAME[name]
+    found = row.run.settings(_run('x', scale=0.1, seeds=20))
+    self.assertEqual(found.seeds, 20)
+    self.assertEqual(found.rounds, max(1, round(0.1 * row.run.rounds)))
+    self.assertEqual(
+        found.local_steps,
+        {'isrl_fig_4': 443, 'isrl_fig_5': 52, 'isrl_fig_6': 32}[name],
+    )
+
+  def test_a_small_run_resumes(self):
+    folder = pathlib.Path(self.create_tempdir())
+    data = folder / 'obesity.csv'
+    silo_tables.write(silo_tables.obesity_table((30,) * 7), data)
+    row = table.BY_NAME['isrl_fig_6']
+    row = dataclasses.replace(
+        row,
+        run=dataclasses.replace(
+            row.run,
+            epsilons=(3.0,),
+            num_records=20,
+            fields=row.run.fields | {'step_scales': (0.5,)},
+        ),
+    )
+    self.enterContext(mock.patch.dict(table.BY_NAME, {row.name: row}))
+    argv = (
+        row.name, '--scale=0.06', '--seeds=2', '--data', data,
+        '--output-dir', folder / 'run', '--progress=plain',
+    )
+    code, out, err = _main(*argv)
+    self.assertEqual(code, 0, err)
+    self.assertIn("**Not the paper's setting**: 0.06 of the rounds", out)
+    self.assertIn('| noisy MB-SGD, epsilon 3: test error |', out)
+    self.assertNotIn('(done before)', err)
+    code, again, err = _main(*argv)
+    self.assertEqual(code, 0, err)
+    self.assertEqual(err.count('(done before)'), 8)
+    lines = lambda text: [x for x in text.splitlines() if x.startswith('| ')]
+    self.assertEqual(lines(again), lines(out))
+
+
+class DrawAndDiscardTest(absltest.TestCase):
+
+  def test_epsilon_of_a_client_is_of_all_weights(self):
+    self.assertAlmostEqual(
+        draw_and_discard.client_epsilon(3.47, 33), 33 * 3.47
+    )
+
+  def test_spread_without_a_second_draw_grows(self):
+    found = draw_and_discard.run_spread(_run('.', scale=0.2, seeds=2))
+    kept, grown = (line.ours for line in found.lines)
+    self.assertBetween(kept, 7, 13)
+    self.assertAlmostEqual(grown / float(found.lines[1].paper), 1, delta=0.2)
+    self.assertTrue(np.all(np.isfinite(found.curves[0].y)))
+
+
+if __name__ == '__main__':
+  absltest.main()
