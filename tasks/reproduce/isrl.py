@@ -19,7 +19,7 @@ from tasks.silos import mnist_odd_even
 from tasks.silos import obesity
 from tasks.silos import silo_algorithms
 from tasks.silos import silo_data
-from tff_dp.accounting.silos import silo_sampling
+from tff_dp.systems.silos import silo_sampling
 
 _PAPER = 'ISRL-DP'
 # MNIST of the paper: training records of a silo, rounds, epsilons.
