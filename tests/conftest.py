@@ -59,7 +59,6 @@ _FAST = (
     'systems/check_ins/flags_test.py',
     'systems/check_ins/protocols_test.py',
     'systems/check_ins/random_check_ins_test.py',
-    'systems/check_ins/shuffled_renyi_test.py',
     'systems/check_ins/shuffling_test.py',
     'systems/dp_ftrl/compare_test.py',
     'systems/dp_ftrl/flags_test.py',

@@ -15,6 +15,8 @@ from tests.accounting import protocol_laws as laws
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.systems.check_ins import shuffled_check_in
 
+pytestmark = pytest.mark.once
+
 
 def _exact(e0, num_clients, rate, order):
   """Returns the worst divergence of randomized response, both directions."""
