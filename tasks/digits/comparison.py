@@ -46,7 +46,7 @@ class Row:
 
   @classmethod
   def of(cls, name, plan, result, *, delta: float) -> 'Row':
-    """Returns the row of a `tff_dp.program.TrainResult`."""
+    """Returns the row of a `tff_dp.program.run.TrainResult`."""
     epsilon, epsilon_rdp = result.epsilon, None
     if isinstance(plan, dp_ftrl_plan.DpFtrlPlan):
       sigma = plan.sigma(num_rounds=result.rounds_done)

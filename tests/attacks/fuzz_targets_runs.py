@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tests.attacks import fuzz_targets_files as files
 from tff_dp import _checks
-from tff_dp.execution import cluster
 from tff_dp.execution.cluster import context
+from tff_dp.execution.cluster import engine
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
 from tff_dp.execution.data import values
@@ -128,7 +128,7 @@ def _wire(data: bytes) -> None:
   try:
     # pylint: disable-next=protected-access
     context._checked(wire.loads(data), _SCHEDULE, range(2))
-  except cluster.ClusterError:
+  except engine.ClusterError:
     pass
 
 
@@ -148,7 +148,7 @@ def _result(data: bytes) -> None:
       for skeleton, kept in result.kept:
         for flat in kept.values():
           wire.to_fresh(flat, skeleton)
-  except cluster.ClusterError:
+  except engine.ClusterError:
     pass
 
 

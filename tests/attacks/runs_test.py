@@ -21,7 +21,7 @@ from tests.execution.cluster import lists
 from tests.program import toy
 from tff_dp import _checks
 from tff_dp.execution import cluster
-from tff_dp.execution.cluster import engine
+from tff_dp.execution.cluster import engine as engine_lib
 from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
 from tff_dp.execution.data import values
@@ -364,7 +364,7 @@ class ClusterTest(_Test):
       self.refused(
           'no message of |no result of a shard|a message',
           function, *arguments,
-          kind=cluster.ClusterError,
+          kind=engine_lib.ClusterError,
       )
     finally:
       del self.engine.change

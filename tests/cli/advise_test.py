@@ -487,7 +487,7 @@ class BadInputTest(parameterized.TestCase):
   def test_a_bad_flag_names_itself_and_ends_with_2(self, flag, allowed):
     with mock.patch.object(advice, 'advise', wraps=advice.advise) as work:
       if flag == '--for=isrl':
-        work.side_effect = lambda *_, **__: advice.Advice(
+        work.side_effect = lambda *_, **__: offers_lib.Advice(
             None, (mock.Mock(system='dp-ftrl'),), (offers_lib.Refusal('isrl', '-'),)
         )
       code, out, err = _run(*_SERVER, flag)

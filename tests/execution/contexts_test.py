@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp.execution import errors
 from tff_dp.execution import native
 
 
@@ -130,7 +131,7 @@ class ContextsTest(absltest.TestCase):
 
     with execution.create_native_context():
       with self.assertRaisesRegex(
-          execution.UnsupportedComputationError,
+          errors.UnsupportedComputationError,
           'the native context cannot run secure.*in-process context',
       ):
         secure_sum([1, 2])

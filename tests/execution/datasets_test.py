@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import execution
+from tff_dp.execution import errors
 from tff_dp.execution.data import datasets
 
 _NUMBERS = tff.SequenceType(np.int64)
@@ -134,7 +135,7 @@ class ArgumentTest(parameterized.TestCase):
     good = _range()
     with execution.create_sync_in_process_context():
       with self.assertRaisesRegex(
-          execution.UnsupportedComputationError,
+          errors.UnsupportedComputationError,
           '(?s)Python function in client 1 of the argument, a dataset.*'
           'list of the elements',
       ):
@@ -145,7 +146,7 @@ class ArgumentTest(parameterized.TestCase):
     error = tf.errors.FailedPreconditionError(None, None, 'no graph for it')
     with mock.patch.object(tf.raw_ops, 'DatasetToGraphV2', side_effect=error):
       with self.assertRaisesRegex(
-          execution.UnsupportedComputationError,
+          errors.UnsupportedComputationError,
           'run client 3, a dataset that TensorFlow cannot copy .no graph for',
       ):
         datasets.as_argument(_range().shuffle(2), where='client 3')

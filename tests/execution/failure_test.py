@@ -393,7 +393,7 @@ class UnsupportedTest(_ContextTest):
     self._enter()
     for call in (lambda: add_one(1.0), lambda: computation([1.0])):
       with self.assertRaisesRegex(
-          execution.UnsupportedComputationError,
+          errors.UnsupportedComputationError,
           '(?i)(xla|jax).*tff.tensorflow.computation',
       ):
         call()
@@ -409,7 +409,7 @@ class UnsupportedTest(_ContextTest):
 
     self._enter()
     with self.assertRaisesRegex(
-        execution.UnsupportedComputationError,
+        errors.UnsupportedComputationError,
         r'returns a function, one of type .*\(int32 -> int32\)',
     ):
       computation(1)
@@ -422,7 +422,7 @@ class UnsupportedTest(_ContextTest):
     )
     self._enter()
     with self.assertRaisesRegex(
-        execution.UnsupportedComputationError, '(?i)data.*argument'
+        errors.UnsupportedComputationError, '(?i)data.*argument'
     ):
       computation()
 
@@ -437,7 +437,7 @@ class UnsupportedTest(_ContextTest):
 
     self._enter()
     with self.assertRaisesRegex(
-        execution.UnsupportedComputationError,
+        errors.UnsupportedComputationError,
         r'Python function in a TensorFlow computation of type \(int32 -> int32',
     ):
       add_one(1)
@@ -452,7 +452,7 @@ class UnsupportedTest(_ContextTest):
 
     self._enter()
     with self.assertRaisesRegex(
-        execution.UnsupportedComputationError, 'Python function.*from_generator'
+        errors.UnsupportedComputationError, 'Python function.*from_generator'
     ):
       count(1)
 
@@ -467,7 +467,7 @@ class UnsupportedTest(_ContextTest):
 
     self._enter()
     with self.assertRaisesRegex(
-        (execution.UnsupportedComputationError, TypeError), '(?i)descriptor'
+        (errors.UnsupportedComputationError, TypeError), '(?i)descriptor'
     ):
       computation(descriptor)
 
@@ -573,7 +573,7 @@ class RandomnessTest(_ContextTest):
       return tff.federated_sum(drawn), tff.federated_sum(values)
 
     self._enter(2)
-    with self.assertWarnsRegex(execution.SeededClientOpWarning, '(?i)seed'):
+    with self.assertWarnsRegex(errors.SeededClientOpWarning, '(?i)seed'):
       computation([0, 0])
 
   def test_what_is_harmless_does_not_warn(self):
@@ -591,7 +591,7 @@ class RandomnessTest(_ContextTest):
 
     self._enter()
     with warnings.catch_warnings():
-      warnings.simplefilter('error', execution.SeededClientOpWarning)
+      warnings.simplefilter('error', errors.SeededClientOpWarning)
       computation([_PAIR, _PAIR])
 
 

@@ -30,6 +30,7 @@ from tff_dp import export
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import program
+from tff_dp.program import run as run_lib
 
 DELTA = 1e-7
 KEPT = pathlib.Path(__file__).parent / 'kept'
@@ -55,7 +56,7 @@ def build_process(**changes):
 
 def train(
     run: pathlib.Path, process=None, *, total_rounds: int = 2
-) -> program.TrainResult:
+) -> run_lib.TrainResult:
   """Trains with DP-FTRL."""
   return program.train(
       process or build_process(),
@@ -80,7 +81,7 @@ def write(
   )
 
 
-def runs() -> Iterator[tuple[str, Callable[..., program.TrainResult]]]:
+def runs() -> Iterator[tuple[str, Callable[..., run_lib.TrainResult]]]:
   """Yields the names of runs, a system each, and what makes or resumes them."""
   yield 'dp_ftrl', train
   for kind in (

@@ -16,6 +16,7 @@ from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import program
+from tff_dp.systems.dp_ftrl import least_squares
 
 _BOUND = 1.5
 
@@ -31,7 +32,7 @@ class LeastSquaresTest(absltest.TestCase):
     plan = tff_dp.DpFtrlPlan(
         mechanism=mechanisms.Blt.optimized(participation, num_buffers=2),
         participation=participation,
-        l2_norm_clip=dp_ftrl.moments_norm_bound(_BOUND),
+        l2_norm_clip=least_squares.moments_norm_bound(_BOUND),
         clients_per_round=100,
     ).calibrated(epsilon=8.0, delta=1e-5)
     held_out, ids = np.arange(400, 442), [f'{i}' for i in range(400)]

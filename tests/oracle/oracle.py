@@ -26,6 +26,7 @@ from tff_dp import _shim
 from tff_dp import execution
 from tff_dp.execution import call
 from tff_dp.execution import contexts
+from tff_dp.execution import errors as errors_lib
 from tff_dp.execution.compiling import chunks
 
 # Against TFF, in parts of a tensor's largest magnitude: kernels of two builds.
@@ -50,7 +51,7 @@ _TFF_REFUSALS = (
 )
 # The second for what a stack lacks without which TFF can be imported.
 _REFUSALS = (
-    execution.UnsupportedComputationError,
+    errors_lib.UnsupportedComputationError,
     _shim.UnavailableFeatureError,
 )
 

@@ -28,6 +28,7 @@ from tff_dp import participation
 from tff_dp.aggregators import release_marks
 from tff_dp.mechanisms import randomizers
 from tff_dp.program import certification
+from tff_dp.systems.dp_ftrl import least_squares
 
 pytestmark = pytest.mark.once
 
@@ -128,7 +129,7 @@ class OurBuildersTest(parameterized.TestCase):
     certification.certify(small_model.build_process(plan, **changes), plan)
 
   def test_least_squares(self):
-    plan = processes.build_plan(l2_norm_clip=dp_ftrl.moments_norm_bound(1.5))
+    plan = processes.build_plan(l2_norm_clip=least_squares.moments_norm_bound(1.5))
     process = dp_ftrl.build_least_squares(
         plan,
         num_features=2,

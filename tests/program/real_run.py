@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import tff_dp
 from tff_dp import program
+from tff_dp.program import run as run_lib
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
@@ -81,7 +82,7 @@ def build_process(
   )
 
 
-def run(output_dir, **kwargs) -> program.TrainResult:
+def run(output_dir, **kwargs) -> run_lib.TrainResult:
   """Trains in the caller's context."""
   arguments = dict(
       delta=1e-5,

@@ -14,11 +14,7 @@ _HOMES = {
     'ProtocolAccountant': 'accounting.protocols.protocol_accountant',
     'Declarations': 'statement.declarations',
     'NeighboringRelation': 'accounting.events.run_events',
-    'PrivacyStatement': 'statement.statement',
     'amplify': 'accounting.protocols.best_bound',
-    'exact_epsilon': 'accounting.curves.gaussian',
-    'sigma_for': 'accounting.curves.gaussian',
-    'zcdp_rho': 'accounting.curves.gaussian',
 }
 
 __getattr__, __dir__, __all__ = _lazy.names(

@@ -32,9 +32,6 @@ from typing import Optional
 from tff_dp import _lazy
 from tff_dp import systems
 from tff_dp.advice import offers as offers_lib
-from tff_dp.advice.offers import Advice
-from tff_dp.advice.offers import DoesNotFitError
-from tff_dp.advice.offers import Offer
 from tff_dp.advice.offers import Setting
 from tff_dp.systems import system as system_lib
 
@@ -43,7 +40,7 @@ __getattr__ = _lazy.moved(__name__)
 
 def advise(
     setting: Setting, *, progress: Optional[Callable[[str], None]] = None
-) -> Advice:
+) -> offers_lib.Advice:
   """Returns every system that fits, the least error first, and the others.
 
   Args:
@@ -58,16 +55,16 @@ def advise(
       if progress is not None:
         progress(name)
       offers.append(offered.build()(setting))
-    except DoesNotFitError as error:
+    except offers_lib.DoesNotFitError as error:
       refusals.append(offers_lib.Refusal(name, str(error)))
   offers.sort(key=lambda offer: offer.error)
-  return Advice(setting, tuple(offers), tuple(refusals))
+  return offers_lib.Advice(setting, tuple(offers), tuple(refusals))
 
 
 def _check_fits(setting: Setting, offered: system_lib.Offered) -> None:
   needs = offered.needs
   if setting.unit != offered.unit:
-    raise DoesNotFitError(
+    raise offers_lib.DoesNotFitError(
         'would protect a client as a whole, not each record'
         if setting.unit == 'record'
         else 'protects records: say how many records a client has'
@@ -75,6 +72,6 @@ def _check_fits(setting: Setting, offered: system_lib.Offered) -> None:
   trust = offers_lib.TRUST.index
   if trust(setting.trust) < trust(needs):
     needed = {'shuffler': 'a shuffler or a secure sum', 'server': 'the server'}
-    raise DoesNotFitError(
+    raise offers_lib.DoesNotFitError(
         f'needs trust in {needed[needs]}: here {offers_lib.TRUSTED[setting.trust]}'
     )

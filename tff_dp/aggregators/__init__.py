@@ -8,9 +8,7 @@ _compat.require_tff()
 
 # pylint: disable=g-import-not-at-top,g-importing-member,wrong-import-position
 from tff_dp import _lazy
-from tff_dp.aggregators.adaptive_clipping import AdaptiveClippingFactory
 from tff_dp.aggregators.correlated_noise import CorrelatedNoiseFactory
 from tff_dp.aggregators.local_randomizers import LocalRandomizerFactory
-from tff_dp.aggregators.local_randomizers import RandomizedResponseHistogramFactory
 
 __getattr__ = _lazy.moved(__name__)

@@ -144,7 +144,7 @@ def _progress():
   return lambda name: print(f'calibrating {name} ...', file=sys.stderr)
 
 
-def _chosen(found: advice.Advice, system: Optional[str]) -> advice.Offer:
+def _chosen(found: offers.Advice, system: Optional[str]) -> offers.Offer:
   """Returns the offer that the user chose, or the best one."""
   if system is None:
     return found.offers[0]
@@ -159,7 +159,7 @@ def _chosen(found: advice.Advice, system: Optional[str]) -> advice.Offer:
 
 
 def _json(
-    found: advice.Advice, chosen: advice.Offer, update_norm: Optional[float]
+    found: offers.Advice, chosen: offers.Offer, update_norm: Optional[float]
 ) -> dict[str, Any]:
   """Returns all results as JSON types."""
   offers = []
@@ -194,7 +194,7 @@ def _compared(setting: advice.Setting) -> str:
 
 
 def _lines(
-    found: advice.Advice, chosen: advice.Offer, update_norm: Optional[float]
+    found: offers.Advice, chosen: offers.Offer, update_norm: Optional[float]
 ) -> list[str]:
   setting = found.setting
   records = (
@@ -260,7 +260,7 @@ def _table(found, setting, update_norm) -> list[str]:
   return results.aligned(rows, 3)
 
 
-def _about(offer: advice.Offer) -> list[str]:
+def _about(offer: offers.Offer) -> list[str]:
   """Returns lines about the assumptions of an offer."""
   if offer.unit == 'client':
     relation = run_events.NeighboringRelation(offer.neighboring_relation)
@@ -292,7 +292,7 @@ def _about(offer: advice.Offer) -> list[str]:
   return lines
 
 
-def _next(offer: advice.Offer) -> list[str]:
+def _next(offer: offers.Offer) -> list[str]:
   """Returns lines about the next steps with an offer."""
   lines = [f'To go on with {offer.system}:', '']
   if offer.command:

@@ -13,8 +13,6 @@ from tff_dp.execution.contexts import create_native_context
 from tff_dp.execution.contexts import set_default_context
 from tff_dp.execution.errors import ClientComputationError
 from tff_dp.execution.errors import ComputationError
-from tff_dp.execution.errors import SeededClientOpWarning
-from tff_dp.execution.errors import UnsupportedComputationError
 from tff_dp.execution.in_process import create_async_in_process_context
 from tff_dp.execution.in_process import create_sync_in_process_context
 

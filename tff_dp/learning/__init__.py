@@ -13,7 +13,6 @@ from tff_dp.learning.averaging import SuffixAverage
 from tff_dp.learning.averaging import UniformAverage
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import L2Ball
-from tff_dp.learning.constraints import NonNegative
 from tff_dp.learning.keyed_data import client_data
 from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.optimizers import build_momentum

@@ -12,7 +12,6 @@ from tff_dp.program.certification import certify
 from tff_dp.program.files.outputs import read_model
 from tff_dp.program.loop import Loop
 from tff_dp.program.protocol_source import ProtocolSource
-from tff_dp.program.run import TrainResult
 from tff_dp.program.training import train
 
 __getattr__ = _lazy.moved(__name__)

@@ -14,15 +14,8 @@ from importlib import metadata
 from tff_dp import _checks
 from tff_dp.systems import system as system_lib
 
-__all__ = (
-    'all_systems',
-    'commands',
-    'of',
-    'offers',
-    'register',
-    'tools',
-    'unregister',
-)
+# For systems from outside. The rest is for the shared rooms.
+__all__ = ('register', 'unregister')
 # In the order of lists for people.
 FOLDERS = ('dp_ftrl', 'allocation', 'check_ins', 'draw_and_discard', 'silos')
 # Entry points of this group, in any installed package, name a `System` each.

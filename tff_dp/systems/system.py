@@ -73,7 +73,7 @@ class Offered(NamedTuple):
     needs: Trust that it needs at least, one of `advice.offers.TRUST`.
     summary: Description of the system.
     build: Reference to a function that takes an `advice.Setting` and returns
-      the `advice.Offer`. The function raises `advice.DoesNotFitError` if there
+      the `advice.offers.Offer`. It raises `advice.offers.DoesNotFitError` if there
       is none.
     unit: Unit of privacy, 'client' or 'record'.
   """

@@ -164,7 +164,7 @@ class ShardsTest(absltest.TestCase):
     self.assertRegex(heard[0], r'waiting for shard .* of 3 on 2 workers')
 
   def test_lost_too_often(self):
-    with self.assertRaisesRegex(cluster.ClusterError, 'tried 3 times'):
+    with self.assertRaisesRegex(engine_lib.ClusterError, 'tried 3 times'):
       self._run(_Lossy(99), lambda shared, shard: shard, [b'a'], max_retries=2)
 
   def test_what_raises_is_not_tried_again(self):

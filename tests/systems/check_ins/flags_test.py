@@ -170,9 +170,9 @@ class NumbersTest(parameterized.TestCase):
   def test_one_bound(self):
     result = _json(*_CHECK_IN, '--bound=subsampling')
     self.assertEqual(result['bound'], 'subsampling')
-    result = _json(*_RANDOM, '--bound=allocation')
+    result = _json(*_RANDOM, '--bound=thinning')
     self.assertEqual(result['bound'], 'none')
-    self.assertIn('allocation was asked for', ' '.join(result['warnings']))
+    self.assertIn('thinning was asked for', ' '.join(result['warnings']))
 
 
 class WarningsTest(parameterized.TestCase):
@@ -256,7 +256,7 @@ class BadInputTest(parameterized.TestCase):
       (_SHUFFLE, '--delta=1/n', 'invalid float'),
       (_SHUFFLE, '--noise-multiplier=1', 'not allowed with'),
       (_SHUFFLE, '--categories=3', 'nothing with --randomizer=any'),
-      (_SHUFFLE, '--bound=published_sci_approach_1', 'invalid choice'),
+      (_SHUFFLE, '--bound=published_sci_approach_1', "one of 'best', 'none', 'rci'"),
       (_SHUFFLE, '--protocol=averaged', 'unrecognized'),
       (_SHUFFLE, '--check-in-rate=0.1', 'unrecognized'),
       (_RANDOM, '--protocol=averaged', '--population'),

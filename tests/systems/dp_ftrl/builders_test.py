@@ -15,9 +15,9 @@ from tests.learning import small_model
 from tff_dp import _checks
 from tff_dp import dp_ftrl
 from tff_dp import execution
-from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import participation
+from tff_dp.learning import constraints
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
 
@@ -122,7 +122,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
         _build(
             _plan(noise_multiplier=0.1),
             l1=0.2,
-            constraint=learning.NonNegative(),
+            constraint=constraints.NonNegative(),
         )
     )
     self.assertGreaterEqual(models.min(), 0.0)

@@ -18,6 +18,7 @@ from tests.aggregators import flows
 from tests.systems.silos import toy
 from tff_dp import execution
 from tff_dp import silos
+from tff_dp.execution import errors
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import silo_sampling
 
@@ -400,7 +401,7 @@ class IndependenceTest(parameterized.TestCase):
     for operation in at_silos:
       self.assertStartsWith(operation, 'Stateless')
     with warnings.catch_warnings():
-      warnings.simplefilter('error', execution.SeededClientOpWarning)
+      warnings.simplefilter('error', errors.SeededClientOpWarning)
       toy.Runner(process).round({'small': _zeros('small')})
 
   def test_messages_and_a_constant_are_all_that_leaves_a_silo(self):

@@ -21,6 +21,7 @@ from tff_dp import execution
 from tff_dp import silos
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import silo_sampling
+from tff_dp.systems.silos import silo_terms
 
 pytestmark = pytest.mark.once
 
@@ -328,7 +329,7 @@ class RefusalTest(parameterized.TestCase):
 
   def test_a_silo_refuses_a_clip_norm_above_its_own(self):
     process = _whole_batch(_SCHEMES[0])
-    lower = silos.SiloTerms(
+    lower = silo_terms.SiloTerms(
         num_records=_WHOLE,
         l2_norm_clip=_CLIP / 2,
         phases=process.plan.terms['only'].phases,

@@ -5,6 +5,5 @@
 # pylint: disable=g-importing-member
 from tff_dp import _lazy
 from tff_dp.execution.cluster.context import create_cluster_context
-from tff_dp.execution.cluster.engine import ClusterError
 
 __getattr__ = _lazy.moved(__name__)

@@ -61,7 +61,6 @@ __getattr__, __dir__, __all__ = _lazy.names(
         'NonPrivatePlan': f'{__name__}.non_private',
         'build_dp_ftrl': f'{__name__}.builders',
         'build_least_squares': f'{__name__}.least_squares_process',
-        'moments_norm_bound': f'{__name__}.least_squares',
     },
-    on_tff=('build_dp_ftrl', 'build_least_squares', 'moments_norm_bound'),
+    on_tff=('build_dp_ftrl', 'build_least_squares'),
 )

@@ -42,10 +42,9 @@ __getattr__, __dir__, __all__ = _lazy.names(
     {
         'ClientStep': f'{__name__}.client_steps',
         'DrawAndDiscardPlan': f'{__name__}.plan',
-        'Pool': f'{__name__}.pool',
         'SpamFilter': f'{__name__}.spam_filters',
         'build_draw_and_discard': f'{__name__}.process',
         'calibrate_spam_filter': f'{__name__}.spam_filters',
     },
-    on_tff=('DrawAndDiscardProcess', 'Pool', 'build_draw_and_discard'),
+    on_tff=('build_draw_and_discard',),
 )

@@ -33,7 +33,6 @@ _WITHOUT_TFF = {
         'PoissonSampling',
         'account_noise',
     ),
-    'silo_terms': ('Phase', 'SiloTerms'),
 }
 SYSTEMS = (
     System(
