@@ -269,7 +269,7 @@ class CheckpointTest(_Test):
         target.read(seed[:place])
 
 
-class _Hostile(engine.LocalEngine):
+class _Hostile(engine_lib.LocalEngine):
   """Workers whose results somebody has changed."""
 
   change = staticmethod(lambda result: result)
