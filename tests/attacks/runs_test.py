@@ -329,6 +329,10 @@ _RESULTS = {
         # pylint: disable-next=protected-access
         sums=lambda sums: [wire._Zeros((10**6, 10**6))] * len(sums)
     ),
+    'sums_of_no_shape': _changed(
+        # pylint: disable-next=protected-access
+        sums=lambda sums: [wire._Zeros((2, -12))] * len(sums)
+    ),
     'sums_graph': _changed(
         # pylint: disable-next=protected-access
         sums=lambda sums: [wire._Recipe(b'')] * len(sums)

@@ -10,7 +10,11 @@ import dataclasses
 from importlib import metadata
 import json
 import math
+import os
 import pathlib
+import shutil
+import subprocess
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -301,6 +305,35 @@ class SeventhTest(absltest.TestCase):
     exported = self.folder / 'bundle'
     export.export_bundle(self.folder, output=exported)
     self.assertEmpty(verification.failed(export.verify_bundle(exported)))
+    # The command knows it where its package is installed, and only there.
+    self.assertRegex(self._verified(exported, installed=True), '^0 ')
+    self.assertRegex(
+        self._verified(exported, installed=False),
+        r"(?s)^5 .*FAILED +guarantee +[^\n]*kind='everybody' is not allowed",
+    )
+
+  def _verified(self, bundle: pathlib.Path, *, installed: bool) -> str:
+    """Returns the status and the output of `export --verify`."""
+    place = self.folder / 'site'
+    if installed:
+      info = place / 'everybody-1.dist-info'
+      info.mkdir(parents=True)
+      info.joinpath('METADATA').write_text('Name: everybody\nVersion: 1\n')
+      info.joinpath('entry_points.txt').write_text(
+          '[tff_dp.systems]\neverybody = tests.systems.seventh_test:SYSTEM\n'
+      )
+    else:
+      shutil.rmtree(place)
+    done = subprocess.run(
+        [sys.executable, '-m', 'tff_dp', 'export', '--verify', bundle],
+        cwd=pathlib.Path(__file__).parents[2],
+        env=os.environ | {'PYTHONPATH': str(place)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f'{done.returncode} {done.stdout} {done.stderr}'
 
 
 if __name__ == '__main__':

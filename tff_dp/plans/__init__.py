@@ -11,8 +11,9 @@ from typing import Any
 from tff_dp import _lazy
 from tff_dp import systems
 
-# Public name -> full name of its module.
-HOMES = {each.plan.name: each.plan.module for each in systems.all_systems()}
+# Public name -> full name of its module. Not of other packages' systems, whose
+# modules import this one.
+HOMES = {each.plan.name: each.plan.module for each in systems.own().values()}
 
 
 def from_description(description: dict[str, Any]):

@@ -24,7 +24,7 @@ _registered: dict[str, system_lib.System] = {}
 
 
 @functools.cache
-def _own() -> dict[str, system_lib.System]:
+def own() -> dict[str, system_lib.System]:
   """Returns the systems of the library, by kind."""
   found = {}
   for folder in FOLDERS:
@@ -39,7 +39,7 @@ def _installed() -> dict[str, system_lib.System]:
   found = {}
   for point in metadata.entry_points(group=_GROUP):
     system = point.load()
-    _check_free(system, (*_own().values(), *found.values()))
+    _check_free(system, (*own().values(), *found.values()))
     found[system.kind] = system
   return found
 
@@ -79,7 +79,7 @@ def unregister(kind: str) -> None:
 def all_systems() -> tuple[system_lib.System, ...]:
   """Returns all systems."""
   return (
-      *_own().values(), *_installed().values(), *_registered.values()
+      *own().values(), *_installed().values(), *_registered.values()
   )
 
 

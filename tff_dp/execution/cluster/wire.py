@@ -159,22 +159,26 @@ def to_flat(sent: list, skeleton) -> list:
   return [_to_item(*pair) for pair in zip(sent, specs)]
 
 
+def _fits(item, spec: tf.TensorSpec) -> bool:
+  """Returns whether an item has the kind and the shape of a tensor."""
+  if isinstance(item, _Recipe) or spec.dtype == tf.variant:
+    return isinstance(item, _Recipe) and spec.dtype == tf.variant
+  if not isinstance(item, (_Zeros, np.ndarray, np.generic, bytes, str)):
+    return False
+  shape = item.shape if isinstance(item, _Zeros) else np.shape(item)
+  try:
+    # An array of another shape would be added up all the same, by repetition.
+    return spec.shape.is_compatible_with(shape)
+  except (TypeError, ValueError):
+    return False  # It is no shape.
+
+
 def _to_item(item, spec: tf.TensorSpec):
-  # An array of another shape would be added up all the same, by repetition.
-  is_dataset = isinstance(item, _Recipe)
-  if is_dataset != (spec.dtype == tf.variant) or not (
-      is_dataset
-      or (
-          isinstance(item, (_Zeros, np.ndarray, np.generic, bytes, str))
-          and spec.shape.is_compatible_with(
-              item.shape if isinstance(item, _Zeros) else np.shape(item)
-          )
-      )
-  ):
+  if not _fits(item, spec):
     raise engine.ClusterError(
         f'a message has {_checks.shown(item)} in the place of {spec}'
     )
-  if is_dataset:
+  if isinstance(item, _Recipe):
     return datasets.Recipe(tf.constant(item.graph))
   if isinstance(item, _Zeros):
     return tf.zeros(item.shape, spec.dtype)
