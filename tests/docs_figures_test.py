@@ -108,7 +108,7 @@ _CHECK_INS = (
 _ISRL_PROOFS = (('only: {8.624785} on', _ONE_PASS),)
 _TASKS = (
     (
-        '\n{3.984} and 4.028 clip norms',
+        'the same noise, {3.984} and 4.028 clip norms',
         'calibrate random-allocation --slots 60 --rounds 1200 --epsilon 0.5'
         ' --delta 1.6666e-5',
     ),

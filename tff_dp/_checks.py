@@ -173,7 +173,9 @@ def client_key(client_id: str | bytes) -> bytes:
     except UnicodeEncodeError:
       # A lone surrogate: half of a pair of 16-bit characters.
       raise ArgumentError(
-          'client_id', client_id, 'characters that UTF-8 has, in every id'
+          'client_id',
+          client_id,
+          'an id without half a surrogate pair, which UTF-8 cannot encode',
       ) from None
   if isinstance(client_id, bytes):
     return bytes(client_id)

@@ -21,7 +21,9 @@ _SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
 
 
 def assertion(message: str) -> str:
-  """Returns the message of an assertion in a graph, so that users see it.
+  """Returns a message for an assertion in a graph, marked as one of ours.
+
+  Errors show users a message with this mark, and hide TensorFlow's own texts.
 
   Args:
     message: Text without brackets, which must not depend on data.

@@ -105,7 +105,7 @@ def least(
     raise _checks.ArgumentError(
         'epsilon',
         target,
-        'a larger budget: even the most noise that was tried costs more',
+        'a larger budget: even the largest noise that is tried costs more',
     )
   return parameter_of(noise)
 

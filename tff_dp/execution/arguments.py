@@ -102,7 +102,8 @@ def bind(
   Raises:
     TypeError: If it does not match its type.
     ValueError: If two lists of clients differ in length.
-    UnsupportedComputationError: If it only describes where the data is.
+    UnsupportedComputationError: If the argument is a data descriptor, which
+      names data and does not hold it.
   """
   single, clients = {}, {}
   for node in nodes:

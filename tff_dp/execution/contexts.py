@@ -330,7 +330,9 @@ def set_default_context(
   if kind == 'in_process':
     if log_path is not None:
       raise _checks.ArgumentError(
-          'log_path', log_path, 'None, for kind="in_process" has no worker log'
+          'log_path',
+          log_path,
+          'None, because kind="in_process" has no worker log',
       )
     chunks = {}
     if max_clients_per_call is not None:

@@ -200,7 +200,9 @@ def _draw(initialize, next_computation, plan, seconds: float) -> _Drawn:
       [each.shape for each in found] != [each.shape for each in marked[0]]
       for found in marked
   ):
-    raise verification.Wrong('what is marked differs from round to round')
+    raise verification.Wrong(
+        'number or shapes of the marked values differ from round to round'
+    )
   return _Drawn(
       [np.stack(each) for each in zip(*marked)],
       np.array(later) if num_rounds > 1 else None,
@@ -263,8 +265,8 @@ def _check_keys(marked: list[np.ndarray], plan) -> str:
     different = len({row.tobytes() for row in each})
     if different < num:
       raise verification.Wrong(
-          f'{num} new keys gave {different} different releases: it does not'
-          ' use the bits of its key'
+          f'{num} new keys gave only {different} different releases: the'
+          ' process does not use all bits of its key'
       )
   return (
       f'{num} new keys gave {num} different releases on the same data: more'

@@ -83,7 +83,7 @@ def covariance(
 def compare(
     drawn: np.ndarray, covariance_of_rounds: np.ndarray
 ) -> Spread:
-  """Returns the spread of normals, compared with a plan.
+  """Compares normal draws with the covariance that a plan states.
 
   Args:
     drawn: Noise plus a constant that is equal in all repetitions, shape
@@ -164,9 +164,9 @@ def _largest_correlation(columns: np.ndarray) -> tuple[float, float]:
 
 
 def compare_laplace(drawn: np.ndarray, scale: float) -> Spread:
-  """Returns the spread of Laplace draws, compared with a scale.
+  """Compares Laplace draws with the scale that a plan states.
 
-  It tests the variance of all coordinates together. Their sum of squares is
+  The test is of the variance over all coordinates, whose sum of squares is
   close to normal.
 
   Args:

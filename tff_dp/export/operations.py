@@ -208,7 +208,9 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
         _check_attributes(place.attr, known)
     for tensor in [attribute.tensor, *attribute.list.tensor]:
       if tensor.dtype in _OPAQUE_TYPES:
-        raise NotAllowedError('a constant is no number and no text')
+        raise NotAllowedError(
+            'a constant holds something other than numbers and text'
+        )
       # One number may stand for all of a shape.
       size = math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
       if size > max(_MOST_EQUAL_NUMBERS, len(tensor.tensor_content)):

@@ -114,7 +114,8 @@ class WriteAheadRecord:
     if round_index <= self.released_through:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} may have been released',
-          why='its data may have changed since, and the ledger has it once',
+          why='on other data the round would be a second release, and the'
+          ' ledger counts one',
           way_out=f'go on with round {self.released_through + 1}',
       )
     digest = self._digest(round_index, cohort)

@@ -20,13 +20,14 @@ def connected(
 ) -> list[str]:
   """Returns the connected clients of the next round's cohort.
 
-  If the round had begun before a restart, this waits for its cohort. Nobody
-  replaces a client that does not come back: its participation counts all the
-  same.
+  If the round had begun before a restart, this waits for the same cohort. No
+  other client replaces one that does not come back, and its participation still
+  counts.
 
   Args:
-    rounds: The rounds, which select and charge the cohort. They do not if the
-      wait for `at_least` clients is stopped.
+    rounds: Rounds of the server. They select and charge the cohort as soon as
+      `at_least` clients are connected. If that wait is stopped, they charge
+      nobody.
     client_ids: Function that returns the ids of the connected clients.
     at_least: Number of connected clients at which the round begins.
     timeout: Seconds to wait for the cohort.

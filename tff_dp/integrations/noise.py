@@ -36,8 +36,8 @@ class NoiseState(NamedTuple):
     key: The root key, 128 bits.
     tree_id: Number of trees that were begun before this one.
     round_in_tree: Number of rounds done in the tree.
-    digests: Ring of the digests of rounds that may be drawn again, 16 bytes
-      each.
+    digests: Digests of the last rounds, 16 bytes each. The noise of these
+      rounds can be drawn again. The newest digest replaces the oldest.
     buffers: Memory of the mechanism, float64 vectors.
   """
 

@@ -373,7 +373,7 @@ class ParticipationLedger:
           f'round {round_index} was already committed, of {self._num_rounds}',
           why='a round takes place once; going back behind a release would'
           ' reuse its noise',
-          way_out=f'commit round {self._num_rounds + 1} to go on with this run;'
+          way_out=f'commit round {self._num_rounds + 1} to continue this run;'
           ' a new run needs a new ledger and a new process.initialize()',
       )
     if round_index > self._pattern.num_rounds:

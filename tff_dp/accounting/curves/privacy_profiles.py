@@ -203,8 +203,8 @@ def to_pld(
   """Returns a privacy-loss distribution that dominates the profile.
 
   Upper bound: the lower convex hull, in exp(epsilon), of the profile at points
-  of the grid (arXiv:2207.04380, algorithm 1, here for points that need not be
-  neighbours). The hull is taken over both halves of the curve at once.
+  of the grid (arXiv:2207.04380, algorithm 1; here grid points may be left out).
+  The hull is taken over both halves of the curve at once.
 
   Args:
     profile: Bound on H_E(P || Q), and without `reverse` on H_E(Q || P), too.

@@ -116,8 +116,8 @@ class Shards:
   Attributes:
     num_lost: Number of times that a shard lost its worker and was tried again.
     num_bytes_sent: Bytes that all tasks received. Data that all shards of a
-      pass share count once each time they are sent, although they travel to
-      every worker that has a task.
+      pass share are counted once for each time they are sent, not once for each
+      worker that they reach.
     num_bytes_received: Bytes of the results that were taken.
     waiting: Indices of the shards without a result.
     say: Function that receives reports on the shards that a pass waits for.

@@ -176,7 +176,7 @@ def _fits(item, spec: tf.TensorSpec) -> bool:
 def _to_item(item, spec: tf.TensorSpec):
   if not _fits(item, spec):
     raise engine.ClusterError(
-        f'a message has {_checks.shown(item)} in the place of {spec}'
+        f'a message has {_checks.shown(item)} where {spec} belongs'
     )
   if isinstance(item, _Recipe):
     return datasets.Recipe(tf.constant(item.graph))
@@ -186,7 +186,8 @@ def _to_item(item, spec: tf.TensorSpec):
     return tf.constant(item, spec.dtype)
   except (TypeError, ValueError) as error:
     raise engine.ClusterError(
-        f'a message has no {spec.dtype.name} in the place of {spec}'
+        f'a value in a message is not a {spec.dtype.name}, but {spec} belongs'
+        ' there'
     ) from error
 
 

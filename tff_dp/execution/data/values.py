@@ -222,7 +222,8 @@ def _struct_from_python(value, type_spec, where) -> Struct:
 def element_from_python(value, type_spec, where):
   """Returns the value of an element of a list that stands for a sequence.
 
-  TFF casts here, and so do we, unless the cast loses more than digits.
+  TFF casts elements to the type of the sequence. So does this function, but it
+  refuses a cast that changes a value by more than rounding.
   """
   if isinstance(type_spec, tff.StructType):
     elements = tff.structure.to_elements(type_spec)

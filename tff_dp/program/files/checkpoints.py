@@ -151,7 +151,7 @@ class CheckpointStore:
           why='without the noise key and the participations so far, the run'
           ' cannot go on under its guarantee',
           way_out=f'restore {path} from a copy, or start a new run in another'
-          ' directory; to go back to an earlier checkpoint is refused, where'
+          ' directory; an earlier checkpoint is refused where'
           ' later rounds were released',
       ) from error
 

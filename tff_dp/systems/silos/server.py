@@ -45,8 +45,8 @@ def build_sgd_finalizer(
 
       w_{r+1} = Proj(w_r - eta_r (g + lambda (w_r - w_0)))
 
-  arXiv:2106.09779, algorithm 2. The average is over w_0..w_{R-1}, where
-  gradients were taken. `averaging.averaged_weights` reads it.
+  arXiv:2106.09779, algorithm 2. `average` is over w_0..w_{R-1}, the
+  models at which gradients were taken; `averaging.averaged_weights` returns it.
 
   Args:
     weights_type: Type of the model's weights.

@@ -110,7 +110,7 @@ def least_noise_multiplier(
       break
   else:
     raise _checks.ArgumentError(
-        'delta', delta, 'a delta above what rounding errors take'
+        'delta', delta, 'a larger delta: rounding errors alone use up this one'
     )
   if sampling.rate(num_records) == 1:
     return high
