@@ -53,6 +53,7 @@ _LAYERS = (
         'systems/check_ins',
         'systems/dp_ftrl',
         'systems/draw_and_discard',
+        'systems/sampling',
         'systems/silos',
     ),
     ('__main__',),
@@ -267,18 +268,15 @@ class LazyPackageTest(absltest.TestCase):
         check=False,
     )
     loaded, names = result.stdout.splitlines()
-    self.assertEqual(
-        loaded,
-        "['tff_dp', 'tff_dp._checks', 'tff_dp._columns', 'tff_dp._compat',"
-        " 'tff_dp._lazy', 'tff_dp._quiet', 'tff_dp._shim',"
-        " 'tff_dp._version',"
-        " 'tff_dp.allocation', 'tff_dp.check_ins', 'tff_dp.dp_ftrl',"
-        " 'tff_dp.draw_and_discard', 'tff_dp.plans', 'tff_dp.silos',"
-        " 'tff_dp.systems', 'tff_dp.systems.allocation',"
-        " 'tff_dp.systems.check_ins',"
-        " 'tff_dp.systems.dp_ftrl', 'tff_dp.systems.draw_and_discard',"
-        " 'tff_dp.systems.silos', 'tff_dp.systems.system']",
-    )
+    folders = [
+        f'tff_dp.{prefix}{name}'
+        for prefix in ('', 'systems.')
+        for name in systems.FOLDERS
+    ]
+    always = '_checks _columns _compat _lazy _quiet _shim _version'
+    always += ' plans systems systems.system'
+    always = [f'tff_dp.{name}' for name in always.split()]
+    self.assertEqual(loaded, str(sorted(['tff_dp', *always, *folders])))
     self.assertContainsSubset(
         {'DpFtrlPlan', 'accounting', 'learning', '__version__'}, names.split()
     )

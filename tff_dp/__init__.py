@@ -44,8 +44,10 @@ if TYPE_CHECKING:
   from tff_dp.systems import check_ins
   from tff_dp.systems import dp_ftrl
   from tff_dp.systems import draw_and_discard
+  from tff_dp.systems import sampling
   from tff_dp.systems import silos
   from tff_dp.systems.draw_and_discard.plan import DrawAndDiscardPlan
+  from tff_dp.systems.sampling.plan import SamplingPlan
   from tff_dp.systems.silos.plan import SiloPlan
   from tff_dp.systems.silos.secure_sum_plan import SecureSumPlan
 

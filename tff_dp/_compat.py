@@ -222,6 +222,18 @@ def unordered_datasets(dataset) -> Iterator[str]:
     yield from unordered_datasets(part)
 
 
+def loss_distribution(accountant):
+  """Returns the privacy-loss distribution of all that was composed.
+
+  Checked against dp_accounting 0.4.3 and 0.6.0, which have no public way to get
+  it.
+
+  Args:
+    accountant: A `PLDAccountant` of dp_accounting.
+  """
+  return accountant._pld  # pylint: disable=protected-access
+
+
 def loss_directions(distribution) -> tuple:
   """Returns the PMFs of a privacy-loss distribution: remove, and add if other.
 

@@ -40,6 +40,8 @@ KINDS = (
     'cyclic-allocation --rounds 64 --windows 2 --stride 8 --noise-multiplier 2',
     'isrl --records 1238 --rounds 35 --batch-size 100 --sampling poisson'
     ' --noise-multiplier 4.2',
+    'dp-fedavg --population 3400 --clients-per-round 100 --rounds 200'
+    ' --noise-multiplier 1',
     'draw-and-discard --parameters 33 --epsilon 1 --instances 20'
     ' --participations 3',
 )

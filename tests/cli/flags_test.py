@@ -35,6 +35,14 @@ _PLANS = {
         ('--records=200', '--rounds=5', '--batch-size=20'),
         '--noise-multiplier=5',
     ),
+    'dp-fedavg': (
+        ('--population=90', '--clients-per-round=9', '--rounds=20'),
+        '--noise-multiplier=2',
+    ),
+    'dp-sgd': (
+        ('--records=90', '--batch-size=9', '--epochs=2'),
+        '--noise-multiplier=2',
+    ),
     'draw-and-discard': (
         ('--parameters=9', '--instances=3', '--max-participations=3'),
         '--epsilon=1',
@@ -57,6 +65,7 @@ _MOST_FILES = {
     'random-allocation': 22,
     'cyclic-allocation': 28,
     'isrl': 15,
+    'dp-fedavg': 14,
     'draw-and-discard': 16,
 }
 _BUDGET = 2.0
@@ -158,7 +167,7 @@ class FlagsTest(parameterized.TestCase):
     self.assertIn(f'nothing with {kind}', err)
 
   def test_relation_is_that_of_the_epsilon(self):
-    for kind in ('dp-ftrl', 'random-allocation'):
+    for kind in ('dp-ftrl', 'random-allocation', 'dp-sgd'):
       plan_flags, noise = _PLANS[kind]
       words = (kind, *plan_flags, noise, *_DELTA)
       found = _json('account', *words, '--neighboring-relation=replace_one')

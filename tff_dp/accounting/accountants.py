@@ -34,8 +34,8 @@ distributions as ours:
   on who took part. Removing a client and zeroing it therefore release the same.
 * Replace-one of an unsampled Gaussian or Laplace mechanism is the pair "no
   contribution" against "a contribution of norm 2 C". Sampled mechanisms are
-  mixtures under replace-one, which that pair does not describe. They are
-  refused.
+  mixtures under replace-one, which that pair does not describe. 'pld' bounds
+  Poisson-sampled sums by two hops (`curves.replace_one`), 'rdp' refuses them.
 
 Events of protocols are accounted for by 'pld', through `protocol_accountant`.
 Each event names the rules that bound it (`protocols.bounds`).
@@ -50,7 +50,10 @@ from dp_accounting import rdp
 import numpy as np
 
 from tff_dp import _checks
+from tff_dp import _compat
+from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import protocol_accountant
 
@@ -110,6 +113,8 @@ def epsilon(
     return protocol_accountant.epsilon(
         event, delta=delta, method=method, asked=neighboring_relation
     )
+  if _takes_two_hops(event, method, neighboring_relation):
+    return _hops(event).epsilon(float(delta))
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return math.inf
@@ -156,6 +161,8 @@ def delta(
     return protocol_accountant.delta(
         event, epsilon=epsilon, method=method, asked=neighboring_relation
     )
+  if _takes_two_hops(event, method, neighboring_relation):
+    return float(_hops(event).profile()(np.array([float(epsilon)]))[0])
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return 1.0
@@ -268,6 +275,40 @@ def _relation(
   if relation is not _ZERO_OUT or all(_is_sum(leaf) for leaf, _ in others):
     return nr.ADD_OR_REMOVE_ONE
   return nr.REPLACE_SPECIAL
+
+
+def _takes_two_hops(event, method: str, neighboring_relation) -> bool:
+  """Whether replace-one is bounded by removing a client and adding another.
+
+  No pair of distributions is known here that dominates the replacement of a
+  contribution to a Poisson-sampled sum.
+  """
+  relation = run_events.NeighboringRelation(neighboring_relation)
+  found = [leaf for leaf, _ in run_events.leaves(event)]
+  return (
+      method == 'pld'
+      and relation is run_events.NeighboringRelation.REPLACE_ONE
+      and any(
+          isinstance(leaf, dp_accounting.PoissonSampledDpEvent)
+          for leaf in found
+      )
+      and all(
+          _is_sum(leaf) or isinstance(leaf, dp_accounting.NonPrivateDpEvent)
+          for leaf in found
+      )
+  )
+
+
+def _hops(event) -> replace_one.Hops:
+  """Returns both hops of an event for which `_takes_two_hops` is true."""
+  parts = _parts(event, 'pld', _ZERO_OUT)
+  loss = composition.Loss(None, 0.0)
+  if parts.sigma > 0:
+    loss = composition.Loss(
+        _compat.loss_distribution(_pld_accountant(parts)), _pld_error(parts)
+    )
+  profiles = loss.profiles()
+  return replace_one.Hops(profiles[0], profiles[-1])
 
 
 def _is_sum(leaf) -> bool:

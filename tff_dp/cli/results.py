@@ -32,6 +32,7 @@ Facts = list[tuple[str, str]]
 # description does not fit.
 _UNITS = {
     'client': ('all its contributions to the run', ''),
+    'example': ('its gradients in all steps of the run', ''),
     'record': (
         'in every message that uses it',
         'one record is replaced; the number of records is public',
@@ -129,7 +130,10 @@ def _lines(result: dict[str, Any], in_words: _InWords) -> list[str]:
   unit, neighbours = _UNITS[result['unit']]
   rows = [
       ('unit', f'{result["unit"]}: {unit}'),
-      ('neighbours', neighbours or relation.description),
+      (
+          'neighbours',
+          neighbours or relation.description.replace('client', result['unit']),
+      ),
       *(
           [('trusted', result['trust']), *_facts(details)]
           if said is None

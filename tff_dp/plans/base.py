@@ -38,7 +38,8 @@ class Plan(abc.ABC):
 
   Attributes:
     kind: Name of the plan's system, as in files and on the command line.
-    unit: The unit that every epsilon protects: 'client' or 'record'.
+    unit: The unit that every epsilon protects: 'client', 'example' of one holder,
+      or 'record' of a silo.
     num_rounds: The horizon T.
     neighboring_relation: The relation of every epsilon. Some methods accept
       another one.
@@ -268,7 +269,9 @@ class Plan(abc.ABC):
         'warnings': [
             *self._warnings(),
             *weak_delta(
-                delta, population if self.unit == 'client' else None
+                delta,
+                None if self.unit == 'record' else population,
+                self.unit,
             ),
             *self._cautions(**options),
         ],
@@ -402,18 +405,21 @@ def rounds_accounted(num_rounds: int, *, planned: int) -> int:
   return min(planned, -(-num_rounds // stride) * stride)
 
 
-def weak_delta(delta: float, population: Optional[int]) -> list[str]:
+def weak_delta(
+    delta: float, population: Optional[int], unit: str = 'client'
+) -> list[str]:
   """Returns a warning if delta is at least one over the population.
 
   Args:
     delta: Delta of the guarantee.
-    population: Number of clients, `None` if unknown.
+    population: Number of clients or examples, `None` if unknown.
+    unit: Name of one of them.
   """
   if not population or delta * population < 1:
     return []
   return [
       f'WEAK: delta {delta:g} is not below 1 / population = {1 / population:g};'
-      ' revealing one random client completely would be allowed.'
+      f' revealing one random {unit} completely would be allowed.'
   ]
 
 

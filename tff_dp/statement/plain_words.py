@@ -69,8 +69,8 @@ def paragraph(content: Mapping[str, Any]) -> str:
       f' what it did or {instead}. If both are equally likely beforehand, the'
       f' guess is right in at most {_percent(chance)} of all cases; 50 % is a'
       f' coin flip. That is {_name(chance)} protection, on the scale of point 7.',
-      f'It counts all contributions of a {unit} to the whole run, and holds'
-      " even if everybody else's data are known.",
+      f'It counts all contributions of {_article(unit)} {unit} to the whole'
+      " run, and holds even if everybody else's data are known.",
   ]
   amplification = points['amplification']
   if amplification['claimed'] != 'none':
@@ -99,6 +99,10 @@ def is_verified(content: Mapping[str, Any]) -> bool:
   return not any(
       warning.startswith(NOT_VERIFIED) for warning in content['warnings']
   )
+
+
+def _article(noun: str) -> str:
+  return 'an' if noun[0] in 'aeiou' else 'a'
 
 
 def _percent(chance: float) -> str:

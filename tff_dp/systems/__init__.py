@@ -17,7 +17,14 @@ from tff_dp.systems import system as system_lib
 # For systems from outside. The rest is for the shared rooms.
 __all__ = ('register', 'unregister')
 # In the order of lists for people.
-FOLDERS = ('dp_ftrl', 'allocation', 'check_ins', 'draw_and_discard', 'silos')
+FOLDERS = (
+    'dp_ftrl',
+    'sampling',
+    'allocation',
+    'check_ins',
+    'draw_and_discard',
+    'silos',
+)
 # Entry points of this group, in any installed package, name a `System` each.
 _GROUP = 'tff_dp.systems'
 _registered: dict[str, system_lib.System] = {}

@@ -1,0 +1,103 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests for the builders of DP-FedAvg and DP-SGD."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tff_dp
+import tensorflow_federated as tff  # pylint: disable=g-bad-import-order
+
+from tests.learning import small_model
+from tff_dp import _checks
+from tff_dp import execution
+from tff_dp import program
+from tff_dp.systems import sampling
+
+_RNG = np.random.default_rng(5)
+_X = _RNG.standard_normal([12, 2]).astype(np.float32)
+_Y = _RNG.standard_normal([12]).astype(np.float32)
+_CLIP, _RATE, _BATCH = 0.5, 0.3, 4
+
+
+def setUpModule():
+  execution.set_default_context()
+
+
+def _plan(**changes):
+  return tff_dp.SamplingPlan(
+      **dict(
+          population=12, clients_per_round=_BATCH, num_rounds=3,
+          noise_multiplier=1e-6, l2_norm_clip=_CLIP, unit='example',
+      ) | changes
+  )
+
+
+def _process(plan=None, **options):
+  return sampling.build_dp_sgd(
+      small_model.build(),
+      plan or _plan(),
+      **dict(learning_rate=_RATE, insecure_seed=1) | options,
+  )
+
+
+def _step(weights: np.ndarray, members) -> np.ndarray:
+  """Returns the weights after a step of DP-SGD without noise, [5]."""
+  kernel, bias = weights[:4].reshape(2, 2), weights[4]
+  total = np.zeros(5)
+  for x, y in zip(_X[members], _Y[members]):
+    # The model is the sum over outputs of x @ kernel, plus bias.
+    error = 2 * ((x @ kernel).sum() + bias - y)
+    gradient = error * np.array([x[0], x[0], x[1], x[1], 1.0])
+    total += gradient * min(1.0, _CLIP / np.linalg.norm(gradient))
+  return weights - _RATE / _BATCH * total
+
+
+class DpSgdTest(parameterized.TestCase):
+
+  @parameterized.parameters([[]], [[3]], [[0, 2, 5, 7, 8, 11]])
+  def test_each_gradient_is_clipped_and_the_divisor_is_constant(self, members):
+    process, data = _process(), sampling.Examples((_X, _Y))
+    state = process.initialize()
+    before = small_model.flat(process.get_model_weights(state))
+    output = process.next(
+        state,
+        [
+            data.create_tf_dataset_for_client(data.client_ids[each])
+            for each in members
+        ],
+    )
+    after = small_model.flat(process.get_model_weights(output.state))
+    np.testing.assert_allclose(
+        after, _step(before, list(members)), atol=1e-5
+    )
+
+  def test_training(self):
+    plan = _plan(noise_multiplier=2.0)
+    found = program.train(
+        _process(plan, insecure_seed=None),
+        sampling.Examples((_X, _Y)),
+        delta=1e-2,
+        progress='quiet',
+        output_dir=self.create_tempdir().full_path,
+    )
+    self.assertEqual(found.rounds_done, 3)
+    self.assertAlmostEqual(found.epsilon, plan.epsilon(delta=1e-2))
+    self.assertEqual(found.statement.to_json()['unit'], 'example')
+
+  def test_bad_arguments(self):
+    with self.assertRaisesRegex(_checks.ArgumentError, "unit='client'"):
+      _process(_plan(unit='client'))
+    with self.assertRaisesRegex(_checks.ArgumentError, 'arrays'):
+      sampling.Examples((_X, _Y[:3]))
+    with self.assertRaisesRegex(_checks.ArgumentError, 'SamplingPlan'):
+      sampling.build_dp_fedavg(
+          small_model.build(),
+          tff_dp.NonPrivatePlan,
+          client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+          server_learning_rate=1.0,
+      )
+
+
+if __name__ == '__main__':
+  absltest.main()
