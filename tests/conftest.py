@@ -71,6 +71,8 @@ _FAST = (
     'systems/draw_and_discard/spam_filters_test.py',
     'systems/draw_and_discard/strategies_test.py',
     'systems/registry_test.py',
+    'systems/sampling/plan_test.py',
+    'systems/sampling/sampler_test.py',
     'systems/silos/flags_test.py',
     'systems/silos/integer_plans_test.py',
     'systems/silos/integer_sums_test.py',

@@ -143,6 +143,18 @@ _DRAW_AND_DISCARD = (
         ' --participations 1 --instances 20 --delta 1e-6',
     ),
 )
+_SAMPLING = (
+    (
+        'epsilon {2.749} at delta 1e-05',
+        'account dp-fedavg --population 3400 --clients-per-round 100'
+        ' --rounds 200 --noise-multiplier 1 --delta 1e-5',
+    ),
+    (
+        'prints {1.302}',
+        'account dp-sgd --records 60000 --batch-size 250 --epochs 20'
+        ' --noise-multiplier 1.1 --delta 1e-5',
+    ),
+)
 _FIGURES = tuple(
     (page, *figure)
     for page, figures in (
@@ -151,6 +163,7 @@ _FIGURES = tuple(
         ('draw_and_discard.md', _DRAW_AND_DISCARD),
         ('isrl.md', _ISRL),
         ('proofs_silos.md', _ISRL_PROOFS),
+        ('sampling.md', _SAMPLING),
         ('tasks.md', _TASKS),
         ('tutorial.md', _TUTORIAL),
     )

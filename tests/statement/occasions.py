@@ -131,6 +131,13 @@ PLANS = {
         l2_norm_clip=0.5,
         mechanism=mechanisms.Banded.square_root(12, 3),
     ),
+    'sampled': lambda: plans.SamplingPlan(
+        population=20_000,
+        clients_per_round=400,
+        num_rounds=8,
+        noise_multiplier=0.75,
+        l2_norm_clip=0.5,
+    ),
     'gaussian_steps': lambda: _drawn(
         clip='l2', mechanism='gaussian', epsilon=2.0, delta=1e-6
     ),

@@ -114,7 +114,8 @@ def epsilon(
         event, delta=delta, method=method, asked=neighboring_relation
     )
   if _takes_two_hops(event, method, neighboring_relation):
-    return _hops(event).epsilon(float(delta))
+    directions = loss(event).directions()
+    return replace_one.epsilon_of(directions[0], directions[-1], float(delta))
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return math.inf
@@ -162,7 +163,9 @@ def delta(
         event, epsilon=epsilon, method=method, asked=neighboring_relation
     )
   if _takes_two_hops(event, method, neighboring_relation):
-    return float(_hops(event).profile()(np.array([float(epsilon)]))[0])
+    profiles = loss(event).profiles()
+    hops = replace_one.Hops(profiles[0], profiles[-1])
+    return float(hops.profile()(np.array([float(epsilon)]))[0])
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return 1.0
@@ -180,6 +183,23 @@ def delta(
   # The rounding error is in the exponent, which is at most some thousands for a
   # delta above 0.
   return min(1.0, best * (1 + 1000 * _RDP_ROUNDING) + _TINY)
+
+
+def loss(event: dp_accounting.DpEvent) -> composition.Loss:
+  """Returns the privacy loss of an event under zero-out, for many deltas.
+
+  Upper bound. `loss(event).epsilon(delta)` is `epsilon` of the method 'pld'.
+
+  Args:
+    event: The event, stated for zero-out (see the top of this module), without
+      protocol events.
+  """
+  parts = _parts(event, 'pld', _ZERO_OUT)
+  if parts.sigma == 0:
+    return composition.Loss(None, 0.0)
+  return composition.Loss(
+      _compat.loss_distribution(_pld_accountant(parts)), _pld_error(parts)
+  )
 
 
 class _Parts:
@@ -297,18 +317,6 @@ def _takes_two_hops(event, method: str, neighboring_relation) -> bool:
           for leaf in found
       )
   )
-
-
-def _hops(event) -> replace_one.Hops:
-  """Returns both hops of an event for which `_takes_two_hops` is true."""
-  parts = _parts(event, 'pld', _ZERO_OUT)
-  loss = composition.Loss(None, 0.0)
-  if parts.sigma > 0:
-    loss = composition.Loss(
-        _compat.loss_distribution(_pld_accountant(parts)), _pld_error(parts)
-    )
-  profiles = loss.profiles()
-  return replace_one.Hops(profiles[0], profiles[-1])
 
 
 def _is_sum(leaf) -> bool:

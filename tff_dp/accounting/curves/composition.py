@@ -106,10 +106,22 @@ class Loss:
       return math.inf
     if self.sums is not None and not self._is_resolved(delta):
       return max(direction.epsilon(delta) for direction in self.sums())
+    return self._epsilon_of(self.pld, delta)
+
+  def directions(self) -> tuple[Callable[[float], float], ...]:
+    """Returns functions from delta to epsilon: remove, and add if it differs."""
+    if self.pld is None:
+      return (lambda delta: math.inf,)
+    return tuple(
+        functools.partial(self._epsilon_of, direction)
+        for direction in _compat.loss_directions(self.pld)
+    )
+
+  def _epsilon_of(self, pld, delta: float) -> float:
     remaining = delta * (1 - _RELATIVE_ERROR) - self.error
     if not remaining > 0:
       return math.inf
-    found = max(0.0, float(self.pld.get_epsilon_for_delta(remaining)))
+    found = max(0.0, float(pld.get_epsilon_for_delta(remaining)))
     return found * (1 + _RELATIVE_ERROR)
 
   def delta(self, epsilon: float) -> float:

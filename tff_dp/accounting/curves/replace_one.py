@@ -20,7 +20,9 @@ is always zero. It is not necessary to take the worse direction in every
 release, as one must for a record whose neighbour is another record throughout.
 """
 
+from collections.abc import Callable
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -64,20 +66,12 @@ class Hops:
     return cls(profiles[0], profiles[-1])
 
   def epsilon(self, delta: float) -> float:
-    """Returns epsilon for replace-one at delta. Upper bound.
-
-    The minimum over some splits of delta: e1 with away(e1) <= d1, and e2 with
-    back(e2) <= (delta - d1) exp(-e1).
-    """
-    best = math.inf
-    for share in _DELTA_SHARES:
-      first = privacy_profiles.epsilon_of(self.away, share * delta)
-      if first < best:
-        rest = (1 - share) * delta * math.exp(-first)
-        if rest > 0:
-          second = privacy_profiles.epsilon_of(self.back, rest)
-          best = min(best, first + second)
-    return best * (1 + _RELATIVE_ERROR)
+    """Returns epsilon for replace-one at delta, see `epsilon_of`."""
+    return epsilon_of(
+        functools.partial(privacy_profiles.epsilon_of, self.away),
+        functools.partial(privacy_profiles.epsilon_of, self.back),
+        delta,
+    )
 
   def profile(self) -> privacy_profiles.Profile:
     """Returns the profile for replace-one, which composes with others.
@@ -111,3 +105,28 @@ def replace_one(part: composition.Part) -> composition.Part:
   """Returns the part for replace-one, all events of a zero-out part together.
   """
   return composition.Part(Hops.of(part).profile())
+
+
+def epsilon_of(
+    away: Callable[[float], float],
+    back: Callable[[float], float],
+    delta: float,
+) -> float:
+  """Returns epsilon for replace-one at delta. Upper bound.
+
+  The minimum over some splits of delta: e1 with away(e1) <= d1, and e2 with
+  back(e2) <= (delta - d1) exp(-e1).
+
+  Args:
+    away: Function from delta to epsilon, for a client against its being zeroed.
+    back: The same for zero against a client.
+    delta: Target delta, in (0, 1).
+  """
+  best = math.inf
+  for share in _DELTA_SHARES:
+    first = away(share * delta)
+    if first < best:
+      rest = (1 - share) * delta * math.exp(-first)
+      if rest > 0:
+        best = min(best, first + back(rest))
+  return best * (1 + _RELATIVE_ERROR)

@@ -30,6 +30,7 @@ import dp_accounting
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
+from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
@@ -179,7 +180,7 @@ class SamplingPlan(base.Plan):
       num_rounds: Rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon, `None` for zero-out.
     """
-    _checks.delta(delta=delta)
+    _checks.in_open(0.0, 1.0, delta=delta)
     found = _epsilon(
         self.sampling_rate,
         self._noise(),
@@ -212,7 +213,7 @@ class SamplingPlan(base.Plan):
 
     A client may then be in every round.
     """
-    _checks.delta(delta=delta)
+    _checks.in_open(0.0, 1.0, delta=delta)
     found = _unsampled_epsilon(
         self._noise(),
         self.rounds_accounted(num_rounds),
@@ -365,6 +366,15 @@ def _event(
   return dp_accounting.SelfComposedDpEvent(event, num_rounds)
 
 
+# A statement asks for many deltas.
+@functools.lru_cache(maxsize=16)
+def _loss(
+    rate: float, noise_multiplier: float, num_rounds: int
+) -> composition.Loss:
+  """Returns the privacy loss of some rounds under zero-out."""
+  return accountants.loss(_event(rate, noise_multiplier, num_rounds))
+
+
 # Every checkpoint writes a statement, and every round a row of metrics.
 @functools.lru_cache(maxsize=4096)
 def _epsilon(
@@ -378,8 +388,11 @@ def _epsilon(
   plain = _unsampled_epsilon(noise_multiplier, num_rounds, delta, relation)
   if rate == 1 or plain == math.inf:
     return plain
+  where = rate, noise_multiplier, num_rounds
+  if relation is _ZERO_OUT:
+    return min(plain, _loss(*where).epsilon(delta))
   sampled = accountants.epsilon(
-      _event(rate, noise_multiplier, num_rounds),
+      _event(*where),
       delta=delta,
       method='pld',
       neighboring_relation=relation,

@@ -30,7 +30,6 @@ mechanism.noise_multiplier: {noise}: standard deviation of the noise on the SUM,
     over the L2 clip norm
 mechanism.clients_per_round: {plan.clients_per_round}, the expected cohort and
     the constant divisor
-mechanism.population: {plan.population} {units}, by the plan
 accounting.method: privacy loss distributions of the sampled Gaussian
     mechanism, composed over all rounds; never more than without sampling
 accounting.theorem: sampled Gaussian: Zhu, Dong and Wang, arXiv:2106.08567,
@@ -128,6 +127,8 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
       ),
       rounds=plan.rounds_accounted(about.num_rounds),
   )
+  if about.declarations.population is None:
+    said['mechanism.population'] = f'{plan.population}, by the plan'
   if plan.adaptive_clipping is not None:
     said['mechanism.adaptive_clipping'] = dataclasses.asdict(
         plan.adaptive_clipping
