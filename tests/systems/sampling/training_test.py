@@ -21,7 +21,6 @@ from tff_dp import program
 from tff_dp.aggregators import correlated_noise
 from tff_dp.export import verification
 from tff_dp.program import run
-from tff_dp.systems import sampling
 from tff_dp.systems.sampling import training
 
 _PLAN = tff_dp.SamplingPlan(
