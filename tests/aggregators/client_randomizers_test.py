@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 import tensorflow as tf
 
+from tests import used_keys
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import client_randomizers
@@ -379,6 +380,13 @@ class KeysTest(parameterized.TestCase):
     ]
     self.assertLen(np.unique(np.stack(reports)[:, :2]), 10)
 
+  @parameterized.parameters(*_ALL)
+  def test_no_key_is_for_two_draws(self, spec):
+    with used_keys.used() as keys:
+      _report(spec, 0.1 * _unit(4), round_index=1)
+    self.assertGreater(len(keys), 4)
+    self.assertLen(set(keys), len(keys))
+
   def test_coin_does_not_follow_from_the_public_direction(self):
     # Same direction, other key: both signs occur, though a vector of the full
     # norm needs no rounding.
@@ -401,6 +409,15 @@ class KeysTest(parameterized.TestCase):
 
 
 class CategoriesTest(parameterized.TestCase):
+
+  @parameterized.parameters(-1, 0, 3)
+  def test_no_key_is_for_two_draws(self, category):
+    with used_keys.used() as keys:
+      client_randomizers.randomize_category(
+          randomizers.RandomizedResponse(1.0, 3), tf.constant(category), _key()
+      )
+    self.assertGreater(len(keys), 5)
+    self.assertLen(set(keys), len(keys))
 
   def _reports(self, spec, category, num_reports):
     @tf.function(autograph=False)

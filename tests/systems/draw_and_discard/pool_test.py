@@ -4,6 +4,7 @@
 
 import collections
 import functools
+import itertools
 import math
 
 from absl.testing import absltest
@@ -12,6 +13,7 @@ import numpy as np
 from scipy import stats
 import tensorflow as tf
 
+from tests import used_keys
 from tests.systems.draw_and_discard import strategies_test
 from tff_dp import streams
 from tff_dp.systems.draw_and_discard import pool as pool_lib
@@ -199,6 +201,23 @@ class RoundTest(parameterized.TestCase):
         np.any(first != _after(rules, rows, reports, round_index=1))
     )
     self.assertTrue(np.any(first != _after(rules, rows, reports, seed=4)))
+
+  def test_no_key_is_for_two_draws(self):
+    rules, made = _rules(num_instances=5), []
+    # Two rounds and a new spread, which begin after the key of their purpose.
+    with used_keys.used() as keys:
+      pool = _pool(rules, np.zeros([5, 2]))
+      for step in (
+          lambda pool: _apply(rules, pool, np.ones([3, 2]))[0],
+          lambda pool: _apply(rules, pool, np.ones([3, 2]))[0],
+          lambda pool: pool_lib.set_weights(rules, pool, tf.ones([2])),
+      ):
+        pool = step(pool)
+        made.append(tuple(keys))
+    for one, two in itertools.pairwise([(), *made]):
+      new = two[len(one) :]
+      self.assertNotEmpty(new)
+      self.assertLen(set(new), len(new))
 
   def test_places_are_uniform_and_order_is_random(self):
     # k = 3, two reports: all 3 * 3 pairs of places, in either order.
