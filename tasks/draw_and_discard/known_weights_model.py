@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The logistic model with 33 known weights, and how well they can be found.
 
-Of arXiv:1807.04369, section 6.2: one boolean B, two categories E1 (three
+Of arXiv:1807.04369, experiments: one boolean B, two categories E1 (three
 values) and E2 (four), a double D and an integer I, with most of their products.
 The paper prints B*E2 twice; the second triple is D*E2, the only product that
 would be missing otherwise. It does not give the laws of the features: here B

@@ -43,7 +43,7 @@ EXAMPLES = """examples:
 """
 EXPERIMENTS = mnist_instances_rows.EXPERIMENTS
 # (by default, with --full); the latter is the paper's, arXiv:1807.04369,
-# section 6, and for low_rate ours.
+# experiments, and for low_rate ours.
 _SIZES = {
     'instances': ((1, 5, 10, 20), (1, 5, 10, 20, 50, 100)),
     'batches': ((1, 10, 100), (10, 100, 1000, 10_000)),
