@@ -7,6 +7,7 @@ import json
 import pathlib
 import shutil
 import tempfile
+from unittest import mock
 import zlib
 
 from absl.testing import absltest
@@ -26,6 +27,7 @@ from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
 from tff_dp.execution.data import values
 from tff_dp.program import protocol_source
+from tff_dp.program.display import plots
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history
 from tff_dp.program.files import outputs
@@ -58,6 +60,10 @@ def _contents(root):
 
 
 class RollbackTest(_Test):
+
+  def setUp(self):
+    super().setUp()
+    self.enterContext(mock.patch.object(plots, 'write_curves'))
 
   def _train(self, num_rounds=None):
     return toy.train(
