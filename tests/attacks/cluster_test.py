@@ -51,7 +51,10 @@ except Exception as error:
 import ray
 print('ours:', engine.submit(lambda data: data, [], b'7').result(60))
 address = ray.get_runtime_context().gcs_address
-environment = {k: v for k, v in os.environ.items() if 'RAY_AUTH' not in k}
+environment = {
+    k: v for k, v in os.environ.items()
+    if 'RAY_AUTH' not in k or how == 'our token'
+}
 if how == 'guess':
   environment |= {'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': '0' * 64}
 done = subprocess.run([sys.executable, '-c', attack, address], env=environment,
@@ -76,6 +79,16 @@ def _ray(how: str) -> str:
   return done.stdout
 
 
+def _dask_attack(address: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+      [sys.executable, '-c', _DASK_ATTACK, address],
+      capture_output=True,
+      text=True,
+      timeout=120,
+      check=False,
+  )
+
+
 @absltest.skipUnless(_HAS_ENGINES, 'needs Ray and Dask: make test-cluster')
 class LocalEnginesTest(parameterized.TestCase):
 
@@ -86,15 +99,19 @@ class LocalEnginesTest(parameterized.TestCase):
     address = engine._cluster.scheduler_address  # pylint: disable=protected-access
     self.assertStartsWith(address, 'tls://127.0.0.1:')
     for attacked in (address, address.replace('tls', 'tcp')):
-      done = subprocess.run(
-          [sys.executable, '-c', _DASK_ATTACK, attacked],
-          capture_output=True,
-          text=True,
-          timeout=120,
-          check=False,
-      )
+      done = _dask_attack(attacked)
       self.assertNotIn('code ran', done.stdout)
       self.assertNotEqual(done.returncode, 0)
+
+  def test_dask_without_certificates(self):
+    # So the attack fails for want of the certificate alone.
+    import distributed  # pylint: disable=g-import-not-at-top
+
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as unguarded:
+      done = _dask_attack(unguarded.scheduler_address)
+    self.assertIn('code ran', done.stdout)
 
   @parameterized.parameters('no token', 'guess')
   def test_ray(self, how):
@@ -102,6 +119,10 @@ class LocalEnginesTest(parameterized.TestCase):
     self.assertIn("ours: b'7'", found)
     self.assertIn('attack:', found)
     self.assertNotIn('code ran', found)
+
+  def test_ray_with_the_token(self):
+    # So the attack fails for want of the token alone.
+    self.assertIn('code ran: 1', _ray('our token'))
 
   def test_ray_that_would_be_open_is_refused(self):
     found = _ray('ray first')

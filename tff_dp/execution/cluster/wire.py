@@ -167,8 +167,9 @@ def _fits(item, spec: tf.TensorSpec) -> bool:
     return False
   shape = item.shape if isinstance(item, _Zeros) else np.shape(item)
   try:
+    shape = tf.TensorShape(shape)
     # An array of another shape would be added up all the same, by repetition.
-    return spec.shape.is_compatible_with(shape)
+    return shape.is_fully_defined() and spec.shape.is_compatible_with(shape)
   except (TypeError, ValueError):
     return False  # It is no shape.
 
