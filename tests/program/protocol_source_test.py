@@ -20,7 +20,7 @@ from tff_dp import allocation
 from tff_dp import check_ins
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import samplers
-from tff_dp.program import population
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import protocol_source
 
 _PROTOCOLS = (
@@ -352,7 +352,7 @@ class CohortsTest(parameterized.TestCase):
     )
 
   def _rows(self, plan, source=None):
-    found = population.build(plan, source or _Clients(), schedule_seed=0)
+    found = cohorts_lib.build(plan, source or _Clients(), schedule_seed=0)
     found.begin('run')
     return found, [found.select(t) for t in range(1, plan.num_rounds + 1)]
 
@@ -368,7 +368,7 @@ class CohortsTest(parameterized.TestCase):
 
   @parameterized.parameters(*_PROTOCOLS[:2])
   def test_rounds_that_a_killed_process_had_begun_are_observed(self, protocol):
-    found = population.build(self._plan(protocol), _Clients(), schedule_seed=0)
+    found = cohorts_lib.build(self._plan(protocol), _Clients(), schedule_seed=0)
     found.begin('run')
     # Before any of them is repeated, and then among them.
     self.assertEqual(found.observed(5).num_rounds, 5)
@@ -410,14 +410,14 @@ class CohortsTest(parameterized.TestCase):
   )
   def test_source_that_is_not_of_the_plan(self, changes, name):
     with self.assertRaisesRegex(_checks.ArgumentError, f'clients.{name}='):
-      population.build(self._plan(), _source(**changes), schedule_seed=0)
+      cohorts_lib.build(self._plan(), _source(**changes), schedule_seed=0)
 
   def test_seed_of_a_schedule_is_refused(self):
     with self.assertRaisesRegex(_checks.ArgumentError, 'schedule_seed=3'):
-      population.build(self._plan(), _Clients(), schedule_seed=3)
+      cohorts_lib.build(self._plan(), _Clients(), schedule_seed=3)
 
   def test_rounds_go_in_order(self):
-    found = population.build(self._plan(), _Clients(), schedule_seed=0)
+    found = cohorts_lib.build(self._plan(), _Clients(), schedule_seed=0)
     found.begin('run')
     found.select(1)
     with self.assertRaisesRegex(_checks.ArgumentError, 'round_index=1'):

@@ -28,7 +28,7 @@ from tff_dp import program
 from tff_dp import silos
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
-from tff_dp.program import population
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import protocol_source
 from tff_dp.program import run as run_lib
 from tff_dp.systems.silos import silo_sampling
@@ -217,14 +217,14 @@ class CheckInsTest(parameterized.TestCase):
     for seed, is_known in ((0, True), (1, True), (None, False)):
       source = _source(seed)
       self.assertEqual(source.describe()['is_key_insecure'], is_known)
-      found = population.build(plan, source, schedule_seed=0)
+      found = cohorts_lib.build(plan, source, schedule_seed=0)
       self.assertEqual(found.is_key_insecure, is_known)
 
   def test_schedule_has_no_seed(self):
     plan = protocol_run.build_plan(protocol_run.SHUFFLED)
     for clients in (protocol_run.Clients(), _source(None)):
       with self.assertRaisesRegex(_checks.ArgumentError, 'schedule_seed=1'):
-        population.build(plan, clients, schedule_seed=1)
+        cohorts_lib.build(plan, clients, schedule_seed=1)
 
 
 class ScheduleTest(parameterized.TestCase):
@@ -245,7 +245,7 @@ class ScheduleTest(parameterized.TestCase):
       client_ids = [f'client {i}' for i in range(200)]
 
     def drawn(seed):
-      found = population.build(plan, Clients(), schedule_seed=seed)
+      found = cohorts_lib.build(plan, Clients(), schedule_seed=seed)
       self.assertEqual(
           found.identity(), {'schedule_seed': seed, 'num_clients': 200}
       )

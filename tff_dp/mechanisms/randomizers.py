@@ -19,6 +19,7 @@ probabilities, so rounding causes no bias.
 
 import abc
 import dataclasses
+import decimal
 import fractions
 import hashlib
 import math
@@ -29,7 +30,6 @@ from scipy import special
 
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
-from tff_dp.mechanisms import coin_thresholds
 
 _KEY_TAG = b'tff_dp client noise key 1'
 _BYTES_PER_FLOAT = 4
@@ -38,6 +38,11 @@ _SEED_BYTES = 16
 # Below this epsilon the biases of coins, about epsilon / 2, lose digits in 64
 # bits.
 _LEAST_EPSILON = 1e-9
+# A coin is an integer, uniform over this many values, that is compared with a
+# threshold, rounded to the private side. A floating-point probability would be
+# slightly off, and a bound on likelihood ratios does not allow that.
+_VALUES = 2**64
+_DIGITS = 100
 
 
 class LocalRandomizer(abc.ABC):
@@ -170,7 +175,7 @@ class Sphere(LocalRandomizer):
 
     The smallest integer for which (1 - q)/q <= exp(epsilon), with q its share.
     """
-    return coin_thresholds.change_threshold(self.local_epsilon, num_others=1)
+    return _change_threshold(self.local_epsilon, num_others=1)
 
   def scale(self, num_params: int) -> float:
     """Returns B, for which E[B s v] = x. Exact up to float rounding.
@@ -194,7 +199,7 @@ class Sphere(LocalRandomizer):
         - special.gammaln(half)
     )
     kept_minus_flipped = 1 - fractions.Fraction(
-        2 * self.flip_threshold, coin_thresholds.VALUES
+        2 * self.flip_threshold, _VALUES
     )
     return float(
         self.l2_norm_clip * math.exp(log_inverse) / float(kept_minus_flipped)
@@ -285,7 +290,7 @@ class RandomizedResponse(LocalRandomizer):
     other category is a second 64-bit integer modulo k - 1, which slightly
     favours some categories. The bound accounts for that.
     """
-    return coin_thresholds.change_threshold(
+    return _change_threshold(
         self.local_epsilon, num_others=self.num_categories - 1
     )
 
@@ -322,7 +327,7 @@ class RandomizedResponse(LocalRandomizer):
 
   @property
   def _change_share(self) -> fractions.Fraction:
-    return fractions.Fraction(self.change_threshold, coin_thresholds.VALUES)
+    return fractions.Fraction(self.change_threshold, _VALUES)
 
   def _check_size(self, num_params: int) -> None:
     if num_params != self.num_categories:
@@ -419,3 +424,23 @@ def _check_epsilon(local_epsilon: float) -> None:
         f'a number of at least {_LEAST_EPSILON:g}: below it the coins of 64'
         ' bits are too coarse, and the reports say nothing anyway',
     )
+
+
+def _change_threshold(local_epsilon: float, *, num_others: int) -> int:
+  """Returns the least f with (1 - f/N) / (f/N * u) <= exp(local_epsilon).
+
+  N is `_VALUES`. u is the least probability of one of the other categories given
+  a change: floor(N / num_others) / N for an N-valued integer modulo num_others.
+  """
+  least_share = _VALUES // num_others
+  with decimal.localcontext() as context:
+    context.prec = _DIGITS
+    context.Emax = decimal.MAX_EMAX
+    # exp is rounded correctly. Make it a little smaller, the safe side.
+    ratio = decimal.Decimal(float(local_epsilon)).exp()
+    ratio *= 1 - decimal.Decimal(10) ** (5 - _DIGITS)
+    if ratio > decimal.Decimal(_VALUES) ** 3:
+      return 1
+    odds = decimal.Decimal(_VALUES) + ratio * least_share
+    exact = decimal.Decimal(_VALUES) ** 2 / odds
+    return max(1, int(exact.to_integral_value(rounding=decimal.ROUND_CEILING)))

@@ -7,7 +7,6 @@ A system says where the noise is added, and gives the event of one report.
 """
 
 import abc
-from collections.abc import Callable
 import dataclasses
 import functools
 import math
@@ -16,16 +15,46 @@ from typing import Any, ClassVar, Optional
 import dp_accounting
 
 from tff_dp import _checks
+from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import bounds
 from tff_dp.participation import protocol as protocol_lib
 from tff_dp.plans import base
-from tff_dp.plans import protocol_statement
 from tff_dp.statement import builder
 
-
+_SENTENCES = """
+setting.adversary: {protocol.adversary}
+unit.participation: {protocol.participation}
+release.covered: the model after every step, its evaluation on data of others
+    than the clients in training, and metrics computed from randomized values{counts}
+release.not_covered: metrics that clients compute without noise, if any: they
+    are never in release/. {not_covered}
+mechanism.name: {protocol.name}
+accounting.method: the least of several upper bounds, each sound by itself;
+    rounds compose adaptively
+accounting.exactness: an upper bound; every tail, grid and search errs upward
+accounting.discretisation: privacy loss distributions are pessimistic (connect
+    the dots), and what a grid leaves out counts as infinite loss
+accounting.rounds_accounted: {rounds}: a run that stops earlier counts as one
+    that stops there
+implementation.coins: simulated: those of all clients follow from one root key
+    (BLAKE2b; counts and permutations of the fast sampler from PCG64, which is
+    not cryptographic); devices would flip them independently
+implementation.dropouts: a report that is lost or late is discarded, never moved
+    to another step; what replaces a lost winner does not depend on data
+not_claimed.limits: nothing is claimed for several clients of one person, for
+    side channels such as the time of a round, or against those who are trusted
+    above
+"""
+_DERIVED = """
+accounting.derived_bounds: allowed: proofs in docs/proofs_shuffling.md and
+    docs/proofs_check_ins.md
+"""
+_PUBLISHED = """
+accounting.derived_bounds: not used
+"""
 # For `calibrated`: the largest noise that is tried (a multiplier, or the
 # inverse of a local epsilon), and the relative precision.
 _MOST_NOISE = 1e9
@@ -89,13 +118,21 @@ class ProtocolPlan(base.Plan):
     """See base class."""
     return self.protocol.trust
 
-  def _with_least_noise(
+  @property
+  @abc.abstractmethod
+  def _noise(self) -> float:
+    """Amount of noise: a multiplier, or the inverse of a local epsilon."""
+
+  @abc.abstractmethod
+  def _with_noise(self, noise: float) -> 'ProtocolPlan':
+    """Returns the plan with another amount of noise."""
+
+  def calibrated(
       self,
-      plan_of: Callable[[float], 'ProtocolPlan'],
-      start: float,
       *,
       epsilon: float,
-      **options,
+      delta: float,
+      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> 'ProtocolPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).
 
@@ -104,10 +141,10 @@ class ProtocolPlan(base.Plan):
     epsilon falls with the noise.
 
     Args:
-      plan_of: Function that returns the plan with some noise.
-      start: Noise to begin with.
       epsilon: Target epsilon, above 0.
-      **options: Further arguments of `Plan.epsilon`.
+      delta: Target delta, in (0, 1).
+      neighboring_relation: Relation of epsilon. Default: the relation of the
+        plan.
 
     Raises:
       ArgumentError: If no noise meets it.
@@ -115,14 +152,16 @@ class ProtocolPlan(base.Plan):
     _checks.positive(epsilon=epsilon)
     noise = search.least_within(
         epsilon,
-        lambda noise: plan_of(noise).epsilon(**options),
-        start,
+        lambda noise: self._with_noise(noise).epsilon(
+            delta=delta, neighboring_relation=neighboring_relation
+        ),
+        self._noise,
         most=_MOST_NOISE,
         tolerance=_TOLERANCE,
     )
     if noise == math.inf:
       raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
-    return plan_of(noise)
+    return self._with_noise(noise)
 
   def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
     """Returns the event of the run, for `ProtocolAccountant`.
@@ -260,9 +299,30 @@ class ProtocolPlan(base.Plan):
     certificate = self._accounted(
         num_rounds, delta=delta, neighboring_relation=neighboring_relation
     )
-    return protocol_statement.details(
-        self, certificate, num_rounds=num_rounds, population=population
-    )
+    protocol = self.protocol
+    parameters = protocol.describe()
+    found = {
+        'protocol': parameters.pop('name'),
+        'parameters': parameters | {
+            'passes': self.num_passes,
+            'rounds': self.num_rounds if num_rounds is None else num_rounds,
+            'rounds_accounted': self.rounds_accounted(num_rounds),
+        },
+        'bound': certificate.bound,
+        'is_vacuous': certificate.is_vacuous,
+        'candidates': _candidates(certificate),
+    }
+    if population is not None:
+      expected = {
+          'expected_dummy_updates': self.expected_dummy_updates(population),
+          'expected_clients_per_slot': protocol.expected_clients_per_step(
+              population
+          ),
+      }
+      known = {name: each for name, each in expected.items() if each is not None}
+      if known:
+        found |= {'population': population, **known}
+    return found
 
   def _accounted(
       self, num_rounds: Optional[int], **options
@@ -339,7 +399,45 @@ class ProtocolPlan(base.Plan):
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
-    return protocol_statement.points(self, about)
+    protocol = self.protocol
+    rounds = self.rounds_accounted(about.num_rounds)
+    certificate = self.certificate(delta=about.delta, num_rounds=rounds)
+    text = _SENTENCES + (_PUBLISHED if self.published_proofs else _DERIVED)
+    counts = '; nothing about who or how many checked in when'
+    if not protocol.occupancy_is_secret:
+      counts = ', and the number of reports of every step'
+    said = builder.sentences(
+        text,
+        plan=self,
+        protocol=protocol,
+        counts=counts,
+        rounds=rounds,
+        not_covered=about.declarations.not_covered,
+    )
+    if about.declarations.population is None and protocol.needs_population:
+      said['mechanism.population'] = 'a lower bound is needed: min_num_clients'
+    if certificate.bound != 'none':
+      said['amplification.claimed'] = (
+          f'{protocol.name}, bound {certificate.bound}'
+      )
+    described = protocol.describe()
+    del described['name']
+    winner = [c for c in certificate.candidates if c.bound == certificate.bound]
+    return said | {
+        'unit.max_participations': protocol.max_reports * self.num_passes,
+        'mechanism.parameters': described,
+        'mechanism.check_in_rate': protocol.coin,
+        'mechanism.passes': self.num_passes,
+        'accounting.bound': certificate.bound,
+        'accounting.theorem': winner[0].source if winner else certificate.bound,
+        'accounting.candidates': [
+            each | {'reason': each['reason'] or 'applies'}
+            for each in _candidates(certificate)
+        ],
+        'amplification.assumptions': (
+            [*certificate.assumptions, *protocol.assumptions] or 'none'
+        ),
+    }
 
 
 # Every checkpoint writes a statement, and every round a row of metrics.
@@ -364,3 +462,12 @@ def _certificate_of(
       neighboring_relation=relation,
       published_proofs=plan.published_proofs,
   )
+
+
+def _candidates(certificate: best_bound.Certificate) -> list[dict[str, Any]]:
+  """Returns the bounds that were tried as JSON types, 'none' first."""
+  return [
+      dataclasses.asdict(each)
+      | {'epsilon': rounding.to_json_number(each.epsilon)}
+      for each in certificate.candidates
+  ]

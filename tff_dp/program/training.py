@@ -19,8 +19,7 @@ from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.plans import base
 from tff_dp.program import certification
-from tff_dp.program import cohorts
-from tff_dp.program import population
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
@@ -32,7 +31,7 @@ from tff_dp.statement import declarations as declarations_lib
 def train(
     process: tff.learning.templates.LearningProcess,
     clients: (
-        tff.simulation.datasets.ClientData | cohorts.Source
+        tff.simulation.datasets.ClientData | cohorts_lib.Source
     ),
     *too_many: Any,
     output_dir: str | os.PathLike,
@@ -213,7 +212,7 @@ def open_run(
   if total_rounds is None:
     total_rounds = plan.num_rounds
   _checks.integer_between(1, plan.num_rounds, total_rounds=total_rounds)
-  cohorts = population.build(
+  cohorts = cohorts_lib.build(
       plan, _readable_by(process, clients), schedule_seed=schedule_seed
   )
   budget = plan.ledger(epsilon=epsilon_budget, delta=delta)

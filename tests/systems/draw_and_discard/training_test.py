@@ -30,8 +30,8 @@ from tff_dp.files import write_ahead
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.participation import sampling
 from tff_dp.program import certification
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
-from tff_dp.program import population
 from tff_dp.program.files import checkpoints
 from tff_dp.systems.draw_and_discard import client as client_lib
 from tff_dp.systems.draw_and_discard import training as training_lib
@@ -213,7 +213,7 @@ class TrainTest(kills.RunsTestCase):
 class CohortsTest(absltest.TestCase):
 
   def _cohorts(self, plan=None):
-    found = population.build(
+    found = cohorts_lib.build(
         plan or instance_run.build_plan(),
         instance_run.Clients(),
         schedule_seed=0,

@@ -32,8 +32,8 @@ from tff_dp.cli import main
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import events
 from tff_dp.program import certification
+from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
-from tff_dp.program import population
 from tff_dp.program import run as run_lib
 from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import minibatch_schedules
@@ -309,7 +309,7 @@ class CohortsTest(parameterized.TestCase):
   """The keys that silos bring, from `SiloCohorts`."""
 
   def _cohorts(self, kind):
-    found = population.build(
+    found = cohorts_lib.build(
         kind.absent_plan(kind.build_process()),
         silo_run.Clients(kind.RECORDS),
         schedule_seed=0,

@@ -120,35 +120,12 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
       multiplier /= norm * (1 + _ROUNDING)
     return dp_accounting.GaussianDpEvent(multiplier)
 
-  def calibrated(
-      self,
-      *,
-      epsilon: float,
-      delta: float,
-      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
-  ) -> 'AllocationPlan':
-    """Returns the plan with the least noise that meets (epsilon, delta).
+  @property
+  def _noise(self) -> float:
+    return self.noise_multiplier
 
-    Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The noise is the least up to a part in 10^4, provided that
-    epsilon falls with the noise.
-
-    Args:
-      epsilon: Target epsilon, above 0.
-      delta: Target delta, in (0, 1).
-      neighboring_relation: Relation of epsilon. Default: the relation of the
-        plan.
-
-    Raises:
-      ArgumentError: If no noise meets it.
-    """
-    return self._with_least_noise(
-        lambda noise: dataclasses.replace(self, noise_multiplier=noise),
-        self.noise_multiplier,
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
-    )
+  def _with_noise(self, noise: float) -> 'AllocationPlan':
+    return dataclasses.replace(self, noise_multiplier=noise)
 
   def prefix_errors(self) -> tuple[float, float]:
     """Returns (rmse, largest error) of the noise on the sums so far.

@@ -109,47 +109,19 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
         way_out=self.built_by,
     )
 
-  def calibrated(
-      self,
-      *,
-      epsilon: float,
-      delta: float,
-      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
-  ) -> 'CheckInPlan':
-    """Returns the plan with the least noise that meets (epsilon, delta).
+  @property
+  def _noise(self) -> float:
+    return self.noise_multiplier or 1 / self.randomizer.local_epsilon
 
-    Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The noise is the least up to a part in 10^4, provided that
-    epsilon falls with the noise. In the randomizer only `noise_multiplier`
-    changes, or `local_epsilon`, whose inverse is searched.
-
-    Args:
-      epsilon: Target epsilon, above 0.
-      delta: Target delta, in (0, 1).
-      neighboring_relation: Relation of epsilon. Default: the relation of the
-        plan.
-
-    Raises:
-      ArgumentError: If no noise meets it.
-    """
-    is_gaussian = self.noise_multiplier is not None
-
-    def plan_of(noise):
-      change = (
-          {'noise_multiplier': noise}
-          if is_gaussian
-          else {'local_epsilon': 1 / noise}
-      )
-      randomizer = dataclasses.replace(self.randomizer, **change)
-      return dataclasses.replace(self, randomizer=randomizer)
-
-    return self._with_least_noise(
-        plan_of,
-        self.noise_multiplier or 1 / self.randomizer.local_epsilon,
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
+  def _with_noise(self, noise: float) -> 'CheckInPlan':
+    # In the randomizer only `noise_multiplier` or `local_epsilon` changes.
+    change = (
+        {'local_epsilon': 1 / noise}
+        if self.noise_multiplier is None
+        else {'noise_multiplier': noise}
     )
+    randomizer = dataclasses.replace(self.randomizer, **change)
+    return dataclasses.replace(self, randomizer=randomizer)
 
   def epsilon(
       self,

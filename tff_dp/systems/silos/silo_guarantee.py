@@ -11,7 +11,6 @@ from tff_dp.accounting.curves import search
 from tff_dp.systems.silos import silo_events
 
 ADJACENCY = 'replace_one_record'
-COVERS = 'full transcript'
 ASSUMPTIONS = (
     'Neighbours: one record of one silo is replaced; the number of records of'
     ' every silo is public.',
