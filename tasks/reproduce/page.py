@@ -44,7 +44,9 @@ def verdict(row: rows.Row) -> str:
   if not row.is_testable:
     return rows.NOT_HERE
   content = stored(row.name)
-  return rows.NOT_RUN if content is None else content['verdict']
+  if content is None:
+    return rows.NOT_RUN
+  return rows.Result.from_json(content).shown_verdict
 
 
 def text() -> str:
@@ -77,8 +79,8 @@ def section(row: rows.Row, content: dict[str, Any]) -> str:
   result = rows.Result.from_json(content)
   parts = [
       f'## {row.name}',
-      f'{row.paper}, {row.item}. **{result.verdict[0].upper()}'
-      f'{result.verdict[1:]}.** {result.why}',
+      f'{row.paper}, {row.item}. **{result.shown_verdict.capitalize()}.**'
+      f' {result.why}',
   ]
   facts = f'`{content["command"]}`, {content["date"]}'
   if row.kind != rows.ACCOUNTING:

