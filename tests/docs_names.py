@@ -74,6 +74,7 @@ def of(page: str) -> dict[str, Any]:
       model_fn=model,
       server_optimizer_fn=_SGD(1.0),
   )
+  features = np.random.default_rng(1).uniform(0, 1, [60_000, 2])
   plan = small_model.build_plan(
       mechanisms.Independent(200), noise_multiplier=20.0
   )
@@ -92,6 +93,10 @@ def of(page: str) -> dict[str, Any]:
           cleveland_batches=_batches(303),
           hungary_batches=_batches(261),
           banks={f'bank {i}': _batches(1000) for i in range(25)},
+      ),
+      'docs/sampling.md': dict(
+          features=features.astype(np.float32),
+          labels=features[:, 0].astype(np.float32),
       ),
       'docs/training.md': dict(
           banks=Banks(),

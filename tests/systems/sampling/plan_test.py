@@ -115,6 +115,13 @@ class EpsilonTest(parameterized.TestCase):
           plan.epsilon_no_amplification(delta=_DELTA),
       )
 
+  def test_with_hardly_any_noise_nothing_is_claimed(self):
+    # A file of a stranger may ask for it. The grid would take minutes.
+    plan = _plan(1, 0.05, 10**7, 10**9)
+    self.assertEqual(
+        plan.epsilon(delta=_DELTA), plan.epsilon_no_amplification(delta=_DELTA)
+    )
+
   def test_without_sampling_a_client_is_in_every_round(self):
     plan = _plan(noise=40.0)
     every_round = gaussian.exact_epsilon(

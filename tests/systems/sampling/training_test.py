@@ -78,6 +78,22 @@ class TrainingTest(parameterized.TestCase):
     export.export_bundle(self.folder, output=exported)
     self.assertEmpty(verification.failed(export.verify_bundle(exported)))
 
+  def test_rounds_that_were_cut_off_have_the_same_cohorts_again(self):
+    evaluated = []
+
+    def evaluate(weights):
+      evaluated.append(weights)
+      if len(evaluated) == 3:
+        raise RuntimeError('cut off')
+      return {}
+
+    options = dict(evaluate_fn=evaluate, rounds_per_eval=1, checkpoint_every=5)
+    with self.assertRaisesRegex(RuntimeError, 'cut off'):
+      self._train(**options)
+    # The record refuses another cohort for a round that has begun.
+    self.assertEqual(self._train(**options).rounds_done, 5)
+    self.assertLen(evaluated, 3 + 5)
+
   @parameterized.named_parameters(
       (
           'noise_on_the_mean',

@@ -45,6 +45,9 @@ UNITS = ('client', 'example')
 # For `calibrated`: the largest noise that is tried, and the relative precision.
 _MOST_NOISE = 1e9
 _TOLERANCE = 1e-4
+# With less noise no amplification is claimed: one round costs about 50, and the
+# grid of losses would take minutes.
+_LEAST_NOISE = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -386,7 +389,7 @@ def _epsilon(
 ) -> float:
   """Returns epsilon of some rounds, never above the one without sampling."""
   plain = _unsampled_epsilon(noise_multiplier, num_rounds, delta, relation)
-  if rate == 1 or plain == math.inf:
+  if rate == 1 or plain == math.inf or noise_multiplier < _LEAST_NOISE:
     return plain
   where = rate, noise_multiplier, num_rounds
   if relation is _ZERO_OUT:
