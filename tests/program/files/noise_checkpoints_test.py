@@ -103,10 +103,11 @@ class BothKindsTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
-    # Each is traced once a test: that takes longer than all that is drawn.
-    for name in ('_build_rebuild', '_probe'):
-      build = functools.cache(getattr(noise_checkpoints, name))
-      self.enterContext(mock.patch.object(noise_checkpoints, name, build))
+    # Traced once a test: that takes longer than all that is drawn.
+    build = functools.cache(noise_checkpoints._build_rebuild)
+    self.enterContext(
+        mock.patch.object(noise_checkpoints, '_build_rebuild', build)
+    )
 
   def _assert_resumes(self, process, plan):
     """Interrupts at some rounds and compares all releases after them.
@@ -219,7 +220,9 @@ class BothKindsTest(parameterized.TestCase):
 
 class FingerprintTest(parameterized.TestCase):
 
-  def _state(self, plan):
+  @staticmethod
+  @functools.cache
+  def _state(plan):
     return plan.aggregator().create(
         tff.TensorType(np.float32, [_NUM_PARAMS])
     ).initialize()

@@ -14,6 +14,7 @@ on data and is always stored.
 
 import collections
 from collections.abc import Callable, Mapping
+import functools
 import hashlib
 import json
 import time
@@ -262,6 +263,12 @@ def _build_rebuild(mechanism, num_params: int) -> tff.Computation:
 
 def _probe() -> str:
   """Returns a hash of fixed, public draws and of a combination of them."""
+  return _hash(np.asarray(_probe_computation()(), np.float32).tobytes())
+
+
+@functools.cache
+def _probe_computation() -> tff.Computation:
+  """Returns the draws of `_probe`. Tracing them takes longer than drawing."""
 
   @tff.tensorflow.computation
   @tf.function(autograph=False)
@@ -277,7 +284,7 @@ def _probe() -> str:
   def at_server():
     return tff.federated_eval(draw, tff.SERVER)
 
-  return _hash(np.asarray(at_server(), np.float32).tobytes())
+  return at_server
 
 
 def _hash(content: str | bytes) -> str:
