@@ -85,13 +85,16 @@ def run_stack_overflow(run: rows.Run) -> rows.Result:
     lines.append(rows.Line(f'{at}, epsilon by RDP', printed[-1], paper))
     lines.append(rows.Line(f'{at}, exact epsilon', exact[-1]))
   panel = 'epsilon over noise multiplier'
+  is_same = rows.verdict_of(lines) == rows.HOLDS
   return rows.Result(
       lines=lines,
-      verdict=rows.verdict_of(lines),
+      # One of fifteen is compared.
+      verdict=rows.IN_PART if is_same else rows.FAILS,
       why=f'{_ROUNDS:,} rounds, each user once, S2 = {s2}, delta {_DELTA:g}. The'
       ' paper converts by Renyi divergence; the exact epsilon of the same noise'
       ' is a little less. The paper has fifteen multipliers; these three are'
-      ' those that its text and its code name.',
+      ' those that its text and its code name, and one has an epsilon to compare'
+      ' with.',
       curves=[
           rows.Curve('RDP', list(_MULTIPLIERS), printed, panel),
           rows.Curve('exact', list(_MULTIPLIERS), exact, panel),
