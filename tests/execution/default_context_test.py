@@ -114,7 +114,9 @@ class DefaultContextTest(absltest.TestCase):
     for kind in (
         execution.set_default_context,
         contexts.set_sync_in_process_context,
-        contexts.set_async_in_process_context,
+        lambda: contexts.install_default(
+            execution.create_async_in_process_context()
+        ),
     ):
       other = _in_thread(kind)
       self.assertIsNot(other, mine)

@@ -279,17 +279,6 @@ def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
   return install_default(in_process.create_sync_in_process_context(**arguments))
 
 
-def set_async_in_process_context(
-    **arguments,
-) -> in_process.AsyncInProcessContext:
-  """Makes a new asynchronous in-process context TFF's default, likewise.
-
-  Args:
-    **arguments: Arguments of `create_async_in_process_context`.
-  """
-  return install_default(in_process.create_async_in_process_context(**arguments))
-
-
 def set_default_context(
     kind: str = 'in_process',
     *,

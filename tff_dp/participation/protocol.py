@@ -155,15 +155,6 @@ class Protocol(abc.ABC):
         taking_part, np.full(self.num_rounds, 1 / self.num_rounds)
     )
 
-  def expected_check_ins(self, num_rounds: int) -> float:
-    """Returns the mean number of the first steps in which a client checks in.
-
-    Args:
-      num_rounds: Number of first steps of a pass, for a client that always
-        takes part.
-    """
-    return self.max_reports * num_rounds / self.num_rounds
-
   @abc.abstractmethod
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None

@@ -35,9 +35,9 @@ from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
 from tff_dp.program import run as run_lib
-from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import silo_sampling
+from tff_dp.systems.silos import sum_factory
 from tff_dp.systems.silos import terms as terms_lib
 from tff_dp.systems.silos import training as silos_training
 
@@ -440,16 +440,16 @@ class KeyTest(parameterized.TestCase):
     # Were the noise of all three the same, it would add up to nine times the
     # variance of one, instead of three times.
     rows_type = tff.TensorType(np.float32, [sums.records_per_silo, 4000])
-    factory = integer_sum.IntegerVectorSumFactory(
+    factory = sum_factory.IntegerVectorSumFactory(
         sums, l2_norm_clip=1.0, max_silos=3
     )
     aggregation = factory.create(tff.to_type({
-        integer_sum.ROWS: rows_type,
-        integer_sum.KEY: tff.TensorType(np.int64, [2]),
+        sum_factory.ROWS: rows_type,
+        sum_factory.KEY: tff.TensorType(np.int64, [2]),
     }))
     value = lambda index: {
-        integer_sum.ROWS: np.zeros(rows_type.shape, np.float32),
-        integer_sum.KEY: np.array([7, index], np.int64),
+        sum_factory.ROWS: np.zeros(rows_type.shape, np.float32),
+        sum_factory.KEY: np.array([7, index], np.int64),
     }
     mean = lambda *indices: np.asarray(
         aggregation.next(

@@ -190,20 +190,6 @@ class CyclicAllocation(_Allocation):
       end = first + self.stride * per_window
     return range(first, end, self.stride)
 
-  def expected_check_ins(self, num_rounds: int) -> float:
-    """See base class. The slots of longer last windows are less likely."""
-    windows = [
-        self.steps(residue, window)
-        for residue in range(self.stride)
-        for window in range(self.num_windows)
-    ]
-    shares = [
-        len(range(steps.start, min(steps.stop, num_rounds + 1), steps.step))
-        / len(steps)
-        for steps in windows
-    ]
-    return sum(shares) / self.stride
-
   def windows(self, position, draw):
     """See base class. A coin of the client also draws its class."""
     del position

@@ -34,11 +34,11 @@ from tff_dp.systems.silos import accelerated
 from tff_dp.systems.silos import client_work
 from tff_dp.systems.silos import gradients as gradients_lib
 from tff_dp.systems.silos import integer_plans
-from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import secure_sum_plan
 from tff_dp.systems.silos import server
+from tff_dp.systems.silos import sum_factory
 from tff_dp.systems.silos import terms as terms_lib
 
 
@@ -116,7 +116,7 @@ def build_secure_sum_sgd(
   constraint = constraint or constraints.Unconstrained()
   initial_weights = local_training.build_initial_weights(model, constraint)
   weights_type = initial_weights.type_signature.result
-  sums = integer_sum.IntegerVectorSumFactory(
+  sums = sum_factory.IntegerVectorSumFactory(
       plan.sums, l2_norm_clip=plan.l2_norm_clip, max_silos=len(num_records)
   )
   process = learning_process.of_parts(
@@ -238,10 +238,10 @@ def _build_rows_work(
     )
     result = tff.learning.templates.ClientResult(
         update=collections.OrderedDict({
-            integer_sum.ROWS: tf.ensure_shape(
+            sum_factory.ROWS: tf.ensure_shape(
                 clipping.clip_rows(rows, l2_norm_clip), [count, size]
             ),
-            integer_sum.KEY: tf.ensure_shape(
+            sum_factory.KEY: tf.ensure_shape(
                 client_work.round_key(terms, round_index, trainable), [2]
             ),
         }),
@@ -254,5 +254,5 @@ def _build_rows_work(
       weights_type,
       data_type,
       num_rounds=plan.num_rounds,
-      release=integer_sum.release_of(plan.release_facts),
+      release=sum_factory.release_of(plan.release_facts),
   )

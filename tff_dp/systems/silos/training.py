@@ -14,8 +14,8 @@ from tff_dp.participation import coins
 from tff_dp.program import cohorts
 from tff_dp.statement import builder
 from tff_dp.systems import system
-from tff_dp.systems.silos import integer_sum
 from tff_dp.systems.silos import plan_base
+from tff_dp.systems.silos import sum_factory
 from tff_dp.systems.silos import terms as terms_lib
 
 
@@ -147,7 +147,7 @@ class _SecureSums(_Silos):
   """Silos share the noise of a sum."""
 
   def release(self, plan):
-    return integer_sum.release_of(plan.release_facts)
+    return sum_factory.release_of(plan.release_facts)
 
   def noise(self, plan):
     return system.Noise(not_measured="a silo's message is a share of noise")

@@ -19,7 +19,7 @@ from tff_dp import execution
 from tff_dp import streams
 from tff_dp.systems.silos import integer_noise
 from tff_dp.systems.silos import integer_plans
-from tff_dp.systems.silos import integer_sum
+from tff_dp.systems.silos import sum_factory
 
 _RECORDS = 3
 _CLIP = 2.0
@@ -48,7 +48,7 @@ def _process(name, min_silos=1):
     plan = integer_plans.SkellamPlan(
         variance=2.5, **(_SHAPE | dict(min_silos=min_silos))
     )
-  factory = integer_sum.IntegerVectorSumFactory(
+  factory = sum_factory.IntegerVectorSumFactory(
       plan, l2_norm_clip=_CLIP, max_silos=4
   )
   return factory.create(_TYPE)
@@ -164,7 +164,7 @@ class IntegerSumTest(parameterized.TestCase):
   def test_coins_and_noise_have_keys_of_their_own(self):
     # From one key both would be made of the same bits, which no sample shows.
     plan, size, key = _PLANS['skellam'], 50, [5, 6]
-    process = integer_sum.IntegerVectorSumFactory(
+    process = sum_factory.IntegerVectorSumFactory(
         plan, l2_norm_clip=_CLIP, max_silos=1
     ).create(
         tff.to_type(
@@ -182,12 +182,12 @@ class IntegerSumTest(parameterized.TestCase):
       of_records = streams.fold_in(
           tf.constant(key, tf.int64), streams.digest(tf.reshape(rows, [-1]))
       )
-      noise = integer_sum.draw(
+      noise = sum_factory.draw(
           plan.share_table(),
           streams.domain_key(of_records, 'integer noise'),
           size=size,
       )
-      rounded = integer_sum.encoded_sum(
+      rounded = sum_factory.encoded_sum(
           rows,
           streams.domain_key(of_records, 'integer rounding'),
           l2_norm_clip=_CLIP,
@@ -241,7 +241,7 @@ class IntegerSumTest(parameterized.TestCase):
         cumulative=np.array([quarter, quarter, 4 * quarter]),
         mean=0.0,
     )
-    drawn = integer_sum.draw(table, tf.constant([3, 4], tf.int64), size=_SIZE)
+    drawn = sum_factory.draw(table, tf.constant([3, 4], tf.int64), size=_SIZE)
     counts = collections.Counter(drawn.numpy().tolist())
     self.assertEqual(set(counts), {-7, -5})
     self.assertGreater(
@@ -259,12 +259,12 @@ class IntegerSumTest(parameterized.TestCase):
         plan=_PLANS['skellam'], l2_norm_clip=1.0, max_silos=3
     ) | changes
     with self.assertRaisesRegex(_checks.ArgumentError, message):
-      integer_sum.IntegerVectorSumFactory(
+      sum_factory.IntegerVectorSumFactory(
           arguments.pop('plan'), **arguments
       )
 
   def test_values_that_are_not_records_are_refused(self):
-    factory = integer_sum.IntegerVectorSumFactory(
+    factory = sum_factory.IntegerVectorSumFactory(
         _PLANS['skellam'], l2_norm_clip=1.0, max_silos=3
     )
     with self.assertRaisesRegex(_checks.ArgumentError, 'value_type='):
