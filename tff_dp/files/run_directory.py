@@ -269,7 +269,9 @@ class RunDirectory:
     held = [os.fstat(each) for each in self._locks]
     named = [each.lstat() for each in (file, self.secret)]
     if not all(map(os.path.samestat, held, named)):
-      raise self._refused('a directory that nobody changes; its lock is gone')
+      raise self._refused(
+          'a directory that no other program changes; its lock is gone'
+      )
 
   def _lock(self, descriptor: int, *, or_not: bool = False) -> None:
     """Takes a free lock. With `or_not`, tolerates a lack of such locks."""

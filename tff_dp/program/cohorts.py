@@ -246,8 +246,8 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> Cohorts:
         'clients',
         type(clients).__name__,
         'a tff.simulation.datasets.ClientData, or anything with client_ids and'
-        ' create_tf_dataset_for_client(client_id); of a dict of arrays for each'
-        ' client, tff.simulation.datasets.TestClientData(...) makes one',
+        ' create_tf_dataset_for_client(client_id); tff.simulation.datasets.'
+        'TestClientData(...) makes one from a dict of arrays for each client',
     )
   training = systems.of(plan.kind).training()
   return training.cohorts(plan, clients, schedule_seed=schedule_seed)

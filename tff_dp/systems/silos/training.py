@@ -50,8 +50,8 @@ class SiloCohorts(cohorts.Cohorts):
           'clients.client_ids',
           sorted(ids ^ needed),
           f'the names of the silos of the plan, {sorted(plan.silos)}; those'
-          ' that are named here are missing or unknown. Of a silo that is'
-          ' never there, plan.with_availability(...) says so',
+          ' that are named here are missing or unknown. For a silo that is'
+          ' always absent, use plan.with_availability(...)',
       )
     self._plan = plan
     self._clients = clients
