@@ -168,14 +168,14 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
   }
   text = json.dumps(content, indent=1) + '\n'
   (folder / _RESULT).write_text(text)
+  if settings.keep:
+    page.path_of(row.name).write_text(text)
+    page.write()
   print(page.section(row, content))
   if result.curves:
     page.draw(result, folder / _FIGURE)
     print(folder / _FIGURE)
   print(folder / _RESULT)
-  if settings.keep:
-    page.path_of(row.name).write_text(text)
-    page.write()
 
 
 def _rounded(value):
