@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -153,6 +154,23 @@ class PlansTest(absltest.TestCase):
 
 
 class RunTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    # Tracing a process takes longer than its rounds.
+    built = {}
+    for module, name in (
+        (digits.dp_ftrl, 'build_dp_ftrl'),
+        (digits.allocation, 'build_allocation_sgd'),
+    ):
+      build = getattr(module, name)
+
+      def build_once(model_fn, plan, *, build=build, **options):
+        if repr(plan) not in built:
+          built[repr(plan)] = build(model_fn, plan, **options)
+        return built[repr(plan)]
+
+      self.enterContext(mock.patch.object(module, name, build_once))
 
   def test_small_run_compares_and_states(self):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
