@@ -39,7 +39,7 @@ class Plan(abc.ABC):
   Attributes:
     kind: Name of the plan's system, as in files and on the command line.
     unit: The unit that every epsilon protects: 'client', 'example' of one holder,
-      or 'record' of a silo.
+      or 'record' of one of few parties.
     num_rounds: The horizon T.
     neighboring_relation: The relation of every epsilon. Some methods accept
       another one.
