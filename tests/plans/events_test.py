@@ -54,5 +54,49 @@ class RemovedTest(parameterized.TestCase):
           events.read(path)
 
 
+class ChangedTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (0.1, 0.1), (0.1, 0.1 * (1 + 1e-7)), (3, 3), ('a', 'a'), (None, None),
+      ([1, {'a': 0.5}], [1, {'a': 0.5}]),
+  )
+  def test_the_same(self, stated, planned):
+    events.check_same('it', stated, planned, tolerance=1e-6)
+
+  @parameterized.parameters(
+      (0.1, 0.1 * (1 + 1e-5)),
+      # Whole numbers are exact.
+      (10**9, 10**9 + 1),
+      (10**9 + 1, 1e9),
+      (True, 'true'),
+      (None, 0),
+      ('a', 'b'),
+      ([1, 2], [1]),
+      ([1, 2], [2, 1]),
+      ({'a': 1}, {'a': 1, 'b': 2}),
+      ({'a': 1, 'b': 2}, {'a': 1}),
+      ([1, {'a': 0.5}], [1, {'a': 0.6}]),
+  )
+  def test_other(self, stated, planned):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'events state'):
+      events.check_same('it', stated, planned, tolerance=1e-6)
+
+  @parameterized.parameters(
+      (dict(schema='other'), 'schema'),
+      (dict(schema_version=0), 'schema'),
+      (dict(events=[{'rounds': 10**7 + 1}]), 'rounds=10000001 is beyond'),
+      (dict(events=[{'rounds': -(10**7) - 1}]), 'is beyond'),
+      (dict(delta='a\x1bb'), 'the text'),
+  )
+  def test_what_is_no_file_of_events(self, changes, message):
+    plan = next(iter(occasions.PLANS.values()))()
+    path = pathlib.Path(self.create_tempdir().full_path) / 'events.json'
+    path.write_text(json.dumps(plan.events_json(delta=_DELTA) | changes))
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, rf'events\.json.*\(\w+Error: .*{message}'
+    ):
+      events.read(path)
+
+
 if __name__ == '__main__':
   absltest.main()
