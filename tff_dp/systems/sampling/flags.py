@@ -16,14 +16,13 @@ from tff_dp.cli import results
 from tff_dp.systems.sampling import plan as plan_lib
 
 _SAYS = {
-    'account': 'Prints epsilon of',
-    'calibrate': 'Prints the least noise within a budget, of',
-    'statement': 'Prints the privacy statement of',
+    'account': 'Prints epsilon of a whole run.',
+    'calibrate': 'Prints the least noise within a budget.',
+    'statement': 'Prints the privacy statement of a planned run.',
 }
-_REST = """
-each round. A coin is secret, and drawn anew for everybody in every round.
-Beside it stands the epsilon that is left if somebody else chooses the cohorts,
-or sees them."""
+_REST = """ by a secret coin
+for each of them, drawn anew in every round. Beside it stands the epsilon that is
+left if somebody else chooses who takes part, or sees it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Flags:
   ) -> None:
     """Adds the flags of population, sampling and noise."""
     add, solves = parser.add, command == 'calibrate'
-    parser.description = f'{_SAYS[command]} {self.text}{_REST}'
+    parser.description = f'{_SAYS[command]}\n{self.text}{_REST}'
     given = '--epsilon 2' if solves else '--noise-multiplier 1'
     parser.epilog = (
         f'example:\n  tff-dp {command} {kind} {self.example} \\\n'
@@ -108,9 +107,14 @@ class Flags:
       _checks.integer_at_least(1, records=population)
       _checks.integer_between(1, population, batch_size=cohort)
       _checks.positive(epochs=arguments.epochs)
-      rounds = math.ceil(
-          min(arguments.epochs * population / cohort, _checks.MOST_ROUNDS + 1)
-      )
+      steps = arguments.epochs * population / cohort
+      if steps > _checks.MOST_ROUNDS:
+        raise _checks.ArgumentError(
+            'epochs',
+            arguments.epochs,
+            f'passes of at most {_checks.MOST_ROUNDS} steps together',
+        )
+      rounds = math.ceil(steps)
     with errors.named_as_flags(self.FLAGS):
       return plan_lib.SamplingPlan(
           population=population,
@@ -135,17 +139,13 @@ def _relation(arguments: argparse.Namespace):
 
 DP_FEDAVG = Flags(
     'client',
-    'DP-FedAvg: a trusted server draws the\nclients of',
+    'DP-FedAvg: a trusted server draws clients',
     '--population 3400 --clients-per-round 100 --rounds 200',
     {'num_rounds': 'rounds'},
 )
 DP_SGD = Flags(
     'example',
-    'DP-SGD: the holder of all examples draws the\nbatch of',
+    'DP-SGD: the holder of all data draws examples',
     '--records 60000 --batch-size 250 --epochs 20',
-    {
-        'population': 'records',
-        'clients_per_round': 'batch-size',
-        'num_rounds': 'epochs',
-    },
+    {'population': 'records', 'clients_per_round': 'batch-size'},
 )
