@@ -419,8 +419,13 @@ class OutputTest(parameterized.TestCase):
       self.assertNotEmpty(offer['assumptions'])
 
   def test_text(self):
-    code, out, err = _run(*_SERVER, '--update-norm=0.5')
+    code, out, err = _run(*_SERVER, '--update-norm=0.5', '--details')
     self.assertEqual((code, err), (0, ''))
+    short = _run(*_SERVER, '--update-norm=0.5')[1]
+    self.assertLess(short.count('\n'), 45)
+    self.assertContainsSubset(short.splitlines(), out.splitlines())
+    self.assertIn('cyclic-allocation +', short)
+    self.assertNotIn('dp-ftrl +', short)
     offers = _json(*_SERVER)['systems']
     rows = out.split('\n\n')[1].splitlines()
     self.assertEqual(

@@ -153,7 +153,7 @@ class CalibrateTest(parameterized.TestCase):
 
   def test_most_rounds_that_fit(self):
     flags = ('--noise-multiplier', 2, '--max-participations', 4,
-             '--min-index-gap', 100, '--delta', 1e-6)
+             '--min-index-gap', 100, '--delta', 1e-6, '--mechanism', 'honaker')
     rounds = _json('calibrate', 'dp-ftrl', '--epsilon', 8, *flags)['rounds']
     epsilons = [
         _json('account', 'dp-ftrl', '--rounds', r, *flags)['epsilon']
@@ -165,7 +165,7 @@ class CalibrateTest(parameterized.TestCase):
   def test_a_budget_below_one_round_says_what_would_fit(self):
     code, _, err = _run(
         'calibrate', 'dp-ftrl', '--noise-multiplier=0.1', '--epsilon=1',
-        '--delta=1e-6',
+        '--delta=1e-6', '--min-index-gap=1',
     )
     self.assertEqual(code, 5)
     self.assertIn('try: --noise-multiplier', err)
@@ -210,7 +210,7 @@ class MainTest(absltest.TestCase):
             ('account', 'dp-ftrl', '--noise-multiplier=1', '--delta=1e-6'),
             'epsilon',
         ),
-        (('compare',), 'mechanisms'),
+        (('compare', '--min-index-gap=1'), 'mechanisms'),
     ):
       done = subprocess.run(
           [sys.executable, '-c', program, *words],

@@ -245,8 +245,8 @@ class SeventhTest(absltest.TestCase):
 
   def test_comparison(self):
     out = _tff_dp(
-        'compare', '--rounds', 5, '--mechanisms', 'independent', '--epsilon', 2,
-        '--delta', 1e-5,
+        'compare', '--rounds', 5, '--min-index-gap', 1, '--mechanisms',
+        'independent', '--epsilon', 2, '--delta', 1e-5,
     )
     # The same noise as that of DP-FTRL without a matrix.
     self.assertRegex(out, r'(?s) independent ( .*)\n  everybody   \1\n')

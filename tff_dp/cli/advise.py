@@ -22,6 +22,9 @@ from tff_dp.cli import results
 _KIND = 'advice'
 _SCHEMA_VERSION = 1
 _WIDTH = 88
+# For silos, where a first question seldom says more than records.
+_ASSUMED = {'rounds': 100, 'parameters': 1000, 'epsilon': 2.0, 'trust': 'nobody'}
+_OWN_PROOFS = 'not peer reviewed'
 _ERROR = (
     'error: standard deviation of the noise on the mean update of a round, per'
     ' weight, in clip norms; norm: that of the noise on all weights. Noise that'
@@ -75,20 +78,24 @@ def add_arguments(parser: errors.Parser) -> None:
       ),
       _EXAMPLES,
   ])
+  is_of_silos = parser.asks_for('--records')
+  parser.add_argument(
+      '--population', '--hospitals', '--silos', type=int, required=True,
+      help='clients that there are; where a guarantee rests on a crowd, those'
+      ' who are sure to deliver')
   for name, kind, text in (
-      ('population', int, 'clients that there are; where a guarantee rests on a'
-       ' crowd, those who are sure to deliver'),
-      ('reports_per_round', int, 'that the server wants in a round'),
+      ('reports_per_round', int, 'that the server wants in a round (with'
+       ' --records: from all)'),
       ('rounds', int, 'rounds of the whole run'),
       ('parameters', int, 'weights of the model, all together'),
       ('epsilon', float, 'the budget of the whole run'),
   ):
     parser.add_argument(
-        errors.flag(name), type=kind, required=True, help=text
+        errors.flag(name), type=kind, required=not is_of_silos, help=text
     )
   add('--delta', float, help='in (0, 1), below 1/population (default:'
       ' population^-1.1; with --records, records^-2)')
-  add('--trust', choices=offers.TRUST, required=True, help='whom clients'
+  add('--trust', choices=offers.TRUST, required=not is_of_silos, help='whom clients'
       ' trust; more trust includes less. shuffler: a shuffler, or a secure sum')
   add('--records', int, metavar='N', help='records of each client, such as a'
       ' hospital: the unit is then a record, not a client')
@@ -108,12 +115,15 @@ def add_arguments(parser: errors.Parser) -> None:
   )
   add('--for', dest='system', choices=tuple(systems.offers()), metavar='SYSTEM',
       help='how to go on with another system than the best')
+  add('--details', action='store_true', help='also print what each system'
+      ' assumes')
   add('--format', choices=('text', 'json'), default='text')
   parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
   """Compares the systems, and prints the result."""
+  _assume(arguments)
   update_norm = arguments.update_norm
   if update_norm is not None:
     _checks.positive(update_norm=update_norm)
@@ -133,8 +143,23 @@ def run(arguments: argparse.Namespace) -> int:
     result = _json(found, chosen, update_norm)
     print(json.dumps(result, indent=2, allow_nan=False))
   else:
-    print('\n'.join(_lines(found, chosen, update_norm)))
+    lines = _lines(found, chosen, update_norm, arguments.details)
+    print('\n'.join(lines))
   return errors.DONE
+
+
+def _assume(arguments: argparse.Namespace) -> None:
+  """Sets what was not said about silos, and says so."""
+  assumed = {'reports_per_round': arguments.population, **_ASSUMED}
+  assumed = {
+      name: value
+      for name, value in assumed.items()
+      if getattr(arguments, name) is None
+  }
+  vars(arguments).update(assumed)
+  if assumed:
+    flags = (f'{errors.flag(name)}={each}' for name, each in assumed.items())
+    print(f'assumed: {" ".join(flags)}', file=sys.stderr)
 
 
 def _progress():
@@ -194,7 +219,10 @@ def _compared(setting: advice.Setting) -> str:
 
 
 def _lines(
-    found: offers.Advice, chosen: offers.Offer, update_norm: Optional[float]
+    found: offers.Advice,
+    chosen: offers.Offer,
+    update_norm: Optional[float],
+    has_details: bool,
 ) -> list[str]:
   setting = found.setting
   records = (
@@ -210,19 +238,28 @@ def _lines(
       '',
       *_table(found, setting, update_norm),
       '',
-      *_wrapped(_ERROR),
-      *_wrapped(_compared(setting)),
       *_wrapped(
-          'alone: epsilon without amplification, and without the noise of'
-          ' others. up, down: of a report, and of what a client gets in a round'
-          ' in which it takes part. memory: models, and state of the noise, at'
-          ' the server.'
+          '+ rests on proofs of this project that were not peer reviewed. error:'
+          ' noise on the mean update of a round, per weight, in clip norms.'
+          ' alone: epsilon without amplification. --details has the rest.'
       ),
   ]
   if update_norm is not None:
     lines += _wrapped(
         f'snr: norm {update_norm:g} of a mean update over that of its noise.'
     )
+  if has_details:
+    lines += [
+        '',
+        *_wrapped(_ERROR),
+        *_wrapped(_compared(setting)),
+        *_wrapped(
+            'alone: epsilon without amplification, and without the noise of'
+            ' others. up, down: of a report, and of what a client gets in a'
+            ' round in which it takes part. memory: models, and state of the'
+            ' noise, at the server.'
+        ),
+    ]
   if found.refusals:
     lines += ['', 'Does not fit:']
   for reason in dict.fromkeys(each.reason for each in found.refusals):
@@ -230,7 +267,7 @@ def _lines(
         each.system for each in found.refusals if each.reason == reason
     )
     lines += _wrapped(f'- {names}: {reason}', '  ', '    ')
-  for offer in found.offers:
+  for offer in found.offers if has_details else ():
     lines += ['', *_about(offer)]
   return lines + ['', *_next(chosen)]
 
@@ -243,7 +280,7 @@ def _table(found, setting, update_norm) -> list[str]:
   for position, offer in enumerate(found.offers, start=1):
     row = [
         f'{position}',
-        offer.system,
+        f'{offer.system} +' if _rests_on_own_proofs(offer) else offer.system,
         offer.variant,
         f'{offer.error:.4g}',
         f'{offer.error_l2:.4g}',
@@ -258,6 +295,10 @@ def _table(found, setting, update_norm) -> list[str]:
       row.insert(5, f'{offer.signal_to_noise(update_norm):.3g}')
     rows.append(row)
   return results.aligned(rows, 3)
+
+
+def _rests_on_own_proofs(offer: offers.Offer) -> bool:
+  return any(_OWN_PROOFS in sentence for sentence in offer.assumptions)
 
 
 def _about(offer: offers.Offer) -> list[str]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import difflib
 import errno
+import shlex
 import sys
 
 from tff_dp import _checks
@@ -35,6 +36,26 @@ DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1
 _LONGEST = 300
 # Names that people write, and the flags that they mean.
 _MEANT = {'--sigma': '--noise-multiplier', '--noise': '--noise-multiplier'}
+# Values that complete a command in an error, for required flags.
+_EXAMPLE_VALUES = {
+    '--batch-size': '100',
+    '--check-in-probability': '1',
+    '--check-in-rate': '0.1',
+    '--clients-per-round': '100',
+    '--delta': '1e-6',
+    '--epsilon': '2',
+    '--local-epsilon': '1',
+    '--max-participations': '1',
+    '--noise-multiplier': '4',
+    '--parameters': '1000',
+    '--population': '100000',
+    '--records': '1000',
+    '--reports-per-round': '100',
+    '--rounds': '100',
+    '--slots': '50',
+    '--trust': 'server',
+}
+_REQUIRED = 'the following arguments are required: '
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -54,6 +75,15 @@ class Parser(argparse.ArgumentParser):
     options.setdefault('formatter_class', argparse.RawDescriptionHelpFormatter)
     super().__init__(allow_abbrev=False, **options)
     self._fill = fill
+    self._words = []
+
+  def asks_for(self, flag: str) -> bool:
+    """Returns whether the words that are parsed have a flag."""
+    return any(word.partition('=')[0] == flag for word in self._words)
+
+  def has(self, flag: str) -> bool:
+    """Returns whether the parser knows a flag."""
+    return flag in self._option_string_actions
 
   def add(self, flag: str, kind: type | None = None, *, to=None, **options):
     """Adds a flag of a type, to the group `to` if it is given."""
@@ -77,6 +107,7 @@ class Parser(argparse.ArgumentParser):
 
   def parse_known_args(self, args=None, namespace=None):
     """See base class."""
+    self._words = list(args or ())
     fill, self._fill = self._fill, None
     if fill is not None:
       fill(self)
@@ -103,9 +134,31 @@ class Parser(argparse.ArgumentParser):
         show(f'{self.prog} has no flag {name}', way_out=meant)
         self.exit(USAGE)
 
+  def _check_value(self, action, value):
+    """Suggests the nearest command or kind for one that does not exist."""
+    if action.nargs != argparse.PARSER or value in action.choices:
+      super()._check_value(action, value)
+      return
+    names = list(action.choices)
+    close = difflib.get_close_matches(value, names, n=1, cutoff=0.4)
+    show(
+        f'{self.prog} has no {action.metavar or action.dest} {value}',
+        why=f'there are {", ".join(names)}',
+        way_out=f'{self.prog} {close[0] if close else "--help"}',
+    )
+    self.exit(USAGE)
+
   def error(self, message: str):
     """Prints the message and exits with status 2."""
-    show(message, way_out=f'{self.prog} --help')
+    way_out = f'{self.prog} --help'
+    missing = message.removeprefix(_REQUIRED).split(', ')
+    if message.startswith(_REQUIRED) and set(missing) <= set(_EXAMPLE_VALUES):
+      way_out = shlex.join([
+          *self.prog.split(),
+          *self._words,
+          *(f'{flag}={_EXAMPLE_VALUES[flag]}' for flag in missing),
+      ])
+    show(message, way_out=way_out)
     self.exit(USAGE)
 
 

@@ -12,6 +12,7 @@ import argparse
 from collections.abc import Callable, Sequence
 import functools
 import json
+import os
 import sys
 from typing import Any
 
@@ -82,7 +83,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     commands.add_parser(
         name, help=tool.summary, fill=functools.partial(_fill, tool)
     )
-  return parser.parse_args(words)
+  return parser.parse_args(_with_events(list(words)))
 
 
 def add_account(parser: errors.Parser) -> None:
@@ -95,11 +96,12 @@ def add_account(parser: errors.Parser) -> None:
   )
   parser.epilog = _examples('account') + (
       '  a finished run, without believing its own numbers:\n'
-      '    tff-dp account --events runs/mine/release/events.json\n'
+      '    tff-dp account --events runs/mine\n'
   )
   _add_events(parser)
+  _add_plot(parser)
   _add_format(parser, ('text', 'json'))
-  parser.set_defaults(run=_account)
+  parser.set_defaults(run=_account, is_solved=False)
   _add_kinds(parser, 'account', _account)
 
 
@@ -124,11 +126,11 @@ def add_statement(parser: errors.Parser) -> None:
   )
   parser.epilog = _examples('statement') + (
       '  of the rounds that a run has done:\n'
-      '    tff-dp statement --events runs/mine/release/events.json\n'
+      '    tff-dp statement --events runs/mine\n'
   )
   _add_events(parser)
   _add_format(parser, _STATEMENT_FORMATS)
-  parser.set_defaults(run=_statement)
+  parser.set_defaults(run=_statement, is_solved=False)
   _add_kinds(parser, 'statement', _statement, formats=_STATEMENT_FORMATS)
 
 
@@ -142,6 +144,7 @@ def run_of(arguments: argparse.Namespace) -> Any:
     # pylint: disable-next=g-import-not-at-top
     from tff_dp.plans import events
 
+    arguments.events = _events_file(arguments.events)
     run = events.read(arguments.events)
     if arguments.delta is not None:
       run = run._replace(delta=arguments.delta)
@@ -153,7 +156,25 @@ def run_of(arguments: argparse.Namespace) -> Any:
     )
   flags = _flags_of(arguments.kind)
   with errors.named_as_flags(flags.FLAGS):
+    if arguments.is_solved:
+      return flags.calibrated(arguments)[0]
     return flags.run_of(arguments)
+
+
+def _with_events(words: list[str]) -> list[str]:
+  """Returns the words with `--events` before the path of a run."""
+  takes_events = words[:1] in (['account'], ['statement'])
+  if takes_events and len(words) > 1 and os.path.exists(words[1]):
+    if words[1] not in systems.commands():
+      return [words[0], '--events', *words[1:]]
+  return words
+
+
+def _events_file(path: str) -> str:
+  """Returns the file of events, also of the directory of a run."""
+  inside = ('events.json', os.path.join('release', 'events.json'))
+  files = [os.path.join(path, name) for name in inside]
+  return next(filter(os.path.isfile, files), path)
 
 
 def _examples(command: str) -> str:
@@ -176,16 +197,35 @@ def _fill(tool: system.Tool, parser: errors.Parser) -> None:
 
 def _account(arguments: argparse.Namespace) -> int:
   """Prints the guarantee of the run that flags or a file describe."""
-  # pylint: disable-next=g-import-not-at-top
+  # pylint: disable=g-import-not-at-top
+  from tff_dp.cli import plots
   from tff_dp.cli import results
 
+  # pylint: enable=g-import-not-at-top
+  if arguments.is_solved:
+    return _calibrate(arguments)
+  if arguments.plot is not None:
+    plots.check(arguments.plot)
   described = run_of(arguments)
   with _naming(arguments):
     result = results.of(described)
-    if getattr(arguments, 'plot', None) is not None:
-      _flags_of(arguments.kind).write_plot(arguments)
+    if arguments.plot is not None:
+      _write_plot(arguments, described)
   results.show(result, arguments.format, described.plan.details_in_words)
   return errors.DONE
+
+
+def _write_plot(arguments: argparse.Namespace, described: Any) -> None:
+  """Draws epsilon over rounds, or what the flags of the kind draw."""
+  # pylint: disable-next=g-import-not-at-top
+  from tff_dp.cli import plots
+
+  flags = arguments.kind and _flags_of(arguments.kind)
+  if hasattr(flags, 'write_plot'):
+    flags.write_plot(arguments)
+  else:
+    plots.write_epsilon_by_round(arguments.plot, described)
+  print(f'wrote {arguments.plot}', file=sys.stderr)
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
@@ -254,9 +294,17 @@ def _add_kinds(
   """
 
   def fill(kind, kind_parser):
-    _flags_of(kind).add_arguments(kind_parser, kind, command)
+    flags, asked = _flags_of(kind), command
+    if command != 'calibrate' and kind_parser.asks_for('--epsilon'):
+      # Where epsilon is no flag of the noise, it is a budget to solve for.
+      usual = errors.Parser()
+      flags.add_arguments(usual, kind, command)
+      asked = command if usual.has('--epsilon') else 'calibrate'
+    flags.add_arguments(kind_parser, kind, asked)
+    if command == 'account':
+      _add_plot(kind_parser)
     _add_format(kind_parser, formats)
-    kind_parser.set_defaults(run=run)
+    kind_parser.set_defaults(run=run, is_solved=asked != command)
 
   kinds = parser.add_subparsers(
       dest='kind', metavar='KIND', required=required
@@ -274,9 +322,18 @@ def _add_format(
   parser.add('--format', choices=formats, default=formats[0])
 
 
+def _add_plot(parser: errors.Parser) -> None:
+  """Adds `--plot`."""
+  parser.add(
+      '--plot', metavar='FILE', nargs='?', const='epsilon.png',
+      help='draw epsilon as a PNG (without FILE: epsilon.png)',
+  )
+
+
 def _add_events(parser: errors.Parser) -> None:
   """Adds `--events`, which reads a plan from a file instead of flags."""
-  parser.add('--events', metavar='FILE', help='the events.json of a run')
+  parser.add('--events', metavar='RUN', help='the directory of a run, or its'
+             ' events.json')
   parser.add('--delta', float, help='with --events, another delta than that of'
              ' the run')
 

@@ -10,18 +10,28 @@ import io
 import math
 import os
 import sys
+import textwrap
 import time
 
 import numpy as np
 
 from tff_dp import _axes
 from tff_dp import _checks
+from tff_dp.accounting import rounding
 from tff_dp.mechanisms import choice
+from tff_dp.plans import events
 
 _NUM_POINTS = 13
+_TITLE_WIDTH = 80
 _LEAST_SLOTS = 10
 # Longer work shows its progress.
 _QUIET_SECONDS = 2.0
+_STYLES = ('-', '--', '-.', ':')
+_WORDS = {'rounds': 'rounds of the run', 'slots': 'slots of one pass'}
+_NAMES = {
+    'none': 'without amplification',
+    'best': 'the least of all arguments',
+}
 
 
 def check(path: str) -> None:
@@ -45,22 +55,24 @@ def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
     at: Privacy at which the errors of the rows are compared.
   """
   figure, axes = _figure(5.0)
-  for row in rows:
+  for index, row in enumerate(rows):
     variances = row.mechanism.run_prefix_variances()
     rounds = np.arange(1, len(variances) + 1)
     axes.plot(
         rounds,
         row.max_error * np.sqrt(variances / variances.max()),
         label=row.label,
-        linewidth=1.0,
+        linestyle=_STYLES[index % len(_STYLES)],
+        linewidth=1.2,
         # A single round has no line.
         marker='.' if len(rounds) == 1 else None,
     )
   axes.set_yscale('log')
   axes.set_xlabel('round')
   _axes.count(axes.xaxis)
-  axes.set_ylabel(f'noise on the sum so far, in clip norms, at {at}')
-  axes.set_title('Error at equal privacy')
+  _axes.log(axes.yaxis)
+  axes.set_ylabel('standard deviation of the noise\non the sum so far (clip norms)')
+  axes.set_title(f'Noise of each mechanism at {at}')
   if axes.lines:
     figure.legend(loc='outside right upper', fontsize='small')
   _write(figure, path)
@@ -94,22 +106,61 @@ def write_epsilons(
       changed.rounds = None
     for name, epsilon in epsilons_of(changed).items():
       lines.setdefault(name, {})[point] = epsilon
+  _write_lines(
+      path,
+      {_NAMES.get(name, name): line for name, line in lines.items()},
+      label=_WORDS.get(varied, varied),
+      delta=arguments.delta,
+      title=title,
+  )
+
+
+def write_epsilon_by_round(path: str, run: events.PlanRun) -> None:
+  """Writes a PNG with the epsilon of a run that stops after each round.
+
+  Args:
+    path: The file.
+    run: The run. Rounds that do not count are not drawn.
+  """
+  plan, last = run.plan, run.num_rounds or run.plan.num_rounds
+  lines = {'epsilon of the run so far': {}, _NAMES['none']: {}}
+  for rounds in _spread(1, last):
+    options = {'delta': run.delta, 'num_rounds': rounds, **run.options}
+    headline = plan.headline(**options)
+    for line, name in zip(lines.values(), ('epsilon', 'epsilon_no_amplification')):
+      line[rounds] = rounding.from_json_number(headline[name])
+  spent, without = lines.values()
+  if spent == without:
+    del lines[_NAMES['none']]
+  _write_lines(
+      path,
+      lines,
+      label='round after which the run stops',
+      delta=run.delta,
+      title=f'Epsilon over the rounds of a run: {plan.kind.replace("_", " ")}',
+  )
+
+
+def _write_lines(path, lines, *, label, delta, title) -> None:
   figure, axes = _figure(6.0)
-  for name, line in lines.items():
+  for index, (name, line) in enumerate(lines.items()):
     shown = {x: y for x, y in line.items() if 0 < y < math.inf}
     if shown:
       axes.plot(
           list(shown),
           list(shown.values()),
           label=name,
-          linewidth=1.0,
+          linestyle=_STYLES[index % len(_STYLES)],
+          linewidth=1.2,
           marker='.',
       )
   axes.set_xscale('log')
   axes.set_yscale('log')
-  axes.set_xlabel(varied)
-  axes.set_ylabel(f'epsilon at delta {arguments.delta:.3g}')
-  axes.set_title(title, fontsize='medium', wrap=True)
+  _axes.log(axes.xaxis)
+  _axes.log(axes.yaxis)
+  axes.set_xlabel(label)
+  axes.set_ylabel('epsilon' if delta is None else f'epsilon at delta {delta:.3g}')
+  axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize='medium')
   if axes.lines:
     figure.legend(loc='outside lower center', ncols=2, fontsize='small')
   _write(figure, path)
@@ -118,6 +169,10 @@ def write_epsilons(
 def _points(arguments, varied: str) -> list[int]:
   last = getattr(arguments, varied) or 1
   first = min(last, 1 if varied == 'rounds' else _LEAST_SLOTS)
+  return _spread(first, last)
+
+
+def _spread(first: int, last: int) -> list[int]:
   spread = np.geomspace(first, last, _NUM_POINTS).round()
   return sorted({int(point) for point in spread} | {last})
 
@@ -136,7 +191,7 @@ def _write(figure, path: str) -> None:
   # pylint: disable-next=g-import-not-at-top
   from matplotlib.backends import backend_agg
 
-  figure.axes[0].grid(alpha=0.3, which='both')
+  figure.axes[0].grid(alpha=0.3)
   content = io.BytesIO()
   backend_agg.FigureCanvasAgg(figure).print_png(content)
   with open(path, 'wb') as file:

@@ -102,7 +102,7 @@ def add_arguments(parser: errors.Parser, kind: Kind, command: str) -> None:
     )
 
 
-def add_guarantee(parser: errors.Parser, kind: Kind, command: str) -> None:
+def add_guarantee(parser: errors.Parser) -> None:
   """Adds the flags that follow the ones of the noise."""
   add = parser.add
   add_clip_norm_and_delta(parser)
@@ -110,13 +110,6 @@ def add_guarantee(parser: errors.Parser, kind: Kind, command: str) -> None:
       ' of those that the output names (default: the best that holds)')
   add('--published-proofs', action='store_true', help="only arguments from"
       " papers, none of this project's own")
-  if command != 'account':
-    return
-  parser.add_argument(
-      '--plot',
-      metavar='FILE',
-      help=f'draw epsilon against {kind.varied} for each argument, as a PNG',
-  )
 
 
 def add_clip_norm_and_delta(parser: errors.Parser) -> None:
@@ -149,8 +142,6 @@ def run_of(
 ) -> results.PlanRun:
   """Returns the run that the flags describe."""
   _checks.delta(delta=arguments.delta)
-  if getattr(arguments, 'plot', None) is not None:
-    plots.check(arguments.plot)
   return run_with(arguments, plan_of(arguments))
 
 
@@ -219,7 +210,7 @@ def write_plot(
       arguments,
       epsilons_of,
       varied=varied,
-      title=f'{arguments.kind}: {", ".join(said)}',
+      title=f'Epsilon of {arguments.kind}: {", ".join(said)}',
   )
 
 

@@ -42,8 +42,8 @@ class Command(NamedTuple):
       the delta, as a `cli.results.PlanRun`. `calibrated(arguments)` returns the
       same with the least noise within `--epsilon`, and the solution. `FLAGS`
       maps an argument of the plan to its flag, for errors.
-      `write_plot(arguments)` draws what a flag `--plot` asks for. Flags compute
-      no number: `cli.results` asks the plan for its headline and details.
+      `write_plot(arguments)`, if there is one, draws what a flag `--plot` asks
+      for, in place of epsilon over rounds. Flags compute no number: `cli.results` asks the plan for its headline and details.
     examples: Reference to texts for `--help`: name of a command, or '' for
       `tff-dp --help` -> an example. `None` for no examples.
   """

@@ -203,7 +203,8 @@ class PlotTest(absltest.TestCase):
 
   def test_one_round(self):
     path = os.path.join(self.create_tempdir().full_path, 'errors.png')
-    self.assertEqual(_run('compare', '--rounds=1', '--plot', path)[0], 0)
+    flags = ('--rounds=1', '--min-index-gap=1')
+    self.assertEqual(_run('compare', *flags, '--plot', path)[0], 0)
 
   def test_unwritable_before_any_work(self):
     folder = self.create_tempdir().full_path

@@ -17,6 +17,8 @@ from tff_dp.systems.dp_ftrl import plan as plan_lib
 _DP_FTRL = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=3',
             '--delta=1e-6')
 _BUDGET = ('--epsilon=3', '--delta=1e-6')
+# Every client in every round.
+_OFTEN = ('--min-index-gap=1', '--mechanism=honaker')
 
 
 def _run(*argv):
@@ -81,9 +83,11 @@ class FlagsTest(parameterized.TestCase):
         noise_multiplier=3.0,
     )
     self.assertEqual(result['epsilon'], plan.epsilon(delta=1e-6))
+    if most is None and gap is None:
+      flags.append('--min-index-gap=1')
     calibrated = _json(
         'calibrate', 'dp-ftrl', '--rounds=24', '--epsilon=2', '--delta=1e-6',
-        *flags,
+        f'--mechanism={name}', *flags,
     )
     self.assertEqual(
         calibrated['squared_sensitivity'], plan.squared_sensitivity
@@ -246,8 +250,12 @@ class CalibrateTest(parameterized.TestCase):
   @parameterized.product(
       relation=('zero_out', 'replace_one'),
       flags=(
-          (),
-          ('--max-participations=4', '--min-index-gap=9'),
+          _OFTEN,
+          (
+              '--max-participations=4',
+              '--min-index-gap=9',
+              '--mechanism=honaker',
+          ),
           ('--participation=fixed-order', '--rounds-per-epoch=10'),
           (
               '--participation=once-per-tree',
@@ -324,13 +332,15 @@ class CalibrateTest(parameterized.TestCase):
     found = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)
     self.assertBetween(found['epsilon'], 2.99999, 3.0)
     self.assertEqual(found['mechanism_parameters']['num_buffers'], 2)
-    honaker = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags[2:])
+    honaker = _json(
+        'calibrate', 'dp-ftrl', *_BUDGET, '--mechanism=honaker', *flags[2:]
+    )
     self.assertLess(found['noise_multiplier'], honaker['noise_multiplier'])
 
   def test_search_limit_is_told(self):
     code, out, _ = _run(
         'calibrate', 'dp-ftrl', '--noise-multiplier=100', *_BUDGET,
-        '--max-participations=1',
+        '--max-participations=1', '--mechanism=honaker',
     )
     self.assertEqual(code, 0)
     self.assertStartsWith(
@@ -339,7 +349,7 @@ class CalibrateTest(parameterized.TestCase):
 
   @parameterized.parameters('zero_out', 'replace_one')
   def test_way_out_of_a_budget_below_one_round_works(self, relation):
-    flags = ('calibrate', 'dp-ftrl', *_BUDGET,
+    flags = ('calibrate', 'dp-ftrl', *_BUDGET, *_OFTEN,
              f'--neighboring-relation={relation}')
     code, out, err = _run(*flags, '--noise-multiplier=0.5')
     self.assertEqual(code, 5)
@@ -353,7 +363,7 @@ class CalibrateTest(parameterized.TestCase):
       '--restart-every=0', '--bands=2', '--buffers=2', '--error=max',
   )
   def test_a_bad_flag_names_itself(self, flag):
-    code, out, err = _run('calibrate', 'dp-ftrl', *_BUDGET, '--rounds=5', flag)
+    code, out, err = _run('calibrate', 'dp-ftrl', *_BUDGET, *_OFTEN, '--rounds=5', flag)
     self.assertEqual(code, 2)
     self.assertEmpty(out)
     self.assertStartsWith(err, f'error: {flag.split("=")[0]}=')

@@ -39,7 +39,7 @@ def add_arguments(parser: errors.Parser, kind: str, command: str) -> None:
                ' contribution')
   if command != 'statement':
     parser.add_relation()
-  protocol_flags.add_guarantee(parser, _KIND, command)
+  protocol_flags.add_guarantee(parser)
 
 
 def plan_of(arguments: argparse.Namespace) -> plan_lib.AllocationPlan:

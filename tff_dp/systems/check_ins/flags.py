@@ -84,7 +84,7 @@ def add_arguments(parser: errors.Parser, kind: str, command: str) -> None:
                help='one winner a slot, all averaged, or one winner with a'
                ' window that slides (default: fixed-window)')
   _add_noise(parser, command)
-  protocol_flags.add_guarantee(parser, _KINDS[kind], command)
+  protocol_flags.add_guarantee(parser)
 
 
 def _add_noise(parser: errors.Parser, command: str) -> None:

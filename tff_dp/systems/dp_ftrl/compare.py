@@ -67,8 +67,11 @@ def add_arguments(parser: errors.Parser) -> None:
       metavar='NAME',
       help=f'some of {", ".join(catalogue.BY_NAME)} (default: all)',
   )
+  add('names', nargs='*', metavar='NAME', help='the same')
   flags.add_option_arguments(parser)
   flags.add_participation_arguments(parser)
+  add('--clients-per-round', int, default=1, help='with --population, for the'
+      ' gap (default: 1)')
   add('--max-state-copies', int, metavar='N', help="mark the best that keeps no"
       " more than N vectors of the model's size; considers other numbers of"
       " bands and buffers as well")
@@ -83,7 +86,10 @@ def add_arguments(parser: errors.Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
   """Compares the mechanisms, and prints or draws the result."""
   _checks.integer_at_least(1, rounds=arguments.rounds)
-  names = tuple(dict.fromkeys(arguments.mechanisms or catalogue.BY_NAME))
+  asked = (*arguments.names, *(arguments.mechanisms or ()))
+  names = tuple(dict.fromkeys(asked or catalogue.BY_NAME))
+  for name in names:
+    _checks.one_of(tuple(catalogue.BY_NAME), mechanisms=name)
   flags.check_options(arguments, names)
   if arguments.max_state_copies is not None:
     _checks.integer_at_least(0, max_state_copies=arguments.max_state_copies)
@@ -92,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
   for name, other in (('epsilon', 'delta'), ('delta', 'epsilon')):
     if getattr(arguments, name) is None and getattr(arguments, other):
       raise _checks.ArgumentError(name, None, f'a number with --{other}')
+  flags.ask_for_gap(arguments)
   pattern = flags.schedule_of(arguments, arguments.rounds).pattern
   options = flags.options_of(arguments)
   kind = options.setdefault('error', 'max')

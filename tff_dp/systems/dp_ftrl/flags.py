@@ -20,6 +20,7 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.participation import sampling
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
+_TREE = 'honaker'
 _PARTICIPATIONS = ('min-separation', 'fixed-order', 'once-per-tree')
 # Maps a flag to a mechanism's argument of another name.
 _ARGUMENTS = {
@@ -104,8 +105,10 @@ def add_arguments(
   add('--rounds', int, required=not solves, help='rounds of the whole run')
   add('--noise-multiplier', float, required=not solves, help='standard'
       ' deviation of one draw on the SUM, over the clip norm')
-  add('--mechanism', choices=tuple(catalogue.BY_NAME), default='honaker',
-      help='what noise is added (default: honaker); see tff-dp compare')
+  add('--mechanism', choices=tuple(catalogue.BY_NAME),
+      default=None if solves else _TREE, help='what noise is added (default:'
+      f' {_TREE}; calibrate: blt, unless a flag is for trees); see tff-dp'
+      ' compare')
   add_option_arguments(parser)
   add_participation_arguments(parser)
   add('--l2-norm-clip', float, default=1.0, help='bound on the norm of the'
@@ -146,6 +149,8 @@ def add_participation_arguments(parser: errors.Parser) -> None:
       ' round (default: 1)')
   add('--min-rounds-between', int, metavar='B-1', to=separation,
       help='the same, as rounds strictly between')
+  add('--population', int, metavar='N', help='clients that there are; with'
+      ' --clients-per-round the gap follows from it, if none is given')
   add('--rounds-per-epoch', int, metavar='ROUNDS', help='rounds of one pass,'
       ' for fixed-order')
 
@@ -157,6 +162,8 @@ def plan_of(
 ) -> plan_lib.DpFtrlPlan:
   """Returns the plan of the flags. Its mechanism is optimised if possible."""
   _checks.integer_at_least(1, rounds=num_rounds)
+  if arguments.mechanism is None:
+    arguments.mechanism = _default_mechanism(arguments)
   check_options(arguments)
   schedule = schedule_of(arguments, num_rounds)
   with errors.named_as_flags(FLAGS):
@@ -191,15 +198,21 @@ def calibrated(
         'exactly one of --rounds and --noise-multiplier, to solve for the'
         ' other',
     )
+  given = vars(arguments).copy()
+  ask_for_gap(arguments)
   if noise is None:
     plan = _least_noise(arguments, plan_of(arguments, rounds, None))
     solved_for = 'noise_multiplier'
     number = rounding.rounded_up(plan.noise_multiplier, digits=7)
-    answer = f'{rounds} rounds need --noise-multiplier={number}'
+    flags = _chosen(arguments, given)
+    answer = f'{rounds} rounds need {flags}--noise-multiplier={number}'
   else:
     plan = _longest_affordable(arguments, noise)
     solved_for = 'rounds'
-    answer = f'--noise-multiplier={noise:g} affords {plan.num_rounds} rounds'
+    flags = _chosen(arguments, given)
+    answer = (
+        f'{flags}--noise-multiplier={noise:g} affords {plan.num_rounds} rounds'
+    )
     if plan.num_rounds == _most_rounds(arguments):
       answer += ' or more (no more were tried)'
   budget = f'epsilon {arguments.epsilon:g} at delta {arguments.delta:g}'
@@ -281,6 +294,52 @@ def schedule_of(
       # None means as many as fit: nothing is assumed without a promise.
       max_participations=arguments.max_participations,
   )
+
+
+def ask_for_gap(arguments: argparse.Namespace) -> None:
+  """Raises if nothing says how often a client may take part.
+
+  Args:
+    arguments: The flags. A gap that follows from a population is set.
+  """
+  known = ('min_index_gap', 'min_rounds_between', 'max_participations')
+  if arguments.participation != 'min-separation':
+    return
+  if any(getattr(arguments, name) is not None for name in known):
+    return
+  population, cohort = arguments.population, arguments.clients_per_round
+  if population is None:
+    raise _checks.ArgumentError(
+        'min_index_gap',
+        None,
+        'the least difference of the indices of two rounds of one client, or'
+        ' --population and --clients-per-round, from which it follows'
+        ' (--min-index-gap=1 allows every round)',
+    )
+  _checks.integer_between(1, population, clients_per_round=cohort)
+  arguments.min_index_gap = population // cohort
+  print(
+      f'assumed: --min-index-gap={arguments.min_index_gap}, population /'
+      ' clients per round: a client comes again when all others have come',
+      file=sys.stderr,
+  )
+
+
+def _chosen(arguments: argparse.Namespace, given: dict[str, Any]) -> str:
+  """Returns the flags that were chosen for the user, each with a space."""
+  return ''.join(
+      f'{errors.flag(name)}={getattr(arguments, name)} '
+      for name in ('mechanism', 'min_index_gap')
+      if getattr(arguments, name) != given[name]
+  )
+
+
+def _default_mechanism(arguments: argparse.Namespace) -> str:
+  """Returns BLT noise, or trees where a flag is about them."""
+  trees = arguments.restart_every, arguments.complete_trees
+  if arguments.participation != 'min-separation' or any(trees):
+    return _TREE
+  return 'blt'
 
 
 def _run_with(
