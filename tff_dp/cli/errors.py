@@ -43,6 +43,7 @@ _EXAMPLE_VALUES = {
     '--check-in-rate': '0.1',
     '--clients-per-round': '100',
     '--delta': '1e-6',
+    '--epochs': '5',
     '--epsilon': '2',
     '--local-epsilon': '1',
     '--max-participations': '1',
