@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that schedules keep their pattern, and refuse what they cannot keep."""
 
+import itertools
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -116,6 +118,9 @@ class ScheduleTest(parameterized.TestCase):
     )
     # Binomial(600, 1/4): mean 150, std 10.6; 24 clients, 5 std each.
     self.assertLess(np.abs(counts - 150).max(), 53)
+    # And whoever has just come, too: 6 x 6 / 24 of a cohort, std 0.94.
+    again = [len({*a} & {*b}) for a, b in itertools.pairwise(cohorts)]
+    self.assertBetween(np.mean(again), 1.3, 1.7)
 
   def test_a_round_asks_about_a_few_clients_for_each_that_comes(self):
     clients = [f'client_{index}' for index in range(800)]
