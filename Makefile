@@ -9,10 +9,11 @@ python_colab := .venv-colab/bin/python
 python_flower := .venv-flower/bin/python
 python_nvflare := .venv-nvflare/bin/python
 python_cluster := .venv-cluster/bin/python
-# Two processes, because each loads TFF and starts a worker of its own. Who is
-# done takes half of what the other still has. If one of the two dies, the other
-# finishes: with a third in its place, pytest-xdist 3.8 waits for ever.
-pytest_flags := -n 2 --dist worksteal --max-worker-restart=0
+# Two processes, because each loads TFF and starts a worker of its own. Whole
+# files, so that a test never runs without those before it in its file, and all
+# tests run if one of the two dies. With a third process in its place,
+# pytest-xdist 3.8 waits for ever.
+pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
