@@ -86,12 +86,12 @@ class TooNoisyTest(absltest.TestCase):
         hints.too_noisy(enough, num_params=10_000, num_rounds=4)
     )
 
-  def test_names_silos_where_there_are_too_few_clients(self):
+  def test_names_records_where_there_are_too_few_clients(self):
     plan = _plan(mechanisms.Independent(4))
     options = dict(num_params=10_000, num_rounds=4)
     said = hints.too_noisy(plan, num_clients=99, **options)
     self.assertIn('99 clients are too few for that', said)
-    self.assertIn('tff_dp.silos', said)
+    self.assertIn('tff-dp advise --records', said)
     self.assertNotIn('clients per round;', said)
     self.assertEqual(
         hints.too_noisy(plan, num_clients=100, **options),
