@@ -97,7 +97,7 @@ class ParagraphTest(parameterized.TestCase):
     limit = stats.norm.cdf(mu / 2)
     self.assertStartsWith(plain_words.level(limit - 1e-3), f'{name} (')
     self.assertNotStartsWith(plain_words.level(limit), f'{name} (')
-    self.assertIn('arXiv:1905.02383', plain_words.level(limit))
+    self.assertIn('the choice of tff_dp', plain_words.level(limit))
 
   def test_process_that_was_checked(self):
     statement = _plan().statement_about(

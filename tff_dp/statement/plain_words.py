@@ -12,15 +12,13 @@ from typing import Any
 
 NO_PRIVACY = 'NO PRIVACY'
 NOT_VERIFIED = 'NOT VERIFIED'
-# Name -> largest chance of a right guess. Dong, Roth and Su, arXiv:1905.02383,
-# call Gaussian privacy with mu 0.5, 1 and 3 reasonable, borderline and blatantly
-# not private. These are Phi(mu / 2), rounded down.
+# Name -> largest chance of a right guess: Phi(mu / 2), rounded down, for Gaussian
+# privacy with mu 0.5, 1 and 3. The limits and their names are our own choice.
 _LEVELS = {'strong': 0.598, 'moderate': 0.691, 'weak': 0.933}
 _WORST = 'next to none'
 _WHOSE = (
-    'the limits are those of Gaussian privacy with mu 0.5, 1 and 3, of which'
-    ' Dong, Roth and Su, arXiv:1905.02383, call the first reasonable, the second'
-    ' borderline and the third blatantly not private'
+    'the limits are the choice of tff_dp: the chances of Gaussian privacy with mu'
+    ' 0.5, 1 and 3'
 )
 # What a client might have done instead, by the neighbouring relation.
 _INSTEAD = {
