@@ -20,7 +20,7 @@ from tff_dp.cli import errors
 
 _TASKS = {
     'digits': 'DP-FTRL on 4,000 real handwritten digits, against two baselines',
-    'emnist': 'letters and digits by writer, in all five systems',
+    'emnist': 'letters and digits by writer, in five systems',
     'mnist': 'check-in SGD with one image of MNIST per client, several protocols',
     'heart': 'heart disease in four hospitals that protect their records',
     'insurance': 'medical charges, linear regression at several silos',

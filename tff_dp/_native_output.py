@@ -169,10 +169,10 @@ def _flush() -> None:
 
 
 def warn_if_clients_show() -> None:
-  """Warns once if clients work now and TensorFlow may print their data.
+  """Warns once if TensorFlow may print data of clients.
 
-  It is for work that no `Diversion` covers, such as a training loop of the
-  caller.
+  The context calls it before clients work. Inside a `Diversion` it is silent:
+  it is for other work, such as a training loop of the caller.
   """
   global _has_warned
   if _has_warned or _diverted or not _is_loud():

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""EMNIST in each of the five systems: plans and processes of the library.
+"""EMNIST in five systems: plans and processes of the library.
 
 In all but DP-FTRL nobody is trusted with what a writer sends, and in ISRL-DP a
 writer is a silo, which protects every single one of its characters.

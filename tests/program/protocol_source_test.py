@@ -285,7 +285,7 @@ class ResumeTest(parameterized.TestCase):
     self.assertIsInstance(loaded, protocol_source.ProtocolIterator)
     self.assertEqual(loaded.position, 1)
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'no clients yet'
+        _checks.PrivacyRefusedError, 'not attached to clients'
     ):
       loaded.select()
     self.assertEqual(

@@ -33,8 +33,8 @@ _DIGEST_DOMAIN = 'digest'
 def advance(mechanism: mechanism_lib.Mechanism, tree_id, round_in_tree):
   """Returns (starts_tree, tree_id, round_in_tree) of the round that begins.
 
-  A restart happens at the beginning of the round that opens the new tree. The
-  tree's id goes up, and every key changes with it.
+  `starts_tree` says whether the round opens a tree. Then the tree's id goes up,
+  and the keys of all its draws change with it.
 
   Args:
     mechanism: Mechanism, which knows when trees restart.
@@ -62,8 +62,8 @@ def digest_of(key, digests, round_in_tree, *sums) -> tf.Tensor:
 
   Args:
     key: Root key.
-    digests: Ring after the previous round. The result depends on the digest of
-      that round.
+    digests: Digests of the last rounds, after the previous round. The result
+      depends on the digest of that round.
     round_in_tree: Position of the previous round in its tree.
     *sums: Vectors: the sums of this round. They must not depend on the order in
       which clients are added up, or a repeated round would draw other noise.
@@ -104,11 +104,12 @@ def next_noise(
     buffers,
     num_params: int,
 ):
-  """Returns (noise, buffers) of the round that begins, at unit draws.
+  """Returns (noise, buffers) of the round that begins.
 
-  If trees are completed, the round that opens a tree also adds the change of
-  the finished tree's virtual rounds, `b_{R + virtual} - b_R`. Then only the
-  noise of the root remains of the finished tree.
+  Draws have standard deviation 1. Let b_R be the sum of a tree's noise after
+  its last round R. If trees are completed, virtual rounds fill the tree up, and
+  the round that opens the next tree adds their noise, `b_{R + virtual} - b_R`.
+  Then only the noise of the root remains of the finished tree.
 
   Args:
     mechanism: Mechanism that adds the noise of every round.
@@ -116,7 +117,7 @@ def next_noise(
     domain: Purpose of the stream, which separates its keys from other streams'.
     tree_id: Tree of the previous round, as for `advance`.
     round_in_tree: Position of the previous round in its tree.
-    digests: Ring after the previous round.
+    digests: Digests of the last rounds, after the previous round.
     digest: Digest of the round that begins, see `digest_of`. Virtual rounds
       that this round catches up on draw with it, too.
     buffers: Buffers from the previous round.

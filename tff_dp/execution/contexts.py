@@ -139,7 +139,8 @@ class NativeContext(tff.framework.SyncContext):
   is invoked from another thread does not see it.
 
   Attributes:
-    not_covered: Sentence for the privacy statement about this context.
+    not_covered: Part of this context that the guarantee does not cover, as a
+      phrase for the privacy statement.
   """
 
   not_covered = (

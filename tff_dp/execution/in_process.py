@@ -283,10 +283,10 @@ def create_sync_in_process_context(
       and on the threads within an operation, but not on other cores.
     default_num_clients: Number of clients of a computation whose arguments do
       not determine it.
-    max_clients_per_call: Number of clients that a worker trains in one call of
-      TensorFlow, if their data is in memory: all of them at once, or at most 64
-      one after the other. With 1, each client has a separate call, like clients
-      whose data is a pipeline.
+    max_clients_per_call: Largest number of clients that a worker trains in one
+      call of TensorFlow, if their data is in memory. Of clients that run in a
+      loop, a call has at most 64. With 1, each client has a separate call, like
+      clients whose data is a pipeline.
 
   Raises:
     ArgumentError: If a value is not allowed, or a device does not exist.

@@ -39,7 +39,7 @@ def render(
     statement: Result of `PrivacyStatement.to_json`.
     weights: Weights of the model, by name.
     rounds: Number of rounds that are accounted for.
-    absent: Absent part -> reason.
+    absent: Part that the bundle lacks -> reason.
     odp: Sentences about the accounting of On-Device Personalization, `None`
       without a configuration.
   """

@@ -57,9 +57,10 @@ def check(
         f'{directory.release} states {stated} rounds, but the write-ahead'
         f' record in secret/ has {begun}',
         why='secret/ is an older copy, and a released round that is made again'
-        ' is a second release, which no ledger has',
+        ' is a second release, which no ledger counts',
         way_out='restore secret/ as it was when release/ was written, or start'
-        ' a new run in another directory, which spends anew',
+        ' a new run in another directory, whose privacy cost adds to that of'
+        ' this one',
     )
 
 
@@ -104,9 +105,9 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
   except (AttributeError, LookupError, TypeError, ValueError) as error:
     raise _checks.PrivacyRefusedError(
         f'{path} is damaged ({type(error).__name__}: {error})',
-        why='it tells whether secret/ is an older copy',
+        why='this file shows whether secret/ is an older copy',
         way_out='put it back as the run has written it, or start a new run in'
-        ' another directory, which spends anew',
+        ' another directory, whose privacy cost adds to that of this one',
     ) from error
 
 

@@ -270,7 +270,8 @@ class RunDirectory:
     named = [each.lstat() for each in (file, self.secret)]
     if not all(map(os.path.samestat, held, named)):
       raise self._refused(
-          'a directory that no other program changes; its lock is gone'
+          'a directory that no other program changes; its lock is gone or'
+          ' another one: stop that program, and try again'
       )
 
   def _lock(self, descriptor: int, *, or_not: bool = False) -> None:

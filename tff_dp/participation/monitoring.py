@@ -22,7 +22,7 @@ class RealisedRate(NamedTuple):
   """The estimate of the rate after some rounds.
 
   Attributes:
-    rate: Number of reports over rounds and clients.
+    rate: Number of reports, divided by rounds times clients.
     low: Lower end of the Clopper-Pearson interval.
     high: Upper end of the Clopper-Pearson interval.
   """

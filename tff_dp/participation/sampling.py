@@ -224,9 +224,10 @@ class MinSeparation(_RandomCohorts):
 
 @dataclasses.dataclass(frozen=True)
 class UniformSampling(_RandomCohorts):
-  """Uniform cohorts without replacement, independent between rounds.
+  """Uniform cohorts without replacement, of a fixed size.
 
-  A client may be drawn in consecutive rounds.
+  A client may be drawn in consecutive rounds. Rounds are independent without a
+  cap. With one, clients that came least often are drawn first.
 
   Attributes:
     num_rounds: Number of rounds T.

@@ -366,7 +366,9 @@ class Plan(abc.ABC):
   def events_json(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> dict[str, Any]:
-    """Returns the file from which `tff-dp account --events` recomputes epsilon.
+    """Returns the content of `events.json`, in JSON types.
+
+    `tff-dp account --events` recomputes epsilon from it.
 
     Args:
       delta: Delta at which the run states its epsilon.

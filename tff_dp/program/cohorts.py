@@ -84,8 +84,8 @@ class Cohorts(abc.ABC):
 
     Args:
       round_index: 1-based index of the round after the last selected one.
-      chosen: Ids that the caller's loop chose. `None`: the plan draws the
-        cohort.
+      chosen: Ids that the caller's loop chose. `None`: the schedule chooses, or
+        the clients decide.
 
     Raises:
       ArgumentError: If `chosen` has ids that are not in the population.

@@ -374,9 +374,10 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
   def _attached(self) -> ProtocolSource:
     if self._source is None:
       raise _checks.PrivacyRefusedError(
-          'an iterator from bytes has no clients yet',
+          'an iterator from bytes is not attached to clients',
           why='bytes hold the key and the position, and no data',
-          way_out='ProtocolSource.restored(bytes)',
+          way_out='source.restored(bytes), where source is the ProtocolSource'
+          ' that has the clients',
       )
     return self._source
 

@@ -101,9 +101,9 @@ def train(
       is slow. A checkpoint is also saved when 30 seconds have passed.
     checkpoint_kind: 'full', or 'seed_only' for checkpoints without the noise
       buffers. A resume from 'seed_only' draws the noise of the current tree
-      again, round by round. It is refused where other noise comes out (other
-      versions or devices). A resume may ask for another kind than before. The
-      results are the same.
+      again, round by round. It is refused on a machine that makes other noise
+      (other versions or devices). A resume may ask for another kind than before.
+      The results are the same.
     schedule_seed: Public seed of the schedule. Must be 0 if clients decide: their
       coins are secret, and the key is drawn from the operating system.
     config: Settings of the caller that the result depends on, as plain JSON

@@ -93,8 +93,8 @@ class System:
     page: The page of the docs about it.
     plan: Reference to the plan class, a subclass of `plans.base.Plan`.
     training: Reference to a `Training`.
-    points: Names that its statement must have, beside those of all statements.
-      Section of the statement -> names, separated by spaces.
+    points: Names that its privacy statement must have, in addition to the
+      common ones. Section of the statement -> names, separated by spaces.
     commands: Kind of run on the command line -> `Command`.
     offers: Name in `advise` -> `Offered`.
     tools: Name of a command -> `Tool`.

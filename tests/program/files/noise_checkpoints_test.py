@@ -281,7 +281,7 @@ class FingerprintTest(parameterized.TestCase):
     noise_checkpoints.check(facts, state, plan)
     with mock.patch.object(noise_checkpoints, '_probe', lambda: 'other'):
       with self.assertRaisesRegex(
-          _checks.PrivacyRefusedError, 'other noise comes out'
+          _checks.PrivacyRefusedError, 'does not reproduce the noise'
       ) as raised:
         noise_checkpoints.check(facts, state, plan)
     self.assertRegex(str(raised.exception), way_out)
@@ -358,7 +358,7 @@ class TrainTest(kills.RunsTestCase):
     with mock.patch.object(noise_checkpoints, '_probe', lambda: 'other'):
       # Whatever the next checkpoints shall be.
       with self.assertRaisesRegex(
-          _checks.PrivacyRefusedError, 'other noise comes out'
+          _checks.PrivacyRefusedError, 'does not reproduce the noise'
       ):
         real_run.run(root, checkpoint_kind=_FULL)
 

@@ -90,7 +90,8 @@ class Loss:
   """The privacy loss of some parts together, with its rounding errors.
 
   Attributes:
-    pld: Pessimistic privacy-loss distribution. None if some part hides nothing.
+    pld: Pessimistic privacy-loss distribution. None if the parts together hide
+      almost nothing: epsilon is then infinite.
     error: Rounding error that is added to every delta.
     sums: Function that returns the sum of losses of each direction. It is used
       for deltas so small that `error` would be too large a share of them.

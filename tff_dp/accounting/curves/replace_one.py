@@ -40,11 +40,11 @@ _SMALLER = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 300)])
 
 @dataclasses.dataclass(frozen=True)
 class Hops:
-  """The loss of all releases together in either hop, for zero-out.
+  """The losses of the two steps from one client to another.
 
   Attributes:
-    away: Profile of a client against its being zeroed.
-    back: Profile of zero against a client.
+    away: Profile of the step from a client to zeros.
+    back: Profile of the step from zeros to the other client.
   """
 
   away: privacy_profiles.Profile

@@ -45,11 +45,12 @@ class Bound:
     name: Name of the bound.
     source: Paper and theorem, or page of proofs.
     is_derived: Whether the bound rests on an argument of this project.
-    part: Function that returns a part, which composes with other events.
+    part: Function that returns a `composition.Part`, which composes with other
+      events.
     epsilon: Function that returns epsilon at delta if nothing else is released.
       It is never above the epsilon of `part`, if both are present.
-    is_slow: Whether it is only computed on request. It is sound, and almost
-      never the tightest.
+    is_slow: Whether 'best' leaves it out unless only published proofs are
+      asked for. It is sound, and almost never the tightest.
   """
 
   name: str
@@ -194,10 +195,10 @@ def relation_for(
     other = f' next to {run_events.kinds(ours)}' if ours else ''
     raise _checks.PrivacyRefusedError(
         f'{run_events.kinds(strangers)} is not accounted for here{other}',
-        why='the events of protocols are stated for replace-one or zero-out,'
-        ' other sampling for add-or-remove',
-        way_out='an epsilon of its own for each, or an event that bounds it,'
-        ' such as the GaussianDpEvent of the same noise without sampling',
+        why='there are bounds for noised sums and for the events of protocols'
+        ' only',
+        way_out='for a sampled event, the same event without sampling; for any'
+        ' other, an epsilon of its own',
     )
   if asked is None:
     asked = 'replace_one' if ours else 'zero_out'

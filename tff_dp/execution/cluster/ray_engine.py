@@ -41,15 +41,19 @@ def _require_token() -> None:
     # pylint: disable-next=g-import-not-at-top
     from ray._private.authentication import authentication_utils
 
-    if authentication_utils.is_token_auth_enabled():
-      return
   except ImportError:
-    pass  # Ray of another version, about which nothing is known.
+    raise engine_lib.ClusterError(
+        'this version of Ray does not say whether it demands a token: call'
+        ' ray.init() yourself, which this engine then uses'
+    ) from None
+  if authentication_utils.is_token_auth_enabled():
+    return
   raise engine_lib.ClusterError(
-      'a local Ray would run the code of anybody who reaches its ports, since'
-      ' Ray was imported, or told so, without a token. Create the engine before'
-      ' anything imports ray; or set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN'
-      ' before that; or call ray.init() yourself, which this engine then uses'
+      'a local Ray would run the code of anybody who reaches its ports: Ray was'
+      ' imported before a token was set, or RAY_AUTH_MODE turns tokens off.'
+      ' Create the engine before anything imports ray; or set'
+      ' RAY_AUTH_MODE=token and RAY_AUTH_TOKEN before that; or call ray.init()'
+      ' yourself, which this engine then uses'
   )
 
 

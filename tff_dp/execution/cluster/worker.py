@@ -59,13 +59,14 @@ class Computation:
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-  """Data that all shards of a pass need.
+  """Data that all shards need for one walk over all clients.
 
   Attributes:
-    number: Number of the pass, from 1.
+    number: Number of the walk, from 1.
     num_clients: Number of clients in all shards together.
     server_inputs: Pairs of skeleton and arrays, in the order of the schedule.
-    zeros: Start values of the accumulators, from `wire.without_zeros`.
+    zeros: Start values of the accumulators. An array of zeros travels as its
+      shape, see `wire.without_zeros`.
     client_skeletons: Skeleton of each client input. None for an argument, whose
       skeleton follows from its type.
   """

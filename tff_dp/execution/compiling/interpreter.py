@@ -27,7 +27,7 @@ class Literal:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Function:
-  """A function that is applied inside a graph, with its captured values.
+  """A TFF function, with the values that it captured.
 
   Attributes:
     block: A lambda, a compiled computation or an intrinsic.

@@ -258,7 +258,9 @@ def _cast(value, dtype, type_spec, where) -> np.ndarray:
     same = cast == value
   if not np.all(same):
     raise _mismatch(
-        where, type_spec, f'found {value.dtype} with values that it cannot hold'
+        where,
+        type_spec,
+        f'found {value.dtype} with values outside the range of that type',
     )
   return cast
 

@@ -89,9 +89,10 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
       stores_draws: bool = False,
       restart_every: Optional[int] = None,
   ) -> 'BandedInverse':
-    """Returns bands with small error for a participation.
+    """Returns a mechanism with small error for a participation.
 
-    *Heuristic*. S2 of the result is computed like for any other mechanism.
+    *Heuristic*. S2 is its squared sensitivity, computed as for any other
+    mechanism, and Var the variance of a model's noise.
 
     Args:
       participation: A schedule or a participation pattern.

@@ -115,9 +115,9 @@ def check(facts: Mapping, state: Any, plan: base.Plan) -> None:
         ' can go on anywhere'
     )
   raise _checks.PrivacyRefusedError(
-      'the noise of earlier rounds is needed again, but here other noise comes'
-      f' out than where the checkpoint was saved ({before} then, {here} now)',
-      why='what is taken back would not be what was added',
+      'this machine does not reproduce the noise of earlier rounds, which the'
+      f' checkpoint needs ({before} where it was saved, {here} here)',
+      why='the mechanism would take back other noise than it added',
       way_out=way_out,
   )
 

@@ -71,7 +71,8 @@ class Strategy:
 
   Attributes:
     name: Name of the strategy, one of `NAMES`.
-    num_instances: Number of instances k.
+    num_instances: Number of instances k. With 'accept_1_over_k', which has one
+      model, one over the probability to accept.
     updates_per_batch: Batch size N of `server_batch`, else `None`.
   """
 

@@ -132,9 +132,9 @@ def discrete_gaussian(stddev: float) -> IntegerLaw:
 def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
   """Returns the profile of one coordinate that moves by at most `shift`.
 
-  Exact up to rounding, which is added: the larger of the sum of max(f(x) - E
-  f(x - s), 0) and the sum of max(f(x) - E f(x + s), 0). A move by more than the
-  width of the table costs 1.
+  Exact up to rounding, which is added: with E = exp(epsilon), the larger of the
+  sum of max(f(x) - E f(x - s), 0) and the sum of max(f(x) - E f(x + s), 0). A
+  move by more than the width of the table has delta 1.
 
   Args:
     law: Distribution f of the noise.

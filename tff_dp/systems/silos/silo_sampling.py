@@ -97,7 +97,7 @@ class Sampling(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class PoissonSampling(Sampling):
-  """Every record enters a round's batch independently, with probability K/n.
+  """Each of a silo's n records enters a batch independently, with rate K/n.
 
   The sum is always divided by K, for any size of the batch. An empty batch
   sends pure noise.
