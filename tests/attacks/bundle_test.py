@@ -297,7 +297,7 @@ class NoiseTest(_Test):
             measuring.run_bundle(self.root, seconds=240)
         )
     }
-    self.assertRegex(failed['key'], 'different releases: it does not use')
+    self.assertRegex(failed['key'], 'different releases: the process does not use')
 
   def test_what_is_not_measured_is_said(self):
     root = bundles.kept('silos')

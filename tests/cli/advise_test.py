@@ -78,7 +78,7 @@ class GuaranteeTest(parameterized.TestCase):
           # Beyond, the sphere has hardly less noise for more epsilon.
           self.assertGreater(offer['epsilon'], 0.9 * result['epsilon'])
         self.assertLessEqual(
-            offer['epsilon'], offer['epsilon_no_amplification']
+            offer['epsilon'], float(offer['epsilon_no_amplification'])
         )
         if offer['system'] == 'secure-sum':  # No command is about sums.
           self.assertEmpty(offer['command'])

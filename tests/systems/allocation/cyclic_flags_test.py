@@ -80,7 +80,10 @@ class CompareTest(absltest.TestCase):
     rows = {row['mechanism']: row for row in found['mechanisms']}
     self.assertEqual(
         set(rows),
-        {'honaker', 'independent', 'random-allocation', 'cyclic-allocation'},
+        {
+            'honaker', 'independent', 'dp-fedavg', 'random-allocation',
+            'cyclic-allocation',
+        },
     )
     sigmas = [
         rows[row['mechanism']]['rmse'] / row['rmse']

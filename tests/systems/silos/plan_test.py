@@ -429,8 +429,8 @@ class StatementTest(parameterized.TestCase):
     # North was not there.
     self.assertEqual(guarantee['worst_silo'], 'south')
     self.assertEqual(
-        [(row['silo'], row['epsilon'], row['delta'], row['messages'])
-         for row in guarantee['silos']],
+        [(row['name'], row['epsilon'], row['delta'], row['messages'])
+         for row in guarantee['groups']],
         [('north', 0.0, _DELTA, 0),
          ('south', plan.epsilon(member='south', num_rounds=1), _DELTA, 1)],
     )
@@ -512,7 +512,7 @@ class StatementTest(parameterized.TestCase):
     )
     self.assertEqual(
         [(row['epsilon'], row['delta'], row['budget'], row['records'])
-         for row in guarantee['silos']],
+         for row in guarantee['groups']],
         [(plan.epsilon(member='north'), 0.02, 'none', 40),
          (plan.epsilon(member='south'), _DELTA, 'none', 60)],
     )
@@ -528,7 +528,7 @@ class StatementTest(parameterized.TestCase):
       self.assertEqual(made.epsilon, worst)
       self.assertLess(made.epsilon, plan.epsilon(delta=_DELTA))
       self.assertEqual(
-          [row['messages'] for row in made.points['guarantee']['silos']],
+          [row['messages'] for row in made.points['guarantee']['groups']],
           [rounds, rounds],
       )
 

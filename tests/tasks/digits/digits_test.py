@@ -52,7 +52,7 @@ class FlagsTest(parameterized.TestCase):
           '--bands=0',
           2,
       ),
-      ('command', ('paint',), "'paint'", 2),
+      ('command', ('paint',), 'no command paint', 2),
       ('noise', ('train', 'digits', '--epsilon=-1'), '--epsilon=-1.0', 2),
       ('delta', ('train', 'digits', '--delta=1'), '--delta=1.0', 2),
       (

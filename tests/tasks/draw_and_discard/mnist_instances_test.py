@@ -41,7 +41,7 @@ class MnistInstancesTest(parameterized.TestCase):
     super().setUp()
     data = mnist_data.Mnist(_digits(200, 1), _digits(100, 2), name='made')
     self.enter_context(
-        mock.patch.object(mnist_data, 'load', lambda source: data)
+        mock.patch.object(mnist_data, 'load', lambda source, is_full_size: data)
     )
     self._folder = pathlib.Path(self.create_tempdir())
 

@@ -31,9 +31,10 @@ error: in the worst round; rmse: root mean square over rounds."""
 _AT_BUDGET = """\
 Standard deviation of the noise on the sum of all rounds so far, in clip norms,
 with the least noise for epsilon {epsilon:g} at delta {delta:g}. max error: in
-the worst round; rmse: root mean square over rounds. In the rows of allocation
-clients draw their rounds in secret, which amplifies; the others claim nothing
-of the kind."""
+the worst round; rmse: root mean square over rounds. Secret draws amplify the
+rows of allocation, where clients draw their rounds, and of dp-fedavg, where the
+server draws cohorts and a client comes that often in the mean. The others claim
+nothing of the kind."""
 _EXAMPLES = """examples:
   six passes over StackOverflow, 342 rounds each, cf. arXiv:2211.06530:
     tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
