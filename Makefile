@@ -12,8 +12,10 @@ python_cluster := .venv-cluster/bin/python
 # Two processes, because each loads TFF and starts a worker of its own. Whole
 # files, so that a test never runs without those before it in its file, and all
 # tests run if one of the two dies. With a third process in its place,
-# pytest-xdist 3.8 waits for ever.
-pytest_flags := -n 2 --dist loadfile --max-worker-restart=0
+# pytest-xdist 3.8 waits for ever. In the order of names: pytest-xdist would put
+# files of few tests last, and these take longest.
+pytest_flags := -n 2 --dist loadfile --no-loadscope-reorder \
+    --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
