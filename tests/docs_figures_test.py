@@ -212,7 +212,7 @@ class DocsFiguresTest(parameterized.TestCase):
         main.main, *argv.replace('\\\n', '').split(), *further
     )
     self.assertEqual(code, 0, err)
-    rows = re.findall(r'^\W+(\w[\w, -]*?\w)  +(\d[\d. %]*) #', out, re.M)
+    rows = re.findall(r'^\W+(\w[\w, -]*?\w)  +(\d[\d. %<=]*) #', out, re.M)
     return {n: [float(x) for x in re.findall(r'[\d.]+', c)] for n, c in rows}
 
   def test_errors_at_equal_privacy(self):
