@@ -166,7 +166,7 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
       'hours': float(f'{hours:.2g}'),
       **result.to_json(),
   }
-  text = json.dumps(content, indent=1) + '\n'
+  text = page.json_text(content)
   (folder / _RESULT).write_text(text)
   if settings.keep:
     page.path_of(row.name).write_text(text)

@@ -5,6 +5,7 @@
 import json
 import math
 import pathlib
+import re
 from typing import Any
 
 from tasks.reproduce import rows
@@ -31,6 +32,18 @@ rounds up.
 def path_of(name: str) -> pathlib.Path:
   """Returns where the result of a row is in the repository."""
   return _FOLDER / 'results' / f'{name}.json'
+
+
+def json_text(content: dict[str, Any]) -> str:
+  """Returns a result as JSON, with a list of numbers on one line."""
+  return (
+      re.sub(
+          r'\[[^\[\]{}"]*\]',
+          lambda numbers: ' '.join(numbers[0].split()),
+          json.dumps(content, indent=1),
+      )
+      + '\n'
+  )
 
 
 def stored(name: str) -> dict[str, Any] | None:

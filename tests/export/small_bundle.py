@@ -23,6 +23,7 @@ from tests.learning import small_model
 from tests.program import processes
 from tests.program import protocol_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.sampling import sampled_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tff_dp import execution
@@ -91,6 +92,7 @@ def runs() -> Iterator[tuple[str, Callable[..., run_lib.TrainResult]]]:
   yield 'silos', silo_run.run
   yield 'secure_sums', secure_sum_run.run
   yield 'draw_and_discard', instance_run.run
+  yield 'sampling', sampled_run.run
 
 
 def archive(version: str) -> pathlib.Path:

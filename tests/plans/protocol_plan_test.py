@@ -23,7 +23,7 @@ from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import monitoring
-from tff_dp.plans import protocol_plan
+from tff_dp.plans import coarse_plan
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
 from tff_dp.statement import statement
@@ -180,7 +180,7 @@ class PlanTest(parameterized.TestCase):
 
   def test_budgets_that_no_noise_meets_are_refused(self):
     plan = _plan(_FIXED, randomizers.Gaussian(8.0, 1.0), bound='none')
-    with mock.patch.object(protocol_plan, '_MOST_NOISE', 10.0):
+    with mock.patch.object(coarse_plan, '_MOST_NOISE', 10.0):
       for epsilon in (0.0, math.inf, 0.1):
         message = f'epsilon={epsilon} is not allowed'
         with self.assertRaisesRegex(_checks.ArgumentError, message):

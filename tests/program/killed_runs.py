@@ -19,6 +19,7 @@ from unittest import mock
 from tests.program import protocol_run
 from tests.program import real_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.sampling import sampled_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tff_dp import execution
@@ -32,6 +33,7 @@ _HELD = (
     protocol_run.SHUFFLED,
     protocol_run.CYCLIC,
     instance_run.INSTANCES,
+    sampled_run.SAMPLED,
     SILOS,
     secure_sum_run.SUMS,
 )
@@ -43,6 +45,7 @@ KILLED_IN = {
     protocol_run.SHUFFLED: 5,
     protocol_run.CYCLIC: 5,
     instance_run.INSTANCES: 8,
+    sampled_run.SAMPLED: 8,
     SILOS: 5,
     secure_sum_run.SUMS: 5,
 }
@@ -60,6 +63,8 @@ def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
     return secure_sum_run.run(root)
   if name == instance_run.INSTANCES:
     return instance_run.run(root)
+  if name == sampled_run.SAMPLED:
+    return sampled_run.run(root)
   return protocol_run.run(root, name)
 
 

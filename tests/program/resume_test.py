@@ -20,6 +20,7 @@ from tests.program import kills
 from tests.program import protocol_run
 from tests.program import real_run
 from tests.systems.draw_and_discard import instance_run
+from tests.systems.sampling import sampled_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tff_dp import execution
@@ -40,6 +41,8 @@ def _build_process(name: str):
     return secure_sum_run.build_process()
   if name == instance_run.INSTANCES:
     return instance_run.build_process(instance_run.build_plan())
+  if name == sampled_run.SAMPLED:
+    return sampled_run.build_process()
   return protocol_run.build_process(protocol_run.build_plan(name))
 
 
@@ -50,6 +53,8 @@ def _num_rounds(name: str) -> int:
     return silo_run.NUM_ROUNDS
   if name == instance_run.INSTANCES:
     return instance_run.NUM_ROUNDS
+  if name == sampled_run.SAMPLED:
+    return sampled_run.NUM_ROUNDS
   return protocol_run.build_plan(name).num_rounds
 
 

@@ -109,7 +109,7 @@ def next_noise(
   Draws have standard deviation 1. Let b_R be the sum of a tree's noise after
   its last round R. If trees are completed, virtual rounds fill the tree up, and
   the round that opens the next tree adds their noise, `b_{R + virtual} - b_R`.
-  Then only the noise of the root remains of the finished tree.
+  After that, the finished tree has only the noise of its root left.
 
   Args:
     mechanism: Mechanism that adds the noise of every round.

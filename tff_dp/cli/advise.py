@@ -15,6 +15,7 @@ from tff_dp import advice
 from tff_dp import systems
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
+from tff_dp.accounting.protocols import bounds
 from tff_dp.advice import offers
 from tff_dp.cli import errors
 from tff_dp.cli import results
@@ -22,9 +23,8 @@ from tff_dp.cli import results
 _KIND = 'advice'
 _SCHEMA_VERSION = 1
 _WIDTH = 88
-# For silos, where a first question seldom says more than records.
+# With --records, the other flags may be left out.
 _ASSUMED = {'rounds': 100, 'parameters': 1000, 'epsilon': 2.0, 'trust': 'nobody'}
-_OWN_PROOFS = 'not peer reviewed'
 _ERROR = (
     'error: standard deviation of the noise on the mean update of a round, per'
     ' weight, in clip norms; norm: that of the noise on all weights. Noise that'
@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _assume(arguments: argparse.Namespace) -> None:
-  """Sets what was not said about silos, and says so."""
+  """Fills in flags that were left out with --records, and prints them."""
   assumed = {'reports_per_round': arguments.population, **_ASSUMED}
   assumed = {
       name: value
@@ -298,7 +298,7 @@ def _table(found, setting, update_norm) -> list[str]:
 
 
 def _rests_on_own_proofs(offer: offers.Offer) -> bool:
-  return any(_OWN_PROOFS in sentence for sentence in offer.assumptions)
+  return any(bounds.OWN_PROOFS in sentence for sentence in offer.assumptions)
 
 
 def _about(offer: offers.Offer) -> list[str]:

@@ -140,7 +140,7 @@ def recompose(kind: str, form: Any) -> tff.Computation:
 def made_data(
     next_computation: tff.Computation, plan: base.Plan, *, keys_seed: int = 0
 ) -> list[Any]:
-  """Returns small synthetic data of clients for one round.
+  """Returns made-up data of a few clients, for one round.
 
   Floats and keys are random. Other integers are zeros, because they may be
   labels.

@@ -31,6 +31,7 @@ is its own tree.
 
 import dataclasses
 import math
+from typing import Optional
 
 from tff_dp import _checks
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -77,6 +78,23 @@ class AdaptiveClipping:
     """
     _checks.non_negative(noise_multiplier=noise_multiplier)
     return float(noise_multiplier) / math.sqrt(self.budget_share)
+
+
+def noise_multiplier_by_domain(
+    noise_multiplier: float, clipping: Optional[AdaptiveClipping]
+) -> dict[str, float]:
+  """Returns the noise multiplier of every stream, by the domain of its key.
+
+  Args:
+    noise_multiplier: Noise multiplier of all streams together.
+    clipping: Rule of the clip norm, `None` for a fixed one.
+  """
+  if clipping is None:
+    return {'value': noise_multiplier}
+  return {
+      'value': clipping.value_noise_multiplier(noise_multiplier),
+      'quantile': clipping.quantile_noise_multiplier(noise_multiplier),
+  }
 
 
 def rounds_per_clip_norm(mechanism: mechanism_lib.Mechanism) -> int:

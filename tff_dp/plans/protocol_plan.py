@@ -9,19 +9,17 @@ A system says where the noise is added, and gives the event of one report.
 import abc
 import dataclasses
 import functools
-import math
 from typing import Any, ClassVar, Optional
 
 import dp_accounting
 
 from tff_dp import _checks
 from tff_dp.accounting import rounding
-from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.accounting.protocols import bounds
 from tff_dp.participation import protocol as protocol_lib
-from tff_dp.plans import base
+from tff_dp.plans import coarse_plan
 from tff_dp.statement import builder
 
 _SENTENCES = """
@@ -55,14 +53,10 @@ accounting.derived_bounds: allowed: proofs in docs/proofs_shuffling.md and
 _PUBLISHED = """
 accounting.derived_bounds: not used
 """
-# For `calibrated`: the largest noise that is tried (a multiplier, or the
-# inverse of a local epsilon), and the relative precision.
-_MOST_NOISE = 1e9
-_TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
-class ProtocolPlan(base.Plan):
+class ProtocolPlan(coarse_plan.CoarsePlan):
   """Protocol of one run. Its noise is a field of the subclasses.
 
   The unit of privacy is the client: all its reports over the whole run.
@@ -85,7 +79,6 @@ class ProtocolPlan(base.Plan):
 
   is_local: ClassVar[bool]
   basis = 'amplified by the protocol, as the statement says'
-  curve_has_rounds_done = False
 
   def _check_protocol(self) -> None:
     """Raises `ArgumentError` if the passes do not fit the protocol."""
@@ -117,51 +110,6 @@ class ProtocolPlan(base.Plan):
   def trust(self) -> str:
     """See base class."""
     return self.protocol.trust
-
-  @property
-  @abc.abstractmethod
-  def _noise(self) -> float:
-    """Amount of noise: a multiplier, or the inverse of a local epsilon."""
-
-  @abc.abstractmethod
-  def _with_noise(self, noise: float) -> 'ProtocolPlan':
-    """Returns the plan with another amount of noise."""
-
-  def calibrated(
-      self,
-      *,
-      epsilon: float,
-      delta: float,
-      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
-  ) -> 'ProtocolPlan':
-    """Returns the plan with the least noise that meets (epsilon, delta).
-
-    Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The noise is the least up to a part in 10^4, provided that
-    epsilon falls with the noise.
-
-    Args:
-      epsilon: Target epsilon, above 0.
-      delta: Target delta, in (0, 1).
-      neighboring_relation: Relation of epsilon. Default: the relation of the
-        plan.
-
-    Raises:
-      ArgumentError: If no noise meets it.
-    """
-    _checks.positive(epsilon=epsilon)
-    noise = search.least_within(
-        epsilon,
-        lambda noise: self._with_noise(noise).epsilon(
-            delta=delta, neighboring_relation=neighboring_relation
-        ),
-        self._noise,
-        most=_MOST_NOISE,
-        tolerance=_TOLERANCE,
-    )
-    if noise == math.inf:
-      raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
-    return self._with_noise(noise)
 
   def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
     """Returns the event of the run, for `ProtocolAccountant`.
@@ -233,40 +181,6 @@ class ProtocolPlan(base.Plan):
         neighboring_relation=neighboring_relation,
     )
     return self._of_draws(found.epsilon, delta)
-
-  def rounds_accounted(self, num_rounds: Optional[int]) -> int:
-    """Returns `num_rounds` up to the next round at which epsilon is computed.
-
-    Computing epsilon for every one of thousands of rounds would take longer
-    than the rounds. The releases of a shorter run are part of the releases of a
-    longer one.
-
-    Args:
-      num_rounds: Number of rounds that have begun, `None` for all.
-    """
-    if num_rounds is None:
-      return self.num_rounds
-    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return base.rounds_accounted(num_rounds, planned=self.num_rounds)
-
-  def epsilon_after(
-      self, num_rounds: Optional[int], *, delta: float, **options
-  ) -> float:
-    """Returns epsilon of a stopped run, at most the epsilon of the whole run.
-
-    Args:
-      num_rounds: Number of rounds, at least 1, see `rounds_accounted`. `None`
-        for all.
-      delta: Target delta, in (0, 1).
-      **options: Options of `epsilon`.
-    """
-    accounted = self.rounds_accounted(num_rounds)
-    whole = self.epsilon(delta=delta, **options)
-    if accounted == self.num_rounds:
-      return whole
-    return min(
-        whole, self.epsilon(delta=delta, num_rounds=accounted, **options)
-    )
 
   def epsilon_no_amplification(
       self, *, delta: float, num_rounds: Optional[int] = None, **options
@@ -378,13 +292,6 @@ class ProtocolPlan(base.Plan):
         'bound': self.bound,
         'published_proofs': self.published_proofs,
     }
-
-  def _stops_at(self, num_rounds: Optional[int]) -> int:
-    """Returns the rounds of a run that stops, checked."""
-    if num_rounds is None:
-      return self.num_rounds
-    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return num_rounds
 
   def spent(self, num_rounds: int) -> dict[str, Any]:
     """See base class."""

@@ -202,8 +202,8 @@ def _check_complete(
   missing += ['warnings'] if not all(headline.get('warnings', ())) else []
   if missing:
     raise _checks.PrivacyRefusedError(
-        'the privacy statement is incomplete: nothing is said'
-        f' known, about {", ".join(dict.fromkeys(missing))}',
+        'the privacy statement is incomplete: nothing is said about'
+        f' {", ".join(dict.fromkeys(missing))}',
         why='a guarantee cannot be judged without each of its twelve points',
         way_out="fill it in; text may say 'none', but not be empty",
     )

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for the builders of DP-FedAvg and DP-SGD."""
 
+import math
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+from scipy import stats
 import tff_dp
-import tensorflow_federated as tff  # pylint: disable=g-bad-import-order
+import tensorflow as tf  # pylint: disable=g-bad-import-order
+import tensorflow_federated as tff
 
 from tests.learning import small_model
 from tff_dp import _checks
@@ -18,6 +22,7 @@ _RNG = np.random.default_rng(5)
 _X = _RNG.standard_normal([12, 2]).astype(np.float32)
 _Y = _RNG.standard_normal([12]).astype(np.float32)
 _CLIP, _RATE, _BATCH = 0.5, 0.3, 4
+_FALSE_ALARM = 1e-6
 
 
 def setUpModule():
@@ -39,6 +44,11 @@ def _process(plan=None, **options):
       plan or _plan(),
       **dict(learning_rate=_RATE, insecure_seed=1) | options,
   )
+
+
+def _two_sided(share: float) -> float:
+  """Returns the p-value of a value whose distribution function is `share`."""
+  return 2 * min(share, 1 - share)
 
 
 def _step(weights: np.ndarray, members) -> np.ndarray:
@@ -71,6 +81,59 @@ class DpSgdTest(parameterized.TestCase):
     np.testing.assert_allclose(
         after, _step(before, list(members)), atol=1e-5
     )
+
+  def test_released_noise_is_that_of_the_plan_and_new_in_every_round(self):
+    plan = _plan(noise_multiplier=2.0, num_rounds=200)
+    process = _process(plan)
+    state, weights = process.initialize(), []
+    for _ in range(plan.num_rounds):
+      weights.append(small_model.flat(process.get_model_weights(state)))
+      # Nobody is drawn: the model moves by noise alone.
+      state = process.next(state, []).state
+    noise = np.diff(weights, axis=0) / (_RATE / _BATCH * _CLIP * 2.0)
+    # Sum or mean, and divisor: a factor of 1.25 would be seen.
+    self.assertGreater(
+        _two_sided(stats.chi2(noise.size).cdf((noise**2).sum())), _FALSE_ALARM
+    )
+    # A stream that is repeated, and one for two weights.
+    for products in (noise[1:] * noise[:-1], noise[:, 1:] * noise[:, :-1]):
+      self.assertGreater(
+          _two_sided(
+              stats.norm.cdf(products.sum() / math.sqrt(products.size))
+          ),
+          _FALSE_ALARM,
+      )
+
+  def test_gradients_of_a_large_batch_are_computed_together(self):
+
+    def model_fn():
+      return tff.learning.models.from_keras_model(
+          tf.keras.Sequential(
+              [tf.keras.layers.InputLayer([2]), tf.keras.layers.Dense(3)]
+          ),
+          loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+          input_spec=(
+              tf.TensorSpec([None, 2], tf.float32),
+              tf.TensorSpec([None], tf.int32),
+          ),
+      )
+
+    num = 64
+    process = sampling.build_dp_sgd(
+        model_fn,
+        _plan(population=num, clients_per_round=num),
+        learning_rate=_RATE,
+    )
+    data = sampling.Examples(
+        (np.ones([num, 2], np.float32), np.zeros([num], np.int32))
+    )
+    batch = [data.create_tf_dataset_for_client(each) for each in data.client_ids]
+    with execution.create_sync_in_process_context(
+        max_concurrent_clients=1
+    ) as context:
+      process.next(process.initialize(), batch)
+    paths = context.num_clients_by_path
+    self.assertEqual(paths, {'at_once': num, 'in_chunks': 0, 'one_by_one': 0})
 
   def test_training(self):
     plan = _plan(noise_multiplier=2.0)

@@ -112,7 +112,7 @@ def epsilon_of(
     back: Callable[[float], float],
     delta: float,
 ) -> float:
-  """Returns epsilon for replace-one at delta. Upper bound.
+  """Returns epsilon under replace-one, at delta. Upper bound.
 
   The minimum over some splits of delta: e1 with away(e1) <= d1, and e2 with
   back(e2) <= (delta - d1) exp(-e1).

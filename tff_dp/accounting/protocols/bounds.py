@@ -32,6 +32,7 @@ COINS = (
 HONEST_NOISE = (
     'Each client clips and adds its noise itself, as the randomizer says.'
 )
+OWN_PROOFS = 'arguments of this project that were not peer reviewed'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,8 +252,8 @@ def assumptions_of(
     found += rules_of(leaf).assumptions(leaf, bound)
   if derived_sources:
     found.append(
-        f'Bound {bound!r} rests on arguments of this project that were not peer'
-        f' reviewed: {", ".join(derived_sources)}.'
+        f'Bound {bound!r} rests on {OWN_PROOFS}:'
+        f' {", ".join(derived_sources)}.'
     )
   return tuple(dict.fromkeys(found))
 

@@ -25,7 +25,7 @@ _MOST_TAIL = 1e-10
 
 
 def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
-  """Yields the bounds for central noise at some of several steps."""
+  """Yields the bounds of a client in some of several steps, noised there."""
   times, multiplier = event.num_selected, float(event.event.noise_multiplier)
   yield bounds.noise_at_the_server(event.event, count * times, relation)
   if event.participation_probability == 0:

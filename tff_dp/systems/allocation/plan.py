@@ -121,7 +121,7 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
     return dp_accounting.GaussianDpEvent(multiplier)
 
   @property
-  def _noise(self) -> float:
+  def _start_noise(self) -> float:
     return self.noise_multiplier
 
   def _with_noise(self, noise: float) -> 'AllocationPlan':

@@ -110,7 +110,7 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     )
 
   @property
-  def _noise(self) -> float:
+  def _start_noise(self) -> float:
     return self.noise_multiplier or 1 / self.randomizer.local_epsilon
 
   def _with_noise(self, noise: float) -> 'CheckInPlan':

@@ -139,13 +139,9 @@ class DpFtrlPlan(base.Plan):
     Each is the std of a draw on that stream's sum, over the bound on one
     client's contribution to it in a round: the clip norm, and 1/2 for the bits.
     """
-    total, clipping = self._noise(), self.adaptive_clipping
-    if clipping is None:
-      return {'value': total}
-    return {
-        'value': clipping.value_noise_multiplier(total),
-        'quantile': clipping.quantile_noise_multiplier(total),
-    }
+    return adaptive_clipping_lib.noise_multiplier_by_domain(
+        self._noise(), self.adaptive_clipping
+    )
 
   def calibrated(
       self,

@@ -82,8 +82,9 @@ def build_dp_sgd(
 
   Every example is a client with one local step, so its update is its gradient.
   Gradients are clipped one by one. The in-process context
-  (`execution.set_default_context`) computes those of a batch together, as
-  columns.
+  (`execution.set_default_context`) works on a batch in one graph. With at least
+  64 examples for a worker, it computes their gradients together, if it may do
+  so with all operations of the model (docs/execution.md).
 
   Args:
     model_fn: Model, as for `build_dp_fedavg`. A batch has one example.

@@ -27,11 +27,11 @@ left if somebody else chooses who takes part, or sees it."""
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """The flags of one kind of runs.
+  """Flags of a kind of run, DP-FedAvg or DP-SGD.
 
   Attributes:
     unit: Unit of the plan.
-    text: End of a sentence about the runs.
+    text: Beginning of the sentence that describes the kind in `--help`.
     example: The flags of an example, without noise, budget and delta.
     FLAGS: Argument of the plan -> flag.
   """

@@ -32,26 +32,22 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
-from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
-from tff_dp.plans import base
+from tff_dp.plans import coarse_plan
 from tff_dp.statement import builder
 from tff_dp.systems.sampling import statement
 
 _ZERO_OUT = run_events.NeighboringRelation.ZERO_OUT
 UNITS = ('client', 'example')
-# For `calibrated`: the largest noise that is tried, and the relative precision.
-_MOST_NOISE = 1e9
-_TOLERANCE = 1e-4
 # With less noise no amplification is claimed: one round costs about 50, and the
 # grid of losses would take minutes.
 _LEAST_NOISE = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SamplingPlan(base.Plan):
+class SamplingPlan(coarse_plan.CoarsePlan):
   """Poisson sampling, clipping and independent Gaussian noise of one run.
 
   The unit of privacy is the client, with all its contributions to the run, or
@@ -85,7 +81,6 @@ class SamplingPlan(base.Plan):
   kind = 'sampling'
   neighboring_relation = _ZERO_OUT
   basis = "amplified by the server's secret coins, as the statement says"
-  curve_has_rounds_done = False
 
   def __post_init__(self):
     _checks.take_python_numbers(self)
@@ -126,48 +121,9 @@ class SamplingPlan(base.Plan):
     As in DP-FTRL: in a round, a client is in both streams or in none, so that
     updates and bits together are one sampled Gaussian mechanism.
     """
-    total, clipping = self._noise(), self.adaptive_clipping
-    if clipping is None:
-      return {'value': total}
-    return {
-        'value': clipping.value_noise_multiplier(total),
-        'quantile': clipping.quantile_noise_multiplier(total),
-    }
-
-  def calibrated(
-      self,
-      *,
-      epsilon: float,
-      delta: float,
-      neighboring_relation: Optional[run_events.NeighboringRelation] = None,
-  ) -> 'SamplingPlan':
-    """Returns the plan with the least noise that meets (epsilon, delta).
-
-    Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The noise is the least up to a part in 10^4.
-
-    Args:
-      epsilon: Target epsilon, above 0.
-      delta: Target delta, in (0, 1).
-      neighboring_relation: Relation of epsilon, `None` for zero-out.
-
-    Raises:
-      ArgumentError: If no noise meets it.
-    """
-    _checks.positive(epsilon=epsilon)
-    with_noise = lambda noise: dataclasses.replace(self, noise_multiplier=noise)
-    noise = search.least_within(
-        epsilon,
-        lambda noise: with_noise(noise).epsilon(
-            delta=delta, neighboring_relation=neighboring_relation
-        ),
-        1.0,
-        most=_MOST_NOISE,
-        tolerance=_TOLERANCE,
+    return adaptive_clipping_lib.noise_multiplier_by_domain(
+        self._noise(), self.adaptive_clipping
     )
-    if noise == math.inf:
-      raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
-    return with_noise(noise)
 
   def epsilon(
       self,
@@ -193,18 +149,6 @@ class SamplingPlan(base.Plan):
     )
     return self._of_draws(found, delta)
 
-  def epsilon_after(
-      self, num_rounds: Optional[int], *, delta: float, **options
-  ) -> float:
-    """Returns epsilon of a stopped run, see `base.rounds_accounted`."""
-    whole = self.epsilon(delta=delta, **options)
-    accounted = self.rounds_accounted(num_rounds)
-    if accounted == self.num_rounds:
-      return whole
-    return min(
-        whole, self.epsilon(delta=delta, num_rounds=accounted, **options)
-    )
-
   def epsilon_no_amplification(
       self,
       *,
@@ -224,12 +168,6 @@ class SamplingPlan(base.Plan):
         run_events.NeighboringRelation(neighboring_relation or _ZERO_OUT),
     )
     return self._of_draws(found, delta)
-
-  def rounds_accounted(self, num_rounds: Optional[int]) -> int:
-    """Returns `num_rounds` up to the next round at which epsilon is computed."""
-    return base.rounds_accounted(
-        self._stops_at(num_rounds), planned=self.num_rounds
-    )
 
   def assumptions(
       self, *, delta: float, num_rounds: Optional[int] = None, **options
@@ -340,11 +278,12 @@ class SamplingPlan(base.Plan):
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
     return statement.points(self, about)
 
-  def _stops_at(self, num_rounds: Optional[int]) -> int:
-    if num_rounds is None:
-      return self.num_rounds
-    _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)
-    return int(num_rounds)
+  @property
+  def _start_noise(self) -> float:
+    return 1.0
+
+  def _with_noise(self, noise: float) -> 'SamplingPlan':
+    return dataclasses.replace(self, noise_multiplier=noise)
 
   def _noise(self) -> float:
     if self.noise_multiplier is None:
