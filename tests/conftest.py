@@ -70,6 +70,7 @@ _FAST = (
     'axes_test.py',
     'build_test.py',
     'cli/',
+    'defaults_test.py',
     'docs_links_test.py',
     'files/',
     'layers_test.py',

@@ -33,6 +33,7 @@ from tff_dp.mechanisms.matrix import blt
 from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import coins
 from tff_dp.participation import sampling
+from tff_dp.statement import declarations
 from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -493,6 +494,17 @@ class ServerRoundsTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no checkpoint'):
       self._open()
 
+  def test_secret_folder_that_has_forgotten_all_rounds_is_refused(self):
+    rounds = self._open()
+    self._round(rounds)
+    rounds.close()
+    for name in ('checkpoint.npz', 'write_ahead.jsonl', 'cohort.json'):
+      self._file(f'secret/{name}').unlink()
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'states 1 rounds, .* has 0'
+    ):
+      self._open()
+
   @parameterized.parameters('older', 'absent')
   def test_record_that_has_forgotten_a_round_is_refused(self, record):
     rounds = self._open()
@@ -600,6 +612,37 @@ class ServerRoundsTest(parameterized.TestCase):
     first = self._open('one').select(_CLIENTS)
     self.assertEqual(self._open('other').select(_CLIENTS[::-1]), first)
 
+  def test_cohort_follows_the_public_seed(self):
+    plan, cohorts_ = _plan(), []
+    for seed in (0, 3):
+      rounds = self._open(f'seed {seed}', schedule_seed=seed)
+      cohorts_.append(rounds.select(_CLIENTS[::-1]))
+      self.assertEqual(
+          cohorts_[-1],
+          plan.participation.select(
+              round_index=1,
+              client_ids=_CLIENTS,
+              clients_per_round=plan.clients_per_round,
+              ledger=plan.participation_ledger('any run'),
+              seed=seed,
+          ),
+      )
+    self.assertNotEqual(*cohorts_)
+
+  def test_name_of_the_checkpoint_is_on_the_disk_before_its_model_is_out(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    with _killed_at(0) as places, mock.patch.object(
+        server_rounds.run_directory,
+        'flush',
+        lambda folder: places.append(f'flush {folder.name}'),
+    ):
+      rounds.finish([])
+    self.assertEqual(
+        [each for each in places if each != 'flush release'][:3],
+        ['checkpoint.npz', 'flush secret', 'released'],
+    )
+
   def test_round_without_a_cohort_is_refused(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'no cohort'):
       self._open().finish([])
@@ -701,6 +744,14 @@ class ServerRoundsTest(parameterized.TestCase):
     key = json.loads(key.tobytes())['key']
     for path in (self._folder / 'run' / 'release').iterdir():
       self.assertNotIn(key.encode(), path.read_bytes())
+
+  def test_statement_says_what_the_caller_declared(self):
+    told = declarations.Declarations(
+        population=500, not_covered='the time of each round'
+    )
+    points = self._open(declarations=told).statement().points
+    self.assertEndsWith(points['release']['not_covered'], told.not_covered)
+    self.assertStartsWith(points['mechanism']['population'], '500 clients')
 
   def test_statement_of_a_known_seed_is_void(self):
     stated = self._open(insecure_seed=0).statement()

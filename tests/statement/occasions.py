@@ -15,7 +15,10 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import plans
 from tff_dp.ledger import participation_ledger
+from tff_dp.mechanisms import mechanism
 from tff_dp.mechanisms import randomizers
+from tff_dp.mechanisms.matrix import blt
+from tff_dp.mechanisms.matrix import toeplitz
 from tff_dp.participation import monitoring
 from tff_dp.statement import builder
 from tff_dp.statement import declarations
@@ -153,6 +156,107 @@ PLANS = {
         l2_norm_clip=0.75,
         dimension=4,
         absences={'west': (1, 5)},
+    ),
+}
+
+
+def _of_blocks(**options) -> plans.SiloPlan:
+  """Returns a plan of one silo with a private metric in two phases."""
+  stddev, blocks = 0.5, silo_sampling.DisjointBlocks(4)
+  phase = lambda first, records, rounds: silo_terms.Phase(
+      blocks, first, records, rounds, 2**0.5 * stddev, stddev
+  )
+  return plans.SiloPlan(
+      {'north': silo_budget.SiloBudget(40, None, 1e-3)},
+      {
+          'north': silo_terms.SiloTerms(
+              40,
+              0.75,
+              (phase(0, 24, 6), phase(24, 16, 4)),
+              metric_stddevs=((3.0,), (3.0,)),
+          )
+      },
+      metric_bounds=(2.0,),
+      releases_per_round=2,
+      **options,
+  )
+
+
+def _sum(noise, **options) -> plans.SecureSumPlan:
+  return plans.SecureSumPlan(
+      {'north': 22, 'south': 25},
+      noise(grid=16, records_per_silo=2, min_silos=2, **options),
+      num_rounds=4,
+      l2_norm_clip=0.75,
+      dimension=4,
+  )
+
+
+# Plans of the same systems that say something else. Only what they say before
+# round 1 and after some rounds is compared.
+VARIANTS = {
+    'blt': lambda: _scheduled(
+        blt.Blt(8, (0.25, 0.125), (0.95, 0.5), 4),
+        participation.ShuffledEpochs(8, 4, epochs_per_shuffle=1),
+    ),
+    'banded': lambda: _scheduled(
+        mechanisms.Banded.square_root(8, 3), _GAP
+    ),
+    'independent': lambda: _scheduled(
+        mechanism.Independent(8),
+        participation.UniformSampling(8, max_participations=2),
+    ),
+    'no_noise': lambda: _scheduled(
+        toeplitz.Toeplitz.square_root(8), _GAP, noise_multiplier=0.0
+    ),
+    'examples': lambda: plans.SamplingPlan(
+        population=20_000,
+        clients_per_round=400,
+        num_rounds=8,
+        noise_multiplier=0.75,
+        l2_norm_clip=0.5,
+        unit='example',
+    ),
+    'adaptive_sampled': lambda: plans.SamplingPlan(
+        population=20_000,
+        clients_per_round=400,
+        num_rounds=8,
+        noise_multiplier=0.75,
+        l2_norm_clip=0.5,
+        adaptive_clipping=mechanisms.AdaptiveClipping(),
+    ),
+    'everybody': lambda: plans.SamplingPlan(
+        population=400,
+        clients_per_round=400,
+        num_rounds=8,
+        noise_multiplier=7.5,
+        l2_norm_clip=0.5,
+    ),
+    'sliding': lambda: plans.CheckInPlan(
+        check_ins.SlidingWindowCheckIn(8, 5),
+        randomizers.Laplace(0.25, l1_norm_clip=0.5),
+    ),
+    'averaged': lambda: plans.CheckInPlan(
+        check_ins.AveragedCheckIn(8, 1000), randomizers.RandomizedResponse(0.5)
+    ),
+    'reports': lambda: plans.CheckInPlan(
+        check_ins.ShuffledReports(4, 1000), randomizers.Declared(0.5, 1e-9)
+    ),
+    'random_allocation': lambda: plans.AllocationPlan(
+        allocation.RandomAllocation(3), noise_multiplier=3.0, l2_norm_clip=0.5
+    ),
+    'box_steps': lambda: dataclasses.replace(
+        _drawn(clip='box', epsilon=2.0),
+        spam_filter=tff_dp.draw_and_discard.SpamFilter(
+            threshold=0.5, min_spread=0.1
+        ),
+    ),
+    'quiet_steps': lambda: _drawn(mechanism=None),
+    'blocks': _of_blocks,
+    'void_blocks': lambda: _of_blocks(voids=('made for a test',)),
+    'binomial_sums': lambda: _sum(integer_plans.BinomialPlan, trials=4000),
+    'gaussian_sums': lambda: _sum(
+        integer_plans.DiscreteGaussianPlan, stddev=30.0
     ),
 }
 _LEDGER_KINDS = ('dp_ftrl', 'non_private', 'draw_and_discard')
