@@ -159,9 +159,9 @@ _CHECKPOINTS = {
         }.items()
     },
     'header_floats': _forged(header=np.zeros(3)),
-    'ledger_empty': _forged(ledger=np.zeros(0, np.uint8)),
-    'ledger_other': _forged(ledger=np.zeros(100, np.uint8)),
-    'ledger_gone': _forged(ledger=None),
+    'ledger_empty': _forged(cohorts=np.zeros(0, np.uint8)),
+    'ledger_other': _forged(cohorts=np.zeros(100, np.uint8)),
+    'ledger_gone': _forged(cohorts=None),
     'model_gone': _forged(model_0=None),
     'model_more': _forged(model_2=np.zeros(2)),
     'model_shape': _forged(model_0=np.zeros([4], np.float32)),

@@ -18,8 +18,14 @@ import types
 import numpy as np
 
 from tff_dp import integrations
+from tff_dp.systems import dp_ftrl
+from tff_dp.systems import sampling
 
-_ADAPTER = 'tff_dp.systems.dp_ftrl.flower'
+_SHARED = 'tff_dp.integrations.flower_strategy'
+_ADAPTERS = (
+    'tff_dp.systems.dp_ftrl.flower',
+    'tff_dp.systems.sampling.flower',
+)
 
 
 class _Array:
@@ -108,15 +114,22 @@ class _Strategy:
     return result
 
 
-def adapter() -> types.ModuleType:
-  """Returns the adapter, made on the stand-in where there is no Flower."""
+def adapter() -> types.SimpleNamespace:
+  """Returns the names of all adapters, on a stand-in if there is no Flower."""
   if importlib.util.find_spec('flwr') is not None:
     # Flower 1.41 makes no message outside of a task.
     task = importlib.import_module('flwr.supercore.task_identity').TaskIdentity
     task.task_id = task.run_id = task.node_id = 1
-    return importlib.import_module(_ADAPTER)
+    return _adapters()
   with _in_place_of_flower():
-    return importlib.import_module(_ADAPTER)
+    return _adapters()
+
+
+def _adapters() -> types.SimpleNamespace:
+  names = {}
+  for each in (_SHARED, *_ADAPTERS):
+    names |= vars(importlib.import_module(each))
+  return types.SimpleNamespace(**names | {'__name__': _SHARED})
 
 
 @contextlib.contextmanager
@@ -142,6 +155,8 @@ def _in_place_of_flower() -> Iterator[None]:
   try:
     yield
   finally:
-    for name in (*contents, _ADAPTER):
+    for name in (*contents, _SHARED, *_ADAPTERS):
       sys.modules.pop(name, None)
-    vars(integrations).pop('flower', None)
+    vars(integrations).pop('flower_strategy', None)
+    for each in (dp_ftrl, sampling):
+      vars(each).pop('flower', None)

@@ -19,11 +19,18 @@ import numpy as np
 import pytest
 
 from tests.integrations import plain_loop
+from tff_dp import integrations
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
 from tff_dp.systems import dp_ftrl
+from tff_dp.systems import sampling
+from tff_dp.systems.sampling import server_cohorts
 
-_ADAPTER = 'tff_dp.systems.dp_ftrl.nvflare'
+_ADAPTERS = (
+    'tff_dp.systems.dp_ftrl.nvflare',
+    'tff_dp.systems.sampling.nvflare',
+)
+_SHARED = 'tff_dp.integrations.nvflare_controller'
 _FULL, _DIFF = 'FULL', 'DIFF'
 # What two sites add to every weight. The second is over the clip norm.
 _CHANGES = {'site-1': 0.25, 'site-2': 10.0}
@@ -52,8 +59,8 @@ class _Controller:
     self.stored.append(model.params)
 
 
-def _adapter() -> types.ModuleType:
-  """Returns the adapter, made on the stand-in; nobody else finds either."""
+def _adapters() -> list[types.ModuleType]:
+  """Returns the adapters, made on the stand-in. Nobody else finds them."""
   parts = dict.fromkeys(('nvflare', 'nvflare.app_common'), {}) | {
       'nvflare.app_common.abstract': {},
       'nvflare.app_common.abstract.fl_model': {
@@ -69,16 +76,18 @@ def _adapter() -> types.ModuleType:
     sys.modules[name] = types.ModuleType(name)
     vars(sys.modules[name]).update(content)
   try:
-    return importlib.import_module(_ADAPTER)
+    return [importlib.import_module(each) for each in _ADAPTERS]
   finally:
-    for name in (*parts, _ADAPTER):
+    for name in (*parts, _SHARED, *_ADAPTERS):
       sys.modules.pop(name, None)
-    vars(dp_ftrl).pop('nvflare', None)
+    vars(integrations).pop('nvflare_controller', None)
+    for each in (dp_ftrl, sampling):
+      vars(each).pop('nvflare', None)
 
 
 if importlib.util.find_spec('nvflare') is not None:
   pytest.skip('NVFlare is here: nvflare_test.py', allow_module_level=True)
-nvflare = _adapter()
+nvflare, sampling_nvflare = _adapters()
 
 
 class ControllerTest(parameterized.TestCase):
@@ -88,17 +97,27 @@ class ControllerTest(parameterized.TestCase):
     self._folder = pathlib.Path(self.create_tempdir().full_path)
     np.savez(self._folder / 'model.npz', **plain_loop.initial_model())
 
-  def _served(self, reply=None, here=(*_CHANGES, 'site-3'), stop='', **changes):
+  def _served(
+      self,
+      reply=None,
+      here=(*_CHANGES, 'site-3'),
+      stop='',
+      make=nvflare.DpFtrlController,
+      plan=plain_loop.PLAN,
+      **changes,
+  ):
     """Returns a controller that has run, and whom it has asked what.
 
     Args:
       reply: Function from site and weights to its reply.
       here: Names of the sites that are connected.
       stop: When somebody stops the job: 'before' or 'after' a round is sent.
+      make: Class of the controller.
+      plan: Plan of the run.
       **changes: Arguments of the controller.
     """
-    controller = nvflare.DpFtrlController(
-        plain_loop.PLAN,
+    controller = make(
+        plan,
         self._folder / 'model.npz',
         **dict(
             output_dir=self._folder / 'run',
@@ -199,6 +218,27 @@ class ControllerTest(parameterized.TestCase):
     self._served(here=_CHANGES)
     np.testing.assert_array_equal(
         self._weights(), plain_loop.weights(lambda _: _CHANGES.values())
+    )
+
+  def test_sampling_asks_whom_the_coins_drew_and_nobody_in_an_empty_round(self):
+    plan = sampling.SamplingPlan(
+        population=3, clients_per_round=1, num_rounds=8, noise_multiplier=1.5
+    )
+    _, asked = self._served(
+        lambda site, weights: _Model(weights, site=site),
+        make=sampling_nvflare.SamplingController,
+        plan=plan,
+    )
+    coins = server_cohorts.CoinCohorts(
+        plan, schedule_seed=0, insecure_seed=plain_loop.SEED
+    )
+    here = sorted((*_CHANGES, 'site-3'))
+    expected = [(r, coins.select(r + 1, here)) for r in range(plan.num_rounds)]
+    self.assertIn([], [cohort for _, cohort in expected])
+    # NVFlare would ask everybody if it were given nobody.
+    self.assertEqual(
+        [(r, sites) for _, r, sites, _ in asked],
+        [(r, cohort) for r, cohort in expected if cohort],
     )
 
   def test_every_argument_reaches_the_rounds(self):

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The rounds of a DP-FTRL server in another stack, which carries the messages.
+"""The rounds of a trusted server in another stack, which carries the messages.
 
 A stack asks for the cohort of a round (`select`), passes on the replies
 (`finish`), and sends out the model that `finish` returns. The two methods keep
@@ -108,7 +108,7 @@ class ServerRounds:
         refused. Default: no budget.
       server_learning_rate: Factor of the noised mean before it is added to the
         model.
-      schedule_seed: Public seed of the schedule.
+      schedule_seed: Public seed of the schedule. 0 if the plan has none.
       declarations: Facts for the statement that only the caller knows.
       insecure_seed: Seed for tests only. Whoever knows it can remove the noise.
 
@@ -120,7 +120,9 @@ class ServerRounds:
     """
     _check_plan(plan)
     _checks.positive(server_learning_rate=server_learning_rate)
-    _checks.integer_at_least(0, schedule_seed=schedule_seed)
+    self._cohorts = systems.of(plan.kind).server_cohorts()(
+        plan, schedule_seed=schedule_seed, insecure_seed=insecure_seed
+    )
     self.plan = plan
     self._model = _checked_model(initial_model)
     self.rounds_done = 0
@@ -128,7 +130,6 @@ class ServerRounds:
     self._delta = delta
     self._stack = stack
     self._learning_rate = float(server_learning_rate)
-    self._schedule_seed = schedule_seed
     self._declarations = declarations or declarations_lib.Declarations(
         not_covered=_NOT_COVERED
     )
@@ -161,7 +162,7 @@ class ServerRounds:
       self._record = write_ahead.WriteAheadRecord(
           self._secret('write_ahead.jsonl'), run_id=self._directory.run_id
       )
-      self._ledger = plan.participation_ledger(self._directory.run_id)
+      self._cohorts.begin(self._directory.run_id)
       if insecure_seed is None:
         key = coins.random_root_key()
       else:
@@ -195,6 +196,11 @@ class ServerRounds:
     return self._clip_norm.l2_norm_clip
 
   @property
+  def clients_needed(self) -> int:
+    """Number of connected clients at which a round should begin."""
+    return self._cohorts.clients_needed
+
+  @property
   def rounds_left(self) -> int:
     """Number of further rounds that plan and budget allow."""
     return self._budget.rounds_left(self.rounds_done)
@@ -226,16 +232,15 @@ class ServerRounds:
     if round_index <= self._record.rounds_begun:
       cohort = _read_cohort(path)
     else:
-      cohort = self.plan.participation.select(
-          round_index=round_index,
-          client_ids=sorted(_checked_ids(client_ids)),
-          clients_per_round=self.plan.clients_per_round,
-          ledger=self._ledger,
-          seed=self._schedule_seed,
+      cohort = self._cohorts.select(
+          round_index, sorted(_checked_ids(client_ids))
+      )
+      _checks.integer_between(
+          0, updates_lib.MOST_CLIENTS, clients_in_round=len(cohort)
       )
       run_directory.write_json(path, cohort)
       spent = self._budget.record(round_index)
-    self._ledger.commit(cohort, round_index)
+    self._cohorts.commit(cohort, round_index)
     self._record.begin(round_index, cohort, spent=spent)
     self._cohort = cohort
     return list(cohort)
@@ -279,14 +284,10 @@ class ServerRounds:
   def statement(self) -> statement_lib.PrivacyStatement:
     """Writes and returns the statement of the rounds that have begun."""
     begun = self._record.rounds_begun
-    observed = self._ledger.observed() if begun else None
-    if begun > self._ledger.num_rounds:
-      # A killed process had begun another round.
-      observed = builder.RoundsDone(begun)
     stated = self.plan.statement_about(
         builder.Occasion(
             delta=self._delta,
-            observed=observed,
+            observed=self._cohorts.observed(begun) if begun else None,
             insecure_seed=self._is_insecure,
             declarations=self._declarations,
             process=_PROCESS,
@@ -294,7 +295,9 @@ class ServerRounds:
     )
     points = {name: dict(values) for name, values in stated.points.items()}
     own = builder.sentences(
-        _SENTENCES, trust=self.plan.trust, stack=self._stack
+        _SENTENCES + self._cohorts.sentences.lstrip(),
+        trust=self.plan.trust,
+        stack=self._stack,
     )
     for path, sentence in own.items():
       point, _, name = path.partition('.')
@@ -401,7 +404,7 @@ class ServerRounds:
     self.statement()
 
   def _save(self) -> None:
-    """Saves key, noise, model and ledger on the disk."""
+    """Saves key, noise, model and cohorts on the disk."""
     state = self._noise
     header = {
         'rounds_done': self.rounds_done,
@@ -416,7 +419,7 @@ class ServerRounds:
     np.savez(
         content,
         header=np.frombuffer(json.dumps(header).encode(), np.uint8),
-        ledger=np.frombuffer(self._ledger.to_bytes(), np.uint8),
+        cohorts=np.frombuffer(self._cohorts.to_bytes(), np.uint8),
         **{f'model_{i}': v for i, v in enumerate(self._model.values())},
         **{f'buffer_{i}': v for i, v in enumerate(state.buffers)},
         **{f'bits_{i}': v for i, v in enumerate(self._bits_buffers)},
@@ -468,7 +471,7 @@ class ServerRounds:
     self._clip_norm = clip_norm.ClipNorm(*header['clip_norm'])
     _checks.clip_norm(clip_norm=self._clip_norm.l2_norm_clip)
     _checks.in_open(-math.inf, math.inf, bits=self._clip_norm.bits)
-    self._ledger = self._ledger.restored(found.pop('ledger').tobytes())
+    self._cohorts = self._cohorts.restored(found.pop('cohorts').tobytes())
     before, bits_before = self._noise, self._bits_buffers
     expected = {
         **{f'model_{i}': v for i, v in enumerate(self._model.values())},
@@ -528,8 +531,15 @@ def _secret_words(text: str) -> bytes:
 
 
 def _check_plan(plan: Any) -> None:
-  if not isinstance(plan, base.Plan) or not systems.of(plan.kind).adapters:
-    able = [each.plan.name for each in systems.all_systems() if each.adapters]
+  if (
+      not isinstance(plan, base.Plan)
+      or systems.of(plan.kind).server_cohorts is None
+  ):
+    able = [
+        each.plan.name
+        for each in systems.all_systems()
+        if each.server_cohorts is not None
+    ]
     raise _checks.ArgumentError('plan', plan, f'a {" or ".join(able)}')
   if plan.noise_multiplier is None:
     raise _checks.ArgumentError(

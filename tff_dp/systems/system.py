@@ -102,8 +102,9 @@ class System:
       system has no rows there. It takes the keyword arguments `num_rounds`,
       `max_participations`, `epsilon`, `delta` and `error`, and returns a list
       of `mechanisms.choice.Row`.
-    adapters: Modules of its folder that run its plans on other stacks, with the
-      server of `integrations`.
+    server_cohorts: Reference to the `integrations.server_cohorts.ServerCohorts`
+      of its plans on other stacks. `None` if its plans do not run there. Its
+      adapters are `flower` and `nvflare` in its folder.
   """
 
   kind: str
@@ -114,7 +115,7 @@ class System:
   commands: Mapping[str, Command] = dataclasses.field(default_factory=dict)
   offers: Mapping[str, Offered] = dataclasses.field(default_factory=dict)
   tools: Mapping[str, Tool] = dataclasses.field(default_factory=dict)
-  adapters: tuple[str, ...] = ()
+  server_cohorts: Optional[At] = None
   rows: Optional[At] = None
 
 

@@ -36,7 +36,7 @@ SYSTEMS = (
                 At(f'{__name__}.compare', 'add_arguments'),
             ),
         },
-        adapters=('flower', 'nvflare'),
+        server_cohorts=At(f'{__name__}.server_cohorts', 'ScheduledCohorts'),
         offers={
             'dp-ftrl': Offered(
                 'server',

@@ -45,6 +45,7 @@ SYSTEMS = (
                 At(f'{__name__}.offer', 'dp_fedavg'),
             ),
         },
+        server_cohorts=At(f'{__name__}.server_cohorts', 'CoinCohorts'),
         rows=At(f'{__name__}.offer', 'rows'),
     ),
 )

@@ -296,6 +296,17 @@ class SamplingPlan(coarse_plan.CoarsePlan):
     return self.noise_multiplier
 
 
+def check_no_public_seed(schedule_seed: int) -> None:
+  """Raises `ArgumentError` unless a run's seed of the schedule is 0."""
+  if schedule_seed:
+    raise _checks.ArgumentError(
+        'schedule_seed',
+        schedule_seed,
+        '0: the coins of the server are secret, so they follow from no public'
+        ' seed',
+    )
+
+
 def _event(
     rate: float, noise_multiplier: float, num_rounds: int
 ) -> dp_accounting.DpEvent:

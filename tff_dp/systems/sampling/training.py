@@ -90,13 +90,7 @@ class _Sampling(system.Training):
   """A trusted server draws the clients, and adds noise to their sum."""
 
   def cohorts(self, plan, clients, *, schedule_seed):
-    if schedule_seed:
-      raise _checks.ArgumentError(
-          'schedule_seed',
-          schedule_seed,
-          '0: the coins of the server are secret, so they follow from no public'
-          ' seed',
-      )
+    plan_lib.check_no_public_seed(schedule_seed)
     return SampledCohorts(plan, clients)
 
 
