@@ -44,7 +44,7 @@ class Column:
 
   @property
   def title(self) -> str:
-    """For example 'A (reference)'."""
+    """Letter and name, such as 'A (reference)'."""
     return f'{self.letter} ({self.name})'
 
   @property
@@ -54,7 +54,7 @@ class Column:
 
   @property
   def python_versions(self) -> str:
-    """For example '3.12 or 3.13'."""
+    """Versions of Python in words, such as '3.12 or 3.13'."""
     return ' or '.join('.'.join(map(str, python)) for python in self.pythons)
 
 

@@ -235,10 +235,10 @@ def loss_distribution(accountant):
 
 
 def loss_directions(distribution) -> tuple:
-  """Returns the PMFs of a privacy-loss distribution: remove, and add if other.
+  """Returns the PMFs of a privacy-loss distribution: (remove, add).
 
-  Checked against dp_accounting 0.4.3 and 0.6.0, which have no public way to get
-  them.
+  It is (remove,) alone if both directions have the same. Checked against
+  dp_accounting 0.4.3 and 0.6.0, which have no public way to get them.
 
   Args:
     distribution: A `PrivacyLossDistribution` of dp_accounting.

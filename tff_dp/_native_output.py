@@ -42,11 +42,14 @@ class ClientDataOnScreenWarning(UserWarning):
 
 
 class Diversion:
-  """Sends file descriptor 2 to a file, any number of times.
+  """Sends file descriptor 2 to a file while a block of `active()` runs.
+
+  It serves any number of blocks.
 
   Attributes:
-    screen: Stream to write to instead of `sys.stderr`, also inside of a block.
-      `None` if `sys.stderr` does not write to descriptor 2.
+    screen: Stream that always leads to the screen, also inside of a block.
+      Write to it instead of `sys.stderr`. `None` if `sys.stderr` does not write
+      to descriptor 2.
   """
 
   def __init__(self, path: os.PathLike):

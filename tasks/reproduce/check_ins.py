@@ -147,12 +147,14 @@ def run_figure_2(run: rows.Run) -> rows.Result:
       for name, bound in bounds.items()
       if bound in (older_epsilon, random_check_ins.theorem_5_1)
   ]
-  older, newer = curves[0].y, curves[1].y
+  # A bound that would be above epsilon0 is cut to epsilon0.
+  older, newer, clones = (np.array(curve.y) for curve in curves[:3])
+  holds = np.all((newer < older) | (newer == local)) and np.all(clones < newer)
   return rows.Result(
       lines=lines,
-      verdict=rows.HOLDS if np.all(np.less_equal(newer, older)) else rows.FAILS,
-      why='Theorem 5.1 is below the older bound at every epsilon0 of the'
-      ' figure, as the paper has it. Both are above the clones.',
+      verdict=rows.HOLDS if holds else rows.FAILS,
+      why='Wherever theorem 5.1 is below epsilon0, it is below the older bound,'
+      ' as the paper has it. Both are above the clones.',
       curves=curves,
   )
 

@@ -54,7 +54,9 @@ class CoinsTest(parameterized.TestCase):
     if systems.of(plan.kind).training().draws_are_coins:
       verification._check_marks(marked, plan)
       return
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is marked as'):
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'has a mark that no'
+    ):
       verification._check_marks(marked, plan)
 
 

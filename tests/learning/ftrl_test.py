@@ -217,7 +217,7 @@ class CompositeTest(parameterized.TestCase):
       (
           'cooldown',
           dict(learning_rate=1.0, cooldown=workloads.Cooldown()),
-          'num_rounds=None .* horizon',
+          'num_rounds=None .* which a cooldown needs',
       ),
       ('constraint', dict(learning_rate=1.0, constraint=3), 'constraint=3'),
   )

@@ -11,9 +11,10 @@ import math
 
 
 def rounded_up(value: float, *, digits: int = 4) -> str:
-  """Returns `value` in plain notation with `digits` digits, rounded up.
+  """Returns `value` as text with `digits` significant digits, rounded up.
 
-  Upper bound: reading the text back never gives less than `value`.
+  Upper bound: reading the text back never gives less than `value`. The text has
+  an exponent below 1e-5 and from 1e6 on. 0 gives '0', and infinity gives 'inf'.
 
   Args:
     value: Number to print, at least 0.

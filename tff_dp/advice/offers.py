@@ -91,7 +91,10 @@ class Setting:
       if self.delta is None:
         if self.population < _FEW_CLIENTS:
           raise _checks.ArgumentError(
-              'delta', None, f'a number for fewer than {_FEW_CLIENTS} clients'
+              'delta',
+              None,
+              f'a number: for fewer than {_FEW_CLIENTS} clients there is no'
+              ' default',
           )
         default = shortened(self.population**-1.1, 2)
         object.__setattr__(self, 'delta', default)

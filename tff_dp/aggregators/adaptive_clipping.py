@@ -9,10 +9,10 @@ In round t, with the clip norm c of the current tree,
     result = (g_t + value multiplier * c * n_t) / clients_per_round
     bits   = (h_t + quantile multiplier * 1/2 * m_t) / clients_per_round
 
-where n_t and m_t are the residual noise of the mechanism with unit draws, in
-the key domains 'value' and 'quantile'. When a tree of R rounds is finished, the
-mean of its R values of `bits`, plus 1/2, estimates the share of clients within
-c. The next tree begins with
+where n_t and m_t are the residual noise of the mechanism, for draws of variance
+1, in the key domains 'value' and 'quantile'. When a tree of R rounds is
+finished, the mean of its R values of `bits`, plus 1/2, estimates the share of
+clients within c. The next tree begins with
 
     c * exp(-learning_rate * (estimate - target_quantile)).
 

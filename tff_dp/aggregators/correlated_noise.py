@@ -5,9 +5,9 @@
     g_t = sum over clients of clip(x, l2_norm_clip)
     result = (g_t + noise_multiplier * l2_norm_clip * n_t) / clients_per_round
 
-where n_t is the residual noise of the mechanism, with unit draws. The divisor
-is the *expected* number of clients, never the number that reported. A short or
-empty round gets the full noise and the same divisor.
+where n_t is the residual noise of the mechanism, for draws of variance 1. The
+divisor is the *expected* number of clients, never the number that reported. A
+short or empty round gets the full noise and the same divisor.
 
 g_t is exact. Each clipped update is rounded towards zero to a grid of at most
 2^-32 clip norms, by itself, and the results are added up in integers. So one

@@ -3,8 +3,9 @@
 """`export_bundle` writes a bundle from the directory of a run.
 
 A run keeps its model, plan, events, statement and process. It does not keep a
-process with a fixed noise key. The caller may pass a process instead, built
-anew as for the run. It is then compared with the plan and type in the run.
+process that may contain a noise key, or that Python wraps. The caller may pass
+a process instead, built anew as for the run. It is then compared with the plan
+and type in the run.
 
 Only `release/` of the run is read, and nothing here opens a checkpoint. So a
 bundle cannot hold the state of the aggregator, with its noise key and its
@@ -67,8 +68,9 @@ def export_bundle(
     ArgumentError: If `run` or `output` is not as described, or if process or
       model do not belong to the run.
     PrivacyRefusedError: If the process has a fixed key or adds other noise than
-      the plan of the run says, or if On-Device Personalization cannot express
-      the plan.
+      the plan of the run says, if the process that the run has kept would do
+      more than compute, or if On-Device Personalization cannot express the
+      plan.
   """
   release = pathlib.Path(run) / 'release'
   _check_run(run, release)
@@ -194,7 +196,7 @@ def _kept_process(
     why_not = _why_not_in_a_bundle(kept)
     if why_not:
       raise _checks.PrivacyRefusedError(
-          f'of the process that the run has kept, {why_not}',
+          f'the process that the run has kept is refused: {why_not}',
           why='somebody may have changed it since; it was not run',
           way_out='build it anew, with --process MODULE:FUNCTION or process=',
       )

@@ -27,7 +27,7 @@ def check(initialize: tff.Computation) -> int:
   """Returns how many noise keys a new state has, all made as ours are.
 
   Args:
-    initialize: Whose operations were checked before.
+    initialize: Computation of a new state. Its operations were checked before.
 
   Raises:
     PrivacyRefusedError: If one is made in another way.

@@ -107,7 +107,8 @@ def _run_form(root, kind: str, next_computation, known: dict[str, Any]) -> str:
   differing = set(computations.differences(known['result'], result))
   if differing - known['fresh']:
     raise verification.Wrong(
-        'the same round ends otherwise: ' + ', '.join(sorted(differing)[:3])
+        'on the same state and data this form gives other results than the'
+        ' process: ' + ', '.join(sorted(differing)[:3])
     )
   if not known['fresh']:
     return 'the same bits as the process'

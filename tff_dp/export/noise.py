@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests whether many draws of noise fit a plan.
 
-Three tests share one false-alarm rate. Two compare variances with the
-chi-square distribution of normals: of each coordinate, and of all together. The
-third tests the correlation of pairs of coordinates and rounds. Before, rounds
-are decorrelated: if the mechanism gives a coordinate the covariance K = L L'
-over rounds, then L^-1 turns its noise into independent standard normals.
+First, rounds are decorrelated: if the mechanism gives a coordinate the
+covariance K = L L' over rounds, then L^-1 turns its noise into independent
+standard normals, one for each round. Then three tests share one false-alarm
+rate. Two compare variances with the chi-square distribution of normals: that of
+each coordinate in each round, and that of all together. The third tests the
+correlation of pairs of coordinates and rounds.
 
 A malicious process may still tell real data from the data of the measurement.
 """
@@ -33,9 +34,11 @@ class Spread:
 
   Attributes:
     wrong: Deviation from the plan, '' if there is none.
-    stddev: Standard deviation of all coordinates, divided by the plan's.
-    least_stddev: The same for the coordinate with the least.
-    largest_stddev: The same for the coordinate with the most.
+    stddev: Standard deviation over all coordinates and decorrelated rounds,
+      divided by the plan's.
+    least_stddev: The same for the pair (coordinate, decorrelated round) with
+      the least.
+    largest_stddev: The same for the pair with the most.
     seen: Deviation that is detected with probability 0.999, in words.
   """
 
@@ -51,8 +54,8 @@ def covariance(
 ) -> np.ndarray:
   """Returns the covariance of a coordinate's noise in the first rounds.
 
-  Exact, at unit draws, shape [num_rounds, num_rounds]: the mechanism is run on
-  unit vectors, one for each draw.
+  Exact, for draws of variance 1, shape [num_rounds, num_rounds]. The mechanism
+  is run on unit vectors, one for each draw.
 
   Args:
     mechanism: Mechanism that defines the noise of each round.

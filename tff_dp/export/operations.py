@@ -74,12 +74,12 @@ def check_computation(proto: Any) -> None:
     kind = part.DESCRIPTOR.full_name
     if kind == 'google.protobuf.Any':
       if part.type_url != _GRAPH_DEF_URL:
-        raise NotAllowedError(f'it holds a {part.type_url}, and no graph')
+        raise NotAllowedError(f'it holds a {part.type_url}, not a graph')
       check_graph(unpacked(part))
     elif part.DESCRIPTOR.name in ('Data', 'Xla', 'XLA'):
       raise NotAllowedError(f'it has a part of the kind {part.DESCRIPTOR.name}')
     elif part.DESCRIPTOR.name == 'Intrinsic' and part.uri not in _OPERATORS:
-      raise NotAllowedError(f"it has {part.uri}, no operator of TFF's")
+      raise NotAllowedError(f'the operator {part.uri} is not allowed')
 
 
 def _messages(proto) -> Iterator[Any]:
@@ -158,7 +158,9 @@ def check_graph(
       # By such names TensorFlow replaces one function with another.
       for name in function.attr:
         if not name.startswith('_'):
-          raise NotAllowedError(f'a function that reads has the mark {name}')
+          raise NotAllowedError(
+              f'a function that reads a file has the attribute {name}'
+          )
 
 
 def _not_allowed(operation: str, scope: str, node) -> NotAllowedError:
@@ -214,7 +216,10 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
       # One number may stand for all of a shape.
       size = math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
       if size > max(_MOST_EQUAL_NUMBERS, len(tensor.tensor_content)):
-        raise NotAllowedError(f'a constant has {size} numbers')
+        raise NotAllowedError(
+            f'a constant stands for {size} numbers, which are not written out:'
+            f' more than {_MOST_EQUAL_NUMBERS}'
+        )
 
 
 def _operations_of_functions(graph_def, node) -> set[str]:

@@ -56,9 +56,11 @@ def check(folder: pathlib.Path) -> None:
       for path in folder.rglob('*')
       if not path.is_dir()
   }
-  if not found <= FILES or _MODEL not in found:
-    odd = sorted(found - FILES) or [_MODEL]
-    raise operations.NotAllowedError(f'{odd[0]} is there, or must be')
+  if not found <= FILES:
+    odd = sorted(found - FILES)[0]
+    raise operations.NotAllowedError(f'{odd} is no file of our SavedModels')
+  if _MODEL not in found:
+    raise operations.NotAllowedError(f'{_MODEL} is missing')
   if _FINGERPRINT in found:
     content = regular.read(
         folder / _FINGERPRINT, most_bytes=_MOST_FINGERPRINT_BYTES
@@ -71,7 +73,9 @@ def check_proto(content: bytes) -> None:
   """Raises as `check` does, for the bytes of a `saved_model.pb`."""
   model = saved_model_pb2.SavedModel.FromString(content)
   if len(model.meta_graphs) != 1:
-    raise operations.NotAllowedError('it has not one graph')
+    raise operations.NotAllowedError(
+        f'it has {len(model.meta_graphs)} graphs, not one'
+    )
   (graph,) = model.meta_graphs
   if graph.asset_file_def:
     raise operations.NotAllowedError('it has files as assets')
@@ -117,23 +121,30 @@ def _savers(graph) -> frozenset[tuple[str, str]]:
   }
   name, kind = _FILE_NAME
   if nodes.get(name) is None or nodes[name].op != kind:
-    raise operations.NotAllowedError('what it saves to is no placeholder')
+    raise operations.NotAllowedError(
+        'the name of the file that it saves is no placeholder'
+    )
   for scope, node in operations.all_nodes(graph.graph_def):
     if not set(operations.named_functions(node)) & set(functions):
       continue
     is_saver = scope == '' and node.name in named
     if not is_saver or list(node.input)[:1] != [name]:
       raise operations.NotAllowedError(
-          f'{node.name} saves or restores, and is not the saver'
+          f'{node.name} saves or restores, but is not the saver with the name'
+          ' that its caller gives'
       )
   if set(functions) & set(graph.object_graph_def.concrete_functions):
-    raise operations.NotAllowedError('a function that is offered saves')
+    raise operations.NotAllowedError(
+        'a function that callers can use saves or restores'
+    )
   expressions = operations.Expressions(graph.graph_def)
   found = set()
   for scope, function in functions.items():
     arguments = [each.name for each in function.signature.input_arg]
     if arguments[:1] != [_PREFIX]:
-      raise operations.NotAllowedError(f'{scope} saves to no file it is told')
+      raise operations.NotAllowedError(
+          f'{scope} does not take the name of its file as the first argument'
+      )
     for node in function.node_def:
       if node.op in _SAVERS:
         _check_file_names(expressions, scope, node)
@@ -148,7 +159,7 @@ def _check_file_names(expressions, scope: str, node) -> None:
   inputs = list(node.input)[: len(expected)]
   if [expressions.of(scope, tensor) for tensor in inputs] != expected:
     raise operations.NotAllowedError(
-        f'{scope}/{node.name} uses a file of another name than it is told'
+        f'{scope}/{node.name} uses another file than its caller names'
     )
 
 

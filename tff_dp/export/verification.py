@@ -170,13 +170,13 @@ def _check_files(root: pathlib.Path, manifest) -> str:
     )
   unknown = sorted(set(manifest['files']) - _FILES)
   if unknown:
-    raise Wrong(f'no bundle has {unknown[0]}: it may hold anything')
+    raise Wrong(f'{unknown[0]} is no file of a bundle, and may hold anything')
   for name in bundle.PARTS:
     if (name in manifest['absent']) == bundle.has(manifest, name):
       raise Wrong(f'{name} is neither there nor said to be absent')
   for name in bundle.ALWAYS:
     if name in manifest['absent']:
-      raise Wrong(f'{name} is absent, which every bundle has')
+      raise Wrong(f'{name} is absent, but every bundle has it')
   # The forms cannot be checked without the process.
   of_process = [
       name for name in bundle.OF_PROCESS if name not in manifest['absent']
@@ -277,7 +277,7 @@ def _check_card(root: pathlib.Path, described, absent) -> str:
       odp=task_config.accounting(described) if has_config else None,
   )
   if bundle.read_text(root / bundle.CARD) != expected:
-    raise Wrong('not what the other files say')
+    raise Wrong('it does not say what the other files say')
   return 'says what the other files say'
 
 
@@ -332,8 +332,10 @@ def _check_marks(next_computation, plan) -> None:
       continue
     if node.op != 'Identity' or (is_coin and not draws_coins):
       raise _checks.PrivacyRefusedError(
-          f'{node.name}, of the operation {node.op}, is marked as what it is not',
-          why='only what has noise, or follows from no data, may be marked',
+          f'the graph node {node.name} (operation {node.op}) has a mark that no'
+          ' builder of this kind of plan puts there',
+          why='a mark is trusted: it says that a value has noise, or depends on'
+          ' no data',
           way_out='build the process with the builders of this version',
       )
 
@@ -389,7 +391,7 @@ def _check_task_config(root: pathlib.Path, described) -> str:
       described, population=task_config.population_of(text)
   )
   if text != expected:
-    raise Wrong('not that of the plan')
+    raise Wrong('it is not the configuration that the plan gives')
   return task_config.accounting(described)
 
 

@@ -110,13 +110,13 @@ def _array(file: IO[bytes], size: int) -> np.ndarray:
   """Returns the array that makes up a file of `size` bytes."""
   version = np.lib.format.read_magic(file)
   if version not in _HEADER_READERS:
-    raise ValueError(f'format {version}')
+    raise ValueError(f'unknown format {version}')
   shape, is_fortran, dtype = _HEADER_READERS[version](file)
   if dtype.kind not in _KINDS or any(length < 0 for length in shape):
-    raise ValueError(f'{dtype} of shape {shape}')
+    raise ValueError(f'no array of numbers: {dtype} of shape {shape}')
   length = math.prod(shape) * dtype.itemsize
   if file.tell() + length != size:
-    raise ValueError(f'{dtype} of shape {shape} in {size} bytes')
+    raise ValueError(f'{dtype} of shape {shape} does not fill {size} bytes')
   # Made of mutable bytes, so that the array is writable.
   return np.ndarray(
       shape,

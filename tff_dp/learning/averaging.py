@@ -31,7 +31,7 @@ from tff_dp.learning import finalizers
 
 
 class Average(abc.ABC):
-  """The weights of the models in an average."""
+  """The rule of an average: with which share each model enters it."""
 
   @abc.abstractmethod
   def shares(self, num_rounds: int) -> np.ndarray:
@@ -107,7 +107,7 @@ def build_averaging_finalizer(
 
   Args:
     finalizer: Finalizer that updates the model.
-    average: Weights of the models in the average.
+    average: Rule of the average.
     num_rounds: Horizon of the run.
   """
   _, weights_type, update_type = finalizer.next.type_signature.parameter
@@ -157,11 +157,17 @@ def build_averaging_finalizer(
 
 
 def shares_of(average: Average, num_rounds: int) -> np.ndarray:
-  """Returns the shares of all rounds, float32, after checking the average.
+  """Returns share_1..share_n of the running mean, float32, [num_rounds].
+
+  share_t is the weight of the model of round t at the moment when it enters the
+  mean (see the module docstring).
 
   Args:
-    average: Weights of the models in the average.
-    num_rounds: Horizon of the run.
+    average: Rule of the average.
+    num_rounds: Horizon n of the run.
+
+  Raises:
+    ArgumentError: If `average` is not an `Average`.
   """
   _checks.instance_of(
       Average,

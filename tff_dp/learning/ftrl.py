@@ -88,7 +88,9 @@ class Ftrl:
       )
     if self.cooldown is not None and self.num_rounds is None:
       raise _checks.ArgumentError(
-          'num_rounds', None, 'the horizon of the run with a cooldown'
+          'num_rounds',
+          None,
+          'the number of rounds of the whole run, which a cooldown needs',
       )
     if not isinstance(self.constraint, constraints.Constraint):
       raise _checks.ArgumentError(

@@ -25,7 +25,7 @@ def build_momentum(
     cooldown: Optional[workloads.Cooldown] = None,
     num_rounds: Optional[int] = None,
 ) -> tff.learning.optimizers.Optimizer:
-  """Returns SGD whose steps follow a `mechanisms.workloads.Workload`.
+  """Returns an SGD optimizer whose steps follow a `workloads.Workload`.
 
   Round t, with the factor f_t of the cooldown, does
 

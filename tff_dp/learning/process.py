@@ -54,9 +54,10 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     return self.plan.event()
 
   def get_averaged_model_weights(self, state) -> Any:
-    """Returns the average of the models sent out so far, like the model itself.
+    """Returns the average of the models sent out so far.
 
-    Before round 1 it is the initial model.
+    It has the structure of `get_model_weights`. Before round 1 it is the
+    initial model.
 
     Args:
       state: State of the process.
@@ -137,7 +138,7 @@ def of_parts(
     client_work: tff.learning.templates.ClientWorkProcess,
     finalizer: tff.learning.templates.FinalizerProcess,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the TFF process of the parts, without a plan.
+  """Returns the parts as a plain TFF process, without an attribute `plan`.
 
   For the arguments see `assemble`.
   """

@@ -44,7 +44,9 @@ def build_training(
     client_optimizer: Optional[tff.learning.optimizers.Optimizer],
     allow_unprotected_metrics: bool,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns local training, whose metrics stay at the clients by default.
+  """Returns the client work of local training.
+
+  By default the metrics stay at the clients.
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
@@ -110,7 +112,7 @@ def count_updates(plan: Any) -> int:
 def with_measurements_not_covered(
     inner: tff.learning.templates.ClientWorkProcess,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the same work, with its measurements under `not_covered`."""
+  """Returns the client work with its measurements under `not_covered`."""
 
   @tff.federated_computation(*inner.next.type_signature.parameter)
   def next_fn(state, weights, data):

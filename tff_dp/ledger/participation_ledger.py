@@ -370,7 +370,8 @@ class ParticipationLedger:
     _checks.integer_at_least(1, round_index=round_index)
     if round_index <= self._num_rounds:
       raise _checks.PrivacyRefusedError(
-          f'round {round_index} was already committed, of {self._num_rounds}',
+          f'round {round_index} was already committed, as'
+          f' {self._num_rounds} rounds were',
           why='a round takes place once; going back behind a release would'
           ' reuse its noise',
           way_out=f'commit round {self._num_rounds + 1} to continue this run;'

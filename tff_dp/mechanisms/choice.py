@@ -232,7 +232,9 @@ def best(
   pattern = mechanism_lib.pattern_of(participation)
   if rounds != pattern.num_rounds:
     raise _checks.ArgumentError(
-        'rounds', rounds, f'those of the participation, {pattern.num_rounds}'
+        'rounds',
+        rounds,
+        f'{pattern.num_rounds}, the number of rounds of the participation',
     )
   _checks.integer_at_least(0, max_state_copies=max_state_copies)
   rows = list(

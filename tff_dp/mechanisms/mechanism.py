@@ -226,17 +226,26 @@ class Mechanism(abc.ABC):
 
   @abc.abstractmethod
   def round_variances(self) -> np.ndarray:
-    """Returns Var(b_t - b_{t-1}) per coordinate of one tree's rounds. Exact."""
+    """Returns the variance of the noise that each round of one tree adds.
+
+    Exact: Var(b_t - b_{t-1}) of one coordinate, for draws of variance 1, shape
+    [rounds_per_tree]. b_t is the noise on the sum of the tree's first t rounds.
+    """
 
   @abc.abstractmethod
   def prefix_variances(self) -> np.ndarray:
-    """Returns Var(b_t) per coordinate of one tree's rounds. Exact."""
+    """Returns the variance of the noise on each prefix sum of one tree.
+
+    Exact: Var(b_t) of one coordinate, for draws of variance 1, shape
+    [rounds_per_tree]. b_t is the noise on the sum of the tree's first t rounds.
+    """
 
   def run_prefix_variances(self) -> np.ndarray:
-    """Returns the variance of the noise on the prefix sum in rounds 1..T.
+    """Returns the variance of the noise on each prefix sum, [num_rounds].
 
-    Exact, per coordinate and at unit draws, shape [num_rounds]. The variance
-    left by finished trees is added to Var(b_t) of the current tree.
+    Exact, for one coordinate and draws of variance 1. A restart begins a new
+    tree. Every earlier tree leaves the variance of its end in the model. This
+    is added to the variance of the current tree (`prefix_variances`).
     """
     rounds = np.arange(self.num_rounds)
     finished, position = divmod(rounds, self.rounds_per_tree)

@@ -144,10 +144,10 @@ class Plan(abc.ABC):
   def profiles(
       self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
   ) -> tuple[guesses.Profile, ...]:
-    """Returns lists of pairs (epsilon, delta) that hold, see `guesses`.
+    """Returns lists of pairs (epsilon, delta) at which the guarantee holds.
 
     There is a list for each group of members with a curve of their own. Upper
-    bounds.
+    bounds. See `guesses`.
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all. A plan
@@ -410,12 +410,15 @@ def rounds_accounted(num_rounds: int, *, planned: int) -> int:
 def weak_delta(
     delta: float, population: Optional[int], unit: str = 'client'
 ) -> list[str]:
-  """Returns a warning if delta is at least one over the population.
+  """Returns a list with a warning if delta is 1 / population or more.
+
+  Otherwise the list is empty.
 
   Args:
     delta: Delta of the guarantee.
-    population: Number of clients or examples, `None` if unknown.
-    unit: Name of one of them.
+    population: Number of clients or examples. `None` if it is unknown: then
+      there is no warning.
+    unit: Word for one of them, such as 'client'.
   """
   if not population or delta * population < 1:
     return []
@@ -437,7 +440,9 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
   """
   if delta is None:
     if num_records == 1:
-      raise _checks.ArgumentError('delta', None, 'a number for a single record')
+      raise _checks.ArgumentError(
+          'delta', None, 'a number: for a single record there is no default'
+      )
     delta = 1 / float(num_records) ** 2
   _checks.delta(delta=delta)
   if num_records > 1 and not delta * num_records < 1:

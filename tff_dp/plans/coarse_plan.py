@@ -70,7 +70,7 @@ class CoarsePlan(base.Plan):
         plan.
 
     Raises:
-      ArgumentError: If no noise meets it.
+      ArgumentError: If even the largest noise that is tried costs more.
     """
     _checks.positive(epsilon=epsilon)
     noise = search.least_within(
@@ -83,7 +83,11 @@ class CoarsePlan(base.Plan):
         tolerance=_TOLERANCE,
     )
     if noise == math.inf:
-      raise _checks.ArgumentError('epsilon', epsilon, 'one that noise can meet')
+      raise _checks.ArgumentError(
+          'epsilon',
+          epsilon,
+          'a larger budget: even the largest noise that is tried costs more',
+      )
     return self._with_noise(noise)
 
   def rounds_accounted(self, num_rounds: Optional[int]) -> int:

@@ -72,8 +72,8 @@ class Certificate:
     ]
     self._refuse_unless(
         found == [(self.release.number, rounds_done)],
-        f'of the noise, the state has (release_id, round) {found} after round'
-        f' {rounds_done}, not {[(self.release.number, rounds_done)]}',
+        f'after round {rounds_done} the noise in the state has (release_id,'
+        f' round) {found}, and not {[(self.release.number, rounds_done)]}',
     )
     for measured in _groups(metrics, 'clip_norm', 'noise_stddev', 'tree_id'):
       clip_norm = float(measured['clip_norm'])
@@ -111,18 +111,19 @@ class Certificate:
     if not is_right:
       raise _checks.PrivacyRefusedError(
           what,
-          why='the epsilon of the plan is that of its own noise, in every round'
-          ' that of the round',
+          why='the epsilon of the plan holds for its own noise only, and in'
+          ' each round for the noise of that round',
           way_out='train the process that was built from this plan, from its'
           ' own initialize() or checkpoint',
       )
 
 
 def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
-  """Returns the certificate of a process for which the plan's epsilon is true.
+  """Returns a certificate that the plan's epsilon is true of a process.
 
-  Upper bound: some processes are refused although the plan's epsilon is true of
-  them. The reverse cannot happen, as long as only our factories set marks.
+  The check errs to the safe side: it refuses some processes of which the
+  epsilon is true. It passes none of which it is false, as long as only our
+  aggregators put `release_marks` into the graph.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.

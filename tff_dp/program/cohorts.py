@@ -221,7 +221,10 @@ def check_client_data(clients: Any) -> None:
   """Raises if clients decide themselves, but the plan says who comes."""
   if isinstance(clients, Source):
     raise _checks.ArgumentError(
-        'clients', clients, 'client data: the plan says who comes'
+        'clients',
+        clients,
+        'client data: the plan chooses who comes, but these clients decide'
+        ' themselves',
     )
 
 

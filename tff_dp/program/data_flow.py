@@ -13,7 +13,8 @@ If clients are sent an aggregate, one client changes the reports of all others,
 which no clipping bounds. Then `Flow.sent` is not empty, and the other fields
 must not be trusted.
 
-Upper bound: the result may claim a dependence on data that does not exist.
+The result errs to the safe side: it may claim a dependence on data that does
+not exist.
 Only TensorFlow graphs with a mark are searched. The result of any other graph
 depends on the whole argument.
 """

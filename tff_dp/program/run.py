@@ -330,7 +330,7 @@ class Run:
     """Trains on the cohort and appends the row of the round.
 
     Args:
-      selection: Result of `select`.
+      selection: Clients of the round, from `select`.
 
     Returns:
       The output of the process, and the duration in seconds.
@@ -424,13 +424,16 @@ class Run:
       say: Callable[[str], None],
       show: Callable[[Mapping[str, Any], list[str]], None] | None = None,
   ) -> None:
-    """Saves a checkpoint, then releases the rows that it holds.
+    """Saves a checkpoint, then releases the rows since the last one.
+
+    Also writes the statement anew. Does nothing if no round has ended since the
+    last checkpoint.
 
     Args:
-      released: Result of `begin`.
+      released: Writers of released rows, from `begin`.
       say: Function that shows a warning.
-      show: Function that shows a released row, given also the columns of the
-        evaluation.
+      show: Function that shows one released row. Its second argument names the
+        columns of the evaluation. `None` to show nothing.
     """
     if self.rounds_done == self.rounds_saved:
       return

@@ -28,6 +28,8 @@ _RANDOM = ('account', 'random-check-in', '--slots=200', '--local-epsilon=0.3',
            '--delta=1e-6')
 _ALLOCATION = ('account', 'random-allocation', '--slots=100',
                '--noise-multiplier=1', '--delta=1e-6')
+_GAUSSIAN = ('account', 'shuffle', '--population=5000',
+             '--noise-multiplier=1', '--delta=1e-6')
 _KINDS = (_SHUFFLE, _CHECK_IN, _RANDOM, _ALLOCATION)
 _named = [(words[1].replace('-', '_'), words) for words in _KINDS]
 
@@ -291,6 +293,9 @@ class BadInputTest(parameterized.TestCase):
         '--check-in-probability=0.5'), '--check-in-probability=0.5'),
       ((*_SHUFFLE, '--randomizer=sphere', '--local-delta=1e-9'),
        '--local-delta=1e-09'),
+      ((*_GAUSSIAN, '--local-delta=1e-9'), 'it follows from the noise'),
+      ((*_GAUSSIAN, '--categories=3'), 'they are of randomized response'),
+      ((*_GAUSSIAN, '--randomizer=sphere'), 'which means Gaussian noise'),
   )
   def test_flags_that_do_not_fit(self, words, named):
     code, _, err = _run(*words)

@@ -240,7 +240,7 @@ class FilterTest(parameterized.TestCase):
 
   def test_refused_without_noise_or_with_too_few_instances(self):
     silent = client_steps.ClientStep(learning_rate=0.1, mechanism=None)
-    with self.assertRaisesRegex(ValueError, 'the spread vanishes'):
+    with self.assertRaisesRegex(ValueError, 'instances have no spread'):
       spam_filters.calibrate_spam_filter(silent, 3, num_instances=5)
     spam = spam_filters.SpamFilter(threshold=2.0, min_spread=0.5)
     with self.assertRaisesRegex(ValueError, 'instances=2'):

@@ -224,7 +224,7 @@ class BadInputTest(parameterized.TestCase):
       (dict(noise='laplace'), "noise='laplace'"),
       (dict(grid=0), 'grid=0'),
       (dict(l2_norm_clip=0.0), 'l2_norm_clip=0.0'),
-      (dict(gamma=None), 'either gamma or stages'),
+      (dict(gamma=None), 'exactly one of gamma and stages'),
   )
   def test_bad_arguments_are_named(self, changes, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):

@@ -286,7 +286,7 @@ class BadArgumentsTest(parameterized.TestCase):
       silos.build_noisy_mb_sgd(arguments.pop('model'), **arguments)
 
   @parameterized.named_parameters(
-      ('neither', dict(), 'either gamma or stages'),
+      ('neither', dict(), 'exactly one of gamma and stages'),
       ('gamma', dict(gamma=0.0), 'gamma=0.0'),
       (
           'stages',

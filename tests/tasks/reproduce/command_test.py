@@ -201,6 +201,28 @@ class CheckInsTest(parameterized.TestCase):
       )
       self.assertLessEqual(found, e0)
 
+  @parameterized.parameters((0.1, rows.HOLDS), (1.0, rows.FAILS))
+  def test_verdict_on_figure_2_looks_at_the_clones(self, share, verdict):
+    def clones(*, is_strong=False, **settings):
+      del is_strong
+      return share * check_ins.random_check_ins.theorem_5_1(**settings)
+
+    with mock.patch.object(check_ins, 'clones_epsilon', clones):
+      self.assertEqual(check_ins.run_figure_2(_run('.')).verdict, verdict)
+
+  def test_verdict_on_figure_2_looks_at_the_older_bound(self):
+    theorem = check_ins.random_check_ins.theorem_5_1
+
+    def clones(*, is_strong=False, **settings):
+      del is_strong
+      return 0.1 * theorem(**settings)
+
+    with (
+        mock.patch.object(check_ins, 'clones_epsilon', clones),
+        mock.patch.object(check_ins, 'older_epsilon', theorem),
+    ):
+      self.assertEqual(check_ins.run_figure_2(_run('.')).verdict, rows.FAILS)
+
   def test_users_needed(self):
     found = check_ins.users_needed(lambda num_reports: 10 / num_reports, 0.5)
     self.assertEqual(found, 20)

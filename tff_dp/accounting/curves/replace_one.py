@@ -118,8 +118,8 @@ def epsilon_of(
   back(e2) <= (delta - d1) exp(-e1).
 
   Args:
-    away: Function from delta to epsilon, for a client against its being zeroed.
-    back: The same for zero against a client.
+    away: Function from delta to epsilon, for the step from a client to zeros.
+    back: Function from delta to epsilon, for the step from zeros to a client.
     delta: Target delta, in (0, 1).
   """
   best = math.inf

@@ -155,7 +155,7 @@ def of(
 
 
 def only_replace_one(event: dp_accounting.DpEvent) -> str:
-  """Returns the reason why an event is for replace-one only, or nothing."""
+  """Returns the reason why an event is for replace-one only, else ''."""
   try:
     return rules_of(event).only_replace_one
   except TypeError:  # Nothing is known about the event.
@@ -274,14 +274,26 @@ def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> Unit:
 def without_protocol(
     report: local_profiles.LocalReport, count: int
 ) -> Bound:
-  """Returns the bound 'none', with each report seen alone."""
+  """Returns the bound that is named 'none', because it has no amplification.
+
+  It is the cost of the reports if the adversary sees each one by itself.
+
+  Args:
+    report: Local guarantee of one report.
+    count: Number of reports.
+  """
   return Bound(
       'none', 'the local randomizer alone', part=lambda: report.part(count)
   )
 
 
 def nobody(name: str, count: int) -> Bound:
-  """Returns the bound on a protocol in which nobody takes part."""
+  """Returns the bound on a protocol in which nobody takes part: epsilon 0.
+
+  Args:
+    name: Name of the bound.
+    count: Number of events.
+  """
   part = lambda: composition.Part(privacy_profiles.nothing, count)
   return Bound(name, 'nobody takes part', part=part)
 
@@ -289,7 +301,9 @@ def nobody(name: str, count: int) -> Bound:
 def noise_at_the_server(
     event: dp_accounting.DpEvent, count: int, relation: Relation
 ) -> Bound:
-  """Returns the bound 'none' on noised sums whose participants are known.
+  """Returns the bound that is named 'none', because it has no amplification.
+
+  It is the cost of noised sums if the adversary knows who is in each.
 
   Args:
     event: A Gaussian or Laplace event, stated for zero-out.

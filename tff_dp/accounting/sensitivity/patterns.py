@@ -167,7 +167,10 @@ class MinSeparationPattern(ParticipationPattern):
 
   @property
   def participations_that_fit(self) -> int:
-    """Largest number that the gap allows: ceil(num_rounds / min_index_gap)."""
+    """Largest number of rounds of one client that the gap allows.
+
+    Exact: ceil(num_rounds / min_index_gap).
+    """
     return -(-self.num_rounds // self.min_index_gap)
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:

@@ -227,10 +227,11 @@ def _as_float32(values: list[float]) -> tuple[float, ...]:
 
 @functools.cache
 def table() -> dict[Key, Parameters]:
-  """Returns what `search` found for common settings.
+  """Returns the (weights, decays) that `search` found for common settings.
 
-  S2 is computed from these parameters like from any others, so a wrong entry
-  costs utility, never privacy. `python tools/make_blt_table.py` writes them anew.
+  The sensitivity S2 is always computed from the parameters in use. So a wrong
+  entry costs utility, never privacy. `python tools/make_blt_table.py` makes the
+  table anew.
   """
   return {
       Key(*key): (_as_float32(weights), _as_float32(decays))

@@ -317,7 +317,7 @@ class Banded(ToeplitzMechanism):
           self.num_bands,
           f'at most {gap}, the min_index_gap of the participation, because'
           ' with more bands two participations of one client overlap and its'
-          ' squared sensitivity is no sum over them any more',
+          ' squared sensitivity is no longer a sum over participations',
       )
 
 

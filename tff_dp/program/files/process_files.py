@@ -43,7 +43,7 @@ class KeptProcess:
 
 
 def keep(folder: pathlib.Path, process) -> None:
-  """Writes a process, unless it may contain a noise key.
+  """Writes a process, unless it may contain a noise key or Python wraps it.
 
   Args:
     folder: Folder for the two files of the process, and nothing else.

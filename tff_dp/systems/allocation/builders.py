@@ -33,7 +33,7 @@ def build_allocation_sgd(
     allow_unprotected_metrics: bool = False,
     insecure_seed: Optional[int] = None,
 ) -> process_lib.PrivateLearningProcess:
-  """Returns SGD under check-ins with Gaussian noise at a trusted server.
+  """Returns a process of SGD under check-ins, with noise at a trusted server.
 
   With the clipped updates x_j of all clients of slot t, z_t standard normal,
 

@@ -41,7 +41,7 @@ def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
   def check():
     if not 0 < multiplier < math.inf:
       raise privacy_profiles.NotApplicableError(
-          f'noise_multiplier={multiplier} needs no computation'
+          f'at noise_multiplier={multiplier} there is nothing to amplify'
       )
 
   def part():

@@ -43,7 +43,7 @@ def build_check_in_sgd(
     averaging: Optional[averaging_lib.Average] = None,
     allow_unprotected_metrics: bool = False,
 ) -> process_lib.PrivateLearningProcess:
-  """Returns SGD under random check-ins with a local randomizer.
+  """Returns a process of SGD under random check-ins with a local randomizer.
 
   With the reports r_j of the clients in the slots of update i,
 
@@ -129,7 +129,7 @@ def build_shuffled_check_in_sgd(
     divisor: Optional[float] = None,
     **options,
 ) -> process_lib.PrivateLearningProcess:
-  """Returns SGD under shuffled check-in with a local randomizer.
+  """Returns a process of SGD under shuffled check-in, with a local randomizer.
 
   With the k_t reports r_j of round t, shuffled,
 

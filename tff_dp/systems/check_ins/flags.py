@@ -165,7 +165,7 @@ def _protocol_of(
   if arguments.protocol == 'averaged':
     if population is None:
       raise _checks.ArgumentError(
-          'population', None, 'a number with --protocol=averaged'
+          'population', None, 'a number, which --protocol=averaged needs'
       )
     protocol = windows.AveragedCheckIn(arguments.slots, population)
     return protocol, protocol_flags.passes_of(arguments)
@@ -190,16 +190,21 @@ def _randomizer_of(arguments: argparse.Namespace):
   local_epsilon = getattr(arguments, 'local_epsilon', None)
   name = arguments.randomizer
   if noise is not None or name == _GAUSSIAN:
-    for other in ('local_delta', 'categories'):
+    for other, why in (
+        ('local_delta', 'it follows from the noise'),
+        ('categories', 'they are of randomized response'),
+    ):
       if getattr(arguments, other) is not None:
         raise _checks.ArgumentError(
             other,
             getattr(arguments, other),
-            'nothing with Gaussian noise, from which it follows',
+            f'nothing with Gaussian noise: {why}',
         )
     if noise is not None and name != 'any':
       raise _checks.ArgumentError(
-          'randomizer', name, 'nothing with --noise-multiplier, of Gaussians'
+          'randomizer',
+          name,
+          'nothing with --noise-multiplier, which means Gaussian noise',
       )
     return randomizers.Gaussian(1.0 if noise is None else noise, clip)
   if local_epsilon is None:

@@ -190,19 +190,20 @@ def gaussian_round_profile(
 
   Upper bound: the minimum of `subsampled_profile` and of `round_profile` at one
   (e0, d0) of the noise's own curve. Every point of the curve is valid, so
-  searching over them costs no privacy. The search takes the point whose
-  `round_profile` has the smallest epsilon over the given rounds at delta
-  (docs/proofs_shuffling.md, section 5). If no point helps, the result is
-  `subsampled_profile` alone and the pair is (0, total variation).
+  searching over them costs no privacy. The search tries a few points and takes
+  the one whose `round_profile` has the smallest epsilon over the given rounds
+  at delta (docs/proofs_shuffling.md, section 5). If no point gives a finite
+  epsilon, the result is `subsampled_profile` alone and the pair is (0, total
+  variation).
 
   Args:
     noise_multiplier: Multiplier tau / C, the std of the noise over the clip
       norm (see `local_profiles.gaussian`).
     num_clients: Number of clients n.
     check_in_rate: Check-in probability g, in (0, 1].
-    num_rounds: Number of rounds T for which the split is optimised. The profile
-      is valid for any number.
-    delta: Target delta for which the split is optimised, in (0, 1).
+    num_rounds: Number of rounds T for which (e0, d0) is chosen. The profile is
+      valid for each round of any run.
+    delta: Target delta for which (e0, d0) is chosen, in (0, 1).
   """
   _check(num_clients, check_in_rate)
   _checks.integer_at_least(1, num_rounds=num_rounds)

@@ -275,10 +275,10 @@ def mixed_over_revealed(
 def window(trials: int, probability: float):
   """Returns (low, high, below, above) of a binomial variable.
 
-  `below` and `above` bound the probabilities of values less than low and more
-  than high. `isf` is not used, because it returns `trials` for probabilities
-  below 1e-16.
+  The range low..high holds almost all of the probability. `below` bounds the
+  probability of values under `low`, and `above` of values over `high`.
   """
+  # Not from scipy's `isf`: for a probability below 1e-16 it returns `trials`.
   mean = trials * probability
   reach = _REACH * math.sqrt(mean * (1 - probability)) + _MARGIN
   low = max(0, math.floor(mean - reach))

@@ -98,7 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
     plots.check(arguments.plot)
   for name, other in (('epsilon', 'delta'), ('delta', 'epsilon')):
     if getattr(arguments, name) is None and getattr(arguments, other):
-      raise _checks.ArgumentError(name, None, f'a number with --{other}')
+      raise _checks.ArgumentError(
+          name, None, f'a number, which --{other} needs'
+      )
   flags.ask_for_gap(arguments)
   pattern = flags.schedule_of(arguments, arguments.rounds).pattern
   options = flags.options_of(arguments)

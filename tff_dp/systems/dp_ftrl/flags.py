@@ -312,9 +312,9 @@ def ask_for_gap(arguments: argparse.Namespace) -> None:
     raise _checks.ArgumentError(
         'min_index_gap',
         None,
-        'the least difference of the indices of two rounds of one client, or'
-        ' --population and --clients-per-round, from which it follows'
-        ' (--min-index-gap=1 allows every round)',
+        'the least difference of the indices of two rounds of one client (1'
+        ' allows every round). It can also be computed from --population and'
+        ' --clients-per-round',
     )
   _checks.integer_between(1, population, clients_per_round=cohort)
   arguments.min_index_gap = population // cohort

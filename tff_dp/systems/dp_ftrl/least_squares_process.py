@@ -32,7 +32,7 @@ def build_least_squares(
     averaging: Optional[averaging_lib.Average] = None,
     insecure_seed: Optional[int] = None,
 ) -> process_lib.PrivateLearningProcess:
-  """Returns linear least squares from noised moments (A_FTRL-LS).
+  """Returns a process of least squares from noised moments (A_FTRL-LS).
 
   Clients send the sums of x x^T and y x over their samples. The plan clips each
   client's sums as a whole and noises all p (p + 1) / 2 + p of them with one

@@ -244,15 +244,16 @@ class DpFtrlPlan(base.Plan):
   ) -> dp_accounting.DpEvent:
     """Returns the event of the run, for any dp_accounting accountant.
 
-    The event is one Gaussian mechanism. With adaptive clipping there are two,
-    whose composition is a Gaussian mechanism with the noise multiplier of the
-    plan.
+    The event is one Gaussian mechanism. Its noise multiplier is `sigma()`, the
+    noise over the sensitivity of the whole run. With adaptive clipping the
+    event is a composition of two Gaussian mechanisms, which together cost as
+    much as that one. Without noise the event is a `NonPrivateDpEvent`.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.
       neighboring_relation: Relation that the noise multipliers are stated for.
-        Keep the default if the accountant converts, as `accounting.accountants`
-        does.
+        Keep the default if the accountant itself converts zero-out to another
+        relation, as `accounting.accountants` does.
     """
     streams = [
         run_events.run_event(

@@ -47,7 +47,7 @@ def build_process(
     server_seed: Optional[int],
     allow_unprotected_metrics: bool,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the TFF process, without a plan.
+  """Returns the process as a plain TFF process, without an attribute `plan`.
 
   Args:
     model: Model.

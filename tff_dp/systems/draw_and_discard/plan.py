@@ -53,8 +53,8 @@ class DrawAndDiscardPlan(base.Plan):
   Attributes:
     step: Step of a client, with its clip and its noise.
     num_params: Number of weights p of the model, bias included.
-    num_instances: Number of instances k. For `accept_1_over_k` the inverse of
-      the probability.
+    num_instances: Number of instances k. 'accept_1_over_k' has one model. There
+      1 / k is the probability to accept an update.
     max_participations: Largest number of rounds of one client.
     num_rounds: Number of rounds T.
     clients_per_round: Number of clients m in flight at once. The initial spread
@@ -220,10 +220,9 @@ class DrawAndDiscardPlan(base.Plan):
   def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
     """Returns the plan with the least noise that meets (epsilon, delta).
 
-    Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The plan gets another step, whose epsilon is within 1e-6,
-    relative, of the largest that fits. With Gaussian noise the step also gets
-    `delta`.
+    Only the step of the plan is replaced. The epsilon of the new step is the
+    largest that fits, less at most a part in 10^6. The returned plan's epsilon
+    is never above `epsilon`. A step with Gaussian noise also gets `delta`.
 
     Args:
       epsilon: Epsilon of all participations of a client.

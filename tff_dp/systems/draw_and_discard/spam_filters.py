@@ -173,7 +173,9 @@ def calibrate_spam_filter(
   _checks.in_open(0.0, 1.0, confidence=confidence)
   if not step.is_private:
     raise _checks.ArgumentError(
-        'mechanism', step.mechanism, 'noise: without it the spread vanishes'
+        'mechanism',
+        step.mechanism,
+        "'laplace' or 'gaussian': without noise the instances have no spread",
     )
   if num_samples is None:
     num_samples = math.ceil(20 / target_rate)
@@ -215,14 +217,19 @@ def calibrate_spam_filter(
   rank = math.ceil((1 - target_rate) * (num_samples + 1))
   if rank > num_samples:
     raise _checks.ArgumentError(
-        'num_samples', num_samples, 'more samples for this target_rate'
+        'num_samples',
+        num_samples,
+        f'more samples: these are too few for target_rate={target_rate:g}',
     )
   cut = float(values[rank - 1])
   fresh = honest.statistics(statistic, num_samples, rng)
   if rule == 'fraction':
     if cut >= 1:
       raise _checks.ArgumentError(
-          'fraction_threshold', fraction_threshold, 'a larger threshold'
+          'fraction_threshold',
+          fraction_threshold,
+          'a larger threshold: too many honest updates reach this one in every'
+          ' weight',
       )
     threshold, bound = float(fraction_threshold), cut
     num_refused = int(np.sum(fresh > cut))

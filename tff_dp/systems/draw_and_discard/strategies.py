@@ -71,8 +71,8 @@ class Strategy:
 
   Attributes:
     name: Name of the strategy, one of `NAMES`.
-    num_instances: Number of instances k. With 'accept_1_over_k', which has one
-      model, one over the probability to accept.
+    num_instances: Number of instances k. 'accept_1_over_k' has one model. There
+      1 / k is the probability to accept an update.
     updates_per_batch: Batch size N of `server_batch`, else `None`.
   """
 

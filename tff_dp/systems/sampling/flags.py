@@ -112,7 +112,8 @@ class Flags:
         raise _checks.ArgumentError(
             'epochs',
             arguments.epochs,
-            f'passes of at most {_checks.MOST_ROUNDS} steps together',
+            f'fewer passes: they make {steps:.3g} steps, and a run has at most'
+            f' {_checks.MOST_ROUNDS}',
         )
       rounds = math.ceil(steps)
     with errors.named_as_flags(self.FLAGS):

@@ -40,10 +40,11 @@ def build_accelerated_mb_sgd_erm(
     regularization: float = 0.0,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns accelerated noisy minibatch SGD, multi-pass (LR23, section 4).
+  """Returns a process of multi-pass accelerated noisy minibatch SGD.
 
-  AC-SA on the noisy gradients, see `server.build_accelerated_finalizer`. The
-  model that is sent out is w_md. `get_model_weights` returns w_ag.
+  Source: LR23, section 4. AC-SA on the noisy gradients, see
+  `server.build_accelerated_finalizer`. The model that is sent out is w_md.
+  `get_model_weights` returns w_ag.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -80,11 +81,12 @@ def build_one_pass_accelerated_mb_sgd(
     num_rounds: int,
     **arguments,
 ) -> process_lib.SiloProcess:
-  """Returns one-pass accelerated noisy minibatch SGD (LR23, algorithm 1).
+  """Returns a process of one-pass accelerated noisy minibatch SGD.
 
-  Every silo cuts its records into R blocks of K_i = floor(n_i / R) and uses
-  each once, through all stages. So its whole transcript costs a single Gaussian
-  release. `minibatch_schedules.choose_rounds` finds R and gamma.
+  Source: LR23, algorithm 1. Every silo cuts its records into R blocks of K_i =
+  floor(n_i / R) and uses each once, through all stages. So all its messages
+  together cost a single Gaussian release. `minibatch_schedules.choose_rounds`
+  finds R and gamma.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -117,7 +119,7 @@ def build_localized_mb_sgd(
     ] = None,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns localized accelerated minibatch SGD (GLZW24).
+  """Returns a process of localized accelerated minibatch SGD (GLZW24).
 
   Phase j = 1..J minimises, on n_j = floor(n / 2^j) fresh records of each silo,
 
@@ -224,7 +226,9 @@ def stages_of(
 ) -> tuple[minibatch_schedules.Stage, ...]:
   """Returns the stages, or a single stage with `gamma`."""
   if (gamma is None) == (stages is None):
-    raise _checks.ArgumentError('gamma', gamma, 'either gamma or stages')
+    raise _checks.ArgumentError(
+        'gamma', gamma, 'exactly one of gamma and stages'
+    )
   if stages is None:
     return (minibatch_schedules.Stage(num_rounds, gamma),)
   total = sum(stage.num_rounds for stage in stages)

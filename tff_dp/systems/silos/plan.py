@@ -81,7 +81,10 @@ class SiloPlan(plan_base.PlanOfSilos):
     _checks.integer_at_least(1, releases_per_round=self.releases_per_round)
     if not self.silos or set(self.silos) != set(self.terms):
       raise _checks.ArgumentError(
-          'terms', sorted(self.terms), f'those of silos, {sorted(self.silos)}'
+          'terms',
+          sorted(self.terms),
+          f'terms for each of the silos, {sorted(self.silos)}, and at least one'
+          ' silo',
       )
     shapes = {_shape(terms) for terms in self.terms.values()}
     if len(shapes) > 1:
@@ -94,7 +97,9 @@ class SiloPlan(plan_base.PlanOfSilos):
     for name, terms in self.terms.items():
       if terms.num_records != self.silos[name].num_records:
         raise _checks.ArgumentError(
-            'num_records', terms.num_records, f'that of the budget of {name!r}'
+            'num_records',
+            terms.num_records,
+            f'{self.silos[name].num_records}, as in the budget of {name!r}',
         )
       self._check_accounted(name, terms)
     self._check_absences()
@@ -107,7 +112,9 @@ class SiloPlan(plan_base.PlanOfSilos):
       stddevs = terms.metric_stddevs[index] if terms.metric_stddevs else ()
       if len(stddevs) != len(bounds):
         raise _checks.ArgumentError(
-            'metric_stddevs', stddevs, 'one for each of metric_bounds'
+            'metric_stddevs',
+            stddevs,
+            f'{len(bounds)} numbers, one for each of metric_bounds',
         )
       if not bounds and phase.accounted_stddev is None:
         continue  # Only the gradient is noised, with the accounted noise.

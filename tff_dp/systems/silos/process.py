@@ -139,8 +139,8 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     known = ledger.plan.rounds_trained(recorded)
     if done != known or ledger.plan.fingerprint != self.plan.fingerprint:
       raise _checks.PrivacyRefusedError(
-          f'the state has {done} rounds behind it, the ledger {known}, of the'
-          f' plan {ledger.plan.fingerprint}; here it is'
+          f'the state has {done} rounds behind it, the ledger {known}. The'
+          f' ledger is of the plan {ledger.plan.fingerprint}, the process of'
           f' {self.plan.fingerprint}',
           why='rewinding and running on is a new release, which the ledger'
           ' would miss',

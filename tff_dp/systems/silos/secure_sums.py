@@ -60,7 +60,7 @@ def build_secure_sum_sgd(
     constraint: Optional[constraints.Constraint] = None,
     regularization: float = 0.0,
 ) -> process_lib.SiloProcess:
-  """Returns one-pass accelerated minibatch SGD on secure sums.
+  """Returns a process of one-pass accelerated minibatch SGD on secure sums.
 
   Every silo uses K = floor(min_i n_i / R) fresh records in each round, so the
   decoded sum is the mean over all records of the round. The noise is calibrated

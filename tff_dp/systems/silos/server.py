@@ -41,7 +41,7 @@ def build_sgd_finalizer(
     regularization: float = 0.0,
     average: Optional[averaging_lib.Average] = None,
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns plain projected SGD, for noisy minibatch SGD.
+  """Returns the finalizer of projected SGD, for noisy minibatch SGD.
 
       w_{r+1} = Proj(w_r - eta_r (g + lambda (w_r - w_0)))
 
@@ -135,10 +135,10 @@ def build_accelerated_finalizer(
     *,
     constraint: constraints.Constraint,
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns AC-SA, whose new global weights are the next w_md.
+  """Returns the finalizer of AC-SA.
 
-  One round with the mean g of messages at w_md, see
-  `minibatch_schedules.accelerated_coefficients`:
+  Its new global weights are the next w_md. One round with the mean g of
+  messages at w_md, see `minibatch_schedules.accelerated_coefficients`:
 
       g    <- g + lambda (w_md - centre)
       w    <- Proj(w_of_md w_md + w_of_w w - w_of_gradient g)

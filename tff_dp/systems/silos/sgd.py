@@ -52,7 +52,7 @@ def build_noisy_mb_sgd(
     regularization: float = 0.0,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns noisy minibatch SGD (LR23, algorithm 2).
+  """Returns a process of noisy minibatch SGD (LR23, algorithm 2).
 
       w_{r+1} = Proj(w_r - eta_r (mean of the messages at w_r))
 
@@ -123,7 +123,7 @@ def build_isrl_local_sgd(
     constraint: Optional[constraints.Constraint] = None,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns ISRL-DP local SGD (LR23, appendix I), a baseline.
+  """Returns a process of ISRL-DP local SGD (LR23, appendix I), a baseline.
 
   Every step on one record needs noise for the sensitivity 2C, see
   `_local_work`. All num_local_steps R steps are accounted for, each at rate

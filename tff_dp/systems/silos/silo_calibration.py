@@ -34,7 +34,8 @@ def calibrate_noise(
 ) -> float:
   """Returns the least sigma whose computed epsilon is within the budget.
 
-  Upper bound, by less than a part in 10^5.
+  Sigma is the standard deviation of the noise on a coordinate of the mean of a
+  batch. The result is rounded up, by less than a part in 10^5.
 
   Args:
     sampling: Rule that chooses the batch of each round, of size K.
@@ -77,9 +78,11 @@ def least_noise_multiplier(
     delta: float,
     published_proofs: bool = False,
 ) -> float:
-  """Returns the smallest sigma K / C whose epsilon is within the budget.
+  """Returns the smallest noise multiplier whose epsilon is within the budget.
 
-  Upper bound by less than a part in 10^5, from bisection on the private side.
+  It is sigma K / C, with noise of standard deviation sigma, batch size K and
+  clip norm C. The result is rounded up, by less than a part in 10^5. See
+  `calibrate_noise` for the arguments.
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.positive(epsilon=epsilon)

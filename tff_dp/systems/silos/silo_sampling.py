@@ -73,7 +73,7 @@ class Sampling(abc.ABC):
 
   @abc.abstractmethod
   def describe(self) -> str:
-    """Returns a phrase for people."""
+    """Returns a phrase that tells people how a batch is chosen."""
 
   def rate(self, num_records: int) -> float:
     """Returns the probability that a record is in the batch of its round."""

@@ -104,8 +104,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       raise _checks.ArgumentError(
           'max_silos',
           max_silos,
-          f'a sum within {MOST_BITS} bits; here it needs'
-          f' {plan.bits(max_silos)}',
+          f'fewer silos: the sum of so many needs {plan.bits(max_silos)} bits a'
+          f' coordinate, and has at most {MOST_BITS}',
       )
 
   @property
