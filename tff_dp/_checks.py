@@ -66,16 +66,44 @@ class ArgumentError(ValueError):
     argument: Name of the argument, as in the Python signature.
     value: Value that was given.
     allowed: Allowed values, as the end of a sentence.
+    why: Reason, as a line of its own, or ''.
+    way_out: Alternative for the caller, as a line of its own, or ''.
   """
 
-  def __init__(self, argument: str, value, allowed: str):
+  def __init__(
+      self,
+      argument: str,
+      value,
+      allowed: str,
+      *,
+      why: str = '',
+      way_out: str = '',
+  ):
     argument, allowed = printable(argument), printable(allowed)
-    super().__init__(
-        f'{argument}={shown(value)} is not allowed: expected {allowed}.'
-    )
+    why, way_out = printable(why), printable(way_out)
+    lines = [f'{argument}={shown(value)} is not allowed: expected {allowed}.']
+    lines += [f'why: {why}'] * bool(why) + [f'try: {way_out}'] * bool(way_out)
+    super().__init__('\n'.join(lines))
     self.argument = argument
     self.value = value
     self.allowed = allowed
+    self.why = why
+    self.way_out = way_out
+
+  def renamed(self, argument: str, value=None) -> 'ArgumentError':
+    """Returns the same error about an argument of another name.
+
+    Args:
+      argument: The other name.
+      value: The value under that name. Default: the same value.
+    """
+    return ArgumentError(
+        argument,
+        self.value if value is None else value,
+        self.allowed,
+        why=self.why,
+        way_out=self.way_out,
+    )
 
 
 # Squares of clipped numbers, and of the noise, must fit into float32. A smaller

@@ -152,9 +152,7 @@ def start(settings: EngineSettings, *, progress: str):
   except _checks.ArgumentError as error:
     for flag, argument in _ARGUMENTS.items():
       if error.argument == argument:
-        raise _checks.ArgumentError(
-            flag, getattr(settings, flag), error.allowed
-        ) from error
+        raise error.renamed(flag, getattr(settings, flag)) from error
     raise
   if progress != 'quiet' and settings.context == IN_PROCESS:
     clients = dict.fromkeys(map(devices.short_name, context.client_devices))

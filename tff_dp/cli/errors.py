@@ -204,9 +204,7 @@ def named_as_flags(names: Mapping[str, str]):
   except _checks.ArgumentError as error:
     if error.argument not in names:
       raise
-    raise _checks.ArgumentError(
-        names[error.argument], error.value, error.allowed
-    ) from error
+    raise error.renamed(names[error.argument]) from error
 
 
 def run(
@@ -254,7 +252,11 @@ def report(error: Exception) -> int:
     # A flag that was left out is `None`.
     is_missing = error.value is None
     problem = ' is missing' if is_missing else f'={_checks.printable(str(error.value))} is not allowed'
-    show(f'{flag(error.argument)}{problem}: expected {error.allowed}')
+    show(
+        f'{flag(error.argument)}{problem}: expected {error.allowed}',
+        why=error.why,
+        way_out=error.way_out,
+    )
     return USAGE
   if isinstance(error, _checks.PrivacyRefusedError):
     show(error.what, why=error.why, way_out=error.way_out)

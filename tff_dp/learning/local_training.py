@@ -75,12 +75,38 @@ def build_client_work(
       loop_implementation=_LOOP,
   )
   if isinstance(model_fn, tff.learning.models.FunctionalModel):
+    _check_is_batched(model_fn.input_spec)
     return tff.learning.templates.build_functional_model_delta_client_work(
         model=model_fn, **arguments
     )
+
+  def checked_model():
+    model = model_fn()
+    _check_is_batched(model.input_spec)
+    return model
+
   return tff.learning.templates.build_model_delta_client_work(
-      model_fn, **arguments
+      checked_model, **arguments
   )
+
+
+def _check_is_batched(input_spec: Any) -> None:
+  """Raises if the parts of an example clearly have no common batch size."""
+  sizes = {
+      spec.shape[0] if spec.shape.rank else 'none'
+      for spec in tf.nest.flatten(input_spec)
+      if isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None
+  }
+  if 'none' in sizes or len(sizes - {None}) > 1:
+    raise _checks.ArgumentError(
+        'input_spec',
+        str(tff.types.tensorflow_to_type(input_spec)),
+        'the spec of a batch of examples, whose first dimension is None',
+        why='it is that of single examples: the datasets have no batches',
+        way_out='client_data = client_data.preprocess(lambda dataset:'
+        ' dataset.batch(20)), then input_spec ='
+        ' client_data.element_type_structure',
+    )
 
 
 def check_optimizer(**argument) -> None:

@@ -104,6 +104,7 @@ class _RandomCohorts(Schedule):
           gap,
           f'at most {num_clients // clients_per_round} with'
           f' {clients_per_round} clients per round out of {num_clients}',
+          way_out=_smaller('min_index_gap', gap, num_clients, clients_per_round),
       )
     participations = clients_per_round * self.num_rounds
     if participations > num_clients * self.pattern.max_participations:
@@ -336,6 +337,12 @@ class ShuffledEpochs(Schedule):
           self.rounds_per_epoch,
           f'at most {num_clients // clients_per_round} with'
           f' {clients_per_round} clients per round out of {num_clients}',
+          way_out=_smaller(
+              'rounds_per_epoch',
+              self.rounds_per_epoch,
+              num_clients,
+              clients_per_round,
+          ),
       )
 
   def select(
@@ -362,6 +369,20 @@ def from_description(description: Mapping[str, Any]) -> Schedule:
   fields = dict(description)
   _checks.one_of(tuple(made), name=fields['name'])
   return made[fields.pop('name')](**fields)
+
+
+def _smaller(
+    argument: str, gap: int, num_clients: int, clients_per_round: int
+) -> str:
+  """Returns the ways out for a population that is too small for a gap."""
+  ways = [
+      f'{argument}={num_clients // clients_per_round}, which takes more noise',
+      f'clients_per_round={num_clients // gap}',
+      f'{clients_per_round * gap} clients',
+  ]
+  if gap > num_clients:
+    del ways[1]
+  return ', or '.join(ways)
 
 
 def _check_cohort(num_clients: int, clients_per_round: int) -> None:

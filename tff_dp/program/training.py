@@ -20,6 +20,7 @@ from tff_dp.files import write_ahead
 from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
+from tff_dp.program import examples
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
@@ -217,6 +218,7 @@ def open_run(
   )
   budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
+  examples.check(process, clients)
   declarations = _completed(declarations, cohorts)
   # This refuses an incomplete statement before anything is written.
   plan.statement(delta=delta, declarations=declarations)

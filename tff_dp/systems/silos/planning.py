@@ -192,9 +192,7 @@ def silo_terms(
     try:
       sampling.check(num_records=num_records, num_rounds=num_rounds)
     except _checks.ArgumentError as error:
-      raise _checks.ArgumentError(
-          f'{error.argument} of silo {name!r}', error.value, error.allowed
-      ) from error
+      raise error.renamed(f'{error.argument} of silo {name!r}') from error
     noise_stddev = _of(options.noise_stddev, name)
     if noise_stddev is None:
       noise_stddev = _calibrate_noise(
