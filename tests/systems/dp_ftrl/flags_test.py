@@ -101,6 +101,24 @@ class FlagsTest(parameterized.TestCase):
           found['max_participations'], schedule.pattern.max_participations
       )
 
+  def test_a_gap_follows_from_the_population_or_is_said_to_be_assumed(self):
+    run = ('account', 'dp-ftrl', '--rounds=24', '--noise-multiplier=9',
+           '--delta=1e-6')
+    clients = ('--population=80', '--clients-per-round=10')
+    for flags, said, same in (
+        (clients, '--min-index-gap=8, population', '--min-index-gap=8'),
+        ((), '--min-index-gap=1, every client', '--min-index-gap=1'),
+    ):
+      code, out, err = command.run(main.main, *run, *flags)
+      self.assertEqual(code, 0)
+      self.assertStartsWith(err, f'assumed: {said}')
+      again = command.run(main.main, *run, *flags, same)
+      self.assertEqual(again, (0, out, ''))
+    _, _, err = command.run(main.main, *run, '--population=80')
+    self.assertStartsWith(
+        err, 'assumed: --clients-per-round=1, --min-index-gap=80, '
+    )
+
   def test_gap_flags_differ_by_one(self):
     flags = (*_DP_FTRL, '--max-participations=24')
     self.assertEqual(

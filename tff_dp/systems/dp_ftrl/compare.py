@@ -71,8 +71,7 @@ def add_arguments(parser: errors.Parser) -> None:
   add('names', nargs='*', metavar='NAME', help='the same')
   flags.add_option_arguments(parser)
   flags.add_participation_arguments(parser)
-  add('--clients-per-round', int, default=1, help='with --population, for the'
-      ' gap (default: 1)')
+  add('--clients-per-round', int, help='with --population, for the gap')
   add('--max-state-copies', int, metavar='N', help="mark the best that keeps no"
       " more than N vectors of the model's size; considers other numbers of"
       " bands and buffers as well")

@@ -114,7 +114,7 @@ def add_arguments(
   add('--l2-norm-clip', float, default=1.0, help='bound on the norm of the'
       ' update of a client; epsilon does not depend on it, the statement names'
       ' it (default: 1)')
-  add('--clients-per-round', int, default=1, help='divisor of the noised sum;'
+  add('--clients-per-round', int, help='divisor of the noised sum;'
       ' epsilon does not depend on it, the statement names it (default: 1)')
   if command != 'statement':
     parser.add_relation()
@@ -174,7 +174,11 @@ def plan_of(
       mechanism,
       schedule,
       l2_norm_clip=arguments.l2_norm_clip,
-      clients_per_round=arguments.clients_per_round,
+      clients_per_round=(
+          1
+          if arguments.clients_per_round is None
+          else arguments.clients_per_round
+      ),
       noise_multiplier=noise_multiplier,
   )
 
@@ -182,7 +186,13 @@ def plan_of(
 def run_of(arguments: argparse.Namespace) -> results.PlanRun:
   """Returns the run that the flags describe."""
   _checks.delta(delta=arguments.delta)
+  is_known = _set_gap(arguments)
   plan = plan_of(arguments, arguments.rounds, arguments.noise_multiplier)
+  if not is_known:
+    _assume(
+        '--min-index-gap=1, every client in every round, as no flag says'
+        ' otherwise; --population and --clients-per-round give a gap'
+    )
   return _run_with(arguments, plan)
 
 
@@ -302,13 +312,7 @@ def ask_for_gap(arguments: argparse.Namespace) -> None:
   Args:
     arguments: The flags. A gap that follows from a population is set.
   """
-  known = ('min_index_gap', 'min_rounds_between', 'max_participations')
-  if arguments.participation != 'min-separation':
-    return
-  if any(getattr(arguments, name) is not None for name in known):
-    return
-  population, cohort = arguments.population, arguments.clients_per_round
-  if population is None:
+  if not _set_gap(arguments):
     raise _checks.ArgumentError(
         'min_index_gap',
         None,
@@ -316,13 +320,37 @@ def ask_for_gap(arguments: argparse.Namespace) -> None:
         ' allows every round). It can also be computed from --population and'
         ' --clients-per-round',
     )
+
+
+def _assume(what: str) -> None:
+  """Says on stderr what was assumed, since no flag says it."""
+  print(f'assumed: {what}', file=sys.stderr)
+
+
+def _set_gap(arguments: argparse.Namespace) -> bool:
+  """Returns whether flags say how often a client may take part.
+
+  Args:
+    arguments: The flags. A gap that follows from a population is set.
+  """
+  known = ('min_index_gap', 'min_rounds_between', 'max_participations')
+  if arguments.participation != 'min-separation':
+    return True
+  if any(getattr(arguments, name) is not None for name in known):
+    return True
+  population, cohort = arguments.population, arguments.clients_per_round
+  if population is None:
+    return False
+  also = ''
+  if cohort is None:
+    cohort, also = 1, '--clients-per-round=1, '
   _checks.integer_between(1, population, clients_per_round=cohort)
   arguments.min_index_gap = population // cohort
-  print(
-      f'assumed: --min-index-gap={arguments.min_index_gap}, population /'
-      ' clients per round: a client comes again when all others have come',
-      file=sys.stderr,
+  _assume(
+      f'{also}--min-index-gap={arguments.min_index_gap}, population / clients'
+      ' per round: a client comes again when all others have come'
   )
+  return True
 
 
 def _chosen(arguments: argparse.Namespace, given: dict[str, Any]) -> str:
