@@ -71,7 +71,8 @@ test-oracle: environment ## Compare with TFF's own runtime, 2,000 generated case
 test-colab: environment-colab ## Run imports, doctor, engine and notebooks there.
 	@$(python_colab) -m pytest tests/compat_test.py tests/shim_test.py \
 	    tests/cli/doctor_test.py tests/notebooks_test.py \
-	    tests/execution/vectorized_test.py \
+	    tests/execution/vectorized_test.py tests/learning/keras3_test.py \
+	    tests/learning/keras3_run_test.py \
 	    tests/execution/conformance_test.py tests/oracle $(ARGS)
 
 test-flower: environment-flower ## Test the Flower adapter on a real SuperLink.

@@ -21,7 +21,7 @@ from absl.testing import parameterized
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _PATHS = sorted((_ROOT / 'colab').glob('*.ipynb'))
-_NUM_NOTEBOOKS = 6
+_NUM_NOTEBOOKS = 7
 _LONGEST_CELL = 26
 _SECONDS = 300
 _PIP = (

@@ -474,6 +474,7 @@ def require_tff():
     )
   if COLUMN.needs_shim:
     _require_legacy_keras()
+    _explain_keras3()
   _let_wrapped_dicts_be_saved()
   _forget_worker_at_exit()
   _context_of_import()
@@ -501,6 +502,39 @@ def _require_legacy_keras() -> None:
         ' notebook: Runtime > Restart session) import tff_dp before anything'
         ' that uses tf.keras, or set TF_USE_LEGACY_KERAS=1 before Python starts.'
     )
+
+
+def is_keras3_model(value: object) -> bool:
+  """Returns whether a value is a model of Keras 3, without importing Keras."""
+  return any(
+      each.__name__ == 'Model' and each.__module__.startswith('keras.src.models')
+      for each in type(value).__mro__
+  ) and hasattr(value, 'stateless_call')
+
+
+@functools.cache
+def _explain_keras3() -> None:
+  """Makes TFF's functions for models of Keras 2 name ours for Keras 3.
+
+  Checked with TFF 0.87.0, which says only that it expected another type.
+  """
+  models = importlib.import_module('tensorflow_federated').learning.models
+  for name in ('from_keras_model', 'functional_model_from_keras'):
+    setattr(models, name, _refusing_keras3(name, getattr(models, name)))
+
+
+def _refusing_keras3(name: str, function: Callable):
+  @functools.wraps(function)
+  def refusing(keras_model, *arguments, **named):
+    if is_keras3_model(keras_model):
+      raise TypeError(
+          f'tff.learning.models.{name} takes models of Keras 2, tf.keras here;'
+          f' {keras_model.name} is of Keras 3: use'
+          ' tff_dp.learning.functional_model_from_keras3'
+      )
+    return function(keras_model, *arguments, **named)
+
+  return refusing
 
 
 @functools.cache

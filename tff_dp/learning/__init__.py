@@ -13,6 +13,8 @@ from tff_dp.learning.averaging import SuffixAverage
 from tff_dp.learning.averaging import UniformAverage
 from tff_dp.learning.constraints import Box
 from tff_dp.learning.constraints import L2Ball
+from tff_dp.learning.keras3 import assign_to_keras3
+from tff_dp.learning.keras3 import functional_model_from_keras3
 from tff_dp.learning.keyed_data import client_data
 from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.optimizers import build_momentum

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp import _compat
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
 
@@ -25,6 +26,8 @@ def build_initial_weights(
     model_fn: ModelFn, constraint: Optional[constraints.Constraint] = None
 ) -> tff.Computation:
   """Returns the computation of the initial model, within the constraint."""
+
+  check_model(model_fn)
 
   @tff.tensorflow.computation
   def initial_weights():
@@ -67,6 +70,7 @@ def build_client_work(
     metrics_aggregator: Metrics aggregator as in `tff.learning.templates`, or
       `without_metrics` for none.
   """
+  check_model(model_fn)
   check_optimizer(client_optimizer=client_optimizer)
   arguments = dict(
       optimizer=client_optimizer,
@@ -106,6 +110,17 @@ def _check_is_batched(input_spec: Any) -> None:
         way_out='client_data = client_data.preprocess(lambda dataset:'
         ' dataset.batch(20)), then input_spec ='
         ' client_data.element_type_structure',
+    )
+
+
+def check_model(model_fn: Any) -> None:
+  """Raises if a model stands where a function that returns it belongs."""
+  if _compat.is_keras3_model(model_fn):
+    raise _checks.ArgumentError(
+        'model_fn',
+        model_fn.name,
+        'a model of TFF; tff_dp.learning.functional_model_from_keras3 makes one'
+        ' of a Keras 3 model',
     )
 
 

@@ -235,6 +235,18 @@ class Run:
   def introduction(self) -> list[str]:
     """Returns the guarantee, and a hint if the noise leaves little to learn."""
     said = [self._guarantee()]
+    frozen = outputs.frozen_weights(self.process)
+    if frozen is not None:
+      num_trained = outputs.num_params(
+          self.process.get_model_weights(self.state)
+      )
+      said.append(
+          f'weights: {num_trained:,} are trained; {frozen} are frozen, get no'
+          ' noise, and must be public'
+          + ' (say where they come from: train(...,'
+          " declarations=tff_dp.accounting.Declarations(pretraining='...')))"
+          * (not self.declarations.says_pretraining)
+      )
     hint = hints.too_noisy(
         self.plan,
         num_params=outputs.num_params(

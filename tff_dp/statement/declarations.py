@@ -25,7 +25,7 @@ class Declarations:
     hyperparameters: How they were chosen, and whether that is accounted for.
     architecture: How the model was chosen.
     early_stopping: Whether results decided when to stop.
-    pretraining: Where the initial weights come from.
+    pretraining: Where the initial weights come from, above all frozen ones.
     public_data: Data outside the protected population that was used.
     preprocessing: Whether vocabularies or normalisers saw private data.
     not_covered: Values that are released without being covered.
@@ -47,6 +47,11 @@ class Declarations:
       ' prints or publishes them releases them without noise'
   )
   audit: str = _NOT_DECLARED
+
+  @property
+  def says_pretraining(self) -> bool:
+    """Whether somebody has declared where the initial weights come from."""
+    return not self.pretraining.startswith(_NOT_DECLARED)
 
   def __post_init__(self):
     for name, value in vars(self).items():

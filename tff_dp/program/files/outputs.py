@@ -4,6 +4,7 @@
 
 import datetime
 import io
+import math
 import os
 import pathlib
 import platform
@@ -31,22 +32,42 @@ def write_model(path: os.PathLike, model_weights: object) -> None:
   run_directory.write_atomically(path, content.getvalue())
 
 
-def read_model(path: os.PathLike, *, like: object) -> object:
+def read_model(path: os.PathLike, *, like: object = None) -> object:
   """Returns the model weights that `write_model` wrote.
 
   Args:
-    path: The file.
+    path: The file, or the directory of a run that has ended.
     like: A structure of arrays of the same shapes and types. The result has its
-      structure.
+      structure. Default: the `tff.learning.models.ModelWeights` of flat lists
+      in a file that says what is trainable.
 
   Raises:
     OSError: If the file cannot be opened, or is no regular file.
     ValueError: If it does not hold such a model.
   """
+  path = pathlib.Path(path)
+  if path.is_dir():
+    path = path / 'release' / 'model.npz'
+  if like is None:
+    return _as_model_weights(arrays.read(path))
   found = arrays.read(path, like=_by_path(like))
   return tree.map_structure_with_path(
       lambda path, _: found[_name(path)], like
   )
+
+
+def _as_model_weights(found: dict[str, np.ndarray]) -> object:
+  """Returns the weights in the order of the file, trainable ones apart."""
+  weights: dict[str, list[np.ndarray]] = {'trainable': [], 'non_trainable': []}
+  for name, value in found.items():
+    kind, _, rest = name.partition('/')
+    if kind not in weights or not rest:
+      raise ValueError(
+          f'the entry {name} is neither trainable/... nor non_trainable/...;'
+          ' pass like='
+      )
+    weights[kind].append(value)
+  return tff.learning.models.ModelWeights(**weights)
 
 
 def _by_path(structure: object) -> dict[str, np.ndarray]:
@@ -64,6 +85,22 @@ def num_params(model_weights: object) -> int:
   """Returns the number of trainable weights of a model."""
   trained = getattr(model_weights, 'trainable', model_weights)
   return sum(np.size(value) for value in tree.flatten(trained))
+
+
+def frozen_weights(process: object) -> str | None:
+  """Returns how many weights no update changes, `None` if there are none.
+
+  Args:
+    process: A `tff.learning.templates.LearningProcess`.
+  """
+  signature = getattr(process.get_model_weights, 'type_signature', None)
+  frozen = getattr(getattr(signature, 'result', None), 'non_trainable', ())
+  tensors = tff.structure.flatten(frozen)
+  if not tensors:
+    return None
+  if tensors == [tff.TensorType(np.uint8, [32])]:
+    return 'weights of digest non_trainable/0'  # As of `learning.keras3`.
+  return f'{sum(math.prod(tensor.shape) for tensor in tensors):,} weights'
 
 
 def averaged_weights(process: object, state: object) -> object | None:

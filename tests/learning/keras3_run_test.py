@@ -1,0 +1,220 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A Keras 3 model with frozen weights and dropout, trained and verified."""
+
+import pathlib
+import tempfile
+from unittest import mock
+
+from absl.testing import absltest
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tests.learning import small_model
+import tff_dp
+from tff_dp import _compat
+from tff_dp import export
+from tff_dp import learning
+from tff_dp import mechanisms
+from tff_dp import program
+from tff_dp.program.display import plots
+from tff_dp.program.display import progress
+
+pytestmark = pytest.mark.skipif(
+    not _compat.COLUMN.needs_shim, reason='needs Keras 3: columns B and C'
+)
+if _compat.COLUMN.needs_shim:
+  import keras  # pylint: disable=g-import-not-at-top
+
+_DELTA = 1e-5
+_NUM_ROUNDS = 4
+
+
+class _Killed(BaseException):
+  """Stands for the end of the process."""
+
+
+class _Clients:
+  client_ids = [f'client {i}' for i in range(8)]
+
+  def create_tf_dataset_for_client(self, client_id):
+    rng = np.random.default_rng(self.client_ids.index(client_id))
+    examples = (
+        rng.standard_normal([6, 4]).astype(np.float32),
+        rng.integers(0, 3, 6).astype(np.int32),
+    )
+    return tf.data.Dataset.from_tensor_slices(examples).batch(3)
+
+
+def _keras_model(dropout_seed):
+  keras.utils.set_random_seed(1)
+  model = keras.Sequential([
+      keras.Input([4]),
+      keras.layers.Dense(5, activation='silu', name='body'),
+      keras.layers.Dropout(0.5, seed=dropout_seed),
+      keras.layers.Dense(3, name='head'),
+  ])
+  model.get_layer('body').trainable = False
+  return model
+
+
+def _functional(model, **arguments):
+  return learning.functional_model_from_keras3(
+      model,
+      keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      (tf.TensorSpec([None, 4]), tf.TensorSpec([None], tf.int32)),
+      metrics_constructor={'accuracy': keras.metrics.SparseCategoricalAccuracy},
+      **arguments,
+  )
+
+
+def _plan():
+  return small_model.build_plan(
+      mechanisms.HonakerTree(_NUM_ROUNDS),
+      participation=tff_dp.participation.MinSeparation(
+          _NUM_ROUNDS, min_index_gap=2
+      ),
+      clients_per_round=3,
+      noise_multiplier=4.0,
+  )
+
+
+def _process(model, **changes):
+  return tff_dp.dp_ftrl.build_dp_ftrl(
+      model,
+      _plan(),
+      client_optimizer=tff.learning.optimizers.build_sgdm(0.5),
+      server_learning_rate=0.5,
+      **dict(insecure_seed=3) | changes,
+  )
+
+
+def _train(process, root, **arguments):
+  return program.train(
+      process,
+      _Clients(),
+      output_dir=root,
+      delta=_DELTA,
+      checkpoint_every=1,
+      progress='quiet',
+      **arguments,
+  )
+
+
+class Keras3RunTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.parent = pathlib.Path(
+        cls.enterClassContext(tempfile.TemporaryDirectory())
+    )
+    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
+    cls.model = _keras_model(dropout_seed=5)
+    cls.functional = _functional(cls.model)
+    cls.result = _train(_process(cls.functional), cls.parent / 'whole')
+
+  def _npz(self, name):
+    return (self.parent / name / 'release' / 'model.npz').read_bytes()
+
+  def test_a_resumed_run_has_the_same_bytes_whatever_keras_draws(self):
+    def kill(weights):
+      del weights
+      raise _Killed
+
+    # What follows from the seeds of the Keras model would differ.
+    first, second = (
+        _process(_functional(_keras_model(seed))) for seed in (6, 7)
+    )
+    root = self.parent / 'two'
+    with self.assertRaises(_Killed):
+      _train(first, root, evaluate_fn=kill, rounds_per_eval=3)
+    _train(second, root, evaluate_fn=lambda _: {}, rounds_per_eval=3)
+    self.assertEqual(self._npz('two'), self._npz('whole'))
+
+  def test_model_goes_back_into_keras(self):
+    model = _keras_model(dropout_seed=8)
+    body = model.get_layer('body').kernel.numpy()
+    head = model.get_layer('head').kernel.numpy()
+    weights = program.read_model(self.parent / 'whole')
+    learning.assign_to_keras3(model, weights)
+    np.testing.assert_array_equal(model.get_layer('body').kernel, body)
+    self.assertGreater(
+        np.abs(model.get_layer('head').kernel.numpy() - head).max(), 0
+    )
+    x = np.ones([2, 4], np.float32)
+    expected = self.functional.predict_on_batch(
+        (weights.trainable, weights.non_trainable), tf.constant(x), False
+    )
+    np.testing.assert_allclose(model.predict(x, verbose=0), expected, atol=1e-6)
+
+  def test_statement_says_that_the_body_is_public(self):
+    said = self.result.statement.points['public_data']['pretraining']
+    self.assertStartsWith(said, 'not declared; 25 weights are frozen')
+    self.assertIn('nothing is claimed for the data', said)
+
+  def test_run_says_what_is_trained_and_asks_where_the_body_is_from(self):
+    for declared, asks in ((None, True), ('a body of public photos', False)):
+      lines = []
+      with mock.patch.object(
+          progress.Progress, 'say', lambda self, text: lines.append(text)
+      ):
+        result = _train(
+            _process(self.functional),
+            self.parent / f'asked_{asks}',
+            total_rounds=1,
+            declarations=declared
+            and tff_dp.accounting.Declarations(pretraining=declared),
+        )
+      (line,) = [line for line in lines if line.startswith('weights:')]
+      self.assertIn('18 are trained; 25 weights are frozen', line)
+      self.assertEqual('Declarations(pretraining=' in line, asks)
+    said = result.statement.points['public_data']['pretraining']
+    self.assertStartsWith(said, 'a body of public photos; 25 weights')
+
+  def test_constants_give_the_same_model_and_a_digest(self):
+    process = _process(_functional(self.model, frozen_as='constants'))
+    result = _train(process, self.parent / 'constants')
+    for one, other in zip(
+        result.model_weights.trainable, self.result.model_weights.trainable
+    ):
+      np.testing.assert_allclose(one, other, atol=1e-6)
+    (digest,) = result.model_weights.non_trainable
+    self.assertEqual((digest.dtype, digest.shape), (np.uint8, (32,)))
+    learning.assign_to_keras3(_keras_model(1), result.model_weights)
+    self.assertIn(
+        'weights of digest non_trainable/0 are frozen',
+        result.statement.points['public_data']['pretraining'],
+    )
+
+  def test_bundle_is_verified(self):
+    process = _process(self.functional, insecure_seed=None)
+    _train(process, self.parent / 'exported')
+    export.export_bundle(
+        self.parent / 'exported',
+        output=self.parent / 'bundle',
+        process=process,
+        model=self.functional,
+    )
+    findings = export.verify_bundle(self.parent / 'bundle')
+    self.assertNotEmpty(findings)
+    for finding in findings:
+      self.assertEqual(finding.status, 'ok', finding)
+
+  def test_fed_avg_with_the_aggregator_of_the_plan_is_certified(self):
+    process = tff.learning.algorithms.build_unweighted_fed_avg(
+        self.functional,
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+        model_aggregator=_plan().aggregator(),
+    )
+    certificate = program.certify(process)
+    self.assertIn(
+        'accuracy', [str(path[-1]) for path in certificate.not_covered]
+    )
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,673 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 3 models as TFF's functional models, with frozen weights.
+
+The model is called once for training and once for inference, each time into a
+graph of its own. The process runs these graphs, so later changes of the Keras
+model do not reach it. The trained weights get noise. The frozen ones go to the
+clients as they are.
+
+Dropout needs new masks in every step, but TFF drops the state of Keras' seed
+generators. Here each call draws the seeds anew, from its features and the
+trained weights. So two clients have the same masks only if both are equal, and
+a resumed run has the masks of the run before.
+"""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+import functools
+import hashlib
+import itertools
+import re
+from typing import Any
+import warnings
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from tff_dp import _checks
+
+BROADCAST, CONSTANTS = FROZEN_AS = ('broadcast', 'constants')
+# A graph of larger constants takes minutes to build.
+_MOST_CONSTANT_BYTES = 32 * 10**6
+# The initial weights are constants of one graph, and a protocol buffer ends at
+# 2**31 bytes.
+_MOST_BYTES = 19 * 10**8
+_RANDOM = re.compile(
+    'Random|Multinomial|TruncatedNormal|NonDeterministic|StatefulUniform'
+    '|StatefulStandardNormal|Rng'
+)
+_MASK = '_keras_mask'
+
+
+class Keras3Model(tff.learning.models.FunctionalModel):
+  """A functional model of a Keras 3 model.
+
+  Attributes:
+    num_trained: Number of weights that are trained, counted in numbers.
+    num_frozen: Number of weights that are frozen, counted in numbers.
+    frozen_as: 'broadcast' or 'constants'.
+  """
+
+  def __init__(
+      self,
+      predict: Callable[..., Any],
+      *,
+      num_trained: int,
+      num_frozen: int,
+      frozen_as: str,
+      **parts,
+  ):
+    super().__init__(
+        predict_on_batch_fn=tf.function(predict, autograph=False), **parts
+    )
+    self._predict = predict
+    self.num_trained = num_trained
+    self.num_frozen = num_frozen
+    self.frozen_as = frozen_as
+
+  def __repr__(self) -> str:
+    return (
+        f'<Keras3Model: trains {self.num_trained:,} numbers;'
+        f' {self.num_frozen:,} are frozen ({self.frozen_as})>'
+    )
+
+  # TFF's own methods are `tf.function`s, which lose the masks that Keras
+  # attaches to outputs and reads in losses and metrics.
+  def predict_on_batch(self, model_weights, x, training=True):
+    return self._predict(model_weights, x, training)
+
+  def update_metrics_state(
+      self, state, labels, batch_output, sample_weight=None
+  ):
+    return self._update_metrics_state(
+        state, labels, batch_output, sample_weight
+    )
+
+
+def functional_model_from_keras3(
+    model: Any,
+    loss: Callable[[Any, Any], Any],
+    input_spec: Any,
+    *,
+    metrics_constructor: Any = None,
+    frozen_as: str = BROADCAST,
+) -> Keras3Model:
+  """Returns a Keras 3 model as a functional model of its present weights.
+
+  What is trained is read now, weight by weight (`weight.trainable`). The other
+  weights are frozen. They get no noise, and the privacy statement counts them
+  as public: they must not come from the data that is protected. This includes
+  the statistics of an adapted `Normalization` and of a frozen
+  `BatchNormalization`.
+
+  Args:
+    model: A built `keras.Model` on the TensorFlow backend.
+    loss: Loss of a batch, a function of labels and outputs that returns a
+      scalar, such as a `keras.losses.Loss`.
+    input_spec: Specs of a batch (x, y), with `None` as the batch size.
+    metrics_constructor: Class or function that makes a `keras.metrics.Metric`,
+      or a dictionary from names to such. Default: no metrics.
+    frozen_as: 'broadcast' sends the frozen weights to the clients in each
+      round. 'constants' writes them into the graph, of at most 32 MB, and keeps
+      only their digest among the weights.
+
+  Raises:
+    ArgumentError: If the model cannot be trained like this. The message names
+      the layer, and the way out.
+  """
+  keras = _keras_of(model)
+  _checks.one_of(FROZEN_AS, frozen_as=frozen_as)
+  x_spec, y_spec = _pair(input_spec)
+  call = _Call(keras, model)
+  _check_weights(model, call, frozen_as)
+  graphs = {
+      training: _Graph(
+          'model',
+          lambda *arguments, training=training: call(*arguments, training),
+          *map(_specs, (call.trained, call.frozen, call.seeds)),
+          x_spec,
+          model=model,
+      )
+      for training in (True, False)
+  }
+  for graph in graphs.values():
+    _check_draws(
+        model,
+        graph,
+        num_fixed=len(call.trained) + len(call.frozen),
+        num_seeds=len(call.seeds),
+    )
+  trained, frozen = map(_values, (call.trained, call.frozen))
+  digest = _digest(frozen)
+  fixed = frozen if frozen and frozen_as == CONSTANTS else None
+
+  def predict(weights, x, training):
+    trained, frozen = map(tf.nest.flatten, weights)
+    if fixed is not None:
+      frozen = [tf.constant(value) for value in fixed]
+    seeds = _draw_seeds(call.seeds, trained, x)
+    outputs, masks = graphs[bool(training)](trained, frozen, seeds, x)
+    return _with_masks(outputs, masks)
+
+  output_specs = _specs_of_outputs(graphs[True])
+  loss_graph = _Graph(
+      'loss',
+      lambda y, outputs, masks: tf.cast(
+          loss(y, _with_masks(outputs, masks)), tf.float32
+      ),
+      y_spec,
+      *output_specs,
+  )
+  if loss_graph.outputs.shape.rank != 0:
+    raise _checks.ArgumentError(
+        'loss',
+        loss,
+        f'a scalar for each batch, not shape {loss_graph.outputs.shape}',
+    )
+
+  def loss_of(output, label, sample_weight=None):
+    del sample_weight
+    return loss_graph(label, output, _masks(output))
+
+  return Keras3Model(
+      predict,
+      num_trained=sum(value.size for value in trained),
+      num_frozen=sum(value.size for value in frozen),
+      frozen_as=frozen_as,
+      initial_weights=(
+          tuple(trained),
+          tuple(frozen) if fixed is None else (digest,),
+      ),
+      loss_fn=loss_of,
+      metrics_fns=_metrics_fns(
+          keras, metrics_constructor, y_spec, output_specs
+      ),
+      input_spec=input_spec,
+  )
+
+
+def assign_to_keras3(model: Any, weights: Any) -> None:
+  """Assigns the weights of a run to the Keras 3 model that it came from.
+
+  Args:
+    model: The model, or one of the same layers, with the same weights frozen.
+    weights: `tff.learning.models.ModelWeights`, such as `result.model_weights`
+      or `program.read_model(output_dir)`.
+
+  Raises:
+    ArgumentError: If the weights do not fit the model, or if they were trained
+      on other frozen weights that only their digest stands for.
+  """
+  keras = _keras_of(model)
+  call = _Call(keras, model)
+  trained, frozen = (
+      [np.asarray(value) for value in tf.nest.flatten(each)]
+      for each in (weights.trainable, weights.non_trainable)
+  )
+  own = _values(call.frozen)
+  digest = _digest(own)
+  is_digest = bool(own) and _forms(frozen) == _forms([digest]) != _forms(own)
+  if _forms(trained) != _forms(call.trained) or not (
+      is_digest or _forms(frozen) == _forms(own)
+  ):
+    raise _checks.ArgumentError(
+        'weights',
+        f'{len(trained)} trained and {len(frozen)} frozen weights',
+        f'those of the model, {len(call.trained)} trained and'
+        f' {len(call.frozen)} frozen ones of its shapes; freeze what was frozen'
+        ' in the run',
+    )
+  if is_digest and not np.array_equal(frozen[0], digest):
+    raise _checks.ArgumentError(
+        'model', model.name, 'the frozen weights that the run had; load them'
+    )
+  values = trained + ([] if is_digest else frozen)
+  for variable, value in zip(call.trained + call.frozen, values):
+    variable.assign(value)
+
+
+class _Call:
+  """A call of a Keras model whose variables are arguments."""
+
+  def __init__(self, keras, model):
+    if not model.built:
+      raise _checks.ArgumentError(
+          'model',
+          model.name,
+          'a model with weights; build it: model(batch), or keras.Input(...) as'
+          ' its first layer',
+      )
+    self._keras, self._model = keras, model
+    weights = {id(variable) for variable in model.weights}
+    metrics = {id(variable) for variable in model.metrics_variables}
+    self.trained = list(model.trainable_variables)
+    others = [
+        variable
+        for variable in model.non_trainable_variables
+        if id(variable) not in metrics
+    ]
+    self.frozen = [each for each in others if id(each) in weights]
+    self.seeds = [each for each in others if id(each) not in weights]
+
+  def __call__(self, trained, frozen, seeds, x, training):
+    """Returns the outputs, and the masks that Keras attached to them."""
+    mapping = [
+        *zip(self.trained, trained),
+        *zip(self.frozen, frozen),
+        *zip(self.seeds, seeds),
+    ]
+    with self._keras.StatelessScope(mapping, collect_losses=True) as scope:
+      outputs = self._model(_as_inputs(self._model, x), training=training)
+    for variable, value in zip(self.frozen, frozen):
+      if scope.get_current_value(variable) is not value:
+        raise _checks.ArgumentError(
+            'model',
+            variable.path,
+            'no layer that changes its state as it trains, for the state would'
+            ' leave clients without noise; set layer.trainable = False, or'
+            ' replace it, BatchNormalization for instance by'
+            ' GroupNormalization',
+        )
+    if scope.losses:
+      raise _checks.ArgumentError(
+          'model',
+          _layer_of(self._model, scope.losses[0].name),
+          'no losses of layers, no add_loss and no activity_regularizer; make'
+          ' them part of the loss',
+      )
+    outputs = tf.nest.map_structure(tf.convert_to_tensor, outputs)
+    return outputs, _masks(outputs)
+
+
+class _Graph:
+  """A function as a graph of its own, to be called in other graphs.
+
+  Attributes:
+    graph: The graph.
+    outputs: Structure of its outputs.
+  """
+
+  def __init__(
+      self,
+      argument: str,
+      function: Callable[..., Any],
+      *specs: Any,
+      model: Any = None,
+  ):
+
+    @tf.function(autograph=False)
+    def flat(*tensors):
+      return function(*tf.nest.pack_sequence_as(specs, tensors))
+
+    self._concrete = flat.get_concrete_function(*tf.nest.flatten(specs))
+    self.graph = self._concrete.graph
+    self.outputs = self._concrete.structured_outputs
+    for captured, placeholder in list(self.graph.captures):
+      if captured.dtype in (tf.resource, tf.variant):
+        users = [each.name for each in placeholder.consumers()]
+        raise _checks.ArgumentError(
+            argument,
+            _layer_of(model, (users or [placeholder.name])[0]),
+            'no layer with variables or tables of its own (lookups, or a random'
+            ' draw without a keras.random.SeedGenerator in the layer); do this'
+            ' in the clients\' datasets, or make the variables with add_weight',
+        )
+      value = captured.numpy()
+      # A constant of the graph in which it is called, whichever that is.
+      self._concrete.replace_capture_with_deferred_capture(
+          captured,
+          lambda value=value: tf.constant(value),
+          tf.TensorSpec(captured.shape, captured.dtype),
+          placeholder,
+      )
+
+  def __call__(self, *arguments: Any) -> Any:
+    return self._concrete(*tf.nest.flatten(arguments))
+
+
+def _keras_of(model: Any):
+  """Returns the Keras of the model, if that is Keras 3 on TensorFlow."""
+  import keras  # pylint: disable=g-import-not-at-top
+
+  if not hasattr(keras, 'StatelessScope') or not isinstance(model, keras.Model):
+    raise _checks.ArgumentError(
+        'model',
+        model,
+        'a keras.Model of Keras 3; for one of Keras 2 there is'
+        ' tff.learning.models.functional_model_from_keras',
+    )
+  if keras.backend.backend() != 'tensorflow':
+    raise _checks.ArgumentError(
+        'model',
+        f'{model.name} on {keras.backend.backend()}',
+        "the backend 'tensorflow'; set KERAS_BACKEND=tensorflow before keras is"
+        ' imported',
+    )
+  return keras
+
+
+def _layers(model: Any) -> list[Any]:
+  """Returns a model, its layers, their layers, and so on."""
+  inner = map(_layers, getattr(model, 'layers', ()))
+  return [model, *itertools.chain(*inner)]
+
+
+def _layer_of(model: Any, operation: str) -> str:
+  """Returns the name of the innermost layer that an operation is of."""
+  names = {layer.name for layer in _layers(model)} if model else ()
+  for part in reversed(operation.split('/')):
+    # Keras numbers the scopes of later calls.
+    for name in (part, re.sub(r'_\d+$', '', part)):
+      if name in names:
+        return name
+  return operation
+
+
+def _as_inputs(model: Any, x: Any) -> Any:
+  """Returns features in the order of the model's inputs.
+
+  Keras takes those of an OrderedDict by their place, not by their name.
+  """
+  if not isinstance(x, Mapping):
+    return x
+  like = getattr(model, 'input', None)
+  return type(like)((name, x[name]) for name in like) if isinstance(
+      like, Mapping
+  ) else dict(x)
+
+
+def _pair(input_spec: Any) -> tuple[Any, Any]:
+  if isinstance(input_spec, Mapping) and set(input_spec) == {'x', 'y'}:
+    return input_spec['x'], input_spec['y']
+  if isinstance(input_spec, Sequence) and len(input_spec) == 2:
+    return input_spec[0], input_spec[1]
+  raise _checks.ArgumentError(
+      'input_spec', input_spec, 'a pair (x, y) of tf.TensorSpec structures'
+  )
+
+
+def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
+  """Raises unless the weights can be trained as they are marked."""
+  if not call.trained:
+    raise _checks.ArgumentError(
+        'model',
+        model.name,
+        'a weight to train; set layer.trainable = True where you want it',
+    )
+  for variable in call.trained:
+    if variable.dtype != 'float32':
+      raise _checks.ArgumentError(
+          'model',
+          f'{variable.path}: {variable.dtype}',
+          'float32 for all that is trained; freeze this layer, or use the dtype'
+          " policy 'mixed_float16'",
+      )
+    for name in ('regularizer', 'constraint'):
+      if getattr(variable, name, None) is not None:
+        raise _checks.ArgumentError(
+            'model',
+            f'{variable.path}: {name}',
+            f'no {name}, which training here would ignore; leave it out'
+            + ', or add it to the loss' * (name == 'regularizer'),
+        )
+  size = sum(value.nbytes for value in _values(call.frozen))
+  if frozen_as == CONSTANTS and size > _MOST_CONSTANT_BYTES:
+    raise _checks.ArgumentError(
+        'frozen_as',
+        frozen_as,
+        f"'broadcast' for frozen weights of {size:,} bytes; constants may have"
+        f' {_MOST_CONSTANT_BYTES:,}',
+    )
+  size += sum(value.nbytes for value in _values(call.trained))
+  if size > _MOST_BYTES:
+    raise _checks.ArgumentError(
+        'model',
+        f'{model.name}: {size:,} bytes',
+        f'at most {_MOST_BYTES:,} bytes of weights, because a graph of'
+        ' TensorFlow holds no more; compute the features of a larger body once,'
+        " in the clients' datasets, and train the head",
+    )
+  lora = [each.path for each in call.trained if 'lora_kernel_a' in each.path]
+  if lora:
+    warnings.warn(
+        f'{lora[0]} is trained beside its lora_kernel_b: the mean of A and of B'
+        ' over clients is not the mean of their products. Freeze A:'
+        ' layer.lora_kernel_a.trainable = False'
+    )
+  if any(layer.compute_dtype == 'float16' for layer in _layers(model)):
+    warnings.warn(
+        f'{model.name} computes in float16, without loss scaling: small'
+        " gradients become zero. 'mixed_bfloat16' has the range of float32"
+    )
+
+
+def _check_draws(
+    model: Any, graph: _Graph, *, num_fixed: int, num_seeds: int
+) -> None:
+  """Raises if a random number of a graph does not follow from its seeds.
+
+  Args:
+    model: The model, for the names of its layers.
+    graph: Its graph. First come `num_fixed` inputs, then the seeds.
+    num_fixed: Number of weights.
+    num_seeds: Number of seed generators.
+  """
+  functions = {
+      each.signature.name: each
+      for each in graph.graph.as_graph_def().library.function
+  }
+  draws = {}
+
+  def has_draws(name: str) -> bool:
+    if name not in draws:
+      draws[name] = False
+      draws[name] = any(
+          _RANDOM.search(node.op) or any(map(has_draws, _called(node)))
+          for node in functions[name].node_def
+      )
+    return draws[name]
+
+  inputs = graph.graph.inputs[num_fixed : num_fixed + num_seeds]
+  seeded = {tensor.op for tensor in inputs}
+  for op in graph.graph.get_operations():
+    if any(tensor.op in seeded for tensor in op.inputs):
+      seeded.add(op)
+    is_draw = bool(_RANDOM.search(op.type)) and len(op.inputs) > 0
+    calls = [name for name in _called(op.node_def) if name in functions]
+    if (is_draw and (op.op_def.is_stateful or op not in seeded)) or (
+        op not in seeded and any(map(has_draws, calls))
+    ):
+      raise _checks.ArgumentError(
+          'model',
+          _layer_of(model, op.name),
+          'random numbers from a keras.random.SeedGenerator that the layer'
+          ' makes when it is built; others would be the same in every step, or'
+          ' differ when a run is resumed',
+      )
+
+
+def _called(node) -> list[str]:
+  """Returns the names of the functions that a node calls."""
+  return [
+      each.name
+      for attribute in node.attr.values()
+      for each in (attribute.func, *attribute.list.func)
+      if each.name
+  ]
+
+
+def _draw_seeds(variables, trained, x) -> list[tf.Tensor]:
+  """Returns a state for each seed generator, int64 of shape [2].
+
+  They follow from the features and the trained weights. All sums are of
+  integers modulo a power of two, so their order does not matter.
+
+  Args:
+    variables: States of the model's seed generators.
+    trained: Trained weights.
+    x: Features of the batch.
+  """
+  if not variables:
+    return []
+  of_features = tf.zeros([], tf.int64)
+  for index, tensor in enumerate(tf.nest.flatten(x)):
+    words = _as_words(tensor)
+    # Random factors, because two batches often have the same numbers in another
+    # order, such as words.
+    factors = tf.random.stateless_uniform(
+        tf.shape(words),
+        seed=[index, 0],
+        minval=None,
+        maxval=None,
+        dtype=tf.int64,
+        alg='philox',
+    )
+    of_features += tf.reduce_sum(words * factors)
+  of_weights = tf.zeros([], tf.int64)
+  for index, tensor in enumerate(trained):
+    total = tf.reduce_sum(tf.bitcast(tensor, tf.int32))
+    of_weights += (2 * index + 1) * tf.cast(total, tf.int64)
+  states = tf.random.stateless_uniform(
+      [len(variables), 2],
+      seed=tf.stack([of_features, of_weights]),
+      maxval=2**31 - 2,
+      dtype=tf.int64,
+      alg='philox',
+  )
+  return [
+      tf.cast(state, variable.dtype)
+      for variable, state in zip(variables, tf.unstack(states))
+  ]
+
+
+def _as_words(tensor: tf.Tensor) -> tf.Tensor:
+  """Returns the bits of a tensor's entries, int64 of shape [size]."""
+  if tensor.dtype == tf.string:
+    tensor = tf.strings.to_hash_bucket_fast(tensor, 2**62)
+  elif tensor.dtype.is_floating:
+    width = {2: tf.int16, 4: tf.int32, 8: tf.int64}[tensor.dtype.size]
+    tensor = tf.bitcast(tensor, width)
+  return tf.reshape(tf.cast(tensor, tf.int64), [-1])
+
+
+def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
+  """Returns functions that begin, update and finalize the metrics' state."""
+  made = {} if constructor is None else constructor
+  if callable(made) and not isinstance(made, keras.Metric):
+    made = made()
+  if not isinstance(made, Mapping):
+    made = {getattr(made, 'name', 'metric'): made}
+  metrics = {
+      str(name): each() if callable(each) and not isinstance(each, keras.Metric)
+      else each
+      for name, each in made.items()
+  }
+  for name, metric in metrics.items():
+    if not isinstance(metric, keras.Metric):
+      raise _checks.ArgumentError(
+          'metrics_constructor',
+          f'{name}: {metric!r}',
+          'metrics of Keras 3, keras.metrics...; tf.keras is Keras 2 here',
+      )
+    metric.reset_state()
+  initial = {name: _values(each.variables) for name, each in metrics.items()}
+  specs = {name: _specs(each.variables) for name, each in metrics.items()}
+
+  def graphs_of(method, *arguments):
+    graphs = {}
+    for name, metric in metrics.items():
+      late = _checks.ArgumentError(
+          'metrics_constructor',
+          name,
+          'a metric whose variables exist once it is constructed, and that'
+          ' takes labels and outputs; for one that makes them at its first'
+          ' batch, pass a function that makes it, calls it on a batch and'
+          ' returns it',
+      )
+      try:
+        graphs[name] = _Graph(
+            'metrics_constructor',
+            functools.partial(method, metric),
+            specs[name],
+            *arguments,
+        )
+      except Exception as error:  # Whatever a metric raises.
+        raise late from error
+      if len(metric.variables) != len(specs[name]):
+        raise late
+    return graphs
+
+  def update(metric, state, labels, outputs, masks):
+    return metric.stateless_update_state(
+        state, labels, _with_masks(outputs, masks)
+    )
+
+  updates = graphs_of(update, y_spec, *output_specs)
+  results = graphs_of(lambda metric, state: metric.stateless_result(state))
+
+  # Tuples, because a list is one tensor in tf.data.
+  @tf.function(autograph=False)
+  def initialize():
+    return collections.OrderedDict(
+        (name, tuple(map(tf.constant, values)))
+        for name, values in initial.items()
+    )
+
+  def add(state, labels, batch_output, sample_weight=None):
+    del sample_weight
+    outputs = batch_output.predictions
+    return collections.OrderedDict(
+        (name, tuple(graph(state[name], labels, outputs, _masks(outputs))))
+        for name, graph in updates.items()
+    )
+
+  @tf.function(autograph=False)
+  def finalize(state):
+    return collections.OrderedDict(
+        (name, graph(state[name])) for name, graph in results.items()
+    )
+
+  return initialize, add, finalize
+
+
+def _masks(outputs: Any) -> list[tf.Tensor]:
+  """Returns the masks that Keras attached to the outputs, none or all."""
+  found = [
+      getattr(each, _MASK, None) for each in tf.nest.flatten(outputs)
+  ]
+  return [] if any(mask is None for mask in found) else found
+
+
+def _with_masks(outputs: Any, masks: list[tf.Tensor]) -> Any:
+  for output, mask in zip(tf.nest.flatten(outputs), masks):
+    setattr(output, _MASK, mask)
+  return outputs
+
+
+def _specs_of_outputs(graph: _Graph) -> tuple[Any, Any]:
+  return tf.nest.map_structure(
+      lambda each: tf.TensorSpec(each.shape, each.dtype), graph.outputs
+  )
+
+
+def _specs(variables) -> list[tf.TensorSpec]:
+  return [tf.TensorSpec(each.shape, each.dtype) for each in variables]
+
+
+def _values(variables) -> list[np.ndarray]:
+  return [np.asarray(each) for each in variables]
+
+
+def _forms(values) -> list[tuple[tuple[int, ...], str]]:
+  return [(tuple(value.shape), str(value.dtype)) for value in values]
+
+
+def _digest(values: list[np.ndarray]) -> np.ndarray:
+  """Returns the SHA-256 of arrays, their types and shapes, uint8 [32]."""
+  digest = hashlib.sha256()
+  for value in values:
+    digest.update(f'{value.dtype}{value.shape}'.encode())
+    digest.update(np.ascontiguousarray(value).data)
+  return np.frombuffer(digest.digest(), np.uint8).copy()
