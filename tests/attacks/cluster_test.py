@@ -51,6 +51,11 @@ except Exception as error:
 import ray
 print('ours:', engine.submit(lambda data: data, [], b'7').result(60))
 address = ray.get_runtime_context().gcs_address
+ray_engine.RayEngine(address)
+try:
+  ray_engine.RayEngine('10.0.0.1:6379')
+except Exception as error:
+  print('elsewhere:', type(error).__name__, error)
 environment = {
     k: v for k, v in os.environ.items()
     if 'RAY_AUTH' not in k or how == 'our token'
@@ -122,7 +127,10 @@ class LocalEnginesTest(parameterized.TestCase):
 
   def test_ray_with_the_token(self):
     # So the attack fails for want of the token alone.
-    self.assertIn('code ran: 1', _ray('our token'))
+    found = _ray('our token')
+    self.assertIn('code ran: 1', found)
+    # Work meant for one cluster does not go to another.
+    self.assertRegex(found, "elsewhere: ClusterError address='10.0.0.1:6379'")
 
   def test_ray_that_would_be_open_is_refused(self):
     found = _ray('ray first')

@@ -410,7 +410,7 @@ class UnsupportedTest(_ContextTest):
     self._enter()
     with self.assertRaisesRegex(
         errors.UnsupportedComputationError,
-        r'returns a function, one of type .*\(int32 -> int32\)',
+        r"returns a function \(its type is .*\(int32 -> int32\)",
     ):
       computation(1)
 

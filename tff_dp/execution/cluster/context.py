@@ -280,7 +280,8 @@ def create_cluster_context(
       Results depend on it, as they depend on `max_concurrent_clients` in
       process. They do not depend on the number of workers.
     address: Address of the cluster. `None` starts a cluster of two workers on
-      this machine, to which nobody else can connect.
+      this machine, to which nobody else can connect. With 'ray', `None` uses the
+      connection that this process has already, if any.
     security: A `distributed.Security` with the certificates of the cluster, for
       'dask' only. `None` uses the certificates of Dask's configuration, if any.
       Environment variables set Ray's TLS and token.

@@ -60,6 +60,9 @@ def _require_token() -> None:
 class RayEngine(engine_lib.Engine):
   """An engine on a Ray cluster, or on a local one that it starts."""
 
+  # Ray has one connection in a process. This is the address it was asked for.
+  _connected_to: str | None = None
+
   def __init__(
       self, address: str | None = None, *, num_workers: int = _NUM_LOCAL_WORKERS
   ):
@@ -67,12 +70,13 @@ class RayEngine(engine_lib.Engine):
 
     Args:
       address: Address of the cluster, such as 'host:6379' or 'auto'. `None`
-        starts a cluster on this machine. It demands a token that only its own
-        processes know. A connection that this process already has is kept.
+        uses the connection that this process has, or else starts a cluster on
+        this machine. That one demands a token that only its own processes know.
       num_workers: Number of CPUs of a cluster that is started here.
 
     Raises:
-      ClusterError: A cluster that is started here would not demand a token.
+      ClusterError: A cluster that is started here would not demand a token,
+        or this process is connected to another address.
     """
     # No usage statistics are sent unless the user asks for it.
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
@@ -91,6 +95,15 @@ class RayEngine(engine_lib.Engine):
             'object_store_memory': _STORE_BYTES,
         }
       self._ray.init(log_to_driver=False, configure_logging=False, **options)
+      RayEngine._connected_to = address
+    elif address is not None:
+      connected = self._ray.get_runtime_context().gcs_address
+      if address not in (connected, 'auto', RayEngine._connected_to):
+        raise engine_lib.ClusterError(
+            f'address={address!r}, but this process is already connected to'
+            f' {connected}: leave out address to use that connection, or call'
+            ' ray.shutdown() first'
+        )
     self._functions = {}
     # Future of `submit` -> reference of Ray, while a task runs.
     self._running = {}

@@ -425,9 +425,9 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   """
   if _has_function(block.type_signature.result):
     raise errors.UnsupportedComputationError(
-        'a computation that returns a function, one of type'
-        f' {block.type_signature}',
-        instead='that function itself, which can be invoked',
+        'a computation that returns a function (its type is'
+        f' {block.type_signature})',
+        instead='the inner function as a computation of its own',
     )
   builder = _Builder()
   argument = None
