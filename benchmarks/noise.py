@@ -179,9 +179,21 @@ def _even_mechanisms(num_rounds):
   }
 
 
-def measure(num_params: int, num_rounds: int) -> dict[str, dict[str, float]]:
-  """Returns times in milliseconds and ratios, by contestant."""
-  even = _even_mechanisms(num_rounds)
+def measure(
+    num_params: int, num_rounds: int, *, wanted=None
+) -> dict[str, dict[str, float]]:
+  """Returns times in milliseconds and ratios, by contestant.
+
+  Args:
+    num_params: Length of the noise.
+    num_rounds: Rounds that are timed.
+    wanted: Names of contestants beside the baseline. Default: all.
+  """
+  even = {
+      name: mechanism
+      for name, mechanism in _even_mechanisms(num_rounds).items()
+      if wanted is None or f'tff_dp {name}' in wanted
+  }
   contestants = {
       _BASELINE: _SingleDraw(
           lambda seed: tf.random.stateless_normal(
@@ -200,6 +212,11 @@ def measure(num_params: int, num_rounds: int) -> dict[str, dict[str, float]]:
       'tensorflow-privacy vanilla': _TensorFlowPrivacy(False, num_params),
       'tensorflow-privacy Honaker': _TensorFlowPrivacy(True, num_params),
   }
+  contestants = {
+      name: contestant
+      for name, contestant in contestants.items()
+      if wanted is None or name in (_BASELINE, *wanted)
+  }
   timed = contestants | {
       (_TRAFFIC, name): _Traffic(mechanism, num_params)
       for name, mechanism in even.items()
@@ -215,6 +232,8 @@ def measure(num_params: int, num_rounds: int) -> dict[str, dict[str, float]]:
       for name, contestant in timed.items():
         start = time.perf_counter()
         contestant()
+        # A GPU's kernels may still run when a call returns.
+        tf.test.experimental.sync_devices()
         if is_timed:
           seconds[name].append(time.perf_counter() - start)
   means = {name: float(np.mean(values)) for name, values in seconds.items()}
