@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures rounds and noise on a GPU, beside the CPU of the same machine.
 
-  python -m benchmarks.gpu             # about six minutes on one large card
+  python -m benchmarks.gpu             # ten minutes or more on a large card
   python -m benchmarks.gpu --parts noise rounds --models mlp --clients 100
   python -m benchmarks.gpu --dry-run   # tiny sizes, also without a GPU
 
