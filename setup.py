@@ -44,13 +44,16 @@ setuptools.setup(
     ],
     packages=setuptools.find_packages(include=['tff_dp', 'tff_dp.*']),
     package_data={
-        'tff_dp': ['*.json'], 'tff_dp.mechanisms.matrix': ['*.json']
+        'tff_dp': ['*.json'],
+        'tff_dp.mechanisms.matrix': ['*.json'],
+        'tff_dp.statement': ['*.jinja2'],
     },
     python_requires='>=3.11',
     # A subset of what a working TFF environment has.
     install_requires=[
         'absl-py',
         'dp-accounting>=0.4.3',
+        'jinja2',
         'matplotlib',
         'numpy',
         'scipy',

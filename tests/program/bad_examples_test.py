@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.program import real_run
 from tff_dp import execution
-from tff_dp.program.display import plots
+from tff_dp.program.display import documents
 
 _LABEL = 8417
 _BAD = 'client 3'
@@ -40,7 +40,7 @@ class BadExamplesTest(absltest.TestCase):
 
   def test_client_is_named_and_a_filter_lets_the_run_go_on(self):
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(mock.patch.object(documents, 'write'))
     self.enterContext(
         execution.create_sync_in_process_context(max_concurrent_clients=1)
     )

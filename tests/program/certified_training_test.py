@@ -21,7 +21,7 @@ from tff_dp import execution
 from tff_dp import participation
 from tff_dp import program
 from tff_dp.program import certification
-from tff_dp.program.display import plots
+from tff_dp.program.display import documents
 
 
 def setUpModule():
@@ -34,7 +34,7 @@ class TrainTest(parameterized.TestCase):
     super().setUp()
     folder = self.enterContext(tempfile.TemporaryDirectory())
     self.root = pathlib.Path(folder) / 'run'
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   def _train(self, process, clients=None, **arguments):
     return program.train(

@@ -9,7 +9,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tff_dp.program.display import plots
+from tff_dp.program.display import documents
 
 # Files of a run that do not depend on how often it was killed.
 _MUST_AGREE = (
@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 
 class RunsTestCase(parameterized.TestCase):
-  """Tests of whole runs, in `parent`, without their plots."""
+  """Tests of whole runs, in `parent`, without their report."""
 
   @classmethod
   def setUpClass(cls):
@@ -36,7 +36,7 @@ class RunsTestCase(parameterized.TestCase):
     cls.parent = pathlib.Path(
         cls.enterClassContext(tempfile.TemporaryDirectory())
     )
-    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
+    cls.enterClassContext(mock.patch.object(documents, 'write'))
 
 
 def at_call(target, number: int, *, is_after: bool):

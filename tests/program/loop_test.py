@@ -498,7 +498,7 @@ class WrongLoopsTest(_LoopTestCase):
 
   def test_loop_in_the_directory_of_train(self):
     process = processes.fed_avg(_plan().aggregator())
-    with mock.patch.object(program.run.plots, 'write_curves'):
+    with mock.patch.object(program.run.documents, 'write'):
       program.train(
           process,
           processes.Clients(),

@@ -30,7 +30,7 @@ from tff_dp.mechanisms import randomizers
 from tff_dp.program import protocol_source
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program.display import plots
+from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import outputs
 
@@ -132,7 +132,7 @@ class TrainTest(parameterized.TestCase):
     super().setUp()
     self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
     self.root = self.parent / 'run'
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   @parameterized.parameters(*_PLANS)
   def test_result_and_released_columns(self, name):

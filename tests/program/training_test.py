@@ -31,12 +31,12 @@ from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
-from tff_dp.program.display import plots
+from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import outputs
 from tff_dp.statement import declarations
 
-_WRITE_CURVES = plots.write_curves
+_WRITE_DOCUMENTS = documents.write
 
 
 def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
@@ -90,10 +90,10 @@ class TrainTest(parameterized.TestCase):
     super().setUp()
     self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
     self.root = self.parent / 'run'
-    self.plot = self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.documents = self.enterContext(mock.patch.object(documents, 'write'))
 
   def test_result_and_files(self):
-    self.plot.side_effect = _WRITE_CURVES
+    self.documents.side_effect = _WRITE_DOCUMENTS
     result = _train(self.root)
     self.assertEqual(result.stop_reason, run_lib.COMPLETED)
     self.assertEqual(result.message, '')
@@ -122,6 +122,7 @@ class TrainTest(parameterized.TestCase):
             'model.npz',
             'privacy_statement.json',
             'privacy_statement.md',
+            'report.html',
             'tensorboard',
         ],
     )
@@ -563,7 +564,7 @@ class FullDiskTest(kills.RunsTestCase):
 class LongRunTest(absltest.TestCase):
 
   def test_a_late_checkpoint_writes_no_more_than_an_early_one(self):
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(mock.patch.object(documents, 'write'))
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     whole, seen = collections.Counter(), {}
     write = run_directory.write_atomically
@@ -612,7 +613,7 @@ class RefusalTest(parameterized.TestCase):
     super().setUp()
     self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
     self.root = self.parent / 'run'
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   @parameterized.parameters(
       ({'delta': 2}, 'delta=2'),

@@ -41,6 +41,9 @@ DECLARED = declarations.Declarations(
     preprocessing='a public vocabulary',
     not_covered='the time of each round',
     audit='an attack found nothing',
+    model_name='a classifier of letters',
+    data_name='letters of 2025',
+    responsible='the head of research',
 )
 
 

@@ -58,7 +58,7 @@ _MORE_EXAMPLES = """  tff-dp compare --rounds 2048 --min-index-gap 342 --max-par
 `tff-dp COMMAND --help` explains a command. Tasks: `python -m tasks --help`,
 in a checkout.
 """ + errors.DEBUG_HELP
-_STATEMENT_FORMATS = ('markdown', 'json')
+_STATEMENT_FORMATS = ('markdown', 'json', 'html')
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -260,6 +260,8 @@ def _statement(arguments: argparse.Namespace) -> int:
     )
   if arguments.format == 'json':
     print(json.dumps(statement.to_json(), indent=2, allow_nan=False))
+  elif arguments.format == 'html':
+    print(statement.to_html(), end='')
   else:
     print(statement.to_markdown(), end='')
   return errors.DONE

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable, Sequence
 import copy
 import importlib.util
-import io
 import math
 import os
 import sys
@@ -26,7 +25,6 @@ _TITLE_WIDTH = 80
 _LEAST_SLOTS = 10
 # Longer work shows its progress.
 _QUIET_SECONDS = 2.0
-_STYLES = ('-', '--', '-.', ':')
 _WORDS = {'rounds': 'rounds of the run', 'slots': 'slots of one pass'}
 _NAMES = {
     'none': 'without amplification',
@@ -54,7 +52,7 @@ def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
     rows: Rows to draw, one for each mechanism.
     at: Privacy at which the errors of the rows are compared.
   """
-  figure, axes = _figure(5.0)
+  figure, (axes,) = _axes.figure(8.0, 5.0)
   for index, row in enumerate(rows):
     variances = row.mechanism.run_prefix_variances()
     rounds = np.arange(1, len(variances) + 1)
@@ -62,10 +60,8 @@ def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
         rounds,
         row.max_error * np.sqrt(variances / variances.max()),
         label=row.label,
-        linestyle=_STYLES[index % len(_STYLES)],
-        linewidth=1.2,
         # A single round has no line.
-        marker='.' if len(rounds) == 1 else None,
+        **_axes.style(index) | ({} if len(rounds) == 1 else {'marker': None}),
     )
   axes.set_yscale('log')
   axes.set_xlabel('round')
@@ -137,12 +133,13 @@ def write_epsilon_by_round(path: str, run: events.PlanRun) -> None:
       lines,
       label='round after which the run stops',
       delta=run.delta,
-      title=f'Epsilon over the rounds of a run: {plan.kind.replace("_", " ")}',
+      title='Epsilon of a run that stops early, per'
+      f' {plan.unit}, {plan.neighboring_relation.value.replace("_", "-")} adjacency',
   )
 
 
 def _write_lines(path, lines, *, label, delta, title) -> None:
-  figure, axes = _figure(6.0)
+  figure, (axes,) = _axes.figure(8.0, 6.0)
   for index, (name, line) in enumerate(lines.items()):
     shown = {x: y for x, y in line.items() if 0 < y < math.inf}
     if shown:
@@ -150,9 +147,7 @@ def _write_lines(path, lines, *, label, delta, title) -> None:
           list(shown),
           list(shown.values()),
           label=name,
-          linestyle=_STYLES[index % len(_STYLES)],
-          linewidth=1.2,
-          marker='.',
+          **_axes.style(index),
       )
   axes.set_xscale('log')
   axes.set_yscale('log')
@@ -177,22 +172,7 @@ def _spread(first: int, last: int) -> list[int]:
   return sorted({int(point) for point in spread} | {last})
 
 
-def _figure(height: float):
-  # Slow to import, and needed nowhere else.
-  # pylint: disable-next=g-import-not-at-top
-  from matplotlib import figure as figure_lib
-
-  # Without pyplot, whose global state belongs to the caller's notebook.
-  figure = figure_lib.Figure(figsize=(8.0, height), layout='constrained')
-  return figure, figure.subplots()
-
-
 def _write(figure, path: str) -> None:
-  # pylint: disable-next=g-import-not-at-top
-  from matplotlib.backends import backend_agg
-
-  figure.axes[0].grid(alpha=0.3)
-  content = io.BytesIO()
-  backend_agg.FigureCanvasAgg(figure).print_png(content)
+  content = _axes.png(figure)
   with open(path, 'wb') as file:
-    file.write(content.getvalue())
+    file.write(content)

@@ -210,7 +210,7 @@ def write_plot(
       arguments,
       epsilons_of,
       varied=varied,
-      title=f'Epsilon of {arguments.kind}: {", ".join(said)}',
+      title=f'Epsilon of {arguments.kind.replace("-", " ")}: {", ".join(said)}',
   )
 
 

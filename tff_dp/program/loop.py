@@ -252,6 +252,7 @@ class Loop:
   def close(self) -> None:
     """Gives up the directory, so that this or another process can resume."""
     if self._released is not None:
+      self._run.write_documents()
       outputs.level_times(self._run.directory.release)
     self._close('it was closed, or its directory was opened again')
 

@@ -23,6 +23,7 @@ last release. Files that grow with the rounds are only appended to.
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import html
 import math
 import pathlib
 import time
@@ -44,8 +45,8 @@ from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import interrupts
 from tff_dp.program import releases
+from tff_dp.program.display import documents
 from tff_dp.program.display import hints
-from tff_dp.program.display import plots
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history as history_lib
@@ -55,6 +56,7 @@ from tff_dp.program.files import process_files
 from tff_dp.statement import builder
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
+from tff_dp.statement import report
 from tff_dp.statement import statement as statement_lib
 
 COMPLETED = 'completed'
@@ -87,6 +89,7 @@ class TrainResult:
     averaged_model_weights: The average of the models, `None` if the process
       keeps none.
     evaluated: Names of the evaluation's metrics.
+    course: The released metrics as the report shows them. `None` if unknown.
   """
 
   model_weights: Any
@@ -100,6 +103,7 @@ class TrainResult:
   output_dir: pathlib.Path
   averaged_model_weights: Any = None
   evaluated: tuple[str, ...] = ()
+  course: report.Course | None = None
 
   def __repr__(self) -> str:
     # The arrays of the model would fill the screen.
@@ -110,6 +114,12 @@ class TrainResult:
     lines = [f'- {sentence}' for sentence in self._said()]
     plain = plain_words.paragraph(self.statement.to_json())
     return '\n'.join(['**Training result**', '', *lines, '', plain])
+
+  def _repr_html_(self) -> str:
+    """Returns the report, which a notebook shows."""
+    said = ''.join(f'<li>{html.escape(each)}</li>' for each in self._said())
+    shown = report.fragment(self.statement, self.course)
+    return f'<ul>{said}</ul>{shown}'
 
   def _said(self) -> list[str]:
     """Returns phrases about everything but the model."""
@@ -504,16 +514,9 @@ class Run:
   def finish(self, message: str) -> TrainResult:
     """Writes the last model and the final documents, and returns the result."""
     weights, averaged = self.write_models()
-    release = self.directory.release
-    plots.write_curves(
-        release / 'curves.png',
-        self.history,
-        evaluation_columns=list(self.evaluated),
-        delta=self.delta,
-        epsilon_budget=self.epsilon_budget,
-    )
     statement = self.write_statement()
-    outputs.level_times(release)
+    course = self.write_documents()
+    outputs.level_times(self.directory.release)
     return TrainResult(
         model_weights=weights,
         metrics=history_lib.Released(self.history, key=releases.KEY),
@@ -526,10 +529,22 @@ class Run:
         output_dir=self.directory.root,
         averaged_model_weights=averaged,
         evaluated=tuple(self.evaluated),
+        course=course,
     )
 
+  def write_documents(self) -> report.Course:
+    """Writes report and picture of the rounds that are released so far.
+
+    Call it after `write_statement`.
+    """
+    return documents.write(self.directory.release, evaluated=self.evaluated)
+
   def write_statement(self) -> statement_lib.PrivacyStatement:
-    """Writes and returns the statement and events of the rounds so far."""
+    """Writes and returns the statement and events of the rounds so far.
+
+    It removes the report, which would be about fewer rounds.
+    """
+    (self.directory.release / documents.REPORT).unlink(missing_ok=True)
     # A round that has begun counts, even if its process was killed.
     rounds = max(self.rounds_done, self.record.rounds_begun)
     statement = self.plan.statement_about(

@@ -50,6 +50,9 @@ not_claimed.heuristics: none
 """
 # Points whose values come from the fields of `Declarations`.
 _DECLARED = (
+    'setting.model_name',
+    'setting.data_name',
+    'setting.responsible',
     'release.not_covered',
     'tuning.hyperparameters',
     'tuning.architecture',

@@ -7,7 +7,7 @@ from typing import Optional
 
 from tff_dp import _checks
 
-_NOT_DECLARED = 'not declared'
+NOT_DECLARED = 'not declared'
 _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 
 
@@ -30,6 +30,9 @@ class Declarations:
     preprocessing: Whether vocabularies or normalisers saw private data.
     not_covered: Values that are released without being covered.
     audit: What attacks on the model have shown.
+    model_name: Name of the model.
+    data_name: Name of the data that are protected.
+    responsible: Name of the person who answers for the training.
   """
 
   population: Optional[int] = None
@@ -38,20 +41,23 @@ class Declarations:
   hyperparameters: str = _NOT_ACCOUNTED
   architecture: str = _NOT_ACCOUNTED
   early_stopping: str = 'none: the number of rounds follows from the plan'
-  pretraining: str = _NOT_DECLARED
-  public_data: str = _NOT_DECLARED
-  preprocessing: str = _NOT_DECLARED
+  pretraining: str = NOT_DECLARED
+  public_data: str = NOT_DECLARED
+  preprocessing: str = NOT_DECLARED
   not_covered: str = (
       'training metrics of TFF (loss, accuracy, example counts) and columns that'
       ' end in .not_covered: tff_dp.program.train keeps them in secret/; whoever'
       ' prints or publishes them releases them without noise'
   )
-  audit: str = _NOT_DECLARED
+  audit: str = NOT_DECLARED
+  model_name: str = NOT_DECLARED
+  data_name: str = NOT_DECLARED
+  responsible: str = NOT_DECLARED
 
   @property
   def says_pretraining(self) -> bool:
     """Whether somebody has declared where the initial weights come from."""
-    return not self.pretraining.startswith(_NOT_DECLARED)
+    return not self.pretraining.startswith(NOT_DECLARED)
 
   def __post_init__(self):
     for name, value in vars(self).items():

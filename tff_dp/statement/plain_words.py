@@ -14,8 +14,8 @@ NO_PRIVACY = 'NO PRIVACY'
 NOT_VERIFIED = 'NOT VERIFIED'
 # Name -> largest chance of a right guess: Phi(mu / 2), rounded down, for Gaussian
 # privacy with mu 0.5, 1 and 3. The limits and their names are our own choice.
-_LEVELS = {'strong': 0.598, 'moderate': 0.691, 'weak': 0.933}
-_WORST = 'next to none'
+LEVELS = {'strong': 0.598, 'moderate': 0.691, 'weak': 0.933}
+WORST = 'next to none'
 _WHOSE = (
     'the limits are the choice of tff_dp: the chances of Gaussian privacy with mu'
     ' 0.5, 1 and 3'
@@ -34,14 +34,15 @@ def level(chance: float) -> str:
     chance: Largest chance of a right guess at even odds.
   """
   limits = ', '.join(
-      f'{name} up to {100 * most:.1f} %' for name, most in _LEVELS.items()
+      f'{name} up to {100 * most:.1f} %' for name, most in LEVELS.items()
   )
-  return f'{_name(chance)} ({limits}; {_WHOSE})'
+  return f'{name_of(chance)} ({limits}; {_WHOSE})'
 
 
-def _name(chance: float) -> str:
+def name_of(chance: float) -> str:
+  """Returns the level of protection in a word or two."""
   return next(
-      (name for name, most in _LEVELS.items() if chance <= most), _WORST
+      (name for name, most in LEVELS.items() if chance <= most), WORST
   )
 
 
@@ -51,38 +52,47 @@ def paragraph(content: Mapping[str, Any]) -> str:
   Args:
     content: Result of `PrivacyStatement.to_json`.
   """
+  condition = ''
+  if not is_void(content) and not is_verified(content):
+    condition = ', if a process follows this plan'
+  first, *others = sentences(content)
+  first = first[0].lower() + first[1:]
+  return ' '.join([f'In plain words{condition}: {first}', *others])
+
+
+def sentences(content: Mapping[str, Any]) -> list[str]:
+  """Returns the sentences of `paragraph`, a thought each."""
   unit, points = content['unit'], content['points']
   if is_void(content):
-    return (
-        f'In plain words: this run protects no {unit}. Treat what it releases'
-        ' as if the data themselves had been released.'
-    )
+    return [
+        f'This run protects no {unit}.',
+        'Treat what it releases as if the data themselves had been released.',
+    ]
   chance = points['guarantee']['right_guesses']
   relation = content['neighboring_relation']
   instead = _INSTEAD.get(relation, f'its neighbour in the sense of {relation}')
-  condition = '' if is_verified(content) else ', if a process follows this plan'
-  sentences = [
-      f'In plain words{condition}: somebody sees all that this run shows to those whom it'
+  found = [
+      'Somebody sees all that this run shows to those whom it'
       f' does not trust, and guesses whether one particular {unit} contributed'
       f' what it did or {instead}. If both are equally likely beforehand, the'
-      f' guess is right in at most {_percent(chance)} of all cases; 50 % is a'
-      f' coin flip. That is {_name(chance)} protection, on the scale of point 7.',
+      f' guess is right in at most {percent(chance)} of all cases; 50 % is a'
+      ' coin flip.',
+      f'That is {name_of(chance)} protection, on the scale of point 7.',
       f'It counts all contributions of {_article(unit)} {unit} to the whole'
       " run, and holds even if everybody else's data are known.",
   ]
   amplification = points['amplification']
   if amplification['claimed'] != 'none':
-    sentences.append(
+    found.append(
         'Without the amplification of point 8 it would be at most'
-        f' {_percent(amplification["right_guesses_without"])}.'
+        f' {percent(amplification["right_guesses_without"])}.'
     )
-  sentences += [
+  return found + [
       'Trusted, so that nothing here protects from them:'
       f' {content["trust"]}.',
       f'What is true of many {unit}s can still be learned: that is what the'
       ' model is for.',
   ]
-  return ' '.join(sentences)
 
 
 def is_void(content: Mapping[str, Any]) -> bool:
@@ -103,6 +113,6 @@ def _article(noun: str) -> str:
   return 'an' if noun[0] in 'aeiou' else 'a'
 
 
-def _percent(chance: float) -> str:
+def percent(chance: float) -> str:
   """Returns the chance in percent, rounded up."""
   return f'{math.ceil(1e3 * chance) / 10:.1f} %'

@@ -9,7 +9,7 @@ accounted for.
 The JSON form is the statement. The Markdown form is rendered from it alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 import json
 from typing import Any
@@ -17,7 +17,9 @@ from typing import Any
 from tff_dp import _checks
 from tff_dp import systems
 from tff_dp.accounting import rounding
+from tff_dp.statement import outline
 from tff_dp.statement import plain_words
+from tff_dp.statement import report
 
 SCHEMA = 'tff_dp.privacy_statement'
 # Version of all files with the key `kind`: `Plan.headline` and events.json too.
@@ -58,39 +60,6 @@ _ALWAYS = {
     ),
     'not_claimed': 'audit heuristics limits',
 }
-_TITLES = {
-    'setting': 'Setting and trust',
-    'unit': 'Unit of privacy',
-    'adjacency': 'Neighbouring data sets',
-    'release': 'What is released',
-    'mechanism': 'Mechanism',
-    'accounting': 'Accounting',
-    'guarantee': 'Guarantee',
-    'amplification': 'Amplification',
-    'tuning': 'Tuning, architecture search, early stopping',
-    'public_data': 'Pretraining and public data',
-    'implementation': 'Implementation',
-    'not_claimed': 'Not claimed',
-}
-_LABELS = {
-    'epsilon_planned': 'epsilon of all planned rounds',
-    'epsilon_rdp': 'epsilon by Renyi DP, for comparison',
-    'epsilon_replace_one': 'epsilon under replace-one adjacency',
-    'epsilon_without': 'epsilon without amplification',
-    'false_positives': 'false positive rate',
-    'groups': 'by group',
-    'right_guesses': (
-        'right guesses about one of them, at even odds beforehand, at most'
-    ),
-    'right_guesses_without': 'right guesses without amplification, at most',
-    'sigma_eff': 'sigma_eff = noise multiplier / sqrt(S2)',
-    'squared_sensitivity': 'squared sensitivity S2, in squared clip norms',
-    'true_positives': 'true positive rate at most',
-    'zcdp_rho': 'zCDP rho',
-}
-# Printed with few digits, these numbers must not become smaller.
-_ROUNDED_UP = ('epsilon', 'right_guesses', 'true_positives', 'zcdp_rho')
-_INFINITE = f'infinite: {plain_words.NO_PRIVACY}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,8 +128,15 @@ class PrivacyStatement:
     """Returns the statement as a Markdown page."""
     return render(self.to_json())
 
-  # Notebooks call this to show a statement.
+  def to_html(self) -> str:
+    """Returns the statement as an HTML page, see `report`."""
+    return report.page(self)
+
+  # Notebooks show the HTML, or the Markdown where they show no HTML.
   _repr_markdown_ = to_markdown
+
+  def _repr_html_(self) -> str:
+    return report.fragment(self)
 
   def __repr__(self) -> str:
     return f'<PrivacyStatement: {headline(self.to_json())}>'
@@ -232,90 +208,38 @@ def render(content: Mapping[str, Any]) -> str:
   Args:
     content: Result of `PrivacyStatement.to_json`.
   """
-  points = content['points']
   lines = ['# Privacy statement', '']
   for warning in content['warnings']:
     lines += [f'**{warning}**', '']
   lines += [plain_words.paragraph(content), '', headline(content)]
-  for number, (point, title) in enumerate(_TITLES.items(), 1):
-    lines += ['', f'## {number}. {title}', '']
-    for name, value in points[point].items():
-      lines += _item(name, value)
+  for point in outline.points(content):
+    lines += ['', f'## {point.number}. {point.title}', '']
+    for item in point.items:
+      lines += _item(item)
   return '\n'.join(lines) + '\n'
 
 
 def headline(content: Mapping[str, Any]) -> str:
-  """Returns a line with epsilon, delta, unit and relation.
+  """Returns a line with epsilon, delta, unit and relation, in Markdown.
 
   Groups that have an epsilon and a delta of their own follow in a list.
   """
-  points = content['points']
-  done = points['mechanism']['rounds_done']
-  planned = points['mechanism']['rounds_planned']
-  if done:
-    when = f'{done} of {planned} planned rounds are done.'
-  else:
-    when = f'This is a plan: none of its {planned} rounds is done.'
-  if plain_words.is_void(content):
-    return f'{plain_words.NO_PRIVACY} is guaranteed. {when}'
-  epsilon = _text('epsilon', content['epsilon'])
-  claimed = points['amplification']['claimed']
-  amplified = (
-      'without amplification' if claimed == 'none' else f'amplified: {claimed}'
-  )
-  condition = ''
-  if not plain_words.is_verified(content):
-    condition = ', if a process follows this plan'
-  groups = points['guarantee'].get('groups', ())
-  promise = f'({epsilon}, {content["delta"]:g})-differential privacy'
-  if groups:
-    promise = '(epsilon, delta)-differential privacy'
-  line = (
-      f'**{promise}** for each {content["unit"]},'
-      f' {content["neighboring_relation"]} adjacency, {amplified}{condition}.'
-      f' {when}'
-  )
-  rows = [
-      f'- {row["name"]}: epsilon {_text("epsilon", row["epsilon"])}, delta'
-      f' {row["delta"]:g}'
-      for row in groups
-  ]
-  return '\n'.join([line, '', *rows] if rows else [line])
+  said = outline.promise(content)
+  claim = said.claim
+  if not plain_words.is_void(content):
+    claim = f'**{claim}**'
+  line = f'{claim}{said.meaning} {said.rounds}'
+  return '\n'.join([line, '', *(f'- {row}' for row in said.groups)]).rstrip()
 
 
-def _item(name: str, value: Any) -> list[str]:
+def _item(item: outline.Item) -> list[str]:
   """Returns the lines of one item: a line, a nested list or a table."""
-  label = _LABELS.get(name, name.replace('_', ' '))
-  if isinstance(value, Mapping):
-    return [f'- {label}:'] + [
-        f'  - {key}: {_text(key, inner)}' for key, inner in value.items()
-    ]
-  if isinstance(value, Sequence) and not isinstance(value, str):
-    if all(isinstance(row, Mapping) for row in value):
-      return _table(label, value)
-    return [f'- {label}:'] + [f'  - {_text(name, row)}' for row in value]
-  return [f'- {label}: {_text(name, value)}']
-
-
-def _table(label: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-  columns = list(rows[0])
-  heads = [_LABELS.get(column, column) for column in columns]
-  lines = [f'- {label}:', '', '  | ' + ' | '.join(heads) + ' |']
-  lines.append('  |' + '---|' * len(columns))
-  for row in rows:
-    cells = [_text(column, row[column]) for column in columns]
-    lines.append('  | ' + ' | '.join(cells) + ' |')
-  return lines
-
-
-def _text(name: str, value: Any) -> str:
-  if isinstance(value, bool):
-    return 'yes' if value else 'no'
-  if name.startswith(_ROUNDED_UP):
-    if value == 'inf':
-      return _INFINITE
-    if isinstance(value, (int, float)):
-      return rounding.rounded_up(value)
-  if isinstance(value, float):
-    return f'{value:.6g}'
-  return str(value)
+  label, value = item
+  if isinstance(value, str):
+    return [f'- {label}: {value}']
+  if not isinstance(value, outline.Table):
+    return [f'- {label}:', *(f'  - {line}' for line in value)]
+  rows = [value.heads, *value.rows]
+  lines = ['  | ' + ' | '.join(row) + ' |' for row in rows]
+  lines.insert(1, '  |' + '---|' * len(value.heads))
+  return [f'- {label}:', '', *lines]
