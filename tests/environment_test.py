@@ -277,7 +277,7 @@ class LockTest(parameterized.TestCase):
         if line.startswith(('#', '-r ')):
           continue
         package, _, version = line.partition('==')
-        package = re.match('[a-z-]+', package).group()
+        package = re.match('[a-z0-9-]+', package).group()
         if "python_version < '3'" in line:
           self.assertNotIn(package, pinned)
           continue

@@ -87,6 +87,9 @@ class ReportTest(parameterized.TestCase):
     if plain_words.is_void(content):
       self.assertNotIn('epsilon by delta', summary.lower())
       self.assertIn('No protection', summary)
+      self.assertIn('protects\nnobody', summary)
+      for claim in ('protects from', 'protects\neach', 'The guarantee counts'):
+        self.assertNotIn(claim, summary)
     else:
       epsilon = rounding.rounded_up(statement.epsilon)
       self.assertIn(epsilon, summary)

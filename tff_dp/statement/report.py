@@ -148,9 +148,14 @@ def _facts(
       (outline.label(name), setting.get(name, declarations.NOT_DECLARED))
       for name in ('model_name', 'data_name', 'responsible')
   ]
+  if plain_words.is_void(content):
+    found.append(('protects', 'nobody'))
+  else:
+    found += [
+        ('protects', f'each {content["unit"]}'),
+        ('kind of privacy', setting['model']),
+    ]
   found += [
-      ('protects', f'each {content["unit"]}'),
-      (outline.label('model'), setting['model']),
       ('mechanism', mechanism['name']),
       ('rounds', f'{done} of {mechanism["rounds_planned"]} planned are done'),
   ]
