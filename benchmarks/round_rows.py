@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of `benchmarks.round_time`: made, compared with the floor, timed."""
+"""The rows of `benchmarks.round_time`: made, compared with each other, timed."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,8 @@ import time
 
 import numpy as np
 
-from benchmarks import round_floor
+from benchmarks import round_graphs
+from benchmarks import round_one_by_one
 from benchmarks import round_pfl_row
 from benchmarks import round_tasks
 from benchmarks import round_tff
@@ -24,10 +25,12 @@ from tff_dp import _checks
 # it by more than this.
 _MAX_RELATIVE = 5e-3
 _MAX_ABSOLUTE = 1e-4
+# A round written by hand, with one thread. The floor is the fastest of them.
+_BY_HAND = ('one_by_one', *round_graphs.FORMS)
 
 
 class DifferentResultError(RuntimeError):
-  """A row does not compute what the floor computes, so its time is no use."""
+  """A row computes something else than `one_by_one`, so its time is no use."""
 
 
 @dataclasses.dataclass
@@ -39,7 +42,8 @@ class Row:
     runner: Has `run_round()`, `weights()` and `close()`.
     clip: Norm to which the aggregation clips updates in round 1.
     first_seconds: The first round, with everything that is done only once.
-    difference: Norm of its update less the floor's, over the latter's norm.
+    difference: Norm of its update less that of `one_by_one`, over the latter's
+      norm.
     seconds: Of the timed rounds.
     cpu_seconds: What they took of the processor, in all processes.
   """
@@ -115,7 +119,8 @@ def relative_difference(row_name: str, initial, actual, expected) -> float:
   largest = max(float(np.abs(part).max()) for part in differences)
   if not (relative <= _MAX_RELATIVE and largest <= _MAX_ABSOLUTE):
     raise DifferentResultError(
-        f'{row_name} does not compute the same round as the floor: its update'
+        f'{row_name} does not compute the same round as one_by_one: its'
+        ' update'
         f' differs by {relative:.2g} of the norm (at most {_MAX_RELATIVE:g}),'
         f' {largest:.2g} in one weight (at most {_MAX_ABSOLUTE:g})'
     )
@@ -130,13 +135,13 @@ def make_rows(
     workers=(None,),
     pfl_python: str = sys.executable,
 ) -> tuple[list[Row], dict[str, str]]:
-  """Returns the rows, the floor first, and why other ones are absent.
+  """Returns the rows, `one_by_one` first, and why other ones are absent.
 
   Args:
     task: What to train.
     stack: Closes contexts and processes.
     wanted: Names of rows, or what stands before their slash; `None` for all.
-      The floor is always there.
+      The rounds written by hand are always there.
     workers: Values of `max_concurrent_clients` of the in-process context.
     pfl_python: Interpreter that has pfl and torch.
 
@@ -153,17 +158,15 @@ def make_rows(
     stack.callback(runner.close)
     rows.append(Row(name, runner, clip))
 
-  add('floor', round_floor.Floor(task, 1))
-  names.append('floor')
-  if is_wanted('floor_2_threads'):
-    add('floor_2_threads', round_floor.Floor(task, 2))
-  for name, stacks in {'batched': False, 'batched_stacking': True}.items():
-    if not is_wanted(name):
-      continue
-    if isinstance(task.model, round_tasks.Dense):
-      add(name, round_floor.Batched(task, stacks_in_round=stacks))
-    else:
-      absent[name] = 'written for dense networks only'
+  add('one_by_one', round_one_by_one.OneByOne(task, 1))
+  for name, make in round_graphs.FORMS.items():
+    absent[name] = round_graphs.why_absent(task, name)
+    if absent[name] is None:
+      del absent[name]
+      add(name, make(task))
+  names.extend(_BY_HAND)
+  if is_wanted('one_by_one_2_threads'):
+    add('one_by_one_2_threads', round_one_by_one.OneByOne(task, 2))
   native = None
   for engine in round_tff.engines(workers):
     aggregations = [
@@ -222,11 +225,11 @@ def warm_up(task: round_tasks.Task, rows: list[Row], say=lambda text: None):
 
   Args:
     task: What the rows train.
-    rows: The floor first.
+    rows: `one_by_one` first.
     say: Told what is going on.
 
   Raises:
-    DifferentResultError: A row does something else than the floor.
+    DifferentResultError: A row does something else than `one_by_one`.
   """
   initial = task.initial_weights()
   updates = None
@@ -235,7 +238,7 @@ def warm_up(task: round_tasks.Task, rows: list[Row], say=lambda text: None):
     row.runner.run_round()
     row.first_seconds = time.perf_counter() - start
     weights = row.runner.weights()
-    if updates is None:  # Not before: it would warm up the floor.
+    if updates is None:  # Not before: it would warm up the first row.
       row.runner.reset()
       updates = row.runner.updates()
     row.difference = relative_difference(
@@ -267,10 +270,17 @@ def measure(rows: list[Row], num_rounds: int, say=lambda text: None) -> None:
     say(f'repetition {done + 1} of {num_rounds}, {left:.0f} s left')
 
 
+def floor_of(rows: list[Row]) -> str:
+  """Returns the round by hand that takes the least CPU time, in the median."""
+  by_hand = [row for row in rows if row.name in _BY_HAND]
+  return min(by_hand, key=lambda row: statistics.median(row.cpu_seconds)).name
+
+
 def summary(rows: list[Row]) -> list[dict[str, object]]:
   """Returns the medians of every row; ratios are taken within repetitions."""
   wall = {row.name: row.seconds for row in rows}
   cpu = {row.name: row.cpu_seconds for row in rows}
+  floor = floor_of(rows)
 
   def ratio(name, other, seconds=wall):
     if other not in seconds:
@@ -282,12 +292,13 @@ def summary(rows: list[Row]) -> list[dict[str, object]]:
   return [
       {
           'row': row.name,
+          'is_floor': row.name == floor,
           'first_seconds': row.first_seconds,
           'median_seconds': statistics.median(row.seconds),
           'median_cpu_seconds': statistics.median(row.cpu_seconds),
-          'over_floor': ratio(row.name, 'floor'),
-          'cpu_over_floor': ratio(row.name, 'floor', cpu),
-          'cpu_over_batched': ratio(row.name, 'batched', cpu),
+          'over_one_by_one': ratio(row.name, 'one_by_one'),
+          'over_floor': ratio(row.name, floor),
+          'cpu_over_floor': ratio(row.name, floor, cpu),
           'over_own_mean': ratio(row.name, f'{row.engine}/mean'),
           'over_in_process': ratio(row.name, 'in_process/mean'),
           'difference': row.difference,

@@ -105,6 +105,14 @@ class Dense:
         layers.Dense(self.classes),
     ])
 
+  def logits(self, weights, inputs, *, relu=tf.nn.relu):
+    """Returns what the Keras model computes, for tensors or JAX's arrays."""
+    hidden = inputs
+    for place in range(0, len(weights), 2):
+      kernel, bias = weights[place : place + 2]
+      hidden = (hidden if place == 0 else relu(hidden)) @ kernel + bias
+    return hidden
+
   def examples(self, random, num_examples: int):
     x = random.random((num_examples, self.features), np.float32)
     return x, random.integers(self.classes, size=num_examples, dtype=np.int32)
@@ -112,6 +120,47 @@ class Dense:
   def element_spec(self):
     return (
         tf.TensorSpec([None, self.features], tf.float32),
+        tf.TensorSpec([None], tf.int32),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallCnn:
+  """The network of arXiv:2206.03151, table 2, as in `tasks.mnist`.
+
+  It has 26,010 parameters.
+  """
+
+  def keras_model(self) -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential([
+        layers.InputLayer((28, 28, 1)),
+        layers.Conv2D(16, 8, strides=2, padding='same', activation='relu'),
+        layers.MaxPool2D(2, 1),
+        layers.Conv2D(32, 4, strides=2, padding='valid', activation='relu'),
+        layers.MaxPool2D(2, 1),
+        layers.Flatten(),
+        layers.Dense(32, activation='relu'),
+        layers.Dense(10),
+    ])
+
+  def logits(self, weights, inputs):
+    """Returns what the Keras model computes, written by hand."""
+    hidden = inputs
+    for place, padding in enumerate(('SAME', 'VALID')):
+      kernel, bias = weights[2 * place : 2 * place + 2]
+      hidden = tf.nn.relu(tf.nn.conv2d(hidden, kernel, 2, padding) + bias)
+      hidden = tf.nn.max_pool2d(hidden, 2, 1, 'VALID')
+    hidden = tf.reshape(hidden, [tf.shape(hidden)[0], weights[4].shape[0]])
+    return Dense().logits(weights[4:], hidden)
+
+  def examples(self, random, num_examples: int):
+    x = random.random((num_examples, 28, 28, 1), np.float32)
+    return x, random.integers(10, size=num_examples, dtype=np.int32)
+
+  def element_spec(self):
+    return (
+        tf.TensorSpec([None, 28, 28, 1], tf.float32),
         tf.TensorSpec([None], tf.int32),
     )
 
@@ -128,7 +177,7 @@ class Task:
     learning_rate: Of the clients; the server adds the mean update as it is.
   """
 
-  model: Cnn | Lstm | Dense
+  model: Cnn | Lstm | Dense | SmallCnn
   num_clients: int
   num_examples: int
   batch_size: int
@@ -172,12 +221,16 @@ TASKS = {
         for num_clients in (100, 1000, 5000)
         for num_batches in (1, 2, 4)
     },
+    # One image a client, as in the LDP-SGD of `tasks.mnist`.
+    'small_cnn_1000x1': Task(SmallCnn(), 1000, 1, 1, 0.01),
+    'small_cnn_5000x1': Task(SmallCnn(), 5000, 1, 1, 0.01),
     'cnn_10': Task(Cnn(), 10, 100, 20, 0.05),
     'cnn_50': Task(Cnn(), 50, 100, 20, 0.05),
     'lstm_10': Task(Lstm(), 10, 64, 16, 1.0),
     # For tests of the benchmark itself; their times say nothing.
     'tiny_cnn': Task(Cnn(12, (2, 3), 8, 5), 2, 8, 4, 0.1),
     'tiny_lstm': Task(Lstm(20, 4, 6, 5), 2, 8, 4, 0.5),
+    'tiny_small_cnn': Task(SmallCnn(), 3, 2, 1, 0.01),
     'tiny_mlp': Task(Dense(12, (6,), 5), 3, 8, 4, 0.1),
 }
 DEFAULT_TASKS = ('softmax_100x2', 'cnn_10', 'cnn_50', 'lstm_10')

@@ -9,18 +9,19 @@
     python -m benchmarks.round_time --profile in_process/tree --models cnn_10
 
 Every row trains the same network from the same weights on the same clients. The
-result of its first round is compared with the floor's before anything is timed.
-After that all rows run round by round in turn, so that noise on the machine
-hits them alike; what is reported is the median, over repetitions, of the ratio
-of a row's time to the floor's in the same repetition.
+result of its first round is compared with that of `one_by_one` before anything
+is timed. After that all rows run round by round in turn, so that noise on the
+machine hits them alike. The floor is the round written by hand that takes the
+least CPU time. A ratio is the median, over repetitions, of the ratio of a row's
+time to the floor's in the same repetition.
 
 Rows:
-  floor            a `tf.function` that trains over arrays and adds up in place,
-                   one client at a time; `floor_2_threads`, two at a time
-  batched          all clients at once: one `einsum` for a layer of the cohort
-                   (dense networks only), whose data is in one tensor;
-                   `batched_stacking`, with the tensors of each client put
-                   together in every round, as a cohort that changes needs
+  one_by_one       a `tf.function` that trains over arrays and adds up in place,
+                   one client at a time; `one_by_one_2_threads`, two at a time
+  graph_loop       one graph for a cohort whose data is one tensor: a
+                   `tf.while_loop` over clients; `graph_xla`, the same compiled;
+                   `graph_vectorized`, a `tf.vectorized_map`; `graph_jax`, a
+                   compiled `lax.scan` of JAX. For small networks only
   in_process       tff_dp's context, with LoopImplementation.DATASET_ITERATOR;
                    `in_process_default`, with the loop that TFF takes by default
   native_iterator  TFF's runtime, with the same loop
@@ -94,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
       help='of ' + ', '.join(round_tasks.TASKS) + ' (default: %(default)s)',
   )
   parser.add_argument(
-      '--rows', nargs='+', metavar='ROW', help='these and the floor'
+      '--rows', nargs='+', metavar='ROW', help='these and the rounds by hand'
   )
   parser.add_argument(
       '--rounds',

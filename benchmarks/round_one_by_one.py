@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The floors of `benchmarks.round_time`: a round without any framework."""
+"""A round without any framework, with one call of TensorFlow for each client."""
 
 import concurrent.futures
 
@@ -51,7 +51,7 @@ class _Trainer:
     return self._sums
 
 
-class Floor:
+class OneByOne:
   """Federated averaging by hand, in one process.
 
   Attributes:
@@ -108,73 +108,3 @@ class Floor:
 
   def close(self) -> None:
     self._pool.shutdown()
-
-
-class Batched:
-  """Federated averaging of `round_tasks.Dense`, all clients at the same time.
-
-  The clients are the first dimension of every tensor, weights included, so a
-  layer is one `einsum` for the whole cohort.
-  """
-
-  def __init__(self, task: round_tasks.Task, *, stacks_in_round: bool = False):
-    """Makes the graph.
-
-    Args:
-      task: What to train.
-      stacks_in_round: Whether a round begins with the tensors of each client,
-        as it does where others come in the next one, or with the cohort's.
-    """
-    shape = (task.num_clients, -1, task.batch_size)
-    clients = task.clients()
-    self._server = [tf.Variable(weight) for weight in task.initial_weights()]
-
-    def loss(weights, inputs, labels, index):
-      hidden = inputs[:, index]
-      for kernel, bias in zip(weights[::2], weights[1::2]):
-        if kernel is not weights[0]:
-          hidden = tf.nn.relu(hidden)
-        hidden = tf.einsum('cbi,cio->cbo', hidden, kernel) + bias[:, None]
-      # Clients do not touch each other, so this is a mean for each of them.
-      return tf.reduce_sum(
-          tf.nn.sparse_softmax_cross_entropy_with_logits(
-              labels[:, index], hidden
-          )
-      ) / task.batch_size
-
-    @tf.function(autograph=False)
-    def train(inputs, labels):
-      inputs = tf.reshape(inputs, [*shape, inputs.shape[-1]])
-      labels = tf.reshape(labels, shape)
-      weights = [
-          tf.repeat(weight[None], task.num_clients, axis=0)
-          for weight in self._server
-      ]
-      for index in range(labels.shape[1]):
-        gradients = tf.gradients(
-            loss(weights, inputs, labels, index), weights
-        )
-        weights = [
-            weight - task.learning_rate * gradient
-            for weight, gradient in zip(weights, gradients)
-        ]
-      for start, weight in zip(self._server, weights):
-        start.assign_add(tf.reduce_mean(weight - start, axis=0))
-
-    if stacks_in_round:
-      own = [[tf.constant(part) for part in client] for client in clients]
-
-      def run_round():
-        columns = map(list, zip(*own))
-        train(*(tf.raw_ops.Pack(values=column, axis=0) for column in columns))
-
-      self.run_round = run_round
-    else:
-      cohort = [tf.constant(np.stack(column)) for column in zip(*clients)]
-      self.run_round = lambda: train(*cohort)
-
-  def weights(self) -> list[np.ndarray]:
-    return [weight.numpy() for weight in self._server]
-
-  def close(self) -> None:
-    """Nothing is open."""
