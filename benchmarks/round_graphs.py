@@ -6,6 +6,7 @@ The cohort is one stacked tensor, made before. So this shows the work of the
 clients alone, without datasets, clipping or noise.
 """
 
+import importlib.util
 import math
 
 import numpy as np
@@ -24,9 +25,7 @@ def why_absent(task: round_tasks.Task, form: str) -> str | None:
   if form == 'graph_jax':
     if not isinstance(task.model, round_tasks.Dense):
       return 'written for dense networks only'
-    try:
-      import jax  # pylint: disable=g-import-not-at-top,unused-import
-    except ImportError:
+    if importlib.util.find_spec('jax') is None:
       return 'no JAX here'
   return None
 

@@ -454,6 +454,32 @@ class ComputationTest(parameterized.TestCase):
         _sum_over_clients(work), clients, in_chunks=5, at_once=5
     )
 
+  def test_gradient_of_a_mean_of_means(self):
+    # Of batches of any size, as in Keras' mean squared error. Halves and
+    # quarters of small integers have no rounding.
+    @tff.tensorflow.computation(
+        tff.SequenceType(tff.TensorType(np.float32, [None, 2]))
+    )
+    def work(batches):
+      weights = tf.Variable([1.0, 3.0])
+
+      @tf.function
+      def train():
+        for batch in batches:
+          with tf.GradientTape() as tape:
+            errors = tf.reduce_mean(tf.square(batch - weights), axis=-1)
+            loss = tf.reduce_mean(errors)
+          weights.assign_sub(4 * tape.gradient(loss, weights))
+        return tf.cast(weights[0] + 64 * weights[1], tf.int64)
+
+      return train()
+
+    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    clients = [[rows[:2], rows[2:]], [rows[2:]], [rows[1:3] + 2]]
+    self.assert_paths_agree(
+        _sum_over_clients(work), clients, in_chunks=3, at_once=3
+    )
+
   def test_clients_of_different_shapes(self):
     vectors = [np.ones(n, np.float32) for n in (2, 2, 3, 0, 0, 2)]
     self.assert_paths_agree(_total, vectors, in_chunks=6)

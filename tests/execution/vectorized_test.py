@@ -81,9 +81,10 @@ def _unary(*names, argument='x', positive=False, kinds=('float',)):
 _unary('Abs', 'Neg', 'Sign', 'Square', 'ZerosLike',
        kinds=('float', 'int'))
 _unary('Ceil', 'Floor', 'Round', 'IsFinite', 'IsInf', 'IsNan', 'Reciprocal',
-       'Exp', 'Expm1', 'Sigmoid', 'Tanh')
+       'Exp', 'Expm1', 'Sigmoid', 'Tanh', 'Erf')
 _unary('Sqrt', 'Rsqrt', 'Log', 'Log1p', positive=True)
 _unary('Relu', 'Relu6', 'LeakyRelu', 'Elu', 'Selu', 'Softplus',
+       'Softsign',
        argument='features')
 _unary('LogicalNot', kinds=('bool',))
 _unary('Identity', 'StopGradient', argument='input',
@@ -135,6 +136,10 @@ for _name in ('ReluGrad', 'Relu6Grad', 'LeakyReluGrad', 'SoftplusGrad'):
       _floats(2, 3),
       _floats(2, 3, seed=4),
   )
+# In double precision, as TensorFlow cannot differentiate it. The gradient of a
+# `Softsign` has it in single precision.
+_case('SoftsignGrad', lambda x, y: _RAW.SoftsignGrad(gradients=x, features=y),
+      _floats(2, 3, dtype=np.float64), _floats(2, 3, dtype=np.float64, seed=4))
 for _name in ('EluGrad', 'SeluGrad'):
   _case(
       _name,
@@ -188,6 +193,19 @@ for _name in ('Sum', 'Mean', 'Max', 'Min', 'Prod', 'All', 'Any'):
         ),
         _bools(2, 3, 2) if _name in ('All', 'Any') else _floats(2, 3, 2),
     )
+_not_finite = _floats(2, 2)
+_not_finite[1:, 1, 0] = [np.nan, np.inf, -np.inf, 3e38]
+for _axis, _keeps in itertools.product(([], 1, [0, 1], [-1, -2]), (False, True)):
+  _case(
+      'All',
+      lambda x, axis=_axis, keeps=_keeps: _RAW.All(
+          input=_RAW.IsFinite(x=x), axis=tf.constant(axis, tf.int32),
+          keep_dims=keeps,
+      ),
+      _not_finite,
+  )
+_case('All', lambda x: tf.reduce_all(tf.math.is_finite(x)), _floats(0))
+_case('All', lambda x: tf.reduce_all(tf.math.is_finite(x)), _floats())
 _case('Sum', lambda x: _RAW.Sum(input=x, axis=0), _floats(0, 2))
 _case('Max', lambda x: _RAW.Max(input=x, axis=0), _integers(3, 2))
 for _name in ('ArgMax', 'ArgMin'):
@@ -246,6 +264,23 @@ for _shape in ([6], [3, 2], [-1, 1], [-1], [1, 2, 3]):
       tensor=x, shape=shape), _floats(2, 3))
 _case('Reshape', lambda x, y: _RAW.Reshape(tensor=x, shape=_RAW.Shape(input=y)),
       _floats(2, 3), _floats(3, 2))
+
+
+def _sum_with_kept_axis(x, axis):
+  """Returns a sum in the shape that the gradient of a sum computes."""
+  shape = _RAW.DynamicStitch(
+      indices=[tf.range(_RAW.Rank(input=x)), [axis]],
+      data=[_RAW.Shape(input=x), [1]],
+  )
+  return _RAW.Reshape(tensor=_RAW.Sum(input=x, axis=axis), shape=shape)
+
+
+for _axis in (0, 1, 2):
+  _case(
+      'DynamicStitch',
+      lambda x, axis=_axis: _sum_with_kept_axis(x, axis),
+      _floats(2, 3, 2),
+  )
 for _perm in ([0, 1, 2], [2, 0, 1], [1, 0, 2], [2, 1, 0]):
   _case('Transpose', lambda x, perm=_perm: _RAW.Transpose(x=x, perm=perm),
         _floats(2, 3, 4))
@@ -430,6 +465,17 @@ class VectorizedTest(parameterized.TestCase):
 
   def test_all_listed_operations_have_a_case(self):
     self.assertEqual({name for name, _, _ in _CASES}, vectorized.OPERATIONS)
+
+  @parameterized.parameters(
+      (lambda x, i: _RAW.DynamicStitch(indices=[i, [3]], data=[x, [1.0]]),
+       _floats(3), _integers(3, low=0, high=4)),
+      (lambda x: _RAW.DynamicStitch(indices=[[0, 1, 2], [1]], data=[x, [1.0]]),
+       _floats(3)),
+  )  # pyformat: disable
+  def test_values_of_clients_cannot_be_stitched(self, function, *inputs):
+    graph_def, names = _graph_of(function, inputs)
+    with self.assertRaisesRegex(ValueError, 'DynamicStitch'):
+      _at_once(graph_def, names, inputs, [True] * len(inputs))
 
   @parameterized.named_parameters(
       ('roll', lambda x: tf.roll(x, 1, -1)),

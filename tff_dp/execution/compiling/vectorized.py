@@ -32,6 +32,9 @@ EXACT = frozenset([
     'Const',
     'Div',
     'DivNoNan',
+    # Only of values that all clients share, such as shapes. TensorFlow cannot
+    # vectorise any other.
+    'DynamicStitch',
     'Equal',
     'ExpandDims',
     'Fill',
@@ -98,6 +101,7 @@ _ROUNDED = frozenset([
     'BiasAddGrad',
     'Elu',
     'EluGrad',
+    'Erf',
     'Exp',
     'Expm1',
     'L2Loss',
@@ -119,6 +123,8 @@ _ROUNDED = frozenset([
     'SoftmaxCrossEntropyWithLogits',
     'Softplus',
     'SoftplusGrad',
+    'Softsign',
+    'SoftsignGrad',
     'SparseSoftmaxCrossEntropyWithLogits',
     'SqrtGrad',
     'Sum',
