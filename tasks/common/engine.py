@@ -8,6 +8,8 @@ import sys
 
 from tff_dp import _checks
 
+IMPORTING = 'importing TensorFlow Federated'
+BUILDING = 'building the process'
 IN_PROCESS = 'in_process'
 NATIVE = 'native'
 _CLUSTERS = ('dask', 'ray')

@@ -16,6 +16,7 @@ from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 
 # Rows in which clients draw their own rounds.
 CHECK_INS = ('allocation', 'cyclic')
+TABLE = 'comparison.md'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ def amplification(names: Iterable[str]) -> str:
 
 def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
   """Writes `comparison.md`, `comparison.json` and `comparison.png`."""
-  (output_dir / 'comparison.md').write_text(
+  (output_dir / TABLE).write_text(
       table(rows)
       + f'\n\nEpsilon is for one client\'s whole contribution replaced by zeros,'
       f' delta {rows[0].delta:g}, {amplification(row.name for row in rows)}.\n'
@@ -123,6 +124,16 @@ def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
       json.dumps({'rows': content}, indent=2) + '\n'
   )
   _plot(rows, output_dir / 'comparison.png')
+
+
+def names(output_dir: pathlib.Path) -> list[str] | None:
+  """Returns the rows that `write` wrote last, `None` if there are none."""
+  try:
+    content = json.loads((output_dir / 'comparison.json').read_text())
+    (output_dir / TABLE).stat()
+    return [row['name'] for row in content['rows']]
+  except (OSError, ValueError, LookupError, TypeError):
+    return None
 
 
 def _plot(rows: Sequence[Row], path: pathlib.Path) -> None:

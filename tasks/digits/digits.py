@@ -35,11 +35,13 @@ from tasks.common import digits_data
 from tasks.common import engine
 from tasks.digits import comparison
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp import allocation
 from tff_dp import dp_ftrl
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
+from tff_dp.files import finished
 from tff_dp.plans import base
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.systems.allocation import plan as allocation_plan
@@ -300,19 +302,21 @@ def run(
     where: On which devices.
     progress: As for `tff_dp.program.train`.
   """
-  plans = build_plans(settings)
-  clients, test = digits_data.load_clients(
-      settings.num_clients,
-      client_batch_size=settings.client_batch_size,
-      client_epochs_per_round=settings.client_epochs_per_round,
-      seed=settings.seed,
-  )
+  with _waiting.saying('making the plans', mode=progress):
+    plans = build_plans(settings)
+    clients, test = digits_data.load_clients(
+        settings.num_clients,
+        client_batch_size=settings.client_batch_size,
+        client_epochs_per_round=settings.client_epochs_per_round,
+        seed=settings.seed,
+    )
   # Only now: a wrong flag is reported before TensorFlow is loaded.
-  import tensorflow as tf  # pylint: disable=g-import-not-at-top
-  import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
-  from tff_dp import program  # pylint: disable=g-import-not-at-top
+  with _waiting.saying(engine.IMPORTING, mode=progress):
+    import tensorflow as tf  # pylint: disable=g-import-not-at-top
+    import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
+    from tff_dp import program  # pylint: disable=g-import-not-at-top
 
-  engine.start(where, progress=progress)
+    engine.start(where, progress=progress)
   loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
   def model_fn():
@@ -353,18 +357,19 @@ def run(
       )
     else:
       build = dp_ftrl.build_dp_ftrl
-    process = build(
-        model_fn,
-        plan,
-        client_optimizer=tff.learning.optimizers.build_sgdm(
-            settings.client_learning_rate
-        ),
-        server_learning_rate=(
-            settings.server_learning_rate or _default_rate(name, settings)
-        ),
-        momentum=settings.momentum,
-        insecure_seed=settings.insecure_seed,
-    )
+    with _waiting.saying(engine.BUILDING, mode=progress):
+      process = build(
+          model_fn,
+          plan,
+          client_optimizer=tff.learning.optimizers.build_sgdm(
+              settings.client_learning_rate
+          ),
+          server_learning_rate=(
+              settings.server_learning_rate or _default_rate(name, settings)
+          ),
+          momentum=settings.momentum,
+          insecure_seed=settings.insecure_seed,
+      )
     result = program.train(
         process,
         clients,
@@ -400,18 +405,45 @@ def main(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> int:
   """Trains, prints the comparison on stdout and returns the exit code."""
-  rows = run(settings, where=where, progress=progress)
   output_dir = pathlib.Path(settings.output_dir)
-  comparison.write(rows, output_dir)
-  print(comparison.table(rows))
+  if _is_finished(settings):
+    if progress != 'quiet':
+      print(f'already finished: {output_dir}', file=sys.stderr)
+    table = (output_dir / comparison.TABLE).read_text().partition('\n\n')[0]
+  else:
+    rows = run(settings, where=where, progress=progress)
+    comparison.write(rows, output_dir)
+    table = comparison.table(rows)
+  print(table)
   print(
       '\nEpsilon is for all digits of one client replaced by zeros (zero-out), at'
       f' delta {settings.delta:g}, {comparison.amplification(settings.rows)}.'
   )
-  for row in rows:
-    print(f'{output_dir / row.name / "release" / "privacy_statement.md"}')
+  for name in dict.fromkeys(settings.rows):
+    print(f'{output_dir / name / "release" / "privacy_statement.md"}')
   print(f'{output_dir / "comparison.png"}')
   return 0
+
+
+def _is_finished(settings: Settings) -> bool:
+  """Returns whether all runs are finished and compared, without TensorFlow."""
+  output_dir = pathlib.Path(settings.output_dir)
+  if not output_dir.exists():
+    return False
+  plans = build_plans(settings)
+  return comparison.names(output_dir) == list(plans) and all(
+      finished.rounds_of(
+          output_dir / name,
+          plan=plan,
+          program={
+              'delta': settings.delta,
+              'rounds_per_eval': settings.rounds_per_eval,
+          },
+          config=_config(settings),
+      )
+      is not None
+      for name, plan in plans.items()
+  )
 
 
 def _default_rate(row: str, settings: Settings) -> float:

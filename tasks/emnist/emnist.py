@@ -26,6 +26,7 @@ from tasks.common import federated_settings
 from tasks.emnist import emnist_data
 from tasks.emnist import emnist_models
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp import participation
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
@@ -184,9 +185,10 @@ def run(
       stand_in_writers=settings.writers if settings.stand_in else None,
   )
   # Only now: a wrong flag or file is reported before TensorFlow is loaded.
-  from tasks.emnist import emnist_training  # pylint: disable=g-import-not-at-top
+  with _waiting.saying(engine.IMPORTING, mode=progress):
+    from tasks.emnist import emnist_training  # pylint: disable=g-import-not-at-top
 
-  engine.start(where, progress=progress)
+    engine.start(where, progress=progress)
   data = emnist_data.load(
       settings.folder,
       contents,

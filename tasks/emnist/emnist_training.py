@@ -6,10 +6,12 @@ import collections
 import functools
 from typing import Any
 
+from tasks.common import engine
 from tasks.common import federated_run
 from tasks.emnist import emnist_data
 from tasks.emnist import emnist_models
 from tasks.emnist import emnist_systems
+from tff_dp import _waiting
 
 # pylint: disable=g-bad-import-order
 import numpy as np
@@ -35,9 +37,10 @@ def train(
   model = emnist_systems.Model(
       build_model, loss, data.train.element_type_structure
   )
-  process, of_system = emnist_systems.build(
-      settings, plan, model, data.num_examples
-  )
+  with _waiting.saying(engine.BUILDING, mode=options['progress']):
+    process, of_system = emnist_systems.build(
+        settings, plan, model, data.num_examples
+    )
   labels = np.concatenate([labels for _, labels in data.test])
   noise = () if plan is None else (plan.mechanism.name,)
   return federated_run.train(

@@ -39,6 +39,7 @@ from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
 from tasks.mnist import mnist_sizes
 from tff_dp import _checks
+from tff_dp import _waiting
 
 EXAMPLES = """examples:
   python -m tasks train mnist --data packaged
@@ -204,10 +205,11 @@ def run(
       for name in dict.fromkeys(settings.rows)
   ]
   # Only now: a wrong flag is reported before TensorFlow is loaded.
-  from tasks.mnist import mnist_report  # pylint: disable=g-import-not-at-top
-  from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
+  with _waiting.saying(engine.IMPORTING, mode=progress):
+    from tasks.mnist import mnist_report  # pylint: disable=g-import-not-at-top
+    from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
-  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+    import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
   # Clients are too small to be worth the threads of an operation. Too late
   # where something has been computed, which then only takes longer.

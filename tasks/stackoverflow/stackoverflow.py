@@ -29,6 +29,7 @@ from tasks.common import federated_run
 from tasks.common import federated_settings
 from tasks.stackoverflow import stackoverflow_data
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.cli import errors
@@ -190,9 +191,10 @@ def run(
         num_users, settings.clients_per_round
     )
   # Only now: a wrong flag or file is reported before TensorFlow is loaded.
-  from tasks.stackoverflow import stackoverflow_training  # pylint: disable=g-import-not-at-top
+  with _waiting.saying(engine.IMPORTING, mode=progress):
+    from tasks.stackoverflow import stackoverflow_training  # pylint: disable=g-import-not-at-top
 
-  engine.start(where, progress=progress)
+    engine.start(where, progress=progress)
   row = stackoverflow_training.train(
       settings,
       plan,

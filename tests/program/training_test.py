@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import csv
 import errno
+import io
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
 from tff_dp.execution import errors
+from tff_dp.files import finished
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import releases
@@ -199,6 +201,40 @@ class TrainTest(parameterized.TestCase):
     self.assertEqual(kills.files_that_must_agree(self.root), before)
     self.assertEqual(second.metrics, first.metrics)
     self.assertEqual(second.epsilon, first.epsilon)
+
+  def test_finished_is_known_from_the_files_for_the_same_run_only(self):
+    def rounds(**changes):
+      arguments = dict(
+          plan=toy.build_plan(), program={'delta': 1e-5}, config={'a': (1, 2)}
+      )
+      return finished.rounds_of(self.root, **(arguments | changes))
+
+    _train(self.root, config={'a': [1, 2]}, total_rounds=3)
+    self.assertIsNone(rounds())
+    _train(self.root, config={'a': [1, 2]})
+    self.assertEqual(rounds(), 10)
+    self.assertIsNone(rounds(plan=toy.build_plan(noise_multiplier=9.0)))
+    self.assertIsNone(rounds(program={'delta': 1e-6}))
+    self.assertIsNone(rounds(config={'a': [1]}))
+    (self.root / 'secret' / 'finished.json').write_text('{')
+    self.assertIsNone(rounds())
+
+  def test_says_what_an_earlier_process_has_left(self):
+    def said(**changes):
+      err = io.StringIO()
+      with contextlib.redirect_stderr(err):
+        _train(self.root, progress='plain', **changes)
+      return err.getvalue()
+
+    with mock.patch.object(
+        run_lib.Run, 'select', side_effect=KeyboardInterrupt
+    ), self.assertRaises(KeyboardInterrupt):
+      _train(self.root)
+    self.assertIn('starts over with round 1', said(total_rounds=3))
+    self.assertIn('resuming', said())
+    last = said()
+    self.assertIn('already finished', last)
+    self.assertNotIn('starts over', last)
 
   def test_torn_files_of_a_killed_process_are_mended(self):
     process = toy.Process()

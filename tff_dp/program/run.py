@@ -35,7 +35,9 @@ import tree
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import _native_output
+from tff_dp import _waiting
 from tff_dp.accounting import rounding
+from tff_dp.files import finished
 from tff_dp.files import rollback
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
@@ -189,7 +191,8 @@ class Run:
     latest = self.store.latest_round()
     self._refuse_to_go_back(latest)
     rollback.check(self.directory, self.record)
-    state = self.process.initialize()
+    with _waiting.saying('making the initial model', mode=progress_mode):
+      state = self.process.initialize()
     self.noise = noise_checkpoints.describe(
         state, self.plan, kind=self.checkpoint_kind
     )
@@ -236,6 +239,7 @@ class Run:
     Call it after `restore` and before the first round.
     """
     self.budget.resume(self.record.rounds_begun)
+    finished.clear(self.directory.secret)
     self.rounds_planned = self._affordable_rounds()
     # The statement first, so that a missing field is an error before round 1.
     self.write_statement()
@@ -267,6 +271,19 @@ class Run:
     )
     return said + ([] if hint is None else [hint])
 
+  def _beginning(self) -> str:
+    """Returns a sentence about the earlier processes of this run, or ''."""
+    root, done = self.directory.root, self.rounds_done
+    if done and done >= self.total_rounds:
+      return f'already finished: {root} has all {done} rounds; none is trained'
+    if done:
+      return f'resuming {root} after round {done}'
+    if not self.directory.is_new:
+      return (
+          f'{root} has a run without a saved round: it starts over with round 1'
+      )
+    return ''
+
   def execute(self, progress_mode: str) -> TrainResult:
     """Runs the remaining rounds and writes the results."""
     released = self.begin()
@@ -294,10 +311,8 @@ class Run:
     ), guard, reporting:
       for sentence in self.introduction():
         display.say(sentence)
-      if self.rounds_done:
-        display.say(
-            f'resuming {self.directory.root} after round {self.rounds_done}'
-        )
+      display.say_if(self._beginning())
+      display.starting()
       while self.rounds_done < self.total_rounds and not guard.is_requested:
         try:
           self.budget.check(self.rounds_done + 1)
@@ -516,6 +531,11 @@ class Run:
     weights, averaged = self.write_models()
     statement = self.write_statement()
     course = self.write_documents()
+    finished.write(
+        self.directory.secret,
+        rounds_done=self.rounds_done,
+        is_over_budget=bool(message),
+    )
     outputs.level_times(self.directory.release)
     return TrainResult(
         model_weights=weights,

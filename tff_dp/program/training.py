@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import _native_output
+from tff_dp import _waiting
 from tff_dp.execution import contexts
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
@@ -139,23 +140,24 @@ def train(
   _checks.one_of(progress_lib.MODES, progress=progress)
   with contextlib.ExitStack() as stack:
     stack.enter_context(contexts.ensure_installed())
-    run = open_run(
-        stack,
-        process,
-        clients,
-        output_dir=output_dir,
-        delta=delta,
-        plan=plan,
-        epsilon_budget=epsilon_budget,
-        evaluate_fn=evaluate_fn,
-        rounds_per_eval=rounds_per_eval,
-        total_rounds=total_rounds,
-        checkpoint_every=checkpoint_every,
-        checkpoint_kind=checkpoint_kind,
-        schedule_seed=schedule_seed,
-        config=config,
-        declarations=declarations,
-    )
+    with _waiting.saying('checking the process against its plan', mode=progress):
+      run = open_run(
+          stack,
+          process,
+          clients,
+          output_dir=output_dir,
+          delta=delta,
+          plan=plan,
+          epsilon_budget=epsilon_budget,
+          evaluate_fn=evaluate_fn,
+          rounds_per_eval=rounds_per_eval,
+          total_rounds=total_rounds,
+          checkpoint_every=checkpoint_every,
+          checkpoint_kind=checkpoint_kind,
+          schedule_seed=schedule_seed,
+          config=config,
+          declarations=declarations,
+      )
     with logged(run.directory):
       run.restore(progress)
       return run.execute(progress)

@@ -114,7 +114,7 @@ class ProgressTest(parameterized.TestCase):
     self.assertEndsWith(line.replace('\x1b[0m', ''), ']')
     found = bar.postfix.split(', ')
     said = ['epsilon 3.998/4', 'test_accuracy 0.9051',
-            'averaged_test_accuracy 0.91', 'snr <noise', '0.25 s/round']
+            'averaged_test_accuracy 0.91', 'snr 0', '0.25 s/round']
     kept = {60: said[:1], 80: said[:2], 120: said[:4]}[columns]
     self.assertEqual(found[: len(kept)], kept)
     self.assertContainsSubset(found, said)
@@ -131,7 +131,8 @@ class ProgressTest(parameterized.TestCase):
     )
     display.released({'aggregator/snr': 0.0}, [])
     display.round_done(1, seconds=1.0, epsilon=0.5)
-    self.assertIn(' snr=<noise ', stream.getvalue())
+    self.assertIn(' snr=0 ', stream.getvalue())
+    self.assertEqual(stream.getvalue().count('cannot be told from noise'), 1)
 
   def test_bar_in_a_notebook_is_one_line_of_the_output(self):
     shown = []

@@ -199,6 +199,7 @@ class RunTest(absltest.TestCase):
     # The same command again finds everything done and says the same.
     again = _main(*flags)
     self.assertEqual((again[0], again[1]), (0, out))
+    self.assertIn('already finished', again[2])
     # Another plan in the same folder is refused, and nothing is overwritten.
     before = (folder / 'dp_ftrl/release/metrics.csv').read_bytes()
     code, _, err = _main(*flags, '--l2-norm-clip=0.7')

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import math
 import os
 import sys
+import threading
 import time
 from typing import TextIO
 
@@ -18,7 +19,13 @@ from tff_dp.accounting import rounding
 MODES = ('auto', 'bar', 'plain', 'quiet')
 _SECONDS_BETWEEN_LINES = 60.0
 _SECONDS_BEFORE_REBUILD_SHOWS = 3.0
+_SECONDS_BETWEEN_REFRESHES = 2.0
 _SNR = 'snr'
+_SNR_MEANS = (
+    'snr: the norm of the signal of one round over that of its noise. 0 says that'
+    ' one round alone cannot be told from noise, which is usual: the model is'
+    ' made of the sum of many rounds'
+)
 _SIGNAL_TO_NOISE = f'aggregator/{_SNR}'
 # Width of a terminal or notebook that does not state its width.
 _COLUMNS = 80
@@ -75,10 +82,32 @@ class Progress:
     self._latest: dict[str, float] = {}
     self._seconds_of_rounds = []
     self._num_workers = None
+    self._has_explained = False
     self._bar = None
+    self._closed = threading.Event()
+    self._refreshing = None
     if mode == 'bar':
       line = _NotebookLine() if in_notebook else stream
       self._bar = _make_bar(line, rounds_done, rounds_planned)
+      if not in_notebook:
+        self._refreshing = threading.Thread(target=self._refresh, daemon=True)
+        self._refreshing.start()
+
+  def _refresh(self) -> None:
+    """Lets the bar show the time that passes within a round."""
+    while not self._closed.wait(_SECONDS_BETWEEN_REFRESHES):
+      self._bar.refresh()
+
+  def starting(self) -> None:
+    """Says that the first round is on its way, which takes longer."""
+    if self._bar is not None and self._first_round <= self._rounds_planned:
+      self._bar.postfix = 'compiling the first round'
+      self._bar.refresh()
+
+  def say_if(self, message: str) -> None:
+    """Prints a line unless it is empty."""
+    if message:
+      self.say(message)
 
   def say(self, message: str) -> None:
     """Prints a line, above the bar if there is one."""
@@ -137,9 +166,15 @@ class Progress:
     for name in (_SIGNAL_TO_NOISE, *shown):
       if name in metrics:
         self._latest[name.rpartition('/')[2]] = metrics[name]
+    if metrics.get(_SIGNAL_TO_NOISE) == 0 and not self._has_explained:
+      self._has_explained = True
+      self.say(_SNR_MEANS)
 
   def close(self) -> None:
     """Ends the bar. May be called twice."""
+    self._closed.set()
+    if self._refreshing is not None:
+      self._refreshing.join()
     if self._bar is not None:
       self._bar.close()
 
@@ -152,7 +187,7 @@ class Progress:
     if epsilon < math.inf:
       parts = [f'epsilon={self._spent(epsilon)}', f'delta={self._delta:g}']
     names = self._known(epsilon)
-    parts += [f'{name}={_shown(name, self._latest[name])}' for name in names]
+    parts += [f'{name}={self._latest[name]:.4g}' for name in names]
     return ' '.join(parts)
 
   def _fitting(self, epsilon: float) -> str:
@@ -163,7 +198,7 @@ class Progress:
     # Delta is in the line above the bar, and the ratio of a round says less
     # than the quality.
     names = sorted(self._known(epsilon), key=lambda name: name == _SNR)
-    parts += [f'{name} {_shown(name, self._latest[name])}' for name in names]
+    parts += [f'{name} {self._latest[name]:.4g}' for name in names]
     parts += [f'{self._seconds_per_round():.3g} s/round']
     if self._num_workers is not None:
       parts += [f'{self._num_workers} workers']
@@ -229,14 +264,6 @@ class RebuildProgress:
     if self._has_shown and self._mode == 'bar':
       print(file=self._stream, flush=True)
     self._has_shown = False
-
-
-def _shown(name: str, value: float) -> str:
-  """Returns a metric's value as text."""
-  if name == _SNR and value == 0:
-    # The norm of the released sum is at most the one of its noise alone.
-    return '<noise'
-  return f'{value:.4g}'
 
 
 class _NotebookLine:

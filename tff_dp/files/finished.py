@@ -1,0 +1,72 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the run in a directory is finished, told without TensorFlow.
+
+The last file that a finished run writes to `secret/` says so. With `run.json`
+beside it, a command can tell that there is nothing left to do before it loads
+anything. It is no source for a guarantee: `release/` has the statement.
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+from typing import Any
+
+from tff_dp.files import regular
+from tff_dp.files import run_directory
+
+_NAME = 'finished.json'
+
+
+def write(secret: os.PathLike, *, rounds_done: int, is_over_budget: bool):
+  """Notes that a run has ended and written its documents.
+
+  Args:
+    secret: The secret folder of the run.
+    rounds_done: Number of complete rounds.
+    is_over_budget: Whether the budget refused the next round.
+  """
+  run_directory.write_json(
+      os.path.join(secret, _NAME),
+      {'rounds_done': rounds_done, 'is_over_budget': is_over_budget},
+  )
+
+
+def clear(secret: os.PathLike) -> None:
+  """Takes the note back: the documents are about to be written again."""
+  pathlib.Path(secret, _NAME).unlink(missing_ok=True)
+
+
+def rounds_of(
+    output_dir: os.PathLike,
+    *,
+    plan: Any,
+    program: Mapping[str, Any],
+    config: Mapping[str, Any],
+) -> int | None:
+  """Returns the rounds of a run that has no round left, else `None`.
+
+  Args:
+    output_dir: Directory of the run, which may be absent.
+    plan: Plan that the run must have.
+    program: Arguments of `train` that its identity must have, such as `delta`.
+    config: Settings that the run must have.
+  """
+  secret = pathlib.Path(output_dir) / 'secret'
+  try:
+    identity = regular.read_json(secret / 'run.json')['identity']
+    ended = regular.read_json(secret / _NAME)
+    rounds_done = int(ended['rounds_done'])
+    is_same = (
+        identity['plan']['fingerprint'] == plan.fingerprint
+        and identity['config'] == json.loads(json.dumps(dict(config)))
+        and all(
+            identity['program'][name] == value
+            for name, value in program.items()
+        )
+    )
+    is_over = rounds_done >= plan.num_rounds or ended['is_over_budget'] is True
+  except (OSError, ValueError, LookupError, TypeError):
+    return None  # The run itself says what is wrong with its files.
+  return rounds_done if is_same and is_over else None
