@@ -30,6 +30,7 @@ _LAYERS = (
         '_shim',
         '_start',
         '_version',
+        '_waiting',
     ),
     ('_compat', '_native_output'),
     # The registry. It refers to systems by name.
