@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.integrations import plain_loop
+from tff_dp import _checks
 from tff_dp import integrations
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
@@ -240,6 +241,41 @@ class ControllerTest(parameterized.TestCase):
         [(r, sites) for _, r, sites, _ in asked],
         [(r, cohort) for r, cohort in expected if cohort],
     )
+
+  def test_stops_after_the_round_that_was_asked_for_and_resumes(self):
+    plan = plain_loop.PLAN
+    for done, new in ((2, [0, 1]), (2, []), (3, [2])):
+      controller, asked = self._served(here=_CHANGES, num_rounds=done)
+      self.assertEqual([r for _, r, *_ in asked], new)
+      self.assertEqual(controller.rounds.rounds_done, done)
+      self.assertEqual(
+          controller.rounds.epsilon, plan.epsilon(delta=1e-5, num_rounds=done)
+      )
+    np.testing.assert_array_equal(
+        self._weights(), plain_loop.weights(lambda _: _CHANGES.values())
+    )
+
+  def test_asks_nobody_beyond_the_budget(self):
+    budget = plain_loop.PLAN.epsilon(delta=1e-5, num_rounds=2)
+    for new in ([0, 1], []):
+      controller, asked = self._served(here=_CHANGES, epsilon_budget=budget)
+      self.assertEqual([r for _, r, *_ in asked], new)
+      self.assertIn(
+          'the epsilon budget ends before round 3', controller.logged
+      )
+      self.assertEqual(controller.rounds.epsilon, budget)
+
+  @parameterized.parameters(
+      dict(num_rounds=0),
+      dict(num_rounds=4),
+      dict(min_available_clients=0),
+      dict(timeout=0),
+  )
+  def test_bad_arguments_are_named(self, **bad):
+    ((name, value),) = bad.items()
+    with self.assertRaisesRegex(_checks.ArgumentError, f'{name}={value} '):
+      self._served(**bad)
+    self.assertFalse((self._folder / 'run').exists())
 
   def test_every_argument_reaches_the_rounds(self):
     given = dict(

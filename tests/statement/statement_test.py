@@ -13,6 +13,7 @@ import sys
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tests.statement import occasions
 from tff_dp import _checks
 from tff_dp import check_ins
 from tff_dp import draws
@@ -81,6 +82,34 @@ def _leaves(path, value):
     for key, child in value.items():
       yield (*path, key)
       yield from _leaves((*path, key), child)
+
+
+def _all_leaves(name, value):
+  """Yields (name, leaf) all the way down, in the order of a page."""
+  if isinstance(value, dict):
+    for key, child in value.items():
+      yield from _all_leaves(key, child)
+  elif isinstance(value, (list, tuple)):
+    for child in value:
+      yield from _all_leaves(name, child)
+  else:
+    yield name, value
+
+
+def _shows(text: str, name: str, value) -> bool:
+  """Returns whether a piece of a page is a leaf of a statement."""
+  text = text.removeprefix('  - ').removeprefix('  | ')
+  if isinstance(value, bool):
+    return text == ('yes' if value else 'no')
+  if isinstance(value, str):
+    return text == value
+  try:
+    number = float(text)
+  except ValueError:
+    return False
+  if name.startswith(('epsilon', 'right_guesses', 'true_pos', 'zcdp_rho')):
+    return value <= number <= 1.01 * value + 1e-12
+  return math.isclose(number, value, rel_tol=1e-5)
 
 
 class NumbersTest(parameterized.TestCase):
@@ -361,6 +390,23 @@ class FormsTest(parameterized.TestCase):
         self.assertIn(value, page)
     self.assertIn('5 of 1600 planned rounds are done', page)
     self.assertIn('This is a plan', _build().to_markdown())
+
+  @parameterized.parameters('adaptive', 'laplace_steps', 'silos')
+  def test_page_has_every_leaf_in_order_and_rounds_risks_up(self, name):
+    plan = occasions.PLANS[name]()
+    built = plan.statement_about(occasions.occasions(plan)['stopped'])
+    _, _, page = built.to_markdown().partition('\n## 1. ')
+    shown = iter(re.split(r'\n|: | \| ', page.replace(' |\n', '\n')))
+    leaves = list(_all_leaves('', built.points))
+    types = {type(value) for _, value in leaves}
+    self.assertEqual(types - {bool}, {int, float, str})
+    self.assertEqual(bool in types, name == 'adaptive')
+    for path, value in leaves:
+      parts = re.split(': ', value) if isinstance(value, str) else [value]
+      for part in parts:
+        self.assertTrue(
+            any(_shows(each, path, part) for each in shown), (path, part)
+        )
 
   def test_realised_participation(self):
     points = _build(observed=_OBSERVED).points['implementation']
