@@ -43,7 +43,7 @@ _CASES = tuple(
 )
 # Plans whose clients decide themselves.
 _PROTOCOL_KINDS = ('allocation', 'check_ins')
-_SERVER = 'honaker server'
+_SERVERS = ('honaker', 'sampled')
 _MOST_STOPS = 64
 _GRID = 1e-3
 
@@ -52,11 +52,11 @@ def _stated(plan, about) -> statement.PrivacyStatement:
   return plan.statement_about(about)
 
 
-def _of_a_server() -> statement.PrivacyStatement:
+def _of_a_server(name: str) -> statement.PrivacyStatement:
   """Returns what `integrations` says after it has asked the first cohort."""
   with tempfile.TemporaryDirectory() as folder:
     with server_rounds.ServerRounds(
-        occasions.PLANS['honaker'](),
+        occasions.PLANS[name](),
         {'w': np.zeros(3)},
         output_dir=pathlib.Path(folder) / 'run',
         delta=occasions.DELTA,
@@ -152,9 +152,10 @@ class SentencesTest(parameterized.TestCase):
     stated = _said(_stated(plan, about))
     self.assertEmpty(_differences(_expected()[f'{name} {occasion}'], stated))
 
-  def test_server_of_another_stack_says_nothing_otherwise_than_before(self):
-    said = _said(_of_a_server())
-    self.assertEmpty(_differences(_expected()[_SERVER], said))
+  @parameterized.parameters(*_SERVERS)
+  def test_server_of_another_stack_says_nothing_otherwise(self, name):
+    expected = _expected()[f'{name} server']
+    self.assertEmpty(_differences(expected, _said(_of_a_server(name))))
 
   def test_comparison_sees_words_and_numbers(self):
     same = {'a': 1.0, 'b': 'at most 0.5 of', 'c': 3}
@@ -534,7 +535,8 @@ def _write() -> None:
     plan = _PLANS[name]()
     about = occasions.occasions(plan)[occasion]
     found[f'{name} {occasion}'] = _said(_stated(plan, about))
-  found[_SERVER] = _said(_of_a_server())
+  for name in _SERVERS:
+    found[f'{name} server'] = _said(_of_a_server(name))
   stored = {}
   for key, leaves in found.items():
     before = old.get(key, {})
