@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tasks import __main__ as tasks
 from tests.cli import command
 from tff_dp import _failures
 from tff_dp import systems
@@ -27,6 +28,25 @@ def _run(*argv):
 
 def _json(*argv):
   return command.run_flat(main.main, *argv)
+
+
+class TrainTest(absltest.TestCase):
+
+  def test_a_checkout_runs_the_tasks(self):
+    words = ('digits', '--num-clients=20')
+    self.assertEqual(
+        _run('train', *words), command.run(tasks.main, 'train', *words)
+    )
+
+  def test_without_tasks_it_says_in_three_lines_what_to_do(self):
+    missing = {'tasks.__main__': None}
+    with mock.patch.dict(sys.modules, missing):
+      code, out, err = _run('train', 'digits')
+    self.assertEqual((code, out), (2, ''))
+    what, why, way_out = err.splitlines()
+    self.assertStartsWith(what, 'error: tff-dp train finds no tasks')
+    self.assertStartsWith(why, 'why: ')
+    self.assertIn('tff_dp.program.train(', way_out)
 
 
 class AccountTest(parameterized.TestCase):

@@ -11,8 +11,10 @@ accounting cannot even be imported.
 import argparse
 from collections.abc import Callable, Sequence
 import functools
+import importlib
 import json
 import os
+import pathlib
 import sys
 from typing import Any
 
@@ -46,6 +48,10 @@ _COMMANDS = {
     'statement': system.Tool(
         'the privacy statement of a plan, in twelve points',
         system.At('tff_dp.cli.main', 'add_statement'),
+    ),
+    'train': system.Tool(
+        'train a task on data, as python -m tasks train does',
+        system.At('tff_dp.cli.main', 'add_train'),
     ),
 }
 _MORE_EXAMPLES = """  tff-dp compare --rounds 2048 --min-index-gap 342 --max-participations 6
@@ -134,6 +140,15 @@ def add_statement(parser: errors.Parser) -> None:
   _add_kinds(parser, 'statement', _statement, formats=_STATEMENT_FORMATS)
 
 
+def add_train(parser: errors.Parser) -> None:
+  """Adds what `_command` takes over before anything is parsed."""
+  parser.description = (
+      'Trains a task of the checkout on data. For a model of your own, call\n'
+      'tff_dp.program.train, see README.md.'
+  )
+  parser.add('task', metavar='TASK', help='see tff-dp train --help in a checkout')
+
+
 def run_of(arguments: argparse.Namespace) -> Any:
   """Returns the `PlanRun` of `KIND` and its flags, or of `--events`."""
   if arguments.kind is None:
@@ -187,8 +202,32 @@ def _examples(command: str) -> str:
 
 
 def _command(words: list[str]) -> int:
+  if words[:1] == ['train']:
+    return _train(words)
   arguments = parse(words)
   return arguments.run(arguments)
+
+
+def _train(words: list[str]) -> int:
+  """Does what `python -m tasks` does, if it can be imported."""
+  # Beside this package in a checkout, and never from the working directory.
+  root = pathlib.Path(__file__).parents[2]
+  if (root / 'tasks' / '__main__.py').is_file():
+    sys.path.insert(0, str(root))
+  try:
+    tasks = importlib.import_module('tasks.__main__')
+    importlib.import_module('tasks.digits')
+  except ModuleNotFoundError as error:
+    if (error.name or '').partition('.')[0] != 'tasks':
+      raise
+    errors.show(
+        'tff-dp train finds no tasks',
+        why='they are in the checkout of tff_dp, and not in what pip installs',
+        way_out='python -m tasks train digits, in a checkout; or'
+        ' tff_dp.program.train(process, clients, ...) in Python for your model',
+    )
+    return errors.USAGE
+  return tasks.main(words)
 
 
 def _fill(tool: system.Tool, parser: errors.Parser) -> None:
