@@ -20,6 +20,7 @@ _MARKED = (
     'client',
     'iterator_loop',
     'reduce_loop',
+    'mapped',
     'accumulate',
     'merge',
     'report',
@@ -62,6 +63,12 @@ def _build_marking_computation() -> tff.Computation:
   def work(numbers, client):
     total = tf.Variable(0)
 
+    def mapped(number):
+      with tf.control_dependencies(
+          [_leave_mark('mapped', 10 * client + number)]
+      ):
+        return tf.identity(number)
+
     @tf.function
     def train():
       # As the training loop that our builders ask TFF for.
@@ -72,6 +79,9 @@ def _build_marking_computation() -> tff.Computation:
       for number in numbers:
         _leave_mark('reduce_loop', 10 * client + number)
         total.assign_add(number)
+      # A dataset's own function.
+      for _ in iter(numbers.map(mapped)):
+        pass
       return total.read_value()
 
     with tf.control_dependencies([_leave_mark('client', client)]):

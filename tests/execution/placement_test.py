@@ -75,6 +75,15 @@ class PlacementTest(parameterized.TestCase):
         },
     )
 
+  def test_functions_of_datasets_stay_on_the_first_cpu(self):
+    # A GPU would start them with elements that are in the CPU's memory.
+    numbers = [
+        10 * client + number
+        for client in range(_NUM_CLIENTS)
+        for number in (1, 2)
+    ]
+    self.assertEqual(_measured['marks']['mapped'], {'CPU:0': numbers})
+
   def test_updates_are_accumulated_where_they_arise(self):
     self.assertEqual(
         _measured['marks']['accumulate'], _measured['marks']['client']

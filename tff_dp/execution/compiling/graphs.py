@@ -39,6 +39,8 @@ from tff_dp.execution.data import values
 
 # Datasets whose function is the body of a loop.
 _LOOPS = ('ReduceDataset', 'ScanDataset')
+# Parts of names of operations on datasets.
+_SEQUENCES = ('Dataset', 'Iterator', 'Optional')
 # Parts of names of nodes.
 _INITIALIZE, _INITIALIZED = 'tff_dp_initialize', 'tff_dp_initialized'
 _OLD_CONTROL_FLOW = frozenset(
@@ -118,6 +120,17 @@ def _keep_called_functions(graph_def) -> None:
       gradients[name] for name in sorted(found & set(gradients))
   )
   graph_def.library.CopyFrom(library)
+
+
+def _place_sequences(graph_def) -> None:
+  """Puts datasets and iterators on the CPU, whatever device has the rest.
+
+  TensorFlow has kernels of iterators for GPUs. They start the functions of a
+  dataset there, with the dataset's elements, which are in the CPU's memory.
+  """
+  for node in graph_defs.all_nodes(graph_def):
+    if any(word in node.op for word in _SEQUENCES):
+      node.device = datasets.DATASET_DEVICE
 
 
 def _place_loops(graph_def, device: str) -> None:
@@ -360,6 +373,7 @@ class TensorFlowGraph:
     """Returns the graph with its names made unique, and its variables."""
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(self._plain)
+    _place_sequences(graph_def)
     suffix = self._plain_digest
     if self.has_variables:
       suffix += f'_{scope}'
