@@ -401,6 +401,9 @@ class NumbersTest(parameterized.TestCase):
     self.assertEqual(
         vars(told) | {'not_covered': None},
         {
+            'model_name': 'not declared',
+            'data_name': 'not declared',
+            'responsible': 'not declared',
             'population': None,
             'population_origin': 'not stated whether public or estimated',
             'delta_reason': 'chosen by the user',
