@@ -71,6 +71,17 @@ class BudgetTest(parameterized.TestCase):
     ).groups()
     self.assertGreater(float(spent), float(bound))
 
+  def test_rounds_before_the_first_are_refused(self):
+    for epsilon in (None, 2.0):
+      book = _book(epsilon=epsilon)
+      for call in (book.check, book.record):
+        for round_index in (0, -1):
+          with self.assertRaisesRegex(
+              _checks.ArgumentError, f'round_index={round_index} '
+          ):
+            call(round_index)
+      self.assertEqual(book.rounds_recorded, 0)
+
   def test_message_and_its_way_out(self):
     book = _book()
     first_refused = book.rounds_left(0) + 1
