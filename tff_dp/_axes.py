@@ -3,6 +3,7 @@
 """Parts that all plots share: figures, lines, axes, and the files of both kinds."""
 
 from collections.abc import Callable
+import html
 import io
 import math
 import re
@@ -88,6 +89,8 @@ def svg(draw: Callable[[], Any], *, name: str, description: str) -> str:
       'axes.spines.right': False,
       'legend.frameon': False,
       'savefig.transparent': True,
+      # A name of a metric is text, also with dollar signs.
+      'text.parse_math': False,
   }
   content = io.StringIO()
   with matplotlib.rc_context(settings):
@@ -104,7 +107,7 @@ def svg(draw: Callable[[], Any], *, name: str, description: str) -> str:
   # The page decides about the size, by the shape that `viewBox` gives.
   head, rest = found.split('>', 1)
   head = re.sub(r' (width|height|version)="[^"]*"', '', head)
-  return f'{head} role="img" aria-label="{description}">{rest}'
+  return f'{head} role="img" aria-label="{html.escape(description)}">{rest}'
 
 
 def count(axis) -> None:

@@ -5,6 +5,7 @@
 import errno
 import json
 import os
+import pathlib
 import subprocess
 import sys
 from unittest import mock
@@ -39,8 +40,13 @@ class TrainTest(absltest.TestCase):
     )
 
   def test_without_tasks_it_says_in_three_lines_what_to_do(self):
-    missing = {'tasks.__main__': None}
-    with mock.patch.dict(sys.modules, missing):
+    folder = self.create_tempdir().full_path
+    stranger = pathlib.Path(folder, 'tasks')
+    stranger.mkdir()
+    stranger.joinpath('__main__.py').write_text('raise SystemExit("a stranger")')
+    with mock.patch.object(
+        main, '__file__', f'{folder}/site/tff_dp/cli/main.py'
+    ), mock.patch.object(sys, 'path', [folder, *sys.path]):
       code, out, err = _run('train', 'digits')
     self.assertEqual((code, out), (2, ''))
     what, why, way_out = err.splitlines()

@@ -178,6 +178,30 @@ class ReportTest(parameterized.TestCase):
         'Signal against', _text(report.page(_statement('honaker'), quiet))
     )
 
+  @parameterized.parameters('test_x" onload="alert(1)', 'a$^$b', 'p$\\foo$')
+  def test_name_of_a_metric_is_text(self, name):
+    course = dataclasses.replace(
+        _COURSE, metrics={name: charts.Series([1, 2], [0.5, 0.75])}
+    )
+    page = report.page(_statement('honaker'), course)
+    self.assertNotRegex(page, '<[^>]*"\\s*onload')
+    words = name.replace('_', ' ').lower()
+    self.assertIn(words, html.unescape(page).lower())
+
+  @parameterized.parameters('windows', 'honaker')
+  def test_says_whether_the_guarantee_counts_on_chance(self, name):
+    said, text = _statement(name), _text(_page(name))
+    amplification = said.points['amplification']
+    if amplification['claimed'] == 'none':
+      self.assertIn('counts the worst case', text)
+    else:
+      self.assertNotIn('counts the worst case', text)
+      without = rounding.from_json_number(amplification['epsilon_without'])
+      self.assertGreater(without, said.epsilon)
+      self.assertIn(
+          f'If not, epsilon is {rounding.rounded_up(without)}.', text
+      )
+
   def test_no_more_charts_than_a_reader_looks_at(self):
     metrics = {f'm{i}': charts.Series([1], [float(i)]) for i in range(12)}
     page = report.page(

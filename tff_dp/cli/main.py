@@ -212,14 +212,7 @@ def _train(words: list[str]) -> int:
   """Does what `python -m tasks` does, if it can be imported."""
   # Beside this package in a checkout, and never from the working directory.
   root = pathlib.Path(__file__).parents[2]
-  if (root / 'tasks' / '__main__.py').is_file():
-    sys.path.insert(0, str(root))
-  try:
-    tasks = importlib.import_module('tasks.__main__')
-    importlib.import_module('tasks.digits')
-  except ModuleNotFoundError as error:
-    if (error.name or '').partition('.')[0] != 'tasks':
-      raise
+  if not (root / 'tasks' / '__main__.py').is_file():
     errors.show(
         'tff-dp train finds no tasks',
         why='they are in the checkout of tff_dp, and not in what pip installs',
@@ -227,7 +220,8 @@ def _train(words: list[str]) -> int:
         ' tff_dp.program.train(process, clients, ...) in Python for your model',
     )
     return errors.USAGE
-  return tasks.main(words)
+  sys.path.insert(0, str(root))
+  return importlib.import_module('tasks.__main__').main(words)
 
 
 def _fill(tool: system.Tool, parser: errors.Parser) -> None:

@@ -3,11 +3,14 @@
 """Selects the clients of a round among those that are connected."""
 
 from collections.abc import Callable, Iterable
+import logging
 import time
 
 from tff_dp.integrations import server_rounds
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_BETWEEN_LINES = 60.0
+_log = logging.getLogger(__name__)
 
 
 def connected(
@@ -33,9 +36,18 @@ def connected(
     timeout: Seconds to wait for the cohort.
     is_stopped: Function that returns whether to stop waiting.
   """
+  next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
   while len(here := set(client_ids())) < at_least:
     if is_stopped():
       return []
+    if time.monotonic() >= next_line:
+      next_line += _SECONDS_BETWEEN_LINES
+      _log.warning(
+          'a round waits: %d of %d clients are connected (see min_available_nodes'
+          ' on Flower, min_available_clients on NVFlare)',
+          len(here),
+          at_least,
+      )
     time.sleep(_SECONDS_BETWEEN_LOOKS)
   cohort = rounds.select(here)
   end = time.monotonic() + timeout

@@ -251,10 +251,14 @@ class Loop:
 
   def close(self) -> None:
     """Gives up the directory, so that this or another process can resume."""
-    if self._released is not None:
-      self._run.write_documents()
-      outputs.level_times(self._run.directory.release)
-    self._close('it was closed, or its directory was opened again')
+    try:
+      if self._released is not None:
+        # A round that failed counts: it had begun.
+        self._run.write_statement()
+        self._run.write_documents()
+        outputs.level_times(self._run.directory.release)
+    finally:
+      self._close('it was closed, or its directory was opened again')
 
   def _close(self, why: str) -> None:
     self._closed_because = why

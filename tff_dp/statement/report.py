@@ -13,6 +13,7 @@ import pathlib
 from typing import Any, NamedTuple, Optional
 
 from tff_dp import _axes
+from tff_dp.accounting import rounding
 from tff_dp.statement import charts
 from tff_dp.statement import declarations
 from tff_dp.statement import outline
@@ -118,6 +119,7 @@ def _context(
       'charts': _course_charts(content, course),
       'latest': _latest(course),
       'participation': outline.items(points['unit']),
+      'without_chance': _without_chance(points['amplification']),
       'realised': points['implementation']['realised_participation'],
       'trust': content['trust'],
       'adversary': points['setting']['adversary'],
@@ -239,6 +241,14 @@ def _course_charts(
       (title, _chart(f'chart-{number}', title, draw))
       for number, (title, draw) in enumerate(found.items())
   ]
+
+
+def _without_chance(amplification: Mapping[str, Any]) -> Optional[str]:
+  """Returns epsilon if who comes is known, `None` if epsilon allows for it."""
+  if amplification['claimed'] == 'none':
+    return None
+  epsilon = rounding.from_json_number(amplification['epsilon_without'])
+  return rounding.rounded_up(epsilon)
 
 
 def whose(content: Mapping[str, Any]) -> str:

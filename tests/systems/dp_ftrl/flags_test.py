@@ -108,16 +108,23 @@ class FlagsTest(parameterized.TestCase):
     for flags, said, same in (
         (clients, '--min-index-gap=8, population', '--min-index-gap=8'),
         ((), '--min-index-gap=1, every client', '--min-index-gap=1'),
+        # The most favourable gap, of cohorts of one, would be no guarantee.
+        (
+            ('--population=80',),
+            '--min-index-gap=1, every client',
+            '--min-index-gap=1',
+        ),
     ):
       code, out, err = command.run(main.main, *run, *flags)
       self.assertEqual(code, 0)
       self.assertStartsWith(err, f'assumed: {said}')
       again = command.run(main.main, *run, *flags, same)
       self.assertEqual(again, (0, out, ''))
-    _, _, err = command.run(main.main, *run, '--population=80')
-    self.assertStartsWith(
-        err, 'assumed: --clients-per-round=1, --min-index-gap=80, '
+    code, out, err = command.run(
+        main.main, *run, *clients, '--min-index-gap=9'
     )
+    self.assertEqual((code, out), (2, ''))
+    self.assertIn('--min-index-gap=9', err)
 
   def test_gap_flags_differ_by_one(self):
     flags = (*_DP_FTRL, '--max-participations=24')

@@ -81,13 +81,17 @@ class CoinsTest(absltest.TestCase):
         drawn(_cohorts(seed=None).restored(saved.to_bytes())), drawn(saved)
     )
 
+  def test_more_ids_than_clients_are_refused(self):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'two coins'):
+      _cohorts().select(1, [*_CLIENTS, 'node 12'])
+
   def test_damaged_key_is_refused(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'another cohort'):
       _cohorts().restored(b'short')
 
   def test_full_rate_takes_everybody(self):
     plan = plan_lib.SamplingPlan(
-        population=4, clients_per_round=4, num_rounds=2, noise_multiplier=1.0
+        population=12, clients_per_round=12, num_rounds=2, noise_multiplier=1.0
     )
     self.assertEqual(_cohorts(plan).select(1, _CLIENTS), _CLIENTS)
 

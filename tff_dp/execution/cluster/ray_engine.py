@@ -60,8 +60,9 @@ def _require_token() -> None:
 class RayEngine(engine_lib.Engine):
   """An engine on a Ray cluster, or on a local one that it starts."""
 
-  # Ray has one connection in a process. This is the address it was asked for.
-  _connected_to: str | None = None
+  # Ray has one connection in a process: the address it was asked for, and what
+  # Ray calls that cluster.
+  _connected_to: tuple[str | None, str] | None = None
 
   def __init__(
       self, address: str | None = None, *, num_workers: int = _NUM_LOCAL_WORKERS
@@ -95,10 +96,12 @@ class RayEngine(engine_lib.Engine):
             'object_store_memory': _STORE_BYTES,
         }
       self._ray.init(log_to_driver=False, configure_logging=False, **options)
-      RayEngine._connected_to = address
+      cluster = self._ray.get_runtime_context().gcs_address
+      RayEngine._connected_to = address, cluster
     elif address is not None:
       connected = self._ray.get_runtime_context().gcs_address
-      if address not in (connected, 'auto', RayEngine._connected_to):
+      is_same = (address, connected) == RayEngine._connected_to
+      if not is_same and address not in (connected, 'auto'):
         raise engine_lib.ClusterError(
             f'address={address!r}, but this process is already connected to'
             f' {connected}: leave out address to use that connection, or call'

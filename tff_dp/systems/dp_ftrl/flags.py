@@ -336,19 +336,31 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
   known = ('min_index_gap', 'min_rounds_between', 'max_participations')
   if arguments.participation != 'min-separation':
     return True
-  if any(getattr(arguments, name) is not None for name in known):
-    return True
   population, cohort = arguments.population, arguments.clients_per_round
+  if any(getattr(arguments, name) is not None for name in known):
+    gap = arguments.min_index_gap
+    if None not in (gap, population, cohort) and gap > population // cohort:
+      raise _checks.ArgumentError(
+          'min_index_gap',
+          gap,
+          f'at most {population // cohort}, population / clients per round: then'
+          ' all clients have come',
+      )
+    return True
   if population is None:
     return False
-  also = ''
   if cohort is None:
-    cohort, also = 1, '--clients-per-round=1, '
+    arguments.min_index_gap = 1
+    _assume(
+        '--min-index-gap=1, every client in every round; --population gives a'
+        ' larger gap with --clients-per-round'
+    )
+    return True
   _checks.integer_between(1, population, clients_per_round=cohort)
   arguments.min_index_gap = population // cohort
   _assume(
-      f'{also}--min-index-gap={arguments.min_index_gap}, population / clients'
-      ' per round: a client comes again when all others have come'
+      f'--min-index-gap={arguments.min_index_gap}, population / clients per'
+      ' round: the server asks all other clients first'
   )
   return True
 

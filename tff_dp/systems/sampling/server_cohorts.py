@@ -69,6 +69,15 @@ implementation.dropouts: whoever is not connected, or was drawn and does not
     )
 
   def select(self, round_index: int, client_ids: Sequence[str]) -> list[str]:
+    if len(client_ids) > self.clients_needed:
+      raise _checks.PrivacyRefusedError(
+          f'{len(client_ids)} clients are connected, but the population of the'
+          f' plan is {self.clients_needed}',
+          why='a client with two ids has two coins, and could contribute twice'
+          ' in one round',
+          way_out='give every client one id that stays (on Flower, nodes with'
+          ' keys), or make a plan with the whole population',
+      )
     return [
         each
         for each in client_ids

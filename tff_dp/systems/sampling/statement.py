@@ -93,9 +93,8 @@ def assumptions(plan) -> tuple[str, ...]:
     )
   return (
       coins,
-      'The server can call whom it likes: all clients of the population are'
-      ' reachable in every round, and whether one answers does not depend on'
-      ' its coin.',
+      'The server can call whom it likes: whether a client can be reached, and'
+      ' whether it answers, does not depend on its coin.',
       'Nobody but the server sees coins and cohorts, nor how many took part.',
   )
 
