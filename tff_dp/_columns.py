@@ -26,6 +26,8 @@ class Column:
     name: Name of the column: 'reference', 'current' or 'colab'.
     pythons: Versions of Python, (major, minor), the oldest first.
     lock: File that pins every package.
+    own_lock: File that pins what goes into an environment of one's own: the
+      same, but on Colab only what Colab does not bring.
     packages: Distribution -> checked versions, the one in the lock first.
     present: Distributions that may have any version: imports of TFF and of this
       package that no package's requirements install.
@@ -37,6 +39,7 @@ class Column:
   name: str
   pythons: tuple[tuple[int, int], ...]
   lock: str
+  own_lock: str
   packages: dict[str, tuple[str, ...]]
   present: tuple[str, ...]
   has_worker: bool
@@ -53,6 +56,22 @@ class Column:
     return self.pythons[0] > REFERENCE.pythons[-1]
 
   @property
+  def pip_words(self) -> tuple[str, str]:
+    """What follows `pip` to install the lock, then tff_dp, in its checkout.
+
+    There are two calls, because pip refuses a folder where it asks for hashes.
+    TFF and tensorflow-privacy declare that they stop before Python 3.12, so pip
+    must not ask them there. README.md and the notebooks have the same lines,
+    and a test compares them.
+    """
+    quiet = '-q ' if self is COLAB else ''
+    newer = '--ignore-requires-python ' if self.needs_shim else ''
+    return (
+        f'install {quiet}--no-deps {newer}--require-hashes -r {self.own_lock}',
+        f'install {quiet}--no-deps --no-build-isolation .',
+    )
+
+  @property
   def python_versions(self) -> str:
     """Versions of Python in words, such as '3.12 or 3.13'."""
     return ' or '.join('.'.join(map(str, python)) for python in self.pythons)
@@ -63,6 +82,7 @@ REFERENCE = Column(
     name='reference',
     pythons=((3, 11),),
     lock='requirements.lock',
+    own_lock='requirements.lock',
     packages={
         'tensorflow': ('2.14.1',),
         # TFF 0.87 asks for jaxlib 0.4.14, which the package index no longer
@@ -88,6 +108,7 @@ CURRENT = Column(
     name='current',
     pythons=((3, 12), (3, 13)),
     lock='requirements.current.lock',
+    own_lock='requirements.current.lock',
     packages={
         'tensorflow': ('2.21.0',),
         'tf-keras': ('2.21.0',),
@@ -121,6 +142,7 @@ COLAB = dataclasses.replace(
     name='colab',
     pythons=((3, 13),),
     lock='requirements.colab.lock',
+    own_lock='requirements.notebooks.lock',
     packages=CURRENT.packages | {
         'tensorflow': ('2.20.0',),
         'tf-keras': ('2.20.1',),

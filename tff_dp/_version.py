@@ -2,4 +2,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version, in a module that imports nothing, because setup.py reads it."""
 
-__version__ = '0.1.0.dev0'
+__version__ = '0.1.0'

@@ -19,6 +19,7 @@ import sys
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _version
+from tff_dp.cli import doctor_install
 from tff_dp.cli import doctor_probe
 from tff_dp.cli import errors
 
@@ -55,6 +56,8 @@ _WORKER_LINE = 'worker '
 _EXAMPLES = """examples:
   tff-dp doctor --format json
   tff-dp doctor --skip-worker
+  tff-dp doctor --install
+  tff-dp doctor --install 3.12
   tff-dp doctor --context dask --cluster-address tcp://host:8786
 """
 
@@ -91,6 +94,14 @@ def add_arguments(parser: errors.Parser) -> None:
       action='store_true',
       help='start no TFF worker, and so open no port',
   )
+  parser.add_argument(
+      '--install',
+      nargs='?',
+      const=doctor_install.THIS,
+      choices=doctor_install.CHOICES,
+      help='try nothing, and only print the lines that install tff_dp into the'
+      ' Python that runs this, or into another one',
+  )
   parser.set_defaults(run=run)
 
 
@@ -100,6 +111,12 @@ def run(args: argparse.Namespace) -> int:
     raise _checks.ArgumentError(
         'cluster_address', args.cluster_address, 'nothing without --context'
     )
+  if args.install is not None:
+    if args.context or args.skip_worker or args.format != 'text':
+      raise _checks.ArgumentError(
+          'install', args.install, 'no other flag beside --install'
+      )
+    return doctor_install.show(args.install)
   findings = _compat.check_environment()
   if args.format == 'text':
     # Loading TFF takes seconds, so print all that is known without it first.

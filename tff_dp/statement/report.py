@@ -81,7 +81,8 @@ def _template():
     import jinja2  # pylint: disable=g-import-not-at-top
   except ImportError as error:
     raise ImportError(
-        'the report needs jinja2, which is not installed: pip install jinja2'
+        'the report needs jinja2, which is not installed: tff-dp doctor'
+        ' --install prints what installs it'
     ) from error
   environment = jinja2.Environment(
       loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
