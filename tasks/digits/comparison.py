@@ -17,6 +17,7 @@ from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
 # Rows in which clients draw their own rounds.
 CHECK_INS = ('allocation', 'cyclic')
 TABLE = 'comparison.md'
+_JSON = 'comparison.json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +106,16 @@ def amplification(names: Iterable[str]) -> str:
 
 
 def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
-  """Writes `comparison.md`, `comparison.json` and `comparison.png`."""
+  """Writes `comparison.md`, `comparison.png` and `comparison.json`.
+
+  The JSON is the last: `names` takes it as the sign that all are there.
+  """
   (output_dir / TABLE).write_text(
       table(rows)
       + f'\n\nEpsilon is for one client\'s whole contribution replaced by zeros,'
       f' delta {rows[0].delta:g}, {amplification(row.name for row in rows)}.\n'
   )
+  _plot(rows, output_dir / 'comparison.png')
   content = [
       {
           **dataclasses.asdict(row),
@@ -120,16 +125,20 @@ def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
       }
       for row in rows
   ]
-  (output_dir / 'comparison.json').write_text(
+  (output_dir / _JSON).write_text(
       json.dumps({'rows': content}, indent=2) + '\n'
   )
-  _plot(rows, output_dir / 'comparison.png')
+
+
+def clear(output_dir: pathlib.Path) -> None:
+  """Takes the comparison back: runs in it are about to change."""
+  (output_dir / _JSON).unlink(missing_ok=True)
 
 
 def names(output_dir: pathlib.Path) -> list[str] | None:
   """Returns the rows that `write` wrote last, `None` if there are none."""
   try:
-    content = json.loads((output_dir / 'comparison.json').read_text())
+    content = json.loads((output_dir / _JSON).read_text())
     (output_dir / TABLE).stat()
     return [row['name'] for row in content['rows']]
   except (OSError, ValueError, LookupError, TypeError):

@@ -304,6 +304,7 @@ def run(
   """
   with _waiting.saying('making the plans', mode=progress):
     plans = build_plans(settings)
+    comparison.clear(pathlib.Path(settings.output_dir))
     clients, test = digits_data.load_clients(
         settings.num_clients,
         client_batch_size=settings.client_batch_size,

@@ -19,6 +19,7 @@ from tff_dp import mechanisms
 from tff_dp import program
 from tff_dp.learning import keyed_data
 from tff_dp.learning import local_training
+from tff_dp.program import cohorts
 from tff_dp.program import examples
 
 _BATCH = collections.OrderedDict(
@@ -26,9 +27,9 @@ _BATCH = collections.OrderedDict(
 )
 
 
-def _process(*, with_keys: bool = False):
+def _process(*, with_keys: bool = False, spec=_BATCH):
   """Returns an object with the type of a process and nothing else."""
-  member = tff.SequenceType(tff.types.tensorflow_to_type(_BATCH))
+  member = tff.SequenceType(tff.types.tensorflow_to_type(spec))
   if with_keys:
     member = tff.to_type(
         collections.OrderedDict(examples=member, key=keyed_data.KEYS_TYPE)
@@ -98,6 +99,67 @@ class ExamplesTest(parameterized.TestCase):
     self.assertIn(why, lines[1])
     self.assertIn(way_out, lines[2])
 
+  def test_clients_may_have_an_attribute_of_that_name(self):
+    for batched in (True, False):
+      data = _clients(batched=batched)
+      clients = types.SimpleNamespace(
+          clients=['a'],
+          client_ids=data.client_ids,
+          create_tf_dataset_for_client=data.create_tf_dataset_for_client,
+      )
+      if batched:
+        examples.check(_process(), clients)
+        continue
+      with self.assertRaisesRegex(ValueError, 'no batches'):
+        examples.check(_process(), clients)
+
+  def test_source_is_seen_through_if_it_has_clients(self):
+    class Source(cohorts.Source):
+      federated_type = capabilities = iterator = cohorts = None
+
+    source = Source()
+    examples.check(_process(), source)
+    source.clients = _clients(batched=False)
+    with self.assertRaisesRegex(ValueError, 'no batches'):
+      examples.check(_process(), source)
+
+  @parameterized.parameters(
+      (
+          lambda x, y: {'0': x, '1': y},
+          tuple(_BATCH.values()),
+          'the structure of',
+      ),
+      (
+          lambda x, y: {'x': tf.data.Dataset.from_tensors(x), 'y': y},
+          _BATCH,
+          'the structure of',
+      ),
+      (lambda x, y: {'x': tf.sparse.from_dense(x), 'y': y}, _BATCH, 'to_dense'),
+      (
+          lambda x, y: {'x': tf.RaggedTensor.from_tensor(x), 'y': y},
+          _BATCH,
+          'to_tensor',
+      ),
+      (lambda x, y: {'x': x, 'y': None}, _BATCH, 'is None'),
+  )
+  def test_other_kinds_of_parts_are_refused_in_three_lines(
+      self, build, spec, way_out
+  ):
+    dataset = (
+        _clients()
+        .create_tf_dataset_for_client('a')
+        .map(lambda each: build(each['x'], each['y']))
+    )
+    clients = types.SimpleNamespace(
+        client_ids=['a'], create_tf_dataset_for_client=lambda _: dataset
+    )
+    with self.assertRaises(_checks.ArgumentError) as raised:
+      examples.check(_process(spec=spec), clients)
+    lines = str(raised.exception).split('\n')
+    self.assertLen(lines, 3)
+    self.assertStartsWith(lines[0], 'clients=')
+    self.assertIn(way_out, lines[2])
+
   def test_train_and_loop_write_nothing_for_unbatched_examples(self):
     plan = small_model.build_plan(mechanisms.Independent(num_rounds=2))
     process = small_model.build_process(plan)
@@ -131,6 +193,23 @@ class ExamplesTest(parameterized.TestCase):
         local_training.build_client_work(
             model_fn, tff.learning.optimizers.build_sgdm(0.1)
         )
+
+  @parameterized.parameters(
+      [(
+          tf.TensorSpec([None, 3], tf.float32),
+          tf.TensorSpec([None], tf.int32),
+          tf.TensorSpec([], tf.float32),
+      )],
+      [(
+          tf.TensorSpec([None, 3], tf.float32),
+          tf.TensorSpec([7], tf.int32),
+          tf.TensorSpec([5], tf.int32),
+      )],
+      [(tf.TensorSpec([7, 3], tf.float32), tf.TensorSpec([7], tf.int32))],
+      [(tf.TensorSpec(None, tf.float32), tf.TensorSpec([], tf.int32))],
+  )
+  def test_one_part_with_a_batch_dimension_is_enough(self, spec):
+    local_training._check_is_batched(spec)
 
 
 if __name__ == '__main__':

@@ -216,6 +216,12 @@ class TrainTest(parameterized.TestCase):
     self.assertIsNone(rounds(plan=toy.build_plan(noise_multiplier=9.0)))
     self.assertIsNone(rounds(program={'delta': 1e-6}))
     self.assertIsNone(rounds(config={'a': [1]}))
+    statement = self.root / 'release' / 'privacy_statement.json'
+    content = statement.read_bytes()
+    statement.unlink()
+    self.assertIsNone(rounds())
+    statement.write_bytes(content)
+    self.assertEqual(rounds(), 10)
     (self.root / 'secret' / 'finished.json').write_text('{')
     self.assertIsNone(rounds())
 
@@ -231,10 +237,24 @@ class TrainTest(parameterized.TestCase):
     ), self.assertRaises(KeyboardInterrupt):
       _train(self.root)
     self.assertIn('starts over with round 1', said(total_rounds=3))
+    part = said(total_rounds=2)
+    self.assertIn('has 3 of 10 rounds, and 2 are asked for', part)
+    self.assertNotIn('already finished', part)
     self.assertIn('resuming', said())
     last = said()
     self.assertIn('already finished', last)
     self.assertNotIn('starts over', last)
+
+  def test_says_that_an_earlier_process_has_spent_the_budget(self):
+    budget = toy.build_plan().ledger(epsilon=None, delta=1e-5)
+    budget = budget.epsilon_after(5)
+    done = _train(self.root, epsilon_budget=budget).rounds_done
+    self.assertBetween(done, 1, 9)
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+      _train(self.root, epsilon_budget=budget, progress='plain')
+    self.assertIn(f'has spent its budget in {done} rounds', err.getvalue())
+    self.assertNotIn('resuming', err.getvalue())
 
   def test_torn_files_of_a_killed_process_are_mended(self):
     process = toy.Process()

@@ -202,6 +202,15 @@ class ReportTest(parameterized.TestCase):
           f'If not, epsilon is {rounding.rounded_up(without)}.', text
       )
 
+  def test_columns_keep_what_tells_them_apart(self):
+    columns = ('test/accuracy', 'train/accuracy', 'averaged_test/accuracy')
+    metrics = {name: charts.Series([1], [0.5]) for name in columns}
+    page = report.page(
+        _statement('honaker'), dataclasses.replace(_COURSE, metrics=metrics)
+    )
+    for name in columns:
+      self.assertIn(f'<td>{name.replace("_", " ")}</td>', page)
+
   def test_no_more_charts_than_a_reader_looks_at(self):
     metrics = {f'm{i}': charts.Series([1], [float(i)]) for i in range(12)}
     page = report.page(

@@ -95,13 +95,17 @@ def build_client_work(
 
 
 def _check_is_batched(input_spec: Any) -> None:
-  """Raises if the parts of an example clearly have no common batch size."""
+  """Raises if clearly no part of an example has a batch dimension.
+
+  One part with a first dimension of None is enough. Without it, all parts must
+  have the same fixed size, which may be that of the batches.
+  """
   sizes = {
-      spec.shape[0] if spec.shape.rank else 'none'
+      'none' if spec.shape.rank == 0 else spec.shape[0]
       for spec in tf.nest.flatten(input_spec)
-      if isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None
+      if isinstance(spec, tf.TensorSpec)
   }
-  if 'none' in sizes or len(sizes - {None}) > 1:
+  if None not in sizes and ('none' in sizes or len(sizes) > 1):
     raise _checks.ArgumentError(
         'input_spec',
         str(tff.types.tensorflow_to_type(input_spec)),

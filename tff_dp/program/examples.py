@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp.program import cohorts
 
 # Where clients also bring a key or terms, the name of their examples.
 _EXAMPLES = 'examples'
@@ -60,11 +61,25 @@ def _expected(process) -> tff.Type | None:
 
 def _found(clients) -> tff.Type | None:
   """Returns the type of an element of a client's dataset, `None` if unknown."""
-  clients = getattr(clients, 'clients', clients)
+  if isinstance(clients, cohorts.Source):
+    clients = getattr(clients, 'clients', None)
+    if clients is None:
+      return None
   dataset = clients.create_tf_dataset_for_client(list(clients.client_ids)[0])
   if not isinstance(dataset, tf.data.Dataset):
     return None
-  return tff.types.tensorflow_to_type(dataset.element_spec)
+  try:
+    return tff.types.tensorflow_to_type(dataset.element_spec)
+  except TypeError:
+    raise _checks.ArgumentError(
+        'clients',
+        str(dataset.element_spec),
+        'datasets whose elements are dense tensors',
+        why='TFF has no type for sparse, ragged or absent parts',
+        way_out='clients.preprocess(lambda dataset: dataset.map(...)), with'
+        ' tf.sparse.to_dense, with to_tensor() of a ragged part, or without the'
+        ' part that is None',
+    ) from None
 
 
 def _advice(expected: tff.Type, found: tff.Type) -> tuple[str, str]:
@@ -82,10 +97,20 @@ def _advice(expected: tff.Type, found: tff.Type) -> tuple[str, str]:
         'clients.preprocess(lambda dataset: dataset.batch(20))',
     )
   name = next(
-      name
-      for name, each in given.items()
-      if not wanted[name].is_assignable_from(each)
+      (
+          name
+          for name, each in given.items()
+          if not wanted[name].is_assignable_from(each)
+      ),
+      None,
   )
+  if name is None or not isinstance(given[name], tff.TensorType):
+    # Such as a dict with the keys '0' and '1' for a pair, or a dataset inside.
+    return (
+        f'the model reads {expected}, the datasets have {found}',
+        'clients.preprocess(lambda dataset: dataset.map(...)), which returns the'
+        " structure of the model's input_spec",
+    )
   what = f'of {name}' if name else 'of the examples'
   if given[name].dtype != wanted[name].dtype:
     return (

@@ -274,8 +274,18 @@ class Run:
   def _beginning(self) -> str:
     """Returns a sentence about the earlier processes of this run, or ''."""
     root, done = self.directory.root, self.rounds_done
-    if done and done >= self.total_rounds:
+    if done >= self.plan.num_rounds:
       return f'already finished: {root} has all {done} rounds; none is trained'
+    if done >= self.total_rounds:
+      return (
+          f'{root} has {done} of {self.plan.num_rounds} rounds, and'
+          f' {self.total_rounds} are asked for; none is trained'
+      )
+    if done and done >= self.rounds_planned:
+      return (
+          f'already finished: {root} has spent its budget in {done} rounds; none'
+          ' is trained'
+      )
     if done:
       return f'resuming {root} after round {done}'
     if not self.directory.is_new:
@@ -562,9 +572,10 @@ class Run:
   def write_statement(self) -> statement_lib.PrivacyStatement:
     """Writes and returns the statement and events of the rounds so far.
 
-    It removes the report, which would be about fewer rounds.
+    It removes report and picture, which would be about fewer rounds.
     """
-    (self.directory.release / documents.REPORT).unlink(missing_ok=True)
+    for name in (documents.REPORT, documents.CURVES):
+      (self.directory.release / name).unlink(missing_ok=True)
     # A round that has begun counts, even if its process was killed.
     rounds = max(self.rounds_done, self.record.rounds_begun)
     statement = self.plan.statement_about(

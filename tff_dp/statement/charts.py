@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from tff_dp import _axes
 from tff_dp.accounting import rounding
 
+# Start of the columns that clients release with noise.
+PRIVATE = 'client_work/private/'
+
 
 class Series(NamedTuple):
   """The values of one metric, in the rounds that have one.
@@ -28,7 +31,7 @@ class Series(NamedTuple):
 
 def words(column: str) -> str:
   """Returns the name of a metric in words."""
-  return column.rpartition('/')[2].replace('_', ' ')
+  return column.removeprefix(PRIVATE).replace('_', ' ')
 
 
 def by_kind(metrics: Mapping[str, Series]) -> dict[str, dict[str, Series]]:

@@ -59,6 +59,7 @@ class DocumentsTest(absltest.TestCase):
     self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
     self.root = self.parent / 'run'
     self.report = self.root / 'release' / documents.REPORT
+    self.curves = self.root / 'release' / documents.CURVES
 
   def test_report_of_a_run(self):
     result = _run(self.root)
@@ -109,16 +110,18 @@ class DocumentsTest(absltest.TestCase):
   def test_no_report_of_fewer_rounds_than_were_released(self):
     _run(self.root, total_rounds=2)
     self.assertTrue(self.report.exists())
+    self.assertTrue(self.curves.exists())
     seen = []
 
     def evaluate(weights):
       # Checkpoints of earlier rounds have been released by now.
-      seen.append(self.report.exists())
+      seen.append(self.report.exists() or self.curves.exists())
       return toy.evaluate(weights)
 
     _run(self.root, checkpoint_every=1, rounds_per_eval=4, evaluate_fn=evaluate)
     self.assertEqual(seen, [False] * 3)
     self.assertIn('10 of 10 planned are done', self.report.read_text())
+    self.assertTrue(self.curves.exists())
 
   def test_long_runs_are_thinned(self):
     path = self.parent / 'metrics.csv'

@@ -12,6 +12,7 @@ from absl.testing import parameterized
 
 from tasks import __main__ as tasks_main
 from tasks.common import engine
+from tasks.digits import comparison
 from tasks.digits import digits
 from tests.cli import command
 from tff_dp import _compat
@@ -151,6 +152,34 @@ class PlansTest(absltest.TestCase):
       self.assertEqual(plan.protocol.max_reports, 2)
       expected = plan.protocol.check_in_probability * 2 * settings.num_clients
       self.assertAlmostEqual(expected / 12, settings.clients_per_round)
+
+
+class ComparisonTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.folder = pathlib.Path(self.create_tempdir())
+    row = comparison.Row('a', 'tree', 1.0, 2.0, 2.0, 1e-5, 3, ((3, 0.5),))
+    self.rows = [row]
+
+  def test_counts_as_written_only_with_its_picture(self):
+    with mock.patch.object(comparison, '_plot', side_effect=KeyboardInterrupt):
+      with self.assertRaises(KeyboardInterrupt):
+        comparison.write(self.rows, self.folder)
+    self.assertIsNone(comparison.names(self.folder))
+    comparison.write(self.rows, self.folder)
+    self.assertEqual(comparison.names(self.folder), ['a'])
+
+  def test_a_run_takes_the_earlier_one_back(self):
+    comparison.write(self.rows, self.folder)
+    settings = digits.Settings(
+        output_dir=str(self.folder), rows=('non_private',)
+    )
+    with mock.patch.object(
+        digits.digits_data, 'load_clients', side_effect=KeyboardInterrupt
+    ), self.assertRaises(KeyboardInterrupt):
+      digits.run(settings, where=engine.EngineSettings(), progress='quiet')
+    self.assertIsNone(comparison.names(self.folder))
 
 
 class RunTest(absltest.TestCase):

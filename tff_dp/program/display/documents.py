@@ -19,8 +19,7 @@ from tff_dp.statement import report
 from tff_dp.statement import statement as statement_lib
 
 REPORT = 'report.html'
-_CURVES = 'curves.png'
-_PRIVATE = 'client_work/private/'
+CURVES = 'curves.png'
 _SIGNAL = '/snr'
 # A chart of more points looks the same.
 _MOST_POINTS = 500
@@ -38,7 +37,7 @@ def write(release: os.PathLike, *, evaluated: Iterable[str]) -> report.Course:
       regular.read_json(release / 'privacy_statement.json')
   )
   course = read_course(release, evaluated=evaluated)
-  plots.write_curves(release / _CURVES, statement, course)
+  plots.write_curves(release / CURVES, statement, course)
   run_directory.write_atomically(
       release / REPORT, report.page(statement, course)
   )
@@ -50,7 +49,7 @@ def read_course(
 ) -> report.Course:
   """Returns the course of a run. The arguments are those of `write`."""
   series = _read_series(release / 'metrics.csv')
-  shown = [*evaluated, *(name for name in series if name.startswith(_PRIVATE))]
+  shown = [*evaluated, *(name for name in series if name.startswith(charts.PRIVATE))]
   signal = [name for name in series if name.endswith(_SIGNAL)]
   program = regular.read_json(release / 'config.json')['program']
   environment = regular.read_json(release / 'environment.json')
