@@ -37,6 +37,7 @@ from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import certification
 from tff_dp.program import loop as loop_lib
+from tff_dp.program.display import documents
 
 _DELTA = 1e-5
 _ROUNDS = 6
@@ -645,6 +646,32 @@ class KilledLoopsTest(parameterized.TestCase):
       loop.next(['client 1', 'client 8', 'client 9'])
       self.assertEqual(loop.rounds_done, 3)
       self.assertEqual(loop.epsilon, ledger.epsilon_after(3))
+
+  def test_what_a_loop_leaves_counts_a_round_that_failed(self):
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    process = toy.Process()
+    with _toy_loop(root, process) as loop:
+      loop.next(['client 1', 'client 2', 'client 3'])
+      loop.next(['client 4', 'client 5', 'client 6'])
+      process.next.on_round = mock.Mock(side_effect=OSError)
+      with self.assertRaises(OSError):
+        loop.next(['client 1', 'client 2', 'client 7'])
+      spent = loop.epsilon
+    stated = json.loads((root / 'release/privacy_statement.json').read_text())
+    self.assertEqual(stated['epsilon'], spent)
+    self.assertEqual(stated['points']['mechanism']['rounds_done'], 3)
+    self.assertTrue((root / 'release/report.html').exists())
+
+  def test_error_of_a_report_still_unlocks_the_directory(self):
+    root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
+    loop = _toy_loop(root, toy.Process())
+    loop.next(loop.eligible()[:3])
+    with mock.patch.object(
+        documents, 'write', side_effect=OSError(28, 'full')
+    ), self.assertRaisesRegex(OSError, 'full'):
+      loop.close()
+    with _toy_loop(root, toy.Process()) as again:
+      self.assertEqual(again.rounds_done, 1)
 
   def test_what_native_code_prints_goes_to_the_log(self):
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
