@@ -175,6 +175,20 @@ class Keras3RunTest(absltest.TestCase):
     said = result.statement.points['public_data']['pretraining']
     self.assertStartsWith(said, 'a body of public photos; 25 weights')
 
+  def test_run_asks_where_initial_weights_are_from(self):
+    model = _keras_model(dropout_seed=5)
+    model.get_layer('body').trainable = True
+    lines = []
+    with mock.patch.object(
+        progress.Progress, 'say', lambda self, text: lines.append(text)
+    ):
+      _train(
+          _process(_functional(model)), self.parent / 'initial', total_rounds=1
+      )
+    (line,) = [line for line in lines if line.startswith('weights:')]
+    self.assertIn('43 are trained; their initial values get no noise', line)
+    self.assertIn('Declarations(pretraining=', line)
+
   def test_constants_give_the_same_model_and_a_digest(self):
     process = _process(_functional(self.model, frozen_as='constants'))
     result = _train(process, self.parent / 'constants')
@@ -186,9 +200,25 @@ class Keras3RunTest(absltest.TestCase):
     self.assertEqual((digest.dtype, digest.shape), (np.uint8, (32,)))
     learning.assign_to_keras3(_keras_model(1), result.model_weights)
     self.assertIn(
-        'weights of digest non_trainable/0 are frozen',
+        f'(kept in the graph; digest {digest.tobytes().hex()[:16]}) are frozen',
         result.statement.points['public_data']['pretraining'],
     )
+
+  def test_constants_resume_on_their_own_body_alone(self):
+    root = self.parent / 'other_body'
+
+    def go_on(model, total_rounds):
+      process = _process(_functional(model, frozen_as='constants'))
+      return _train(process, root, total_rounds=total_rounds)
+
+    go_on(_keras_model(1), 1)
+    other = _keras_model(1)
+    other.get_layer('body').kernel.assign_add(np.ones([4, 5]))
+    with self.assertRaisesRegex(
+        tff_dp.PrivacyRefusedError, 'other frozen weights'
+    ):
+      go_on(other, 2)
+    self.assertEqual(go_on(_keras_model(1), 2).rounds_done, 2)
 
   def test_bundle_is_verified(self):
     process = _process(self.functional, insecure_seed=None)

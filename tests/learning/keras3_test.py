@@ -262,6 +262,30 @@ class SameBitsTest(parameterized.TestCase):
     total, count = state['sparse_categorical_accuracy']
     self.assertAlmostEqual(total / count, np.mean(right), places=6)
 
+  def test_an_output_without_a_mask_leaves_the_other_its_own(self):
+    x = keras.Input([5], dtype='int32')
+    words = keras.layers.Embedding(7, 4, mask_zero=True)(x)
+    each = keras.layers.Dense(_NUM_CLASSES)(words)
+    mean = keras.layers.GlobalAveragePooling1D()(words)
+    spec = (_features(5, dtype=tf.int32), _features(5, dtype=tf.int32))
+    batch = (
+        np.array([[1, 2, 0, 0, 0], [3, 4, 5, 6, 0]], np.int32),
+        np.array([[0, 1, 2, 2, 2], [0, 0, 1, 2, 2]], np.int32),
+    )
+    losses = [
+        _step(
+            learning.functional_model_from_keras3(
+                keras.Model(x, outputs), loss, spec
+            ),
+            *batch,
+        )[1]
+        for outputs, loss in (
+            (each, _loss()),
+            ([mean, each], lambda y, outputs: _loss()(y, outputs[1])),
+        )
+    ]
+    self.assertEqual(*losses)
+
   def test_later_changes_of_the_keras_model_do_not_matter(self):
     model = _dense()
     made = _convert(model)
@@ -351,6 +375,52 @@ class FrozenTest(parameterized.TestCase):
       model.get_layer('body').kernel.assign_add(np.ones([4, 5]))
       with self.assertRaisesRegex(_checks.ArgumentError, 'frozen weights that'):
         learning.assign_to_keras3(model, weights)
+
+
+  def test_an_adapted_normalization_goes_back_into_another_model(self):
+    models = []
+    for _ in range(2):
+      keras.utils.set_random_seed(1)
+      models.append(
+          keras.Sequential([
+              keras.Input([4]),
+              keras.Sequential([keras.layers.Normalization()]),
+              keras.layers.Dense(_NUM_CLASSES),
+          ])
+      )
+    x = np.random.default_rng(0).normal(2.0, 3.0, [50, 4]).astype(np.float32)
+    models[0].layers[0].layers[0].adapt(x)
+    trained, frozen = _convert(models[0]).initial_weights
+    with self.assertWarnsRegex(UserWarning, 'was the same layer frozen'):
+      learning.assign_to_keras3(
+          models[1], tff.learning.models.ModelWeights(trained, frozen)
+      )
+    _assert_same_bits(self, *(model(x).numpy() for model in models))
+
+  def test_blocks_of_equal_shapes_do_not_swap_in_silence(self):
+    model = _dense(keras.layers.Dense(5, name='a'), keras.layers.Dense(5))
+    a, b = model.layers[1:3]
+    a.trainable = False
+    trained, frozen = _convert(model).initial_weights
+    weights = tff.learning.models.ModelWeights(trained, frozen)
+    with warnings.catch_warnings():
+      warnings.simplefilter('error')
+      learning.assign_to_keras3(model, weights)
+    a.trainable, b.trainable = True, False
+    with self.assertWarnsRegex(UserWarning, 'was the same layer frozen'):
+      learning.assign_to_keras3(model, weights)
+
+  def test_a_bfloat16_body_is_a_constant(self):
+    model = _dense(keras.layers.Dense(5, dtype='bfloat16', name='low'))
+    model.get_layer('low').trainable = False
+    # NumPy reads no bfloat16 from files.
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, "low/kernel: bfloat16.*'constants'"
+    ):
+      _convert(model)
+    made = _convert(model, frozen_as='constants')
+    gradient = _step(made, *_examples(_features(4)))[2]
+    self.assertGreater(np.abs(gradient[0]).max(), 0)
 
 
 def _only_masks(*shapes):
@@ -445,6 +515,28 @@ class _Stateful(keras.layers.Layer if _compat.COLUMN.needs_shim else object):
     return self._function(self, x)
 
 
+class _InTraining(_Stateful):
+  """The same, in training alone."""
+
+  def call(self, x, training=False):
+    return self._function(self, x) if training else x
+
+
+class _Assigning(keras.layers.Dense if _compat.COLUMN.needs_shim else object):
+  """A layer that changes its own weights."""
+
+  def call(self, x):
+    self.kernel.assign(self.kernel * 0.5)
+    return super().call(x)
+
+
+def _behind_a_dropout(function):
+  return keras.Sequential([
+      keras.layers.Dropout(0.5),
+      _InTraining(function, name='behind'),
+  ])
+
+
 def _loop_of_noise(layer, x):
   del layer
   return tf.while_loop(
@@ -464,7 +556,7 @@ _LAYERS = {
     ),
     'regularizer': (
         lambda: keras.layers.Dense(5, kernel_regularizer='l2', name='reg'),
-        'reg/kernel: regularizer.*add it to the loss',
+        'reg/kernel: regularizer.*leave it out',
     ),
     'constraint': (
         lambda: keras.layers.Dense(5, bias_constraint='non_neg', name='con'),
@@ -472,13 +564,13 @@ _LAYERS = {
     ),
     'activity_regularizer': (
         lambda: keras.layers.Dense(5, activity_regularizer='l2', name='act'),
-        "='act' .*part of the loss",
+        "='act' .*an output of the model",
     ),
     'add_loss': (
         lambda: _Stateful(
             lambda layer, x: layer.add_loss(tf.reduce_sum(x)) or x, name='add'
         ),
-        "='add' .*part of the loss",
+        "='add' .*an output of the model",
     ),
     'float64': (
         lambda: keras.layers.Dense(5, dtype='float64', name='wide'),
@@ -509,6 +601,27 @@ _LAYERS = {
     'constant_seed_in_a_loop': (
         lambda: _Stateful(_loop_of_noise, name='loop'),
         "='loop' .*SeedGenerator",
+    ),
+    'constant_seed_behind_a_dropout': (
+        lambda: _behind_a_dropout(
+            lambda layer, x: x
+            + keras.ops.cast(keras.random.categorical(x, 1, seed=3), x.dtype)
+        ),
+        "='behind' .*SeedGenerator",
+    ),
+    'loop_behind_a_dropout': (
+        lambda: _behind_a_dropout(_loop_of_noise),
+        "='behind' .*SeedGenerator",
+    ),
+    'assigned_weight': (
+        lambda: _Assigning(5, name='assigning'),
+        'assigning/kernel.*no layer that assigns its weights',
+    ),
+    'spectral_normalization': (
+        lambda: keras.layers.SpectralNormalization(
+            keras.layers.Dense(5, name='wrapped')
+        ),
+        'wrapped/kernel.*leave it out',
     ),
     'stateful_noise': (
         lambda: _Stateful(
@@ -569,13 +682,38 @@ class RefusalsTest(parameterized.TestCase):
         metrics_constructor={'late': lambda: keras.metrics.F1Score()},
     )
 
-  def test_of_a_loss_of_each_example(self):
-    with self.assertRaisesRegex(_checks.ArgumentError, 'a scalar'):
-      learning.functional_model_from_keras3(
-          _dense(),
-          keras.losses.SparseCategoricalCrossentropy(reduction=None),
-          (_features(4), _LABELS),
-      )
+    self._assert_refused(
+        'a metric class, or a dictionary',
+        _dense(),
+        metrics_constructor=[keras.metrics.SparseCategoricalAccuracy()],
+    )
+
+  def test_of_features(self):
+    for spec in (_features(3), {'a': _features(4)}):
+      with self.assertRaisesRegex(
+          _checks.ArgumentError, 'input_spec=.*the inputs of the model'
+      ):
+        _convert(_dense(), spec)
+
+  def test_of_losses(self):
+    model = _dense()
+    kernel = model.get_layer('head').kernel
+    for loss, pattern in (
+        (
+            keras.losses.SparseCategoricalCrossentropy(reduction=None),
+            'a scalar',
+        ),
+        ('sparse_categorical_crossentropy', 'an instance'),
+        (keras.losses.SparseCategoricalCrossentropy, 'an instance'),
+        (
+            lambda y, outputs: _loss()(y, outputs) + keras.ops.sum(kernel),
+            'cannot read weights',
+        ),
+    ):
+      with self.assertRaisesRegex(_checks.ArgumentError, pattern):
+        learning.functional_model_from_keras3(
+            model, loss, (_features(4), _LABELS)
+        )
 
   def test_functions_for_keras_2_name_the_one_to_use(self):
     for function in (

@@ -17,7 +17,6 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 import functools
 import hashlib
-import itertools
 import re
 from typing import Any
 import warnings
@@ -39,6 +38,8 @@ _RANDOM = re.compile(
     '|StatefulStandardNormal|Rng'
 )
 _MASK = '_keras_mask'
+# Longest part of an inner error's message.
+_LONGEST = 300
 
 
 class Keras3Model(tff.learning.models.FunctionalModel):
@@ -100,7 +101,9 @@ def functional_model_from_keras3(
   weights are frozen. They get no noise, and the privacy statement counts them
   as public: they must not come from the data that is protected. This includes
   the statistics of an adapted `Normalization` and of a frozen
-  `BatchNormalization`.
+  `BatchNormalization`. What is released as it is counts as public, too: the
+  initial values of the trained weights, and numbers in the code of model and
+  loss, such as class weights, bins and `Normalization(mean=...)`.
 
   Args:
     model: A built `keras.Model` on the TensorFlow backend.
@@ -119,19 +122,37 @@ def functional_model_from_keras3(
   """
   keras = _keras_of(model)
   _checks.one_of(FROZEN_AS, frozen_as=frozen_as)
+  if not callable(loss) or isinstance(loss, type):
+    raise _checks.ArgumentError(
+        'loss',
+        loss,
+        'an instance, such as'
+        ' keras.losses.SparseCategoricalCrossentropy(from_logits=True)',
+    )
   x_spec, y_spec = _pair(input_spec)
   call = _Call(keras, model)
   _check_weights(model, call, frozen_as)
-  graphs = {
-      training: _Graph(
-          'model',
-          lambda *arguments, training=training: call(*arguments, training),
-          *map(_specs, (call.trained, call.frozen, call.seeds)),
-          x_spec,
-          model=model,
-      )
-      for training in (True, False)
-  }
+  try:
+    graphs = {
+        training: _Graph(
+            'model',
+            lambda *arguments, training=training: call(*arguments, training),
+            *map(_specs, (call.trained, call.frozen, call.seeds)),
+            x_spec,
+            model=model,
+        )
+        for training in (True, False)
+    }
+  except _checks.ArgumentError:
+    raise
+  except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
+    said = f'{type(error).__name__}: {error}'
+    raise _checks.ArgumentError(
+        'input_spec',
+        x_spec,
+        'the inputs of the model',
+        why=f'a call on them fails ({said[:_LONGEST]})',
+    ) from error
   for graph in graphs.values():
     _check_draws(
         model,
@@ -191,6 +212,9 @@ def functional_model_from_keras3(
 def assign_to_keras3(model: Any, weights: Any) -> None:
   """Assigns the weights of a run to the Keras 3 model that it came from.
 
+  Weights are matched by their order and shapes. A warning says that frozen
+  values of the model were replaced by others.
+
   Args:
     model: The model, or one of the same layers, with the same weights frozen.
     weights: `tff.learning.models.ModelWeights`, such as `result.model_weights`
@@ -219,13 +243,23 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
         f' {len(call.frozen)} frozen ones of its shapes; freeze what was frozen'
         ' in the run',
     )
-  if is_digest and not np.array_equal(frozen[0], digest):
+  is_equal = np.array_equal(frozen[0] if is_digest else _digest(frozen), digest)
+  if is_digest and not is_equal:
     raise _checks.ArgumentError(
         'model', model.name, 'the frozen weights that the run had; load them'
+    )
+  if not is_equal:
+    warnings.warn(
+        f'frozen weights of {model.name} are replaced by other values, those of'
+        ' the run: was the same layer frozen?'
     )
   values = trained + ([] if is_digest else frozen)
   for variable, value in zip(call.trained + call.frozen, values):
     variable.assign(value)
+  for layer in _layers(model):
+    # Normalization computes with copies of its weights.
+    if callable(getattr(layer, 'finalize_state', None)):
+      layer.finalize_state()
 
 
 class _Call:
@@ -260,14 +294,18 @@ class _Call:
     ]
     with self._keras.StatelessScope(mapping, collect_losses=True) as scope:
       outputs = self._model(_as_inputs(self._model, x), training=training)
-    for variable, value in zip(self.frozen, frozen):
+    # The trained ones first: SpectralNormalization assigns both.
+    for variable, value in mapping[: len(self.trained) + len(self.frozen)]:
       if scope.get_current_value(variable) is not value:
         raise _checks.ArgumentError(
             'model',
             variable.path,
-            'no layer that changes its state as it trains, for the state would'
-            ' leave clients without noise; set layer.trainable = False, or'
-            ' replace it, BatchNormalization for instance by'
+            'no layer that assigns its weights, for what it assigns would be'
+            ' lost; leave it out, SpectralNormalization for instance'
+            if variable.trainable
+            else 'no layer that changes its state as it trains, for the state'
+            ' would leave clients without noise; set layer.trainable = False,'
+            ' or replace it, BatchNormalization for instance by'
             ' GroupNormalization',
         )
     if scope.losses:
@@ -275,7 +313,8 @@ class _Call:
           'model',
           _layer_of(self._model, scope.losses[0].name),
           'no losses of layers, no add_loss and no activity_regularizer; make'
-          ' them part of the loss',
+          ' what they penalize an output of the model, and penalize it in the'
+          ' loss',
       )
     outputs = tf.nest.map_structure(tf.convert_to_tensor, outputs)
     return outputs, _masks(outputs)
@@ -312,7 +351,10 @@ class _Graph:
             _layer_of(model, (users or [placeholder.name])[0]),
             'no layer with variables or tables of its own (lookups, or a random'
             ' draw without a keras.random.SeedGenerator in the layer); do this'
-            ' in the clients\' datasets, or make the variables with add_weight',
+            ' in the clients\' datasets, or make the variables with add_weight'
+            if model is not None
+            else 'a function of labels and outputs alone; it cannot read'
+            ' weights',
         )
       value = captured.numpy()
       # A constant of the graph in which it is called, whichever that is.
@@ -350,8 +392,7 @@ def _keras_of(model: Any):
 
 def _layers(model: Any) -> list[Any]:
   """Returns a model, its layers, their layers, and so on."""
-  inner = map(_layers, getattr(model, 'layers', ()))
-  return [model, *itertools.chain(*inner)]
+  return model._flatten_layers()  # pylint: disable=protected-access
 
 
 def _layer_of(model: Any, operation: str) -> str:
@@ -409,9 +450,17 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
         raise _checks.ArgumentError(
             'model',
             f'{variable.path}: {name}',
-            f'no {name}, which training here would ignore; leave it out'
-            + ', or add it to the loss' * (name == 'regularizer'),
+            f'no {name}, which training here would ignore; leave it out',
         )
+  for variable, value in zip(call.frozen, _values(call.frozen)):
+    # Files of a run hold NumPy's own types.
+    if frozen_as == BROADCAST and value.dtype.isbuiltin != 1:
+      raise _checks.ArgumentError(
+          'model',
+          f'{variable.path}: {variable.dtype}',
+          "frozen weights of NumPy's types; pass frozen_as='constants', or use"
+          " the dtype policy 'mixed_bfloat16'",
+      )
   size = sum(value.nbytes for value in _values(call.frozen))
   if frozen_as == CONSTANTS and size > _MOST_CONSTANT_BYTES:
     raise _checks.ArgumentError(
@@ -472,9 +521,17 @@ def _check_draws(
   inputs = graph.graph.inputs[num_fixed : num_fixed + num_seeds]
   seeded = {tensor.op for tensor in inputs}
   for op in graph.graph.get_operations():
-    if any(tensor.op in seeded for tensor in op.inputs):
-      seeded.add(op)
     is_draw = bool(_RANDOM.search(op.type)) and len(op.inputs) > 0
+    sources = op.inputs
+    if is_draw:
+      sources = [
+          tensor
+          for argument, tensor in zip(op.op_def.input_arg, op.inputs)
+          if argument.name in ('seed', 'key')
+      ]
+    # Seeds are integers. A mask that was drawn from one is no seed.
+    if any(each.op in seeded and each.dtype.is_integer for each in sources):
+      seeded.add(op)
     calls = [name for name in _called(op.node_def) if name in functions]
     if (is_draw and (op.op_def.is_stateful or op not in seeded)) or (
         op not in seeded and any(map(has_draws, calls))
@@ -557,6 +614,12 @@ def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
   made = {} if constructor is None else constructor
   if callable(made) and not isinstance(made, keras.Metric):
     made = made()
+  if isinstance(made, Sequence):
+    raise _checks.ArgumentError(
+        'metrics_constructor',
+        made,
+        'a metric class, or a dictionary from names to them',
+    )
   if not isinstance(made, Mapping):
     made = {getattr(made, 'name', 'metric'): made}
   metrics = {
@@ -632,17 +695,19 @@ def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
   return initialize, add, finalize
 
 
-def _masks(outputs: Any) -> list[tf.Tensor]:
-  """Returns the masks that Keras attached to the outputs, none or all."""
-  found = [
-      getattr(each, _MASK, None) for each in tf.nest.flatten(outputs)
-  ]
-  return [] if any(mask is None for mask in found) else found
+def _masks(outputs: Any) -> dict[str, tf.Tensor]:
+  """Returns the masks that Keras attached to outputs, by an output's number."""
+  found = {
+      f'{index:04}': getattr(each, _MASK, None)
+      for index, each in enumerate(tf.nest.flatten(outputs))
+  }
+  return {name: mask for name, mask in found.items() if mask is not None}
 
 
-def _with_masks(outputs: Any, masks: list[tf.Tensor]) -> Any:
-  for output, mask in zip(tf.nest.flatten(outputs), masks):
-    setattr(output, _MASK, mask)
+def _with_masks(outputs: Any, masks: Mapping[str, tf.Tensor]) -> Any:
+  flat = tf.nest.flatten(outputs)
+  for name, mask in masks.items():
+    setattr(flat[int(name)], _MASK, mask)
   return outputs
 
 
@@ -669,5 +734,5 @@ def _digest(values: list[np.ndarray]) -> np.ndarray:
   digest = hashlib.sha256()
   for value in values:
     digest.update(f'{value.dtype}{value.shape}'.encode())
-    digest.update(np.ascontiguousarray(value).data)
+    digest.update(np.ascontiguousarray(value).tobytes())
   return np.frombuffer(digest.digest(), np.uint8).copy()

@@ -12,6 +12,7 @@ from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
+from tff_dp.learning import keras3
 
 ModelFn = Union[
     Callable[[], tff.learning.models.VariableModel],
@@ -51,6 +52,8 @@ def build_initial_weights(
         weights.non_trainable,
     )
 
+  # For the process, whose type does not say which model it trains.
+  initial_weights.is_of_keras3 = isinstance(model_fn, keras3.Keras3Model)
   return initial_weights
 
 

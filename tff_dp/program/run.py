@@ -193,6 +193,7 @@ class Run:
     rollback.check(self.directory, self.record)
     with _waiting.saying('making the initial model', mode=progress_mode):
       state = self.process.initialize()
+    self._declare_frozen(state)
     self.noise = noise_checkpoints.describe(
         state, self.plan, kind=self.checkpoint_kind
     )
@@ -226,6 +227,7 @@ class Run:
         self.state = noise_checkpoints.with_buffers(
             self.state, self.plan, like=state, report=display.report
         )
+    self._refuse_other_frozen(state)
     self.certificate.check(self.state, None, rounds_done=latest)
     self.cohorts.restore(checkpoint.ledger)
     self.history.restore(checkpoint.history)
@@ -249,14 +251,18 @@ class Run:
   def introduction(self) -> list[str]:
     """Returns the guarantee, and a hint if the noise leaves little to learn."""
     said = [self._guarantee()]
-    frozen = outputs.frozen_weights(self.process)
-    if frozen is not None:
+    frozen = outputs.frozen_weights(self.process, self.state)
+    if frozen is not None or getattr(self.process, 'is_of_keras3', False):
       num_trained = outputs.num_params(
           self.process.get_model_weights(self.state)
       )
       said.append(
-          f'weights: {num_trained:,} are trained; {frozen} are frozen, get no'
-          ' noise, and must be public'
+          f'weights: {num_trained:,} are trained; '
+          + (
+              'their initial values get no noise, and must be public'
+              if frozen is None
+              else f'{frozen} are frozen, get no noise, and must be public'
+          )
           + ' (say where they come from: train(...,'
           " declarations=tff_dp.accounting.Declarations(pretraining='...')))"
           * (not self.declarations.says_pretraining)
@@ -635,6 +641,37 @@ class Run:
           ' a second release, and the ledger has one',
           way_out=f'restore the checkpoint of round {released} from a copy, or'
           ' start a new run in another directory, which spends anew',
+      )
+
+  def _declare_frozen(self, state: Any) -> None:
+    """Completes the declarations with the frozen weights of a state."""
+    frozen = outputs.frozen_weights(self.process, state)
+    if frozen is not None:
+      self.declarations = dataclasses.replace(
+          self.declarations,
+          pretraining=f'{self.declarations.pretraining}; {frozen} are frozen,'
+          ' get no noise and count as public: nothing is claimed for the data'
+          ' that they came from',
+      )
+
+  def _refuse_other_frozen(self, initial: Any) -> None:
+    """Raises if the graph has other frozen weights than the restored state.
+
+    Args:
+      initial: Initial state of the process.
+    """
+    begun, now = (
+        outputs.digest_of_frozen(self.process, state)
+        for state in (self.state, initial)
+    )
+    if begun != now:
+      raise _checks.PrivacyRefusedError(
+          f'{self.directory.root} was begun with other frozen weights (digest'
+          f' {begun})',
+          why='the graph of this process has those of digest'
+          f' {now}; the statement and model.npz would name the wrong ones',
+          way_out='load those that the run was begun with, or start a new run'
+          ' in another directory',
       )
 
   def _refuse_if(self, is_refused: bool, what: str) -> None:

@@ -27,7 +27,6 @@ from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history as history_lib
 from tff_dp.program.files import noise_checkpoints
-from tff_dp.program.files import outputs
 from tff_dp.statement import declarations as declarations_lib
 
 
@@ -222,9 +221,7 @@ def open_run(
   budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
   budget.check(1)
   examples.check(process, clients)
-  declarations = _completed(
-      declarations, cohorts, outputs.frozen_weights(process)
-  )
+  declarations = _completed(declarations, cohorts)
   # This refuses an incomplete statement before anything is written.
   plan.statement(delta=delta, declarations=declarations)
   identity = {
@@ -312,17 +309,9 @@ def _readable_by(process, clients):
 def _completed(
     declarations: declarations_lib.Declarations | None,
     cohorts,
-    frozen: str | None,
 ) -> declarations_lib.Declarations:
-  """Returns the declarations, completed with facts of process and cohorts."""
+  """Returns the declarations, completed with facts of the cohorts."""
   declared = declarations or declarations_lib.Declarations()
-  if frozen is not None:
-    declared = dataclasses.replace(
-        declared,
-        pretraining=f'{declared.pretraining}; {frozen} are frozen, get'
-        ' no noise and count as public: nothing is claimed for the data'
-        ' that they came from',
-    )
   num_clients = cohorts.identity().get('num_clients')
   if declared.population is None and num_clients is not None:
     declared = dataclasses.replace(

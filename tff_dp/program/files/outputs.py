@@ -87,20 +87,42 @@ def num_params(model_weights: object) -> int:
   return sum(np.size(value) for value in tree.flatten(trained))
 
 
-def frozen_weights(process: object) -> str | None:
+def frozen_weights(process: object, state: object) -> str | None:
   """Returns how many weights no update changes, `None` if there are none.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
+    state: State of the process.
   """
-  signature = getattr(process.get_model_weights, 'type_signature', None)
-  frozen = getattr(getattr(signature, 'result', None), 'non_trainable', ())
-  tensors = tff.structure.flatten(frozen)
+  digest = digest_of_frozen(process, state)
+  if digest is not None:
+    return f'weights (kept in the graph; digest {digest[:16]})'
+  tensors = _frozen_types(process)
   if not tensors:
     return None
-  if tensors == [tff.TensorType(np.uint8, [32])]:
-    return 'weights of digest non_trainable/0'  # As of `learning.keras3`.
   return f'{sum(math.prod(tensor.shape) for tensor in tensors):,} weights'
+
+
+def digest_of_frozen(process: object, state: object) -> str | None:
+  """Returns the digest of frozen weights that only it stands for, or `None`.
+
+  It is hexadecimal. `learning.keras3` makes models with such a digest.
+
+  Args:
+    process: A `tff.learning.templates.LearningProcess`.
+    state: State of the process.
+  """
+  if _frozen_types(process) != [tff.TensorType(np.uint8, [32])]:
+    return None
+  weights = process.get_model_weights(state)
+  (digest,) = tree.flatten(weights.non_trainable)
+  return np.asarray(digest).tobytes().hex()
+
+
+def _frozen_types(process: object) -> list[tff.TensorType]:
+  signature = getattr(process.get_model_weights, 'type_signature', None)
+  frozen = getattr(getattr(signature, 'result', None), 'non_trainable', ())
+  return tff.structure.flatten(frozen)
 
 
 def averaged_weights(process: object, state: object) -> object | None:

@@ -65,7 +65,8 @@ class FlatModel:
           'model',
           f'{num_others} non-trainable weights',
           'a model without any: statistics of a batch, as of batch'
-          ' normalisation, would leave the client without noise',
+          ' normalisation, would leave the client without noise, and frozen'
+          ' weights are not taken yet',
       )
     if any(spec.dtype != tf.float32 for spec in specs):
       raise _checks.ArgumentError(
