@@ -34,26 +34,30 @@ def changed(model, change: float) -> dict[str, np.ndarray]:
   return {k: (v + change).astype(v.dtype) for k, v in model.items()}
 
 
-def weights(changes: Callable[[int], Iterable[float]]) -> np.ndarray:
+def weights(
+    changes: Callable[[int], Iterable[float]], plan=PLAN, seed: int = SEED
+) -> np.ndarray:
   """Returns the weights of a plain loop over the definition.
 
   Args:
     changes: From the round, from 1, to what its clients add, those left out
       whose reply counts as zero.
+    plan: Plan of the run.
+    seed: Seed of its noise.
   """
   like, model = initial_model(), updates.flat(initial_model())
   state = noise.initialize(
-      PLAN.mechanism, model.size, key=coins.insecure_root_key(SEED)
+      plan.mechanism, model.size, key=coins.insecure_root_key(seed)
   )
-  step = updates.grid_step(PLAN.l2_norm_clip)
-  for round_index in range(1, NUM_ROUNDS + 1):
+  step = updates.grid_step(plan.l2_norm_clip)
+  for round_index in range(1, plan.num_rounds + 1):
     total = np.zeros(model.size, np.int64)
     for change in changes(round_index):
       reply = updates.flat(changed(updates.unflat(model, like), change))
-      update, _ = updates.clip(reply - model, PLAN.l2_norm_clip)
+      update, _ = updates.clip(reply - model, plan.l2_norm_clip)
       total += np.trunc(update / step).astype(np.int64)
-    unit, state = noise.next_noise(PLAN.mechanism, state, total)
-    noised = total * step + PLAN.noise_multiplier * unit
-    model = model + noised / PLAN.clients_per_round
+    unit, state = noise.next_noise(plan.mechanism, state, total)
+    noised = total * step + plan.noise_multiplier * unit
+    model = model + noised / plan.clients_per_round
     model = updates.flat(updates.unflat(model, like))
   return model

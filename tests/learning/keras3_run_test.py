@@ -175,20 +175,6 @@ class Keras3RunTest(absltest.TestCase):
     said = result.statement.points['public_data']['pretraining']
     self.assertStartsWith(said, 'a body of public photos; 25 weights')
 
-  def test_run_asks_where_initial_weights_are_from(self):
-    model = _keras_model(dropout_seed=5)
-    model.get_layer('body').trainable = True
-    lines = []
-    with mock.patch.object(
-        progress.Progress, 'say', lambda self, text: lines.append(text)
-    ):
-      _train(
-          _process(_functional(model)), self.parent / 'initial', total_rounds=1
-      )
-    (line,) = [line for line in lines if line.startswith('weights:')]
-    self.assertIn('43 are trained; their initial values get no noise', line)
-    self.assertIn('Declarations(pretraining=', line)
-
   def test_constants_give_the_same_model_and_a_digest(self):
     process = _process(_functional(self.model, frozen_as='constants'))
     result = _train(process, self.parent / 'constants')

@@ -12,7 +12,6 @@ from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
-from tff_dp.learning import keras3
 
 ModelFn = Union[
     Callable[[], tff.learning.models.VariableModel],
@@ -52,8 +51,6 @@ def build_initial_weights(
         weights.non_trainable,
     )
 
-  # For the process, whose type does not say which model it trains.
-  initial_weights.is_of_keras3 = isinstance(model_fn, keras3.Keras3Model)
   return initial_weights
 
 
@@ -98,7 +95,7 @@ def build_client_work(
 
 
 def _check_is_batched(input_spec: Any) -> None:
-  """Raises if clearly no part of an example has a batch dimension.
+  """Raises if no part of an example can have a batch dimension.
 
   One part with a first dimension of None is enough. Without it, all parts must
   have the same fixed size, which may be that of the batches.

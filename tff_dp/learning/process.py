@@ -24,8 +24,6 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     workload: Linear map that the server applies to the released sums, for which
       a mechanism can be optimised. `None` if it is not known.
     averaging: The `Average` of the models that is kept, or `None`.
-    is_of_keras3: Whether the model was made of one of Keras 3, whose initial
-      weights may come from other data.
   """
 
   def __init__(
@@ -35,7 +33,6 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
       *,
       workload: Optional[workloads.Workload] = None,
       averaging: Optional[averaging_lib.Average] = None,
-      is_of_keras3: bool = False,
   ):
     super().__init__(
         process.initialize,
@@ -48,7 +45,6 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     self.plan = plan
     self.workload = workload
     self.averaging = averaging
-    self.is_of_keras3 = is_of_keras3
     if averaging is not None:
       self._get_averaged_model_weights = _build_get_averaged(process)
 
@@ -133,12 +129,7 @@ def assemble(
     **facts: `workload` and `averaging`, as for `PrivateLearningProcess`.
   """
   process = of_parts(aggregator, initial_weights, client_work, finalizer)
-  return PrivateLearningProcess(
-      process,
-      plan,
-      is_of_keras3=getattr(initial_weights, 'is_of_keras3', False),
-      **facts,
-  )
+  return PrivateLearningProcess(process, plan, **facts)
 
 
 def of_parts(

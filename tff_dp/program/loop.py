@@ -253,8 +253,9 @@ class Loop:
     """Gives up the directory, so that this or another process can resume."""
     try:
       if self._released is not None:
-        # A round that failed counts: it had begun.
-        self._run.write_statement()
+        if self._run.record.rounds_begun > self._run.rounds_saved:
+          # A round that failed counts: it had begun.
+          self._run.write_statement()
         self._run.write_documents()
         outputs.level_times(self._run.directory.release)
     finally:

@@ -252,17 +252,13 @@ class Run:
     """Returns the guarantee, and a hint if the noise leaves little to learn."""
     said = [self._guarantee()]
     frozen = outputs.frozen_weights(self.process, self.state)
-    if frozen is not None or getattr(self.process, 'is_of_keras3', False):
+    if frozen is not None:
       num_trained = outputs.num_params(
           self.process.get_model_weights(self.state)
       )
       said.append(
-          f'weights: {num_trained:,} are trained; '
-          + (
-              'their initial values get no noise, and must be public'
-              if frozen is None
-              else f'{frozen} are frozen, get no noise, and must be public'
-          )
+          f'weights: {num_trained:,} are trained; {frozen} are frozen, get no'
+          ' noise, and must be public'
           + ' (say where they come from: train(...,'
           " declarations=tff_dp.accounting.Declarations(pretraining='...')))"
           * (not self.declarations.says_pretraining)

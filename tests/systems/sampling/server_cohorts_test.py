@@ -14,10 +14,8 @@ from scipy import stats
 from tests.integrations import flower_stand_in
 from tests.integrations import plain_loop
 from tff_dp import _checks
-from tff_dp.integrations import noise
 from tff_dp.integrations import server_rounds
 from tff_dp.integrations import updates
-from tff_dp.participation import coins
 from tff_dp.systems.sampling import plan as plan_lib
 from tff_dp.systems.sampling import server_cohorts
 
@@ -100,27 +98,6 @@ class _Killed(Exception):
   """Stands for the end of the process."""
 
 
-def _plain_weights(cohorts) -> np.ndarray:
-  """Returns the weights of a plain loop over the definition."""
-  like = plain_loop.initial_model()
-  model = updates.flat(like)
-  state = noise.initialize(
-      _PLAN.mechanism, model.size, key=coins.insecure_root_key(_SEED)
-  )
-  step = updates.grid_step(_PLAN.l2_norm_clip)
-  for cohort in cohorts:
-    total = np.zeros(model.size, np.int64)
-    for client in cohort:
-      reply = plain_loop.changed(updates.unflat(model, like), _CHANGES[client])
-      update, _ = updates.clip(updates.flat(reply) - model, _PLAN.l2_norm_clip)
-      total += np.trunc(update / step).astype(np.int64)
-    unit, state = noise.next_noise(_PLAN.mechanism, state, total)
-    noised = total * step + _PLAN.noise_multiplier * unit
-    model = model + noised / _PLAN.clients_per_round
-    model = updates.flat(updates.unflat(model, like))
-  return model
-
-
 class ServerTest(parameterized.TestCase):
 
   def setUp(self):
@@ -167,7 +144,10 @@ class ServerTest(parameterized.TestCase):
         model = self._finish(rounds, seen[-1])
       self.assertEqual(rounds.rounds_left, 0)
     self.assertEqual(seen, expected)
-    np.testing.assert_array_equal(updates.flat(model), _plain_weights(expected))
+    plain = plain_loop.weights(
+        lambda r: [_CHANGES[each] for each in expected[r - 1]], _PLAN, _SEED
+    )
+    np.testing.assert_array_equal(updates.flat(model), plain)
 
   def test_statement_has_the_amplified_epsilon_and_the_coins_of_this_stack(self):
     with self._rounds(insecure_seed=None) as rounds:

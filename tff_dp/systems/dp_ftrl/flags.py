@@ -115,7 +115,7 @@ def add_arguments(
       ' update of a client; epsilon does not depend on it, the statement names'
       ' it (default: 1)')
   add('--clients-per-round', int, help='divisor of the noised sum;'
-      ' epsilon does not depend on it, the statement names it (default: 1)')
+      ' with --population also the source of the gap (default: 1)')
   if command != 'statement':
     parser.add_relation()
   add('--delta', float, required=True, help='in (0, 1), below 1/population')
@@ -337,6 +337,8 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
   if arguments.participation != 'min-separation':
     return True
   population, cohort = arguments.population, arguments.clients_per_round
+  if None not in (population, cohort):
+    _checks.integer_between(1, population, clients_per_round=cohort)
   if any(getattr(arguments, name) is not None for name in known):
     gap = arguments.min_index_gap
     if None not in (gap, population, cohort) and gap > population // cohort:
@@ -356,7 +358,6 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
         ' larger gap with --clients-per-round'
     )
     return True
-  _checks.integer_between(1, population, clients_per_round=cohort)
   arguments.min_index_gap = population // cohort
   _assume(
       f'--min-index-gap={arguments.min_index_gap}, population / clients per'
