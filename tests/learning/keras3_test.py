@@ -16,6 +16,7 @@ from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import learning
 from tff_dp.learning import keras3
+from tff_dp.learning import keras3_draws
 from tff_dp.learning import local_training
 
 # The reference stack has Keras 2 only.
@@ -498,7 +499,7 @@ class DropoutTest(absltest.TestCase):
       for value in (x, x[:, ::-1]):
         states.append(
             _in_graph(
-                lambda x: keras3._draw_seeds(variables, [], x)[0], value
+                lambda x: keras3_draws.seeds(variables, [], x)[0], value
             )
         )
       self.assertFalse(np.array_equal(*states), x)

@@ -26,6 +26,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
+from tff_dp.learning import keras3_draws
 
 BROADCAST, CONSTANTS = FROZEN_AS = ('broadcast', 'constants')
 # A graph of larger constants takes minutes to build.
@@ -33,10 +34,6 @@ _MOST_CONSTANT_BYTES = 32 * 10**6
 # The initial weights are constants of one graph, and a protocol buffer ends at
 # 2**31 bytes.
 _MOST_BYTES = 19 * 10**8
-_RANDOM = re.compile(
-    'Random|Multinomial|TruncatedNormal|NonDeterministic|StatefulUniform'
-    '|StatefulStandardNormal|Rng'
-)
 _MASK = '_keras_mask'
 # Longest part of an inner error's message.
 _LONGEST = 300
@@ -154,12 +151,19 @@ def functional_model_from_keras3(
         why=f'a call on them fails ({said[:_LONGEST]})',
     ) from error
   for graph in graphs.values():
-    _check_draws(
-        model,
-        graph,
+    draw = keras3_draws.unseeded(
+        graph.graph,
         num_fixed=len(call.trained) + len(call.frozen),
         num_seeds=len(call.seeds),
     )
+    if draw is not None:
+      raise _checks.ArgumentError(
+          'model',
+          _layer_of(model, draw),
+          'random numbers from a keras.random.SeedGenerator that the layer'
+          ' makes when it is built; others would be the same in every step, or'
+          ' differ when a run is resumed',
+      )
   trained, frozen = map(_values, (call.trained, call.frozen))
   digest = _digest(frozen)
   fixed = frozen if frozen and frozen_as == CONSTANTS else None
@@ -168,7 +172,7 @@ def functional_model_from_keras3(
     trained, frozen = map(tf.nest.flatten, weights)
     if fixed is not None:
       frozen = [tf.constant(value) for value in fixed]
-    seeds = _draw_seeds(call.seeds, trained, x)
+    seeds = keras3_draws.seeds(call.seeds, trained, x)
     outputs, masks = graphs[bool(training)](trained, frozen, seeds, x)
     return _with_masks(outputs, masks)
 
@@ -490,123 +494,6 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
         f'{model.name} computes in float16, without loss scaling: small'
         " gradients become zero. 'mixed_bfloat16' has the range of float32"
     )
-
-
-def _check_draws(
-    model: Any, graph: _Graph, *, num_fixed: int, num_seeds: int
-) -> None:
-  """Raises if a random number of a graph does not follow from its seeds.
-
-  Args:
-    model: The model, for the names of its layers.
-    graph: Its graph. First come `num_fixed` inputs, then the seeds.
-    num_fixed: Number of weights.
-    num_seeds: Number of seed generators.
-  """
-  functions = {
-      each.signature.name: each
-      for each in graph.graph.as_graph_def().library.function
-  }
-  draws = {}
-
-  def has_draws(name: str) -> bool:
-    if name not in draws:
-      draws[name] = False
-      draws[name] = any(
-          _RANDOM.search(node.op) or any(map(has_draws, _called(node)))
-          for node in functions[name].node_def
-      )
-    return draws[name]
-
-  inputs = graph.graph.inputs[num_fixed : num_fixed + num_seeds]
-  seeded = {tensor.op for tensor in inputs}
-  for op in graph.graph.get_operations():
-    is_draw = bool(_RANDOM.search(op.type)) and len(op.inputs) > 0
-    sources = op.inputs
-    if is_draw:
-      sources = [
-          tensor
-          for argument, tensor in zip(op.op_def.input_arg, op.inputs)
-          if argument.name in ('seed', 'key')
-      ]
-    # Seeds are integers. A mask that was drawn from one is no seed.
-    if any(each.op in seeded and each.dtype.is_integer for each in sources):
-      seeded.add(op)
-    calls = [name for name in _called(op.node_def) if name in functions]
-    if (is_draw and (op.op_def.is_stateful or op not in seeded)) or (
-        op not in seeded and any(map(has_draws, calls))
-    ):
-      raise _checks.ArgumentError(
-          'model',
-          _layer_of(model, op.name),
-          'random numbers from a keras.random.SeedGenerator that the layer'
-          ' makes when it is built; others would be the same in every step, or'
-          ' differ when a run is resumed',
-      )
-
-
-def _called(node) -> list[str]:
-  """Returns the names of the functions that a node calls."""
-  return [
-      each.name
-      for attribute in node.attr.values()
-      for each in (attribute.func, *attribute.list.func)
-      if each.name
-  ]
-
-
-def _draw_seeds(variables, trained, x) -> list[tf.Tensor]:
-  """Returns a state for each seed generator, int64 of shape [2].
-
-  They follow from the features and the trained weights. All sums are of
-  integers modulo a power of two, so their order does not matter.
-
-  Args:
-    variables: States of the model's seed generators.
-    trained: Trained weights.
-    x: Features of the batch.
-  """
-  if not variables:
-    return []
-  of_features = tf.zeros([], tf.int64)
-  for index, tensor in enumerate(tf.nest.flatten(x)):
-    words = _as_words(tensor)
-    # Random factors, because two batches often have the same numbers in another
-    # order, such as words.
-    factors = tf.random.stateless_uniform(
-        tf.shape(words),
-        seed=[index, 0],
-        minval=None,
-        maxval=None,
-        dtype=tf.int64,
-        alg='philox',
-    )
-    of_features += tf.reduce_sum(words * factors)
-  of_weights = tf.zeros([], tf.int64)
-  for index, tensor in enumerate(trained):
-    total = tf.reduce_sum(tf.bitcast(tensor, tf.int32))
-    of_weights += (2 * index + 1) * tf.cast(total, tf.int64)
-  states = tf.random.stateless_uniform(
-      [len(variables), 2],
-      seed=tf.stack([of_features, of_weights]),
-      maxval=2**31 - 2,
-      dtype=tf.int64,
-      alg='philox',
-  )
-  return [
-      tf.cast(state, variable.dtype)
-      for variable, state in zip(variables, tf.unstack(states))
-  ]
-
-
-def _as_words(tensor: tf.Tensor) -> tf.Tensor:
-  """Returns the bits of a tensor's entries, int64 of shape [size]."""
-  if tensor.dtype == tf.string:
-    tensor = tf.strings.to_hash_bucket_fast(tensor, 2**62)
-  elif tensor.dtype.is_floating:
-    width = {2: tf.int16, 4: tf.int32, 8: tf.int64}[tensor.dtype.size]
-    tensor = tf.bitcast(tensor, width)
-  return tf.reshape(tf.cast(tensor, tf.int64), [-1])
 
 
 def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
