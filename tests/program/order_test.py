@@ -59,6 +59,7 @@ _BEGINNING = [
 # The lines that are there when a CSV file is named or opened differ.
 _BEGINNING = [event.replace('.csv 0', '.csv') for event in _BEGINNING]
 _READ = ['read'] * 3
+_FINISHED = _whole('secret/finished.json')
 
 
 def _saved(round_index: int, num_rows: int, num_lines: int) -> list[str]:
@@ -198,7 +199,7 @@ class OrderTest(_OrderTestCase):
             *_STATED,
             f'{_RECORD} 3', *_READ, 'train 2', *_saved(2, 1, 4), *_ROWS,
             *_STATED,
-            *_whole('release/model.npz'), *_STATED,
+            *_whole('release/model.npz'), *_STATED, *_FINISHED,
         ],
     )
 
@@ -213,7 +214,7 @@ class OrderTest(_OrderTestCase):
             *_STATED,
             f'{_RECORD} 4', *_READ, 'train 3', *_saved(3, 2, 5), *_ROWS,
             *_STATED,
-            *_whole('release/model.npz'), *_STATED,
+            *_whole('release/model.npz'), *_STATED, *_FINISHED,
         ],
     )
 
@@ -252,7 +253,7 @@ class OrderTest(_OrderTestCase):
         [
             f'{_RECORD} 3', *_READ, 'train 2',
             *_saved(2, 1, 4)[:-1], *setting, f'{_RECORD} 4', *_ROWS, *_STATED,
-            *_whole('release/model.npz'), *_STATED,
+            *_whole('release/model.npz'), *_STATED, *_FINISHED,
         ],
     )
 
