@@ -38,6 +38,10 @@ def _keep_temporary_files_in_memory() -> None:
 
 _keep_temporary_files_in_memory()
 
+# Before NumPy is loaded. On two busy cores, threads of BLAS wait for each other
+# 20 times as long as they compute.
+os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
+
 # pytest, not absl, parses the command line; without this, absltest's
 # `create_tempdir` refuses to work.
 flags.FLAGS.mark_as_parsed()
