@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Privacy accounting: participation patterns, sensitivity, epsilon, statements.
+"""Privacy accounting: participation patterns, sensitivity, events, epsilon.
 
 This package needs only NumPy, SciPy and dp_accounting, and never loads
 TensorFlow. Each name below is loaded when it is first used, so a command that

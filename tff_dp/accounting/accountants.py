@@ -16,13 +16,14 @@ Gaussian mechanism: their 1 / sigma^2 add up (Dong, Roth and Su,
 arXiv:1905.02383, corollary 3.3). All methods merge the Gaussian mechanisms
 first, so the result does not depend on how a run is split into events.
 
-Neighbouring relations. Every event is stated for zero-out, as `plan.event()`
-returns it. The multiplier of a Gaussian event is its std over the bound C on
-the L2 norm of one contribution. The parameter of a Laplace event is its scale
-over the bound on the L1 norm. Under replace-one a contribution moves by up to 2
-C. This module applies that factor once, through `run_events.effective_sigma`.
-It does not ask dp_accounting to convert: its Renyi accountant never does, and
-its PLD accountant does so only from version 0.6 on and only for some events.
+Neighbouring relations. Every event is stated for zero-out, except for the
+events of protocols, which name their own relation. The multiplier of a Gaussian
+event is its std over the bound C on the L2 norm of one contribution. The
+parameter of a Laplace event is its scale over the bound on the L1 norm. Under
+replace-one a contribution moves by up to 2 C. This module applies that factor
+once, through `run_events.effective_sigma`. It does not ask dp_accounting to
+convert: its Renyi accountant never does, and its PLD accountant does so only
+from version 0.6 on and only for some events.
 
 dp_accounting gets each event under a relation with the same pair of
 distributions as ours:
@@ -97,7 +98,7 @@ def epsilon(
 
   Args:
     event: The event, stated for zero-out (see the top of this module).
-    delta: Target delta, in the open interval (0, 1). Method 'pld' returns
+    delta: Target delta, in the open interval (0, 1). Method 'pld' may return
       infinity for a delta of about 1e-14 or less, where double precision is
       exhausted.
     method: Accountant to use: 'exact', 'pld' or 'rdp'.
@@ -105,7 +106,8 @@ def epsilon(
       it here.
 
   Raises:
-    PrivacyRefusedError: If the method cannot account for the event.
+    PrivacyRefusedError: If the method cannot account for the event under the
+      relation.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   if protocol_accountant.has_protocol_events(event):
@@ -154,7 +156,8 @@ def delta(
       it here.
 
   Raises:
-    PrivacyRefusedError: If the method cannot account for the event.
+    PrivacyRefusedError: If the method cannot account for the event under the
+      relation.
   """
   _checks.non_negative(epsilon=epsilon)
   if protocol_accountant.has_protocol_events(event):
@@ -207,7 +210,7 @@ class _Parts:
 
   Attributes:
     sigma: Effective noise of all Gaussian mechanisms together, under the
-      relation. Infinity if there is none, 0 if some part has no noise.
+      relation. Infinity if there are none, 0 if some part has no noise.
     others: Pairs (event, number of occurrences) of the events that are neither
       Gaussian nor compositions.
     relation: Neighbouring relation that dp_accounting is given for `others`.
@@ -336,8 +339,8 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
     raise _checks.PrivacyRefusedError(
         f'{run_events.kinds([(leaf, 1)])} is not accounted for under'
         f' {relation} adjacency',
-        why='replacing a contribution that may or may not be sampled changes'
-        ' the distribution otherwise than zeroing it does',
+        why='to replace a contribution that may or may not be sampled changes'
+        ' the distribution in another way than to zero it',
         way_out='neighboring_relation=zero_out, or state the event without'
         ' sampling',
     )
@@ -347,7 +350,7 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
     raise _checks.PrivacyRefusedError(
         f"dp_accounting's accountant for method={method!r} does not know"
         f' {run_events.kinds([(leaf, 1)])} under {relation} adjacency',
-        why='nothing is known about its distribution',
+        why='without its distribution, no epsilon can be computed',
         way_out=f'method={other!r}, or an event that bounds it, such as the'
         ' GaussianDpEvent of a tree, nm / sqrt(S2)',
     )
@@ -379,7 +382,7 @@ def _interval(parts: _Parts) -> float:
 
 
 def _scales(leaf) -> tuple[float, float]:
-  """Returns (std, width) of a leaf's privacy loss, roughly."""
+  """Returns rough values: (std, width) of a leaf's privacy loss."""
   share = 1.0
   if isinstance(leaf, dp_accounting.PoissonSampledDpEvent):
     share, leaf = leaf.sampling_probability, leaf.event

@@ -1,9 +1,8 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How the numbers of a guarantee are printed and stored.
+"""Forms in which the numbers of a guarantee are printed and stored.
 
-Everything here rounds upward, so that a printed number never understates the
-privacy that was spent.
+Nothing here rounds downward, so a printed epsilon or delta is never too small.
 """
 
 import decimal

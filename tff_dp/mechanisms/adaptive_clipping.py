@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive clipping: the clip norm follows a quantile of the clients' norms.
 
-With its update, a client sends the bit +1/2 if its norm is within the clip norm
-and -1/2 if not (Andrew et al., arXiv:1905.03871, section 2). Updates and bits
-are two streams of sums. They have the same mechanism and participation, and so
-the same S2, but separate keys and noise:
+With its update, a client sends the bit +1/2 if the update's norm is within the
+clip norm and -1/2 if not (Andrew et al., arXiv:1905.03871, section 2). Updates
+and bits are two streams of sums. They have the same mechanism and
+participation, and so the same S2, but separate keys and noise:
 
     std of a draw on the sum of updates   nm / sqrt(1 - share) * clip norm
     std of a draw on the sum of bits      nm / sqrt(share) * 1/2
@@ -62,7 +62,7 @@ class AdaptiveClipping:
     _checks.in_open(0.0, 1.0, budget_share=self.budget_share)
 
   def value_noise_multiplier(self, noise_multiplier: float) -> float:
-    """Returns the std on the sum of updates, over the current clip norm.
+    """Returns the std of a draw on the sum of updates, over the clip norm.
 
     Args:
       noise_multiplier: Noise multiplier of both streams together.
@@ -71,7 +71,7 @@ class AdaptiveClipping:
     return float(noise_multiplier) / math.sqrt(1.0 - self.budget_share)
 
   def quantile_noise_multiplier(self, noise_multiplier: float) -> float:
-    """Returns the std on the sum of bits, over the 1/2 of one client.
+    """Returns the std of a draw on the sum of bits, over the 1/2 of one client.
 
     Args:
       noise_multiplier: Noise multiplier of both streams together.
@@ -111,7 +111,7 @@ def rounds_per_clip_norm(mechanism: mechanism_lib.Mechanism) -> int:
         'adaptive clipping is not possible with complete_trees=True',
         why='the first round of a tree would add noise of the finished tree,'
         ' which has the scale of another clip norm',
-        way_out='complete_trees=False, which also needs a smaller S2',
+        way_out='complete_trees=False, which also has a smaller S2',
     )
   if mechanism.rounds_per_tree == mechanism.num_rounds:
     raise _checks.PrivacyRefusedError(

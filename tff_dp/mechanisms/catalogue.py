@@ -47,7 +47,7 @@ def default_bands(
     *,
     restart_every: Optional[int] = None,
 ) -> int:
-  """Returns the number of bands with which `build` makes a banded mechanism.
+  """Returns the default of `num_bands` in `build`.
 
   Args:
     name: Name of the mechanism, 'banded' or 'banded-inverse'.
@@ -88,7 +88,8 @@ def build(
     num_buffers: Number of buffers of 'blt'. Default: 3.
     error: Error to minimise, 'max' (the default) or 'mean': by the largest or
       the mean variance of the noise over the rounds.
-    workload: Map from the sums to the model. Default: the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether 'tree' and 'honaker' complete each finished tree.
   """
@@ -178,7 +179,7 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
 
 
 def _tupled(value):
-  """Returns the value with tuples in place of lists, which JSON makes of them.
+  """Returns the value with all lists as tuples, which JSON had turned to lists.
   """
   if isinstance(value, (list, tuple)):
     return tuple(map(_tupled, value))

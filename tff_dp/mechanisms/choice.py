@@ -5,7 +5,8 @@
 Two mechanisms have equal privacy if they have the same sigma_eff =
 noise_multiplier / sqrt(S2). Draws of standard deviation sqrt(S2) give sigma_eff
 = 1. Then the noise on the prefix sum after round t has standard deviation
-sqrt(S2 Var(b_t)). The two errors of a mechanism are
+sqrt(S2 Var(b_t)), where b_t is the noise for draws of standard deviation 1. The
+two errors of a mechanism are
 
     max_error   sqrt(S2 max_t Var(b_t))
     rmse        sqrt(S2 mean_t Var(b_t))
@@ -50,7 +51,8 @@ class Row:
       bound.
     state_copies: Number of vectors of the model's size in the state.
     draws_per_round: Average number of normal vectors that a round draws.
-    reason: Reason in words why it was not chosen, '' for the chosen one.
+    reason: Reason in words why the mechanism was not chosen, '' for the chosen
+      one.
   """
 
   name: str
@@ -155,8 +157,9 @@ def compare(
     num_buffers: Number of buffers of BLT.
     error: Error, 'max' or 'mean', for the order of the rows and for the
       optimisation of parameters.
-    workload: Map from the sums to the model, for which parameters are
-      optimised. The errors in the rows are always for the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Parameters are optimised for it. The errors in the rows are
+      always for the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether finished trees are completed.
     progress: Function that is called with the name of each mechanism before it
@@ -205,11 +208,11 @@ def best(
 ) -> Choice:
   """Returns the mechanism with the smallest error within a limit on memory.
 
-  It considers the rows of `compare`. Unless they are given, it also tries every
-  useful number of BLT buffers and the largest number of bands within the limit.
-  It also tries a tree with as many cached levels, up to two, as the limit
-  allows. If errors differ by less than 0.1 %, fewer model copies decide, then
-  fewer draws.
+  The candidates are the rows of `compare`, and a tree with as many cached
+  levels, up to two, as the limit allows. Without `num_buffers`, every useful
+  number of BLT buffers is a candidate, too. Without `num_bands`, so is the
+  largest number of bands within the limit. If errors differ by less than 0.1 %,
+  fewer model copies decide, then fewer draws.
 
   Args:
     rounds: Number of rounds of the run, as in the participation.
@@ -222,12 +225,17 @@ def best(
     names: Names of the mechanisms to consider. Default: all.
     num_bands: Number of bands of the banded mechanisms.
     num_buffers: Number of buffers of BLT.
-    workload: Map from the sums to the model, for which parameters are
-      optimised. The errors are always for the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Parameters are optimised for it. The errors are always for
+      the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether finished trees are completed.
     progress: Function that is called with the name of each mechanism before it
       is built.
+
+  Raises:
+    ArgumentError: If no candidate is within `max_state_copies`, or if `rounds`
+      is not the number of rounds of the participation.
   """
   pattern = mechanism_lib.pattern_of(participation)
   if rounds != pattern.num_rounds:

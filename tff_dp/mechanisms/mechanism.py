@@ -43,7 +43,7 @@ class Draw(Protocol):
 
 
 def round_of_draw(level: int, index):
-  """Returns the round of the tree in which a node is drawn first, from 1.
+  """Returns the round, from 1, of the tree in which a node is first drawn.
 
   Every mechanism numbers its nodes so that this holds: node (level, index) is
   complete after (index + 1) 2^level rounds, and its draw protects the last of
@@ -158,13 +158,13 @@ class Mechanism(abc.ABC):
     """Whether a round repeats a draw that an earlier round has used.
 
     If so, a run cannot resume on a machine whose draws come out differently,
-    even with all buffers. It would subtract noise that it had never added.
+    even with all buffers. The run would subtract noise that it had never added.
     """
     return False
 
   @property
   def rounds_drawn(self) -> int:
-    """Number of latest rounds of a tree whose draws may be made.
+    """Number of latest rounds of a tree whose draws a round may need.
 
     This counts the current round, and covers `next_noise` and rebuilding the
     buffers.
@@ -286,7 +286,8 @@ class Mechanism(abc.ABC):
       raise _checks.ArgumentError(
           'complete_trees',
           True,
-          'restart_every to be given, because the last tree is never completed',
+          'False without restart_every: the last tree is never completed, and'
+          ' without restarts it is the only one',
       )
 
 
@@ -322,7 +323,7 @@ def rounded(**argument: Sequence[float]) -> tuple[float, ...]:
 
 
 def rounded_down(**argument: Sequence[float]) -> tuple[float, ...]:
-  """Like `rounded`, but rounds towards 0, so sums stay below their bound."""
+  """Like `rounded`, but rounds towards 0, so no sum of weights grows."""
   ((_, values),) = argument.items()
   result = rounded(**argument)
   return tuple(

@@ -173,7 +173,8 @@ class Sphere(LocalRandomizer):
   def flip_threshold(self) -> int:
     """Number of the 2^64 values of a coin that flip the sign.
 
-    The smallest integer for which (1 - q)/q <= exp(epsilon), with q its share.
+    The smallest integer for which (1 - q)/q <= exp(epsilon), where q is the
+    share of these values.
     """
     return _change_threshold(self.local_epsilon, num_others=1)
 
@@ -256,9 +257,9 @@ class Laplace(LocalRandomizer):
 class RandomizedResponse(LocalRandomizer):
   """One of k categories, kept w.p. exp(epsilon) / (exp(epsilon) + k - 1).
 
-  Otherwise one of the other k - 1 categories, uniformly. (In upstream's
-  parametrisation, kept w.p. 1 - q, else uniform among all k, epsilon is ln(1 +
-  k (1 - q) / q).)
+  Otherwise the report is one of the other k - 1 categories, uniformly.
+  (dp_accounting keeps the category w.p. 1 - q, and otherwise draws among all k.
+  Then epsilon is ln(1 + k (1 - q) / q).)
 
   The estimated vector is the category's indicator, with k coordinates.
 
@@ -375,7 +376,7 @@ class Declared(LocalRandomizer):
     return _checks.PrivacyRefusedError(
         f'a declared randomizer has no {what}',
         why='nothing is known of it but its epsilon and delta',
-        way_out='a concrete one, such as randomizers.Sphere',
+        way_out='a concrete randomizer, such as randomizers.Sphere',
     )
 
 

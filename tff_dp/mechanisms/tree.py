@@ -6,9 +6,9 @@ Node (m, i) covers rounds i * 2^m + 1 .. (i + 1) * 2^m. The nodes whose union is
 the prefix 1..t belong to the set bits of t. Round t completes one node on each
 of the levels 0..tz(t), where tz(t) counts the trailing zero bits of t.
 
-There are two estimators of the prefix. Both use the same noised nodes, so they
-have the same sensitivity (Kairouz et al., arXiv:2103.00039, section 3 and
-appendix B):
+There are two estimators of the prefix sum, with noise b_t. Both use the same
+noised nodes, so they have the same sensitivity (Kairouz et al.,
+arXiv:2103.00039, section 3 and appendix B):
 
 * `Tree`: adds up the topmost complete nodes. Var(b_t) = popcount(t).
 * `HonakerTree`: also averages over the nodes below each of them (Honaker, TPDP
@@ -102,7 +102,7 @@ class Tree(_TreeMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """Mean number of draws: the new node, and every draw without a buffer.
+    """Mean number of draws: the new node, and those that have no buffer.
 
     Round t subtracts one node on each of the levels below tz(t).
     """
@@ -112,7 +112,7 @@ class Tree(_TreeMechanism):
 
   @property
   def rounds_remembered(self) -> int:
-    """Rounds from adding to subtracting the highest buffered node.
+    """Number of rounds after which the highest buffered node is subtracted.
 
     A node of level l is subtracted 2^l rounds after it was added.
     """
@@ -244,8 +244,9 @@ class HonakerTree(_TreeMechanism):
   def round_variances(self) -> np.ndarray:
     """Returns Var(b_t - b_{t-1}), which depends on t only through tz(t).
 
-    V_m is z_m plus halves of the values below: z_j and the previous V_l enter
-    it with weight 2^-(m - j), and these are independent of each other.
+    V_m is z_m plus halves of the values below: z_j enters it with weight 2^-(m
+    - j), and the previous V_l with weight 2^-(m - l). All of these are
+    independent.
     """
     by_level = []
     for top in range(self.num_levels):

@@ -12,7 +12,8 @@ schedule eta_t = eta f_t, and momentum gamma, round t does
 so (theta_1 - theta_{t+1}) / eta = [A x]_t, with A = L diag(f) M: M applies the
 momentum, L is the prefix sum. The learning rate is applied after the momentum,
 as in `tff.learning.optimizers.build_sgdm`. Keras' SGD with a schedule
-multiplies x_t by it before, which gives another matrix.
+multiplies x_t by the learning rate before the momentum, which gives another
+matrix.
 
 A mechanism adds C^-1 z to the sums, and so A C^-1 z to the model. Parameters
 are chosen for the A that will be used. Privacy depends on C alone, so a
@@ -33,7 +34,7 @@ class Cooldown:
   """A learning rate that falls linearly over the last rounds.
 
   Attributes:
-    share: Share of the rounds in which it falls, in [0, 1].
+    share: Share of the rounds in which the learning rate falls, in [0, 1].
     final: Factor of the last round, in [0, 1].
   """
 
@@ -82,7 +83,7 @@ class Workload:
       raise _checks.ArgumentError('cooldown', self.cooldown, 'a Cooldown')
 
   def factors(self, num_rounds: int) -> np.ndarray:
-    """Returns f_1..f_n, the schedule of the learning rate over eta."""
+    """Returns f_1..f_n: the learning rates of the rounds, divided by eta."""
     if self.cooldown is None:
       return np.ones(num_rounds)
     return self.cooldown.factors(num_rounds)
@@ -90,7 +91,8 @@ class Workload:
   def step_coefficients(self, num_rounds: int) -> np.ndarray:
     """Returns the first column of M, shape [num_rounds].
 
-    It is gamma^j. With Nesterov it is 1 + gamma followed by gamma^(j+1).
+    Entry j is gamma^j. With Nesterov, entry 0 is 1 + gamma, and every other
+    entry j is gamma^(j+1).
     """
     _checks.integer_at_least(1, num_rounds=num_rounds)
     powers = float(self.momentum) ** np.arange(num_rounds + 1)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: who takes part, which noise is added, and how both are accounted.
+"""Plans: the participants and the noise of a run, and its accounting.
 
 Each system has one plan class, with the same verbs. The classes are loaded when
 first used, and none of them loads TensorFlow.

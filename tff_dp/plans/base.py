@@ -50,8 +50,8 @@ class Plan(abc.ABC):
     curve_has_rounds_done: Whether the statement also gives these epsilons for
       the rounds so far, and not only for all planned rounds. False where that
       takes long.
-    draws_end: Whether the noise has bounded tails, which delta must count. See
-      `draws`.
+    draws_end: Whether the draws of the noise are bounded, which costs a part of
+      delta, see `draws`.
     built_by: Instruction for building a process of the plan. `None` if an
       aggregator in one of TFF's builders is enough.
   """
@@ -68,7 +68,7 @@ class Plan(abc.ABC):
   draws_end: bool = True
 
   def rounds_trained(self, num_rounds: int) -> int:
-    """Returns how many of the first rounds the process counts.
+    """Returns how many of the first `num_rounds` rounds the process counts.
 
     Here it counts all of them. A plan may skip rounds in which nobody takes
     part.
@@ -100,7 +100,7 @@ class Plan(abc.ABC):
     """
 
   def _of_draws(self, epsilon: float, delta: float) -> float:
-    """Returns an epsilon of the draws, given the one of their distributions."""
+    """Returns epsilon of the real draws, from that of their distributions."""
     return draws.counted(epsilon, delta) if self.draws_end else epsilon
 
   @property
@@ -137,7 +137,7 @@ class Plan(abc.ABC):
     """Returns epsilon for an adversary who knows who takes part in which round.
 
     It equals `epsilon` for a plan that claims no amplification. The arguments
-    are the same as there.
+    are those of `epsilon`.
     """
     return self.epsilon(delta=delta, num_rounds=num_rounds, **options)
 
@@ -146,8 +146,8 @@ class Plan(abc.ABC):
   ) -> tuple[guesses.Profile, ...]:
     """Returns lists of pairs (epsilon, delta) at which the guarantee holds.
 
-    There is a list for each group of members with a curve of their own. Upper
-    bounds. See `guesses`.
+    There is one list for each group of members that has a curve of its own. See
+    `guesses`.
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all. A plan
@@ -182,7 +182,8 @@ class Plan(abc.ABC):
 
   @abc.abstractmethod
   def spent(self, num_rounds: int) -> dict[str, Any]:
-    """Returns the cost of `num_rounds` rounds for records, plain JSON types."""
+    """Returns the cost of `num_rounds` rounds as JSON types, for a run's files.
+    """
 
   @abc.abstractmethod
   def way_out(self, *, epsilon: float, delta: float) -> str:
@@ -191,7 +192,7 @@ class Plan(abc.ABC):
   def ledger(
       self, *, delta: float, epsilon: Optional[float] = None
   ) -> budget.BudgetLedger:
-    """Returns an empty ledger that refuses the round beyond the budget.
+    """Returns an empty ledger that refuses rounds beyond plan and budget.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -243,9 +244,9 @@ class Plan(abc.ABC):
       delta: Target delta, in (0, 1).
       num_rounds: Rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon, `None` for the relation of the
-        plan. Another one only if `epsilon` takes it.
+        plan. Another relation is possible only if `epsilon` takes it.
       population: Number of clients, if known. The headline warns if delta is
-        not below one over it.
+        not below 1 / population.
     """
     _checks.delta(delta=delta)
     relation = run_events.NeighboringRelation(
@@ -302,7 +303,7 @@ class Plan(abc.ABC):
   def details_in_words(
       self, details: dict[str, Any]
   ) -> Optional[list[tuple[str, str]]]:
-    """Returns lines (label, text) about details, `None` for a line for each.
+    """Returns lines (label, text) about details, `None` for one per detail.
 
     Args:
       details: Result of `details`. An empty label continues the line before.
@@ -410,7 +411,7 @@ def rounds_accounted(num_rounds: int, *, planned: int) -> int:
 def weak_delta(
     delta: float, population: Optional[int], unit: str = 'client'
 ) -> list[str]:
-  """Returns a list with a warning if delta is 1 / population or more.
+  """Returns a list with one warning if delta is 1 / population or more.
 
   Otherwise the list is empty.
 
@@ -436,7 +437,8 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
     delta: Delta of each record, `None` for 1 / n^2.
 
   Raises:
-    ArgumentError: If delta would allow to publish a random record.
+    ArgumentError: If delta would allow to publish a random record, or is `None`
+      for a single record.
   """
   if delta is None:
     if num_records == 1:
@@ -449,7 +451,7 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
     raise _checks.ArgumentError(
         'delta',
         delta,
-        f'a number below 1 / num_records = {1 / num_records:g}: to publish one'
-        ' random record would be allowed',
+        f'a number below 1 / num_records = {1 / num_records:g}: any other delta'
+        ' allows to publish one random record',
     )
   return delta

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans whose epsilon takes long: it is computed at some rounds only."""
+"""Plans whose epsilon takes long, so that it is computed at few rounds."""
 
 import abc
 import math
@@ -48,7 +48,7 @@ class CoarsePlan(base.Plan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> float:
-    """See base class. `None` is the relation of the plan."""
+    """See base class. Without a relation, the one of the plan counts."""
 
   def calibrated(
       self,
@@ -60,8 +60,8 @@ class CoarsePlan(base.Plan):
     """Returns the plan with the least noise that meets (epsilon, delta).
 
     Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The noise is the least up to a part in 10^4, as far as epsilon
-    falls with the noise.
+    `epsilon`. The noise is the least up to a part in 10^4, if epsilon falls
+    with the noise.
 
     Args:
       epsilon: Target epsilon, above 0.
@@ -70,7 +70,8 @@ class CoarsePlan(base.Plan):
         plan.
 
     Raises:
-      ArgumentError: If even the largest noise that is tried costs more.
+      ArgumentError: If even the largest noise that is tried costs more than
+        `epsilon`.
     """
     _checks.positive(epsilon=epsilon)
     noise = search.least_within(
@@ -91,7 +92,7 @@ class CoarsePlan(base.Plan):
     return self._with_noise(noise)
 
   def rounds_accounted(self, num_rounds: Optional[int]) -> int:
-    """Returns `num_rounds` up to the next round at which epsilon is computed.
+    """Returns the first round, `num_rounds` or later, that has an epsilon.
 
     Args:
       num_rounds: Number of rounds that have begun, `None` for all.
@@ -120,7 +121,7 @@ class CoarsePlan(base.Plan):
     )
 
   def _stops_at(self, num_rounds: Optional[int]) -> int:
-    """Returns the rounds of a run that stops, checked."""
+    """Returns the checked number of rounds of a run that stops."""
     if num_rounds is None:
       return self.num_rounds
     _checks.integer_between(1, self.num_rounds, num_rounds=num_rounds)

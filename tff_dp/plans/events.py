@@ -3,8 +3,8 @@
 """The file `events.json` of a run, read without trusting its numbers.
 
 The file names the plan and its cost. A reader should not have to trust the
-cost. So the plan is rebuilt from the file, recomputes the cost of that number
-of rounds, and both must agree.
+cost. So the plan is rebuilt from the file and recomputes the cost of the file's
+number of rounds. Both costs must agree.
 """
 
 from collections.abc import Iterator, Mapping
@@ -87,9 +87,9 @@ def blaming(path: str | os.PathLike) -> Iterator[None]:
       for inside of this context.
 
   Raises:
-    ArgumentError: Any other error occurred inside.
-    OSError: It occurred inside.
-    PrivacyRefusedError: It occurred inside.
+    ArgumentError: If any other error occurred inside.
+    OSError: If it occurred inside.
+    PrivacyRefusedError: If it occurred inside.
   """
   try:
     with np.errstate(all='ignore'):
@@ -107,7 +107,7 @@ def blaming(path: str | os.PathLike) -> Iterator[None]:
 
 
 def _check_plain(name: str, value: Any) -> None:
-  """Raises an error if accounting would not end, or if a text fits no line."""
+  """Raises if accounting would not end, or if a text does not fit one line."""
   if isinstance(value, dict):
     for key, each in value.items():
       _check_plain('', key)
@@ -117,7 +117,10 @@ def _check_plain(name: str, value: Any) -> None:
       _check_plain(name, each)
   elif isinstance(value, str):
     if not value.isprintable() or len(value) > _LONGEST_TEXT:
-      raise ValueError(f'the text {_checks.shown(value)} in {name!r}')
+      raise ValueError(
+          f'{name!r} has a text that is not one short line:'
+          f' {_checks.shown(value)}'
+      )
   elif isinstance(value, int):
     most = _checks.MOST_ROUNDS if name.endswith('rounds') else _MOST_COUNT
     if abs(value) > most:

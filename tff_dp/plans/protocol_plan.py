@@ -57,7 +57,7 @@ accounting.derived_bounds: not used
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolPlan(coarse_plan.CoarsePlan):
-  """Protocol of one run. Its noise is a field of the subclasses.
+  """Plan of a run of a protocol. The noise is a field of the subclasses.
 
   The unit of privacy is the client: all its reports over the whole run.
 
@@ -252,10 +252,11 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
       delta: float,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> dict[str, float]:
-    """Returns bound -> epsilon of all rounds, infinity if it does not apply.
+    """Returns the epsilon of all rounds by each bound, by name of the bound.
 
-    `certificate` leaves out bounds that take long and are almost never the
-    tightest. Here they are computed. Upper bounds.
+    Upper bounds, infinite where a bound does not apply. Slow bounds, which
+    `certificate` leaves out because they are almost never the smallest, are
+    computed here as well.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -274,7 +275,7 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
     return found
 
   def expected_dummy_updates(self, population: int) -> Optional[float]:
-    """Returns the expected number of updates of the run without any report.
+    """Returns the expected number of the run's updates that have no report.
 
     Exact. Nobody checks in for such an update. `None` for protocols without
     dummies.

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privacy profiles of the parts of a composition, and their joint loss.
 
-A part is a number of events that share one profile. Adaptively chosen parts
-compose by composing their privacy-loss distributions, no matter how the
-profiles were derived: each part is dominated by one pair of distributions
-(arXiv:2106.08567, theorem 10).
+A part is a number of events that share one profile. The composed privacy-loss
+distributions of adaptively chosen parts bound the loss of all parts together,
+no matter how the profiles were derived: one pair of distributions dominates
+each part (arXiv:2106.08567, theorem 10).
 """
 
 from collections.abc import Callable, Sequence
@@ -49,8 +49,9 @@ class Part:
       epsilon.
     count: Number of events.
     reverse: Profile of the other direction. None if `profile` bounds both.
-    sigma: Noise over the distance of neighbours, if the part is one Gaussian
-      mechanism. Its epsilon is then known even where no profile reaches.
+    sigma: Noise std divided by the distance of neighbours, if the part is one
+      Gaussian mechanism. Its epsilon is then known even where no profile
+      reaches.
   """
 
   profile: privacy_profiles.Profile
@@ -110,7 +111,7 @@ class Loss:
     return self._epsilon_of(self.pld, delta)
 
   def directions(self) -> tuple[Callable[[float], float], ...]:
-    """Returns functions from delta to epsilon: remove, and add if it differs."""
+    """Returns delta -> epsilon for remove, and for add if that differs."""
     if self.pld is None:
       return (lambda delta: math.inf,)
     return tuple(
@@ -137,7 +138,7 @@ class Loss:
     return max(float(side.deltas(epsilons)[0]) for side in self.sums())
 
   def profiles(self) -> tuple[privacy_profiles.Profile, ...]:
-    """Returns the profile of each direction, one if both are the same."""
+    """Returns the profile of each direction, or one for both if equal."""
     if self.pld is None:
       return (privacy_profiles.everything,)
     return tuple(
@@ -146,7 +147,7 @@ class Loss:
     )
 
   def profile(self) -> privacy_profiles.Profile:
-    """Returns the worse of both directions at every epsilon."""
+    """Returns the pointwise maximum of both directions' profiles."""
     profiles = self.profiles()
     return lambda epsilons: np.maximum.reduce(
         [profile(epsilons) for profile in profiles]
@@ -190,7 +191,7 @@ def loss_sums_of(
 
 
 def alike(part: Part, interval: float) -> Loss:
-  """Returns the loss of one part, on a grid of any extent that it needs.
+  """Returns the loss of one part, on a grid as wide as the part needs.
 
   Upper bound.
 
@@ -290,7 +291,7 @@ def one_gaussian(sigma: float, count: int) -> Part:
   Exact: arXiv:1905.02383, corollary 3.3.
 
   Args:
-    sigma: Noise of one mechanism over the distance of neighbours.
+    sigma: Noise std of one mechanism, divided by the distance of neighbours.
     count: Number of mechanisms.
   """
   sigma = sigma / math.sqrt(count) * _ROUNDED_DOWN
@@ -363,8 +364,8 @@ def suitable_interval(parts: Sequence[Part]) -> float:
 
   Any interval gives an upper bound. Rounding to the grid adds variance to the
   loss: for each part, at most `count` times a quarter of the squared interval.
-  The interval keeps this a small share of the variance, unless the grid would
-  have too many points.
+  The returned interval keeps this a small share of the variance, unless the
+  grid would have too many points.
   """
   extents = [_extent(part) for part in parts]
   total = math.sqrt(
@@ -382,7 +383,7 @@ def suitable_interval(parts: Sequence[Part]) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _extent(part: Part) -> tuple[float, float]:
-  """Returns (standard deviation, largest) of one event's loss, roughly.
+  """Returns rough values: (standard deviation, maximum) of one event's loss.
 
   Delta that remains at the largest loss becomes infinite loss.
   """

@@ -3,10 +3,11 @@
 """Epsilon, delta and sigma of one Gaussian mechanism.
 
 `sigma` is always sigma_eff: the standard deviation of the noise over the L2
-sensitivity of everything that is released (`events.effective_sigma`). The
+sensitivity of everything that is released (`run_events.effective_sigma`). The
 neighbouring relation is already part of sigma, so these functions do not take
-one. Every result is an upper bound in floating point too: rounding errors are
-bounded and added, and searches end on the private side.
+one. Every epsilon, delta and calibrated sigma is an upper bound in floating
+point too: rounding errors are bounded and added, and searches end on the
+private side.
 """
 
 from collections.abc import Callable
@@ -81,8 +82,8 @@ def profile(sigma: float) -> Callable[[np.ndarray], np.ndarray]:
 def exact_epsilon(*, sigma: float, delta: float) -> float:
   """Returns the smallest epsilon that holds at delta, rounded upward.
 
-  Exact: the solution of `exact_delta(epsilon) = delta`. It is 0 if delta is
-  large enough, and infinity if sigma is 0.
+  Exact: the solution of `exact_delta(epsilon) = delta`. The result is 0 if
+  delta is large enough, and infinity if sigma is 0.
 
   Args:
     sigma: Noise std over sensitivity.
@@ -107,8 +108,8 @@ def rdp_epsilon(*, sigma: float, delta: float) -> float:
 
   Upper bound: the minimum of `renyi.epsilons` over real orders alpha > 1, with
   divergences alpha / (2 sigma^2). Any order gives a valid bound. The grid of
-  orders moves until its best order is not at its end, so it always brackets the
-  optimum.
+  orders moves until its best order is not at its end, so the last grids bracket
+  the optimum.
 
   Args:
     sigma: Noise std over sensitivity. 0 gives infinity.

@@ -3,20 +3,21 @@
 """How often a guess about one member of a data set can be right.
 
 One of two neighbouring data sets is used. Somebody sees a release and guesses
-which one it was. If both are equally likely beforehand, and (epsilon, delta)
-holds in both directions, the guess is right with probability at most
+which data set it was made from. If both are equally likely beforehand, and
+(epsilon, delta) holds in both directions, the guess is right with probability
+at most
 
     (exp(epsilon) + delta) / (1 + exp(epsilon)).
 
 Let P and Q be the chances of the guess "the first" under the first and the
 second data set. Then P <= e^eps Q + delta and 1 - Q <= e^eps (1 - P) + delta.
 The guess is right with probability (P + (1 - Q)) / 2, which is largest where
-both are equalities (Kairouz et al., arXiv:1311.0776, theorem 2.1).
+both inequalities are equalities (Kairouz et al., arXiv:1311.0776, theorem 2.1).
 
 A mechanism has such a bound for every point of its curve delta(epsilon), and
-the least of them counts. For an exact curve that is the point at epsilon 0,
-which gives (1 + delta(0)) / 2. A profile here is a list of pairs (epsilon,
-delta) that all hold. Upper bounds, whatever the choice of points.
+the least bound counts. For an exact curve, the point at epsilon 0 gives the
+least: (1 + delta(0)) / 2. Here a profile is a list of pairs (epsilon, delta)
+that all hold. Any choice of points gives upper bounds.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,14 +53,14 @@ def least_right(profile: Profile) -> float:
 
 
 def true_positives(profile: Profile, false_positives: float) -> float:
-  """Returns the largest share of members that an attack finds.
+  """Returns the largest share of members that an attack can find.
 
   For each point, P <= e^eps Q + delta and 1 - Q <= e^eps (1 - P) + delta bound
   the true positive rate P at the false positive rate Q.
 
   Args:
     profile: Pairs (epsilon, delta).
-    false_positives: Share of others that the attack takes for members, in
+    false_positives: Share of non-members that the attack takes for members, in
       (0, 1).
   """
   found = 1.0
@@ -74,8 +75,8 @@ def searched(epsilon_at: Callable[[float], float]) -> Profile:
   """Returns points around the one that bounds the guess best.
 
   Args:
-    epsilon_at: Function that returns an epsilon that holds at a delta in
-      (0, 1). It may be infinite.
+    epsilon_at: Function from a delta in (0, 1) to an epsilon that holds there.
+      The epsilon may be infinite.
   """
   points = []
 

@@ -197,8 +197,8 @@ def laplace(local_epsilon: float) -> privacy_profiles.Profile:
 def gaussian(noise_multiplier: float) -> privacy_profiles.Profile:
   """Returns the profile of Gaussian noise on a vector clipped to norm C.
 
-  Exact, rounded up: `gaussian.profile` with the distance 2 C, because replacing
-  one clipped vector moves the report by up to 2 C.
+  Exact, rounded up: `curves.gaussian.profile` with the distance 2 C, because
+  replacing one clipped vector moves the report by up to 2 C.
 
   Args:
     noise_multiplier: Multiplier tau / C, where tau is the standard deviation of

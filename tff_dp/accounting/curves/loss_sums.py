@@ -14,9 +14,10 @@ distribution of the sum and M the product of the M_i,
     delta(eps) = sum_{l > eps} M exp(-r l) L(l) (1 - exp(eps - l)),
 
 so an error in L counts only M exp(-r eps) times. That factor is Chernoff's
-bound on the wanted delta. Times the largest value of exp(-r x) (1 - exp(-x)),
-it is the bound from the Renyi divergence of order r + 1 (arXiv:2004.00010,
-proposition 12), which is used where no transform is possible.
+bound on the wanted delta. Multiplied by the largest value of exp(-r x) (1 -
+exp(-x)), the factor becomes the bound from the Renyi divergence of order r + 1
+(arXiv:2004.00010, proposition 12). This module uses that bound where no
+transform is possible.
 
 If losses are rare and large, as with small sampling rates, the largest loss
 dominates M and Chernoff's bound is far off. The largest losses therefore become
@@ -77,7 +78,7 @@ class Law(NamedTuple):
 
 
 class LossSum:
-  """The total loss of independent releases. Upper bounds, like its inputs.
+  """The total loss of independent releases. Its results are upper bounds.
 
   The relative error of its results is negligible. A delta below the probability
   of infinite loss is returned as that probability.
@@ -196,7 +197,8 @@ class LossSum:
 
     Args:
       rate: Rate of the tilt.
-      slack: Largest rise of the logarithm of the Renyi bound by the grid.
+      slack: Largest rise of the logarithm of the Renyi bound that the grid may
+        cause.
     """
     most = self._log_renyi(rate) + slack
     coarse = self
@@ -208,7 +210,7 @@ class LossSum:
     return _Tilted.of(coarse._laws, coarse._interval, rate)
 
   def _coarser(self) -> 'LossSum':
-    """Returns the sum on a grid twice as wide. Upper bound.
+    """Returns the sum on a grid of twice the interval. Upper bound.
 
     The mass of an odd point is split between its neighbours so that neither
     distribution of the pair loses mass: connect the dots, arXiv:2207.04380.
@@ -228,8 +230,7 @@ class LossSum:
     return LossSum(2 * self._interval, laws)
 
   def _least(self, value_at) -> tuple[float, float]:
-    """Returns (rate, value) where a function of the rate is smallest, roughly.
-    """
+    """Returns (rate, value) near the minimum of a function of the rate."""
     rates = _RATES / self.largest
     for refined in range(_REFINEMENTS + 1):
       values = [value_at(rate) for rate in rates]
@@ -304,7 +305,7 @@ class _Tilted:
 
     Args:
       delta: Target delta.
-      high: An epsilon that meets it.
+      high: An epsilon that meets delta.
     """
     is_private = lambda epsilon: (
         self.deltas(np.array([epsilon]))[0][0] <= delta

@@ -72,7 +72,7 @@ _NODE_GROWTH = 1.02
 
 
 class NotApplicableError(ValueError):
-  """The conditions of a bound do not hold, so it gives no amplification.
+  """The conditions of a bound do not hold, so the bound says nothing.
 
   Attributes:
     reason: The condition that fails, with the values that break it.
@@ -105,10 +105,11 @@ def minimum(*profiles: Profile) -> Profile:
 
 
 def raised(epsilons: np.ndarray, probability) -> np.ndarray:
-  """Returns ln(1 + (E - 1) / probability), at least epsilon. Broadcasts.
+  """Returns ln(1 + (E - 1) / probability), where E = exp(epsilon). Broadcasts.
 
   Amplification by subsampling evaluates the inner profile at this epsilon
-  (arXiv:1807.01647, theorem 2). Rounded down, because profiles do not increase.
+  (arXiv:1807.01647, theorem 2). Rounded down, because profiles do not increase,
+  but never below epsilon.
   """
   epsilons = np.asarray(epsilons, np.float64)
   with np.errstate(over='ignore', divide='ignore'):
@@ -120,10 +121,10 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
 
 
 def subsampled(profile: Profile, probability: float) -> Profile:
-  """Returns p delta(ln(1 + (E - 1) / p)), of (1 - p) Q + p P against Q.
+  """Returns p delta(ln(1 + (E - 1) / p)), for (1 - p) Q + p P against Q.
 
-  Exact if `profile` is exact for P against Q: H_E of the mixture is H(p (P - Q)
-  against (E - 1) Q) = p H_{1 + (E - 1) / p}(P || Q).
+  Exact if `profile` is exact for P against Q: H_E of the mixture is sum_o max(p
+  (P(o) - Q(o)) - (E - 1) Q(o), 0) = p H_{1 + (E - 1) / p}(P || Q).
 
   Args:
     profile: Profile delta of the release that is made with probability p.
@@ -212,7 +213,7 @@ def to_pld(
     largest_epsilon: Largest finite loss. Delta that remains there becomes
       infinite loss. Default: where almost no delta remains.
     interval: Interval of the grid of losses. Default: a twentieth of the scale
-      of `extent`. Distributions must share it to be composed.
+      of `extent`. Distributions compose only if they share the interval.
   """
   masses = _Masses.of(
       profile, reverse, largest_epsilon=largest_epsilon, interval=interval
@@ -266,8 +267,9 @@ def laws(
 ) -> tuple[loss_sums.Law, ...]:
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, like `to_pld`, but only mass below the smallest delta is cut off.
-  The result is one distribution, or with `reverse` one for each direction.
+  Upper bound, like `to_pld`, but only a mass of 1e-250 is cut off, less than
+  any delta. The result is one distribution, or with `reverse` one for each
+  direction.
 
   Args:
     profile: Profile as in `to_pld`.
@@ -290,10 +292,11 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
   """Returns a bound on the error of delta by rounding in a self-convolution.
 
   dp_accounting's `self_compose` raises a Fourier transform f of N points to a
-  power t and transforms it back. Each transform moves each point by at most 4 u
-  log2(N) times the sum of absolute inputs, and the power moves it by 8 t u of
-  itself. With Parseval, the sum of absolute errors is at most `4 u log2(N)
-  (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u norm2(|f|^t)`.
+  power t and transforms it back. With u = 2^-53, each transform moves each
+  point by at most 4 u log2(N) times the sum of absolute inputs, and the power
+  moves a value by at most 8 t u of itself. With Parseval, the sum of absolute
+  errors is at most `4 u log2(N) (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u
+  norm2(|f|^t)`.
 
   Args:
     probs: Probabilities of the losses of one release, on a grid.
@@ -411,7 +414,7 @@ class _Masses:
 
 
 def _interval(largest_epsilon: float, sketch) -> float:
-  """Returns a grid interval for one release, also when it is repeated often."""
+  """Returns a grid interval that suits one release, and many repetitions."""
   interval = max(
       _GRID_SHARE * _scale(*sketch),
       2 * largest_epsilon / _MOST_POINTS,
@@ -428,8 +431,8 @@ def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
   deltas = np.asarray(profile(epsilons), np.float64) * (1 + _RELATIVE_ERROR)
   if deltas.shape != epsilons.shape or np.isnan(deltas).any():
     raise ValueError(
-        f'profile={profile!r} is not allowed: expected a function to one number'
-        ' for each epsilon.'
+        f'profile={profile!r} is not allowed: expected a function that returns'
+        ' one number for each epsilon.'
     )
   return np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
 
@@ -437,7 +440,7 @@ def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
 def _sketch(
     profile, reverse, *, cut: float = _CUT, share: float = _CUT_SHARE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns (epsilons, deltas, reverse deltas) up to where little remains."""
+  """Returns (epsilons, deltas, reverse deltas) until little delta remains."""
   epsilons = np.concatenate([[0.0], np.geomspace(1e-9, LARGEST_EPSILON, 60)])
   deltas = _evaluated(profile, epsilons)
   others = deltas if reverse is None else _evaluated(reverse, epsilons)
@@ -522,7 +525,8 @@ def _lower_hull(
   num_left = len(left)
 
   def slope(i, j):
-    """Returns the slope of g on the left, of f on the right and across."""
+    """Returns the slope of g on the left, of f on the right and across E = 1.
+    """
     gap = -odds[i] * math.expm1((points[j] - points[i]) * interval)
     if i >= num_left or j < num_left:
       return (values[i] - values[j]) / gap

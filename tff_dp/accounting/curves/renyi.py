@@ -21,7 +21,8 @@ def epsilon(
 ) -> float:
   """Returns epsilon at delta from Renyi divergences of some orders.
 
-  Upper bound: the smallest of `epsilons`, infinity if delta is not above 0.
+  Upper bound: the smallest of `epsilons`, or 0 if that is negative. Infinity if
+  delta is not above 0.
   """
   if not delta > 0:
     return math.inf
@@ -36,7 +37,7 @@ def epsilons(
   """Returns D + ln(1 - 1/alpha) - ln(delta alpha) / (alpha - 1), rounded up.
 
   Args:
-    divergences: Divergence D of every order.
+    divergences: Divergences D, one for each order.
     delta: Target delta, in (0, 1).
     above_one: alpha - 1, which may be so small that alpha rounds to 1.
   """
@@ -65,7 +66,8 @@ def profile(
   Args:
     divergences: Divergences that bound both directions, shape [num_orders].
     orders: Orders alpha > 1.
-    outside: Probability that the divergences leave out. It is added to delta.
+    outside: Probability of the outcomes that the divergences leave out. It is
+      added to delta.
   """
   alphas = np.asarray(orders, np.float64)
   starts = np.asarray(divergences, np.float64) + np.log1p(-1 / alphas)

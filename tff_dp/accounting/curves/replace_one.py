@@ -3,14 +3,16 @@
 """Conversion from zero-out to replace-one, in two hops.
 
 A client is first zeroed, and then another client takes its place. Let all
-releases together have the profile `away` for a client against its being zeroed,
-and `back` for zero against another client. Then for E = E1 E2
+releases together have the profile `away` for a client's data against zeros, and
+`back` for zeros against another client's data. Write E1 = exp(e1), E2 =
+exp(e2), E = E1 E2. Then
 
     H_E(client || other) <= away(e1) + E1 back(e2),    e = e1 + e2,
 
 because P(S) <= E1 Z(S) + away(e1) and Z(S) <= E2 Q(S) + back(e2) for every set
-S of outcomes. Replacing in the other direction takes hops of the same two
-kinds.
+S of outcomes, where P, Z and Q are the output distributions for the client,
+zeros and the other client. Replacing in the other direction takes hops of the
+same two kinds.
 
 Each hop composes alone. In the first hop the client's data is the first
 distribution of the pair in *every* release, for any earlier releases. So each
@@ -74,7 +76,7 @@ class Hops:
     )
 
   def profile(self) -> privacy_profiles.Profile:
-    """Returns the profile for replace-one, which composes with others.
+    """Returns the profile for replace-one, which composes with other profiles.
 
     Upper bound: the minimum over some splits of epsilon.
     """
@@ -102,7 +104,11 @@ class Hops:
 
 
 def replace_one(part: composition.Part) -> composition.Part:
-  """Returns the part for replace-one, all events of a zero-out part together.
+  """Returns one part for replace-one that stands for all events of `part`.
+
+  Args:
+    part: Part whose `profile` is for zeroing a client and whose `reverse` is
+      for the way back.
   """
   return composition.Part(Hops.of(part).profile())
 
@@ -114,8 +120,8 @@ def epsilon_of(
 ) -> float:
   """Returns epsilon under replace-one, at delta. Upper bound.
 
-  The minimum over some splits of delta: e1 with away(e1) <= d1, and e2 with
-  back(e2) <= (delta - d1) exp(-e1).
+  The minimum of e1 + e2 over some splits of delta: e1 = away(d1) and e2 =
+  back((delta - d1) exp(-e1)).
 
   Args:
     away: Function from delta to epsilon, for the step from a client to zeros.

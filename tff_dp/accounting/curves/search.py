@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches that end on the private side.
 
-Every finite result was tried and found to hold, or is the end that the caller
-knows to hold. A condition that rounding makes noisy, or that is not monotone
-after all, can therefore cost tightness but never privacy.
+The condition of a search holds at every finite result: the search tried that
+number, or the caller vouched for it. A condition that rounding makes noisy, or
+that is not monotone after all, can therefore cost tightness but never privacy.
 """
 
 from collections.abc import Callable
@@ -40,11 +40,12 @@ def nearest(
       `known`. Never the result.
     known: End at which the condition holds. It is the result if the condition
       holds nowhere else.
-    tolerance: Largest distance of the result from the last number that fails,
-      as a share of the larger of the two. 0 means neighbouring floats or ints.
-    geometric: Whether to halve the ratio of two positive floats instead of
-      their difference, for ends that are powers of ten apart. The search may
-      then stop a few units in the last place early.
+    tolerance: Largest distance of the result from the last number that failed,
+      as a share of the larger of the two. With 0, the two are neighbouring
+      floats or ints.
+    geometric: Whether to try the geometric mean of two positive floats instead
+      of the arithmetic mean, for ends that are powers of ten apart. The search
+      may then stop a few units in the last place early.
   """
   middle: Any
   while abs(known - fails) > tolerance * max(abs(known), abs(fails)):
@@ -83,8 +84,8 @@ def least(
       factor of 2.
 
   Returns:
-    The number. Infinity if no tried number holds. If all do, 1 for ints and a
-    tiny float for floats.
+    The number. Infinity if the condition holds for no number tried. If it holds
+    for all of them, 1 for ints and a tiny float for floats.
   """
   half = lambda number: number // 2 if isinstance(number, int) else number / 2
   smallest = 1 if isinstance(start, int) else sys.float_info.min
@@ -109,17 +110,18 @@ def least_within(
   """Returns the smallest positive float whose cost is within a budget.
 
   Like `least`, but with SciPy's `brentq` on logarithms instead of bisection.
-  The result is the smallest float that was tried and is within the budget. It
-  is meant for smooth costs that take long to compute. Other costs, also
-  infinite ones, only take more steps.
+  The result is the smallest float that was tried and has a cost within the
+  budget, or infinity if there is none. This search is meant for smooth costs
+  that take long to compute. Other costs, even infinite ones, only take more
+  steps.
 
   Args:
     budget: Largest cost, above 0.
     cost: Non-increasing function, at least 0, may be infinite.
     start: First number to try.
     most: Largest number to try, as in `least`.
-    tolerance: Largest distance of the result from a float above the budget, as
-      a share of the result, below 1.
+    tolerance: Largest distance of the result from a float whose cost is above
+      the budget, as a share of the result. Below 1.
   """
   cost = functools.cache(cost)
   is_within = lambda number: cost(number) <= budget

@@ -31,7 +31,7 @@ def rounding_of(log2_points: int) -> float:
 
 
 def power(base: np.ndarray, exponent: int) -> np.ndarray:
-  """Returns base ** exponent by squaring: exponent - 1 roundings at most."""
+  """Returns base ** exponent, no less accurate than exponent - 1 products."""
   if exponent == 0:
     return np.ones_like(base)
   result = None

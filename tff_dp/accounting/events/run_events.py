@@ -52,7 +52,7 @@ Leaves = list[tuple[dp_accounting.DpEvent, int]]
 
 
 class NeighboringRelation(str, enum.Enum):
-  """Which two data sets the guarantee cannot tell apart.
+  """The pairs of data sets that a guarantee makes hard to tell apart.
 
   In both relations one client differs over the whole run. The other clients,
   the schedule and the number of rounds are the same.
@@ -180,7 +180,7 @@ def kinds(parts: Leaves) -> str:
 
 
 def real_field(check, *bounds, **options):
-  """Returns a field for numbers that a function of `_checks` accepts."""
+  """Returns a field for a number that a function of `_checks` must accept."""
   return _field(_real_number, check, *bounds, **options)
 
 
@@ -215,7 +215,7 @@ def _real_number(value):
 
 @attr.s(frozen=True)
 class ProtocolDpEvent(dp_accounting.DpEvent):
-  """Base of the events of local reports and of protocols. No release itself.
+  """Base of the events of local reports and of protocols.
 
   Attributes:
     rules: Reference to a mapping from the types of events to their
@@ -259,10 +259,10 @@ class LocalDpEvent(LocalRandomizerDpEvent):
 
 @attr.s(frozen=True)
 class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
-  """One of k categories: kept w.p. e^epsilon / (e^epsilon + k - 1).
+  """One category of k, kept w.p. e^epsilon / (e^epsilon + k - 1).
 
-  Otherwise one of the other k - 1 categories, uniformly. epsilon-DP for
-  replace-one.
+  Otherwise the report is one of the other k - 1 categories, uniformly.
+  epsilon-DP for replace-one.
   """
 
   epsilon: float = real_field(_checks.positive)
@@ -271,12 +271,13 @@ class RandomizedResponseLocalDpEvent(LocalRandomizerDpEvent):
 
 @attr.s(frozen=True)
 class SphereLocalDpEvent(LocalRandomizerDpEvent):
-  """One direction of a clipped vector, with a random sign (LDP-SGD).
+  """A random direction, and the noisy sign of a vector along it (LDP-SGD).
 
-  The one-bit randomizer of arXiv:2001.03618, algorithm 3. The vector is rounded
-  at random to the sphere, and a uniform direction v is drawn. The report is v
-  and the sign of their product, which is kept w.p. e^epsilon / (e^epsilon + 1).
-  epsilon-DP for replace-one, in any dimension.
+  The one-bit randomizer of arXiv:2001.03618, algorithm 3. The clipped vector is
+  rounded at random to a vector z on the sphere, and a uniform direction v is
+  drawn. The report is v and the sign of the product of z and v. The sign is
+  kept w.p. e^epsilon / (e^epsilon + 1), else flipped. epsilon-DP for
+  replace-one, in any dimension.
   """
 
   epsilon: float = real_field(_checks.positive)

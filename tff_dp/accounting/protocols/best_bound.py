@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The epsilon that an event certifies, and the argument behind it.
 
-    certificate = amplification.amplify(
+    certificate = best_bound.amplify(
         dp_accounting.SelfComposedDpEvent(event_of_a_round, 6800),
         delta=1 / 60_000)
     certificate.epsilon, certificate.bound, certificate.assumptions
@@ -47,7 +47,8 @@ class Candidate:
     epsilon: Epsilon at the certificate's delta, infinity if the bound gives
       none.
     source: Paper and theorem, or page of proofs.
-    reason: Reason why the bound gives nothing, or nothing below 'none'.
+    reason: Reason why the bound gives no epsilon, or none below that of 'none'.
+      Else empty.
   """
 
   bound: str
@@ -196,7 +197,8 @@ def amplify(
     published_proofs: Whether to use only bounds with a published proof.
 
   Raises:
-    PrivacyRefusedError: If no single relation covers all parts of the event.
+    PrivacyRefusedError: If no single relation covers all parts of the event, or
+      if there is no accounting for a part.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   leaves = run_events.leaves(event)
@@ -268,7 +270,7 @@ class _Search:
     self._made: dict[tuple[int, str], parts_lib.Part] = {}
 
   def candidate(self, name: str, *, even_slow: bool = True) -> Candidate:
-    """Returns the candidate of one bound, with 'none' for leaves it skips."""
+    """Returns the candidate of one bound, with 'none' for leaves without it."""
     named = [found.get(name) for found in self._table]
     source = next((found.source for found in named if found), '')
     if not any(named) and self._table:

@@ -6,8 +6,8 @@ An event names its `Rules`, so a system brings the bounds of its own events.
 Rules are found by the exact type of an event. A foreign subclass may mean
 something else, and is refused.
 
-The bound 'none' is on every event: it is the loss of one report, or of the
-noise of the server, without amplification.
+Every event has the bound 'none': the loss without amplification, if an
+adversary sees every report, or every noised sum, by itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,8 +50,8 @@ class Bound:
       events.
     epsilon: Function that returns epsilon at delta if nothing else is released.
       It is never above the epsilon of `part`, if both are present.
-    is_slow: Whether 'best' leaves it out unless only published proofs are
-      asked for. It is sound, and almost never the tightest.
+    is_slow: Whether 'best' leaves the bound out, unless only published proofs
+      are allowed. Such a bound is sound, and almost never the tightest.
   """
 
   name: str
@@ -68,8 +68,8 @@ class Unit(NamedTuple):
   Attributes:
     name: Name of the unit.
     phrase: The name with its article.
-    neighbours: Neighbouring data sets in prose. Empty if the relation has its
-      own description.
+    neighbours: Neighbouring data sets in prose. If empty, the description of
+      the relation is used.
   """
 
   name: str
@@ -102,9 +102,10 @@ class Rules:
     unit: Unit of privacy.
     only_replace_one: Reason why the events are stated for replace-one only, as
       a clause. Empty if they hold under all relations.
-    names: Names of the bounds that may be among them, but 'none'.
-    together: Function (leaves, method) -> loss of all leaves at once, `None` if
-      it cannot say. It may be tighter than a composition of bounds.
+    names: Names of all bounds that `bounds` may return, without 'none'.
+    together: Function (leaves, method) -> loss of all leaves at once, or `None`
+      if that loss is unknown. The loss may be smaller than a composition of
+      bounds.
   """
 
   bounds: Callable[
@@ -121,7 +122,7 @@ def rules_of(event: dp_accounting.DpEvent) -> Rules:
   """Returns the rules of an event.
 
   Raises:
-    TypeError: If there are none.
+    TypeError: If the event has no rules.
   """
   known: Mapping[type, Rules] = _NOISED_SUMS
   if isinstance(event, run_events.ProtocolDpEvent):
@@ -163,7 +164,7 @@ def only_replace_one(event: dp_accounting.DpEvent) -> str:
 
 
 def names_of(event: dp_accounting.DpEvent) -> tuple[str, ...]:
-  """Returns the names of bounds to ask for, 'best' and 'none' first."""
+  """Returns all names that `bound` may have for an event, 'best' first."""
   names = ['best', 'none']
   for leaf, _ in run_events.leaves(event):
     names += rules_of(leaf).names
@@ -181,8 +182,8 @@ def relation_for(
       for it, else zero-out.
 
   Raises:
-    PrivacyRefusedError: If an event has no accounting here, or if one does not
-      hold under the relation.
+    PrivacyRefusedError: If there is no accounting for an event, or if an event
+      does not hold under the requested relation.
   """
   ours = [leaf for leaf in leaves if only_replace_one(leaf[0])]
   strangers = [
@@ -198,8 +199,8 @@ def relation_for(
         f'{run_events.kinds(strangers)} is not accounted for here{other}',
         why='there are bounds for noised sums and for the events of protocols'
         ' only',
-        way_out='for a sampled event, the same event without sampling; for any'
-        ' other, an epsilon of its own',
+        way_out='give a sampled event without its sampling; account for any'
+        ' other event by itself',
     )
   if asked is None:
     asked = 'replace_one' if ours else 'zero_out'
@@ -315,7 +316,7 @@ def noise_at_the_server(
 
 
 def _noised_sum(event, count: int, relation: Relation) -> composition.Part:
-  """Returns `count` noised sums, whose event is stated for zero-out.
+  """Returns the part of `count` noised sums, from an event for zero-out.
 
   Under replace-one a contribution moves by up to twice its bound. This function
   applies the factor, because dp_accounting 0.4 does not, and 0.6 does for some

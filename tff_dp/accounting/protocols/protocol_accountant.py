@@ -10,21 +10,21 @@
 Events that are stated for replace-one compose with each other and with
 unsampled Gaussian and Laplace mechanisms under that relation. Other events of
 protocols hold under all relations. Poisson sampling at the server hides whether
-a client is in the data at all, under add-or-remove. No relation covers both, so
-the two do not mix.
+a client is in the data at all, under add-or-remove. No relation covers sampled
+events and events for replace-one, so these two do not compose.
 
-The accountant differs from its base class where that is wrong or varies by
-version:
+The accountant differs from its base class where the base class is wrong or
+varies by version:
 
 * Under REPLACE_ONE a contribution moves by up to twice its bound. dp_accounting
   0.4 ignores that for Gaussian and Laplace events, 0.6 for Laplace events.
 * dp_accounting 0.6 composes its RandomizedResponseDpEvent once, for any count.
-  It is never delegated. `RandomizedResponseLocalDpEvent` is the same event.
+  This accountant refuses it. `RandomizedResponseLocalDpEvent` takes its place.
 * A failed `compose` changes neither the state nor the ledger.
 
-`accountants` calls `epsilon` and `delta` here for such events. Where the rules
-of the events know the loss of all of them together, that is the result. The
-accountant composes everything else.
+`accountants` calls `epsilon` and `delta` here for events of protocols. If the
+rules of the events know the loss of all events together, that is the result.
+Otherwise the accountant composes the events.
 """
 
 import functools
@@ -75,7 +75,7 @@ def best_part(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> parts_lib.Part:
-  """Returns `count` events with the pointwise minimum of their profiles.
+  """Returns the part of `count` events, the pointwise minimum of its bounds.
 
   Upper bound. Equal arguments return the same object.
 
@@ -150,7 +150,7 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
         REPLACE_ONE.
       value_discretization_interval: Interval of the grid of losses. Any
         interval gives an upper bound. A tenth of the loss of a round, or less,
-        gives a good one. See `interval_for`.
+        gives a good bound. See `interval_for`.
       target_delta: Delta that bounds with a free choice are tuned for. They
         hold for any delta.
       published_proofs: Whether to use only bounds with a published proof.
@@ -308,7 +308,7 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     if ours and sampled:
       raise dp_accounting.UnsupportedEventError(
           f'{run_events.kinds(ours)} and {run_events.kinds(sampled)} do not'
-          ' compose: the one is stated for REPLACE_ONE, the other for'
+          ' compose: the former are stated for REPLACE_ONE, the latter for'
           ' ADD_OR_REMOVE_ONE, and no relation covers both.'
       )
 

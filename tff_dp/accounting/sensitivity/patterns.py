@@ -13,8 +13,8 @@ which is one less.
 
 A noise tree may restart every `restart_every` rounds. If a promise is made per
 tree, its limits over the whole run depend on the restarts: use
-`pattern.limits(restart_every=...)`. The properties with the same names are for
-a run without restarts.
+`pattern.limits(restart_every=...)`. The properties `min_index_gap`,
+`min_rounds_between` and `max_participations` are for a run without restarts.
 
 `rules_of` turns a pattern into rules that a ledger can check. A rule looks at
 the next round and at the ledger's facts about each client: its last round and
@@ -127,7 +127,7 @@ class ParticipationPattern(abc.ABC):
 
 
 def check(pattern) -> None:
-  """Raises unless `pattern` is a participation pattern."""
+  """Raises `TypeError` unless `pattern` is a participation pattern."""
   if not isinstance(pattern, ParticipationPattern):
     raise TypeError(
         f'pattern={pattern!r} is not allowed: expected a pattern of'
@@ -137,7 +137,7 @@ def check(pattern) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class MinSeparationPattern(ParticipationPattern):
-  """At least `min_index_gap` apart, at most `max_participations` times.
+  """A least gap between a client's rounds, and a cap on their number.
 
   Both limits hold over the whole run, across restarts of the noise tree.
 
@@ -193,16 +193,17 @@ class MinSeparationPattern(ParticipationPattern):
 
 @dataclasses.dataclass(frozen=True)
 class FixedOrderPattern(ParticipationPattern):
-  """Once per epoch, at the same position in all epochs of one noise tree.
+  """At most one round of a client per epoch, at a fixed position in a tree.
 
   Clients are split into `rounds_per_epoch` batches. In the round of index r
-  (0-based) *inside the current tree* exactly batch `r % rounds_per_epoch` may
+  (0-based) *inside the current tree*, only batch `r % rounds_per_epoch` may
   take part. Every restart of the tree starts a new epoch and may reshuffle the
   clients into new batches. Reshuffling at any other time is not allowed.
 
   Attributes:
     num_rounds: Number of rounds of the run. The last epoch may be incomplete.
-    rounds_per_epoch: Number of rounds in which every client's turn comes once.
+    rounds_per_epoch: Number of rounds of an epoch, in which every client's turn
+      comes once.
   """
 
   num_rounds: int
@@ -237,7 +238,7 @@ class FixedOrderPattern(ParticipationPattern):
 
 @dataclasses.dataclass(frozen=True)
 class OncePerTreePattern(ParticipationPattern):
-  """At most once between two restarts of the noise tree.
+  """At most one round of a client between two restarts of the noise tree.
 
   Attributes:
     num_rounds: Number of rounds of the run.
@@ -274,8 +275,8 @@ class Rule:
 
   Attributes:
     breaks: Function of (round, last rounds, counts) that returns which clients
-      break the rule. A last round of 0 means never. All arrays have shape
-      [num_clients].
+      would break the rule by taking part in the round. A last round of 0 means
+      never. All arrays have shape [num_clients].
     why: The rule in one sentence.
     problem: Phrase that says how a client breaks the rule.
   """

@@ -58,7 +58,7 @@ def squared_sensitivity(
     *,
     restart_every: int | None = None,
 ) -> float:
-  """Returns S2 of a whole run, in squared clip norms.
+  """Returns the squared sensitivity S2 of a whole run, in squared clip norms.
 
   For zero-out adjacency. *Exact* if `is_exact` is true, otherwise an *upper
   bound*.
@@ -128,14 +128,14 @@ def is_exact(
 ) -> bool:
   """Returns whether some client attains `squared_sensitivity`.
 
-  The value is attained up to a relative 1e-12 per coefficient, the tolerance
-  within which a column counts as non-increasing.
+  The value is attained up to rounding: a column counts as non-increasing, or as
+  non-negative, if each coefficient is so within 1e-12 of the largest.
   """
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 
 
 class _Kind(NamedTuple):
-  """How the worst case is found.
+  """The facts that decide how the worst case is found.
 
   Attributes:
     gap: Smallest difference of indices within a tree.
@@ -152,7 +152,8 @@ class _Kind(NamedTuple):
 def _prepared(
     coefficients, pattern, restart_every
 ) -> tuple[np.ndarray, _Kind]:
-  """Returns the column to compute with, as long as a tree, and its `_Kind`."""
+  """Returns the column to compute with, one number per round, and its `_Kind`.
+  """
   _checks.optional_integer_at_least(1, restart_every=restart_every)
   patterns.check(pattern)
   length = min(restart_every or pattern.num_rounds, pattern.num_rounds)
@@ -188,7 +189,7 @@ def _prepared(
 
 
 def _by_round(column, kind, pattern, restart_every):
-  """Yields, per tree, S2 of a run that stops after each of its rounds."""
+  """Yields S2 of a run that stops after 1, 2, .. rounds of a tree, per tree."""
   lengths = patterns.tree_lengths(
       pattern.num_rounds, restart_every=restart_every
   )
@@ -211,11 +212,11 @@ def _first(coefficients, length: int) -> np.ndarray:
 
 
 def _squares(column: np.ndarray, gap: int, most: int) -> np.ndarray:
-  """Returns the squared response within the first 0..n rows, shape [n + 1].
+  """Returns the squared norm of the first 0..n rows of C x, shape [n + 1].
 
   Args:
     column: First column of C for n rounds.
-    gap: Index gap: participations are in rounds 0, gap, 2 gap, ...
+    gap: Index gap: x is 1 in rounds 0, gap, 2 gap, ..., else 0.
     most: Largest number of participations.
   """
   if most == 1:
@@ -235,12 +236,12 @@ class _Chain:
   """Trees in a row, under a gap and a cap that hold across them.
 
   The next tree depends on the past through two numbers: how many of its first
-  rounds are still blocked, and how many participations are used up.
-  `best[u, s]` is the largest S2 so far with at most u participations, if at
-  most s rounds of the next tree are blocked. By fact 3 (or 2), in a tree with q
-  participations and s blocked rounds the worst set is s, s + b, ..., and it
-  also ends first. So trying every q is enough. Exact for a column of these
-  kinds.
+  rounds are still blocked, and how many participations are used up. `best[u,
+  s]` is the largest S2 so far with at most u participations, if at most s
+  rounds of the next tree are blocked. By fact 3 (or 2), in a tree with q
+  participations and s blocked rounds the worst set is s, s + gap, ..., and it
+  also ends first. So trying every q is enough. Exact for a column to which one
+  of these facts applies.
   """
 
   def __init__(self, column: np.ndarray, gap: int, most: int):
@@ -273,7 +274,7 @@ class _Chain:
     self._best = updated
 
   def by_round(self, length: int) -> np.ndarray:
-    """Returns S2 if the run stops in the next tree, after 1..length rounds."""
+    """Returns S2 if the run stops after 1..length rounds of the next tree."""
     most = len(self._best) - 1
     result = np.full(length + 1, -np.inf)
     # A state that is also reachable with more participations left is skipped.
@@ -295,7 +296,7 @@ class _Chain:
     return result[1:]
 
   def _new_gains(self, length: int) -> list[np.ndarray]:
-    """Returns for each q the S2 in a tree, by the number of blocked rounds.
+    """Returns for each q a list of S2 in a tree, by number of blocked rounds.
 
     Entry q ends where the q-th participation would be beyond the tree.
     """

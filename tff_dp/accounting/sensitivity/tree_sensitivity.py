@@ -45,7 +45,7 @@ def squared_sensitivity(
     restart_every: int | None = None,
     complete_trees: bool = False,
 ) -> int:
-  """Returns S2 of a whole run, in squared clip norms.
+  """Returns the squared sensitivity S2 of a whole run, in squared clip norms.
 
   Exact, for zero-out adjacency, over all complete nodes (vanilla and Honaker).
 
@@ -96,7 +96,7 @@ def _check(pattern, restart_every, complete_trees) -> None:
   ):
     raise TypeError(
         f'pattern={pattern!r} is not allowed: expected a pattern of'
-        ' tff_dp.accounting.patterns.'
+        ' tff_dp.accounting.sensitivity.patterns.'
     )
   _checks.optional_integer_at_least(1, restart_every=restart_every)
   _checks.one_of((False, True), complete_trees=complete_trees)
@@ -190,7 +190,11 @@ def _fixed_order_by_round(pattern, restart_every, complete_trees):
 
 
 def _add_node(by_batch: np.ndarray, start: int, stop: int) -> int:
-  """Adds count^2 of the node over rounds start..stop-1, returns the largest."""
+  """Adds to each batch its squared count in a node. Returns the largest sum.
+
+  The node is over rounds start..stop-1. Batches that have no round under the
+  node are left out of the maximum.
+  """
   batches = len(by_batch)
   whole, rest = divmod(stop - start, batches)
   if whole:
@@ -266,7 +270,7 @@ class _Block(NamedTuple):
 class Tables:
   """Max-plus tables for a minimum separation.
 
-  Let b be the number of rounds strictly between two participations.
+  Let b be the smallest number of rounds strictly between two participations.
   `table[q, s, e]`, with s and e in 0..b, belongs to a block of consecutive
   rounds. It is the largest sum of count^2 over the nodes inside the block, for
   exactly q participations, if the first s rounds are blocked by an earlier
@@ -283,8 +287,8 @@ class Tables:
   its state is the single row s = 0, of shape [slices, columns].
 
   If the separation alone enforces the cap, more participations in a block are
-  never worse, and q is dropped where a larger one reaches as much. A state has
-  no node over it and then needs no q at all.
+  never worse, and an entry is dropped if a larger q reaches as much. A state
+  has no node over it and then needs no q at all.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):
@@ -308,7 +312,7 @@ class Tables:
     return self._start
 
   def value(self, state: np.ndarray) -> int:
-    """Returns the largest value, for any gap that reaches beyond the end."""
+    """Returns the largest value, however far the last gap reaches."""
     return int(state[:, -1].max())
 
   def after(
@@ -340,9 +344,9 @@ class Tables:
   def _after_one(self, state, level: int, num_real: int) -> np.ndarray:
     """Returns `after` for rounds that can hold at most one participation.
 
-    The participation lies under level + 1 nodes in any round. The earlier it
-    is, the less its gap reaches beyond the block. Without a participation, the
-    overhang shrinks by the number of rounds.
+    The participation lies under level + 1 nodes, whatever its round. The
+    earlier it is, the less its gap reaches beyond the block. Without a
+    participation, the overhang shrinks by the number of rounds.
     """
     num_slices = len(state)
     if self._is_limited:
@@ -469,7 +473,7 @@ class Tables:
 
 
 def _last_of_equals(table: np.ndarray) -> np.ndarray:
-  """Returns the index of the last of each run of equal rows.
+  """Returns the indices of the last rows of all runs of equal rows.
 
   The more rounds an earlier block may reach into, the more it can have. So the
   other rows of a run are not needed. (Dropped rows have as much in another

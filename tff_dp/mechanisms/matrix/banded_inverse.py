@@ -27,8 +27,8 @@ from tff_dp.mechanisms.matrix import toeplitz_optimization
 class BandedInverse(toeplitz.ToeplitzMechanism):
   """Public description of banded-inverse noise.
 
-  The sensitivity comes from the coefficients of C, which are the inverse of the
-  series. It is exact if they never increase, as for the square root.
+  The sensitivity comes from the coefficients of C, the series 1 / d(x). The
+  sensitivity is exact if these never increase, as for the square root.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
@@ -68,7 +68,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
       stores_draws: bool = False,
       restart_every: Optional[int] = None,
   ) -> 'BandedInverse':
-    """Returns the first bands of the inverse square root of the prefix sum."""
+    """Returns BISR: the first bands of the inverse root of the prefix sum."""
     _checks.integer_at_least(1, num_bands=num_bands)
     coefficients = toeplitz_algebra.inverse_square_root_coefficients(num_bands)
     return cls(
@@ -91,15 +91,16 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
   ) -> 'BandedInverse':
     """Returns a mechanism with small error for a participation.
 
-    *Heuristic*. S2 is its squared sensitivity, computed as for any other
-    mechanism, and Var the variance of a model's noise.
+    *Heuristic*. The squared sensitivity S2 of the result is computed as for any
+    other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
       num_bands: Number of draws that a round combines.
-      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
-        over rounds for 'mean'.
-      workload: Map from the sums to the model. Default: the prefix sum.
+      error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
+        the mean ('mean') variance over the rounds.
+      workload: Map from the noised sums of the rounds to the model, see
+        `workloads`. Default: the prefix sum.
       stores_draws: Whether the last draws are kept.
       restart_every: Number of rounds per tree, or `None` for one tree.
     """
@@ -125,7 +126,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
 
   @property
   def rounds_remembered(self) -> int:
-    """The last p - 1 rounds, whose draws the next rounds still combine."""
+    """p - 1: later noise combines the draws of so many latest rounds."""
     return self.num_bands - 1
 
   @property
@@ -134,7 +135,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """1 if past draws are kept, else p, and fewer at the start of a tree."""
+    """1 if past draws are kept, else the mean of min(t, p) over rounds t."""
     if self.stores_draws:
       return 1.0
     rounds = np.arange(1, self.rounds_per_tree + 1)

@@ -136,17 +136,19 @@ class Blt(toeplitz.ToeplitzMechanism):
       workload=None,
       restart_every: Optional[int] = None,
   ) -> 'Blt':
-    """Returns buffers with small error for a participation.
+    """Returns a mechanism with small error for a participation.
 
-    *Heuristic*. S2 of the result is computed like for any other mechanism.
+    *Heuristic*. The squared sensitivity S2 of the result is computed as for any
+    other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
       num_buffers: Number of buffers, 1 to 8. 3 are almost as good as any
         number.
-      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
-        over rounds for 'mean'.
-      workload: Map from the sums to the model. Default: the prefix sum.
+      error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
+        the mean ('mean') variance over the rounds.
+      workload: Map from the noised sums of the rounds to the model, see
+        `workloads`. Default: the prefix sum.
       restart_every: Number of rounds per tree, or `None` for one tree.
     """
     _checks.integer_between(1, MAX_BUFFERS, num_buffers=num_buffers)
@@ -203,7 +205,8 @@ def optimize(
     pattern: Rounds in which one client may take part.
     num_buffers: Number of buffers, 1 to 8 (model copies that are kept).
     error: 'max' or 'mean': whether V is the largest or the mean variance.
-    workload: Map from the sums to the model. Default: the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
   """
   if restart_every is None and workload in (None, workloads.Workload()):
@@ -258,7 +261,8 @@ def search(
     pattern: Rounds in which one client may take part.
     num_buffers: Number of buffers, 1 to 8 (model copies that are kept).
     error: 'max' or 'mean': whether V is the largest or the mean variance.
-    workload: Map from the sums to the model. Default: the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
   """
   _checks.integer_between(1, MAX_BUFFERS, num_buffers=num_buffers)
@@ -440,7 +444,7 @@ def _rounded(parameters: tuple[np.ndarray, np.ndarray]) -> Parameters:
 
 
 def _with_split_buffer(parameters: Parameters) -> Parameters:
-  """Returns the same C with one more buffer, by halving the first one."""
+  """Returns the same C with one more buffer: the first one, in two halves."""
   weights, decays = parameters
   half = weights[0] / 2
   return (half, half, *weights[1:]), (decays[0], *decays)

@@ -1,9 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of Toeplitz mechanisms, and those with a recursion of C.
+"""The base of Toeplitz mechanisms, and those that compute noise from C.
 
 `Toeplitz` has one coefficient of C per round of a tree. It has the least error
-and needs the most memory. From C x = z follows the recursion
+and needs the most memory. From C x = z, with draws z and noise x, follows the
+recursion
 
     x_t = z_t - c_1 x_{t-1} - c_2 x_{t-2} - ...,
 
@@ -14,8 +15,8 @@ and as the reference for banded and BLT noise.
 - 1 rounds (arXiv:2306.08153). If two participations of a client are at least p
 rounds apart, the columns of C that they touch have no row in common. Then for
 any signs of the coefficients, the squared sensitivity is exactly the sum of the
-squared column norms. Cut off at p bands, the square root of the prefix sum is
-close to optimal there (arXiv:2405.13763).
+squared column norms. In this case, the square root of the prefix sum, cut off
+at p bands, is close to optimal (arXiv:2405.13763).
 """
 
 import abc
@@ -107,7 +108,7 @@ class ToeplitzMechanism(mechanism.Mechanism):
 
 
 def next_noise(coefficients, buffers, round_in_tree, operations):
-  """Returns the noise of a round and the new buffers, by the recursion above.
+  """Returns (noise, new buffers) of a round, by the recursion of this module.
 
   Args:
     coefficients: Coefficients c_0 = 1, c_1, .... There are more coefficients
@@ -164,7 +165,7 @@ class Toeplitz(ToeplitzMechanism):
   def square_root(
       cls, num_rounds: int, *, restart_every: Optional[int] = None
   ) -> 'Toeplitz':
-    """Returns C = B = the square root of the prefix sum (arXiv:2202.11205)."""
+    """Returns the C that is the root of the prefix sum (arXiv:2202.11205)."""
     _checks.integer_at_least(1, num_rounds=num_rounds)
     _checks.optional_integer_at_least(1, restart_every=restart_every)
     n = min(restart_every or num_rounds, num_rounds)
@@ -183,15 +184,17 @@ class Toeplitz(ToeplitzMechanism):
       workload=None,
       restart_every: Optional[int] = None,
   ) -> 'Toeplitz':
-    """Returns coefficients with small error for a participation.
+    """Returns a mechanism with small error for a participation.
 
-    *Heuristic*. S2 of the result is computed like for any other mechanism.
+    *Heuristic*. The squared sensitivity S2 of the result is computed as for any
+    other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
-      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
-        over rounds for 'mean'.
-      workload: Map from the sums to the model. Default: the prefix sum.
+      error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
+        the mean ('mean') variance over the rounds.
+      workload: Map from the noised sums of the rounds to the model, see
+        `workloads`. Default: the prefix sum.
       restart_every: Number of rounds per tree, or `None` for one tree.
     """
     pattern = mechanism.pattern_of(participation)
@@ -267,17 +270,19 @@ class Banded(ToeplitzMechanism):
       workload=None,
       restart_every: Optional[int] = None,
   ) -> 'Banded':
-    """Returns bands with small error for a participation.
+    """Returns a mechanism with small error for a participation.
 
-    *Heuristic*. S2 of the result is computed like for any other mechanism.
+    *Heuristic*. The squared sensitivity S2 of the result is computed as for any
+    other mechanism.
 
     Args:
       participation: A schedule or a participation pattern.
       num_bands: Number of bands, at most the index gap, unless a client is in a
         tree only once.
-      error: Error to minimise: sqrt(S2 * max_t Var) for 'max', with the mean
-        over rounds for 'mean'.
-      workload: Map from the sums to the model. Default: the prefix sum.
+      error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
+        the mean ('mean') variance over the rounds.
+      workload: Map from the noised sums of the rounds to the model, see
+        `workloads`. Default: the prefix sum.
       restart_every: Number of rounds per tree, or `None` for one tree.
     """
     pattern = mechanism.pattern_of(participation)

@@ -69,8 +69,8 @@ def square_root_coefficients(n: int) -> np.ndarray:
   """Returns the coefficients of 1 / sqrt(1 - x): the root of the prefix sum.
 
   c_0 = 1 and c_j = c_{j-1} (2j - 1) / (2j), positive and decreasing. The
-  workload of prefix sums is 1 / (1 - x), and C = B is its root
-  (arXiv:2202.11205).
+  workload of prefix sums is 1 / (1 - x), and the C of these coefficients is its
+  root (arXiv:2202.11205).
   """
   j = np.arange(1, n)
   return np.concatenate((np.ones(1), np.cumprod((2 * j - 1) / (2 * j))))[:n]
@@ -247,7 +247,7 @@ class Objective:
   def through_inverse(
       self, inverse: np.ndarray, by_inverse: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient by a series, given the gradient by its inverse.
+    """Returns the gradient by a series c, from the gradient by 1 / c.
 
     The series 1 / c changes by -1 / c^2 times the change of c.
     """
@@ -278,7 +278,7 @@ class Objective:
   def adjoint_product(
       self, factor: np.ndarray, gradient: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient by x, given the one by `product(factor, x)`."""
+    """Returns the gradient by x, from the one by `product(factor, x)`."""
     return self.product(factor, gradient[::-1])[::-1]
 
   def series_inverse(self, coefficients: np.ndarray) -> np.ndarray:
@@ -366,7 +366,7 @@ def accounted_error(
 
 
 def _sampled_rounds(num_rounds: int) -> np.ndarray:
-  """Returns rounds of 1..n: dense at the start, even later, and the last."""
+  """Returns some of 1..n: dense at the start, evenly spaced later, and n."""
   if num_rounds <= _SAMPLED_ROUNDS:
     return np.arange(1, num_rounds + 1)
   half = _SAMPLED_ROUNDS // 2

@@ -50,7 +50,7 @@ def optimize_banded(
     workload: Optional[workloads.Workload] = None,
     restart_every: Optional[int] = None,
 ) -> Coefficients:
-  """Returns c_0 = 1, .., c_{p-1} of a banded C with small error.
+  """Returns coefficients c_0 = 1, .., c_{p-1} of a banded C with small error.
 
   *Heuristic*, never worse than the square root cut off at p bands. The result
   has one float32 number per band, at most one per round of a tree.
@@ -60,7 +60,8 @@ def optimize_banded(
     num_bands: Number of bands p, at most the index gap if a client takes part
       several times.
     error: 'max' or 'mean'.
-    workload: Map from the sums to the model. Default: the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
   """
   _checks.integer_at_least(1, num_bands=num_bands)
@@ -87,7 +88,7 @@ def optimize_toeplitz(
     workload: Optional[workloads.Workload] = None,
     restart_every: Optional[int] = None,
 ) -> Coefficients:
-  """Returns c_0 = 1, .., c_{n-1} of a Toeplitz C with small error.
+  """Returns coefficients c_0 = 1, .., c_{n-1} of a C with small error.
 
   *Heuristic*, never worse than the square root, nor than the banded optimum
   with as many bands as the separation allows. S2 is exact. The result has one
@@ -96,7 +97,8 @@ def optimize_toeplitz(
   Args:
     pattern: Rounds in which one client may take part.
     error: 'max' or 'mean'.
-    workload: Map from the sums to the model. Default: the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
   """
   search = _Search(pattern, error, workload, restart_every)
@@ -121,7 +123,7 @@ def optimize_banded_inverse(
     workload: Optional[workloads.Workload] = None,
     restart_every: Optional[int] = None,
 ) -> Coefficients:
-  """Returns d_0 = 1, .., d_{p-1} of C^-1 with small error.
+  """Returns coefficients d_0 = 1, .., d_{p-1} of a C^-1 with small error.
 
   *Heuristic*, never worse than the inverse square root cut off at p
   coefficients. The result has one float32 number per band, at most one per
@@ -131,7 +133,8 @@ def optimize_banded_inverse(
     pattern: Rounds in which one client may take part.
     num_bands: Number of bands p: how many draws a round combines.
     error: 'max' or 'mean'.
-    workload: Map from the sums to the model. Default: the prefix sum.
+    workload: Map from the noised sums of the rounds to the model, see
+      `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
   """
   _checks.integer_at_least(1, num_bands=num_bands)
@@ -144,7 +147,7 @@ def optimize_banded_inverse(
 
 
 class _Search:
-  """Minimises the error of one setting over some of its parameters.
+  """Minimises the error in one setting over parameters of a mechanism.
 
   Attributes:
     setting: Tree and the limits on participation.
@@ -160,7 +163,7 @@ class _Search:
     self._run = dict(pattern=pattern, restart_every=restart_every)
 
   def bands_from(self, start: np.ndarray) -> np.ndarray:
-    """Returns a local minimum over c_1.. in [0, 1], as long as `start`."""
+    """Returns a local minimum over c_1, .. in [0, 1], shaped like `start`."""
 
     def function(free):
       value, gradient = self._by_column(np.concatenate((np.ones(1), free)))
@@ -278,5 +281,5 @@ class _Search:
 
 
 def _decrements(values: np.ndarray) -> np.ndarray:
-  """Returns v_j - v_{j+1}, the last value as it is."""
+  """Returns v_j - v_{j+1} for every j, with 0 after the last value."""
   return -np.diff(values, append=0.0)
