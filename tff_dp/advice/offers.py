@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A setting, the offer of a system for it, and their building blocks."""
+"""The setting, the offer of a system for it, and helpers to make offers."""
 
 import dataclasses
 import functools
@@ -42,7 +42,7 @@ class Setting:
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
       Default: zero-out. Local reports are always accounted under replace-one,
-      which implies zero-out. Not if the unit is a record.
+      which implies zero-out. Must be `None` if the unit is a record.
     max_participations: Largest number of rounds of one client if the server
       chooses. `None` for as many as the gap allows.
     min_index_gap: Smallest difference of the indices of two rounds of one
@@ -137,7 +137,7 @@ class Offer:
   """A system that fits, with the least noise that its accountant allows.
 
   Attributes:
-    system: Name of the system, one of `SYSTEMS`.
+    system: Name of the system, a key of `systems.offers()`.
     variant: Variant of the system, in a few words.
     trust: Phrase that says who is trusted, and with which data.
     unit: Unit of privacy.

@@ -24,14 +24,15 @@ _MOST_NOISE = 1e9
 def relation_of(
     setting: offers.Setting, plan: protocol_plan.ProtocolPlan
 ) -> run_events.NeighboringRelation:
-  """Returns the relation of an offer. Local reports have only one."""
+  """Returns the relation of an offer. Local reports have only one relation."""
   if plan.is_local:
     return plan.neighboring_relation
   return run_events.NeighboringRelation(setting.neighboring_relation)
 
 
 def slots(setting: offers.Setting) -> int:
-  """Returns the rounds of a pass, so that whole passes add few extra rounds."""
+  """Returns the length of a pass for which whole passes add few extra rounds.
+  """
   return -(-setting.rounds // setting.num_passes)
 
 
@@ -48,7 +49,8 @@ def least_noise_multiplier(
     setting: Known facts.
     plan_of: Function that returns the plan with some noise multiplier.
     reports: Largest number of reports of one client.
-    known: Least noise of other kinds. Returns infinity if more is needed.
+    known: Least noise multiplier of other kinds of plans. If this kind needs
+      more, the result is infinity.
   """
   base = plan_of(1.0)
   relation = relation_of(setting, base)

@@ -81,11 +81,11 @@ def add_arguments(parser: errors.Parser) -> None:
   is_of_silos = parser.asks_for('--records')
   parser.add_argument(
       '--population', '--hospitals', '--silos', type=int, required=True,
-      help='clients that there are; where a guarantee rests on a crowd, those'
-      ' who are sure to deliver')
+      help='number of clients; where a guarantee rests on a crowd, of those'
+      ' that are sure to deliver')
   for name, kind, text in (
-      ('reports_per_round', int, 'that the server wants in a round (with'
-       ' --records: from all)'),
+      ('reports_per_round', int, 'reports that the server wants in a round'
+       ' (default with --records: one from each client)'),
       ('rounds', int, 'rounds of the whole run'),
       ('parameters', int, 'weights of the model, all together'),
       ('epsilon', float, 'the budget of the whole run'),
@@ -103,14 +103,15 @@ def add_arguments(parser: errors.Parser) -> None:
       ' update of that norm, in clip norms')
   add('--max-participations', int, metavar='K', help='most rounds of one'
       ' client, where a server chooses (default: as many as the gap allows)')
-  add('--min-index-gap', int, metavar='B', help='least difference of the'
-      ' indices of two rounds of one client, where a server chooses (default:'
-      ' population / reports per round, which needs all clients to be there)')
+  add('--min-index-gap', int, metavar='B', help='the number of rounds from one'
+      ' participation of a client to its next, at least (1 allows every round),'
+      ' where a server chooses (default: population / reports per round, for'
+      ' which all clients must be present)')
   parser.add_argument(
       '--neighboring-relation',
       choices=offers.RELATIONS,
-      help='under which epsilon of a client shall hold at least (default:'
-      f' {offers.RELATIONS[0]}); local reports are always accounted under'
+      help='relation under which the epsilon of a client must hold (default:'
+      f' {offers.RELATIONS[0]}); local reports are always accounted for under'
       ' replace_one',
   )
   add('--for', dest='system', choices=tuple(systems.offers()), metavar='SYSTEM',
@@ -180,7 +181,9 @@ def _chosen(found: offers.Advice, system: Optional[str]) -> offers.Offer:
       each.reason for each in found.refusals if each.system == system
   ]
   fitting = ', '.join(offer.system for offer in found.offers)
-  raise _checks.ArgumentError('for', system, f'one of {fitting}; {reason}')
+  raise _checks.ArgumentError(
+      'for', system, f'one of {fitting}; {system} {reason}'
+  )
 
 
 def _json(

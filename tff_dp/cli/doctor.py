@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`tff-dp doctor`: can this machine train, where, and if not, what to do.
+"""`tff-dp doctor`: whether this machine can train, and how to mend it.
 
 The command reads the installed versions from metadata. A child process tries to
 load and run the packages. So this process can still answer after a crash, a

@@ -85,7 +85,7 @@ def _lines(target: str) -> list[str]:
 
 
 def _running() -> str:
-  """Returns which target runs this, or its version if it is none."""
+  """Returns the target that runs this, or the Python version if none does."""
   is_colab = _compat.installed_version('google-colab') is not None
   python = sys.version_info[:2]
   if is_colab and python in _columns.COLAB.pythons:

@@ -26,7 +26,7 @@ CLUSTER = 'cluster'
 
 
 def main(**asked) -> None:
-  """Makes and prints the attempts in order, up to the first failure.
+  """Makes the attempts in order, up to the first failure, and prints results.
 
   Args:
     **asked: Arguments of `attempts`.

@@ -119,7 +119,7 @@ class Parser(argparse.ArgumentParser):
   def _check_flags(self, words: Sequence[str]) -> None:
     """Exits if a flag does not exist, but clearly another one was meant.
 
-    It runs before the base class names the required flags.
+    This check runs before the base class complains about missing flags.
     """
     known = [flag for flag in self._option_string_actions if flag[:2] == '--']
     for word in words:
@@ -167,7 +167,7 @@ def _rounds(text: str) -> int:
   value = int(text)
   if value > _checks.MOST_ROUNDS:
     raise argparse.ArgumentTypeError(
-        f'{text} is above {_checks.MOST_ROUNDS}, the most rounds that are accounted'
+        f'{text} is above {_checks.MOST_ROUNDS}, the largest number of rounds'
     )
   return value
 
@@ -194,7 +194,7 @@ def flag(argument: str) -> str:
 
 @contextlib.contextmanager
 def named_as_flags(names: Mapping[str, str]):
-  """Renames the argument of an error in its block to the name of the flag.
+  """Renames the argument of an error in the block to the name of its flag.
 
   Args:
     names: Maps an argument's name to its flag's name, without dashes.
@@ -275,7 +275,7 @@ def report(error: Exception) -> int:
     whose = 'this client'
     if not isinstance(error, _failures.ClientComputationError):
       whose = 'a client'
-    where = _notes(error) or 'its `details` have it.'
+    where = _notes(error) or 'the `details` of the error quote TensorFlow.'
     show(
         str(error),
         why=f'the data or the model of {whose}; what TensorFlow said may show'

@@ -151,7 +151,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _built(name: str, where: str | None) -> Any:
-  """Calls the function that a flag names. Returns `None` without the flag."""
+  """Returns the result of the function that a flag names, else `None`."""
   if where is None:
     return None
   module, colon, function = where.partition(':')

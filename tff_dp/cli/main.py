@@ -141,7 +141,7 @@ def add_statement(parser: errors.Parser) -> None:
 
 
 def add_train(parser: errors.Parser) -> None:
-  """Adds what `_command` takes over before anything is parsed."""
+  """Adds the help of `train`. `_command` runs `train` without parsing it."""
   parser.description = (
       'Trains a task of the checkout on data. For a model of your own, call\n'
       'tff_dp.program.train, see README.md.'
@@ -186,7 +186,7 @@ def _with_events(words: list[str]) -> list[str]:
 
 
 def _events_file(path: str) -> str:
-  """Returns the file of events, also of the directory of a run."""
+  """Returns the file of events at a path, which may be the folder of a run."""
   inside = ('events.json', os.path.join('release', 'events.json'))
   files = [os.path.join(path, name) for name in inside]
   return next(filter(os.path.isfile, files), path)
@@ -249,7 +249,7 @@ def _account(arguments: argparse.Namespace) -> int:
 
 
 def _write_plot(arguments: argparse.Namespace, described: Any) -> None:
-  """Draws epsilon over rounds, or what the flags of the kind draw."""
+  """Draws epsilon over rounds, or the own picture of a kind of runs."""
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.cli import plots
 

@@ -82,7 +82,7 @@ def write_epsilons(
     varied: str,
     title: str,
 ) -> None:
-  """Writes a PNG with one line per argument.
+  """Writes a PNG with one line of epsilons for each bound.
 
   Args:
     path: The file.
@@ -116,7 +116,7 @@ def write_epsilon_by_round(path: str, run: events.PlanRun) -> None:
 
   Args:
     path: The file.
-    run: The run. Rounds that do not count are not drawn.
+    run: The run. Rounds beyond its `num_rounds` are not drawn.
   """
   plan, last = run.plan, run.num_rounds or run.plan.num_rounds
   lines = {'epsilon of the run so far': {}, _NAMES['none']: {}}

@@ -32,8 +32,8 @@ class Kind(NamedTuple):
   Attributes:
     description: Text for `--help`, which continues `SAYS`.
     examples: Examples for `--help`.
-    required: Names of required flags, of those that all protocols share.
-    optional: Names of optional ones.
+    required: Names of required flags, among those that protocols share.
+    optional: Names of optional flags, among the same.
     varied: Flag on the horizontal axis of `--plot`.
   """
 
@@ -106,10 +106,10 @@ def add_guarantee(parser: errors.Parser) -> None:
   """Adds the flags that follow the ones of the noise."""
   add = parser.add
   add_clip_norm_and_delta(parser)
-  add('--bound', metavar='NAME', default='best', help='use this argument only,'
-      ' of those that the output names (default: the best that holds)')
-  add('--published-proofs', action='store_true', help="only arguments from"
-      " papers, none of this project's own")
+  add('--bound', metavar='NAME', default='best', help='use only this one of the'
+      ' bounds that the output names (default: the best that holds)')
+  add('--published-proofs', action='store_true', help="use only bounds with a"
+      " published proof, none with this project's own")
 
 
 def add_clip_norm_and_delta(parser: errors.Parser) -> None:

@@ -26,7 +26,7 @@ _MOST_KNOWN = 1000
 
 
 class BudgetLedger:
-  """Counts recorded rounds, and refuses the round beyond the budget of a plan.
+  """Counts recorded rounds, and refuses rounds beyond the plan or the budget.
 
   Every epsilon comes from the plan. It is an upper bound for the whole
   participation of the protected unit.

@@ -173,8 +173,8 @@ class ParticipationLedger:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns (whether each client may take part, its past participations).
 
-    It is for a whole population, round after round. If the clients are the same
-    as in the last call, only the clients that had never come are looked up
+    This is for a whole population, round after round. If the clients are the
+    same as in the last call, only the clients that had never come are looked up
     again.
 
     Args:
@@ -226,10 +226,10 @@ class ParticipationLedger:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} cannot be committed after round'
           f' {self._num_rounds}',
-          why='rounds are counted without gaps, as the noise mechanism does, and'
-          ' a ledger that has not seen earlier rounds would let their clients'
-          ' come again too soon',
-          way_out='where the earlier rounds took place, load the ledger that was'
+          why='ledger and noise mechanism count rounds without gaps; a ledger'
+          ' that has not seen the earlier rounds would let their clients come'
+          ' again too soon',
+          way_out='if there were earlier rounds, load the ledger that was'
           ' stored with their model: ledger = ledger.restored(data).'
           ' tff_dp.program.Loop stores both together',
       )
@@ -370,9 +370,9 @@ class ParticipationLedger:
     _checks.integer_at_least(1, round_index=round_index)
     if round_index <= self._num_rounds:
       raise _checks.PrivacyRefusedError(
-          f'round {round_index} was already committed, as'
-          f' {self._num_rounds} rounds were',
-          why='a round takes place once; going back behind a release would'
+          f'round {round_index} is already committed, like all rounds up to'
+          f' {self._num_rounds}',
+          why='a round takes place once; to repeat it after its release would'
           ' reuse its noise',
           way_out=f'commit round {self._num_rounds + 1} to continue this run;'
           ' a new run needs a new ledger and a new process.initialize()',

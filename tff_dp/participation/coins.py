@@ -59,7 +59,7 @@ def is_heads(value: int, probability: float) -> bool:
 def draw(value: int, num_choices: int) -> int:
   """Returns a choice in [0, num_choices), uniform to within 2^-96.
 
-  It needs fewer than 2^32 choices.
+  There must be fewer than 2^32 choices.
   """
   return value * num_choices // _RANGE
 
@@ -67,8 +67,8 @@ def draw(value: int, num_choices: int) -> int:
 def generator(key: bytes, *labels: bytes | str | int) -> np.random.Generator:
   """Returns NumPy's generator seeded with 128 bits, for arrays of draws.
 
-  It is not cryptographic, and another version of NumPy may draw other numbers
-  from the same key: see `samplers.probe`.
+  The generator is not cryptographic, and another version of NumPy may draw
+  other numbers from the same key: see `samplers.probe`.
   """
   seed = coin(key, *labels)
   return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))

@@ -36,16 +36,15 @@ class RealisedRate(NamedTuple):
 class Observed:
   """The public facts about who came in a run.
 
-  If the protocol keeps its occupancy secret, these are only the number of
-  rounds.
+  If the protocol keeps its occupancy secret, the number of rounds is the only
+  one.
 
   Attributes:
     num_rounds: Number of rounds that have begun.
     rounds_counted: Number of those rounds that the next fields cover.
     num_reports: Number of reports in the counted rounds, if it is public.
     rate: Estimated rate of reports.
-    warning: Sentence on an assumption in doubt, `None` if none is known to
-      fail.
+    warning: Sentence about an assumption that is in doubt, else `None`.
   """
 
   num_rounds: int

@@ -127,10 +127,10 @@ class Protocol(abc.ABC):
   def draw_pass(
       self, rng: np.random.Generator, num_clients: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the outcome of all steps of a pass, without the clients' coins.
+    """Returns the outcome of all steps of a pass, drawn without clients' coins.
 
-    It has the distribution of `windows` with the coins of all clients. This is
-    for one step per client, uniform among all steps.
+    The outcome has the distribution that all clients' coins give with
+    `windows`. Here each client draws one step, uniform among all steps.
 
     Args:
       rng: Generator of the pass.
@@ -196,7 +196,7 @@ class Protocol(abc.ABC):
     return None
 
   def expected_dummy_updates(self, population: int) -> Optional[float]:
-    """Returns the expected number of updates of one pass without any report.
+    """Returns the expected number of updates of a pass that have no report.
 
     Exact. `None` without dummies.
 

@@ -1,13 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated clients that decide themselves: those that report in each step.
+"""Simulation of clients that decide themselves in which steps they report.
 
 There are two samplers. Their results have the same distribution, which is
 tested:
 
 * `literal` flips every coin of every client, as devices would (`coins`).
 * `fast` draws how many clients come (binomial or multinomial counts) and then
-  who they are (a uniform subset or permutation), for ten million clients.
+  who they are (a uniform subset or permutation). It can simulate ten million
+  clients.
 
 A sampler is a function of a key. It keeps no state but a cache, and any step of
 any pass can be drawn in any order. Its results are secret if the protocol says
@@ -15,8 +16,8 @@ so (`occupancy_is_secret`): who checked in, who won, and how many.
 
 Late or lost reports: a report that is missing when its step ends is discarded.
 It is never moved to another step or pass, because that would break the uniform
-distribution of the slots. A coin of the client decides whether its report is
-lost, never data.
+distribution of the slots. A random draw decides whether a report is lost, never
+data.
 """
 
 import abc
@@ -118,19 +119,19 @@ class Sampler(abc.ABC):
 
   @abc.abstractmethod
   def _draw_pass(self, pass_index: int):
-    """Returns the data of a whole pass that the three methods below need."""
+    """Returns the draws of a whole pass, for `_everybody` and `_one_winner`."""
 
   @abc.abstractmethod
   def _bernoulli(self, pass_index: int, step: int) -> Cohort:
-    """Returns a cohort of clients with fresh coins."""
+    """Returns the cohort of a step in which every client flips a fresh coin."""
 
   @abc.abstractmethod
   def _everybody(self, pass_index: int, step: int) -> Cohort:
-    """Returns all clients that drew a step."""
+    """Returns the cohort of all clients that drew a step and arrive."""
 
   @abc.abstractmethod
   def _one_winner(self, pass_index: int, step: int) -> Cohort:
-    """Returns one of the clients that drew a step, or a dummy."""
+    """Returns the cohort of one of the clients that drew a step, or a dummy."""
 
 
 class LiteralSampler(Sampler):

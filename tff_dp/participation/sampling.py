@@ -227,8 +227,8 @@ class MinSeparation(_RandomCohorts):
 class UniformSampling(_RandomCohorts):
   """Uniform cohorts without replacement, of a fixed size.
 
-  A client may be drawn in consecutive rounds. Rounds are independent without a
-  cap. With one, clients that came least often are drawn first.
+  A client may be drawn in consecutive rounds. Without a cap, rounds are
+  independent. With a cap, clients that came least often are drawn first.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -288,16 +288,17 @@ class ShuffledEpochs(Schedule):
   """Passes over a shuffled population, in the same order in every pass.
 
   The population is shuffled once and cut into `rounds_per_epoch` cohorts of
-  `clients_per_round`. The remaining clients sit out. It is shuffled again only
-  when the noise restarts, and a restart coincides with the end of an epoch.
+  `clients_per_round`. The remaining clients sit out. The population is shuffled
+  again only when the noise restarts, and a restart coincides with the end of an
+  epoch.
 
   Attributes:
     num_rounds: Number of rounds T.
     rounds_per_epoch: Number of rounds of one pass, the index gap of two
       participations.
     epochs_per_shuffle: Number of epochs in the same order, `None` for all. If
-      given, the mechanism must restart every
-      `rounds_per_epoch * epochs_per_shuffle` rounds. The plan checks it.
+      given, the mechanism must restart every `rounds_per_epoch *
+      epochs_per_shuffle` rounds. The plan checks this.
   """
 
   num_rounds: int
@@ -378,7 +379,7 @@ def _smaller(
   ways = [
       f'{argument}={num_clients // clients_per_round}, which takes more noise',
       f'clients_per_round={num_clients // gap}',
-      f'{clients_per_round * gap} clients',
+      f'a population of {clients_per_round * gap} clients',
   ]
   if gap > num_clients:
     del ways[1]

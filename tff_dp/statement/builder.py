@@ -100,7 +100,7 @@ class RoundsDone:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Occasion:
-  """Everything beside the plan that a statement is about.
+  """Everything that a statement depends on, beside the plan.
 
   Attributes:
     delta: Target delta, in (0, 1).
@@ -111,7 +111,7 @@ class Occasion:
       the guarantee.
     declarations: Facts that the plan cannot know.
     process: Sentence that says how the process was checked against the plan.
-      Default: it was not.
+      Default: a sentence that it was not checked.
   """
 
   delta: float
@@ -138,7 +138,7 @@ class Occasion:
     return self.rounds_done or None
 
   def number(self, epsilon: float) -> float | str:
-    """Returns epsilon for JSON: 'inf' if the noise is known."""
+    """Returns epsilon for JSON, as 'inf' if the seed is known."""
     return _INFINITE if self.insecure_seed else rounding.to_json_number(epsilon)
 
 

@@ -121,7 +121,7 @@ def draw_spent(
   Args:
     axes: Axes of matplotlib.
     epsilons: Finite epsilons of the run so far.
-    delta: Their delta.
+    delta: Delta of the epsilons.
     budget: The budget, which is a line. `None` for no budget.
     whose: Unit and relation, or whose epsilon it is.
   """

@@ -22,13 +22,14 @@ class Declarations:
     population: Number of clients, `None` if unknown.
     population_origin: Whether that number is public or an estimate.
     delta_reason: Why this delta was chosen.
-    hyperparameters: How they were chosen, and whether that is accounted for.
+    hyperparameters: How the hyperparameters were chosen, and whether that is
+      accounted for.
     architecture: How the model was chosen.
     early_stopping: Whether results decided when to stop.
     pretraining: Where the initial weights come from, above all frozen ones.
     public_data: Data outside the protected population that was used.
     preprocessing: Whether vocabularies or normalisers saw private data.
-    not_covered: Values that are released without being covered.
+    not_covered: Values that are released but not covered by epsilon.
     audit: What attacks on the model have shown.
     model_name: Name of the model.
     data_name: Name of the data that are protected.

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One paragraph about a guarantee for readers who do not know epsilon.
 
-It says how often a guess about one client can be right, by the whole curve of
-the plan (`accounting.curves.guesses`), and gives that a name.
+The paragraph says how often a guess about one client can be right, from the
+whole curve of the plan (`accounting.curves.guesses`), and names that level of
+protection.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ def paragraph(content: Mapping[str, Any]) -> str:
 
 
 def sentences(content: Mapping[str, Any]) -> list[str]:
-  """Returns the sentences of `paragraph`, a thought each."""
+  """Returns the sentences of `paragraph`, one item for each thought."""
   unit, points = content['unit'], content['points']
   if is_void(content):
     return [

@@ -64,8 +64,8 @@ def page(statement: Any, course: Optional[Course] = None) -> str:
 
   Args:
     statement: A `PrivacyStatement`.
-    course: The run that it is about. `None` for a plan, or if only the statement
-      is known.
+    course: Course of the run that the statement is about. `None` for a plan, or
+      if only the statement is known.
   """
   return _template().render(_context(statement.to_json(), course), is_page=True)
 
@@ -82,7 +82,7 @@ def _template():
   except ImportError as error:
     raise ImportError(
         'the report needs jinja2, which is not installed: tff-dp doctor'
-        ' --install prints what installs it'
+        ' --install prints the commands that install it'
     ) from error
   environment = jinja2.Environment(
       loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
@@ -97,7 +97,7 @@ def _template():
 def _context(
     content: Mapping[str, Any], course: Optional[Course]
 ) -> dict[str, Any]:
-  """Returns the values of the template."""
+  """Returns the values that fill the template."""
   points = content['points']
   is_void = plain_words.is_void(content)
   chance = points['guarantee']['right_guesses']
@@ -245,7 +245,7 @@ def _course_charts(
 
 
 def _without_chance(amplification: Mapping[str, Any]) -> Optional[str]:
-  """Returns epsilon if who comes is known, `None` if epsilon allows for it."""
+  """Returns epsilon without amplification, `None` if none is claimed."""
   if amplification['claimed'] == 'none':
     return None
   epsilon = rounding.from_json_number(amplification['epsilon_without'])

@@ -109,7 +109,12 @@ class PrivacyStatement:
 
   @classmethod
   def from_json(cls, content: Mapping[str, Any]) -> 'PrivacyStatement':
-    """Returns the statement whose `to_json` returned `content`."""
+    """Returns the statement whose `to_json` returned `content`.
+
+    Raises:
+      PrivacyRefusedError: If the schema or its version is unknown, or if the
+        statement is incomplete.
+    """
     is_known = (
         content.get('schema') == SCHEMA
         and content.get('schema_version') == SCHEMA_VERSION
