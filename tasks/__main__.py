@@ -71,7 +71,7 @@ _EXAMPLES = """examples:
 
 
 def _build_parser(words: list[str]) -> argparse.ArgumentParser:
-  """Returns the parser; it has the flags of the command and task in `words`."""
+  """Returns the parser, with the flags of the command and task in `words`."""
   parser = errors.Parser(
       prog='python -m tasks',
       description='Trains models on real data with differential privacy.',

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQLite files of client data, in the format that TFF's loaders open.
 
-A stand-in says so inside of the file, in a table that TFF does not look at: it
-can be moved, and is still not taken for what it stands for.
+A stand-in has a mark inside of the file, in a table that TFF does not read. So
+it is not taken for the real data, even after it was moved or renamed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,12 +28,12 @@ _MOST_SHOWN = 5
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-  """What a file has to have.
+  """The requirements for a data file.
 
   Attributes:
-    name: Of the data.
-    num_clients: Split -> number of clients, `None` where any will do.
-    how_to_get: Advice, without a full stop.
+    name: Name of the data.
+    num_clients: Split -> number of clients, `None` for any number above 0.
+    how_to_get: Advice on how to get the file, without a full stop.
   """
 
   name: str
@@ -43,10 +43,10 @@ class Known:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-  """What a file was found to have.
+  """The contents of a data file.
 
   Attributes:
-    description: What the data are, for whatever says so.
+    description: Description of the data, for reports.
     num_examples: Split -> client -> number of its examples.
   """
 
@@ -55,15 +55,17 @@ class Contents:
 
 
 def look(path: pathlib.Path, known: Known, *, is_stand_in: bool) -> Contents:
-  """Returns what is in the file.
+  """Returns the contents of a data file, after a check.
 
   Args:
-    path: Of the file.
-    known: What it has to have.
-    is_stand_in: Whether it has to be a stand-in, or must not be one.
+    path: Path of the file.
+    known: Requirements for the file.
+    is_stand_in: Whether the file must be a stand-in. If not, it must not be
+      one.
 
   Raises:
-    DataFileError: If it is missing, cut off, or another one.
+    DataFileError: If the file is missing or cut off, or does not meet the
+      requirements.
   """
   path = pathlib.Path(path)
 
@@ -97,13 +99,13 @@ def write(
     *,
     description: str,
 ) -> None:
-  """Writes a stand-in; there is none until it is complete.
+  """Writes a stand-in. The file appears only when it is complete.
 
   Args:
-    path: Of the file; its folder is made.
-    examples: (split, client, serialized `tf.train.Example`), in the order in
-      which a client has them.
-    description: What the data are.
+    path: Path of the file. Its folder is created.
+    examples: Triples (split, client, serialized `tf.train.Example`). Examples
+      of one client keep their order.
+    description: Description of the data.
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,9 +126,10 @@ def write(
 
 
 def _check_length(path: pathlib.Path, refuse) -> None:
-  """Raises unless all pages are there that the header tells of.
+  """Raises unless the file has all pages that its header counts.
 
-  SQLite itself sees that one is missing when it needs it: in a late round.
+  SQLite itself notices a missing page only when it reads it, perhaps in a late
+  round.
   """
   with open(path, 'rb') as file:
     header = file.read(100)
@@ -140,7 +143,7 @@ def _check_length(path: pathlib.Path, refuse) -> None:
   if found < expected:
     raise refuse(
         'is cut off',
-        f'it has {found:,} bytes of the {expected:,} it began with',
+        f'it has {found:,} of its {expected:,} bytes',
     )
 
 
@@ -159,7 +162,7 @@ def _read(file, known: Known, refuse, is_stand_in: bool) -> Contents:
         'is no stand-in' if is_stand_in else 'is a stand-in',
         'leave out --stand-in to train with it, or name another folder'
         if is_stand_in
-        else 'only with --stand-in would the results say so',
+        else 'the results say so only with --stand-in',
     )
   found = {}
   for split, client, count in file.execute(
@@ -170,7 +173,7 @@ def _read(file, known: Known, refuse, is_stand_in: bool) -> Contents:
     number = len(found.get(split, ()))
     if not number or expected not in (None, number):
       raise refuse(
-          f'has not all of {known.name}',
+          f'does not have all of {known.name}',
           f'found {number:,} clients in the split {split}'
           + (f', of {expected:,}' if expected else ''),
       )

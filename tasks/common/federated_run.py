@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains what `federated_settings` describes, and reports what came out."""
+"""Trains a task with `federated_settings`, and reports the results."""
 
 from collections.abc import Callable, Mapping
 import json
@@ -37,10 +37,10 @@ def main(
   """Trains, prints the results on stdout and returns the exit code.
 
   Args:
-    run: Returns (row of the report, what the data are).
-    settings: As given.
-    where: What computes.
-    progress: As for `tff_dp.program.train`.
+    run: Function that returns (row of the report, description of the data).
+    settings: Settings from the flags.
+    where: Where to compute.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
   row, data = run(settings, where=where, progress=progress)
   report(row, pathlib.Path(settings.output_dir), data=data)
@@ -50,12 +50,12 @@ def main(
 def declared(
     *, population: int | None, chosen: str, preprocessing: str
 ) -> declarations_lib.Declarations:
-  """Returns what only a task knows.
+  """Returns the declarations that only a task can make.
 
   Args:
     population: Number of clients, `None` before the data are looked at.
-    chosen: How the settings were.
-    preprocessing: What was done to the data.
+    chosen: How the settings were chosen.
+    preprocessing: How the data were preprocessed.
   """
   return declarations_lib.Declarations(
       population=population,
@@ -71,19 +71,19 @@ def state(
     settings: federated_settings.Settings,
     declarations: declarations_lib.Declarations,
 ) -> None:
-  """Prints what a plan promises, for which no data are needed."""
+  """Prints the cost and the statement of a plan. This needs no data."""
   announce(plan, delta=settings.delta, file=sys.stdout)
   statement = plan.statement(delta=settings.delta, declarations=declarations)
   print(f'\n{statement.to_markdown()}')
 
 
 def announce(plan: base.Plan, *, delta: float, file=None) -> None:
-  """Says before the first round what the whole run will cost.
+  """Prints the privacy cost of a whole run, before its first round.
 
   Args:
-    plan: Of the run.
-    delta: In (0, 1).
-    file: `None` for stderr.
+    plan: Plan of the run.
+    delta: Target delta, in (0, 1).
+    file: Stream to print to, `None` for stderr.
   """
   epsilon = plan.epsilon_after(None, delta=delta)
   also = ''
@@ -112,12 +112,13 @@ def train(
   """Runs or resumes a training in a folder of its own and returns its row.
 
   Args:
-    process: As for `tff_dp.program.train`, like `clients` and `options`.
-    run: Name of the folder.
-    settings: Filled.
-    most_frequent: Held-out accuracy of always giving the same answer.
-    plan: `None` for that of the process.
-    progress: As for `tff_dp.program.train`.
+    process: Process for `tff_dp.program.train`, which also gets `clients` and
+      `options`.
+    run: Name of the run's folder.
+    settings: Result of `federated_settings.filled`.
+    most_frequent: Held-out accuracy of always giving the most frequent answer.
+    plan: Plan of the run, `None` for the plan of the process.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
   from tff_dp import program  # pylint: disable=g-import-not-at-top
 
@@ -155,12 +156,12 @@ def train(
 
 
 def report(row: Mapping[str, Any], output_dir: pathlib.Path, *, data: str):
-  """Prints the runs of a folder, this one included, and keeps them there.
+  """Adds a run to a folder's results, writes them, and prints them.
 
   Args:
-    row: What `train` returned.
-    output_dir: The folder above that of the run.
-    data: What it was trained on.
+    row: Result of `train`.
+    output_dir: Folder that has the folder of the run.
+    data: Description of the training data.
   """
   path = output_dir / 'results.json'
   rows = json.loads(path.read_text())['rows'] if path.exists() else {}

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the tasks whose clients are in TFF's own data sets.
 
-A flag that is left out has the value of a column: that of a reduced run, which
-learns something in minutes on a stand-in, or with --published that of a
-published experiment, which is for the real data.
+A flag that is left out gets its value from a column. The default column is for
+a reduced run, which learns something in minutes on a stand-in. With
+--published, the column is that of a published experiment on the real data.
 """
 
 import argparse
@@ -36,9 +36,9 @@ _STAND_IN_FOLDER = 'runs/stand_in'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """What a run depends on; the fields are the flags of `add_arguments`.
+  """The settings of a run. The fields are the flags of `add_arguments`.
 
-  `None` is the value of the column, see `filled`.
+  `None` stands for the value of the column, see `filled`.
   """
 
   output_dir: str
@@ -67,12 +67,12 @@ class Settings:
 
   @property
   def folder(self) -> pathlib.Path:
-    """Where the data are."""
+    """The folder of the data."""
     default = _STAND_IN_FOLDER if self.stand_in else _TFF_FOLDER
     return pathlib.Path(self.data_dir or default).expanduser()
 
   def config(self, task: str) -> dict[str, Any]:
-    """Returns what must not change when a run is resumed."""
+    """Returns the settings that must not change when a run is resumed."""
     config = dataclasses.asdict(self)
     for where in ('output_dir', 'data_dir', 'checkpoint_kind'):
       del config[where]
@@ -91,14 +91,14 @@ def add_arguments(
   """Adds the flags of `Settings` and returns `flags.adder`, for more.
 
   Args:
-    parser: Gets the flags.
+    parser: Parser that gets the flags.
     default: Settings with all defaults.
-    columns: Name -> values of the fields that may be left out; a field that it
-      has not at all, a run does not use. The first is what is not called by its
-      name.
-    published: Which of them are published experiments.
-    data: Names of the files.
-    units: What a local batch has.
+    columns: Name of a column -> values of the fields that may be left out. A
+      run does not use a field that its column lacks. The help mentions the
+      first column without its name.
+    published: Names of the columns that are published experiments.
+    data: Names of the data files.
+    units: Word for the elements of a local batch, in the plural.
   """
   first = next(iter(columns.values()))
   add = flags.adder(parser, default)
@@ -190,9 +190,10 @@ def filled(
   """Returns the settings with the column's values where flags were left out.
 
   Args:
-    settings: As given. Of epsilon and noise, the one that was given counts.
-    column: Field -> value of all that such a run uses.
-    name: Of the column.
+    settings: Settings from the flags. If epsilon or the noise multiplier is
+      given, the column's value of the other is ignored.
+    column: Field -> value, for all fields that such a run uses.
+    name: Name of the column.
   """
   given = {
       field.name
@@ -207,7 +208,7 @@ def filled(
     raise _checks.ArgumentError(
         'noise_multiplier',
         settings.noise_multiplier,
-        'nothing beside --epsilon, which it follows from',
+        'nothing beside --epsilon, from which the noise follows',
     )
   if _NOISE & given:
     given |= _NOISE
@@ -233,9 +234,9 @@ def dp_ftrl_plan(
   """Returns the plan of DP-FTRL, calibrated unless the noise was given.
 
   Args:
-    settings: Filled.
-    schedule: Who takes part.
-    workload: What the server makes of the sums, `None` for adding them up.
+    settings: Result of `filled`.
+    schedule: Schedule of the clients.
+    workload: Map from the noised sums to the model, `None` for the prefix sum.
   """
   for flag, users in (('bands', _BANDED), ('buffers', ('blt',))):
     value = getattr(settings, flag)

@@ -10,16 +10,16 @@ from typing import Any
 def adder(parser: argparse.ArgumentParser, default: Any) -> Callable[..., None]:
   """Returns `add(name, what, *, example=None, **options)`.
 
-  It adds the flag of the field `name`, with the field's default, its type and,
-  for a tuple, one or more values. The default is told after `what`, unless it
-  is `None`.
+  `add` adds the flag of the field `name`. The flag has the default and the type
+  of the field, and takes one or more values if the field is a tuple. The help
+  is `what`, followed by the default unless that is `None`.
 
-  `example` stands in for a default of `None`: its type is the flag's, and
-  `what` says what happens without the flag. `options` are those of
-  `ArgumentParser.add_argument` and come first.
+  `example` gives the type if the default is `None`. Then `what` must say what
+  happens without the flag. `options` go to `ArgumentParser.add_argument` and
+  override everything else.
 
   Args:
-    parser: Gets the flags.
+    parser: Parser that gets the flags.
     default: Settings with all defaults.
   """
 
@@ -44,7 +44,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def shown(value: Any) -> str:
-  """Returns a default as help texts tell it."""
+  """Returns a default as text for a help."""
   if isinstance(value, tuple):
     return ' '.join(map(shown, value))
   return f'{value:.4g}' if isinstance(value, float) else str(value)

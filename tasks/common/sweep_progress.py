@@ -1,13 +1,13 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a sweep, which all its kinds share."""
+"""The progress of a sweep, shown in the same way for all sweeps."""
 
 import sys
 import time
 
 
 class Reporter:
-  """A line on stderr for every run, with the time that is left."""
+  """Prints a line for every run on stderr, with the time that is left."""
 
   def __init__(
       self, num_runs: int, *, is_quiet: bool, work: float | None = None
@@ -15,9 +15,10 @@ class Reporter:
     """Starts the clock.
 
     Args:
-      num_runs: Runs of the sweep, those included that were done before.
-      is_quiet: Whether to say nothing.
-      work: Of all runs, where they differ in length; `None` if each is 1.
+      num_runs: Number of runs, including those that were done before.
+      is_quiet: Whether to print nothing.
+      work: Work of all runs together, if they differ in length. `None` if each
+        run counts as 1.
     """
     self._num_runs, self._is_quiet = num_runs, is_quiet
     self._num_shown = 0
@@ -28,13 +29,14 @@ class Reporter:
   def show(
       self, what: str, *, was_done: bool, name: str = '', work: float = 1
   ) -> None:
-    """Says that a run has ended.
+    """Prints that a run has ended.
 
     Args:
-      what: The run and its result.
-      was_done: Whether it was there before; the pace is that of the others.
-      name: What to begin with, if there are several sweeps.
-      work: Of this run.
+      what: Description of the run and its result.
+      was_done: Whether the run was done before. Such runs do not count for the
+        pace.
+      name: Name of the sweep, if there are several.
+      work: Work of this run.
     """
     self._num_shown += 1
     self._left -= work

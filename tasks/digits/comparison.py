@@ -25,16 +25,16 @@ class Row:
   """One run.
 
   Attributes:
-    name: Of the row.
-    mechanism: Noise mechanism, 'none' where the noise multiplier is 0.
+    name: Name of the row.
+    mechanism: Noise mechanism, 'none' if the noise multiplier is 0.
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
-    epsilon: What the finished rounds cost at delta: of `CHECK_INS` an upper
-      bound, of the other rows exact.
-    epsilon_rdp: The same by RDP, for comparison with papers; `None` for
+    epsilon: Epsilon of the finished rounds at delta. Exact, but for `CHECK_INS`
+      an upper bound.
+    epsilon_rdp: The same by RDP, for comparison with papers. `None` for
       `CHECK_INS`.
-    delta: In (0, 1).
-    num_rounds: Rounds done.
-    accuracy_by_round: (round, held-out accuracy) of every evaluation.
+    delta: Target delta, in (0, 1).
+    num_rounds: Number of finished rounds.
+    accuracy_by_round: Pair (round, held-out accuracy) of every evaluation.
   """
 
   name: str
@@ -94,7 +94,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def amplification(names: Iterable[str]) -> str:
-  """Returns what the epsilons of these rows count beside the noise."""
+  """Returns a phrase about the amplification in the epsilons of rows."""
   names = set(names)
   amplified = [name for name in CHECK_INS if name in names]
   if not amplified:
@@ -108,7 +108,7 @@ def amplification(names: Iterable[str]) -> str:
 def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
   """Writes `comparison.md`, `comparison.png` and `comparison.json`.
 
-  The JSON is the last: `names` takes it as the sign that all are there.
+  The JSON is written last: to `names`, it is the sign that all files exist.
   """
   (output_dir / TABLE).write_text(
       table(rows)
@@ -131,12 +131,12 @@ def write(rows: Sequence[Row], output_dir: pathlib.Path) -> None:
 
 
 def clear(output_dir: pathlib.Path) -> None:
-  """Takes the comparison back: runs in it are about to change."""
+  """Removes the comparison, because runs in it are about to change."""
   (output_dir / _JSON).unlink(missing_ok=True)
 
 
 def names(output_dir: pathlib.Path) -> list[str] | None:
-  """Returns the rows that `write` wrote last, `None` if there are none."""
+  """Returns the names of the rows that `write` wrote last, else `None`."""
   try:
     content = json.loads((output_dir / _JSON).read_text())
     (output_dir / TABLE).stat()

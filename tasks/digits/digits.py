@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handwritten digits: DP-FTRL against independent noise and against no noise.
 
-Runs on the same clients, model and cohorts, all but the last with the same
-(epsilon, delta) for one client's whole contribution:
+The runs have the same clients, model and cohorts, and all but the last have the
+same (epsilon, delta) for one client's whole contribution:
 
 * `dp_ftrl`: correlated noise, of the mechanism that --mechanism names;
 * `independent`: a fresh draw of noise per round, without amplification;
@@ -89,7 +89,7 @@ _MECHANISMS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a run depends on; the fields are the flags that `add_arguments` adds.
+  """The settings of a run. The fields are the flags of `add_arguments`.
 
   By default every client holds two digits and comes up twice, half of the run
   apart.
@@ -177,7 +177,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def build_plans(settings: Settings) -> dict[str, base.Plan]:
-  """Returns the plan of each row; validates every number on the way."""
+  """Returns the plan of each row, and validates the settings."""
   with errors.named_as_flags(_FLAGS):
     return _build_plans(settings)
 
@@ -258,7 +258,7 @@ def _check_in_plan(
 
 
 def mechanism_name(row: str, settings: Settings) -> str:
-  """Returns the name of a row's mechanism; the last row's adds no noise."""
+  """Returns the name of a row's mechanism, 'independent' for `non_private`."""
   return {_DP_FTRL: settings.mechanism, NON_PRIVATE: 'independent'}.get(
       row, row
   )
@@ -295,12 +295,12 @@ def build_model(seed: int):
 def run(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> list[comparison.Row]:
-  """Trains all rows and returns what each of them reached.
+  """Trains all rows and returns their results.
 
   Args:
-    settings: What to do.
-    where: On which devices.
-    progress: As for `tff_dp.program.train`.
+    settings: Settings of the runs.
+    where: Where to compute.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
   with _waiting.saying('making the plans', mode=progress):
     plans = build_plans(settings)
@@ -454,7 +454,7 @@ def _default_rate(row: str, settings: Settings) -> float:
 
 
 def _config(settings: Settings) -> dict[str, object]:
-  """Returns what must not change when a run is resumed."""
+  """Returns the settings that must not change when a run is resumed."""
   config = dataclasses.asdict(settings)
   for where in ('output_dir', 'rows', 'checkpoint_kind'):
     del config[where]

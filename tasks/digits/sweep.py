@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many runs of the digits task: every noise at every epsilon, several seeds.
 
-For each row and epsilon the server's step size is first chosen among a few, by
-one run each with a seed of its own; then it is trained with every other seed.
-What is reported is the mean and the standard deviation of the held-out accuracy
-over these. The choice uses the held-out digits and is not accounted for, which
-the privacy statements say: the table compares mechanisms, it is no estimate of
-what tuning on other data would find.
+For each row and epsilon, the server's step size is first chosen among a few, by
+one run each with a seed of its own. Then the row is trained once with every
+other seed. The table has the mean and the standard deviation of the held-out
+accuracy over these seeds. The choice uses the held-out digits and is not
+accounted for, as the privacy statements say. So the table compares mechanisms,
+and does not estimate what tuning on other data would find.
 
-A run that is finished is not made again: the same command goes on where it was
-stopped, and more seeds or epsilons only add the runs that are missing.
+A finished run is not repeated: the same command goes on where it was stopped,
+and more seeds or epsilons only add the missing runs.
 """
 
 import argparse
@@ -51,7 +51,7 @@ _ROWS = ('non_private', 'independent', 'tree', 'honaker', 'banded', 'blt')
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a sweep depends on; the fields are the flags of `add_arguments`."""
+  """The settings of a sweep. The fields are the flags of `add_arguments`."""
 
   output_dir: str = 'runs/digits_sweep'
   epsilons: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0)
@@ -77,9 +77,9 @@ class Cell:
   """One row at one epsilon.
 
   Attributes:
-    row: Its name, as for the task.
-    epsilon: Of the plan, infinity without privacy.
-    server_learning_rate: The one that was chosen.
+    row: Name of the row, as for the task.
+    epsilon: Epsilon of the plan, infinity without privacy.
+    server_learning_rate: Chosen step size of the server.
     accuracies: Held-out accuracy of the last model, one for each seed.
   """
 
@@ -153,9 +153,9 @@ def run(
   """Returns a cell for each row and epsilon, in this order.
 
   Args:
-    settings: What to run.
-    where: On which devices, for each process.
-    is_quiet: Whether to say nothing about progress.
+    settings: Settings of the sweep.
+    where: Where each process computes.
+    is_quiet: Whether to show no progress.
   """
   cells = _cells(settings)
   rates = settings.server_learning_rates
@@ -249,7 +249,7 @@ def plot(cells: Sequence[Cell], path: pathlib.Path) -> None:
 
 
 def _cells(settings: Settings) -> list[tuple[str, float]]:
-  """Returns (row, epsilon); without privacy there is only one epsilon."""
+  """Returns pairs (row, epsilon), only one of them without privacy."""
   return [
       (row, epsilon)
       for row in settings.rows
@@ -318,9 +318,9 @@ def _run_chunk(runs, where, reporter) -> list[float]:
 
 
 def end_with_parent() -> None:
-  """Ends this process as soon as its parent has ended, however that came.
+  """Ends this process as soon as its parent has ended, for any reason.
 
-  Without it a worker whose parent got a SIGTERM goes on until its run is done.
+  Otherwise a worker whose parent got a SIGTERM would finish its run first.
   """
 
   def wait() -> None:
@@ -331,7 +331,7 @@ def end_with_parent() -> None:
 
 
 def _accuracy_before(run_settings: digits.Settings) -> Optional[float]:
-  """Returns the held-out accuracy of a run that had been made before."""
+  """Returns the held-out accuracy of a run that was made before, or `None`."""
   result = _result_path(run_settings)
   if result.exists():
     content = json.loads(result.read_text())

@@ -1,18 +1,18 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Draw and discard finds 33 weights that are known: true against estimated.
+"""Draw and discard estimates 33 weights whose true values are known.
 
-Clients with one example each, k instances, several clients in flight at once:
-the process of `tff_dp.learning`, through `tff_dp.program.train`. Beside the
-error that was measured stands the one to be expected: what is left of the
-start, which shrinks with learning rate times steps, the fluctuation of single
-examples, which grows with the learning rate, and that of the clients as a
-sample.
+Each client has one example, the server has k instances, and several clients are
+in flight at once. `tff_dp.program.train` trains the process of
+`tff_dp.draw_and_discard`. The report has the measured error beside the expected
+one, which has three parts: what is left of the start, which shrinks with
+learning rate times steps, the fluctuation of single examples, which grows with
+the learning rate, and the error of the clients as a sample.
 
-A round moves an instance by at most one step, however many clients are in
-flight: (1 - (1 - 1/k)^m) of one. So 10^7 updates in rounds of 30 are fewer
-steps than 10^7 updates one by one. A run that was stopped goes on with the same
-command.
+However many clients m are in flight, a round moves an instance by at most one
+step, and by 1 - (1 - 1/k)^m steps in the mean. So 10^7 updates in rounds of 30
+are fewer steps than 10^7 updates one by one. A run that was stopped goes on
+with the same command.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _POINTS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a run depends on; the fields are the flags of `add_arguments`."""
+  """The settings of a run. The fields are the flags of `add_arguments`."""
 
   output_dir: str = 'runs/known_weights'
   updates: int = 100_000
@@ -72,7 +72,7 @@ class Settings:
 
   @functools.cached_property
   def plan(self) -> tff_dp.DrawAndDiscardPlan:
-    """What clients and server do."""
+    """The plan of the run."""
     epsilon = self.epsilon_per_coordinate
     num_rounds = -(-self.updates // self.clients_per_round)
     return tff_dp.DrawAndDiscardPlan(
@@ -114,7 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Clients:
-  """One example each, which is as public as the seed."""
+  """Clients with one example each, which is as public as the seed."""
 
   def __init__(self, num_clients: int, seed: int):
     features, labels = model.draw(np.random.default_rng(seed), num_clients)
@@ -132,7 +132,7 @@ class Clients:
 def run(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> known_weights_report.Result:
-  """Makes all updates that are missing and returns what came out."""
+  """Makes all updates that are missing and returns the results."""
   # A wrong flag is reported before TensorFlow is loaded.
   plan = settings.plan
   engine.start(where, progress=progress)
@@ -202,7 +202,7 @@ def main(
 
 
 def _vector(weights) -> np.ndarray:
-  """Returns the model's weights in the order of `TERMS`, scaled."""
+  """Returns the model's weights on scaled features, in the order of `TERMS`."""
   kernel, bias = weights.trainable
   return np.concatenate([np.ravel(bias), np.ravel(kernel)])
 

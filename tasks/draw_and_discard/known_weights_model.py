@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The logistic model with 33 known weights, and how well they can be found.
 
-Of arXiv:1807.04369, experiments: one boolean B, two categories E1 (three
-values) and E2 (four), a double D and an integer I, with most of their products.
-The paper prints B*E2 twice; the second triple is D*E2, the only product that
-would be missing otherwise. It does not give the laws of the features: here B
-and I are fair coins, E1 and E2 uniform, D standard normal, clipped to [-3, 3].
+The model is that of arXiv:1807.04369, experiments: one boolean B, two
+categories E1 (three values) and E2 (four), a double D and an integer I, with
+most of their products. The paper prints B*E2 twice; the second triple is D*E2,
+the only product that would be missing otherwise. The paper does not give the
+distributions of the features. Here B and I are fair coins, E1 and E2 uniform, D
+standard normal, clipped to [-3, 3].
 
-Clients see features in [0, 1]: D by way of its public bounds, the products made
-of scaled features. The models with and without the scaling are the same, and
-their weights linear maps of each other.
+Clients see features in [0, 1]: D is scaled with its public bounds, and the
+products are those of scaled features. The model is the same with and without
+the scaling, and a linear map turns the weights of one form into those of the
+other.
 """
 
 import functools
@@ -66,9 +68,9 @@ def design(base, stack):
   """Returns the 33 features, in the order of `TERMS`.
 
   Args:
-    base: Array or tensor by name: B, E11, E12, E21, E22, E23, D, I, of one
-      shape. Scaled or not.
-    stack: Stacks a list of these along a new last axis.
+    base: Arrays or tensors of one shape by name: B, E11, E12, E21, E22, E23, D,
+      I. D may be scaled or not.
+    stack: Function that stacks a list of these along a new last axis.
   """
   base = {**base, '1': base['B'] * 0 + 1}
   columns = []
@@ -82,7 +84,7 @@ def design(base, stack):
 
 
 def scaling() -> np.ndarray:
-  """Returns A with (weights on scaled features) = A (weights). Exact.
+  """Returns A, where weights on scaled features = A times weights. Exact.
 
   D = 2 L s - L for the scaled s in [0, 1], so a term D*X is 2 L (s*X) - L X.
   """
@@ -147,24 +149,26 @@ def expected_error(
     noise_variance: float,
     initial_variance: float,
 ) -> tuple[float, float, float]:
-  """Returns (left of the start, fluctuation, sample), root mean squares.
+  """Returns root mean squares: (left of the start, fluctuation, sample).
 
   *Heuristic*: the gradient linearised around the truth. An instance has a chain
-  of S steps behind it. From a start around 0, exp(-H g S) of the distance is
-  left (H is the information), and of the offset of the one instance that all
-  descend from after some k^2 updates. Its covariance V solves H V + V H = g H + (noise
-  variance / g) I, so for noise-free clients V = g/2 I: averaging instances that
-  share their ancestors lowers that little. Clients that come again are a sample
-  of n, whose own best weights are off by the covariance H^-1/n. Both come as
-  the start goes. Mapped to unscaled features.
+  of S steps behind it, from a start around 0. With the information H, a share
+  exp(-H g S) of the distance of the start is left, and the same share of the
+  offset of the one instance that all descend from after some k^2 updates. The
+  covariance V of an instance in the long run solves H V + V H = g H + (noise
+  variance / g) I, so V = g/2 I for clients without noise. Averaging instances
+  lowers V little, because they share their ancestors. Clients that come again
+  are a sample of n, whose own best weights are off by the covariance H^-1/n.
+  Fluctuation and sample grow to these values while the start fades. All results
+  are for unscaled features.
 
   Args:
-    learning_rate: g.
-    num_steps: S, `plan.steps_per_round` in every round: T/k for T updates one
-      by one, less for clients that are in flight at once.
-    num_clients: n, of one example each.
-    noise_variance: Of one weight of one update.
-    initial_variance: Of one weight of the instances at the start.
+    learning_rate: Learning rate g.
+    num_steps: Number of steps S, `plan.steps_per_round` in every round: T/k for
+      T updates one by one, less if clients are in flight at once.
+    num_clients: Number n of clients, with one example each.
+    noise_variance: Variance of the noise on one weight of one update.
+    initial_variance: Variance of one weight over the instances at the start.
   """
   eigenvalues, vectors = np.linalg.eigh(information())
   back = np.linalg.inv(scaling())

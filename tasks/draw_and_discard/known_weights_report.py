@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of `known_weights` found: in words, in JSON and as a figure."""
+"""The results of a run of `known_weights` in words, in JSON and as a figure."""
 
 import dataclasses
 import math
@@ -19,11 +19,11 @@ class Result:
   """A finished run.
 
   Attributes:
-    estimated: The mean of the instances, on unscaled features, [33].
-    errors: (updates, root mean square of the error over the weights).
-    expected: `known_weights_model.expected_error`.
+    estimated: Mean of the instances, on unscaled features, shape [33].
+    errors: Pairs (updates so far, root mean square error of the weights).
+    expected: Result of `known_weights_model.expected_error`.
     quality: Outcome rate, accuracy, precision and recall on fresh examples.
-    epsilon: Of all participations of a client.
+    epsilon: Epsilon of all participations of a client.
   """
 
   estimated: np.ndarray
@@ -148,7 +148,8 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
 
 
 def _epsilons(settings, result: Result) -> dict[str, float]:
-  """Returns epsilon of one participation, of one weight of it, and of all."""
+  """Returns epsilon of one participation, of one weight, and of the whole run.
+  """
   plan = settings.plan
   return {
       'model_epsilon': accounting.guarantee(plan).model_epsilon,

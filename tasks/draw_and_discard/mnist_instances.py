@@ -4,7 +4,7 @@
 
 Every client has a few images and takes part once in a pass; the order is drawn
 anew in each pass. The model is softmax regression on pixels within [0, 1], and
-what is reported is the mean of the instances. Experiments (--experiments):
+results are for the mean of the instances. Experiments (--experiments):
 
 * instances: k models, no noise at the client;
 * batches: one model and batches of N client updates, against k models;
@@ -61,9 +61,9 @@ _TUPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a sweep depends on; the fields are the flags of `add_arguments`.
+  """The settings of a sweep. The fields are the flags of `add_arguments`.
 
-  `None` for a field of `_SIZES` stands for its value there.
+  A field of `_SIZES` that is `None` has its value from there.
   """
 
   output_dir: str = 'runs/mnist_instances'
@@ -99,7 +99,7 @@ class Settings:
     _checks.integer_at_least(0, seed=self.seed)
 
   def filled(self) -> 'Settings':
-    """Returns the settings without a `None` of `_SIZES`."""
+    """Returns the settings with values of `_SIZES` in place of `None`."""
     return dataclasses.replace(
         self,
         **{
@@ -152,12 +152,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> list[dict[str, Any]]:
-  """Makes all rows that are missing, and returns what came out of each.
+  """Makes all rows that are missing, and returns the results of all rows.
 
   Args:
-    settings: What to run.
-    where: What computes.
-    progress: As for `program.train`.
+    settings: Settings of the sweep.
+    where: Where to compute.
+    progress: Kind of progress, as for `program.train`.
   """
   settings = settings.filled()
   data = mnist_data.load(settings.data, is_full_size=settings.full)

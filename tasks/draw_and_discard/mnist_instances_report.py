@@ -34,8 +34,8 @@ def plot(results: list[dict[str, Any]], path: pathlib.Path) -> None:
   """Draws training loss and test accuracy against the images that were used.
 
   Args:
-    results: Of `mnist_instances.run`.
-    path: Of the PNG.
+    results: Result of `mnist_instances.run`.
+    path: Path of the PNG.
   """
   from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
 

@@ -39,15 +39,15 @@ _LOSS_EXAMPLES = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One run: what the server and the clients do.
+  """One run of the sweep.
 
   Attributes:
-    experiment: The one it belongs to.
-    strategy: Of the server.
-    num_instances: k.
-    batch: Client updates in a step of 'server_batch', else 1.
-    epsilon: Of one participation and one weight, `None` without noise.
-    learning_rate: Of a client, `None` for that of the sweep.
+    experiment: Experiment of the run.
+    strategy: Strategy of the server.
+    num_instances: Number of instances k.
+    batch: Number of client updates in a step of 'server_batch', else 1.
+    epsilon: Epsilon of one participation and one weight, `None` without noise.
+    learning_rate: Learning rate of a client, `None` for that of the sweep.
   """
 
   experiment: str
@@ -59,7 +59,7 @@ class Row:
 
   @property
   def name(self) -> str:
-    """Names the row, also as a file."""
+    """Name of the row and of its file."""
     parts = [self.strategy, f'k{self.num_instances}']
     if self.strategy == 'server_batch':
       parts[1] = f'n{self.batch}'
@@ -70,11 +70,11 @@ class Row:
     return '_'.join(parts)
 
   def plan(self, settings, num_clients: int) -> tff_dp.DrawAndDiscardPlan:
-    """Returns what clients and server do, one client at a time.
+    """Returns the plan of the run.
 
     Args:
       settings: `mnist_instances.Settings`.
-      num_clients: Each of them comes once in a pass.
+      num_clients: Number of clients. Each comes once in a pass.
     """
     is_batch = self.strategy == 'server_batch'
     most = math.gcd(self.batch, _MOST_OF_BATCH)
@@ -140,14 +140,14 @@ def rows_of(settings) -> list[Row]:
 
 
 class Clients:
-  """Some images each, in one batch."""
+  """Clients with some images each, in one batch."""
 
   def __init__(self, digits: digits_data.Digits, images_per_client: int):
-    """Deals the images out.
+    """Deals out the images.
 
     Args:
-      digits: All of them.
-      images_per_client: Of every client; what is left over is not used.
+      digits: All images.
+      images_per_client: Number of images of every client. The rest is not used.
     """
     num_clients = len(digits) // images_per_client
     if not num_clients:
@@ -167,21 +167,21 @@ class Clients:
     return [(self._x[own], self._y[own])]
 
   def first(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (pixels, labels) of so many images."""
+    """Returns (pixels, labels) of the first `count` images."""
     return self._x[:count], self._y[:count]
 
 
 def run_row(
     settings, row: Row, data: mnist_data.Mnist, *, output_dir, progress: str
 ) -> dict[str, Any]:
-  """Returns accuracy, losses, and what one participation costs.
+  """Runs a row and returns its accuracy, losses and epsilons, JSON types.
 
   Args:
     settings: `mnist_instances.Settings`.
-    row: What to run.
+    row: Row to run.
     data: Images and labels.
-    output_dir: Of the run, which goes on where it was stopped.
-    progress: As for `program.train`.
+    output_dir: Folder of the run, which goes on where it was stopped.
+    progress: Kind of progress, as for `program.train`.
   """
   clients = Clients(data.train, settings.images_per_client)
   plan = row.plan(settings, len(clients.client_ids))

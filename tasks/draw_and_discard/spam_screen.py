@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a spam screen refuses: honest and planted models, for several sizes.
+"""The models that a spam screen refuses, honest or planted, of several sizes.
 
 Pools of Draw and Discard in their stationary state, each with one honest update
-and four planted ones. s is the spread that the instances have in the long run,
-B the instance that was given:
+and four planted ones. s is the spread of the instances in the long run, and B
+is the instance that the client got:
 
 * honest: B + noise, no gradient;
 * scaled: B + 10 * noise;
@@ -12,9 +12,9 @@ B the instance that was given:
 * one weight: B + noise, and one weight 30 s off;
 * random: a model of its own, every weight normal with deviation 10 s.
 
-Screens: each rule, calibrated for the number of weights at hand; and the rule
-`any` with the one threshold that was calibrated for the first number of
-weights, which is what a fixed threshold does.
+There is a screen for each rule, calibrated for the number of weights. One more
+screen, a fixed threshold, is the rule `any` as calibrated for the first number
+of weights.
 """
 
 import argparse
@@ -46,7 +46,7 @@ _SCALED, _SHIFTED, _ONE_WEIGHT, _RANDOM = 10.0, 5.0, 30.0, 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What the sweep depends on; the fields are the flags of `add_arguments`."""
+  """The settings of a sweep. The fields are the flags of `add_arguments`."""
 
   output_dir: str = 'runs/spam_screen'
   num_params: tuple[int, ...] = (33, 7850)
@@ -71,7 +71,7 @@ class Settings:
 
   @property
   def step(self) -> client_steps.ClientStep:
-    """What a client does."""
+    """The step of a client."""
     return client_steps.ClientStep(
         learning_rate=0.001,
         epsilon=self.epsilon_per_coordinate,
@@ -228,7 +228,7 @@ def _refused(
 
 
 def _planted(given: np.ndarray, scale: float, spread: float, rng):
-  """Returns what an attacker who was given an instance sends, by kind."""
+  """Returns the models of an attacker who got an instance, by kind."""
   noise = scale * rng.laplace(size=given.shape)
   one_off = given + noise
   one_off[0] += _ONE_WEIGHT * spread

@@ -121,7 +121,7 @@ COLUMNS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(federated_settings.Settings):
-  """What a run depends on; see `federated_settings.Settings`."""
+  """The settings of a run, see `federated_settings.Settings`."""
 
   output_dir: str = 'runs/emnist'
   writers: int = 1000
@@ -167,7 +167,7 @@ def build_plan(settings: Settings) -> plan_lib.DpFtrlPlan:
 def run(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> tuple[dict[str, object], str]:
-  """Trains and returns (row of the report, what the data are)."""
+  """Trains and returns (row of the report, description of the data)."""
   _checks.integer_at_least(1, writers=settings.writers)
   if settings.published and settings.system != _DP_FTRL:
     raise _checks.ArgumentError(
@@ -214,11 +214,11 @@ main = functools.partial(federated_run.main, run)
 def _declared(
     settings: Settings, data: str, population: int | None = None
 ):
-  """Returns what only the task knows.
+  """Returns the declarations that only the task can make.
 
   Args:
-    settings: Filled.
-    data: What the data are.
+    settings: Result of `federated_settings.filled`.
+    data: Description of the data.
     population: Number of writers, `None` before the data are looked at.
   """
   chosen = 'on the held-out characters of a stand-in, by a coarse search'

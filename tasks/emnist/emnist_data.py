@@ -4,7 +4,7 @@
 
 The file is emnist_all.sqlite, as `tff.simulation.datasets.emnist` leaves it:
 3,400 writers with 62 classes, of whom 3,383 wrote digits. Nothing here
-downloads it; the loader is asked only after the file has been looked at.
+downloads it. The loader gets the file only after `look` has checked it.
 """
 
 import dataclasses
@@ -26,15 +26,15 @@ _EVALUATED_AT_ONCE = 500
 
 @dataclasses.dataclass(frozen=True)
 class Emnist:
-  """Writers and what they wrote.
+  """The examples of all writers.
 
   Attributes:
-    train: `ClientData` of batches (pixels, label), in a fixed order.
-    participants: The same for the rounds; on a cluster, workers load it.
+    train: `ClientData` with batches (pixels, label), in a fixed order.
+    participants: The same data for the rounds. On a cluster, workers load them.
     test: Batches (pixels, label) of all held-out examples, NumPy arrays.
     num_classes: 10 or 62.
-    num_examples: Writer -> number of training examples; public here.
-    description: What the data are.
+    num_examples: Writer -> number of training examples, which is public here.
+    description: Description of the data, for reports.
   """
 
   train: Any
@@ -48,14 +48,15 @@ class Emnist:
 def look(
     folder: pathlib.Path, *, stand_in_writers: int | None
 ) -> client_files.Contents:
-  """Returns what is in the folder's file, which is made if it stands in.
+  """Returns the contents of the data file. Makes the file of a stand-in.
 
   Args:
-    folder: Of the file.
-    stand_in_writers: Writers of a stand-in, `None` for the real data.
+    folder: Folder of the file.
+    stand_in_writers: Number of writers of a stand-in, `None` for the real
+      data.
 
   Raises:
-    DataFileError: If the file is missing, cut off, or another one.
+    DataFileError: If the file is missing or cut off, or is another one.
   """
   path = folder / FILE
   if stand_in_writers is None:
@@ -90,13 +91,13 @@ def look(
 def clients(
     *, folder: str, only_digits: bool, batch_size: int, num_epochs: int
 ):
-  """Returns the writers of a file that was looked at, as `ClientData`.
+  """Returns the writers of a file that `look` has checked, as `ClientData`.
 
   Args:
-    folder: See `load`, like the others.
-    only_digits: See there.
-    batch_size: See there.
-    num_epochs: See there.
+    folder: Folder of the file.
+    only_digits: Whether to leave out letters.
+    batch_size: Number of examples of a local step.
+    num_epochs: Number of local passes over a writer's examples.
   """
   train, _ = _read(folder, only_digits=only_digits)
   return train.preprocess(
@@ -124,14 +125,14 @@ def load(
     batch_size: int,
     num_epochs: int,
 ) -> Emnist:
-  """Returns the data of a file that was looked at.
+  """Returns the data of a file that `look` has checked.
 
   Args:
-    folder: Of the file.
-    contents: What `look` returned.
-    only_digits: Whether to leave letters out.
-    batch_size: Examples of a local step.
-    num_epochs: Local passes over a writer's examples.
+    folder: Folder of the file.
+    contents: Result of `look`.
+    only_digits: Whether to leave out letters.
+    batch_size: Number of examples of a local step.
+    num_epochs: Number of local passes over a writer's examples.
   """
   _, test = _read(str(folder), only_digits=only_digits)
   kind = DIGITS if only_digits else ALL

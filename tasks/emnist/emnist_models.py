@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks for EMNIST: the published one, and two that are smaller.
 
-The norm of the noise grows with the root of the number of weights, the signal
-of a few writers does not: with 200 of them, less is more.
+The norm of the noise grows with the root of the number of weights, and the
+signal of a few writers does not. So with 200 writers, a smaller network is
+better.
 """
 
 CNN, SMALL, LINEAR = 'cnn', 'small', 'linear'
@@ -15,11 +16,11 @@ def build(name: str, num_classes: int, *, seed: int):
 
   Args:
     name: 'cnn' is that of arXiv:1602.05629, with 1,663,370 weights for 10
-      classes and 1,690,046 for 62; 'small' has a convolution, 4,810 and 25,662;
-      'linear' is a softmax regression on a 5x5 thumbnail of the middle, with
-      250 and 1,550.
+      classes and 1,690,046 for 62; 'small' has one convolution, with 4,810 and
+      25,662 weights. 'linear' is a softmax regression on a 5x5 thumbnail of the
+      middle, with 250 and 1,550 weights.
     num_classes: 10 or 62.
-    seed: Of the initial weights, which are public.
+    seed: Seed of the initial weights, which are public.
   """
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
 

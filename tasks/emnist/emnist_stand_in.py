@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Letters and digits that no hand wrote, for where EMNIST is not to be had.
+"""Letters and digits that no hand wrote, as a stand-in for EMNIST.
 
 They are drawn with the fonts that come with matplotlib. A writer has a font, a
 pen, a slant, a size and a way of bending lines; every character is drawn a
-little differently. Half of them are digits, as in EMNIST, and a sixth of each
-writer's characters is held out.
+little differently. Half of the characters are digits, as in EMNIST, and a sixth
+of each writer's characters is held out.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _FONTS = (
 
 
 def describe(num_writers: int) -> str:
-  """Returns what the data are, for whatever says so."""
+  """Returns a description of the data, for reports."""
   return (
       f'a stand-in for EMNIST: {num_writers} invented writers, whose letters'
       f' and digits are drawn with the fonts of matplotlib {matplotlib.__version__}'
@@ -47,7 +47,7 @@ class Writer:
     """Chooses the style.
 
     Args:
-      number: Whose style and characters these are, always the same.
+      number: Number of the writer. It fixes style and characters.
     """
     self._rng = rng = np.random.default_rng([20170217, number])
     folder = matplotlib.get_data_path() + '/fonts/ttf/'
@@ -76,7 +76,7 @@ class Writer:
       yield index < _NUM_TEST, int(label), self.draw(CHARACTERS[label])
 
   def draw(self, character: str) -> np.ndarray:
-    """Returns float32 of shape [28, 28]."""
+    """Returns the pixels of a character, float32 of shape [28, 28]."""
     if character not in self._paths:
       path = textpath.TextPath((0, 0), character, size=1, prop=self._font)
       # Over the height of a capital letter, centred.

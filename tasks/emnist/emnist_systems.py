@@ -37,9 +37,9 @@ class Model:
   """A Keras network as TFF wants it.
 
   Attributes:
-    build: Makes it, always the same.
-    loss: Mean over a batch.
-    input_spec: Of a batch.
+    build: Function that builds the network, always the same one.
+    loss: Loss, a mean over a batch.
+    input_spec: Types of a batch.
   """
 
   build: Callable[[], tf.keras.Model]
@@ -47,24 +47,24 @@ class Model:
   input_spec: Any
 
   def variables(self) -> tff.learning.models.VariableModel:
-    """Returns it with variables; a `model_fn`."""
+    """Returns the network with variables. This method is a `model_fn`."""
     return tff.learning.models.from_keras_model(
         self.build(), loss=self.loss, input_spec=self.input_spec
     )
 
   def function(self) -> tff.learning.models.FunctionalModel:
-    """Returns it as a function of its weights."""
+    """Returns the network as a function of its weights."""
     return tff.learning.models.functional_model_from_keras(
         self.build(), self.loss, self.input_spec
     )
 
 
 def build(settings, plan, model: Model, num_examples: Mapping[str, int]):
-  """Returns (process, what `program.train` needs beside it).
+  """Returns (process, further arguments of `program.train`).
 
   Args:
-    settings: `emnist.Settings`, filled.
-    plan: Of DP-FTRL, `None` in other systems.
+    settings: `emnist.Settings`, the result of `federated_settings.filled`.
+    plan: Plan of DP-FTRL, `None` in other systems.
     model: The network.
     num_examples: Writer -> number of characters.
   """

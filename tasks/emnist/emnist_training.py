@@ -24,11 +24,11 @@ def train(
   """Runs or resumes a training and returns its row of the report.
 
   Args:
-    settings: `emnist.Settings`, filled.
-    plan: Of DP-FTRL; `None` for another system, whose plan depends on how many
-      writers there are.
+    settings: `emnist.Settings`, the result of `federated_settings.filled`.
+    plan: Plan of DP-FTRL. `None` for another system, whose plan depends on the
+      number of writers.
     data: Writers and held-out characters.
-    **options: Of `federated_run.train`.
+    **options: Further arguments of `federated_run.train`.
   """
   build_model = functools.partial(
       emnist_models.build, settings.model, data.num_classes, seed=settings.seed
@@ -57,11 +57,12 @@ def train(
 
 
 def _evaluation(model, loss, test):
-  """Returns what maps weights to metrics on held-out characters.
+  """Returns a function from weights to metrics on held-out characters.
 
   Args:
-    model: Built after the process, whose graphs change Keras' classes.
-    loss: Mean over a batch.
+    model: Keras model. It must be built after the process, whose graphs change
+      Keras' classes.
+    loss: Loss, a mean over a batch.
     test: Batches (pixels, labels).
   """
 

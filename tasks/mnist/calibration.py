@@ -15,7 +15,7 @@ class Calibrations:
     """Initializes the object.
 
     Args:
-      path: Of the file; `None` to keep nothing.
+      path: Path of the file, `None` to keep nothing.
     """
     self._path = path
     self._found = {}
@@ -23,7 +23,7 @@ class Calibrations:
       self._found = json.loads(path.read_text())
 
   def find(self, key: str, search: Callable[[], float]) -> float:
-    """Returns the number that belongs to a key, searched for once."""
+    """Returns the number of a key. Calls `search` only if none is kept."""
     if key not in self._found:
       self._found[key] = search()
       if self._path is not None:

@@ -57,7 +57,7 @@ _PACKAGED_BOOTSTRAP_CLIENTS = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What a run depends on; the fields are the flags that `add_arguments` adds."""
+  """The settings of a run. The fields are the flags of `add_arguments`."""
 
   output_dir: str = 'runs/mnist'
   data: Optional[str] = None
@@ -155,7 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes_of(settings: Settings, data: mnist_data.Mnist) -> mnist_sizes.Sizes:
-  """Returns what rows are made of, with the defaults that depend on the data."""
+  """Returns the sizes of rows, with the defaults that depend on the data."""
   is_packaged = len(data.train) < 10_000
   bootstrap = _PACKAGED_BOOTSTRAP_CLIENTS if is_packaged else _BOOTSTRAP_CLIENTS
   if settings.bootstrap_clients is not None:
@@ -179,14 +179,14 @@ def sizes_of(settings: Settings, data: mnist_data.Mnist) -> mnist_sizes.Sizes:
 def run(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ):
-  """Makes all runs and returns a `mnist_report.Finished` for each row.
+  """Makes all runs and returns (`mnist_report.Finished` rows, name of data).
 
   Results are written whenever a row is finished.
 
   Args:
-    settings: What to do.
+    settings: Settings of the runs.
     where: Where to compute.
-    progress: As for `tff_dp.program.train`.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
   _checks.integer_at_least(1, seeds=settings.seeds)
   _checks.integer_at_least(1, evaluations=settings.evaluations)

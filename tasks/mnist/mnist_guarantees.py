@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of the MNIST task guarantees, and what papers say of it.
+"""The guarantee of a row of the MNIST task, and the formulas of papers.
 
 Certified and published numbers are kept apart: a published formula that does not
 hold is marked so wherever its value is shown, and is never taken for an epsilon.
@@ -28,12 +28,12 @@ _NO_BOUND = 'none'
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-  """What a paper's formula says.
+  """The value of a paper's formula.
 
   Attributes:
-    formula: Paper and number.
-    value: Infinity where it says nothing.
-    flaw: Why it does not hold; empty if it does.
+    formula: Paper and number of the formula.
+    value: Value of the formula, infinity if it is vacuous.
+    flaw: Reason why the formula does not hold. Empty if it holds.
   """
 
   formula: str
@@ -51,16 +51,16 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
-  """What one run of a row costs a client.
+  """The privacy cost of one run of a row for a client.
 
   Attributes:
-    delta: At which the epsilons hold.
-    epsilon: The least certified one; infinity for none.
-    bound: Which bound gives it.
-    epsilon_no_amplification: What holds without it.
-    neighboring_relation: The relation, empty without a guarantee.
-    candidates: (bound, epsilon) of all bounds that were looked at.
-    published: What formulas of papers give.
+    delta: Delta at which the epsilons hold.
+    epsilon: Smallest certified epsilon, infinity if there is none.
+    bound: Name of the bound that gives epsilon.
+    epsilon_no_amplification: Epsilon without amplification.
+    neighboring_relation: Relation of epsilon, empty without a guarantee.
+    candidates: Pairs (bound, epsilon) of all bounds that were tried.
+    published: Values of formulas in papers.
   """
 
   delta: float
@@ -115,11 +115,11 @@ class Guarantee:
 
 
 def of(row: mnist_rows.Row, *, delta: float) -> Guarantee:
-  """Returns what a whole run of a row guarantees.
+  """Returns the guarantee of a whole run of a row.
 
   Args:
-    row: Which run.
-    delta: In (0, 1).
+    row: Row of the run.
+    delta: Target delta, in (0, 1).
   """
   if row.plan is not None:
     certificate = row.plan.certificate(delta=delta)
@@ -149,7 +149,7 @@ def of(row: mnist_rows.Row, *, delta: float) -> Guarantee:
 
 
 def nothing(delta: float) -> Guarantee:
-  """Returns what a run guarantees that has no noise, or noise that is known."""
+  """Returns the infinite cost of a run without noise, or with known noise."""
   return Guarantee(
       delta=delta,
       epsilon=math.inf,
@@ -160,13 +160,13 @@ def nothing(delta: float) -> Guarantee:
 
 
 def _unsampled(event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
-  """Returns Poisson-sampled rounds with everybody in each of them."""
+  """Returns the event of Poisson-sampled rounds if everybody is in each."""
   (leaf, count), = run_events.leaves(event)
   return dp_accounting.SelfComposedDpEvent(leaf.event, count)
 
 
 def _published(row, certificate, delta: float) -> Iterator[Published]:
-  """Yields what formulas of the protocol's paper give, as `published` has them."""
+  """Yields the values of the formulas in the protocol's paper."""
   for found in certificate.candidates:
     # The closed forms of arXiv:2007.06605 for pure epsilon0.
     if found.bound == 'rci':
@@ -196,7 +196,7 @@ def _published(row, certificate, delta: float) -> Iterator[Published]:
 
 
 def _local_epsilon(row) -> float:
-  """Returns epsilon0; of Gaussian noise the one at delta0 = n^-1.5."""
+  """Returns epsilon0. For Gaussian noise it holds at delta0 = n^-1.5."""
   if isinstance(row.noise, randomizers.Sphere):
     return row.noise.local_epsilon
   return mnist_rows.federated_local_epsilon(

@@ -22,10 +22,11 @@ class Convolution:
   Attributes:
     filters: Number of output channels.
     kernel: Height and width of the kernel.
-    stride: Of the convolution.
-    padding: 'same' or 'valid', of the convolution; the pooling has none.
+    stride: Stride of the convolution.
+    padding: Padding of the convolution, 'same' or 'valid'. The pooling has
+      none.
     pool: Height and width of the pooling window.
-    pool_stride: Of the pooling.
+    pool_stride: Stride of the pooling.
   """
 
   filters: int
@@ -41,12 +42,12 @@ class Convolution:
     _checks.one_of(_PADDINGS, padding=self.padding)
 
   def output_size(self, input_size: int) -> int:
-    """Returns height and width after the pooling; below 1 if nothing is left."""
+    """Returns height = width after the pooling, below 1 if nothing is left."""
     size = self.convolved_size(input_size)
     return (size - self.pool) // self.pool_stride + 1
 
   def convolved_size(self, input_size: int) -> int:
-    """Returns height and width between convolution and pooling."""
+    """Returns height = width between convolution and pooling."""
     if self.padding == 'valid':
       input_size -= self.kernel - 1
     return -(-input_size // self.stride)
@@ -57,7 +58,7 @@ class Architecture:
   """Convolutions, dense layers with ReLU, and ten logits.
 
   Attributes:
-    convolutions: In order.
+    convolutions: Convolutions in order.
     hidden: Units of each dense layer before the last one.
     image_size: Height and width of an image of one channel.
   """
@@ -76,7 +77,9 @@ class Architecture:
     for layer in self.convolutions:
       if layer.convolved_size(size) < 1 or layer.output_size(size) < 1:
         raise _checks.ArgumentError(
-            'convolutions', layer, f'less than the {size} pixels that are left'
+            'convolutions',
+            layer,
+            f'a layer that fits into {size} x {size} pixels',
         )
       size = layer.output_size(size)
 
@@ -87,8 +90,8 @@ class Architecture:
     """Returns the published network.
 
     Args:
-      paddings: Of the two convolutions.
-      pool_stride: Of both poolings.
+      paddings: Paddings of the two convolutions.
+      pool_stride: Stride of both poolings.
     """
     first, second = paddings
     return cls((
@@ -123,12 +126,12 @@ class Architecture:
 
 
 def build_keras_model(architecture: Architecture, *, seed: int):
-  """Returns the network as a `tf.keras.Sequential`; its outputs are logits.
+  """Returns the network as a `tf.keras.Sequential` with logits as outputs.
 
   Args:
-    architecture: What to build.
-    seed: Of the initial weights, which are public. Kernels are Glorot-uniform,
-      biases 0.
+    architecture: Architecture of the network.
+    seed: Seed of the initial weights, which are public. Kernels are
+      Glorot-uniform, biases 0.
   """
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
 

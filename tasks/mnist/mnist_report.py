@@ -24,7 +24,7 @@ class Finished:
 
   Attributes:
     row: What was run.
-    results: One for each seed.
+    results: Result of each seed.
   """
 
   row: mnist_rows.Row
@@ -32,7 +32,7 @@ class Finished:
 
   @property
   def guarantees(self) -> Sequence[mnist_guarantees.Guarantee]:
-    """At several deltas, the row's own first."""
+    """Guarantees at several deltas, the row's own first."""
     return self.results[0].guarantees
 
   @property
@@ -95,7 +95,7 @@ def deltas_table(rows: Sequence[Finished]) -> str:
 
 
 def notes(rows: Sequence[Finished], *, data: str, scale: float) -> str:
-  """Returns what the table does not say of itself."""
+  """Returns the notes below the table."""
   seeds = len(rows[0].results)
   # In the order of the table.
   deltas = dict.fromkeys(f'{done.row.delta:.3g}' for done in rows)

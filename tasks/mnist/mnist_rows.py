@@ -7,8 +7,8 @@ Four groups (sizes are those of all 60,000 training images):
 * `ldp_sgd`: shuffled check-in with the one-bit sphere randomizer, epsilon0 2, of
   arXiv:2206.03151; and `non_private`, the same clients without noise.
 * `federated_dp_sgd` and `federated_dp_sgd_e0_2`: shuffled check-in with local
-  Gaussian noise whose (epsilon0, n^-1.5) is (8, ...) with ten million clients, and
-  (2, ...) with one client for each image.
+  Gaussian noise. At delta0 = n^-1.5, epsilon0 is 8 with n = ten million
+  clients, and 2 with one client for each image.
 * `fixed_window`, `sliding_window`, `averaged`: the random check-ins of
   arXiv:2007.06605 with the sphere randomizer and ten million clients; and
   `uniform_local`, as many reports by shuffled check-in. All at the same epsilon,
@@ -19,7 +19,7 @@ Four groups (sizes are those of all 60,000 training images):
   and `banded`, at the stride of least error. All at the same epsilon, for
   zero-out: the noise multiplier is calibrated.
 
-Of ten million clients each holds one of the images, drawn with replacement.
+Each of ten million clients holds one of the images, drawn with replacement.
 """
 
 import dataclasses
@@ -94,9 +94,10 @@ class Server:
   """SGD with momentum on the mean of the reports of an update.
 
   Attributes:
-    learning_rate: Of the first update.
+    learning_rate: Learning rate of the first update.
     momentum: In [0, 1).
-    decays: Whether it falls linearly, towards 0 at the last update.
+    decays: Whether the learning rate falls linearly, towards 0 at the last
+      update.
   """
 
   learning_rate: float
@@ -120,16 +121,17 @@ class Row:
     num_clients: Size of the population.
     plan: Protocol and noise, `None` for the two rows that others are compared
       with.
-    protocol: Whose coins clients flip.
-    noise: What is done to gradients, or to their sum.
-    server: What is done to their mean.
-    num_updates: Of the model.
-    slots_per_update: Slots, each a round of its own, whose reports are one
-      update.
-    reports_per_update: How many are expected, dummies included.
-    delta: At which epsilon is stated.
-    event: Without a plan: what is accounted for zero-out, if anything is.
-    is_calibrated: Whether epsilon was asked for, and the noise follows from it.
+    protocol: Protocol of the clients.
+    noise: Noise on the gradients, or on their sum.
+    server: Optimizer of the server.
+    num_updates: Number of updates of the model.
+    slots_per_update: Number of slots, each a round of its own, whose reports
+      make one update.
+    reports_per_update: Expected number of reports of an update, dummies
+      included.
+    delta: Delta at which epsilon is stated.
+    event: Event for zero-out of a row without a plan, if the row has noise.
+    is_calibrated: Whether the noise follows from a requested epsilon.
   """
 
   name: str
@@ -152,7 +154,7 @@ class Row:
 
   @property
   def divisor(self) -> int:
-    """What a sum with the noise of the server is divided by."""
+    """Divisor of a sum with noise of the server."""
     return max(1, round(self.reports_per_update))
 
   def describe(self) -> dict[str, Any]:
@@ -180,8 +182,8 @@ def build(
 
   Args:
     name: One of `NAMES`.
-    sizes: What to make it of.
-    calibrations: Where calibrated numbers are looked up and kept.
+    sizes: Sizes of the rows.
+    calibrations: Calibrated numbers, looked up and kept here.
   """
   _checks.one_of(NAMES, rows=name)
   builder = _Builder(
@@ -205,7 +207,7 @@ def federated_noise_multiplier(
 ) -> float:
   """Returns tau / C for which a report is (epsilon0, n^-1.5)-DP, replace-one.
 
-  Exact up to rounding upwards; the sensitivity is 2 C.
+  Exact up to rounding upwards. The sensitivity is 2 C.
   """
   return 2 * gaussian.sigma_for(
       epsilon=local_epsilon, delta=num_clients**-1.5
@@ -405,10 +407,10 @@ class _Builder:
     )
 
   def correlated(self) -> Row:
-    """Returns a row whose clients have a residue class of the updates.
+    """Returns a row in which a client has a residue class of the updates.
 
-    With the longest stride, of `banded`, a class has a slot for each pass, and
-    the plan is one of DP-FTRL whose cohorts are drawn by the clients.
+    With the longest stride, that of `banded`, a class has one slot in each
+    pass. The plan is then one of DP-FTRL, whose cohorts the clients draw.
     """
     sizes = self._sizes
     n = sizes.num_clients

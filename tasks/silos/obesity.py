@@ -4,7 +4,7 @@
 
 Softmax regression on 16 columns of "Estimation of Obesity Levels Based On
 Eating Habits and Physical Condition" (UCI). A silo has people of one class
-only, so silos could not differ more; they are cut to equal size, and 3 of 7 can
+only, so silos could not differ more. They are cut to equal size, and 3 of 7 can
 be reached in a round (arXiv:2106.09779, experiments).
 
 No package has this data under a licence that we know: get the CSV file and name
@@ -76,7 +76,7 @@ _NOTES = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(silo_settings.Settings):
-  """What a sweep depends on; see `silo_settings.Settings`."""
+  """The settings of a sweep, see `silo_settings.Settings`."""
 
   output_dir: str = 'runs/obesity'
   rounds: int = 100
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def silos(table: silo_data.Table) -> dict[str, silo_preprocessing.Records]:
-  """Returns the records of each class, cut to the number of the rarest.
+  """Returns the records of each class, as many as the rarest class has.
 
   Args:
     table: The whole table.
@@ -116,10 +116,10 @@ def silos(table: silo_data.Table) -> dict[str, silo_preprocessing.Records]:
 
 
 def problem(data: str | None) -> silo_algorithms.Problem:
-  """Returns the task.
+  """Returns the problem of the task.
 
   Args:
-    data: As for `silo_data.load`.
+    data: Path of the data, as for `silo_data.load`.
   """
   records = silos(silo_data.load(silo_data.OBESITY, data))
   return silo_algorithms.Problem(

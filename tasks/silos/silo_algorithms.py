@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The algorithms that the silos' tasks compare.
 
-All steps come from one grid of numbers c that are the same for every task:
+All step sizes come from numbers c, whose grid is the same for every task:
 
     minibatch SGD                 eta = c / beta
     accelerated                   gamma = 8 beta / c
     localised                     lambda = beta / (8 c), four phases
     local SGD, steps of a silo    eta = c / (beta * local steps)
 
-with beta the declared smoothness of the loss for records of norm 1. A silo of n
-records uses K = floor(n sqrt(E / (4 R))) of them in a round of several passes (arXiv:2106.09779,
-experiments, with E the largest epsilon that is compared), and floor(n / R) in
-one of a single pass.
+where beta is the declared smoothness of the loss for records of norm 1. A silo
+of n records uses K = floor(n sqrt(E / (4 R))) of them in each of R rounds of
+several passes, where E is the largest epsilon that is compared
+(arXiv:2106.09779, experiments). In a round of a single pass it uses floor(n /
+R).
 """
 
 from collections.abc import Callable, Mapping
@@ -48,14 +49,16 @@ class Problem:
   """A task's data and model.
 
   Attributes:
-    name: Of the folder.
-    title: In words.
-    loss: Of `silo_models`.
-    split: seed -> `silo_preprocessing.Split`; the sizes depend on no seed.
+    name: Name of the folder.
+    title: Name in words.
+    loss: Name of a loss of `silo_models`.
+    split: Function seed -> `silo_preprocessing.Split`. The sizes do not depend
+      on the seed.
     num_features: Length of a record, the constant included.
-    num_classes: For softmax.
-    silos_per_round: Silos that can be reached in a round; `None` for all.
-    notes: What a reader must know about data and preprocessing, as sentences.
+    num_classes: Number of classes, for softmax.
+    silos_per_round: Number of silos that can be reached in a round, `None` for
+      all.
+    notes: Sentences about data and preprocessing, for the report.
   """
 
   name: str
@@ -69,7 +72,7 @@ class Problem:
 
   @property
   def smoothness(self) -> float:
-    """beta, declared: for records of norm 1."""
+    """The declared smoothness beta, for records of norm 1."""
     return _SMOOTHNESS[self.loss]
 
   @property
@@ -81,18 +84,18 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """What the algorithms depend on besides the problem.
+  """The settings of the algorithms besides the problem.
 
   Attributes:
-    rounds: R of several passes.
-    one_pass_rounds: R of a single one.
-    local_steps: Of a silo, between two messages of local SGD.
-    l2_norm_clip: C, on each record's gradient; runs without privacy clip
-      nothing.
-    epsilon_factors: Of every silo in order, what its budget is relative to the
-      row's epsilon; `None` for all the same.
-    weighting: 'equal' or 'records': what silos count by in training.
-    largest_epsilon: E, which sets the records of a round.
+    rounds: Number of rounds R of several passes.
+    one_pass_rounds: Number of rounds R of a single pass.
+    local_steps: Number of steps of a silo between two messages of local SGD.
+    l2_norm_clip: Bound C on the norm of each record's gradient. Runs without
+      privacy clip nothing.
+    epsilon_factors: Budget of each silo, in order, divided by the row's
+      epsilon. `None` for equal budgets.
+    weighting: Weights of the silos in training, 'equal' or by 'records'.
+    largest_epsilon: Epsilon E that sets the number of records of a round.
   """
 
   rounds: int
@@ -119,8 +122,8 @@ class Algorithm:
   """One row of the comparison.
 
   Attributes:
-    name: As a flag's value.
-    title: In tables.
+    name: Name as a flag's value.
+    title: Name in tables.
     is_private: Whether silos add noise.
   """
 
@@ -131,12 +134,12 @@ class Algorithm:
   def budgets(
       self, num_records: Mapping[str, int], epsilon: float, sizes: Sizes
   ) -> Silos:
-    """Returns what each silo may spend, and what it counts by; delta 1 / n^2.
+    """Returns the budget and weight of each silo, with delta 1 / n^2.
 
     Args:
-      num_records: Training records by silo.
-      epsilon: Of the row; infinity for none.
-      sizes: Has the factors and the weighting.
+      num_records: Number of training records by silo.
+      epsilon: Epsilon of the row, infinity for no privacy.
+      sizes: Settings with the factors and the weighting.
     """
     factors = sizes.epsilon_factors or (1.0,) * len(num_records)
     if len(factors) != len(num_records):
@@ -157,9 +160,10 @@ class Algorithm:
     }
 
   def sampling(self, silos: Silos, sizes: Sizes) -> dict[str, Any]:
-    """Returns how each silo chooses the records of a round.
+    """Returns the sampling of each silo's records in a round.
 
-    Not of the localised algorithm, whose phases have samplings of their own.
+    This is not for the localised algorithm, whose phases have samplings of
+    their own.
     """
     if self._is_local:
       return {name: silo_sampling.FixedSize(1) for name in silos}
@@ -187,11 +191,11 @@ class Algorithm:
     return sizes.one_pass_rounds if self._is_one_pass else sizes.rounds
 
   def num_releases(self, sizes: Sizes) -> int:
-    """Noised releases of a silo in a run; the steps of local SGD."""
+    """Returns the number of noised releases of a silo, with all local steps."""
     return self.num_rounds(sizes) * (sizes.local_steps if self._is_local else 1)
 
   def facts(self, sizes: Sizes) -> dict[str, Any]:
-    """Returns those of the sizes on which this algorithm depends."""
+    """Returns the settings in `sizes` on which this algorithm depends."""
     facts = {'rounds': self.num_rounds(sizes)}
     if self.is_private:
       facts['l2_norm_clip'] = sizes.l2_norm_clip
@@ -213,14 +217,14 @@ class Algorithm:
   ):
     """Returns a `SiloProcess` that is compiled once for all epsilons.
 
-    Its noise is a stand-in, which `with_terms` replaces: the constants of silos
-    travel with their data and are not part of the graph.
+    Its noise is a stand-in, which `with_terms` replaces: the noise of a silo is
+    not part of the graph, but comes with its data.
 
     Args:
-      problem: Model and loss.
+      problem: Problem with model and loss.
       silos: Name -> budget.
-      sizes: See there.
-      scale: c.
+      sizes: Settings of the algorithm.
+      scale: Number c that sets the step size.
     """
     from tff_dp import silos as silos_lib  # pylint: disable=g-import-not-at-top
 
@@ -263,11 +267,11 @@ class Algorithm:
     )
 
   def terms(self, silos: Silos, sizes: Sizes) -> dict[str, Any]:
-    """Returns name -> `SiloTerms`, with the noise that the budgets ask for.
+    """Returns name -> `SiloTerms`, with the least noise for the budgets.
 
     Args:
       silos: Name -> budget.
-      sizes: As for `build`.
+      sizes: Settings as for `build`.
     """
     # pylint: disable=g-import-not-at-top
     from tff_dp.systems.silos import accelerated
@@ -292,12 +296,12 @@ class Algorithm:
     )
 
   def with_terms(self, process, silos: Silos, terms: Mapping[str, Any]):
-    """Returns the process for other budgets of its silos, not compiled anew.
+    """Returns the process for other budgets, without compiling anew.
 
     Args:
-      process: What `build` returned.
+      process: Result of `build`.
       silos: Name -> budget.
-      terms: What `terms` returned for them.
+      terms: Result of `terms` for these budgets.
     """
     return process.with_plan(
         dataclasses.replace(process.plan, silos=silos, terms=terms)
@@ -336,11 +340,11 @@ DEFAULT = tuple(name for name in BY_NAME if name != 'one_pass_mb_sgd')
 
 
 def _rounds_per_phase(sizes: Sizes) -> tuple[int, ...]:
-  """Returns the rounds of the localised algorithm's phases, all alike."""
+  """Returns the rounds of the localised algorithm's phases, all equal."""
   return (max(1, sizes.rounds // _PHASES),) * _PHASES
 
 
 def _batch_share(sizes: Sizes) -> float:
-  """Returns K / n of a phase, as that of several passes in so many rounds."""
+  """Returns K / n in a phase: that of several passes in as many rounds."""
   rounds = _rounds_per_phase(sizes)[0]
   return min(1.0, math.sqrt(sizes.largest_epsilon / (4 * rounds)))

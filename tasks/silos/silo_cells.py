@@ -3,8 +3,8 @@
 """Cells of the silos' tasks: one algorithm, epsilon, step and seed each.
 
 A cell is a run of the TFF process by `tff_dp.program.train`: in each round some
-silos are reachable, and the plan says at the end what each silo spent. Of a
-cell that is finished one file is kept, and none of its run's.
+silos are reachable, and the plan says at the end what each silo spent. A
+finished cell leaves one file, and none of its run.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ class Cell:
   """One run.
 
   Attributes:
-    algorithm: Its name.
+    algorithm: Name of the algorithm.
     epsilon: Budget of every silo, infinity without privacy.
-    scale: c of its step.
-    seed: Of held-out records and reachable silos.
-    test_error: On held-out records; see `silo_models.error`.
-    train_error: On the training records of all silos.
-    silos: Name -> facts of the silo: the budget, what was spent, delta,
-      messages, records. Empty without privacy.
+    scale: Number c that sets the step size.
+    seed: Seed of held-out records and reachable silos.
+    test_error: Error on held-out records, see `silo_models.error`.
+    train_error: Error on the training records of all silos.
+    silos: Name -> facts about the silo: budget, spent epsilon, delta, messages,
+      records. Empty without privacy.
   """
 
   algorithm: str
@@ -49,7 +49,7 @@ class Cell:
   silos: dict[str, dict[str, Any]]
 
   def to_json(self) -> dict[str, Any]:
-    """Returns JSON types: infinity is a word."""
+    """Returns the cell as JSON types, with infinity as 'inf'."""
     content = dataclasses.asdict(self)
     for name in ('epsilon', 'test_error', 'train_error'):
       if not math.isfinite(content[name]):
@@ -58,7 +58,7 @@ class Cell:
 
   @classmethod
   def from_json(cls, content: Mapping[str, Any]) -> 'Cell':
-    """Returns what `to_json` described."""
+    """Returns the cell that `to_json` described."""
     numbers = {
         name: float(content[name])
         for name in ('epsilon', 'test_error', 'train_error')
@@ -79,15 +79,15 @@ class Runner:
       silos_per_round: Optional[int],
       report: Callable[..., None],
   ):
-    """Builds it.
+    """Initializes the object.
 
     Args:
-      problem: What to learn.
-      algorithm: With which algorithm.
-      sizes: Of the algorithm.
-      folder: Of the finished cells.
-      silos_per_round: Silos that can be reached; `None` for all of them.
-      report: Is called with every cell, and with `was_done`.
+      problem: Problem to learn.
+      algorithm: Algorithm to use.
+      sizes: Settings of the algorithm.
+      folder: Folder of the finished cells.
+      silos_per_round: Number of silos that can be reached, `None` for all.
+      report: Function that is called with every cell and `was_done`.
     """
     self._problem, self._algorithm, self._sizes = problem, algorithm, sizes
     self._folder, self._report = folder, report
@@ -102,7 +102,7 @@ class Runner:
     }
 
   def cell(self, epsilon: float, scale: float, seed: int) -> Cell:
-    """Returns the cell, which may have been made before."""
+    """Returns the cell. Runs it if it was not made before."""
     from tff_dp.files import run_directory  # pylint: disable=g-import-not-at-top
 
     path = self._folder / f'epsilon_{epsilon:g}_step_{scale:g}_seed_{seed}.json'
@@ -170,7 +170,7 @@ class Runner:
 
 
 class _Silos:
-  """The silos' records, as `tff_dp.program.train` asks for clients."""
+  """The silos' records in the form of clients for `tff_dp.program.train`."""
 
   def __init__(self, records: Mapping[str, silo_preprocessing.Records]):
     self._records = records
@@ -187,13 +187,13 @@ def train(
     seed: int,
     silos_per_round: Optional[int],
 ) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
-  """Trains a process to its end and returns (weights, what silos spent).
+  """Trains a process to its end. Returns (weights, facts about each silo).
 
   Args:
     process: A `SiloProcess`.
     split: The silos' records.
-    seed: Of which silos are reachable.
-    silos_per_round: How many are; `None` for all of them.
+    seed: Seed of the reachable silos.
+    silos_per_round: Number of reachable silos, `None` for all.
   """
   from tff_dp import program  # pylint: disable=g-import-not-at-top
 
@@ -221,7 +221,7 @@ def train(
 
 
 def _digest(split: silo_preprocessing.Split) -> str:
-  """Returns a hash of all records, so that no cell of other data is taken."""
+  """Returns a hash of all records, which tells cells of other data apart."""
   digest = hashlib.sha256()
   for records in (*split.train.values(), split.test):
     digest.update(np.ascontiguousarray(records.features).tobytes())

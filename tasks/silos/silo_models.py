@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linear models for the silos' tasks, and how their errors are measured.
 
-A problem's loss of a record (x, y), with z = <w, x> or the scores W^T x:
+The loss of a record (x, y), with z = <w, x>, or with scores W^T x:
 
 *   logistic: log(1 + exp(-y z)), y of -1 or 1;
 *   squared: (z - y)^2 / 2;
 *   softmax: cross-entropy of the scores, y of 0..c-1.
 
-Records have norms of about 1, so gradients of the first are bounded by that.
+Records have norms of about 1, so gradients of the logistic loss do not exceed
+that norm.
 """
 
 from collections.abc import Mapping
@@ -76,17 +77,17 @@ def error(
     records: silo_preprocessing.Records,
     train: Mapping[str, silo_preprocessing.Records],
 ) -> float:
-  """Returns the share of wrong classes, or the relative RMSE for 'squared'.
+  """Returns the share of wrong classes, or for 'squared' the relative RMSE.
 
-  The latter is sqrt(mean (z - y)^2 / mean (m - y)^2) with m the mean label of
-  the training records: 1 is what predicting that mean gives. It is a statistic
-  of the data, used in the evaluation alone. A diverged model has the error 1,
-  or infinity for 'squared'.
+  The relative RMSE is sqrt(mean (z - y)^2 / mean (m - y)^2), where m is the
+  mean label of the training records. Predicting m gives 1. m is a statistic of
+  the data, used in the evaluation alone. A diverged model has the error 1, or
+  infinity for 'squared'.
 
   Args:
-    loss: Of the model.
-    weights: Shape [num_features, num_scores].
-    records: Of the evaluation.
+    loss: Loss of the model.
+    weights: Weights of the model, shape [num_features, num_scores].
+    records: Records of the evaluation.
     train: Training records by silo.
   """
   if not np.all(np.isfinite(weights)):

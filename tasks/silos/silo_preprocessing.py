@@ -1,16 +1,16 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From tables to what silos hold, without looking at the silos' data.
+"""From tables to silos' records, without a statistic of the silos' data.
 
 Every number that a feature is scaled with is *declared*: a range that is known
 without the records (an age is between 0 and 100), and not a mean, deviation or
-range of them. What was fitted, a principal component analysis, was fitted to
-public records that no silo has. So preprocessing releases nothing, and the
-guarantees of a run need no share for it.
+range of them. A principal component analysis is fitted only to public records
+that no silo has. So preprocessing releases nothing, and the guarantees of a run
+need no share for it.
 
 Features are built so that a record's vector has a norm of at most 1: numbers
 are mapped to [-1, 1], a category is a 1 among zeros, a constant 1 is appended,
-and all of it is divided by the root of how many of these there are.
+and all of it is divided by the root of the number of these parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,25 +61,25 @@ class Split:
 
   @property
   def num_records(self) -> dict[str, int]:
-    """Training records by silo."""
+    """Number of training records by silo."""
     return {name: len(records) for name, records in self.train.items()}
 
 
 def num_train(num_records: int, share: float = TRAIN_SHARE) -> int:
-  """Returns how many of a silo's records are for training, at least 1."""
+  """Returns the number of a silo's records that are for training, 1 or more."""
   return max(1, math.floor(share * num_records))
 
 
 def split(
     silos: Mapping[str, Records], seed: int, *, share: float = TRAIN_SHARE
 ) -> Split:
-  """Returns the silos with a random share of each held out.
+  """Returns the silos, with a random share of each silo's records held out.
 
   Args:
-    silos: Name -> records, at least two each.
-    seed: Of the choice, which is not secret. A silo's records come shuffled,
-      so that their order says nothing.
-    share: Of the records that are for training, in (0, 1).
+    silos: Name -> records. Each silo has at least two.
+    seed: Seed of the choice, which is not secret. The records of a silo are
+      shuffled, so their order says nothing.
+    share: Share of the records that are for training, in (0, 1).
   """
   _checks.integer_at_least(0, seed=seed)
   _checks.in_open(0, 1, share=share)
@@ -98,7 +98,7 @@ def split(
 
 
 def scaled(values, low: float, high: float) -> np.ndarray:
-  """Returns a declared range mapped to [-1, 1]; beyond it counts as its end.
+  """Returns values with a declared range mapped to [-1, 1], and clipped.
 
   Args:
     values: float array.
@@ -114,18 +114,18 @@ def scaled(values, low: float, high: float) -> np.ndarray:
 def one_of(
     table: silo_data.Table, column: str, categories: Sequence[str]
 ) -> np.ndarray:
-  """Returns which of the declared categories each row has.
+  """Returns the position of each row in the declared categories.
 
   Args:
-    table: The rows.
-    column: Name.
-    categories: All that there may be, known without the records.
+    table: Table with the rows.
+    column: Name of the column.
+    categories: All possible values, known without the records.
 
   Returns:
     int array of positions in `categories`.
 
   Raises:
-    DataFileError: For a category that was not declared.
+    DataFileError: If a value is no declared category.
   """
   positions = {name: index for index, name in enumerate(categories)}
   for value in table[column]:
@@ -138,14 +138,14 @@ def one_of(
 
 
 class Features:
-  """Collects columns, and makes rows of a norm of at most 1 of them."""
+  """Collects columns, and makes rows of them whose norm is at most 1."""
 
   def __init__(self):
     self._columns = []
     self._num_groups = 0
 
   def number(self, values, low: float, high: float) -> None:
-    """Adds one number; see `scaled`."""
+    """Adds a number with a declared range, see `scaled`."""
     self._columns.append(scaled(values, low, high)[:, np.newaxis])
     self._num_groups += 1
 
@@ -159,9 +159,9 @@ class Features:
     self._num_groups += 1
 
   def masked(self, values, is_missing, low: float, high: float) -> None:
-    """Adds a number that may be missing, and whether it is.
+    """Adds a number that may be missing, and a flag for missing ones.
 
-    A missing one is 0, the middle of the range.
+    A missing number becomes 0, the middle of the range.
     """
     numbers = np.where(is_missing, 0.0, scaled(values, low, high))
     self._columns.append(numbers[:, np.newaxis])
@@ -180,17 +180,19 @@ class PublicComponents:
 
       z = (x - mean) V / spread,   then a constant 1, all divided by sqrt(2)
 
-  with V the leading eigenvectors of the public records' covariance and `spread`
-  the root mean square of |(x - mean) V| over them. A record's norm is about 1;
-  clipping of the gradients, not this, is what bounds a record's influence.
+  where V has the leading eigenvectors of the public records' covariance, and
+  `spread` is the root mean square of |(x - mean) V| over the public records. A
+  record's norm is about 1. Not this norm but the clipping of gradients bounds a
+  record's influence.
   """
 
   def __init__(self, public: np.ndarray, num_components: int):
-    """Fits it.
+    """Computes the components.
 
     Args:
-      public: Float array of shape [num_records, num_inputs], of no silo.
-      num_components: At most either of these two numbers.
+      public: Public records that no silo has, floats of shape [num_records,
+        num_inputs].
+      num_components: Number of components, at most num_records and num_inputs.
     """
     public = np.asarray(public, np.float64)
     _checks.integer_between(

@@ -47,7 +47,7 @@ def group(
 def mean_and_deviation(
     cells: Sequence[silo_cells.Cell],
 ) -> tuple[float, float]:
-  """Returns both for the test error; the latter is NaN for one seed."""
+  """Returns (mean, deviation) of the test error. NaN deviation for one seed."""
   errors = [cell.test_error for cell in cells]
   if not all(map(math.isfinite, errors)):
     return math.inf, math.nan
@@ -78,11 +78,11 @@ def table(cells: Sequence[silo_cells.Cell]) -> str:
 
 
 def spending(cells: Sequence[silo_cells.Cell]) -> str:
-  """Returns Markdown: what every silo spent, at most, of its budget.
+  """Returns a Markdown table of the epsilon that every silo spent.
 
   A line for each silo and algorithm, a column for each epsilon. A silo that is
-  not reachable in every round spends less than its budget. Of several seeds,
-  and of many silos, the most is told.
+  not reachable in every round spends less than its budget. The table has the
+  maximum over seeds. More than ten silos share a line with their maximum.
   """
   groups = {key: of for key, of in group(cells).items() if of[0].silos}
   if not groups:
@@ -121,7 +121,7 @@ def spending(cells: Sequence[silo_cells.Cell]) -> str:
 
 
 def exceptions(cells: Sequence[silo_cells.Cell]) -> list[float]:
-  """Returns the epsilons at which local SGD is not behind noisy MB-SGD."""
+  """Returns the epsilons at which noisy MB-SGD is not better than local SGD."""
   groups = group(cells)
   return [
       epsilon
@@ -201,12 +201,12 @@ def write(
     settings: silo_settings.Settings,
     cells: Sequence[silo_cells.Cell],
 ) -> str:
-  """Writes results.json, results.md and errors.png; returns the text.
+  """Writes results.json, results.md and errors.png. Returns the Markdown.
 
   Args:
-    problem: What was learned.
-    settings: Of the runs; names the folder.
-    cells: Without those of the tuning seed.
+    problem: Problem that was learned.
+    settings: Settings of the runs, with the folder.
+    cells: Cells without those of the tuning seeds.
   """
   folder = pathlib.Path(settings.output_dir)
   folder.mkdir(parents=True, exist_ok=True)
@@ -234,7 +234,7 @@ def report(
     settings: silo_settings.Settings,
     cells: Sequence[silo_cells.Cell],
 ) -> str:
-  """Returns everything in Markdown."""
+  """Returns tables, verdict and notes in Markdown."""
   sizes = settings.sizes
   parts = [
       f'# {problem.title}',
@@ -256,7 +256,7 @@ def report(
 def _notes(
     problem: silo_algorithms.Problem, settings: silo_settings.Settings
 ) -> list[str]:
-  """Returns what a reader of the tables must know."""
+  """Returns the notes below the tables."""
   notes = [*problem.notes, _WEIGHTINGS[settings.weighting], *_NOTES]
   if settings.epsilon_factors is not None:
     factors = ', '.join(f'{factor:g}' for factor in settings.epsilon_factors)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep over silos depends on, and the flags that say it."""
+"""The settings of a sweep over silos, and the flags for them."""
 
 import argparse
 import dataclasses
@@ -13,7 +13,7 @@ from tff_dp import _checks
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """What a sweep depends on; the fields are the flags of `add_arguments`."""
+  """The settings of a sweep. The fields are the flags of `add_arguments`."""
 
   output_dir: str = 'runs/silos'
   data: Optional[str] = None

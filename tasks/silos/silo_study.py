@@ -5,16 +5,16 @@
 Every cell, an algorithm at an epsilon with a seed, is a run of the TFF process
 by `tff_dp.program.train`: in each round some silos are reachable, and the plan
 says at the end what each silo spent. A seed chooses the held-out records and
-the silos of every round; noise and sampling are from the operating system and
-never repeat.
+the silos of every round. Noise and sampling come from entropy of the operating
+system and never repeat.
 
 The step of a row at an epsilon is chosen first, by runs for each step of a grid
 with seeds of their own, by the mean error on the training records. That choice
-is not private and is not charged: the tables compare algorithms and are no
-estimate of what tuning within a budget would find.
+is not private and is not charged. So the tables compare algorithms, and do not
+estimate what tuning within a budget would find.
 
-A cell that is finished is not made again: the same command goes on where it was
-stopped, and more seeds or epsilons only add what is missing.
+A finished cell is not repeated: the same command goes on where it was stopped,
+and more seeds or epsilons only add the missing cells.
 """
 
 from collections.abc import Sequence
@@ -41,14 +41,14 @@ def run(
     *,
     is_quiet: bool,
 ) -> list[silo_cells.Cell]:
-  """Returns the cells of one problem, those of the tuning seed left out.
+  """Returns the cells of one problem, without those of the tuning seeds.
 
   Needs a TFF context.
 
   Args:
-    problem: What to learn.
-    settings: What to run.
-    is_quiet: Whether to say nothing about progress.
+    problem: Problem to learn.
+    settings: Settings of the sweep.
+    is_quiet: Whether to show no progress.
   """
   rows = [
       (name, epsilon)
@@ -99,7 +99,7 @@ def _tuning_error(
     epsilon: float,
     scale: float,
 ) -> float:
-  """Returns the mean training error of a step, over seeds for this alone."""
+  """Returns the mean training error of a step size over the tuning seeds."""
   return statistics.fmean(
       runner.cell(epsilon, scale, TUNING_SEED + index).train_error
       for index in range(settings.tuning_seeds)
@@ -116,10 +116,11 @@ def main(
   """Runs a task's problems, prints their tables and returns the exit code.
 
   Args:
-    problems: In order; each has a folder of its own if there are several.
-    settings: What to run.
-    where: On which devices.
-    progress: As for `tff_dp.program.train`.
+    problems: Problems in order. If there are several, each has a folder of its
+      own.
+    settings: Settings of the sweep.
+    where: Where to compute.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
   engine.start(where, progress=progress)
   for problem in problems:

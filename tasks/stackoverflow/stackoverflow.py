@@ -109,7 +109,7 @@ _COLUMNS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(federated_settings.Settings):
-  """What a run depends on; see `federated_settings.Settings`."""
+  """The settings of a run, see `federated_settings.Settings`."""
 
   output_dir: str = 'runs/stackoverflow'
   words: int | None = None
@@ -122,7 +122,7 @@ class Settings(federated_settings.Settings):
 
   @property
   def cooldown(self) -> mechanisms.Cooldown | None:
-    """How the last rounds count less."""
+    """The fall of the learning rate in the last rounds, `None` for none."""
     cools = self.published == _SEVERAL_EPOCHS
     return mechanisms.Cooldown() if cools else None
 
@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def build_plan(settings: Settings) -> plan_lib.DpFtrlPlan:
-  """Returns the plan of filled settings."""
+  """Returns the plan of settings that `federated_settings.filled` returned."""
   with errors.named_as_flags(federated_settings.FLAGS):
     schedule = participation.ShuffledEpochs(
         settings.total_rounds, rounds_per_epoch=settings.min_index_gap
@@ -162,7 +162,7 @@ def build_plan(settings: Settings) -> plan_lib.DpFtrlPlan:
 def run(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> tuple[dict[str, object], str]:
-  """Trains and returns (row of the report, what the data are)."""
+  """Trains and returns (row of the report, description of the data)."""
   name = settings.published or _REDUCED
   settings = federated_settings.filled(settings, _COLUMNS[name], name=name)
   for size in (
@@ -211,11 +211,11 @@ main = functools.partial(federated_run.main, run)
 def _declared(
     settings: Settings, data: str, population: int | None = None
 ):
-  """Returns what only the task knows.
+  """Returns the declarations that only the task can make.
 
   Args:
-    settings: Filled.
-    data: What the data are.
+    settings: Result of `federated_settings.filled`.
+    data: Description of the data.
     population: Number of users, `None` before the data are looked at.
   """
   chosen = 'on the test sentences of a stand-in, by a coarse search'

@@ -4,8 +4,9 @@
 
 The files are stackoverflow.sqlite, as `tff.simulation.datasets.stackoverflow`
 leaves it, and stackoverflow.word_count beside it, with a word and its count on
-each line, most frequent first. TFF's loader of the latter takes no other file
-than the original, so it is read here. Nothing here downloads anything.
+each line, most frequent first. TFF's loader of word counts accepts only the
+original file, so this module reads the counts itself. Nothing here downloads
+anything.
 
 Word ids are those of `tff.simulation.baselines.stackoverflow`: 0 for padding,
 then the words, one id for all others, and the beginning and end of a sentence.
@@ -46,8 +47,8 @@ class Vocabulary:
   """Words and their ids.
 
   Attributes:
-    words: Most frequent first.
-    sequence_length: Words of a sentence that count.
+    words: Words, the most frequent first.
+    sequence_length: Number of first words of a sentence that are used.
   """
 
   words: tuple[str, ...]
@@ -60,7 +61,7 @@ class Vocabulary:
 
   @property
   def end(self) -> int:
-    """The id of the end of a sentence; that of the beginning is before it."""
+    """The id of the end of a sentence. The id before it is the beginning."""
     return len(self.words) + 3
 
   @property
@@ -84,12 +85,12 @@ class Vocabulary:
     return rows[:, :-1], rows[:, 1:]
 
   def is_counted(self, targets: np.ndarray) -> np.ndarray:
-    """Returns which targets accuracy is about: known words, not the end."""
+    """Returns which targets count for accuracy: known words, not the end."""
     return (targets != _PADDING) & (targets < self.unknown)
 
 
 class Users:
-  """Batches of ids by user, in a fixed order; see TFF's `ClientData`."""
+  """Batches of ids by user, in a fixed order, like TFF's `ClientData`."""
 
   def __init__(
       self,
@@ -100,14 +101,14 @@ class Users:
       num_epochs: int,
       most_examples: int,
   ):
-    """Makes it.
+    """Initializes the object.
 
     Args:
-      client_data: Of TFF's loader.
-      vocabulary: Maps words to ids.
-      batch_size: Sentences of a local step.
-      num_epochs: Local passes.
-      most_examples: Of a user's sentences, the first that count.
+      client_data: `ClientData` from TFF's loader.
+      vocabulary: Map from words to ids.
+      batch_size: Number of sentences of a local step.
+      num_epochs: Number of local passes.
+      most_examples: Number of first sentences of a user that are used.
     """
     self._client_data = client_data
     self._vocabulary = vocabulary
@@ -131,14 +132,15 @@ class Users:
 
 
 def look(folder: pathlib.Path, *, is_stand_in: bool) -> client_files.Contents:
-  """Returns what is in the folder's files, which are made if they stand in.
+  """Returns the contents of the data file. Makes the files of a stand-in.
 
   Args:
-    folder: Of the files.
-    is_stand_in: Whether they have to be a stand-in, or must not be one.
+    folder: Folder of the files.
+    is_stand_in: Whether the files must be a stand-in. If not, they must not be
+      one.
 
   Raises:
-    DataFileError: If one is missing, cut off, or another one.
+    DataFileError: If the data file is missing or cut off, or is another one.
   """
   if is_stand_in and not (folder / FILE).exists():
     _write_stand_in(folder)
@@ -164,13 +166,13 @@ def load_vocabulary(
   """Returns the most frequent words.
 
   Args:
-    folder: Of the files.
-    num_words: How many; fewer only if a stand-in has no more.
-    sequence_length: Words of a sentence that count.
-    is_stand_in: Whether it is one.
+    folder: Folder of the files.
+    num_words: Number of words. A stand-in may have fewer.
+    sequence_length: Number of first words of a sentence that are used.
+    is_stand_in: Whether the files are a stand-in.
 
   Raises:
-    DataFileError: If the file is missing, cut off, or another one.
+    DataFileError: If the file of words is missing or not whole.
   """
   path = folder / WORDS
   way_out = _STAND_IN_WHERE if is_stand_in else _WHERE
@@ -200,7 +202,7 @@ def load_vocabulary(
 
 
 def load(folder: pathlib.Path):
-  """Returns `ClientData` of (train, test), by TFF's loader."""
+  """Returns (train, test) as `ClientData`, by TFF's loader."""
   import tensorflow_federated as tff  # pylint: disable=g-import-not-at-top
 
   train, _, test = tff.simulation.datasets.stackoverflow.load_data(
@@ -217,14 +219,14 @@ def clients(
     is_stand_in: bool,
     **batches,
 ) -> Users:
-  """Returns the users of a folder that was looked at.
+  """Returns the users of a folder that `look` has checked.
 
   Args:
-    folder: See `load`.
-    num_words: See `load_vocabulary`, like the next two.
-    sequence_length: See there.
-    is_stand_in: See there.
-    **batches: Of `Users`.
+    folder: Folder of the files.
+    num_words: Number of words, as for `load_vocabulary`.
+    sequence_length: Number of first words of a sentence that are used.
+    is_stand_in: Whether the files are a stand-in.
+    **batches: Further arguments of `Users`.
   """
   vocabulary = load_vocabulary(
       pathlib.Path(folder),

