@@ -63,7 +63,7 @@ def moved(package: str) -> Callable[[str], Any]:
 def moved_names() -> dict[str, dict[str, str]]:
   """Returns package -> {name of an earlier version: its full name now}.
 
-  Both without the leading `tff_dp`. docs/migrating.md lists the same.
+  Both without the leading `tff_dp`.
   """
   path = pathlib.Path(__file__).with_name('moved_names.json')
   return json.loads(path.read_text(encoding='utf-8'))

@@ -3,7 +3,7 @@
 """A seventh system, added without touching the library.
 
 A trusted server adds independent noise, and everybody takes part in each round.
-docs/add_a_system.md walks through this file.
+CONTRIBUTING.md explains the parts of this file.
 """
 
 import dataclasses
@@ -191,7 +191,7 @@ def rows(*, num_rounds, max_participations, epsilon, delta, error):
 
 SYSTEM = system.System(
     kind='everybody',
-    page='docs/add_a_system.md',
+    page='CONTRIBUTING.md',
     plan=system.At(__name__, 'EverybodyPlan'),
     training=Training,
     commands={'everybody': system.Command('everybody, always', lambda: Flags)},

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of systems. Each system has one folder here.
 
-To understand a system, open its folder. To add one, see docs/add_a_system.md.
+To understand a system, open its folder. To add one, see CONTRIBUTING.md.
 The command line, the training program, certification, advice, statements and
 exports ask this registry, and name no system.
 """
