@@ -45,13 +45,6 @@ _CHECK_INS = (
         '| {1.225} | strong_clones | [10800] |',
         f'{_CHECK_IN} --delta 1.6666e-5 --randomizer sphere',
     ),
-    ('1e-6: {1.734} and', f'{_CHECK_IN} --delta 1e-5'),
-    ('and {1.965} for any randomizer', f'{_CHECK_IN} --delta 1e-6'),
-    (
-        'randomizer, {1.267} and',
-        f'{_CHECK_IN} --delta 1e-5 --randomizer sphere',
-    ),
-    ('{1.444} for the sphere', f'{_CHECK_IN} --delta 1e-6 --randomizer sphere'),
     (
         'any randomizer | {0.06224} | clones | [16000] |',
         f'{_MANY} --local-epsilon 8',
