@@ -369,7 +369,7 @@ class FitTest(parameterized.TestCase):
         for each in result['not_offered']
         if each['system'] == 'secure-sum'
     ]
-    self.assertIn('2000 rounds of a silo', reason)
+    self.assertIn('2000 rounds need 2000 records', reason)
 
   def test_more_reports_than_clients(self):
     offers = _offers(*_SEVERAL_PASSES)

@@ -52,7 +52,7 @@ def _installed() -> dict[str, system_lib.System]:
 
 
 def _check_free(system: system_lib.System, others) -> None:
-  """Raises `ArgumentError` if another system has one of the names."""
+  """Raises `ArgumentError` if another system uses a name of this system."""
   for other in others:
     if (
         other.kind == system.kind
@@ -61,7 +61,10 @@ def _check_free(system: system_lib.System, others) -> None:
         or set(other.tools) & set(system.tools)
     ):
       raise _checks.ArgumentError(
-          'system', system.kind, f'names that {other.kind} does not have'
+          'system',
+          system.kind,
+          f'kind, commands, offers and tools with names that {other.kind} does'
+          ' not use',
       )
 
 
@@ -72,7 +75,8 @@ def register(system: system_lib.System) -> None:
   `tff_dp.systems` adds its system in every Python process.
 
   Raises:
-    ArgumentError: If its kind, or one of its commands, offers or tools, is taken.
+    ArgumentError: If another system has the same kind, or a command, offer or
+      tool of the same name.
   """
   _check_free(system, all_systems())
   _registered[system.kind] = system
@@ -91,10 +95,10 @@ def all_systems() -> tuple[system_lib.System, ...]:
 
 
 def of(kind: str) -> system_lib.System:
-  """Returns the system of a kind of plans.
+  """Returns the system whose plans are of a kind.
 
   Raises:
-    ArgumentError: If there is none.
+    ArgumentError: If there is no such system.
   """
   found = {each.kind: each for each in all_systems()}
   _checks.one_of(tuple(found), kind=kind)
@@ -102,7 +106,7 @@ def of(kind: str) -> system_lib.System:
 
 
 def commands() -> dict[str, system_lib.Command]:
-  """Returns the kinds of runs on the command line, of all systems."""
+  """Returns the commands of all systems, by kind of run on the command line."""
   return {
       name: command
       for each in all_systems()
@@ -120,7 +124,7 @@ def tools() -> dict[str, system_lib.Tool]:
 
 
 def offers() -> dict[str, system_lib.Offered]:
-  """Returns the systems that `advise` compares, by name."""
+  """Returns what `advise` compares, by name."""
   return {
       name: offered
       for each in all_systems()

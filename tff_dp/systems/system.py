@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The contract: what a system says about itself to the shared rooms.
+"""The contract of a system: what it tells the shared packages about itself.
 
 A `System` is light. It refers to its plan, flags, offers and training by name,
-and each of them is imported when somebody asks for it. Only training needs
+and imports each of them when somebody asks for it. Only training needs
 TensorFlow.
 """
 
@@ -16,7 +16,7 @@ from tff_dp import _checks
 
 
 class At(NamedTuple):
-  """The name of a value. A call imports the value.
+  """The address of a value. Calling the address imports and returns the value.
 
   Attributes:
     module: Full name of a module.
@@ -39,13 +39,14 @@ class Command(NamedTuple):
     flags: Reference to an object with these functions.
       `add_arguments(parser, kind, command)` adds flags, description and
       examples. `run_of(arguments)` returns the plan, the rounds that count and
-      the delta, as a `cli.results.PlanRun`. `calibrated(arguments)` returns the
-      same with the least noise within `--epsilon`, and the solution. `FLAGS`
-      maps an argument of the plan to its flag, for errors.
-      `write_plot(arguments)`, if there is one, draws what a flag `--plot` asks
-      for, in place of epsilon over rounds. Flags compute no number: `cli.results` asks the plan for its headline and details.
-    examples: Reference to texts for `--help`: name of a command, or '' for
-      `tff-dp --help` -> an example. `None` for no examples.
+      the delta, as a `cli.results.PlanRun`. `calibrated(arguments)` returns a
+      `PlanRun` within `--epsilon`, and a dict that says which flag was solved
+      for and its value. `FLAGS` maps an argument of the plan to its flag, for
+      errors. `write_plot(arguments)` is optional. It draws what a flag `--plot`
+      asks for, in place of epsilon over rounds. Flags compute no number:
+      `cli.results` asks the plan for its headline and details.
+    examples: Reference to a dict of examples for `--help`, by the name of the
+      command. The name '' stands for `tff-dp --help`. `None` for no examples.
   """
 
   summary: str
@@ -70,11 +71,12 @@ class Offered(NamedTuple):
   """A system, or a variant of one, that `advise` compares.
 
   Attributes:
-    needs: Trust that it needs at least, one of `advice.offers.TRUST`.
+    needs: Lowest level of trust at which the system works, one of
+      `advice.offers.TRUST`.
     summary: Description of the system.
     build: Reference to a function that takes an `advice.Setting` and returns
-      the `advice.offers.Offer`. It raises `advice.offers.DoesNotFitError` if there
-      is none.
+      the `advice.offers.Offer`. The function raises
+      `advice.offers.DoesNotFitError` if the system does not fit the setting.
     unit: Unit of privacy, 'client' or 'record'.
   """
 
@@ -90,21 +92,23 @@ class System:
 
   Attributes:
     kind: Name of the system in files. It equals `kind` of its plan class.
-    page: The page of the docs about it.
+    page: Path of the page of the docs about the system.
     plan: Reference to the plan class, a subclass of `plans.base.Plan`.
     training: Reference to a `Training`.
-    points: Names that its privacy statement must have, in addition to the
-      common ones. Section of the statement -> names, separated by spaces.
+    points: Names that the privacy statement of the system must have, in
+      addition to the common ones. Section of the statement -> names, separated
+      by spaces.
     commands: Kind of run on the command line -> `Command`.
     offers: Name in `advise` -> `Offered`.
     tools: Name of a command -> `Tool`.
-    rows: Reference to a function for `compare` at a budget, `None` if the
-      system has no rows there. It takes the keyword arguments `num_rounds`,
-      `max_participations`, `epsilon`, `delta` and `error`, and returns a list
-      of `mechanisms.choice.Row`.
-    server_cohorts: Reference to the `integrations.server_cohorts.ServerCohorts`
-      of its plans on other stacks. `None` if its plans do not run there. Its
-      adapters are `flower` and `nvflare` in its folder.
+    rows: Reference to a function that returns the system's rows in `compare` at
+      a budget, as a list of `mechanisms.choice.Row`. The function takes the
+      keyword arguments `num_rounds`, `max_participations`, `epsilon`, `delta`
+      and `error`. `None` if the system has no rows there.
+    server_cohorts: Reference to the subclass of
+      `integrations.server_cohorts.ServerCohorts` that selects the clients on
+      Flower and NVFlare. `None` if the system's plans do not run there. The
+      adapters are the modules `flower` and `nvflare` in the system's folder.
   """
 
   kind: str
@@ -127,9 +131,9 @@ class Noise(NamedTuple):
       `plan.mechanism`. `None` if clients add the noise.
     stddev: Standard deviation of Gaussian noise on each number of a report.
     laplace: Scale of Laplace noise on each number of a report.
-    not_measured: Reason why the noise is not measured, else empty.
-    keys_give_integers: Whether reports are integers that differ surely enough
-      for different keys.
+    not_measured: Reason why the noise cannot be measured. Empty if it can.
+    keys_give_integers: Whether reports are integers that almost surely differ
+      if the keys differ.
   """
 
   server_clip_norm: Optional[float] = None
@@ -146,15 +150,18 @@ class Training:
   trusted server that adds the noise to one sum in each round.
 
   Attributes:
-    is_private: Whether the plan guarantees anything.
+    is_private: Whether plans of the system guarantee anything.
     presence_is_public: Whether the set of participants of a round is public.
-    knows_divisor: Whether the plan says by what the server divides a sum.
-    is_in_odp: Whether On-Device Personalization (ODP) may have an
-      aggregator for its plans.
+    knows_divisor: Whether the plan fixes the number by which the server divides
+      a sum.
+    is_in_odp: Whether On-Device Personalization (ODP) has an aggregator for
+      some plans of the system.
     draws_are_coins: Whether clients choose by coins what they ask the server
-      for, such as one of its models. The coins do not depend on their data.
-    why_never_without_privacy: Reason why its processes cannot be trained under
-      a `NonPrivatePlan`, and the way out. `None` if they can.
+      for, such as one of its models. The coins do not depend on the clients'
+      data.
+    why_never_without_privacy: Pair of texts: the reason why processes of the
+      system cannot be trained under a `NonPrivatePlan`, and the way out. `None`
+      if they can.
   """
 
   is_private: bool = True
@@ -179,27 +186,30 @@ class Training:
     raise NotImplementedError
 
   def release(self, plan: Any) -> Any:
-    """Returns the `release_marks.Release` that a process of the plan marks."""
+    """Returns the `release_marks.Release` of the plan's processes."""
     return plan.aggregator().release
 
   def state_counts_rounds(self, plan: Any) -> bool:
     """Returns whether the process state counts the noised rounds.
 
-    `program` then compares the count with its own after every round.
+    If so, `program` compares that count with its own count after every round.
     """
     del plan
     return True
 
   def check(self, next_computation: Any, plan: Any) -> None:
-    """Raises `PrivacyRefusedError` if the process breaks a rule of its own."""
+    """Raises `PrivacyRefusedError` if a process breaks a rule of the system.
+
+    Called after the checks that all systems share.
+    """
     del next_computation, plan
 
   def noise(self, plan: Any) -> Noise:
-    """Returns the noise of a process of the plan, for measurements."""
+    """Returns the noise that a process of the plan should have."""
     return Noise(server_clip_norm=plan.l2_norm_clip)
 
   def made_data(self, plan: Any, member: Any, make: Any) -> list[Any]:
-    """Returns made data of the participants of one round.
+    """Returns artificial data for the participants of one round.
 
     Args:
       plan: Plan of the system.
@@ -210,12 +220,15 @@ class Training:
     return [make(member) for _ in range(make.num_clients)]
 
   def way_to_noise(self, plan: Any) -> Optional[str]:
-    """Returns how to build a process with noise. `None`: by an aggregator."""
+    """Returns how to build a process with noise, for errors.
+
+    `None` means that `plan.aggregator()` in any builder is enough.
+    """
     return plan.built_by
 
 
 def no_seed(schedule_seed: int) -> None:
-  """Raises if there is a seed, although clients decide themselves."""
+  """Raises `ArgumentError` unless the seed is 0: clients draw their coins."""
   if schedule_seed:
     raise _checks.ArgumentError(
         'schedule_seed', schedule_seed, '0: clients draw their own coins'

@@ -69,8 +69,8 @@ class AccountTest(parameterized.TestCase):
     code, _, err = _run(*_MODEL, '--epsilon=1')
     self.assertEqual(code, errors.USAGE)
     self.assertStartsWith(
-        err, 'error: --participations is missing: expected a number, here or as'
-        ' --max-participations'
+        err, 'error: --participations is missing: expected a number, as'
+        ' --participations or --max-participations'
     )
 
   def test_text(self):

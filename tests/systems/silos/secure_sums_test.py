@@ -192,7 +192,7 @@ class BadInputTest(parameterized.TestCase):
     with self.assertRaisesRegex(Exception, 'another number of records'):
       process.next_round(start, short, ledger=ledger)
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, '0 rounds behind it, the ledger 1'
+        _checks.PrivacyRefusedError, 'done 0 rounds, and the ledger has 1'
     ):
       process.next_round(start, _data(), ledger=ledger)
     state = process.skip_round(start)

@@ -14,15 +14,16 @@ from tff_dp.systems.system import At
 
 @attr.s(frozen=True)
 class RandomAllocationDpEvent(run_events.ProtocolDpEvent):
-  """Check-ins at a server that is trusted to add Gaussian noise: one pass.
+  """One pass of check-ins at a server that is trusted to add Gaussian noise.
 
   Each client takes part with probability `participation_probability` and then
   in `num_selected` of `num_steps` steps, drawn uniformly without repetition.
   Every step, even an empty one, releases the sum of the contributions plus the
-  noise of `event`. `event` is a `dp_accounting.GaussianDpEvent`: noise std over
-  the bound on one contribution's norm. Stated for zero-out, like `event`. The
-  adversary sees every noised sum but not who took part when (arXiv:2502.08202).
-  Epochs with new draws are a `SelfComposedDpEvent`.
+  noise of `event`. `event` is a `dp_accounting.GaussianDpEvent` whose noise
+  multiplier is the noise std over the bound on the norm of one contribution.
+  Both events are stated for zero-out. The adversary sees every noised sum but
+  not who took part when (arXiv:2502.08202). Several passes with new draws are a
+  `SelfComposedDpEvent` of this event.
   """
 
   rules = At('tff_dp.systems.allocation.event_bounds', 'RULES')

@@ -35,14 +35,15 @@ def build_allocation_sgd(
 ) -> process_lib.PrivateLearningProcess:
   """Returns a process of SGD under check-ins, with noise at a trusted server.
 
-  With the clipped updates x_j of all clients of slot t, z_t standard normal,
+  Let x_j be the clipped updates (given minus trained weights) of all clients of
+  slot t, and z_t standard normal. Without momentum *every* slot computes
 
       theta_{t+1} = theta_t - eta_t / clients_per_slot
-                              * (sum of x_j + noise_multiplier * clip * z_t)
+                              * (sum of x_j + noise_multiplier * clip * z_t).
 
-  in *every* slot. An empty slot moves the model by its noise, because the
-  accounting is for noised sums of all slots. The divisor is a constant, never
-  the number of clients that came.
+  An empty slot moves the model by its noise, because the accounting is for
+  noised sums of all slots. The divisor is a constant, never the number of
+  clients that came.
 
   A client's data is its dataset, without a key, because the server adds the
   noise.
@@ -50,11 +51,14 @@ def build_allocation_sgd(
   Args:
     model_fn: Model, as for `check_ins.build_check_in_sgd`, which also explains
       the arguments that are not listed here.
-    plan: An `AllocationPlan` of `RandomAllocation` or `CyclicAllocation`. With `CyclicAllocation` the noise may be banded, and
-      z_t above is then its increment.
-    clients_per_slot: Public divisor, such as the expected number of clients.
-    allow_unprotected_metrics: Whether clients report metrics. Here it also adds
-      the exact numbers of clients in a slot, which are secret in this protocol.
+    plan: An `AllocationPlan` of `RandomAllocation` or `CyclicAllocation`. With
+      `CyclicAllocation` the noise may be banded. Then z_t above is the noise of
+      the mechanism in round t, for draws of variance 1.
+    clients_per_slot: Public divisor, such as the expected number of clients of
+      a slot.
+    allow_unprotected_metrics: Whether clients report metrics. If so, the exact
+      number of clients of a slot is also released, although it is secret in
+      this protocol.
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
   """
   protocol_training.protocol_of(
@@ -100,7 +104,7 @@ def build_allocation_sgd(
 
 
 class _Covered(tff.aggregators.UnweightedAggregationFactory):
-  """Drops measurements that are not covered, because occupancy is secret."""
+  """Drops the measurements that show how many clients a slot has: a secret."""
 
   def __init__(self, inner: tff.aggregators.UnweightedAggregationFactory):
     self._inner = inner

@@ -25,7 +25,7 @@ _MOST_TAIL = 1e-10
 
 
 def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
-  """Yields the bounds of a client in some of several steps, noised there."""
+  """Yields the bounds on `count` equal events."""
   times, multiplier = event.num_selected, float(event.event.noise_multiplier)
   yield bounds.noise_at_the_server(event.event, count * times, relation)
   if event.participation_probability == 0:
@@ -67,7 +67,7 @@ def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
 
 
 def _of_central(event, bound: str) -> list[str]:
-  """Returns the assumptions of a random allocation."""
+  """Returns the assumptions behind a bound on a random allocation."""
   found = [
       'The server is trusted: it adds Gaussian noise to the sum of every step,'
       ' empty steps too, and never divides by the number of reports.'

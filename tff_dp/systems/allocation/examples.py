@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Examples of this system in `tff-dp --help`, which loads no more than this."""
+"""Examples of allocation for `tff-dp --help`, in a module without imports."""
 
 # Name of a command, or '' for `tff-dp --help` -> an example.
 EXAMPLES = {

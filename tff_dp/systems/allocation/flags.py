@@ -43,7 +43,7 @@ def add_arguments(parser: errors.Parser, kind: str, command: str) -> None:
 
 
 def plan_of(arguments: argparse.Namespace) -> plan_lib.AllocationPlan:
-  """Returns the plan of the flags. The noise is 1 if its flag is missing."""
+  """Returns the plan of the flags, with noise multiplier 1 if none is set."""
   protocol_flags.check_counts(arguments)
   noise = getattr(arguments, 'noise_multiplier', None)
   probability = arguments.check_in_probability
@@ -69,7 +69,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and the solution."""
+  """Returns the run within the budget, and a dict with the noise in words."""
   return protocol_flags.calibrated(arguments, plan_of)
 
 

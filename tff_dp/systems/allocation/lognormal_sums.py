@@ -9,24 +9,24 @@ mass between two grid points is split between them so that mass and mean stay
 the same. The new distribution is larger in convex order, and so is the sum.
 
 The distribution of the sum under Q is a power of a Fourier transform, and under
-P a product of two transforms. It is never computed as the grid value times the
-result under Q, which would multiply the rounding noise of the transform.
-docs/proofs_check_ins.md, section 4, bounds the mass that wraps around and the
-rounding errors.
+P a product of two transforms. The distribution under P could also be computed
+as the one under Q times S / t, but that would multiply the rounding noise of
+the transform. docs/proofs_check_ins.md, section 4, bounds the mass that wraps
+around and the rounding errors.
 
 The rounding noise is a share of the whole mass. A tail beyond a threshold c,
 
     Ex[(S - c)_+]   or   Ex[(c - S)_+],
 
-is far smaller. Two distributions bound it nevertheless:
+may be far smaller than that noise. Two classes bound it nevertheless:
 
 * `TiltedSum` weighs X by exp(r X), and the sum by exp(-r S) afterwards. A
-  rounding error then counts as often as Chernoff's bound on S beyond c, instead
-  of once. This is enough for lower tails. For upper tails X must end below the
-  step that takes S from its mean to c. Otherwise the weights of single large X
-  make that bound useless.
-* `LargeTerm` takes one X beyond such a cut, whose mass is known to all digits,
-  and the sum of the others. A rounding error counts that mass times.
+  rounding error is then multiplied by Chernoff's bound on the mass of S beyond
+  c. This is enough for lower tails. For upper tails the largest X must be
+  smaller than the distance from the mean of S to c. Otherwise single large X
+  make Chernoff's bound useless.
+* `LargeTerm` takes one X above such a limit, whose mass is known to all digits,
+  and the sum of the others. A rounding error is then multiplied by that mass.
 
 Section 4.8 of the same page has the proofs.
 """
@@ -66,16 +66,17 @@ _LEAST_WEIGHT = 1e-40
 
 
 class LognormalSum:
-  """The distributions of S on a grid, under Q and P, with error bounds.
+  """The distributions of the sum S on a grid, under Q and P, with error bounds.
 
   Attributes:
-    q_above, p_above: Q(X > top) and P(X > top). Such X are not on the grid.
+    q_above, p_above: Q(X > top) and P(X > top) of the terms that have these
+      laws. Such X are not on the grid.
     q_wrapped, p_wrapped: Bounds on the mass of S outside the grid.
-    q_rounding, p_rounding: Bounds on the L1 error of the distributions by the
-      transforms.
-    input_rounding: Bound on the change of Ex_Q[f(S)] by rounding the
-      distribution of one X, for f that changes by at most 1 / t per unit of S,
-      up to 1.
+    q_rounding, p_rounding: Bounds on the L1 error that the transforms leave in
+      the distributions.
+    input_rounding: Bound on the change of Ex_Q[f(S)] that comes from rounding
+      in the distribution of X, for every f that changes by at most 1 / t per
+      unit of S.
   """
 
   q_above: float
@@ -102,7 +103,8 @@ class LognormalSum:
       sigma: Noise std.
       t: Number of steps.
       top: Largest X on the grid.
-      least_threshold: Smallest S at which tails will be needed, or 0.
+      least_threshold: Smallest threshold for which tails above it will be
+        needed. 0 if lower tails will be needed.
     """
     width, wrapped = 0.0, (1.0, 1.0)
     while max(wrapped) > MOST_WRAPPED:
@@ -139,7 +141,10 @@ class LognormalSum:
     return law
 
   def tails(self, thresholds, *, above: bool):
-    """Returns (Q mass, P mass) of S > threshold, or of S < threshold."""
+    """Returns (Q mass, P mass) of sums above the thresholds, or of sums below.
+
+    The error bounds are not included.
+    """
     index = np.floor(thresholds / self._step)
     if above:
       index = np.clip(index + 1 - self._first, 0, self._q.size)
@@ -151,7 +156,10 @@ class LognormalSum:
 
 
 def above(sigma: float, top: float) -> tuple[float, float]:
-  """Returns Q(X > top) and P(X > top). Upper bounds."""
+  """Returns upper bounds on (Q(X > top), P(X > top)).
+
+  Here P weighs X by its value.
+  """
   # ndtr is accurate to a few units in the last place.
   log_top = sigma * math.log(top)
   q_above = min(1.0, (1 + 1e-12) * special.ndtr(-log_top - 0.5 / sigma))
@@ -163,7 +171,7 @@ class _Sums:
   """Sums of a long array from or up to an index, computed in blocks.
 
   A running sum over 2^24 entries could be off by 2^24 units in the last place.
-  In blocks it is off by some thousand.
+  In blocks it is off by a few thousand of these units.
   """
 
   def __init__(self, array: np.ndarray):
@@ -183,7 +191,10 @@ class _Sums:
     return sums[np.searchsorted(edges, ends)]
 
   def _between(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the given indices with the block edges, and the sums between."""
+    """Returns (edges, sums from each edge to the next).
+
+    The edges are the indices and the ends of the blocks, ascending.
+    """
     edges = np.union1d(indices, np.arange(0, self.size + 1, _BLOCK))
     return edges, np.add.reduceat(self._array, edges[:-1])
 
@@ -214,7 +225,10 @@ def grid(
 
 
 def window_start(one, values, t: int, num_points: int) -> int:
-  """Returns the grid index of the smallest S in the window, 0 if all fit."""
+  """Returns the grid index of the smallest S in the window.
+
+  0 if all S fit into the window.
+  """
   if t * (len(one) - 1) < num_points:
     return 0
   least = t * float(values @ one)
@@ -227,13 +241,14 @@ def term_law(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the grid distribution of X under Q, and bounds on its rounding.
 
-  Only X in (bottom, top] are counted.
+  Only X in (bottom, top] are counted. The distribution is an upper bound in
+  convex order: mass between two points goes to these points, with mass and mean
+  kept.
 
-  Upper bound in convex order: mass between two points goes to these points,
-  with mass and mean kept. The rounding bound is in units of mass times
-  distance. If the distribution function is off by e at a grid point x, the
-  distribution is off by a transport of cost 2 x e. If the first moment is off
-  by e, the cost is 2 e. So the total is twice the sum of the bounds.
+  The rounding bounds, one per point, are in units of mass times distance. If
+  the distribution function is off by e at a grid point x, rounding has moved
+  mass at a total cost of 2 x e. If the first moment up to x is off by e, the
+  cost is 2 e. So the total cost is twice the sum of the bounds.
   """
   num_cells = math.ceil(top / step)
   edges = step * np.arange(num_cells + 1)
@@ -256,9 +271,9 @@ def term_law(
 def _differences(z: np.ndarray, scale: float):
   """Returns Phi(z[1:]) - Phi(z[:-1]), and bounds on the error of each Phi(z).
 
-  The differences are computed from the smaller of Phi(z) and Phi(-z), and the
-  errors are relative to it. Its logarithm changes by at most |z| + 1 per unit
-  of z.
+  The differences are computed from the smaller of Phi(z) and Phi(-z). The
+  errors are a share of this smaller number, whose logarithm changes by at most
+  |z| + 1 per unit of z.
   """
   tail = special.ndtr(-np.abs(z))
   up = np.where(z > 0, 0.0, tail)
@@ -282,8 +297,8 @@ def wrapped_mass(
 
   The window is [start, start + width). Mass outside of it wraps around in the
   transform. The bounds are Chernoff's for the distribution on the grid: Q(S >=
-  w) <= exp(-r w) Ex[exp(r X)]^t for r > 0. Under P, Ex[X exp(r X)] replaces one
-  of the factors. A negative rate bounds the mass below w.
+  w) <= exp(-r w) Ex[exp(r X)]^t for a rate r > 0. Under P, Ex[X exp(r X)]
+  replaces one of the t factors. A negative rate bounds the mass below w.
   """
   top = float(values[-1])
   if t * top < start + width:
@@ -314,7 +329,9 @@ def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
 
 
 class TiltedSum:
-  """The distribution of S weighted by exp(r S), for X in (0, top] only.
+  """The distribution of S weighted by exp(r S), where every X is in (0, top].
+
+  Mass with a larger X is left out, here and in Ex below.
 
   With M = Ex[exp(r X)] and L the weighted distribution, of mass 1,
 
@@ -372,9 +389,9 @@ class TiltedSum:
     self._sums = plain[order], spread[order]
 
   def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (Ex[(S - c)_+] if r > 0, else Ex[(c - S)_+], errors in it).
+    """Returns (bounds, errors that the bounds include) at thresholds c > 0.
 
-    Upper bound. Thresholds c are above 0.
+    Upper bounds on Ex[(S - c)_+] if r > 0, else on Ex[(c - S)_+].
     """
     steps = thresholds / self._step
     size = len(self._sums[0])
@@ -451,9 +468,10 @@ class LargeTerm:
     )
 
   def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (Ex[(S - c)_+ 1{the given X is large}], errors in it).
+    """Returns (bounds, errors that the bounds include) at thresholds c.
 
-    Upper bound.
+    Upper bounds on Ex[(S - c)_+ 1{X_1 is in (cut, top]}], where the other X are
+    in (0, top].
     """
     steps = thresholds / self._step
     size = len(self._sums[0])
@@ -471,7 +489,7 @@ class LargeTerm:
 
 
 def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
-  """Returns the r for which the weighted mean of S is about `threshold`.
+  """Returns the r for which S has a mean of about `threshold` after weighting.
 
   Heuristic: every r of the right sign gives a valid bound.
 

@@ -24,7 +24,7 @@ _HARDLY_MORE = 1.1
 
 
 def random_allocation(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of clients that draw slots, with noise at the server."""
+  """Returns the offer in which clients draw slots and the server adds noise."""
   passes, slots = setting.num_passes, protocol_offers.slots(setting)
   protocol = protocols.RandomAllocation(
       slots, check_in_probability=offers.rate(setting, slots)
@@ -61,9 +61,9 @@ plan = tff_dp.AllocationPlan(protocol, noise_multiplier={noise!r},
 
 
 def cyclic_allocation(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of clients that draw slots of a stride.
+  """Returns the offer in which clients draw slots and noise is banded.
 
-  The server adds banded noise.
+  The slots of a client are multiples of a stride apart.
   """
   rounds, windows = setting.rounds, setting.num_passes
   relation = run_events.NeighboringRelation(setting.neighboring_relation)
@@ -124,8 +124,8 @@ def _candidates(
 ) -> tuple[strides_lib.Candidate, strides_lib.Candidate]:
   """Returns (chosen plan, plan of the longest stride).
 
-  Heuristic in its stride: replace-one epsilons take far longer, so the stride
-  is chosen for zero-out at half of the budget.
+  The choice of the stride is a heuristic for replace-one: because its epsilons
+  take far longer, the stride is chosen for zero-out at half of the budget.
   """
   where = setting.rounds, setting.num_passes
   options = dict(

@@ -110,7 +110,11 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
 
   @property
   def report_event(self) -> dp_accounting.GaussianDpEvent:
-    """See base class. The noise over a report's column of C, for zero-out."""
+    """See base class. For zero-out.
+
+    The noise multiplier is divided by the largest norm of a column of the
+    mechanism's matrix C, which is the effect of one report on all rounds.
+    """
     if isinstance(self.mechanism, mechanism_lib.Independent):
       return dp_accounting.GaussianDpEvent(self.noise_multiplier)
     once = patterns.MinSeparationPattern(self.num_rounds, max_participations=1)

@@ -5,7 +5,7 @@
 `RandomAllocation` is of Feldman and Shenfeld, arXiv:2502.08202.
 `CyclicAllocation` is ours: its noise may be correlated over rounds.
 
-Steps count from 1. The server is trusted, also with the noise. Adjacency:
+Steps count from 1. The server is trusted, with the noise too. Adjacency is
 zero-out.
 """
 
@@ -43,7 +43,7 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
 
   A client takes part with some probability, then in k of m slots, drawn
   uniformly without repetition. Every slot, even an empty one, releases its
-  noised sum over a constant.
+  noised sum divided by a constant.
 
   Attributes:
     num_slots: Number of slots m.
@@ -92,7 +92,11 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> allocation_events.RandomAllocationDpEvent:
-    """See base class. Exact for a prefix of 1-of-m, else the whole pass."""
+    """See base class.
+
+    If the run stops early, the event covers the slots so far for k = 1, and the
+    whole pass for k > 1.
+    """
     stopped = self._stopped_after(num_rounds)
     if self.num_selected > 1:
       stopped = self.num_slots
@@ -111,16 +115,16 @@ class CyclicAllocation(_Allocation):
   """One fresh uniform slot per window, always in the client's residue class.
 
   The noise of the server may be correlated over rounds. Two rounds of a client
-  are at least p apart, so the columns that they touch in a matrix with at most
-  p bands have no row in common. The argument that hides the slot under
+  are at least p apart, so in a matrix with at most p bands the columns of the
+  two rounds have no row in common. The argument that hides the slot under
   independent noise therefore holds under this noise, too
   (docs/proofs_check_ins.md, section 4.9).
 
-  Class r has the rounds r, r + p, r + 2p, ... Its slots are cut into E windows
-  of B = floor(floor(T / p) / E) slots, and the last window also gets the
-  remaining slots. A client that cannot come in its slot drops out of the
-  window. It is never moved: moving it would make later slots likelier and cost
-  privacy.
+  Class r, from 0 to p - 1, has the rounds 1 + r, 1 + r + p, 1 + r + 2p, ... Its
+  slots are cut into E windows of B = floor(floor(T / p) / E) slots, and the
+  last window also gets the remaining slots. A client that cannot come in its
+  slot drops out of the window. It never gets another slot instead: that would
+  make later slots likelier and cost privacy.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -177,7 +181,9 @@ class CyclicAllocation(_Allocation):
     )
 
   def steps(self, residue: int, window: int) -> range:
-    """Returns the rounds of a window of a residue class, counted from 1.
+    """Returns the rounds of one residue class in one window.
+
+    Rounds count from 1.
 
     Args:
       residue: Residue class, from 0 to p - 1.
@@ -191,7 +197,7 @@ class CyclicAllocation(_Allocation):
     return range(first, end, self.stride)
 
   def windows(self, position, draw):
-    """See base class. A coin of the client also draws its class."""
+    """See base class. The client also draws its residue class."""
     del position
     residue = draw('residue', choices=self.stride)
     return [
@@ -224,15 +230,17 @@ class CyclicAllocation(_Allocation):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.DpEvent:
-    """Returns E passes of random allocation, 1 of B each. See base class.
+    """Returns E passes of random allocation, each with 1 of B slots.
 
-    Upper bound if windows have more than B slots, or classes fewer slots than
-    the first. If the run stops within a window, only the slots that have begun
-    count, and a client is in them with their share of the probability.
+    See base class. The event bounds the run from above if a window has more
+    than B slots, or a class fewer slots than the first class. If the run stops
+    within a window, only the slots that have begun count, and a client is in
+    them with their share of the probability.
 
     Args:
-      event: Event of the noise over the bound on one contribution *after* the
-        mechanism: noise_multiplier / |c|, where c is a column of C.
+      event: Gaussian event with noise multiplier noise_multiplier / |c|, where
+        c is the column of C with the largest norm: the effect of one report on
+        all rounds.
       num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     per_window = self.slots_per_window

@@ -11,18 +11,19 @@ number of clients.
 
 Trust: the server and its noise. The adversary sees all noised sums, or all
 models, but not who took part when. Native adjacency: zero-out. The `remove`
-direction compares a client with its being zeroed, and `add` is the reverse. A
-client's message in a step may depend on the model and on its data, but not on
-the steps in which it took part before.
+direction goes from a client's contributions to zeros, and `add` from zeros to
+the contributions. A client's message in a step may depend on the model and on
+its data, but not on the steps in which it took part before.
 
     epsilon(noise_multiplier=1.0, num_steps=2000, delta=1e-6)   # 0.113
 
 Not covered: one winner per step under central noise, where other clients'
 inputs change who wins, and sums divided by the realised number of reports.
 
-docs/proofs_check_ins.md reduces everything to one of t steps. Let Q be the
-distribution without a contribution of norm 1 and P the one with it. Under Q the
-likelihood ratio dP/dQ is
+docs/proofs_check_ins.md reduces everything to one of t steps and sigma = noise
+std over C. Let P be the distribution of all noised sums with a contribution of
+norm 1 in one uniform step, and Q the one without it. Under Q the likelihood
+ratio dP/dQ is
 
     Y = S / t,   S = X_1 + ... + X_t,   X_i = exp(g_i / sigma - 1/(2 sigma^2)),
 
@@ -146,11 +147,12 @@ def epsilon(
 
   Upper bound, never above the epsilon of the Gaussian mechanisms without
   amplification. Rounding errors are a share of delta, however small delta is.
-  Replace-one goes through zero (`curves.replace_one`), with all passes in each
-  hop.
+  A replacement counts as a removal from all passes and an addition to all
+  passes (`curves.replace_one`).
 
   Args:
-    noise_multiplier: Multiplier sigma / C, the same under replace-one.
+    noise_multiplier: Multiplier sigma / C: noise std over the bound C on one
+      contribution. It is not converted for replace-one.
     num_steps: Number of steps t of one pass.
     delta: Target delta, in the open interval (0, 1).
     num_selected: Number of steps k in which a participating client sends.
@@ -219,8 +221,7 @@ def _one_of(sigma: float, num_steps: int, tail: float):
 
 
 def _several(sigma: float, times: int, remove, add):
-  """Returns (remove, add) of k passes. Each of the two bounds both directions.
-  """
+  """Returns (remove, add) of k passes: one profile, which bounds both."""
   alone = gaussian.profile(sigma / math.sqrt(times))
   interval = privacy_profiles.suitable_interval(remove, reverse=add)
   loss = composition.alike(composition.Part(remove, times, add), interval)
@@ -257,7 +258,7 @@ def _thinned_add(profile, probability: float):
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """An upper bound on delta, given at knots and convex in E between them.
+  """An upper bound on delta, given at knots and linear in E between them.
 
   Attributes:
     factors: Values of E at the knots, increasing from 1.
@@ -385,13 +386,13 @@ def _add(sigma: float, t: int, tail: float, largest: float) -> Curve:
 def _with_tails(
     bound_of, sigma, t, enough, factors, deltas, is_tight, tail
 ) -> np.ndarray:
-  """Returns bounds at knots of E, from tail distributions where needed.
+  """Returns bounds at knots of E, lowered by tail distributions where needed.
 
   Args:
-    bound_of: Function that returns bounds at some knots, and their errors.
+    bound_of: `_tail_remove` or `_tail_add`.
     sigma: Noise std.
     t: Number of steps.
-    enough: Largest X that must be kept.
+    enough: Largest X that must be kept on a grid.
     factors: Values of E at the knots.
     deltas: Bounds at the knots by the plain distribution.
     is_tight: Whether each of these bounds is tight.
@@ -425,7 +426,8 @@ def _with_tails(
 def _tail_remove(sigma: float, t: int, enough: float, factors):
   """Returns (bounds on delta, their errors) at knots of E.
 
-  At most one X is large, or each of them is counted (section 4.8).
+  The part of delta with large X is counted once for each of them, so it is
+  slightly too large (docs/proofs_check_ins.md, section 4.8).
   """
   thresholds = t * factors
   top = min(thresholds[-1], enough)
@@ -473,11 +475,12 @@ def _any(probability: float, times: int) -> float:
 
 
 def _best(most, least, rounding, other_least, other_rounding):
-  """Returns the better of two bounds on a difference, and if it is tight.
+  """Returns the smaller of two bounds, and whether the first bound is tight.
 
-  `most - least` is accurate to within `rounding`, `most - other_least` to
-  within `other_rounding`. Both are upper bounds, but only the first can be
-  tight.
+  The bounds are `most - least`, accurate to within `rounding`, and `most -
+  other_least`, accurate to within `other_rounding`. Both are upper bounds on
+  the same difference, but only the first can be tight. It is tight if rounding
+  is a small share of it.
   """
   deltas = most - least + _RELATIVE_ERROR * (np.abs(most) + least)
   others = most - other_least + _RELATIVE_ERROR * (np.abs(most) + other_least)
@@ -489,7 +492,10 @@ def _best(most, least, rounding, other_least, other_rounding):
 
 
 def _quantile(sigma: float, tail: float, shift: float) -> float:
-  """Returns x with mass `tail` above it, under Q (shift -1/2) or P (1/2)."""
+  """Returns the x that X exceeds with probability `tail`.
+
+  Under Q for `shift` -1/2. For 1/2, X is the term with another law under P.
+  """
   return math.exp(
       min(-special.ndtri(tail) / sigma + shift / sigma**2, 700.0)
   )

@@ -127,14 +127,15 @@ def best(
 ) -> tuple[Candidate, ...]:
   """Returns the plans that were tried, the one with the least error first.
 
-  *Heuristic* in the choice of strides: it tries 1, the longest stride, and a
+  The choice of strides is a heuristic: 1, the longest stride, and those on a
   descent from a guess. Every plan meets (epsilon, delta).
 
   Args:
     num_rounds: Number of rounds T.
     num_windows: Number of windows E, the most participations of a client.
     epsilon: Epsilon of the whole run.
-    max_stride: Longest stride to try. The server keeps one model copy less.
+    max_stride: Longest stride to try. With stride p the server keeps p - 1
+      model copies of noise.
     **options: Options of `candidate`.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -190,7 +191,7 @@ def _ladder(num_rounds: int, num_windows: int, longest: int) -> list[int]:
   """Returns strides from 1 to the longest, in ratios of about `_RATIO`.
 
   Among strides with equally many slots per window, only the longest is kept: it
-  hides a client as well, and has more bands.
+  hides a client equally well, and has more bands.
   """
   steps = max(1, round(math.log(longest, _RATIO)))
   strides = {round(longest ** (step / steps)) for step in range(steps + 1)}

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training under allocation: clients draw their slots, the server adds noise."""
+"""Training under allocation: clients draw slots, and the server adds noise."""
 
 from tff_dp.program import protocol_source
 from tff_dp.systems import system

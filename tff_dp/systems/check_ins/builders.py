@@ -3,8 +3,8 @@
 """Check-in SGD: learning processes in which clients decide when to take part.
 
 The clients' own coins, in the data source, decide who takes part in a step. A
-process trains the clients that it is given. Four protocols of arXiv:2007.06605
-and arXiv:2206.03151 add noise at the clients:
+process trains the clients that it is given. There are four protocols, from
+arXiv:2007.06605 and arXiv:2206.03151, with noise that the clients add:
 
 *   random check-ins with a fixed window (A_fix) and a sliding one (A_sldw): one
   report per slot, from a winner or a dummy.
@@ -45,19 +45,19 @@ def build_check_in_sgd(
 ) -> process_lib.PrivateLearningProcess:
   """Returns a process of SGD under random check-ins with a local randomizer.
 
-  With the reports r_j of the clients in the slots of update i,
+  Let r_j be the reports of the slots of update i. For a fixed or sliding
+  window, without momentum,
 
-      theta_{i+1} = theta_i - eta_i / b * (sum over the b slots of r_j)
+      theta_{i+1} = theta_i - eta_i / b * (sum over the b slots of r_j).
 
-  for a fixed or sliding window. For averaged check-ins the step uses the mean
-  of all reports of slot i, and an empty slot leaves model, momentum and
-  averages as they are.
+  For averaged check-ins the step uses the mean of all reports of slot i, and an
+  empty slot leaves model, momentum and averages as they are.
 
   A client's data is `client_data(examples, key)`. The dummy of an empty slot of
   a fixed or sliding window is a client with an empty dataset. Its update is
-  zero and is randomized like any other, so nothing tells the two apart. A step
-  is one slot, and needs exactly one client. In the warm-up of a sliding window
-  nobody is asked, and a report would not be used.
+  zero and is randomized like any other, so nobody can tell that it is a dummy.
+  There, a step is one slot and needs exactly one client. In the warm-up of a
+  sliding window nobody is asked, and a report would not be used.
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
@@ -82,7 +82,8 @@ def build_check_in_sgd(
       trusted, they void the statement.
 
   Raises:
-    ArgumentError: If a value is outside its range, or if it is another plan.
+    ArgumentError: If a value is outside its range, or if the plan is of another
+      kind.
   """
   protocol = protocol_training.protocol_of(
       plan,
@@ -131,9 +132,9 @@ def build_shuffled_check_in_sgd(
 ) -> process_lib.PrivateLearningProcess:
   """Returns a process of SGD under shuffled check-in, with a local randomizer.
 
-  With the k_t reports r_j of round t, shuffled,
+  Let r_j be the k_t shuffled reports of round t. Without momentum,
 
-      theta_{t+1} = theta_t - eta_t / divisor * (sum over the reports of r_j)
+      theta_{t+1} = theta_t - eta_t / divisor * (sum of all r_j).
 
   The divisor is k_t, which the adversary sees anyway, or a public constant,
   such as the expected number of reports. A round without reports leaves model,
@@ -203,7 +204,7 @@ def _build(
 
 
 class _Keyed(tff.aggregators.UnweightedAggregationFactory):
-  """Lets `as_weighted_aggregator` wrap `create_keyed`."""
+  """A factory for `as_weighted_aggregator` whose `create` is `create_keyed`."""
 
   def __init__(self, randomizer, trainable_type, mean_over):
     self._factory = local_randomizers.LocalRandomizerFactory(

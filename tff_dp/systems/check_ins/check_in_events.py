@@ -6,7 +6,7 @@
         SphereLocalDpEvent(epsilon=2.0),
         min_num_clients=60_000, check_in_probability=0.1)
 
-They are stated for replace-one of a client over everything that the event
+The events are stated for replacing one client in everything that the event
 covers. All fields are numbers or events, as in `run_events`.
 """
 
@@ -19,7 +19,7 @@ from tff_dp.systems.system import At
 
 
 def _local(**options):
-  """Returns the field of a protocol that holds its local randomizer."""
+  """Returns an attrs field for the local randomizer of a protocol."""
 
   def validate(protocol, unused_attribute, value):
     if isinstance(value, run_events.LocalRandomizerDpEvent):
@@ -33,7 +33,8 @@ def _local(**options):
     raise _checks.PrivacyRefusedError(
         f'{name} is not defined for {type(value).__name__}',
         why='its clients add the noise themselves; with noise at the server'
-        " other clients' data would choose who is heard, or be seen unnoised",
+        " only, other clients' data would decide whose report is used, or"
+        ' reports would be seen without noise',
         way_out='a local event, such as GaussianLocalDpEvent, or, where the'
         ' server is trusted to add noise to every sum, RandomAllocationDpEvent',
     )
@@ -43,14 +44,14 @@ def _local(**options):
 
 @attr.s(frozen=True)
 class CheckInDpEvent(run_events.ProtocolDpEvent):
-  """Base of all events here."""
+  """Base class of the events of check-ins and shuffling."""
 
   rules = At('tff_dp.systems.check_ins.event_bounds', 'RULES')
 
 
 @attr.s(frozen=True)
 class FixedWindowCheckInDpEvent(CheckInDpEvent):
-  """Random check-ins with a fixed window, one winner per slot: the whole run.
+  """The whole run of random check-ins: a fixed window, one winner per slot.
 
   A_fix of arXiv:2007.06605 (algorithm 1). Each client takes part with
   probability `check_in_probability` and then draws one of `num_slots` slots
@@ -70,7 +71,7 @@ class FixedWindowCheckInDpEvent(CheckInDpEvent):
 
 @attr.s(frozen=True)
 class SlidingWindowCheckInDpEvent(CheckInDpEvent):
-  """Random check-ins with a sliding window, one winner per slot: the whole run.
+  """The whole run of random check-ins: a sliding window, one winner per slot.
 
   A_sldw of arXiv:2007.06605 (section 4.2). Client j draws one of the `window`
   slots j, ..., j + window - 1 uniformly. Slots before slot `window` are not
@@ -83,7 +84,7 @@ class SlidingWindowCheckInDpEvent(CheckInDpEvent):
 
 @attr.s(frozen=True)
 class AveragedCheckInDpEvent(CheckInDpEvent):
-  """Random check-ins whose reports are all averaged: the whole run.
+  """The whole run of random check-ins: each slot averages all its reports.
 
   A_avg of arXiv:2007.06605 (algorithm 2). Each of at least `min_num_clients`
   clients takes part and draws one of `num_slots` slots uniformly. The server

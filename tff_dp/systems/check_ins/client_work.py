@@ -36,7 +36,7 @@ def build_check_in_client_work(
 
   Args:
     inner: Local training on the examples.
-    num_steps: Number of steps of the protocol. One more is refused.
+    num_steps: Number of steps of the protocol. A further step is an error.
     allow_unprotected_metrics: Whether to report the measurements of `inner`,
       under `not_covered`. They are computed from data without any noise.
   """

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sound bounds on the loss of a check-in or shuffle event, by name.
 
-Every event has several bounds, and the bound 'none' without amplification. The
-smallest one depends on the event's numbers.
+Every event has several bounds, and the bound 'none' without amplification.
+Which of them is smallest depends on the numbers of the event.
 
 | bound | of | source |
 |---|---|---|
@@ -16,9 +16,9 @@ smallest one depends on the event's numbers.
 | strong_clones | both, some randomizers | [derived] more clones, by type |
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
 
-[derived] marks arguments of this project, proven in docs/proofs_shuffling.md and
-docs/proofs_check_ins.md; they can be turned off. Formulas of papers that do not
-hold are not here.
+[derived] marks bounds whose proofs are this project's own, in
+docs/proofs_shuffling.md and docs/proofs_check_ins.md. Users can turn them off.
+Published formulas that are wrong are not here.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ _LARGEST_RUN_EPSILON = 100.0
 
 
 def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
-  """Yields the bounds on `count` equal events."""
+  """Yields the bounds on `count` equal fixed-window events."""
   probability = event.check_in_probability
   yield bounds.without_protocol(report, count)
   if probability == 0:
@@ -78,7 +78,7 @@ def _of_fixed_window(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 
 def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
-  """Yields the bounds on `count` equal events."""
+  """Yields the bounds on `count` equal sliding-window events."""
   yield bounds.without_protocol(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_3_2,
@@ -90,7 +90,7 @@ def _of_sliding_window(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 
 def _of_averaged(event, report, count, delta) -> Iterator[bounds.Bound]:
-  """Yields the bounds on `count` equal events."""
+  """Yields the bounds on `count` equal events of averaged check-ins."""
   yield bounds.without_protocol(report, count)
   theorem = functools.partial(
       random_check_ins.theorem_4_1,
@@ -101,11 +101,12 @@ def _of_averaged(event, report, count, delta) -> Iterator[bounds.Bound]:
 
 
 def _closed_form(number: str, report, theorem, count: int, delta: float):
-  """Returns a theorem of arXiv:2007.06605 for the best of the local pairs.
+  """Returns the bound by a theorem of arXiv:2007.06605.
 
-  One event alone uses the theorem's own formula. If it is repeated, or next to
-  other events, the theorem gives an (epsilon, delta')-DP randomizer, where
-  delta' is a share of delta.
+  The theorem takes the best pair (epsilon0, delta0) of a report. For one event
+  alone the bound is the theorem's epsilon. For several events the theorem is
+  applied to each, as an (epsilon, delta')-DP mechanism where delta' is a share
+  of delta.
   """
 
   def epsilon(total_delta):
@@ -246,7 +247,10 @@ def _of_shuffled_check_in(
 
 
 def _strong_clones(report, clones) -> bounds.Bound:
-  """Returns clones with the larger probability, if the type allows it."""
+  """Returns the bound by clones with a larger probability.
+
+  It applies only to randomizers for which a larger one is proven.
+  """
 
   def part():
     if not report.strong_clones:
@@ -259,8 +263,7 @@ def _strong_clones(report, clones) -> bounds.Bound:
 
 
 def _step_by_step(report, num_slots: int, probability: float, count: int):
-  """Returns the steps of theorem 3.2, composed as privacy-loss distributions.
-  """
+  """Returns the bound that composes the steps of theorem 3.2 numerically."""
 
   def part():
     if not report.is_pure:

@@ -11,7 +11,8 @@ number. Every report was randomized at its client. There are two rules:
   are one update. Without reports there is no update: the model, the optimizer
   and the average of the models stay as they are.
 
-A step takes part in the protocol whether or not it updates the model.
+Every step counts as a step of the protocol, whether or not it updates the
+model.
 """
 
 import collections
@@ -33,14 +34,14 @@ from tff_dp.learning import finalizers
 class Winners:
   """One report per step, and one update per `slots_per_update` steps.
 
-  Any other number of reports is an error. Without a report, the adversary would
-  see which slot was empty. If there are two reports, the guarantee covers only
-  one.
+  In a step after the warm-up, any other number of reports is an error. Without
+  a report, the adversary would see which slot was empty. With two reports, the
+  guarantee would cover only one of them.
 
   Attributes:
     num_updates: Number of updates of the model in the whole run.
     slots_per_update: Number b of slots per update.
-    num_warm_up: Number of first steps whose reports are not used.
+    num_warm_up: Number of steps at the beginning whose reports are not used.
   """
 
   num_updates: int
@@ -108,8 +109,8 @@ def build_check_in_finalizer(
   step and their number.
 
   `state`: `OrderedDict(optimizer, collected, num_collected, num_steps,
-  num_updates)`, and `averaging` with an average. `collected` is the sum of the
-  reports since the last update.
+  num_updates)`, and `averaging` if there is an average. `collected` is the sum
+  of the reports since the last update.
 
   `measurements`: `num_updates`, the number of updates so far.
 
@@ -118,10 +119,10 @@ def build_check_in_finalizer(
     optimizer: Optimizer that applies an update to the trainable weights.
     model_weights_type: Type of a `tff.learning.models.ModelWeights` whose
       trainable weights are float32.
-    constraint: Set in which the model has to stay. It is projected after an
-      update.
-    average: Average of the models. Each update adds the model before it once,
-      even if several steps passed since the update before.
+    constraint: Set in which the model has to stay. After every update the model
+      is projected into it.
+    average: Average of the models. Each update adds the model that it changes
+      once, even if several steps passed since the previous update.
   """
   trainable_type = model_weights_type.trainable
   update_type = tff.to_type(

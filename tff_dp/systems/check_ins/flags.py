@@ -107,7 +107,7 @@ def _add_noise(parser: errors.Parser, command: str) -> None:
 
 
 def plan_of(arguments: argparse.Namespace) -> plan_lib.CheckInPlan:
-  """Returns the plan of the flags. The noise is 1 if its flag is missing."""
+  """Returns the plan of the flags, with some noise if no flag sets it."""
   protocol_flags.check_counts(arguments)
   protocol, num_passes = _protocol_of(arguments)
   return plan_lib.CheckInPlan(
@@ -126,7 +126,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and the solution."""
+  """Returns the run within the budget, and a dict with the noise in words."""
   return protocol_flags.calibrated(arguments, plan_of)
 
 
@@ -183,7 +183,10 @@ def _protocol_of(
 
 
 def _randomizer_of(arguments: argparse.Namespace):
-  """Returns the noise at the client."""
+  """Returns the local randomizer of the flags.
+
+  Its noise multiplier or local epsilon is 1 in a calibration.
+  """
   clip = arguments.clip_norm
   # In a calibration the flag is missing, and the value does not matter.
   noise = getattr(arguments, 'noise_multiplier', None)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Check-ins: clients that decide themselves when to report."""
+"""The offers of check-ins, where clients decide themselves when to report."""
 
 from collections.abc import Callable, Mapping
 import math
@@ -31,7 +31,7 @@ _MOST_LOCAL_EPSILON = 10.0
 
 
 def fixed_window(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of check-ins with one winner per slot.
+  """Returns the offer of a fixed window with one winner per slot.
 
   There are as many slots as reports.
   """
@@ -66,13 +66,13 @@ def fixed_window(setting: offers.Setting) -> offers.Offer:
 
 
 def sliding_window(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of check-ins of clients that wake one after the other."""
+  """Returns the offer of a sliding window: clients wake one after the other."""
   updates = setting.rounds * setting.reports_per_round
   window = setting.population - updates + 1
   if window < 1:
     raise offers.DoesNotFitError(
-        f'needs a client of its own for each of {updates} reports, of'
-        f' {setting.population}'
+        f'needs another client for each of {updates} reports, and there are'
+        f' {setting.population} clients'
     )
   window = min(window, _LONGEST_WINDOW)
   steps = updates + window - 1
@@ -95,7 +95,12 @@ def sliding_window(setting: offers.Setting) -> offers.Offer:
 def _winners(setting, system, protocol, empty: float, **fields) -> offers.Offer:
   """Returns the offer of check-ins with one winner per slot.
 
-  A share of the winners are dummies.
+  Args:
+    setting: Known facts.
+    system: Name of the system.
+    protocol: Protocol of the clients.
+    empty: Expected share of slots whose winner is a dummy.
+    **fields: Further arguments of `_check_ins`.
   """
   return _check_ins(
       setting,
@@ -138,7 +143,7 @@ def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
 
 
 def local_reports(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of averaged check-ins without amplification."""
+  """Returns the offer of averaged check-ins, if nothing is amplified."""
   passes, slots = setting.num_passes, setting.rounds_per_pass
   protocol = windows.AveragedCheckIn(slots, setting.population)
   return _check_ins(

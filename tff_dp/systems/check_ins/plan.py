@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run whose clients decide when to report, and add the noise.
 
-It holds participation, noise and accounting in one object, so that they cannot
-drift apart:
+The plan holds participation, noise and accounting in one object, so that they
+cannot drift apart:
 
     plan = tff_dp.CheckInPlan(
         tff_dp.check_ins.ShuffledCheckIn(
@@ -87,12 +87,12 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
 
   @property
   def noise_multiplier(self) -> Optional[float]:
-    """Std of one draw over the clip norm, for Gaussian noise."""
+    """Std of Gaussian noise over the clip norm. `None` for other noise."""
     return getattr(self.randomizer, 'noise_multiplier', None)
 
   @property
   def l2_norm_clip(self) -> Optional[float]:
-    """Bound on the L2 norm of one report, if there is one."""
+    """Bound on the L2 norm of a report before its noise. `None` without one."""
     return getattr(self.randomizer, 'l2_norm_clip', None)
 
   @property
@@ -101,7 +101,7 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     return self.randomizer.event
 
   def aggregator(self, **options: Any) -> None:
-    """Refuses: a process with noise at the clients needs its own builder."""
+    """Raises `PrivacyRefusedError`: clients need a builder that adds noise."""
     del options
     raise _checks.PrivacyRefusedError(
         f'{self.protocol.name} has no noise at the server',
@@ -133,8 +133,8 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     """Returns epsilon of everything that the run releases.
 
     Args:
-      delta: Target delta, in (0, 1). 0 is allowed if the guarantee of a report
-        is pure. Local epsilons then add up, and nothing is amplified.
+      delta: Target delta, in (0, 1), or 0 if the guarantee of a report is pure.
+        At 0 the local epsilons add up, and nothing is amplified.
       num_rounds: Number of rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon. Default: the relation of the
         plan.
@@ -155,7 +155,10 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     )
 
   def _pure_epsilon(self, num_rounds, relation) -> float:
-    """Returns the local epsilon times the most reports, for replace-one."""
+    """Returns the local epsilon times a client's largest number of reports.
+
+    For replace-one.
+    """
     replace_one = run_events.NeighboringRelation.REPLACE_ONE
     _checks.one_of((None, replace_one), neighboring_relation=relation)
     num_rounds = self._stops_at(num_rounds)

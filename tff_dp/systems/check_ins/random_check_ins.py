@@ -5,22 +5,22 @@
 Protocols (Balle, Kairouz, McMahan, Thakkar and Thakurta, arXiv:2007.06605): a
 client draws one slot uniformly with its own coins and checks in there. Its
 report has gone through an e0-LDP or (e0, d0)-LDP randomizer at the client.
-Adjacency: replace one client. The docstrings of `run_events` say who is trusted
-and what the adversary sees and knows.
+Adjacency: replace one client. The docstrings of `check_in_events` say who is
+trusted and what the adversary sees and knows.
 
-Every function takes the *total* delta, splits it itself, and returns
+Every theorem takes the *total* delta, splits it itself, and returns
 
     min(theorem, local guarantee),
 
-so a result never exceeds e0 where (e0, delta) holds by itself. With d0 > 0 an
-(e0, d0)-LDP randomizer is within total variation delta1 of an 8 e0-LDP one if
+so the result never exceeds e0. For d0 > 0, an (e0, d0)-LDP randomizer is within
+total variation delta1 of an 8 e0-LDP one if
 
     d0 <= (1 - exp(-e0)) delta1
           / (4 exp(e0) (2 + ln(2/delta1) / ln(1/(1 - exp(-5 e0))))).
 
-Then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 added to delta,
-where N is the number of randomizers that matter. If that does not fit into
-delta, `NotApplicableError` says why. Notation: a = exp(e0) - 1, L =
+Then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 added to its delta,
+where N is the number of randomizers that matter. If that sum cannot stay within
+the total delta, `NotApplicableError` says why. Notation: a = exp(e0) - 1, L =
 ln(1/delta).
 
 Theorem 3.2 is also available step by step, for pure e0. In A_fix the report of
@@ -40,8 +40,8 @@ The loss of RR(eps) is eps with probability exp(eps) / (1 + exp(eps)), else
 grid. Steps with equal multiples form one binomial distribution. The transforms
 of these distributions are multiplied.
 
-Two misprints of the paper would be unsafe: d0 in place of delta1 in that
-addition, and m in place of the number of clients in theorem 4.1.
+Two misprints of the paper would be unsafe: d0 in place of delta1 in the sum
+above, and m in place of the number of clients in theorem 4.1.
 """
 
 import functools
@@ -125,11 +125,12 @@ def theorem_4_1(
 
       exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L),
 
-  at the best split of delta into two. The adversary may know the number of
-  reports in a slot, if participants do not collude. With d0 > 0, N = max(n, m):
-  all n clients run the randomizer, not m as the paper prints. A lower bound on
-  n is enough there too, because clients beyond n may be counted as part of the
-  rule that updates the model (docs/proofs_check_ins.md, section 3).
+  at the best of some splits of delta into two. The adversary may know the
+  number of reports in a slot, if participants do not collude. With d0 > 0, N =
+  max(n, m): all n clients run the randomizer, not m as the paper prints. A
+  lower bound on n is enough then too, because clients beyond n may be counted
+  as part of the rule that updates the model (docs/proofs_check_ins.md, section
+  3).
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -157,12 +158,12 @@ def theorem_5_1(
 ) -> float:
   """Returns epsilon of n reports, adaptively randomized, in random order.
 
-  Upper bound (arXiv:2007.06605, theorem 5.1). `shuffling` has tighter ones.
+  Upper bound (arXiv:2007.06605, theorem 5.1):
 
       exp(3 e0) a^2 / (2 n) + exp(1.5 e0) a sqrt(2 L / n).
 
-  At n = 1000 and delta = 1e-6 it stops helping at e0 = 0.874. With d0 > 0, N =
-  n.
+  At n = 1000 and delta = 1e-6 this is below e0 only for e0 < 0.874. With d0 >
+  0, N = n. The bounds in `shuffling` are tighter.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -243,9 +244,9 @@ def _total(
 def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
   """Returns the smallest delta1 that the (e0, d0) forms may use, rounded up.
 
-  With it, an (e0, d0)-LDP randomizer is within total variation distance delta1
-  of an 8 e0-LDP one. The condition is at the top of this module. The result is
-  infinity if no delta1 up to 1 satisfies the condition.
+  An (e0, d0)-LDP randomizer is within total variation distance delta1 of an
+  8 e0-LDP one if delta1 meets the condition at the top of this module. The
+  result is infinity if no delta1 up to 1 meets it.
 
   Args:
     local_epsilon: Local epsilon e0.
@@ -293,7 +294,7 @@ def _shuffled(num_reports, e0: float, delta: float) -> float:
 
 
 def _averaged(num_slots, num_clients, e0: float, delta: float) -> float:
-  """Returns the minimum over splits of delta into two."""
+  """Returns theorem 4.1 for a pure randomizer, at the best of some splits."""
   loss = _exp(2 * e0) * _expm1(e0)
   if loss == 0:
     return 0.0
@@ -410,10 +411,10 @@ def _profile(e0: float, num_slots: int, p0: float) -> privacy_profiles.Profile:
 
 
 def _composed(epsilons: np.ndarray):
-  """Returns (losses above 0, their probabilities, error) of all RR(eps_i).
+  """Returns (losses above 0, their probabilities, error) of the composition.
 
-  The error bounds, as part of delta, the mass that is cut off or wraps around
-  and the rounding.
+  The composition is of RR(eps_i) for all `epsilons`. The error is a bound on
+  what delta misses by mass that is cut off or wraps around, and by rounding.
   """
   total = math.sqrt(float(epsilons @ epsilons))
   units = _num_units(epsilons, total)
@@ -458,9 +459,10 @@ def _num_units(epsilons: np.ndarray, total: float) -> int:
 
 
 def _binomial(multiple: int, count: int, unit: float, num_points: int):
-  """Returns the distribution of the sum of `count` losses, cyclic.
+  """Returns the distribution of the sum of `count` losses of one RR.
 
-  Each loss is of RR(multiple * unit).
+  Each loss is of RR(multiple * unit). The distribution is an array over sums in
+  units, modulo `num_points`.
   """
   eps = multiple * unit
   heads = np.arange(count + 1, dtype=np.int64)

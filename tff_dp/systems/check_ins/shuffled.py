@@ -18,7 +18,7 @@ from tff_dp.systems.check_ins import check_in_events
 
 
 class _BehindShuffler(protocol_lib.Protocol):
-  """The common part of both protocols."""
+  """Base class of the protocols whose reports go through a shuffler."""
 
   has_one_winner = False
   occupancy_is_secret = False
@@ -41,8 +41,8 @@ class _BehindShuffler(protocol_lib.Protocol):
 class ShuffledReports(_BehindShuffler):
   """Every client reports in every round. Adjacency is replace-one.
 
-  It is for the accounting of existing reports, and no sampler simulates it. To
-  train, use `ShuffledCheckIn` with rate 1.
+  This protocol accounts for reports that exist already. No sampler simulates
+  it. To train, use `ShuffledCheckIn` with rate 1.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -73,7 +73,7 @@ class ShuffledReports(_BehindShuffler):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.SelfComposedDpEvent:
-    """See base class. A prefix has fewer rounds."""
+    """See base class. A run that stops early has fewer rounds."""
     return dp_accounting.SelfComposedDpEvent(
         check_in_events.ShuffledDpEvent(event, self.min_num_clients),
         self._stopped_after(num_rounds),
@@ -82,7 +82,7 @@ class ShuffledReports(_BehindShuffler):
 
 @dataclasses.dataclass(frozen=True)
 class ShuffledCheckIn(_BehindShuffler):
-  """A client takes part in a round w.p. p, independently of everything.
+  """A client takes part in a round with probability p, by a coin of its own.
 
   Adjacency is replace-one. Under add-or-remove, the number of reports would
   show who is present.
@@ -95,8 +95,9 @@ class ShuffledCheckIn(_BehindShuffler):
     dropout_rate: Share p' in [0, 1) of the clients with heads whose report does
       not arrive in time, independently of who they are and of their data.
     assume_independent_dropout: Whether the guarantee may count on that share.
-      It then uses the rate p (1 - p'). Otherwise it uses p, which independent
-      dropout can only improve. The statement names the assumption.
+      If so, it uses the rate p (1 - p'), and the statement names the
+      assumption. Otherwise the guarantee uses p, and independent dropout only
+      improves it.
   """
 
   num_rounds: int
@@ -119,14 +120,14 @@ class ShuffledCheckIn(_BehindShuffler):
 
   @property
   def certified_rate(self) -> float:
-    """The rate g of the guarantee, rounded up."""
+    """The check-in rate g that the guarantee uses, rounded up."""
     if self.credited_loss:
       return protocol_lib.product(self.check_in_rate, 1 - self.credited_loss)
     return self.check_in_rate
 
   @property
   def credited_loss(self) -> float:
-    """The share of lost reports that the guarantee counts on."""
+    """Share of lost reports that the guarantee counts on."""
     return self.dropout_rate if self.assume_independent_dropout else 0.0
 
   @property
@@ -171,7 +172,7 @@ class ShuffledCheckIn(_BehindShuffler):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.SelfComposedDpEvent:
-    """See base class. Rounds are independent, so a prefix has fewer of them."""
+    """See base class. A run that stops early has fewer rounds."""
     return dp_accounting.SelfComposedDpEvent(
         check_in_events.ShuffledCheckInDpEvent(
             event,

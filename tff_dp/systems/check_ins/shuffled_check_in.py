@@ -43,15 +43,15 @@ def round_profile(
     clone_probability: float | None = None,
     num_categories: int | None = None,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one round. Derived here, not taken from a paper.
+  """Returns the profile of one round, by a proof of this project.
 
-  Upper bound. The adversary is told which other reports checked in and are no
-  clones. Their number M ~ Bin(n - 1, g (1 - pc)) does not depend on the
+  Upper bound. The adversary is told which other clients checked in without
+  being clones. Their number M ~ Bin(n - 1, g (1 - pc)) does not depend on the
   target's coin. Each remaining client is a clone with probability r = g pc / (1
   - g (1 - pc)). The adversary then compares J ~ Bin(n - 1 - M, r) clones, with
-  or without the target among them (docs/proofs_shuffling.md, section 4). Unlike
-  in the per-cohort form, the adversary does not learn whether the target takes
-  part. The computation needs one sum per epsilon and block of M.
+  or without the target among them (docs/proofs_shuffling.md, section 4). The
+  target's presence stays hidden among the clones, so this bound is smaller than
+  `round_profile_by_cohort`. It needs one sum per epsilon and block of M.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -63,7 +63,8 @@ def round_profile(
       randomized response.
 
   Raises:
-    NotApplicableError: If d0 > 0 comes with a stronger clone rule.
+    NotApplicableError: If d0 > 0 and pc is above exp(-e0), or `num_categories`
+      is set together with d0 > 0 or with pc.
   """
   _check(num_clients, check_in_rate)
   rule = shuffling.clone_rule(
@@ -100,16 +101,16 @@ def round_profile_by_cohort(
     clone_probability: float | None = None,
     num_categories: int | None = None,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one round, from published results only.
+  """Returns the profile of one round, by published results if d0 = 0.
 
   Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), where D_k
-  is the profile of k shuffled reports (arXiv:2012.12803). Given k, which
-  everyone sees, the target is among the k with probability k / n
-  (arXiv:2206.03151, theorem 1, whose proof text has g instead). The
+  is the profile of k shuffled reports (arXiv:2012.12803). Everyone sees the
+  number k of reports. Given k, the target is among the k with probability k / n
+  (arXiv:2206.03151, theorem 1, where the text of the proof has g instead). The
   distribution of k is the same for both neighbours. A block of k is charged the
-  rate of its largest k and the crowd of its smallest k. The tails are charged a
-  rate of 1 or a crowd of 1. Slightly looser than `round_profile`, with the same
-  arguments.
+  rate of its largest k and the crowd of its smallest k. The upper tail is
+  charged a rate of 1, and both tails a crowd of 1. The profile is slightly
+  looser than `round_profile`. The arguments are the same.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(
@@ -149,13 +150,13 @@ def subsampled_profile(
     num_clients: int,
     check_in_rate: float,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one round that hides only who checked in.
+  """Returns the profile of one round in which only the cohort is hidden.
 
   Upper bound for any randomizer, without trust in the others' noise: sum_k
-  Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))). Given k, the cohort is
-  a uniform subset. A cohort without the target equals one with another client
-  in the target's place (arXiv:1807.01647, theorems 2 and 10, and
-  docs/proofs_shuffling.md, section 2).
+  Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))). Given its size k, the
+  cohort is a uniform subset. A cohort without the target is as likely as one
+  with the target in the place of another client (arXiv:1807.01647, theorems 2
+  and 10, and docs/proofs_shuffling.md, section 2).
 
   Args:
     local_profile: Profile delta_loc of one report for any two inputs, for
@@ -258,8 +259,9 @@ def _check(num_clients, check_in_rate) -> None:
 def _cohorts(num_clients: int, rate: float, most_blocks: int):
   """Returns blocks of the number k >= 1 of clients that check in.
 
-  Three arrays with one entry per block: the smallest k, the largest k as a
-  share of n, and the probability. The first two entries are the tails.
+  The blocks are three arrays with one entry each: the smallest k, the largest k
+  as a share of n, and the probability. The first two entries are the upper and
+  the lower tail.
   """
   low, high, below, above = shuffling.window(num_clients, rate)
   edges = shuffling.blocks(max(low, 1), max(high, 1), most_blocks)

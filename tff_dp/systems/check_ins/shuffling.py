@@ -18,10 +18,10 @@ of either type, and `y`, the number of reports of type 0:
     target out:  s = J,      y ~ Bin(s, 1/2)
     target in:   s = J + 1,  y ~ Bin(s - 1, 1/2) + Bernoulli(alpha or 1 - alpha)
 
-where J is the number of clones, alpha = exp(e0) / (1 + exp(e0)), and 'in' or
-'out' is the target's own secret coin. Swapping the types swaps the two
-distributions. docs/proofs_shuffling.md derives all of it. The threshold and the
-signs used here are for E = exp(epsilon) >= 1.
+where J is the number of clones and alpha = exp(e0) / (1 + exp(e0)). The
+target's own secret coin decides whether it is 'in' or 'out'. Swapping the types
+swaps the two distributions. docs/proofs_shuffling.md derives all of this. The
+code is for E = exp(epsilon) >= 1 only.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,13 +78,14 @@ def round_profile(
     clone_probability: Probability pc that another client's report is a clone.
       Default: exp(-e0), which holds for every e0-LDP randomizer, because R(x_i)
       is at least exp(-e0) (R(x) + R(x')) / 2 (arXiv:2012.12803, section 3.1).
-      Give a larger one only for randomizers for which it is proven.
+      Give a larger one only for a randomizer for which it is proven.
     num_categories: Number of categories k, if the randomizer is k-ary
-      randomized response. Most reports are then of neither type, also the
-      target's, which helps.
+      randomized response. Then many reports, perhaps the target's too, are of
+      neither type, so the bound is smaller.
 
   Raises:
-    NotApplicableError: If d0 > 0 comes with a stronger clone rule.
+    NotApplicableError: If d0 > 0 and pc is above exp(-e0), or `num_categories`
+      is set together with d0 > 0 or with pc.
   """
   _checks.integer_at_least(1, num_reports=num_reports)
   rule = clone_rule(
@@ -130,7 +131,11 @@ class CloneRule:
 def clone_rule(
     local_epsilon, local_delta, probability, num_categories
 ) -> CloneRule:
-  """Returns the clone rule of a randomizer after checking that it is valid."""
+  """Returns the clone rule of a randomizer, after a check of its numbers.
+
+  Raises:
+    NotApplicableError: As for `round_profile`.
+  """
   _checks.in_closed(0.0, 500.0, local_epsilon=local_epsilon)
   _checks.in_closed(0.0, 1.0, local_delta=local_delta)
   e0 = float(local_epsilon)
@@ -139,8 +144,8 @@ def clone_rule(
     _checks.integer_at_least(2, num_categories=num_categories)
     if probability is not None or local_delta:
       raise privacy_profiles.NotApplicableError(
-          'num_categories stands for randomized response, which has no'
-          ' local_delta and its own clone_probability'
+          'num_categories stands for randomized response, which has a'
+          ' clone_probability of its own and no local_delta'
       )
     # Scaled by exp(-e0), which does not overflow.
     total = 1 + (num_categories - 1) * weak
@@ -153,8 +158,8 @@ def clone_rule(
   _checks.in_closed(0.0, strong * (1 + 1e-12), clone_probability=probability)
   if local_delta and probability > weak * (1 + 1e-12):
     raise privacy_profiles.NotApplicableError(
-        f'clone_probability={probability:g} is above exp(-e0) = {weak:g}, which'
-        f' is proved for local_delta=0 only, not {local_delta:g}'
+        f'clone_probability={probability:g} is above exp(-e0) = {weak:g}; more'
+        f' than that is proved for local_delta=0 only, not {local_delta:g}'
     )
   return CloneRule(float(probability), 1 - float(probability), 1.0)
 
@@ -333,7 +338,8 @@ def shuffled(
 ) -> np.ndarray:
   """Returns H_E of the pair for a target that is in, [epsilons, num_clones].
 
-  Upper bound, exact up to rounding, for each number of clones.
+  Exact for each number of clones, and rounded up. `privacy_profiles` defines
+  H_E.
 
   Args:
     epsilons: Values ln(E) >= 0, shape [epsilons].
@@ -398,7 +404,8 @@ def checked_in(
 ) -> np.ndarray:
   """Returns H_E of the pair over all cells, shape [epsilons].
 
-  Upper bound: exact in the cells up to rounding, plus the mass outside.
+  Upper bound: exact in the cells and rounded up, plus the worst value for the
+  mass outside of them.
   """
   found = cells.rest * worst_case(epsilons, local_epsilon)
   for rows, _, excess in _pieces(epsilons, local_epsilon, cells):
@@ -420,7 +427,7 @@ def worst_case(epsilons: np.ndarray, local_epsilon: float) -> np.ndarray:
 def _pieces(
     epsilons, local_epsilon, cells: Cells
 ) -> Iterator[tuple[np.ndarray, slice, np.ndarray]]:
-  """Yields rows, columns and `_excess` at them, wherever it is not 0."""
+  """Yields (rows, columns, `_excess` there), for all rows where it is not 0."""
   epsilons = np.asarray(epsilons, np.float64)
   # For epsilon >= e0 no report tells the inputs apart.
   rows = np.flatnonzero(epsilons < local_epsilon)
@@ -440,7 +447,7 @@ def _pieces(
 
 
 def _tables(sizes, num_rows: int) -> Iterator[tuple[slice, _Coins]]:
-  """Yields a slice of sizes to take together, with their coin function.
+  """Yields slices of the sizes, each with a coin function for its sizes.
 
   Args:
     sizes: Numbers s, ascending.
@@ -555,8 +562,9 @@ def _excess(
   where A = alpha - E (1 - alpha), u is the probability of s clones with the
   target out, and w the probability of s - 1 clones with the target in. P - E Q
   is a positive function times one that rises linearly in y, so the sum is
-  largest at its first positive y. A wrong y would give too small a sum.
-  Rounding can move y by one, so its neighbours are tried too.
+  largest if it begins at the first y with a positive P - E Q. From any other y
+  it would be too small. Rounding can move y by one, so its neighbours are tried
+  too.
 
   Args:
     epsilon: Epsilons below local_epsilon, shape [epsilons, 1].

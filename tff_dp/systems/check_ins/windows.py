@@ -30,7 +30,7 @@ _SECRET_CHECK_INS = (
 
 @dataclasses.dataclass(frozen=True)
 class FixedWindowCheckIn(protocol_lib.Slots):
-  """A_fix: a client takes part w.p. p0, in one of m slots, uniformly.
+  """A_fix: a client takes part with probability p0, in one uniform slot of m.
 
   Each slot has one winner, uniform among the clients that checked in. An empty
   slot gets a dummy. The number of clients is not needed, neither to run nor to
@@ -39,8 +39,8 @@ class FixedWindowCheckIn(protocol_lib.Slots):
   Attributes:
     num_slots: Number of slots m.
     check_in_probability: Probability p0 of taking part, in [0, 1].
-    slots_per_update: Number b of reports per model update. It divides
-      `num_slots`. The guarantee does not depend on it, because averaging is
+    slots_per_update: Number b of reports per model update, a divisor of
+      `num_slots`. The guarantee does not depend on b, because averaging is
       post-processing.
   """
 
@@ -102,9 +102,10 @@ class FixedWindowCheckIn(protocol_lib.Slots):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> check_in_events.FixedWindowCheckInDpEvent:
-    """See base class. Exact for a prefix: s of m slots are a window of s slots.
+    """See base class. If the run stops after s slots, they are a window of s.
 
-    A client is in the first s slots with probability p0 s / m, uniformly.
+    A client is in these slots with probability p0 s / m, and then in each of
+    them equally likely.
     """
     stopped = self._stopped_after(num_rounds)
     return check_in_events.FixedWindowCheckInDpEvent(
@@ -121,9 +122,8 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
   """A_sldw: client j wakes at step j and draws one of steps j..j+m-1.
 
   Each step has one winner, or a dummy. Steps 1..m-1 are the warm-up: they are
-  not used, and clients that drew them do not report. If there are more than
-  `num_rounds` clients, the next ones begin at step 1 again: client j wakes at
-  step 1 + (j - 1) mod n. Wake-up times are public.
+  not used, and clients that drew them do not report. If there are more than n
+  clients, client j wakes at step 1 + (j - 1) mod n. Wake-up times are public.
 
   Attributes:
     num_rounds: Number of steps n, of which n - m + 1 update the model.
@@ -150,7 +150,7 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
 
   @property
   def num_warm_up(self) -> int:
-    """Number of first steps of a pass in which nobody reports."""
+    """Number of steps at the beginning of a pass in which nobody reports."""
     return self.window - 1
 
   @property
@@ -188,7 +188,7 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> check_in_events.SlidingWindowCheckInDpEvent:
-    """See base class. A prefix is accounted for as the whole pass."""
+    """See base class. A run that stops early counts as the whole pass."""
     self._stopped_after(num_rounds)
     return check_in_events.SlidingWindowCheckInDpEvent(
         event, window=self.window
@@ -197,11 +197,11 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class AveragedCheckIn(protocol_lib.Slots):
-  """A_avg: every client draws one of m slots, whose reports are averaged.
+  """A_avg: every client draws one of m slots. Each slot averages its reports.
 
   An empty slot leaves the model as it is. The guarantee needs every client to
-  take part, and a lower bound on their number. The number of reports in a slot
-  may be seen.
+  take part, and a lower bound on the number of clients. The adversary may see
+  the number of reports in a slot.
 
   Attributes:
     num_slots: Number of slots m.
@@ -235,7 +235,7 @@ class AveragedCheckIn(protocol_lib.Slots):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> check_in_events.AveragedCheckInDpEvent:
-    """See base class. A prefix is accounted for as the whole pass."""
+    """See base class. A run that stops early counts as the whole pass."""
     self._stopped_after(num_rounds)
     return check_in_events.AveragedCheckInDpEvent(
         event,

@@ -38,11 +38,12 @@ def build_dp_ftrl(
 ) -> process_lib.PrivateLearningProcess:
   """Returns a learning process that trains with DP-FTRL.
 
-  Clients run local SGD from the current model. The server clips, sums and
+  Clients run local training from the current model. The server clips, sums and
   noises their updates as the plan says, and takes one step. Without `l1` and
-  `constraint` the server is an ordinary optimizer on the residuals. With one of
-  them it is `ftrl.Ftrl` on their prefix sum, which restarts with the plan's
-  trees. Both are post-processing and cost no privacy.
+  `constraint` it uses an ordinary optimizer on the noised mean update of the
+  round. With `l1` or `constraint` it uses `ftrl.Ftrl` on the sum of all noised
+  mean updates so far, which begins anew with each tree of the plan. Either way
+  the step is post-processing and costs no privacy.
 
   `momentum`, `nesterov` and `cooldown` are the fields of `mechanisms.Workload`:
 
@@ -51,8 +52,9 @@ def build_dp_ftrl(
           participation, workload=mechanisms.Workload(**server))
       process = build_dp_ftrl(model_fn, plan, ..., **server)
 
-  `process.workload` is this `Workload`. With `l1` or `constraint` it describes
-  the prefix sum before the server thresholds and projects it.
+  `process.workload` is this `Workload`, or `None` with a `server_optimizer`.
+  With `l1` or `constraint` it describes the sum before the server thresholds
+  and projects the model.
 
   The server's state holds these vectors of the model's size: one for momentum,
   two (anchor and sum) with `l1` or `constraint`, and one with `averaging`.
@@ -87,8 +89,8 @@ def build_dp_ftrl(
         'client_weighting',
         client_weighting,
         'tff.learning.ClientWeighting.UNIFORM: weights are data, and in a'
-        ' weighted mean the share of one client, hence the sensitivity, is not'
-        ' l2_norm_clip / clients_per_round, which the noise is made for',
+        ' weighted mean one client can move the mean by more than l2_norm_clip'
+        ' / clients_per_round, for which the noise is made',
     )
   plan_lib.check_is_dp_ftrl(plan)
   uses_ftrl = l1 != 0 or constraint is not None
@@ -105,8 +107,8 @@ def build_dp_ftrl(
       raise _checks.ArgumentError(
           'server_optimizer',
           server_optimizer,
-          'either an optimizer of your own with server_learning_rate=1.0, or '
-          'momentum, nesterov, cooldown, l1 and constraint, not both',
+          'None, or an optimizer alone: with server_learning_rate=1.0 and '
+          'without momentum, nesterov, cooldown, l1 and constraint',
       )
   else:
     _checks.positive(server_learning_rate=server_learning_rate)

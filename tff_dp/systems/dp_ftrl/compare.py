@@ -140,7 +140,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _progress():
-  """Returns a function that reports on stderr, after some quiet seconds."""
+  """Returns a function that prints the mechanism being optimised, on stderr.
+
+  It prints nothing in the first `_QUIET_SECONDS`.
+  """
   start = time.monotonic()
 
   def report(name):
@@ -151,7 +154,7 @@ def _progress():
 
 
 def _reference(rows, pattern, options) -> choice.Row:
-  """Returns the row of Honaker's tree, also if the user did not ask for it."""
+  """Returns the row of Honaker's tree, even if the user did not ask for it."""
   for row in rows:
     if row.name == _REFERENCE:
       return row
@@ -160,7 +163,7 @@ def _reference(rows, pattern, options) -> choice.Row:
 
 
 def _others(arguments, pattern, kind: str) -> list[choice.Row]:
-  """Returns the rows of other systems."""
+  """Returns the rows of other systems, at the budget of the flags."""
   return [
       row
       for system in systems.all_systems()
@@ -216,7 +219,7 @@ def _json(
 
 
 def _at(arguments: argparse.Namespace) -> str:
-  """Returns the privacy at which errors are compared."""
+  """Returns words for the privacy at which errors are compared."""
   if arguments.epsilon is None:
     return 'sigma 1'
   return f'epsilon {arguments.epsilon:g}, delta {arguments.delta:g}'
@@ -271,7 +274,12 @@ def _kind_name(kind: str) -> str:
 
 
 def _bar(share: float) -> str:
-  """Returns a bar, of blocks if the terminal shows them. > marks a cut bar."""
+  """Returns a bar of a length, made of blocks if the terminal shows them.
+
+  Args:
+    share: Length as a share of the full width. A longer bar is cut, and ends
+      with `>`.
+  """
   length = min(max(1, round(share * _BAR_WIDTH)), _BAR_WIDTH)
   encoding = getattr(sys.stdout, 'encoding', None) or ''
   has_blocks = sys.stdout.isatty() and encoding.lower() in ('utf-8', 'utf8')

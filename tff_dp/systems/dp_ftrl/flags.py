@@ -137,7 +137,7 @@ def add_option_arguments(parser: errors.Parser) -> None:
 
 
 def add_participation_arguments(parser: errors.Parser) -> None:
-  """Adds the flags of the promised participation of every client."""
+  """Adds the flags that say how often every client takes part at most."""
   add = parser.add
   add('--participation', choices=_PARTICIPATIONS, default='min-separation',
       help='what is promised about every client (default: min-separation)')
@@ -160,7 +160,10 @@ def plan_of(
     num_rounds: int,
     noise_multiplier: Optional[float],
 ) -> plan_lib.DpFtrlPlan:
-  """Returns the plan of the flags. Its mechanism is optimised if possible."""
+  """Returns the plan of the flags, with a mechanism optimised for its rounds.
+
+  Sets `arguments.mechanism` if the user chose none.
+  """
   _checks.integer_at_least(1, rounds=num_rounds)
   if arguments.mechanism is None:
     arguments.mechanism = _default_mechanism(arguments)
@@ -199,7 +202,11 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and the solution."""
+  """Returns the run within the budget, and a dict with the answer in words.
+
+  Solves for the noise multiplier, or for the number of rounds if the noise
+  multiplier is set.
+  """
   rounds, noise = arguments.rounds, arguments.noise_multiplier
   if (rounds is None) == (noise is None):
     raise _checks.ArgumentError(
@@ -243,7 +250,9 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def check_options(
     arguments: argparse.Namespace, names: Optional[tuple[str, ...]] = None
 ) -> None:
-  """Raises if a flag is out of range, or if none of the mechanisms uses it.
+  """Raises `ArgumentError` if an option is out of range or not used.
+
+  An option is used if it is one of some mechanism in `names`.
 
   Args:
     arguments: The flags.
@@ -262,7 +271,7 @@ def check_options(
       raise _checks.ArgumentError(
           option,
           value,
-          f'nothing with {" and ".join(names)}: it is for'
+          f'nothing with {" and ".join(names)}: it is for mechanism'
           f' {", ".join(users)}',
       )
   if arguments.buffers is not None:
@@ -307,18 +316,18 @@ def schedule_of(
 
 
 def ask_for_gap(arguments: argparse.Namespace) -> None:
-  """Raises if nothing says how often a client may take part.
+  """Raises `ArgumentError` if no flag says how often a client may take part.
 
   Args:
-    arguments: The flags. A gap that follows from a population is set.
+    arguments: The flags. `min_index_gap` is set if it follows from others.
   """
   if not _set_gap(arguments):
     raise _checks.ArgumentError(
         'min_index_gap',
         None,
-        'the least difference of the indices of two rounds of one client (1'
-        ' allows every round). It can also be computed from --population and'
-        ' --clients-per-round',
+        'the number of rounds from one participation of a client to its next,'
+        ' at least (1 allows every round). Or give --population and'
+        ' --clients-per-round, from which the gap is computed',
     )
 
 
@@ -331,7 +340,12 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
   """Returns whether flags say how often a client may take part.
 
   Args:
-    arguments: The flags. A gap that follows from a population is set.
+    arguments: The flags. `min_index_gap` is set if it follows from others, and
+      stderr then says so.
+
+  Raises:
+    ArgumentError: If the gap is larger than the population allows, or a number
+      is out of range.
   """
   known = ('min_index_gap', 'min_rounds_between', 'max_participations')
   if arguments.participation != 'min-separation':
@@ -345,8 +359,8 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
       raise _checks.ArgumentError(
           'min_index_gap',
           gap,
-          f'at most {population // cohort}, population / clients per round: then'
-          ' all clients have come',
+          f'at most {population // cohort}, which is population / clients per'
+          ' round: after that many rounds all clients have come',
       )
     return True
   if population is None:
@@ -361,13 +375,18 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
   arguments.min_index_gap = population // cohort
   _assume(
       f'--min-index-gap={arguments.min_index_gap}, population / clients per'
-      ' round: the server asks all other clients first'
+      ' round: the server asks no client again before all others'
   )
   return True
 
 
 def _chosen(arguments: argparse.Namespace, given: dict[str, Any]) -> str:
-  """Returns the flags that were chosen for the user, each with a space."""
+  """Returns the flags whose values were chosen for the user.
+
+  Args:
+    arguments: The flags, all set.
+    given: The flags as the user gave them.
+  """
   return ''.join(
       f'{errors.flag(name)}={getattr(arguments, name)} '
       for name in ('mechanism', 'min_index_gap')
@@ -376,7 +395,7 @@ def _chosen(arguments: argparse.Namespace, given: dict[str, Any]) -> str:
 
 
 def _default_mechanism(arguments: argparse.Namespace) -> str:
-  """Returns BLT noise, or trees where a flag is about them."""
+  """Returns 'blt', or a tree if a flag is about trees or other schedules."""
   trees = arguments.restart_every, arguments.complete_trees
   if arguments.participation != 'min-separation' or any(trees):
     return _TREE
@@ -392,7 +411,12 @@ def _run_with(
 
 
 def _refuse_unused(arguments: argparse.Namespace, names: tuple[str, ...]):
-  """Raises if a flag was given that the participation would ignore."""
+  """Raises `ArgumentError` if one of the flags is set.
+
+  Args:
+    arguments: The flags.
+    names: Names of flags that this `--participation` would ignore.
+  """
   for name in names:
     if getattr(arguments, name) is not None:
       raise _checks.ArgumentError(

@@ -6,23 +6,24 @@ For the loss (y - <x, theta>)^2 two sums over all samples suffice,
 
     A = sum of x x^T,    h = sum of y x,
 
-and neither depends on the model. So the server needs no gradients: clients send
-their part of both as one vector
+and neither sum depends on the model. So the server needs no gradients. A client
+sends one vector, the sum over its samples of
 
-    q = (svec(x x^T), y x),   svec(M) = (M_ii, sqrt(2) M_ij for i < j),
+    q = (svec(x x^T), y x),   svec(M) = (M_ii, sqrt(2) M_ij for i < j).
 
-which has the norm of the pair: |svec(M)| is the Frobenius norm of M. One sample
-with |x| <= R and |y| <= 1 has |q|^2 = |x|^4 + y^2 |x|^2 <= R^2 (R^2 + 1).
+The norm |svec(M)| is the Frobenius norm of M. One sample with |x| <= R and
+|y| <= 1 has |q|^2 = |x|^4 + y^2 |x|^2 <= R^2 (R^2 + 1).
 
-From the noised prefix sums A_t, h_t and eta = 1 / lambda, round t solves
+Round t has the noised sums A_t and h_t of all rounds so far. With the learning
+rate eta = 1 / lambda it finds the model
 
-    argmin over the set of  theta^T A_t theta - 2 <h_t, theta>
-                            + |theta|^2 / (2 eta),
+    argmin of  theta^T A_t theta - 2 <h_t, theta> + |theta|^2 / (2 eta)
 
-which without a constraint is (2 A_t + lambda I) theta = 2 h_t. Noise can make
-the left side indefinite, so its eigenvalues are raised to at least lambda. This
-is post-processing, changes nothing if A_t is positive semi-definite, and bounds
-the model by |theta| <= 2 eta |h_t|.
+over all theta, or over those in a ball. Without a ball the model solves
+(2 A_t + lambda I) theta = 2 h_t. Noise can make this matrix indefinite, so its
+eigenvalues are raised to at least lambda. This is post-processing, changes
+nothing if A_t is positive semi-definite, and bounds the model by
+|theta| <= 2 eta |h_t|.
 
 Sources: the algorithm is from Kairouz et al., arXiv:2103.00039, section 4.2.
 Encoding, clipping and solver are our own derivations. Exact up to rounding: the
@@ -80,7 +81,7 @@ def bounded_samples(x, y, *, feature_norm_bound: float):
 
 
 def encode(second, cross):
-  """Returns q, shape [num_moments].
+  """Returns q, or a sum of several q, shape [num_moments].
 
   Args:
     second: Sum of x x^T, shape [num_features, num_features].
@@ -110,7 +111,8 @@ class Solution(NamedTuple):
 
   Attributes:
     theta: Minimiser, float64, shape [num_features].
-    num_raised: Number of eigenvalues that were below lambda, scalar int32.
+    num_raised: Number of eigenvalues of 2 A + lambda I that were below lambda,
+      scalar int32.
   """
 
   theta: tf.Tensor
@@ -122,10 +124,11 @@ def solve(
 ) -> Solution:
   """Returns the minimiser of the objective in the module docstring.
 
-  In a ball the minimiser is (2 A + (lambda + nu) I)^-1 2 h. Here nu = 0 if that
-  lies inside. Otherwise nu puts the minimiser on the sphere. The norm falls
-  strictly in nu and is below the radius at nu = |2 h| / radius, so bisection of
-  that interval cannot fail.
+  In a ball the minimiser is (2 A + (lambda + nu) I)^-1 2 h, where 2 A has no
+  negative eigenvalues any more. If the minimiser for nu = 0 lies in the ball,
+  nu is 0. Otherwise nu is found by bisection, so that the minimiser lies on the
+  sphere. Its norm falls in nu and is below the radius at nu = |2 h| / radius,
+  so bisection from 0 to there cannot fail.
 
   Args:
     second: Matrix A, symmetric, shape [num_features, num_features].
@@ -150,7 +153,10 @@ def solve(
 
 
 def _multiplier(curvature, target, radius: float):
-  """Returns the least nu >= 0 with |target / (curvature + nu)| <= radius."""
+  """Returns the least nu >= 0 with |target / (curvature + nu)| <= radius.
+
+  Exact up to rounding of nu.
+  """
 
   def is_outside(nu):
     return tf.norm(target / (curvature + nu)) > radius

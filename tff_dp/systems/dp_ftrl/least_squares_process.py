@@ -34,10 +34,11 @@ def build_least_squares(
 ) -> process_lib.PrivateLearningProcess:
   """Returns a process of least squares from noised moments (A_FTRL-LS).
 
-  Clients send the sums of x x^T and y x over their samples. The plan clips each
-  client's sums as a whole and noises all p (p + 1) / 2 + p of them with one
-  mechanism. The server adds up the released sums and solves for the model anew
-  in every round (`least_squares` has the formulas).
+  Clients send the sums of x x^T and y x over their samples. The plan clips the
+  p (p + 1) / 2 + p numbers of a client as one vector, and noises the sum of
+  these vectors with one mechanism. The server adds up the noised sums of all
+  rounds and computes a new model from them in every round (`least_squares` has
+  the formulas).
 
   Clients' datasets are batches of `OrderedDict(x, y)`, float32, of shapes
   [batch, num_features] and [batch]. Append a column of ones for an intercept.
@@ -47,19 +48,20 @@ def build_least_squares(
   zero. Setting it by hand lasts until the next round.
 
   The moments do not depend on the model. So, unlike in FTRL, the sums here
-  continue through restarts of the plan's trees. A new anchor would forget all
-  samples of earlier trees. The model does not jump at a restart, and the final
-  noise of finished trees stays in the sums.
+  continue when a new tree of the plan begins. If they began anew, the model
+  would forget all samples of earlier trees. The model does not jump at a
+  restart, and the final noise of finished trees stays in the sums.
 
   The server's state holds the sums, one vector as large as a client's update,
   and with `averaging` one more model. A round costs one eigendecomposition, of
   order num_features^3.
 
   Args:
-    plan: Mechanism, participation, clipping, noise and cohort. `l2_norm_clip`
-      bounds one client's sums. It must be at most
-      `moments_norm_bound(feature_norm_bound)`, the largest norm of one sample.
-      So a client has at most the influence of one sample.
+    plan: A `DpFtrlPlan` without adaptive clipping. Its `l2_norm_clip` bounds
+      the vector of one client. It must be at most
+      `moments_norm_bound(feature_norm_bound)`, the largest norm that the vector
+      of one sample can have. So a client has at most the influence of one
+      sample.
     num_features: Number of features p.
     feature_norm_bound: Declared bound R on |x|. The bound on |y| is 1.
     server_learning_rate: Learning rate eta = 1 / lambda, where lambda / 2
@@ -69,7 +71,7 @@ def build_least_squares(
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
 
   Raises:
-    ArgumentError: If a value is outside its range.
+    ArgumentError: If a value is outside its range or does not fit the others.
   """
   plan_lib.check_is_dp_ftrl(plan)
   _checks.integer_at_least(1, num_features=num_features)
@@ -80,15 +82,15 @@ def build_least_squares(
     raise _checks.ArgumentError(
         'plan.l2_norm_clip',
         plan.l2_norm_clip,
-        f'a number of at most R sqrt(R^2 + 1) = {bound!r}, the norm that one'
-        f' sample can have with feature_norm_bound R={feature_norm_bound}',
+        f'a number of at most R sqrt(R^2 + 1) = {bound!r}, the largest norm of'
+        ' the moments of one sample with feature_norm_bound'
+        f' R={feature_norm_bound}',
     )
   if getattr(plan, 'adaptive_clipping', None) is not None:
     raise _checks.ArgumentError(
         'plan.adaptive_clipping',
         plan.adaptive_clipping,
-        'None: the bounds on samples are declared, and the clip norm follows'
-        ' from them',
+        'None: here the clip norm follows from the declared bounds on samples',
     )
   radius = None
   if isinstance(constraint, constraints.L2Ball):
@@ -125,10 +127,10 @@ def build_least_squares(
 def _build_client_work(
     weights_type: tff.Type, num_features: int, feature_norm_bound: float
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the work of summing up moments, which do not depend on the model.
+  """Returns the client work that sums up the moments of a client's samples.
 
-  The measurements (loss of the model before the round, number of examples) are
-  computed without noise, like in TFF's client work.
+  The measurements are the mean loss of the model before the round and the
+  number of examples. They have no noise, like those of TFF's client work.
   """
   data_type = tff.SequenceType(
       collections.OrderedDict(
@@ -195,7 +197,7 @@ def _build_finalizer(
     learning_rate: float,
     radius: Optional[float],
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns the finalizer that adds up noised moments and solves."""
+  """Returns the finalizer that adds up noised moments and solves for theta."""
   size = least_squares.num_moments(num_features)
   moments_type = tff.TensorType(np.float32, [size])
 

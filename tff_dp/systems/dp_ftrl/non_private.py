@@ -1,10 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a run without privacy, which must be requested by name.
+"""The plan of a run without privacy, for baselines.
 
-`program.train` refuses a process that does not add the noise of its plan. This
-plan is for baselines and promises no noise. Any process may run, and
-participation is recorded as usual. Every output of the run says NO PRIVACY.
+`program.train` refuses a process that does not add the noise of its plan. A
+`NonPrivatePlan`, which the user must ask for by name, promises no noise. Any
+process may run under it, unless the process's own system forbids that
+(`Training.why_never_without_privacy`). Participation is recorded as usual.
+Every output of the run says NO PRIVACY.
 """
 
 import dataclasses
@@ -51,7 +53,10 @@ class NonPrivatePlan(base.Plan):
 
   @functools.cached_property
   def _scheduled(self) -> plan_lib.DpFtrlPlan:
-    """The `DpFtrlPlan` with the same ledgers. Its clip norm is never used."""
+    """A `DpFtrlPlan` without noise that has the same ledgers and descriptions.
+
+    Its clip norm is never used.
+    """
     rounds = getattr(self.participation, 'num_rounds', 1)
     return plan_lib.DpFtrlPlan(
         mechanism_lib.Independent(rounds),
@@ -68,7 +73,7 @@ class NonPrivatePlan(base.Plan):
 
   @property
   def mechanism(self) -> mechanism_lib.Independent:
-    """Placeholder mechanism, which adds no noise at multiplier 0."""
+    """Placeholder: at noise multiplier 0 this mechanism adds no noise."""
     return self._scheduled.mechanism
 
   @property
@@ -78,7 +83,7 @@ class NonPrivatePlan(base.Plan):
 
   @property
   def squared_sensitivity_by_round(self) -> np.ndarray:
-    """The same for runs that stop after 1..T rounds, shape [num_rounds]."""
+    """Most participations in runs that stop after 1..T rounds, shape [T]."""
     return self._scheduled.squared_sensitivity_by_round
 
   @property

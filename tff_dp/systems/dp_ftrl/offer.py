@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The offer of DP-FTRL for a setting, for `advise` and `compare`."""
+"""The offer of DP-FTRL for a setting, as `advise` compares it."""
 
 import dataclasses
 import math
@@ -17,7 +17,11 @@ _MECHANISMS = ('independent', 'tree', 'honaker', 'banded', 'blt')
 
 
 def dp_ftrl(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of the best mechanism with few copies of the model."""
+  """Returns the offer of the mechanism with the smallest mean error.
+
+  Only mechanisms that keep few copies of the model are considered, see
+  `mechanisms.best`.
+  """
   schedule = setting.schedule
   participations = schedule.max_participations
   row = mechanisms.best(

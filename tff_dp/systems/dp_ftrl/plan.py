@@ -54,7 +54,8 @@ class DpFtrlPlan(base.Plan):
 
   The unit of privacy is the client: all contributions of one client over the
   whole run. Every epsilon is for zero-out adjacency unless another relation is
-  given by name. It covers every released model and claims no amplification.
+  given by name. An epsilon covers every released model and claims no
+  amplification.
 
   Attributes:
     mechanism: Mechanism that adds the noise of every round.
@@ -64,8 +65,8 @@ class DpFtrlPlan(base.Plan):
     clients_per_round: Expected number of clients, the divisor of the mean.
     noise_multiplier: Standard deviation of one draw of the mechanism on the
       SUM, over the clip norm. `None` until calibrated. 0 gives no privacy. With
-      adaptive clipping it covers updates and bits together, and the updates
-      alone get slightly more noise.
+      adaptive clipping it counts for updates and quantile bits together, and
+      the updates get slightly more noise.
     adaptive_clipping: Rule by which the clip norm follows the clients' norms,
       or `None` for a fixed clip norm.
   """
@@ -122,7 +123,10 @@ class DpFtrlPlan(base.Plan):
 
   @functools.cached_property
   def squared_sensitivity(self) -> float:
-    """S2 of a full run, in squared clip norms, zero-out adjacency. Exact."""
+    """S2 of a full run, in squared clip norms, for zero-out adjacency.
+
+    Exact or an upper bound, as `Mechanism.sensitivity_is_exact` tells.
+    """
     return self.mechanism.squared_sensitivity(self.participation.pattern)
 
   @functools.cached_property
@@ -136,8 +140,9 @@ class DpFtrlPlan(base.Plan):
   def noise_multiplier_by_domain(self) -> dict[str, float]:
     """Noise multiplier of every stream, by the domain of its key.
 
-    Each is the std of a draw on that stream's sum, over the bound on one
-    client's contribution to it in a round: the clip norm, and 1/2 for the bits.
+    Each is the std of one draw on the sum of the stream, over the bound on what
+    one client adds to that sum in a round. The bound is the clip norm for
+    updates, and 1/2 for the quantile bits of adaptive clipping.
     """
     return adaptive_clipping_lib.noise_multiplier_by_domain(
         self._noise(), self.adaptive_clipping
@@ -201,9 +206,9 @@ class DpFtrlPlan(base.Plan):
       method: 'exact', 'pld' or 'rdp', see `accounting.accountants`. 'exact'
         needs every event of `also` to be a composition of Gaussian events.
       also: Other events of the same clients, such as an evaluation with DP
-        metrics. State them for zero-out. Their noise multiplier is the standard
-        deviation over the bound on the norm of one contribution. They are
-        converted to `neighboring_relation`.
+        metrics, stated for zero-out: a noise multiplier is the standard
+        deviation over the bound on the norm of one contribution. This method
+        converts them to `neighboring_relation`.
     """
     if also or method != 'exact':
       found = accountants.epsilon(
@@ -226,7 +231,11 @@ class DpFtrlPlan(base.Plan):
   def profiles(
       self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
   ) -> tuple[guesses.Profile, ...]:
-    """See base class. Exact at every point, epsilon 0 among them."""
+    """See base class. One point is at epsilon 0.
+
+    Each delta is exact for a Gaussian mechanism with `sigma()`, plus the cost
+    of draws beyond their ends.
+    """
     del is_amplified
     sigma = self.sigma(num_rounds=num_rounds)
     points = []
@@ -409,17 +418,18 @@ class DpFtrlPlan(base.Plan):
 
 
 def check_is_dp_ftrl(plan: Any) -> None:
-  """Raises unless a plan is a `DpFtrlPlan`, whose server chooses clients."""
+  """Raises `ArgumentError` unless a plan is a `DpFtrlPlan`."""
   builder = getattr(plan, 'built_by', None)
   other = f'; for this plan there is {builder}' if builder else ''
   _checks.instance_of(DpFtrlPlan, f'a tff_dp.DpFtrlPlan{other}', plan=plan)
 
 
 def _check_shuffles(mechanism, participation) -> None:
-  """Raises if the order of clients could change without a restart.
+  """Raises `ArgumentError` if clients could change their order within a tree.
 
-  The rule applies to independent noise, too. Its S2 would not change, but
-  ledger and statement promise the order and the gap of the pattern.
+  Each tree must begin with a new epoch, and each new shuffle with a new tree.
+  The rule applies to independent noise, too. There S2 does not depend on the
+  order, but ledger and statement promise the order and the gap of the pattern.
   """
   restart_every = mechanism.restart_every
   rounds = participation.rounds_per_shuffle
@@ -435,7 +445,8 @@ def _check_shuffles(mechanism, participation) -> None:
       raise _checks.ArgumentError(
           'restart_every',
           restart_every,
-          f'a divisor of {rounds}, the rounds after which the population is '
-          'shuffled again: without a restart the order must stay '
-          '(UniformSampling with max_participations needs no order)',
+          f'a divisor of {rounds}, the number of rounds after which the '
+          'population is shuffled again: the order may change only when a new'
+          ' tree begins (UniformSampling with max_participations needs no'
+          ' order)',
       )

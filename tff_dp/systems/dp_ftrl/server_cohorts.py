@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The cohorts of a server on another stack, by the schedule of a DP-FTRL plan."""
+"""Cohorts on Flower and NVFlare, by the schedule of a DP-FTRL plan."""
 
 from collections.abc import Sequence
 import copy

@@ -242,7 +242,7 @@ def in_words(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _parameters(parameters: dict[str, Any]) -> list[str]:
-  """Returns bands, or the parameters of BLT with the digits of float32."""
+  """Returns lines with the number of bands, or BLT's parameters as float32."""
   if 'weights' in parameters:
     return [
         f'{name:<8}'
@@ -255,7 +255,7 @@ def _parameters(parameters: dict[str, Any]) -> list[str]:
 
 
 def _without_completion(mechanism, pattern) -> float:
-  """Returns the squared sensitivity if the trees were not completed."""
+  """Returns the squared sensitivity that the trees have without completion."""
   plain = dataclasses.replace(mechanism, complete_trees=False)
   return plain.squared_sensitivity(pattern)
 

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training of DP-FTRL and without privacy: the server chooses the cohorts."""
+"""How runs of DP-FTRL, and runs without privacy, get their cohorts."""
 
 from tff_dp.program import cohorts
 from tff_dp.systems import system

@@ -71,10 +71,10 @@ def guarantee(
 ) -> Guarantee:
   """Returns the privacy loss of one client after a number of participations.
 
-  Upper bound. Laplace noise without a delta gives pure epsilon, which adds up
-  over participations. Laplace noise with a delta gives the smaller of pure
-  epsilon and the numeric composition of all noised weights of all
-  participations, every weight at its bound. Gaussian noise is exact.
+  Upper bound, and exact for Gaussian noise. Laplace noise without a delta gives
+  pure epsilon, which adds up over participations. Laplace noise with a delta
+  gives the smaller of pure epsilon and the numeric composition of all noised
+  weights of all participations, every weight at its bound.
 
   Args:
     plan: A `tff_dp.DrawAndDiscardPlan`.
@@ -102,7 +102,7 @@ def guarantee(
 
 
 def event(step, *, num_params: int, participations: int):
-  """Returns the event of a number of participations, for replace-one."""
+  """Returns the event of some participations of one client, for replace-one."""
   one = step.event(num_params)
   if participations == 0:
     return dp_accounting.NoOpDpEvent()
@@ -116,11 +116,11 @@ def epsilon(
 ) -> float:
   """Returns epsilon of one client's reports, for replace-one.
 
-  The result equals `guarantee(...).total_epsilon` at that delta, and is
-  infinite without noise.
+  The result equals `guarantee(...).total_epsilon` at that delta. Without noise
+  it is infinite, but 0 for 0 participations.
 
   Args:
-    step: The `mechanisms.client_steps.ClientStep` that the clients run.
+    step: The `client_steps.ClientStep` that the clients run.
     num_params: Number of weights p of the whole model.
     participations: Number of participations of one client.
     delta: Delta of all participations together, in (0, 1).
@@ -135,8 +135,8 @@ def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
   """Returns epsilon of an `event` at delta.
 
   Upper bound, and exact for Gaussian noise. The result is the same as from
-  `accountants.epsilon` with method 'pld' and replace-one. It is faster, because
-  a single Gaussian or Laplace step needs no search for amplification.
+  `accountants.epsilon` with method 'pld' and replace-one. This function is
+  faster, because it does not look for bounds with amplification.
 
   Args:
     what: Result of `event`, or a composition of such events.
@@ -150,7 +150,7 @@ def epsilon_of(what: dp_accounting.DpEvent, delta: float) -> float:
 
 
 def times(count: int) -> str:
-  """Returns the count followed by 'participation' or 'participations'."""
+  """Returns '1 participation', '2 participations' and so on."""
   return '1 participation' if count == 1 else f'{count} participations'
 
 

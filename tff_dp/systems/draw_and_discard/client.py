@@ -7,8 +7,8 @@
     report = B - learning_rate * G + noise,   independent in every weight
 
 Reading the data and adding the noise are two separate computations. The second
-one is pure, and marks the report as one that has the noise of its plan. So a
-process shows everything it sends (`release_marks`).
+one is pure, and marks the report as one that has the noise of its plan. So the
+checks of a process see whether anything else leaves a client (`release_marks`).
 
 The unit is the client's whole data set, so the *mean* gradient is clipped, and
 a client with more examples moves the model no further. A gradient that is not
@@ -66,8 +66,8 @@ class ClientComputations(NamedTuple):
       returns the secret of coin and noise, int64 of shape [2]. The secret never
       leaves the client.
     draw: Computation of (key, round) that returns the number of an instance,
-      int32 of shape [1], and the part of it that the server is told, of shape
-      [1], or [0] if the server does not ask.
+      int32 of shape [1], twice. The second one is for the server, and is empty,
+      of shape [0], if the server does not ask.
     instance: Computation of (sequence of one instance) that returns the
       instance, float32 of shape [p].
     move: Computation of (instance, data) that returns (instance after the step,
@@ -86,7 +86,7 @@ class ClientComputations(NamedTuple):
 def release_of(
     plan: plan_lib.DrawAndDiscardPlan,
 ) -> release_marks.Release:
-  """Returns the mark of a report. Its fingerprint is the plan's."""
+  """Returns the mark of a report, with the fingerprint of the plan."""
   return release_marks.Release.of(plan.describe())
 
 
@@ -198,9 +198,9 @@ def build(
 
 
 def clip(gradient: tf.Tensor, step: client_steps.ClientStep) -> tf.Tensor:
-  """Returns the gradient within the bound of the step, float64.
+  """Returns the gradient, clipped to the bound of the step, float64.
 
-  It is zero if any coordinate is not finite.
+  The result is zero if a coordinate of the gradient is not finite.
 
   Args:
     gradient: Gradient, float64 of shape [p].
@@ -233,7 +233,8 @@ def draw_noise(
 ) -> tf.Tensor:
   """Returns the noise on the weights, float64 of shape [num_params].
 
-  In float64, so that only the sum of data and noise is rounded to float32.
+  The noise is float64, so that only its sum with the data is rounded to
+  float32.
 
   Args:
     step: Step with the distribution and scale of the noise.

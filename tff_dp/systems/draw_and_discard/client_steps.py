@@ -20,8 +20,8 @@ report knows B, so a step is a noise mechanism on `learning_rate * clip(G)`.
 | l1, radius C | 2 g C | 2 g C | 2 g C |
 | l2, radius C | 2 g C | 2 g C sqrt(p) | 2 g C |
 
-The table lists the distances between the steps of neighbours, for learning rate
-g and p weights. All of them are attained.
+The table lists the largest distances between the steps of neighbours, for
+learning rate g and p weights.
 """
 
 import dataclasses
@@ -93,15 +93,15 @@ class ClientStep:
     return self.mechanism is not None
 
   def coordinate_sensitivity(self) -> float:
-    """Returns how far one weight of the step can move, 2 g C. Exact."""
+    """Returns 2 g C, the largest change of one weight of a step. Exact."""
     return 2.0 * float(self.learning_rate) * float(self.clip_norm)
 
   def l1_sensitivity(self, num_params: int) -> float:
-    """Returns the L1 distance of neighbouring steps. Exact, attained."""
+    """Returns the largest L1 distance of neighbouring steps. Exact."""
     return self.coordinate_sensitivity() * self._l1_factor(num_params)
 
   def l2_sensitivity(self, num_params: int) -> float:
-    """Returns the L2 distance of neighbouring steps. Exact, attained."""
+    """Returns the largest L2 distance of neighbouring steps. Exact."""
     return self.coordinate_sensitivity() * self._l2_factor(num_params)
 
   def noise_scale(self, num_params: int) -> float:
@@ -137,9 +137,9 @@ class ClientStep:
   def spread_variance(self, num_params: int) -> float:
     """Returns the noise variance from which the initial spread is computed.
 
-    It is the variance of the noise. Without noise it is the variance of Laplace
-    noise with epsilon 1 per weight, 8 g^2 C^2, because the instances have to
-    differ (arXiv:1807.04369, section 3.2, for C = 1).
+    With noise, this is its variance. Without noise, the instances have to
+    differ too, so this is the variance of Laplace noise with epsilon 1 per
+    weight, 8 g^2 C^2 (arXiv:1807.04369, section 3.2, for C = 1).
 
     Args:
       num_params: Number of weights p.

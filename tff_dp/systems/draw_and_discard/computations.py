@@ -3,10 +3,10 @@
 """The federated computations of Draw and Discard.
 
 1. Every client draws the number of an instance, by itself, from its key.
-2. `tff.federated_select` gives it that instance and no other.
-3. It moves the instance, adds its noise and returns it (`client`).
+2. `tff.federated_select` gives the client that instance and no other.
+3. The client moves the instance, adds its noise and returns it (`client`).
 4. The reports are collected in one array. Their order means nothing.
-5. The server shuffles and writes them (`pool`).
+5. The server shuffles and writes the reports (`pool`).
 
 Plain `federated_select` may show the server which instance a client asked for.
 The guarantee does not rest on hiding it. A runtime with a secure select would

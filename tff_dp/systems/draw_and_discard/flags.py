@@ -98,7 +98,12 @@ def add_arguments(
 def plan_of(
     arguments: argparse.Namespace, participations: int
 ) -> plan_lib.DrawAndDiscardPlan:
-  """Returns the plan of the flags, with as many rounds as its cap."""
+  """Returns the plan of the flags, with as many rounds as a client's cap.
+
+  Args:
+    arguments: The flags.
+    participations: The cap, if no flag sets one.
+  """
   per_weight = getattr(arguments, 'epsilon_per_coordinate', None)
   if per_weight is not None:
     # Checked here, because the error of the step would name another field.
@@ -133,7 +138,9 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
     participations = arguments.max_participations
   if participations is None:
     raise _checks.ArgumentError(
-        'participations', None, 'a number, here or as --max-participations'
+        'participations',
+        None,
+        'a number, as --participations or --max-participations',
     )
   plan = plan_of(arguments, participations)
   _checks.integer_between(
@@ -146,7 +153,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and the solution."""
+  """Returns the run within the budget, and a dict with the noise in words."""
   run = run_of(arguments)
   plan = run.plan.calibrated(epsilon=arguments.epsilon, delta=arguments.delta)
   number = results.rounded_down(plan.step.epsilon)

@@ -28,10 +28,10 @@ from tff_dp import _checks
 
 
 class Lineages(NamedTuple):
-  """Trees of some pools, each with one more model: the next one returned.
+  """One tree for each pool, with its k models and the next one returned.
 
   Attributes:
-    below: Which models are below an edge, float32 0/1, [pools, edges, k + 1].
+    below: Whether a model is below an edge, float32 0/1, [pools, edges, k + 1].
       The last column is the returned model.
     counts: Number of updates on an edge, int64 [pools, edges], 0 for an edge
       that does not exist.
@@ -50,8 +50,8 @@ def sample(
 ) -> Lineages:
   """Returns independent stationary trees, with one honest update each.
 
-  The update is from a client at a uniformly random position of its round. It is
-  compared with the pool at the time when its model comes back.
+  The update is from a client at a uniformly random position of its round. The
+  pool is as it is when the model of that client comes back.
 
   Args:
     num_instances: Number of instances k, at least 2.
@@ -75,7 +75,7 @@ def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
 
   Args:
     lineages: Result of `sample`.
-    num_values: Approximate number of edges and models of a chunk.
+    num_values: Approximate number of edges and models of a chunk, together.
   """
   sizes = np.maximum(1, np.sum(lineages.counts > 0, axis=1))
   order = np.argsort(sizes, kind='stable')
@@ -220,7 +220,7 @@ def _in_rounds(
 
 
 def _without_empty_edges(below: np.ndarray, counts: np.ndarray) -> Lineages:
-  """Returns trees without the edges that have no updates in any pool."""
+  """Returns trees with their edges sorted, and without unneeded empty edges."""
   order = np.argsort(-counts, axis=1)
   order = order[:, : max(1, int(np.max(np.sum(counts > 0, axis=1))))]
   return Lineages(

@@ -25,7 +25,7 @@ class FlatModel:
   """A model whose weights are one float32 vector of length `num_params`.
 
   Attributes:
-    model_fn: Model or function that it was made from.
+    model_fn: Model, or function that returns it, as given.
     num_params: Length of the vector.
     input_spec: Spec of a batch.
     initial_weights: Computation of the initial `ModelWeights`.
@@ -64,9 +64,9 @@ class FlatModel:
       raise _checks.ArgumentError(
           'model',
           f'{num_others} non-trainable weights',
-          'a model without any: statistics of a batch, as of batch'
-          ' normalisation, would leave the client without noise, and frozen'
-          ' weights are not taken yet',
+          'a model without any: batch statistics, such as those of batch'
+          ' normalisation, would be sent without noise, and frozen weights are'
+          ' not supported',
       )
     if any(spec.dtype != tf.float32 for spec in specs):
       raise _checks.ArgumentError(
@@ -87,10 +87,10 @@ class FlatModel:
     )
 
   def build_gradient(self) -> Gradient:
-    """Returns the gradient of the mean loss of a batch.
+    """Returns the function that computes the gradient of a batch's mean loss.
 
-    Call it where a computation is traced, but outside of a `tf.function`,
-    because a `VariableModel` makes its variables then.
+    Call this method where a computation is traced, but outside of a
+    `tf.function`: it makes the variables of a `VariableModel`.
     """
     if self._is_functional:
       model = self.model_fn
@@ -125,10 +125,10 @@ class FlatModel:
     return gradient
 
   def build_predict(self) -> Callable[[tf.Tensor, Any], Any]:
-    """Returns (vector, x) -> predictions. See `build_gradient`.
+    """Returns the function (vector, x) -> predictions.
 
-    A generalised linear model gives mean responses. Other models give the
-    result of their `predict_on_batch`.
+    Call this method as `build_gradient`. A generalised linear model gives mean
+    responses. Other models give the result of their `predict_on_batch`.
     """
     model = self.model_fn if self._is_functional else self.model_fn()
 

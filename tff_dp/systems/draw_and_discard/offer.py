@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The offer of draw and discard for a setting, for `advise` and `compare`."""
+"""The offer of draw and discard for a setting, as `advise` compares it."""
 
 import math
 
@@ -17,16 +17,16 @@ _LEARNING_RATE = 0.001
 
 
 def draw_and_discard(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of models that clients noise, draw and overwrite.
+  """Returns the offer of draw and discard with Gaussian noise.
 
   The mean of k instances moves by 1/k of a step with every update. Each
-  instance is a chain of updates back to the first model, with one of k updates
-  in each. After R updates with noise s the variance of its noise is therefore R
-  s^2 / k. Averaging instances only removes the noise by which they differ.
-  Relative to the move of the mean by B reports, this is sqrt(k / B) s. The mean
-  of B reports has s / sqrt(B) instead. Heuristic: it holds for clients one
-  after the other and steps that do not depend on the model, up to terms that do
-  not grow with R.
+  instance is a chain of updates back to the first model, and gets one of k
+  updates. After R updates with noise std s, an instance has noise of variance R
+  s^2 / k. Averaging instances only removes the noise by which they differ. For
+  B reports a round, the noise over the move of the mean is sqrt(k / B) s. The
+  mean of B reports would have s / sqrt(B) instead. Heuristic: this holds for
+  clients one after the other and steps that do not depend on the model, up to
+  terms that do not grow with R.
   """
   reports = setting.num_passes
   # Gaussian noise composes to a Gaussian, of this sigma for each report.

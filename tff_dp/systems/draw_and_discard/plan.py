@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a draw and discard run: noise of clients, pool of the server.
 
-Like `DpFtrlPlan` and `CheckInPlan`, it holds participation, noise and
+Like a `DpFtrlPlan` or a `CheckInPlan`, the plan holds participation, noise and
 accounting in one object, so that they cannot drift apart:
 
     plan = tff_dp.DrawAndDiscardPlan(
@@ -119,7 +119,7 @@ class DrawAndDiscardPlan(base.Plan):
 
   @property
   def participation(self) -> sampling.UniformSampling:
-    """Schedule of `program.train`: random, fewest participations first."""
+    """Schedule of `program.train`: by lot, fewest participations first."""
     return sampling.UniformSampling(self.num_rounds, self.max_participations)
 
   @property
@@ -157,8 +157,9 @@ class DrawAndDiscardPlan(base.Plan):
     """Returns epsilon and its meaning, see base class.
 
     Args:
-      delta: Target delta, in (0, 1). `None` for Laplace noise adds up the
-        epsilons of the reports. Then delta counts only the end of the draws.
+      delta: Target delta, in (0, 1). With `None` the pure epsilons of the
+        reports add up, which is infinite for Gaussian noise. The delta of the
+        result is then only for draws beyond their ends.
       num_rounds: Rounds after which the run stops, `None` for all.
       **options: See base class.
     """
@@ -245,7 +246,7 @@ class DrawAndDiscardPlan(base.Plan):
     if not self.step.is_private:
       raise _checks.PrivacyRefusedError(
           'the clients of the plan add no noise',
-          why='without any there is nothing to calibrate',
+          why='without noise there is nothing to calibrate',
           way_out="a ClientStep with mechanism='laplace' or 'gaussian'",
       )
 
@@ -378,7 +379,7 @@ class DrawAndDiscardPlan(base.Plan):
 
 
 def _check_spam_filter(plan: DrawAndDiscardPlan) -> None:
-  """Raises if the filter would compare with a meaningless spread."""
+  """Raises `ArgumentError` if the spam filter does not fit the plan."""
   spam_filter = plan.spam_filter
   if spam_filter is None:
     return
@@ -398,8 +399,8 @@ def _check_spam_filter(plan: DrawAndDiscardPlan) -> None:
     why = 'None without client noise: the spread then goes to zero'
   elif plan.strategy != instance_strategies.DRAW_AND_DISCARD:
     why = (
-        f"None unless strategy='{instance_strategies.DRAW_AND_DISCARD}': the"
-        ' spread of the others is not stationary'
+        f"None unless strategy='{instance_strategies.DRAW_AND_DISCARD}': with"
+        ' other strategies the spread is not stationary'
     )
   elif plan.num_instances < spam_filters.LEAST_INSTANCES:
     why = f'None for num_instances below {spam_filters.LEAST_INSTANCES}'

@@ -12,8 +12,8 @@ leaves the client.
 A model that is not finite, or that the spam filter refuses, is counted and
 never stored. The length of a report is part of its type.
 
-Source: arXiv:1807.04369, section 3. `draw_and_discard.strategies` derives
-the case of several clients at once, and their initial spread.
+Source: arXiv:1807.04369, section 3. `strategies` says what changes with several
+clients at once, and which spread the models begin with.
 """
 
 import collections

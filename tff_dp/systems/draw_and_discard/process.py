@@ -9,8 +9,8 @@ arXiv:1807.04369, and m > 1 is the case of overlapping clients.
 
 A process is built from a `DrawAndDiscardPlan` and carries it. The plan's
 guarantee is local: it holds against a server that sees every report. It is the
-guarantee of `mechanisms.client_steps`, composed over a client's participations.
-Neither the draw nor the discard makes it smaller.
+guarantee of one `client_steps.ClientStep`, composed over a client's
+participations. Epsilon gets no smaller by the draw or the discard.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,8 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
   cost nothing.
 
   Attributes:
-    plan: Plan that it was built from. The plan's numbers are void if the
-      process reports metrics without noise.
+    plan: Plan that the process was built from. The plan's numbers are void if
+      the process reports metrics without noise.
   """
 
   def __init__(
@@ -86,12 +86,12 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
     Args:
       state: State, as for `next`.
       clients: Mapping from id to the client's data.
-      ledger: `process.plan.participation_ledger(...)`. It is charged first, so
-        a round that fails is paid for.
+      ledger: `process.plan.participation_ledger(...)`. It is charged before the
+        round runs, so a round that fails counts too.
 
     Raises:
-      PrivacyRefusedError: If a client would be over its cap, or the round
-        beyond the plan. Nobody is charged then, and nothing runs.
+      PrivacyRefusedError: If a client would exceed its cap, or the plan has no
+        further round. Then nobody is charged, and nothing runs.
     """
     ledger.commit(clients, ledger.num_rounds + 1)
     with _failures.naming_clients(list(clients)):
@@ -120,7 +120,8 @@ def build_draw_and_discard(
     plan: Plan of clients and server. Calibrate it first.
     initial_variance: Variance of the instances at the start. 'stationary' is
       the spread that lasts with k instances and m = `clients_per_round`
-      clients at once. 'paper' is k sigma^2/2, its value at m = 1.
+      clients at once. 'paper' is its value at m = 1: k sigma^2/2, with noise
+      std sigma of one weight. Both are 0 for one model.
     predict: 'mean_weights', or 'mean_predictions' of the instances.
     client_keys: Whether a client derives its instance and its noise from a key
       in its data. A repeated round then gives the same reports, which

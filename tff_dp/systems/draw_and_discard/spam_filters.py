@@ -62,7 +62,7 @@ class SpamFilter:
       because the instances may agree on a weight.
     false_rejection_rate: Share of honest updates that are refused, as measured
       by `calibrate_spam_filter`. None if it was not measured.
-    facts: Settings that the rate was measured for.
+    facts: Settings for which the rate was measured, and how sure it is.
   """
 
   threshold: float
@@ -88,7 +88,7 @@ class SpamFilter:
     return dataclasses.asdict(self)
 
   def accepts(self, instances: np.ndarray, returned: np.ndarray) -> bool:
-    """Whether a returned model passes. NumPy, for tests and simulations.
+    """Returns whether a returned model passes, in NumPy, for tests.
 
     Args:
       instances: Current models, shape [k, p], k at least 3.
@@ -132,9 +132,10 @@ def calibrate_spam_filter(
   distribution (exact, no burn-in, see `instance_lineages`) and one honest
   update each. The threshold is an order statistic, so a further honest update
   is refused with probability at most `target_rate`, averaged over the samples
-  drawn here. A second set of as many pools measures the stated rate. `facts`
-  contain an *upper bound* on this rate, 'rate_at_most', that holds with
-  probability `confidence` over the second set (Clopper and Pearson, 1934).
+  drawn here. A second set of equally many pools measures
+  `false_rejection_rate`. `facts` contain an *upper bound* on the true rate,
+  'rate_at_most', that holds with probability `confidence` over the second set
+  (Clopper and Pearson, 1934).
 
   All weights of a pool are simulated. Given the pool's coins they are
   independent, but a refusal depends on the few farthest weights, which a sample
@@ -153,8 +154,8 @@ def calibrate_spam_filter(
     rule: 'any', 'fraction' or 'norm'.
     target_rate: Target rate of refused honest updates, in (0, 1).
     fraction_threshold: Threshold on abs(z) for the rule 'fraction'. Default:
-      the value that a share of `target_rate` / 2 of all weights of honest
-      updates reach.
+      the value that is reached by abs(z) in a share of `target_rate` / 2 of the
+      weights of honest updates.
     spread_floor: `min_spread` as a share of the stationary standard deviation.
     allows_full_step: Whether the update's own step is counted at its bound.
     num_samples: Number of pools of each set. Default: 20 / target_rate. The
@@ -261,14 +262,20 @@ def calibrate_spam_filter(
 
 
 def _rate_at_most(count: int, num_samples: int, confidence: float) -> float:
-  """Returns an upper bound on a probability, given an observed count."""
+  """Returns an upper bound on a probability, which holds with `confidence`.
+
+  Args:
+    count: Number of samples in which the event happened.
+    num_samples: Number of samples.
+    confidence: Confidence of the bound, in (0, 1).
+  """
   if count == num_samples:
     return 1.0
   return float(stats.beta.ppf(confidence, count + 1, num_samples - count))
 
 
 class _Honest(NamedTuple):
-  """Honest updates against stationary pools."""
+  """A simulation of honest updates that return to stationary pools."""
 
   mechanism: str
   scale: float
@@ -279,9 +286,12 @@ class _Honest(NamedTuple):
   farthest: float
 
   def statistics(self, statistic, num_samples: int, rng) -> np.ndarray:
-    """Returns `statistic` of abs(z), [pools, weights], over simulated pools.
+    """Returns the values of a statistic for simulated pools, in some order.
 
-    The order is arbitrary: pools whose trees have the same size come together.
+    Args:
+      statistic: Function of abs(z), shape [pools, weights].
+      num_samples: Number of pools.
+      rng: Random generator.
     """
     found = []
     for start in range(0, num_samples, _POOLS):

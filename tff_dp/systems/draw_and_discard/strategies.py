@@ -116,14 +116,15 @@ class Strategy:
   def steps_per_round(self, concurrency: int = 1) -> float:
     """Returns how many client steps a round moves the mean of the models.
 
-    Exact for the expectation, if all reports are taken and a step does not
-    depend on the model that it starts from. The value is m/k for few clients in
-    flight, and at most 1 for many. In that case raise the learning rate or the
-    number of rounds. Averaging takes half of a step, and a model that averages
-    n reports takes 1 - 2^-n. A batch of N needs N reports.
+    The expectation is exact if all reports are taken and a step does not depend
+    on the model that it starts from. With k models, the value is about m/k for
+    few clients in flight, and never above 1. Where it is far below m/k, raise
+    the learning rate or the number of rounds. Averaging takes half of a step,
+    and a model that averages n reports takes 1 - 2^-n. With the strategy
+    'server_batch' the value is m/N for batches of N.
 
     Args:
-      concurrency: Number of clients m that draw before any of them is written.
+      concurrency: Number of clients m that draw before any report is written.
     """
     _checks.integer_at_least(1, concurrency=concurrency)
     if self.name == SERVER_BATCH:
@@ -141,13 +142,13 @@ def stationary_variance(
 ) -> float:
   """Returns the stationary spread S*(k, m) = k sigma^2 (1 - q1)/(1 - q2).
 
-  Exact without gradients. It is k sigma^2/2 for m = 1 and tends to k sigma^2
-  for m far above k. One instance has no spread: 0.
+  Exact without gradients. The spread is k sigma^2/2 for m = 1 and tends to k
+  sigma^2 for m far above k. One instance has no spread, so the result is 0.
 
   Args:
     num_instances: Number of instances k, at least 1.
     noise_variance: Noise variance sigma^2 of one weight of one update.
-    concurrency: Number of clients m that draw before any of them is written.
+    concurrency: Number of clients m that draw before any report is written.
   """
   _checks.integer_at_least(1, num_instances=num_instances)
   _checks.integer_at_least(1, concurrency=concurrency)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training of draw and discard: scheduled clients that bring keys."""
+"""How runs of draw and discard get their cohorts: clients that bring keys."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ class InstanceCohorts(cohorts.ScheduledCohorts):
   """Cohorts of draw and discard, whose clients bring keys.
 
   The clients of a round are drawn by lot among those who took part least often.
-  The participation ledger refuses clients beyond the cap of the plan. All that
-  is public. Draws and noise of a client follow from the client's secret key.
-  Here the keys of all clients follow from one root key, which is kept beside
-  the ledger, so that a repeated round has the same reports.
+  The participation ledger refuses clients beyond the cap of the plan. Who takes
+  part is public. Draws and noise of a client follow from the client's secret
+  key. Here the keys of all clients follow from one root key, which is kept
+  beside the ledger, so that a repeated round has the same reports.
   """
 
   _root_key: bytes
@@ -59,13 +59,17 @@ class _Training(system.Training):
     return client.release_of(plan)
 
   def check(self, next_computation, plan):
-    """Raises if a repeated round would have other reports than before."""
+    """Raises `PrivacyRefusedError` if clients bring no keys.
+
+    A repeated round would then have other reports than before.
+    """
     data = next_computation.type_signature.parameter[1].member
     if client.KEY not in dir(data):
       raise _checks.PrivacyRefusedError(
           'clients of the process bring no key of their own',
-          why='a round that is repeated, after a kill, would then be one more'
-          ' report of its clients, and the plan counts one',
+          why='a round that is repeated after a kill would then have new'
+          ' reports, and the plan counts only one report of a client in a'
+          ' round',
           way_out=plan.built_by,
       )
 

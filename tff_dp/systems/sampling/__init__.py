@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampling: a trusted server draws each cohort by secret coins, and adds noise.
 
-DP-FedAvg if the coins are for clients, DP-SGD if they are for the examples of
-one holder.
+This is DP-FedAvg if the coins are for clients, and DP-SGD if they are for the
+examples of one holder.
 """
 
 from tff_dp import _lazy

@@ -27,19 +27,19 @@ def build_dp_fedavg(
 ) -> process_lib.PrivateLearningProcess:
   """Returns federated averaging with noise, for cohorts drawn by coins.
 
-  With the clipped updates x_j of the clients that were drawn, z_t standard
-  normal,
+  Let x_j be the clipped updates (trained minus given weights) of the clients
+  that were drawn in round t, and z_t standard normal. Without momentum every
+  round, even one without clients, computes
 
       theta_{t+1} = theta_t + server_learning_rate / clients_per_round
-                              * (sum of x_j + noise_multiplier * clip * z_t)
-
-  in every round, also in one without clients.
+                              * (sum of x_j + noise_multiplier * clip * z_t).
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
     plan: Population, sampling, clipping and noise.
     client_optimizer: Local optimizer of the clients.
-    server_learning_rate: Learning rate of the server, on the mean update.
+    server_learning_rate: Learning rate of the server, applied to the noised
+      mean update.
     momentum: Server momentum in [0, 1).
     nesterov: Whether the momentum looks ahead.
     averaging: Average of the models to keep in addition to the last one.
@@ -78,18 +78,18 @@ def build_dp_sgd(
     learning_rate: float,
     **options,
 ) -> process_lib.PrivateLearningProcess:
-  """Returns DP-SGD of one holder, whose data are `Examples`.
+  """Returns DP-SGD for the `Examples` of one holder.
 
-  Every example is a client with one local step, so its update is its gradient.
-  Gradients are clipped one by one. The in-process context
-  (`execution.set_default_context`) works on a batch in one graph. With at least
-  64 examples for a worker, it computes their gradients together, if it may do
-  so with all operations of the model (docs/execution.md).
+  Every example is a client with one local step, so its update is minus its
+  gradient. Gradients are clipped one by one. The in-process context
+  (`execution.set_default_context`) gives a worker many examples at once. If
+  they are at least 64, it computes their gradients together, unless an
+  operation of the model forbids that (docs/execution.md).
 
   Args:
     model_fn: Model, as for `build_dp_fedavg`. A batch has one example.
     plan: A plan with `unit='example'`.
-    learning_rate: Learning rate, on the mean gradient.
+    learning_rate: Learning rate, applied to the noised mean gradient.
     **options: `momentum`, `nesterov`, `averaging` and `insecure_seed` of
       `build_dp_fedavg`.
 

@@ -27,13 +27,14 @@ left if somebody else chooses who takes part, or sees it."""
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """Flags of a kind of run, DP-FedAvg or DP-SGD.
+  """The flags of one kind of run, DP-FedAvg or DP-SGD.
 
   Attributes:
-    unit: Unit of the plan.
+    unit: Unit of the plan, 'client' or 'example'.
     text: Beginning of the sentence that describes the kind in `--help`.
-    example: The flags of an example, without noise, budget and delta.
-    FLAGS: Argument of the plan -> flag.
+    example: Flags of an example for `--help`, without noise, budget and delta.
+    FLAGS: Flags that have another name than their argument of the plan.
+      Argument -> flag.
   """
 
   unit: str
@@ -83,7 +84,7 @@ class Flags:
   def calibrated(
       self, arguments: argparse.Namespace
   ) -> tuple[results.PlanRun, dict[str, Any]]:
-    """Returns the run within the budget, and the solution."""
+    """Returns the run within the budget, and a dict with the noise in words."""
     plan = self._plan(arguments).calibrated(
         epsilon=arguments.epsilon,
         delta=arguments.delta,

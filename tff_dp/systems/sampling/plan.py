@@ -12,7 +12,7 @@
 
 In each round every client takes part with probability `clients_per_round /
 population`, independently of everything else. The sum of the clipped updates
-gets Gaussian noise, and is divided by `clients_per_round`, whoever came.
+gets Gaussian noise, and is divided by `clients_per_round`, however many came.
 
 With `unit='example'` this is DP-SGD: the clients are the examples of one
 holder, and a cohort is a batch.
@@ -52,9 +52,9 @@ class SamplingPlan(coarse_plan.CoarsePlan):
 
   The unit of privacy is the client, with all its contributions to the run, or
   the example. Every epsilon is for zero-out adjacency unless another relation
-  is given by name. For add-or-remove-one it is the same number: rate and
-  divisor are constants of the plan, so a contribution of zeros and no
-  contribution release the same.
+  is given by name. Epsilon for add-or-remove-one is the same number: rate and
+  divisor are constants of the plan, so a contribution of zeros releases the
+  same as no contribution.
 
   Attributes:
     population: Number of clients. For DP-SGD the number of examples.
@@ -118,8 +118,9 @@ class SamplingPlan(coarse_plan.CoarsePlan):
   def noise_multiplier_by_domain(self) -> dict[str, float]:
     """Noise multiplier of every stream, by the domain of its key.
 
-    As in DP-FTRL: in a round, a client is in both streams or in none, so that
-    updates and bits together are one sampled Gaussian mechanism.
+    With adaptive clipping there is a stream of updates and one of quantile
+    bits. In a round a client is in both or in neither, so both together are one
+    sampled Gaussian mechanism.
     """
     return adaptive_clipping_lib.noise_multiplier_by_domain(
         self._noise(), self.adaptive_clipping
@@ -156,9 +157,10 @@ class SamplingPlan(coarse_plan.CoarsePlan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> float:
-    """Returns epsilon if somebody else chose the cohorts, or knows them. Exact.
+    """Returns epsilon if somebody else chose the cohorts, or knows them.
 
-    A client may then be in every round.
+    A client may then be in every round. Exact for the rounds that
+    `rounds_accounted` returns, which are all rounds if the run does not stop.
     """
     _checks.in_open(0.0, 1.0, delta=delta)
     found = _unsampled_epsilon(
@@ -181,7 +183,7 @@ class SamplingPlan(coarse_plan.CoarsePlan):
   def event(self, *, num_rounds: Optional[int] = None) -> dp_accounting.DpEvent:
     """Returns the event of the run, for any accountant of dp_accounting.
 
-    Give the accountant ADD_OR_REMOVE_ONE.
+    Give the accountant the relation ADD_OR_REMOVE_ONE.
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all.
@@ -297,7 +299,7 @@ class SamplingPlan(coarse_plan.CoarsePlan):
 
 
 def check_no_public_seed(schedule_seed: int) -> None:
-  """Raises `ArgumentError` unless a run's seed of the schedule is 0."""
+  """Raises `ArgumentError` unless `schedule_seed` is 0."""
   if schedule_seed:
     raise _checks.ArgumentError(
         'schedule_seed',
@@ -310,7 +312,7 @@ def check_no_public_seed(schedule_seed: int) -> None:
 def _event(
     rate: float, noise_multiplier: float, num_rounds: int
 ) -> dp_accounting.DpEvent:
-  """Returns the event of some rounds, stated for zero-out."""
+  """Returns the event of `num_rounds` rounds, stated for zero-out."""
   if noise_multiplier == 0:
     return dp_accounting.NonPrivateDpEvent()
   event = dp_accounting.GaussianDpEvent(noise_multiplier)
@@ -324,7 +326,7 @@ def _event(
 def _loss(
     rate: float, noise_multiplier: float, num_rounds: int
 ) -> composition.Loss:
-  """Returns the privacy loss of some rounds under zero-out."""
+  """Returns the privacy loss of `num_rounds` rounds under zero-out."""
   return accountants.loss(_event(rate, noise_multiplier, num_rounds))
 
 
@@ -337,7 +339,7 @@ def _epsilon(
     delta: float,
     relation: run_events.NeighboringRelation,
 ) -> float:
-  """Returns epsilon of some rounds, never above the one without sampling."""
+  """Returns epsilon of `num_rounds` rounds, at most that without sampling."""
   plain = _unsampled_epsilon(noise_multiplier, num_rounds, delta, relation)
   if rate == 1 or plain == math.inf or noise_multiplier < _LEAST_NOISE:
     return plain
@@ -360,7 +362,7 @@ def _unsampled_epsilon(
     delta: float,
     relation: run_events.NeighboringRelation,
 ) -> float:
-  """Returns epsilon of some rounds with the same client in all of them."""
+  """Returns epsilon of `num_rounds` rounds with one client in all of them."""
   sigma = run_events.effective_sigma(
       noise_multiplier=noise_multiplier,
       squared_sensitivity=num_rounds,

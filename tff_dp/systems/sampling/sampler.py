@@ -5,7 +5,7 @@
 Each member of the population has a coin of its own in every round. Coins of
 different members and of different rounds are independent, so the number of
 members in a cohort varies, and may be 0. The coins of a round follow from one
-secret key and the number of the round. A repeated round has the same cohort.
+secret key and the number of the round, so a repeated round has the same cohort.
 """
 
 import json
@@ -21,10 +21,10 @@ _VERSION = 1
 
 
 class PoissonSampler:
-  """The cohorts of one run. Everything in it is secret, except population.
+  """Draws the cohorts of one run. The key and the cohorts are secret.
 
   Attributes:
-    position: Number of rounds that are drawn.
+    position: Number of rounds drawn so far.
   """
 
   def __init__(
@@ -45,7 +45,7 @@ class PoissonSampler:
     self.position = 0
 
   def next(self) -> np.ndarray:
-    """Returns the positions of the members of the next round, ascending."""
+    """Returns the cohort of the next round: positions from 0, ascending."""
     self.position += 1
     rng = coins.generator(self._root_key, 'sampling', self.position)
     # `random` draws one of 2^53 numbers in [0, 1): the probability is the rate
@@ -94,7 +94,7 @@ class PoissonSampler:
 
 def _damaged(what: str) -> _checks.PrivacyRefusedError:
   return _checks.PrivacyRefusedError(
-      f'the saved coins are damaged ({what})',
-      why='rounds that are repeated would have other cohorts',
+      f'the saved coins are damaged or do not fit ({what})',
+      why='with other coins, a repeated round would have another cohort',
       way_out='restore the checkpoint from a copy, or start a new run',
   )

@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The cohorts of a server on another stack, by secret coins of its clients' ids.
+"""Cohorts on Flower and NVFlare, by secret coins.
 
-A server on another stack has no list of its clients. So each connected client
-has one coin in each round: a hash of its id and the round under one secret key.
-Who else is connected changes nothing. A client that is not connected has rate
-0 in that round, which is below the rate of the plan.
+There a server has no list of all clients. So each connected client has one coin
+in each round: a hash of the client's id and the round under one secret key. The
+coin does not depend on who else is connected. A client that is not connected
+has rate 0 in that round, which is below the rate of the plan.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _PURPOSE = 'sampling on another stack'
 
 
 class CoinCohorts(server_cohorts.ServerCohorts):
-  """Poisson sampling among the clients that are connected. Secret."""
+  """Poisson sampling among connected clients. Key and cohorts are secret."""
 
   sentences = """
 setting.adversary: anybody who sees every released model of the run, but neither
@@ -95,8 +95,9 @@ implementation.dropouts: whoever is not connected, or was drawn and does not
   def restored(self, data: bytes) -> 'CoinCohorts':
     if len(data) != coins.KEY_BYTES:
       raise _checks.PrivacyRefusedError(
-          f'the saved key of the coins has {len(data)} bytes',
-          why='a round that is repeated would have another cohort',
+          f'the saved key of the coins has {len(data)} bytes, not'
+          f' {coins.KEY_BYTES}',
+          why='with another key, a repeated round would have another cohort',
           way_out='restore the checkpoint from a copy, or start a new run',
       )
     self._key = data

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training under Poisson sampling: the plan's own sampler draws each cohort."""
+"""How runs under Poisson sampling get their cohorts: a sampler draws them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class SampledCohorts(cohorts.Cohorts):
   )
 
   def __init__(self, plan: plan_lib.SamplingPlan, clients: Any):
-    """Makes them.
+    """Makes the cohorts of a run that has not begun, with a new secret key.
 
     Args:
       plan: Plan with population and sampling rate.

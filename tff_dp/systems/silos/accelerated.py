@@ -42,9 +42,9 @@ def build_accelerated_mb_sgd_erm(
 ) -> process_lib.SiloProcess:
   """Returns a process of multi-pass accelerated noisy minibatch SGD.
 
-  Source: LR23, section 4. AC-SA on the noisy gradients, see
-  `server.build_accelerated_finalizer`. The model that is sent out is w_md.
-  `get_model_weights` returns w_ag.
+  Source: LR23, section 4. The server runs AC-SA, an accelerated method (see
+  `minibatch_schedules`), on the noisy gradients. Silos get the point w_md of
+  this method, and `get_model_weights` returns its result w_ag.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -53,8 +53,8 @@ def build_accelerated_mb_sgd_erm(
     sampling: Sampling of all silos or by name, see `planning`.
     l2_norm_clip: Clip norm, see `planning`.
     gamma: Step parameter of a single stage, about 2 beta or more.
-    stages: Stages whose rounds add up to R, instead of `gamma`, such as from
-      `minibatch_schedules.multi_stage_schedule`.
+    stages: Stages whose rounds add up to R, for example the result of
+      `minibatch_schedules.multi_stage_schedule`. Give either these or `gamma`.
     strong_convexity: Strong convexity mu of the loss, without the regulariser.
     constraint: Set in which the model has to stay, see `planning`.
     regularization: Regularisation lambda, see `planning`.
@@ -84,8 +84,8 @@ def build_one_pass_accelerated_mb_sgd(
   """Returns a process of one-pass accelerated noisy minibatch SGD.
 
   Source: LR23, algorithm 1. Every silo cuts its records into R blocks of K_i =
-  floor(n_i / R) and uses each once, through all stages. So all its messages
-  together cost a single Gaussian release. `minibatch_schedules.choose_rounds`
+  floor(n_i / R) and uses each block in one round. So all its messages together
+  cost as much as one Gaussian release. `minibatch_schedules.choose_rounds`
   finds R and gamma.
 
   Args:
@@ -193,7 +193,7 @@ def localized_terms(
     l2_norm_clip: float,
     options: planning.Options,
 ) -> dict[str, silo_terms.SiloTerms]:
-  """Returns name -> terms, with floor(n / 2^j) separate records in phase j.
+  """Returns name -> terms, with floor(n / 2^j) records of its own for phase j.
 
   Args:
     silos: Budgets by name, see `planning`.
@@ -224,7 +224,7 @@ def stages_of(
     gamma: Optional[float],
     stages: Optional[Sequence[minibatch_schedules.Stage]],
 ) -> tuple[minibatch_schedules.Stage, ...]:
-  """Returns the stages, or a single stage with `gamma`."""
+  """Returns `stages` after a check, or a single stage with `gamma`."""
   if (gamma is None) == (stages is None):
     raise _checks.ArgumentError(
         'gamma', gamma, 'exactly one of gamma and stages'

@@ -6,12 +6,12 @@
     g       = (1/K) * sum over the batch of clip_C(gradient of one record)
     message = scale * (g + sigma z),   z standard normal
 
-K is the silo's constant and never the realised size. An empty batch sends noise
-alone. C, K, sigma and scale come with the silo's data. Coins follow from a
-secret key of the silo, the model and the round. The noise also follows from the
-mean. So a repeated round repeats its message, and any other message has other
-noise. A silo without a key takes fresh entropy of its machine each time, and
-then no message is ever repeated.
+K is the silo's constant and never the realised size of the batch. A silo with
+an empty batch sends noise alone. C, K, sigma and scale come with the silo's
+data. Coins follow from a secret key of the silo, the model and the round, and
+the noise also from g. So a repeated round repeats its message, and any other
+message has other noise. A silo without a key takes fresh entropy of its machine
+each time, and then no message is ever repeated.
 
 Source: arXiv:2106.09779, algorithms 1 and 2, with replace-one adjacency of
 records: g moves by at most 2 C / K.
@@ -47,8 +47,8 @@ _SAMPLE, _NOISE, _METRICS = 'silo sample', 'silo noise', 'silo metrics'
 def round_key(terms, round_index, trainable) -> tf.Tensor:
   """Returns the secret key of one silo's round, int64 of shape [2].
 
-  It depends on the model. If a silo is asked for the same round of another
-  model, it draws other coins.
+  The key depends on the model. So a silo that is asked for the same round with
+  another model draws other coins.
 
   Args:
     terms: Terms of the silo.
@@ -69,7 +69,7 @@ def round_key(terms, round_index, trainable) -> tf.Tensor:
 def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
   """Returns standard normals for one purpose, float64 of shape [size].
 
-  In float64, so that the sum of data and noise is rounded only after adding.
+  They are float64, so that the sum of data and noise is rounded only once.
   """
   return streams.normals([size], streams.domain_key(key, domain), tf.float64)
 
@@ -80,14 +80,14 @@ def is_complete(terms, num_seen: tf.Tensor) -> tf.Operation:
       num_seen,
       terms['num_records'],
       message=_failures.assertion(
-          'a silo has another number of records than its terms say, for which'
-          ' its noise was calibrated'
+          'a silo has another number of records than its terms say; its noise'
+          ' was calibrated for the number in the terms'
       ),
   )
 
 
 def nothing_unprotected() -> collections.OrderedDict:
-  """Returns the un-noised metrics of work that reports none."""
+  """Returns zeros as the un-noised metrics of work that has no metrics."""
   return collections.OrderedDict(
       loss=tf.constant(0.0), num_examples=tf.constant(0, tf.int64)
   )
@@ -113,7 +113,7 @@ def build_minibatch_work(
   Args:
     model: Stateless model with float32 weights.
     weights_type: Type of its `ModelWeights`.
-    phases: Phases of any one silo. All silos have the same rounds and kinds of
+    phases: Phases of any silo. All silos have the same rounds and kinds of
       sampling.
     l2_norm_clip: Clip norm C.
     private_metrics: Metrics that are released with noise, under `private`.
@@ -223,10 +223,10 @@ def wrap_work(
       leave the silo only if they are allowed to.
     weights_type: Type of the model's weights.
     data_type: Type of the silo's data.
-    num_rounds: Number of rounds of the run. One more is refused.
+    num_rounds: Number of rounds of the run. A further round is an error.
     release: Release that is stored in the state. It marks the noised results of
       `work`, unless the noise is added later.
-    private_metrics: Metrics that the noised values belong to.
+    private_metrics: Metrics of the noised values, in the same order.
     allow_unprotected_metrics: Whether un-noised metrics may leave, see
       `build_minibatch_work`.
   """
@@ -326,8 +326,7 @@ def _in_order(
     losses: tf.Tensor,
     values: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns one column for each metric. Metrics without a function use losses.
-  """
+  """Returns one column for each metric, the losses if it has no function."""
   columns, taken = [], 0
   for metric in private_metrics:
     column = losses
@@ -343,10 +342,9 @@ def _in_order(
 def _sampled(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:
   """Returns which of the silo's records take part, bool of shape [num_records].
 
-  The choice is made inside the silo, with coins from its secret key of the
-  round: amplification by sampling holds only if nobody else knows them.
-  Disjoint blocks need no coins: their privacy rests on no record being used
-  twice.
+  The silo chooses with coins from its secret key of the round: amplification by
+  sampling holds only if nobody else knows the coins. Disjoint blocks need no
+  coins, because their privacy only needs that no record is used twice.
 
   Args:
     sampling_type: `PoissonSampling`, `FixedSize` or `DisjointBlocks`.
@@ -365,14 +363,14 @@ def _sampled(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:
 
 
 def _poisson(num_records, batch, round_in_phase, key):
-  """Returns independent choices with probability K / n, exact to 2^-52."""
+  """Returns which records take part: each with probability K / n, to 2^-52."""
   del round_in_phase
   uniform = streams.uniforms([num_records], key, tf.float64)
   return uniform < batch / tf.cast(num_records, tf.float64)
 
 
 def _fixed_size(num_records, batch, round_in_phase, key):
-  """Returns K distinct records, every set of K equally likely."""
+  """Returns which records take part: K of them, every set equally likely."""
   del round_in_phase
   ranks = streams.bits([num_records], key)
   chosen = tf.argsort(ranks)[: tf.cast(batch, tf.int32)]
@@ -384,7 +382,7 @@ def _fixed_size(num_records, batch, round_in_phase, key):
 
 
 def _block(num_records, batch, round_in_phase, key):
-  """Returns the positions r K .. (r + 1) K - 1."""
+  """Returns which records take part in round r: r K .. (r + 1) K - 1."""
   del key
   positions = tf.range(num_records)
   return tf.equal(positions // tf.cast(batch, tf.int64), round_in_phase)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of single records, clipped one by one."""
+"""Gradients of single records, each computed by itself."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
@@ -52,17 +52,18 @@ def build_per_example(
 ) -> Callable[[Any, Any], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
   """Returns `f(trainable, batch) -> (rows, losses, values)`.
 
-  Row i is the gradient of the loss of record i alone, of all trainable weights
-  as one vector: float32, shape [batch size, num_params]. Each record is run
-  through the model as a batch of one, so its row cannot depend on other
-  records. `losses` are float32 of shape [batch size]. `values` are the metrics,
-  of shape [batch size, number of metrics].
+  Row i is the gradient of the loss of record i alone, with respect to the
+  vector of all trainable weights. The rows are not clipped, float32 of shape
+  [batch size, num_params]. Each record is run through the model as a batch of
+  one, so its row cannot depend on other records. `losses` are float32 of shape
+  [batch size]. `values` are the metrics, of shape [batch size, number of
+  metrics].
 
   Args:
     model: Model.
     metric_fns: Functions of (output, label) of a batch of one.
-    label_range: Smallest and largest label. A record with a label outside, or
-      with NaN, has a gradient, loss and metrics of zero. An error would be
+    label_range: Smallest and largest label. If the label of a record is outside
+      or NaN, its gradient, loss and metrics are zero. An error instead would be
       visible to all and could depend on one record.
   """
   size = num_params(model)
@@ -108,7 +109,7 @@ def build_per_example(
 
 
 def check_label_range(label_range: LabelRange) -> None:
-  """Raises unless the range is `None`, or two numbers in order."""
+  """Raises `ArgumentError` unless the range is `None` or (least, largest)."""
   if label_range is None:
     return
   is_pair = isinstance(label_range, Sequence) and len(label_range) == 2
@@ -119,9 +120,9 @@ def check_label_range(label_range: LabelRange) -> None:
 
 
 def _checked(label: tf.Tensor, label_range) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns (label, whether it is valid), with invalid labels replaced.
+  """Returns (label, whether it is valid).
 
-  An invalid label is replaced by the smallest one.
+  If it is invalid, the returned label is the smallest one of the range.
   """
   low, high = (tf.cast(bound, label.dtype) for bound in label_range)
   # False for a NaN.

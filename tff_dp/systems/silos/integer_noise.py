@@ -11,7 +11,7 @@ A silo draws from a `table` that is exact to 2^-62. The value `lower + i` has
 the weight w_i = round(2^62 P(X = lower + i)). All weights add up to 2^62, so 62
 uniform bits pick a value. Values outside of the table, 14 standard deviations
 away, are never drawn. `distance` bounds the total variation between a draw and
-its distribution, and the epsilon of a sum counts it.
+its distribution. The epsilon of a sum includes the cost of this distance.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class IntegerLaw:
     lower: First integer of the table.
     probs: Probabilities of the integers from `lower` on, shape [num_values].
     outside: Bound on the probability of all other integers.
-    error: Relative error of `probs`.
+    error: Bound on the relative error of `probs`.
     variance: Variance of the distribution.
   """
 
@@ -132,8 +132,9 @@ def discrete_gaussian(stddev: float) -> IntegerLaw:
 def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
   """Returns the profile of one coordinate that moves by at most `shift`.
 
-  Exact up to rounding, which is added: with E = exp(epsilon), the larger of the
-  sum of max(f(x) - E f(x - s), 0) and the sum of max(f(x) - E f(x + s), 0). A
+  With E = exp(epsilon), delta is the larger of two sums over all x: of
+  max(f(x) - E f(x - s), 0), and of max(f(x) - E f(x + s), 0). Upper bound:
+  exact, but bounds on rounding and on mass outside of the table are added. A
   move by more than the width of the table has delta 1.
 
   Args:
@@ -154,7 +155,7 @@ def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
 class _Side:
   """The function sum_x max(f(x) - E f(x - s), 0) of epsilon.
 
-  The sum is over all x up to the point where the ratio is E.
+  Its terms are positive up to the x where f(x) / f(x - s) falls to E.
   """
 
   log_ratios: np.ndarray  # ln f(x) - ln f(x - s), falling.
@@ -203,9 +204,10 @@ def renyi_per_square(
   """Returns (max over s of D_alpha(f || f moved by s) / s^2, left out).
 
   Upper bound for 1 <= s <= largest_shift and both directions. D_alpha is the
-  Renyi divergence inside a window in which both distributions have mass. The
-  second number bounds the probability of being outside of the window, for one
-  coordinate. So a shift vector s costs at most the first number times ||s||^2.
+  Renyi divergence of order alpha inside a window in which both distributions
+  have mass. The second result bounds the probability that one coordinate is
+  outside of the window. A shift by a vector s costs at most the first result
+  times ||s||^2.
 
   Args:
     law: Distribution f of each coordinate.
@@ -288,9 +290,9 @@ class Table:
 def distance(law: IntegerLaw) -> float:
   """Returns the total variation between a draw from the table and `law`.
 
-  Upper bound, apart from the rounding errors of the probabilities of `law`:
-  half of the sum of absolute errors. This is half a weight for each value, and
-  the excess.
+  Upper bound, apart from rounding errors in the probabilities of `law`. In
+  units of 2^-62, it counts 1/2 for each value of the table and the remainder of
+  the rounding. The probability outside of the table is added.
 
   Args:
     law: Distribution.
@@ -311,7 +313,8 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
     raise _checks.ArgumentError(
         'law',
         f'{len(law.probs)} likely values',
-        f'noise that takes at most {_MOST_DRAWN}: choose a coarser grid',
+        f'noise with at most {_MOST_DRAWN} likely values: choose a coarser'
+        ' grid',
     )
   weights, _ = _weights(law)
   likely = np.flatnonzero(weights)
@@ -324,7 +327,7 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
 
 
 def _weights(law: IntegerLaw) -> tuple[np.ndarray, int]:
-  """Returns (weights that add up to 2^62, part of it that rounding left)."""
+  """Returns (weights that add up to 2^62, remainder of rounding in them)."""
   # A product with a power of two is exact.
   weights = np.rint(np.ldexp(law.probs, BITS)).astype(np.int64)
   # The remainder of the rounding goes to the most likely value.
@@ -345,5 +348,5 @@ def _mirrored(law: IntegerLaw) -> IntegerLaw:
 def _check_size(num_values: float, name: str, value) -> None:
   if num_values > _MOST_VALUES:
     raise _checks.ArgumentError(
-        name, value, f'noise that takes at most {_MOST_VALUES} likely values'
+        name, value, f'noise with at most {_MOST_VALUES} likely values'
     )

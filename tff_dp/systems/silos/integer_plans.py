@@ -10,8 +10,9 @@ All three plans run the same round and differ only in the noise distribution:
 
 Adjacency: one record is replaced. A record is protected by the noise of all
 silos in the sum, so every bound is for the smallest promised number of honest
-silos. If the server works together with all other silos, a silo has only its
-own share of noise. Its guarantee is then `silo_epsilon`, which is much weaker.
+silos. If the server works together with all other silos, only the silo's own
+share of noise protects its records. Their epsilon is then `silo_epsilon`, which
+is much larger.
 """
 
 import abc
@@ -29,7 +30,7 @@ from tff_dp.systems.silos import record_events
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SumPlan(abc.ABC):
-  """One sum of integer vectors. It holds public facts only.
+  """The public facts about one sum of integer vectors.
 
   Attributes:
     grid: Number h of steps of the grid from -C to C.
@@ -74,7 +75,8 @@ class SumPlan(abc.ABC):
   ) -> float:
     """Returns epsilon of all sums that contain a record. Upper bound.
 
-    It is for the draws, not for their distributions: `distance` is counted.
+    Draws follow the distribution of the noise only up to `distance`. Epsilon
+    includes the cost of that.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -92,9 +94,9 @@ class SumPlan(abc.ABC):
   def distance(self, *, dimension: int, num_rounds: int = 1) -> float:
     """Returns the total variation between all draws and their distributions.
 
-    Upper bound, for the promised shares in all sums that contain a record, and
-    apart from rounding in the probabilities of `share_law`. Other draws have
-    the same distribution whatever the record is.
+    Upper bound, apart from rounding in the probabilities of `share_law`. The
+    draws are the promised shares in all sums that contain a record. All other
+    draws do not depend on the record.
 
     Args:
       dimension: Length d of the vectors.
@@ -107,8 +109,7 @@ class SumPlan(abc.ABC):
   def dp_event(self, *, dimension: int) -> record_events.SumDpEvent:
     """Returns the event of one opened sum, for a record in it.
 
-    The event is for the promised noise.
-    `dataclasses.replace(plan, min_silos=1)` has the event of a silo alone.
+    The event counts the noise of `min_silos` silos.
 
     Args:
       dimension: Length d of the vectors.
@@ -117,7 +118,10 @@ class SumPlan(abc.ABC):
   def silo_epsilon(
       self, delta: float, *, dimension: int, num_rounds: int = 1
   ) -> float:
-    """Returns epsilon of a silo's own share alone, like `epsilon`."""
+    """Returns epsilon if a silo's own share is all the noise. Upper bound.
+
+    The arguments are those of `epsilon`.
+    """
     alone = dataclasses.replace(self, min_silos=1)
     return alone.epsilon(delta, dimension=dimension, num_rounds=num_rounds)
 
@@ -128,7 +132,7 @@ class SumPlan(abc.ABC):
     return self.records_per_silo * self.grid + table.upper - table.lower
 
   def bits(self, num_silos: int) -> int:
-    """Returns the bits per coordinate of a sum over `num_silos` silos."""
+    """Returns the bits of one coordinate of a sum over `num_silos` silos."""
     _checks.integer_at_least(1, num_silos=num_silos)
     return (num_silos * self.largest_message).bit_length()
 
@@ -155,8 +159,7 @@ class SumPlan(abc.ABC):
   def release_facts(
       self, *, l2_norm_clip: float, dimension: int
   ) -> dict[str, Any]:
-    """Returns everything that the guarantee of a sum rests on, as JSON types.
-    """
+    """Returns the facts that the guarantee of a sum rests on, as JSON types."""
     return {
         'mechanism': 'secure_sum',
         'sums': self.to_json(),
@@ -205,7 +208,7 @@ class BinomialPlan(SumPlan):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SkellamPlan(SumPlan):
-  """Skellam noise of every silo. Its sums are Skellam (arXiv:2110.04995).
+  """Skellam noise of every silo, whose sum is Skellam too (arXiv:2110.04995).
 
   Attributes:
     variance: Variance of a silo's own share, in squared grid steps.
@@ -278,10 +281,11 @@ _MOST_EPSILON = 700.0
 def counted(
     epsilon_at: Callable[[float], float], delta: float, distance: float
 ) -> float:
-  """Returns an epsilon of draws, given the epsilons of their distributions.
+  """Returns an epsilon of draws, whose distributions are only almost right.
 
-  Upper bound. With a total variation tau between the two, (epsilon, d) of the
-  distributions becomes (epsilon, d + (1 + e^epsilon) tau) of the draws, as in
+  Upper bound. Let tau be the total variation between the draws and the
+  distributions that are accounted for. If the distributions give (epsilon, d),
+  the draws give (epsilon, d + (1 + e^epsilon) tau), as in
   `draws.missing_delta`.
 
   Args:
@@ -290,7 +294,7 @@ def counted(
     distance: Total variation tau.
 
   Returns:
-    Infinity if what the draws miss does not fit into delta.
+    The epsilon, infinite if the part of delta for tau is larger than delta.
   """
   guess = epsilon_at(delta)
   for _ in range(_MOST_GUESSES):
@@ -378,7 +382,9 @@ def calibrate(
   else:
     amount = search.least(is_private, most=_MOST_NOISE, tolerance=_TOLERANCE)
   refused = _checks.ArgumentError(
-      'epsilon', epsilon, 'a larger budget: no noise that can be drawn meets it'
+      'epsilon',
+      epsilon,
+      'a larger budget: no noise that can be drawn stays within this one',
   )
   if amount == math.inf:
     raise refused

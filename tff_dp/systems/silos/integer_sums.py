@@ -7,15 +7,19 @@ Each coordinate is rounded at random to one of its two neighbours, and integer
 noise is added. Only the sum over all records and silos is opened. Adjacency:
 one record is replaced. If both records are rounded with the same coins, the sum
 moves by an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d): ||t
-- t'|| is at most h, and rounding changes each of its coordinates by less than
+- t'|| is at most h, and rounding changes each coordinate of t - t' by less than
 1.
 
-The noise is one of three kinds. Binomial: every record brings its own, after
-arXiv:2106.09805, where users send h + b bits per coordinate and record through
-a shuffler, and the bits reveal only their sum. Skellam. Or a sum of discrete
-Gaussian shares, one from every silo. For one number, d = 1, binomial and
-Skellam noise cost their exact hockey-stick divergence. Everything else is
-bounded by Renyi divergences.
+There are three kinds of noise:
+
+*   Binomial. Every record brings its own noise, after arXiv:2106.09805, where
+  users send h + b bits per coordinate and record through a shuffler, and the
+  bits reveal only their sum.
+*   Skellam. Every silo adds a share, and the sum of the shares is Skellam too.
+*   Discrete Gaussian shares, one from every silo.
+
+For one number, d = 1, binomial and Skellam noise cost their exact hockey-stick
+divergence. Everything else is bounded by Renyi divergences.
 """
 
 import math
@@ -71,9 +75,8 @@ def part(
 ) -> composition.Part:
   """Returns the sums that contain a record, to compose with other releases.
 
-  Upper bound, like `epsilon`. Divergences add up even if other results are
-  released between the sums: given the outcomes of their dominating pair, those
-  releases are post-processing.
+  Upper bound, like `epsilon`. The divergences of the sums add up even if other
+  results are released between the sums.
 
   Args:
     event: Event of one of the sums.
@@ -172,8 +175,8 @@ def discrete_gaussian_concentration(
 ) -> float:
   """Returns rho of zero-concentrated DP for a sum of n discrete Gaussians.
 
-  Shares of discrete Gaussian noise do not add up to a discrete Gaussian. The
-  price is tau, which is negligible if the shares are wider than a step.
+  Shares of discrete Gaussian noise do not add up to a discrete Gaussian. So the
+  bound has the extra term tau, which is negligible if s is above one step.
 
   Upper bound (arXiv:2102.06387, proposition 14): rho = eps^2 / 2, where eps^2
   is the smallest of D2^2 / (n s^2) + tau d / 2, D2^2 / (n s^2) + 2 D1 tau /
@@ -206,7 +209,10 @@ def discrete_gaussian_concentration(
 
 
 def _law_of_number(event) -> integer_noise.IntegerLaw | None:
-  """Returns the noise in a sum of numbers, None unless it is one known law."""
+  """Returns the noise in a sum of numbers, `None` if there is no exact table.
+
+  There is none for vectors, and none for discrete Gaussian shares.
+  """
   if event.dimension > 1:
     return None
   if type(event) is record_events.BinomialSumDpEvent:

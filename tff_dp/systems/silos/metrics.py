@@ -5,18 +5,18 @@
 A metric is released together with the gradient of the round, from the same
 records, as one longer vector. A record's part in the vector is its clipped
 gradient, of norm at most C, and for each metric its value minus the middle of
-the range, of size at most B/2. With the parts scaled so that all noise has one
-std,
+the range, of size at most B/2. The noise has std sigma_g on the gradient and
+sigma_j on metric j. The whole vector costs exactly as much as a gradient alone
+with noise sigma if
 
-    (C / sigma_g)^2 + sum_j (B_j / (2 sigma_j))^2  =  (C / sigma)^2
+    (C / sigma_g)^2 + sum_j (B_j / (2 sigma_j))^2  =  (C / sigma)^2.
 
-makes the whole vector exactly as sensitive as a gradient alone with noise
-sigma. A share f_j of the square goes to metric j, and the rest to the gradient:
+A share f_j of this square goes to metric j, and the rest to the gradient:
 
     sigma_j = B_j sigma / (2 C sqrt(f_j)),  sigma_g = sigma / sqrt(1 - sum f_j)
 
-So metrics cost no epsilon. They cost noise on the gradient. Exact, for any
-sampling, because the event is the same Gaussian one with sigma.
+So metrics cost no epsilon, but more noise on the gradient. This is exact for
+any sampling, because the event is that of the gradient alone with sigma.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +36,9 @@ class PrivateMetric:
   Attributes:
     name: Key of the metric in the measurements.
     upper_bound: Bound B. Values are clipped to [0, B] in the silo.
-    share: Share f of the (squared) signal-to-noise budget, in (0, 1).
-    function: Function that maps (output, label) of a batch of one record to its
-      value. `None` means the model's loss.
+    share: Share f of (C / sigma)^2 that goes to the metric, in (0, 1).
+    function: Function that maps (output, label) of a batch of one record to the
+      value of the metric. `None` means the model's loss.
   """
 
   name: str
@@ -86,7 +86,9 @@ def split_noise(
 
 
 def centred(values: tf.Tensor, metrics: Sequence[PrivateMetric]) -> tf.Tensor:
-  """Returns clipped values minus the middles of their ranges. NaN counts as 0.
+  """Returns clipped values minus the middles of their ranges.
+
+  A NaN counts as a value of 0.
 
   Args:
     values: Values, float32 of shape [batch size, number of metrics].

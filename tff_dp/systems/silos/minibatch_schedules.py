@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds, steps, stages and smoothing of noisy minibatch SGD over silos.
 
-All numbers here follow from public constants, never from data. Sources: LR23 is
-Lowy and Razaviyayn, arXiv:2106.09779. AC-SA is the accelerated method of
-Ghadimi and Lan, "Optimal stochastic approximation algorithms for strongly
-convex stochastic composite optimization", parts I (2012) and II (2013).
+All numbers here follow from public constants, never from data. LR23 is Lowy and
+Razaviyayn, arXiv:2106.09779. AC-SA is the accelerated method of Ghadimi and
+Lan, "Optimal stochastic approximation algorithms for strongly convex stochastic
+composite optimization", parts I (2012) and II (2013).
 
 Rounds r are 1-based, arrays 0-based. F is the objective, beta its smoothness
 and mu its strong convexity. D bounds the distance of the start from the
@@ -43,14 +43,13 @@ def accelerated_coefficients(
 ) -> Coefficients:
   """Returns the coefficients of AC-SA in each round of one stage.
 
-  Exact: with a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and den = e + (1 - a^2)
-  mu,
+  With a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and den = e + (1 - a^2) mu,
 
       w_md = ((1-a) (mu+e) / den) w_ag + (a ((1-a) mu + e) / den) w
       w    = Proj((a mu w_md + ((1-a) mu + e) w - a g) / (mu + e))
       w_ag = a w + (1-a) w_ag
 
-  LR23, algorithm 1. In round 1, a is 1, so the old w_ag is forgotten.
+  Source: LR23, algorithm 1. In round 1, a is 1, so the old w_ag is forgotten.
 
   Args:
     num_rounds: Number of rounds of the stage.
@@ -79,10 +78,9 @@ def accelerated_coefficients(
 def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
   """Returns a bound on E F(w_ag) - F* after one stage of AC-SA.
 
-  Upper bound: 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F
-  and gamma >= 2 beta, from Ghadimi and Lan (2012), theorem 1, without a
-  nonsmooth part. The arguments are numbers, or arrays with one entry for each
-  R.
+  The bound is 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F
+  and gamma >= 2 beta. Source: Ghadimi and Lan (2012), theorem 1, for F without
+  a nonsmooth part. `num_rounds`, `gamma` and `variance` may be arrays.
 
   Args:
     num_rounds: Number of rounds R.
@@ -97,8 +95,8 @@ def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
 def best_gamma(num_rounds, *, smoothness: float, diameter: float, variance):
   """Returns the gamma >= 2 beta with the smallest `accelerated_bound`. Exact.
 
-  The result is max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}, for numbers or
-  arrays.
+  The result is max{2 beta, sqrt(V^2 R (R+1) (2R+1) / (12 D^2))}. `num_rounds`
+  and `variance` may be arrays.
 
   Args:
     num_rounds: Number of rounds R.
@@ -153,7 +151,15 @@ def round_variance(
 
 
 class Rounds(NamedTuple):
-  """The recommendation of `choose_rounds`."""
+  """The recommendation of `choose_rounds`.
+
+  Attributes:
+    num_rounds: Number of rounds R.
+    gamma: Step parameter gamma.
+    batch: Number of records K of a silo in a round.
+    noise_stddev: Noise std sigma per coordinate of a silo's mean.
+    bound: Bound on the expected excess risk.
+  """
 
   num_rounds: int
   gamma: float
@@ -178,10 +184,10 @@ def choose_rounds(
 ) -> Rounds:
   """Returns R and gamma with the smallest bound for one accelerated pass.
 
-  Every R of 1..n is tried, with K = floor(n / R) and sigma = z 2 L / K. The
-  bias falls like R^-2, and the noise term grows like R^3 within its square
-  root. So the best R is finite, and 1 for little data. The bound is on the
-  expected excess risk, `accelerated_bound`.
+  The bound is `accelerated_bound`, on the expected excess risk. Every R from 1
+  to n is tried, with K = floor(n / R) and sigma = z 2 L / K, where z is the
+  noise of one Gaussian release of sensitivity 1. More rounds have a smaller
+  bias and more noise, so the best R may be far below n.
 
   Args:
     num_records: Number of records n of the smallest silo.
@@ -311,8 +317,8 @@ def multi_stage_schedule(
   blocks of records.
 
   Args:
-    total_rounds: Number of rounds of the run. It is fixed first, because it
-      fixes V.
+    total_rounds: Number of rounds of the run. Choose it first, because V
+      depends on it.
     initial_gap: Bound Delta_0 >= F(w_0) - F*.
     variance: Variance bound V^2.
     smoothness: Smoothness beta.

@@ -16,8 +16,8 @@ so the envelope is a function of z and s, and automatic differentiation gives
 exactly the gradient above. Every record is smoothed separately. Smoothing the
 mean of a batch would change the influence of one record.
 
-Source: arXiv:2106.09779, which smooths in this way. The closed forms are
-derived.
+Source: arXiv:2106.09779, which smooths in this way. The closed forms below are
+this project's own.
 """
 
 from collections.abc import Callable
@@ -42,15 +42,15 @@ def moreau_envelope(
   """Returns `f_b(margin, squared_norm, label)`, elementwise on vectors.
 
   Exact for 'absolute', |z - y|, whose envelope is Huber's loss, and for
-  'hinge', max(0, 1 - y z) with y of -1 or 1. For your own function the
-  minimiser is found by ternary search, to about 1e-8 of the interval.
+  'hinge', max(0, 1 - y z) with y of -1 or 1. For your own function, a ternary
+  search finds the minimiser up to about 1e-8 of its interval.
 
   Args:
     loss: 'absolute', 'hinge', or a convex function of (margin, label), with
       TensorFlow operations on vectors.
     smoothing: Smoothing b.
-    lipschitz: Lipschitz constant of `loss` in the margin. It bounds the search,
-      and is used only for your own function.
+    lipschitz: Lipschitz constant of `loss` in the margin. Used only to bound
+      the search for your own function.
   """
   _checks.positive(smoothing=smoothing)
   _checks.positive(lipschitz=lipschitz)
@@ -111,7 +111,7 @@ def build_linear_model(
 
 
 def _absolute(margin, spread, label) -> tf.Tensor:
-  """Returns |u| - s/2 for |u| >= s, and u^2 / (2 s) within."""
+  """Returns |u| - s/2 for |u| >= s, else u^2 / (2 s), where u = z - y."""
   distance = tf.abs(margin - label)
   # A spread of 0 is a record of zeros, which never chooses the quadratic.
   within = distance**2 / (2.0 * tf.where(spread > 0, spread, 1.0))
@@ -119,7 +119,7 @@ def _absolute(margin, spread, label) -> tf.Tensor:
 
 
 def _hinge(margin, spread, label) -> tf.Tensor:
-  """Returns 0, (1-z)^2 / (2 s) or 1 - z - s/2, from large to small margins."""
+  """Returns 0 for m <= 0, m^2 / (2 s) for m < s, else m - s/2; m = 1 - y z."""
   missing = 1.0 - label * margin
   within = missing**2 / (2.0 * tf.where(spread > 0, spread, 1.0))
   return tf.where(
@@ -130,7 +130,10 @@ def _hinge(margin, spread, label) -> tf.Tensor:
 
 
 def _numeric(loss, lipschitz: float) -> Callable[[Any, Any, Any], tf.Tensor]:
-  """Returns the envelope by search. Its derivative is (z - prox) / s."""
+  """Returns the envelope of your own loss, with derivative (z - t) / s.
+
+  Here t is the minimiser, found by search.
+  """
 
   def of_spread(margin, spread, label):
     label = tf.cast(label, tf.float64)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The offers of silos for a setting, for `advise` and `compare`."""
+"""The offers of silos for a setting, as `advise` compares them."""
 
 import math
 
@@ -18,10 +18,10 @@ _GRIDS = (128, 1024, 8192)
 
 
 def isrl(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of silos that add all the noise their records need.
+  """Returns the offer in which every silo adds all noise for its own records.
 
-  All records are in every batch. Smaller batches have the same noise, or
-  slightly more.
+  All records are in every batch. With smaller batches the mean has the same
+  noise, or slightly more.
   """
   records = setting.records
   rounds = setting.schedule.max_participations
@@ -69,13 +69,13 @@ print(silos.account_noise(sampling, num_records={records},
 
 
 def secure_sum(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of integer noise of all silos in one opened sum."""
+  """Returns the offer of a secure sum with the integer noise of all silos."""
   rounds = setting.schedule.max_participations
   silos, records = setting.reports_per_round, setting.records // rounds
   if not records:
     raise offers.DoesNotFitError(
-        f'uses every record once: {rounds} rounds of a silo need as many'
-        f' records, of {setting.records}'
+        f'uses every record once: {rounds} rounds need {rounds} records in a'
+        f' silo, and it has {setting.records}'
     )
 
   def error_of(plan):

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a run whose silos protect every record themselves (ISRL-DP).
 
-The builders of `tff_dp.silos` make it, and their processes carry it:
+The builders of `tff_dp.silos` make the plan, and their processes carry it:
 
     process = silos.build_noisy_mb_sgd(model, silos=budgets, ...)
     process.plan.epsilon(member='cleveland')
     result = tff_dp.program.train(process, clients, ...)
 
-Reading it needs no TensorFlow.
+Reading a plan needs no TensorFlow.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class SiloPlan(plan_base.PlanOfSilos):
-  """Sizes, noise and limits of every silo, and its absences. Public facts.
+  """Public facts: sizes, noise, limits and absences of every silo.
 
   The unit of privacy is one record of one silo, and the adjacency is
   replace-one of a record. The guarantee covers everything that the silo sends,
@@ -52,8 +52,8 @@ class SiloPlan(plan_base.PlanOfSilos):
     published_proofs: Whether to use only published bounds, as in
       `silo_sampling`.
     metric_bounds: Upper bounds of the private metrics, in order.
-    voids: Reasons why there is no guarantee, as sentences. Empty if there is
-      one.
+    voids: Reasons why there is no guarantee, as sentences. Empty if there is a
+      guarantee.
     absences: Mapping from name to the rounds, counted from 1, in which the silo
       is absent.
   """
@@ -106,7 +106,7 @@ class SiloPlan(plan_base.PlanOfSilos):
     self._freeze('silos', 'terms', 'absences')
 
   def _check_accounted(self, name: str, terms: silo_terms.SiloTerms) -> None:
-    """Raises if more noise is accounted for than gradient and metrics get."""
+    """Raises `ArgumentError` if a silo adds less noise than accounted for."""
     bounds = self.metric_bounds
     for index, phase in enumerate(terms.phases):
       stddevs = terms.metric_stddevs[index] if terms.metric_stddevs else ()
@@ -127,7 +127,8 @@ class SiloPlan(plan_base.PlanOfSilos):
         raise _checks.ArgumentError(
             'accounted_stddev',
             phase.sigma,
-            f'at most {added * terms.l2_norm_clip:g}, which silo {name!r} adds',
+            f'at most {added * terms.l2_norm_clip:g}, the noise that silo'
+            f' {name!r} adds',
         )
 
   @property
@@ -137,8 +138,7 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   @property
   def phases(self) -> tuple[silo_terms.Phase, ...]:
-    """Phases of one silo. All silos have the same kinds of sampling and rounds.
-    """
+    """Phases of the first silo. Others have the same samplings and rounds."""
     return next(iter(self.terms.values())).phases
 
   @property
@@ -148,7 +148,7 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   @property
   def noise_multiplier(self) -> float:
-    """Smallest sigma K / C of any silo and phase: noise on the sum, over C."""
+    """Least sigma K / C of all silos and phases: noise on the sum, over C."""
     return min(
         phase.sigma * float(phase.batch_size) / terms.l2_norm_clip
         for terms in self.terms.values()
@@ -159,7 +159,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   def release_facts(self) -> dict[str, Any]:
     """The facts of the plan that a compiled process holds, plain JSON types.
 
-    The other constants (sigma, K, n, scale) come with the data of each silo.
+    The other constants (sigma, K, n and scale) come with each silo's data.
     """
     name, clip_norm, rounds = _shape(next(iter(self.terms.values())))
     return {
@@ -174,7 +174,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   def event(
       self, *, num_rounds: Optional[int] = None, member: Optional[str] = None
   ) -> dp_accounting.DpEvent:
-    """Returns the event of a silo's messages, for the record with most loss.
+    """Returns the event of a silo's messages, for its record with most loss.
 
     Stated for replace-one of a record (`systems.silos.record_events`). A
     plan with `voids` gives a `NonPrivateDpEvent`.
@@ -238,7 +238,10 @@ class SiloPlan(plan_base.PlanOfSilos):
   def _accounted(
       self, member: str, num_rounds: Optional[int] = None
   ) -> tuple[int, ...]:
-    """Returns the number of messages of each phase that are paid for."""
+    """Returns for each phase the number of messages that epsilon counts.
+
+    In long phases this may be more than were sent.
+    """
     terms = self.terms[member]
     # Computing epsilon for every one of thousands of rounds would take longer
     # than the rounds. The messages of a shorter run are part of the messages of
@@ -286,7 +289,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   def by_silo(
       self, *, num_rounds: Optional[int] = None
   ) -> dict[str, dict[str, Any]]:
-    """Returns name -> spent epsilon at the silo's own delta, and its budget.
+    """Returns name -> epsilon at the silo's own delta, and its limits.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.
@@ -423,7 +426,8 @@ class SiloPlan(plan_base.PlanOfSilos):
       if not sigma:
         raise _checks.PrivacyRefusedError(
             f'silo {member!r} adds no noise',
-            why='nothing says which share of the noise is whose',
+            why='without noise nothing says how to divide it between gradient'
+            ' and metrics',
             way_out='build the process with noise',
         )
       if count:
@@ -462,7 +466,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   def epsilon_no_amplification(
       self, *, delta: float, num_rounds: Optional[int] = None
   ) -> float:
-    """Returns epsilon of the worst silo if sampled records were known.
+    """Returns epsilon of the worst silo if everybody knew the sampled records.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -487,8 +491,10 @@ class SiloPlan(plan_base.PlanOfSilos):
     if self.voids:
       raise _checks.PrivacyRefusedError(
           f'no ISRL-DP guarantee: {"; ".join(self.voids)}',
-          why='it needs secret noise on every number that a silo sends',
-          way_out='build the process without that; private_metrics are noised',
+          why='the guarantee needs secret noise on every number that a silo'
+          ' sends',
+          way_out='build the process without that; for metrics with noise,'
+          ' there are private_metrics',
       )
 
   def assumptions(

@@ -1,9 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of plans of silos: presence, and who pays for a round.
-
-It also has the common part of their privacy statements.
-"""
+"""What the plans of silos share: presence, who pays for a round, statements."""
 
 from collections.abc import Callable, Iterable, Mapping
 import dataclasses
@@ -102,7 +99,11 @@ class PlanOfSilos(base.Plan):
   fingerprint = functools.cached_property(base.Plan.fingerprint.fget)
 
   def exceeded(self, num_rounds: int) -> Optional[str]:
-    """Returns a sentence on a silo whose budget the rounds exceed, or None."""
+    """Returns a sentence about a silo whose budget is exceeded, or `None`.
+
+    Args:
+      num_rounds: Number of rounds that count.
+    """
     del num_rounds
     return None
 
@@ -113,7 +114,7 @@ class PlanOfSilos(base.Plan):
         _checks.integer_between(1, self.num_rounds, absences=each)
 
   def _freeze(self, *fields: str) -> None:
-    """Freezes mappings by name, all the way down."""
+    """Replaces the mappings in some fields by copies that cannot change."""
     for field in fields:
       content = {str(name): each for name, each in getattr(self, field).items()}
       object.__setattr__(self, field, types.MappingProxyType(content))
@@ -121,12 +122,13 @@ class PlanOfSilos(base.Plan):
   def with_availability(self, availability: Callable[[int, str], bool]):
     """Returns the plan with other absences, for `program.train`.
 
-    An absent silo does not pay and does not delay the others. Whether a silo is
-    present is public, so it must not depend on its data.
+    An absent silo does not pay and does not delay the others. Who is present is
+    public, so it must not depend on the data of a silo.
 
     Args:
-      availability: Function of (round, counted from 1, and name) that says
-        whether the silo is present. It is called here, for all rounds.
+      availability: Function of a round, counted from 1, and the name of a silo.
+        It returns whether the silo is present, and is called here for all
+        rounds.
     """
     rounds = range(1, self.num_rounds + 1)
     absences = {
@@ -138,7 +140,7 @@ class PlanOfSilos(base.Plan):
     )
 
   def with_present(self, round_index: int, members: Iterable[str]):
-    """Returns the plan with exactly these silos in a round.
+    """Returns the plan in which exactly these silos are present in a round.
 
     Args:
       round_index: Index of the round, counted from 1.
@@ -161,7 +163,7 @@ class PlanOfSilos(base.Plan):
     return self._present[round_index - 1]
 
   def rounds_trained(self, num_rounds: int) -> int:
-    """Returns the number of first rounds in which any silo is present.
+    """Returns in how many of the first `num_rounds` rounds a silo is present.
 
     The process does not count the other rounds, and uses no records in them.
     """
@@ -176,7 +178,7 @@ class PlanOfSilos(base.Plan):
     )
 
   def rounds_of(self, member: str, *, num_rounds: int) -> int:
-    """Returns the number of first rounds in which a silo is present."""
+    """Returns how many of the first `num_rounds` rounds `member` is in."""
     return sum(member in names for names in self._present[:num_rounds])
 
   def messages(
@@ -197,7 +199,11 @@ class PlanOfSilos(base.Plan):
 
   @functools.cached_property
   def _sent(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Mapping from name to (rounds in which it sends, the process's counts)."""
+    """Mapping from the name of a silo to two arrays about rounds with messages.
+
+    The first has the rounds in which the silo sends, counted from 1. The second
+    has the indices that the process gives these rounds, from 0.
+    """
     is_there = np.array(
         [[name in names for name in self.silos] for names in self._present]
     )
@@ -337,7 +343,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
 
 def common(plan, about: builder.Occasion) -> dict[str, Any]:
-  """Returns the points that all plans of silos share, see `points`."""
+  """Returns the points of the statement that all plans of silos share."""
   said = {
       'adjacency.definition': silo_guarantee.ASSUMPTIONS[0],
       'mechanism.l2_norm_clip': plan.l2_norm_clip,

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""From silos, budgets and options to the terms of every silo.
+"""From silos, their budgets and options to terms of every silo and a process.
 
 A silo's data is `process.client_data(name, examples)`. All builders share these
 arguments:
@@ -14,16 +14,16 @@ arguments:
 *   `l2_norm_clip`: clip norm C of the gradient of every record.
 *   `constraint`: set in which the model has to stay.
 *   `regularization`: lambda of lambda/2 |w - w_0|^2, added at the server.
-*   `calibration`: rule for a silo's noise, given its budget.
-*   `noise_stddev`: sigma of all silos, or name -> sigma, which replaces the
-  calibration. The guarantee is then the one of this noise. 0 voids it.
+*   `noise_stddev`: sigma of all silos, or name -> sigma, in the place of the
+  calibrated one. The guarantee is then the one of this noise. 0 voids it.
 *   `published_proofs`: calibrate only with bounds that have a published proof.
-*   `label_range`: smallest and largest label. Records with other labels count
-  as zero, silently: an error would tell everybody that there is one.
-*   `private_metrics`: metrics released with noise from a share of the silo's
-  budget.
-*   `allow_unprotected_metrics`: release the training loss and the number of
-  records un-noised, under `not_covered`. Voids the guarantee.
+*   `label_range`: smallest and largest label. The gradient of a record with
+  another label counts as zero, silently: an error would tell everybody that
+  there is such a record.
+*   `private_metrics`: metrics that are released with noise, and take a share of
+  the silo's budget.
+*   `allow_unprotected_metrics`: whether to release the training loss and the
+  number of records without noise, under `not_covered`. Voids the guarantee.
 *   `model_aggregator`: an `UnweightedAggregationFactory` that computes the mean
   of the silos' messages, such as one with secure aggregation.
 *   `insecure_seed`: seed for tests only. Voids the guarantee.
@@ -67,7 +67,7 @@ _calibrate_noise = functools.lru_cache(maxsize=1024)(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """The arguments that all builders pass on."""
+  """The `**options` of the builders, see the module docstring."""
 
   noise_stddev: NoiseStddev = None
   published_proofs: bool = False
@@ -101,7 +101,7 @@ def equal_blocks(
           'num_rounds',
           num_rounds,
           f'at most {silo.num_records}, the records of silo {name!r}: in one'
-          ' pass every round uses others',
+          ' pass every round uses other records',
       )
   return {
       name: silo_sampling.DisjointBlocks(silo.num_records // num_rounds)
@@ -110,7 +110,10 @@ def equal_blocks(
 
 
 def check_silos(silos: Silos) -> None:
-  """Raises unless there is a silo, and weights for all silos or for none."""
+  """Raises `ArgumentError` unless silos and weights are complete.
+
+  There must be a silo, and weights for all silos, adding up to 1, or for none.
+  """
   if not silos:
     raise _checks.ArgumentError('silos', silos, 'at least one silo')
   _checks.distinct_clients(silos=silos)
@@ -131,7 +134,7 @@ def one_phase_terms(
     l2_norm_clip: float,
     options: Options,
 ) -> dict[str, terms_lib.SiloTerms]:
-  """Returns name -> terms of a run whose rounds all draw from all records.
+  """Returns name -> terms of a run in which every round draws from all records.
 
   Args:
     silos: Budgets by name, see the module docstring.
@@ -259,8 +262,8 @@ def compose(
     build_finalizer: Function from the type of the model's weights to the
       server's side.
     result: Result of the algorithm, see `SiloProcess`.
-    build_work: Function of the type and of the release that marks the noise,
-      which returns the client work. `None` means minibatch work.
+    build_work: Function that returns the client work, given the type of the
+      weights and the release that marks the noise. `None` means minibatch work.
     releases_per_round: Number of noised releases of a silo in a round.
   """
   gradients.num_params(model)  # Refuses models with state.
@@ -306,7 +309,7 @@ def compose(
 
 
 def _of(choice, name: str):
-  """Returns the choice of one silo, from a mapping or a common choice."""
+  """Returns the choice for one silo, from a mapping or a common choice."""
   return choice[name] if isinstance(choice, Mapping) else choice
 
 

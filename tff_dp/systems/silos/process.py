@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Learning processes whose silos protect every record themselves."""
+"""Learning processes that protect every record of silos."""
 
 import collections
 from collections.abc import Callable, Mapping
@@ -73,10 +73,10 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     self._insecure_seed = insecure_seed
 
   def with_plan(self, plan: plan_base.PlanOfSilos) -> 'SiloProcess':
-    """Returns the process for other numbers of its silos, without recompiling.
+    """Returns the process with another plan, without recompiling.
 
-    Noise and batches come with the data of each silo. For secure sums they are
-    part of the graph.
+    Noise and batches come with the data of each silo, so they may differ. For
+    secure sums they are part of the graph and may not.
 
     Args:
       plan: Plan with the same `release_facts`, such as
@@ -125,13 +125,14 @@ class SiloProcess(tff.learning.templates.LearningProcess):
       state: State as for `next`, after as many rounds as the ledger has.
       examples: Mapping from name to records, for the silos that are present.
       ledger: `process.plan.ledger(...)`. It is charged before anything is
-        computed, so a round that fails is paid for. Continue with `skip_round`
-        then.
+        computed, so a round that fails is paid for. After such a round continue
+        with `skip_round`.
 
     Raises:
-      PrivacyRefusedError: If the ledger is ahead of the state, if the round is
-        beyond a silo's budget or the plan, or if the sum has fewer silos than
-        promised. Nobody is charged then.
+      PrivacyRefusedError: If the ledger has another number of rounds or another
+        plan than the state, if the round is beyond a silo's budget or the plan,
+        or if a secure sum has fewer silos than promised. Nobody is charged
+        then.
     """
     data = [self.client_data(name, part) for name, part in examples.items()]
     recorded = ledger.rounds_recorded
@@ -139,11 +140,11 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     known = ledger.plan.rounds_trained(recorded)
     if done != known or ledger.plan.fingerprint != self.plan.fingerprint:
       raise _checks.PrivacyRefusedError(
-          f'the state has {done} rounds behind it, the ledger {known}. The'
-          f' ledger is of the plan {ledger.plan.fingerprint}, the process of'
-          f' {self.plan.fingerprint}',
-          why='rewinding and running on is a new release, which the ledger'
-          ' would miss',
+          f'the state has done {done} rounds, and the ledger has {known}. The'
+          f' ledger is of the plan {ledger.plan.fingerprint}, and the process'
+          f' of {self.plan.fingerprint}',
+          why='a round that runs again from an earlier state is a new release,'
+          ' which the ledger would miss',
           way_out='go on from the latest state with the ledger of its plan;'
           ' after a round that failed, from process.skip_round(state)',
       )
@@ -154,11 +155,10 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   def skip_round(
       self, state: Any
   ) -> tff.learning.templates.LearningAlgorithmState:
-    """Returns the state after one more round in which nothing happened.
+    """Returns the state after one more round that changed only the count.
 
-    Use it after a round that failed, because a silo disappeared or had bad
-    data. The messages of the other silos are paid for, and their records are
-    used up.
+    Use it after a round that failed because a silo disappeared or had bad data.
+    The messages of the other silos are paid for, and their records are used up.
 
     Args:
       state: State before the round.

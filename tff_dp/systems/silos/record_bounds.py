@@ -41,12 +41,12 @@ _Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
 
 
 def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
-  """Returns the possible uses of a record, if the leaves are all record uses.
+  """Returns the possible uses of a record, one for each part of the silo.
 
   Each of the results describes everything that is released about the records of
-  some part of the silo. Gaussian releases next to the messages are in all of
-  them. The result is `None` if the leaves hold anything else, or too many
-  combinations of parts.
+  one part, or of one combination of parts. Gaussian releases that are not
+  messages are in all results. The result is `None` if there is any other leaf,
+  or if there are too many combinations.
 
   Args:
     leaves: Leaves to account for under replace-one.
@@ -89,10 +89,10 @@ class _Whole:
 
 
 def _together(leaves: run_events.Leaves, method: str) -> _Whole | None:
-  """Returns the loss of all leaves, which is the number of the silo's ledger.
+  """Returns the loss of all leaves together, equal to that of a silo's ledger.
 
-  `None` if the leaves hold anything but uses of records, or if the method is
-  not for them.
+  `None` if there are leaves other than releases about a record, or if the
+  method does not give that number.
   """
   if method == 'rdp':
     return None
@@ -208,7 +208,7 @@ def _use(event: record_events.MessageDpEvent) -> silo_events.Use:
   else:
     raise TypeError(
         f'event={event!r} is not allowed: expected a message of'
-        ' tff_dp.silos.record_events.'
+        ' tff_dp.systems.silos.record_events.'
     )
   return 'gaussian' if rate == 1 else name, rate, event.noise_multiplier
 
@@ -226,7 +226,7 @@ def _of_sum(event, count: int) -> bounds.Bound:
 
 
 def _of_message(event, bound: str) -> list[str]:
-  """Returns the assumptions of messages of a silo."""
+  """Returns the assumptions behind a bound on messages of a silo."""
   del event
   found = [
       _CLIPS,

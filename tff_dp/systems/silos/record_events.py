@@ -48,7 +48,7 @@ def _share_of(most: float, **argument) -> None:
 
 
 def _wide(**argument) -> None:
-  """Raises unless a standard deviation meets the theorem's minimum."""
+  """Raises `ArgumentError` unless a standard deviation is at least 1/2."""
   _checks.positive(**argument)
   ((name, value),) = argument.items()
   if value < LEAST_STDDEV:
@@ -57,14 +57,14 @@ def _wide(**argument) -> None:
 
 @attr.s(frozen=True)
 class RecordDpEvent(run_events.ProtocolDpEvent):
-  """Base of all events here."""
+  """Base class of the events for one record of a silo."""
 
   rules = At('tff_dp.systems.silos.record_bounds', 'RULES')
 
 
 @attr.s(frozen=True)
 class MessageDpEvent(RecordDpEvent):
-  """Base of the events for one message of a silo. See the subclasses."""
+  """Base class of the events for one message of a silo."""
 
 
 @attr.s(frozen=True)
@@ -154,12 +154,12 @@ class DisjointRecordsDpEvent(RecordDpEvent):
 
 @attr.s(frozen=True)
 class SumDpEvent(RecordDpEvent):
-  """Base of the events for opened sums of integer vectors.
+  """Base class of the events for opened sums of integer vectors.
 
   Every coordinate of a record of norm at most C is rounded at random to a grid
   of `grid` steps from -C to C. The sum over all records has independent noise
-  on each of its `dimension` coordinates (`integers.integer_sums`). A record is
-  in the sum once. The adversary sees the sum.
+  on each of its `dimension` coordinates (`integer_sums`). A record is in the
+  sum once. The adversary sees the sum.
   """
 
 

@@ -6,9 +6,9 @@ In one pass every record is in at most one block, and so in one sum. Later sums
 may depend on earlier ones. Given the other sums, only the record's own sum
 reveals anything about it. So a pass costs as much as one sum.
 
-The trust differs from `silos`: the noise of the other silos counts.
-`silos.build_secure_sum_sgd` makes the plan, and its process carries
-it. Reading it needs no TensorFlow.
+The trust is not that of a `SiloPlan`: here the noise of the other silos counts.
+`silos.build_secure_sum_sgd` makes the plan, and its process carries it. Reading
+a plan needs no TensorFlow.
 """
 
 from collections.abc import Mapping
@@ -138,7 +138,7 @@ class SecureSumPlan(plan_base.PlanOfSilos):
     if fewest < self.sums.min_silos:
       raise _checks.PrivacyRefusedError(
           f'a sum of {fewest} silos, below the promised {self.sums.min_silos}',
-          why='the noise of a silo that is missing is missing in the sum',
+          why='if a silo is missing, its noise is missing in the sum',
           way_out='wait for more silos, or plan with a smaller min_silos',
       )
 
@@ -153,13 +153,13 @@ class SecureSumPlan(plan_base.PlanOfSilos):
 
   @property
   def noise_multiplier(self) -> float:
-    """Noise of all promised silos on the sum, over C."""
+    """Std of the noise of all promised silos on the sum, over C."""
     step = 2.0 / self.sums.grid
     return step * math.sqrt(self.sums.min_silos * self.sums.share_variance)
 
   @functools.cached_property
   def terms(self) -> dict[str, silo_terms.SiloTerms]:
-    """Mapping from name to terms. The noise is the silo's own share."""
+    """Mapping from name to terms, whose noise is the silo's own share."""
     share = self.sums.noise_variance(self.l2_norm_clip, num_silos=1)
     sampling = silo_sampling.DisjointBlocks(self.sums.records_per_silo)
     return {
@@ -177,13 +177,13 @@ class SecureSumPlan(plan_base.PlanOfSilos):
 
   @property
   def release_facts(self) -> dict[str, Any]:
-    """See base class. The noise is in the graph."""
+    """See base class. Unlike for a `SiloPlan`, the noise is among them."""
     return self.sums.release_facts(
         l2_norm_clip=self.l2_norm_clip, dimension=self.dimension
     )
 
   def calibrated(self, *, epsilon: float, delta: float) -> 'SecureSumPlan':
-    """See base class. Build a new process with these numbers."""
+    """See base class. The returned plan needs a new process."""
     sums = integer_plans.calibrate(
         self.sums.name,
         epsilon=epsilon,
@@ -220,9 +220,9 @@ class SecureSumPlan(plan_base.PlanOfSilos):
     return min(1.0, (1 + math.exp(min(epsilon, 700.0))) * distance)
 
   def silo_epsilon(self, *, delta: float) -> float:
-    """Returns epsilon by a silo's own noise, if all others help the server.
+    """Returns epsilon if only a silo's own noise protects its records.
 
-    Upper bound.
+    This is so if all other silos help the server. Upper bound.
 
     Args:
       delta: Target delta, in (0, 1).

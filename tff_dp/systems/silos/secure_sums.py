@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One-pass accelerated minibatch SGD whose silos hide in a secure sum (SDP).
 
-    silo:    the clipped gradients of the next K records, each rounded to a
-             grid, and their sum plus the silo's share of integer noise
+    silo:    rounds the clipped gradients of its next K records to a grid, and
+             sends their sum plus the silo's share of integer noise
     opened:  the sum over all silos, and nothing else
-    server:  its decoded mean is the gradient of AC-SA, as in `accelerated`
+    server:  decodes the sum to a mean, and takes it as the gradient of AC-SA,
+             as in `accelerated`
 
 The noise of all silos together protects a record. So there is far less noise
 than if every silo protected its own records alone. The price is trust in the
@@ -149,7 +150,7 @@ def _check_records(num_records: Mapping[str, int], num_rounds: int) -> None:
           'num_rounds',
           num_rounds,
           f'at most {count}, the records of silo {name!r}: in one pass every'
-          ' round uses others',
+          ' round uses other records',
       )
 
 
@@ -192,10 +193,10 @@ def _build_rows_work(
     *,
     label_range: gradients_lib.LabelRange,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns work whose update has the gradients of K records as rows.
+  """Returns client work whose update has the gradients of K records as rows.
 
-  The rows stay in the silo, with the key of the round. The aggregator encodes,
-  sums and noises them there.
+  The rows and the key of the round stay in the silo. There, the aggregator
+  encodes the rows, sums them and adds noise.
 
   Args:
     model: A `FunctionalModel` of float32 weights.

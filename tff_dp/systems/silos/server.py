@@ -4,11 +4,11 @@
 
 Everything here is post-processing of noisy messages with public constants:
 regulariser, projection, step sizes, averages, restarts. A round in which no
-silo reports leaves all of it as it is. The network decides how many silos
-report. That number is public.
+silo reports changes neither the model nor the state. The network decides how
+many silos report. That number is public.
 
 `state` of a finalizer: `OrderedDict(step, ...)`. At step 0 the finalizer begins
-at the model that it is given. So setting a model means to set `step` to 0.
+at the model that it is given. So to set a model, `step` is set to 0.
 """
 
 import collections
@@ -45,8 +45,8 @@ def build_sgd_finalizer(
 
       w_{r+1} = Proj(w_r - eta_r (g + lambda (w_r - w_0)))
 
-  arXiv:2106.09779, algorithm 2. `average` is over w_0..w_{R-1}, the
-  models at which gradients were taken; `averaging.averaged_weights` returns it.
+  Source: arXiv:2106.09779, algorithm 2. `average` is over w_0..w_{R-1}, the
+  models at which gradients were taken. `averaged_result` returns it.
 
   Args:
     weights_type: Type of the model's weights.
@@ -135,17 +135,18 @@ def build_accelerated_finalizer(
     *,
     constraint: constraints.Constraint,
 ) -> tff.learning.templates.FinalizerProcess:
-  """Returns the finalizer of AC-SA.
+  """Returns the finalizer of AC-SA, see `minibatch_schedules`.
 
-  Its new global weights are the next w_md. One round with the mean g of
-  messages at w_md, see `minibatch_schedules.accelerated_coefficients`:
+  It keeps an iterate w and the result w_ag. The global weights are w_md, the
+  point at which silos compute gradients. A round with the mean g of the
+  messages computes
 
       g    <- g + lambda (w_md - centre)
       w    <- Proj(w_of_md w_md + w_of_w w - w_of_gradient g)
       w_ag <- ag_of_w w + (1 - ag_of_w) w_ag
 
-  A new stage begins with w = w_ag. A new leg also sets centre = w_ag. After the
-  last round w_md is w_ag.
+  and then the next w_md. A new stage begins with w = w_ag. A new leg also sets
+  centre = w_ag. After the last round w_md is w_ag.
 
   Args:
     weights_type: Type of the model's weights.
@@ -192,7 +193,7 @@ def build_accelerated_finalizer(
 def accelerated_result(
     finalizer_state, weights: tff.learning.models.ModelWeights
 ) -> tff.learning.models.ModelWeights:
-  """Returns w_ag as a model. At step 0 it is the given model itself."""
+  """Returns w_ag as a model. At step 0 this is the given model."""
   result = finalizers.unflatten(
       tf.where(
           tf.equal(finalizer_state[STEP], 0),
@@ -207,7 +208,7 @@ def accelerated_result(
 def averaged_result(
     finalizer_state, weights: tff.learning.models.ModelWeights
 ) -> tff.learning.models.ModelWeights:
-  """Returns the average as a model. At step 0 it is the given model itself."""
+  """Returns the average as a model. At step 0 this is the given model."""
   return averaging_lib.averaged_weights(
       {
           'averaging': {
@@ -222,7 +223,7 @@ def averaged_result(
 
 
 def _table(legs: tuple[Leg, ...]) -> dict[str, np.ndarray]:
-  """Returns the constants of every round, and of one more, as columns."""
+  """Returns columns with the constants of every round and of one after them."""
   columns = collections.defaultdict(list)
   for leg in legs:
     for index, stage in enumerate(leg.stages):
@@ -319,8 +320,8 @@ class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
 
       next: OrderedDict(update=inner(messages), num_silos)
 
-  Without any silo, `update` is the inner factory's result for no values (a
-  NaN), which finalizers must not touch.
+  Without any silo, `update` is the inner factory's result for no values (NaN by
+  default). Finalizers must not use it.
 
   Attributes:
     state: State of the inner factory.

@@ -54,9 +54,10 @@ def build_noisy_mb_sgd(
 ) -> process_lib.SiloProcess:
   """Returns a process of noisy minibatch SGD (LR23, algorithm 2).
 
-      w_{r+1} = Proj(w_r - eta_r (mean of the messages at w_r))
+      w_{r+1} = Proj(w_r - eta_r (mean of the messages at w_r
+                                  + lambda (w_r - w_0)))
 
-  With `DisjointBlocks` it is plain one-pass SGD.
+  With `DisjointBlocks` this is plain one-pass SGD.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -66,13 +67,13 @@ def build_noisy_mb_sgd(
     l2_norm_clip: Clip norm, see `planning`.
     learning_rate: Learning rate eta, or eta_0..eta_{R-1}.
     averaging: Result of `get_model_weights`: the mean of w_0..w_{R-1}
-      ('uniform'), the mean with weights (1 - mu eta)^-(r+1) ('exponential', for
-      strongly convex losses), w_R ('last'), the mean of the last 8 of
-      w_0..w_{R-1} ('last_8'), or an `Average`.
+      ('uniform'), the mean with weights (1 - (mu + lambda) eta)^-(r+1)
+      ('exponential', for strongly convex objectives), w_R ('last'), the mean of
+      the last 8 of w_0..w_{R-1} ('last_8'), or an `Average`.
     strong_convexity: Strong convexity mu of the loss, without the regulariser.
     constraint: Set in which the model has to stay, see `planning`.
     regularization: Regularisation lambda, see `planning`.
-    **options: `calibration`, `noise_stddev`, `published_proofs`, `label_range`,
+    **options: `noise_stddev`, `published_proofs`, `label_range`,
       `private_metrics`, `allow_unprotected_metrics`, `model_aggregator` and
       `insecure_seed`, see `planning`.
 
@@ -125,9 +126,9 @@ def build_isrl_local_sgd(
 ) -> process_lib.SiloProcess:
   """Returns a process of ISRL-DP local SGD (LR23, appendix I), a baseline.
 
-  Every step on one record needs noise for the sensitivity 2C, see
-  `_local_work`. All num_local_steps R steps are accounted for, each at rate
-  1/n.
+  Every step is on one record and needs noise for the sensitivity 2C, see
+  `_local_work`. The accounting counts num_local_steps times R steps, each at
+  sampling rate 1/n.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -227,8 +228,8 @@ def _average(
       raise _checks.ArgumentError(
           'averaging',
           averaging,
-          'an average for this problem; the exponential one needs one learning'
-          ' rate and a strong_convexity mu with 0 < mu eta < 1',
+          'another average: this one needs the same learning rate eta in all'
+          ' rounds and 0 < (strong_convexity + regularization) eta < 1',
       )
     return averaging_lib.ExponentialAverage(1.0 - strong_convexity * rate)
   return averaging_lib.UniformAverage()
@@ -250,14 +251,14 @@ def _local_work(
       v = w, then num_local_steps times, on one uniform record of the silo:
           v <- v - eta (clip_C(gradient at v) + u),  u normal with std sigma
 
-  w + scale (v - w) leaves the silo. scale is 1 without weights. With weighted
-  silos the mean is then w + sum_i p_i (v_i - w). A batch of one has sensitivity
-  2C, so each of the num_local_steps R steps needs as much noise as a whole
-  round of minibatch SGD with K = 1. All steps are accounted for at sampling
-  rate 1/n.
+  The silo then sends w + scale (v - w). The scale is 1 if silos have no
+  weights. With weights p_i the mean over silos is w + sum_i p_i (v_i - w). A
+  batch of one has sensitivity 2C, so each of the num_local_steps times R steps
+  needs as much noise as a whole round of minibatch SGD with K = 1. All steps
+  are accounted for at sampling rate 1/n.
 
-  Source: arXiv:2106.09779, appendix I. Its own noise is too small for its claim
-  and is not offered.
+  Source: arXiv:2106.09779, appendix I. The noise in that paper is too small for
+  the paper's claim, and is not offered here.
 
   Args:
     model: Stateless model with float32 weights.

@@ -12,13 +12,13 @@ from tff_dp.plans import base
 
 @dataclasses.dataclass(frozen=True)
 class SiloBudget:
-  """The data size and the limits of a silo. All of it is public.
+  """The data size and the limits of a silo. All of them are public.
 
   Attributes:
-    num_records: Number n of its training records.
-    epsilon: Largest epsilon of all its messages together, for one record. None
-      means no limit, for reporting the epsilon of an explicit sigma.
-    delta: Delta below 1/n. Default: 1/n^2.
+    num_records: Number n of the silo's training records.
+    epsilon: Largest epsilon of all the silo's messages together, for one
+      record. `None` means no limit, if you choose the noise yourself.
+    delta: Delta of `epsilon`, below 1/n. Default: 1/n^2.
     weight: Share p_i of the objective, if not all silos are equal.
   """
 
@@ -42,12 +42,12 @@ class SiloLedger(budget.BudgetLedger):
   """Refuses the round beyond the budget of any silo, or of the whole run.
 
   Each silo pays for the rounds in which it sends. The plan lists these rounds.
-  If other silos sent, `record` is told so, and an absent silo does not pay.
+  If other silos send in a round, tell `record`. An absent silo does not pay.
 
-  The ledger only grows, and is not part of anything that is rewound: an earlier
-  model can be restored, but an earlier release cannot be taken back. To rebuild
-  it, record the entries that `record` returned. Its own budget applies to every
-  silo at its delta, in addition to the silos' own budgets.
+  The ledger only grows. Do not rewind it with a model: an earlier model can be
+  restored, but a release cannot be taken back. To rebuild a ledger, record the
+  entries that `record` returned. The budget of the ledger applies to every silo
+  at the ledger's delta, in addition to the silos' own budgets.
   """
 
   def check(self, round_index: int) -> None:
@@ -66,13 +66,13 @@ class SiloLedger(budget.BudgetLedger):
   def record(
       self, round_index: int, members: Iterable[str] | None = None
   ) -> dict[str, object]:
-    """Counts a round as spent, for all of its silos.
+    """Counts a round as spent by all silos that send in it.
 
-    Call it before they send. If it raises an error, no silo has paid.
+    Call this method before they send. If it raises an error, no silo has paid.
 
     Args:
       round_index: Index of the round, see base class.
-      members: Names of the silos that send. `None` means the silos of the plan.
+      members: Names of the silos that send. `None` means those in the plan.
     """
     if members is None or round_index > self.num_rounds:
       return super().record(round_index)

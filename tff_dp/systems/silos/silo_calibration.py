@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The least noise inside a silo for a budget.
 
-`sigma` is the standard deviation that a silo adds to every coordinate of its
-K-mean of gradients clipped to C (`silo_sampling`). Adjacency: one record is
-replaced.
+A silo adds noise of standard deviation `sigma` to every coordinate of its mean
+gradient: a sum of gradients clipped to C, over the batch size K
+(`silo_sampling`). Adjacency: one record is replaced.
 """
 
 import functools
@@ -80,9 +80,9 @@ def least_noise_multiplier(
 ) -> float:
   """Returns the smallest noise multiplier whose epsilon is within the budget.
 
-  It is sigma K / C, with noise of standard deviation sigma, batch size K and
-  clip norm C. The result is rounded up, by less than a part in 10^5. See
-  `calibrate_noise` for the arguments.
+  The noise multiplier is sigma K / C, with noise of standard deviation sigma,
+  batch size K and clip norm C. The result is rounded up, by less than a part in
+  10^5. See `calibrate_noise` for the arguments.
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.positive(epsilon=epsilon)

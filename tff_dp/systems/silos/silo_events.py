@@ -26,19 +26,18 @@ Uses = tuple[tuple[Use, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class SiloEvent:
-  """One message of a silo: a noised K-mean of clipped vectors.
+  """One message of a silo: the sum of a batch's clipped vectors over K, noised.
 
   Attributes:
-    sampling: Rule that chose its batch.
+    sampling: Rule that chose the batch, of (expected) size K.
     num_records: Number of records n that the batch was chosen from: the whole
       silo, or a phase's part of it.
     l2_norm_clip: Clip norm C. For several noised means over one batch, see
       `joint_noise_multiplier`.
-    sigma: Standard deviation of the noise on the K-mean.
-    scale: Factor that both mean and noise were multiplied by. It costs no
-      privacy.
-    first_record: Position in the silo's order of the first record that the
-      batch was chosen from. With `DisjointBlocks`, position of the first record
+    sigma: Standard deviation of the noise on the sum over K.
+    scale: Factor by which the noised mean was multiplied. It costs no privacy.
+    first_record: Position of the first record that the batch was chosen from,
+      in the silo's order. With `DisjointBlocks`, position of the first record
       of the block, which is K records long.
   """
 
@@ -68,7 +67,7 @@ class SiloEvent:
 
   @property
   def is_block(self) -> bool:
-    """Whether no other message may use its records."""
+    """Whether the batch is a block, whose records no other message may use."""
     return isinstance(self.sampling, silo_sampling.DisjointBlocks)
 
   @property
@@ -81,7 +80,7 @@ class SiloEvent:
 
   @property
   def use(self) -> Use:
-    """Kind, rate and multiplier. A rate of 1 is a Gaussian release."""
+    """Kind, rate and multiplier. At rate 1 the kind is 'gaussian'."""
     rate = self.sampling.rate(self.num_records)
     kind = 'gaussian' if rate == 1 else self.sampling.name
     return kind, rate, self.noise_multiplier
@@ -125,9 +124,9 @@ class SiloEvent:
 def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
   """Returns (sum of m^-2)^(-1/2), for several noised sums over one batch.
 
-  Exact for Gaussian noise: the sums, each relative to its own clip norm and
-  noise, form one vector. Example: the gradient, and a metric clipped to [-B, B]
-  with noise sigma_B on its K-mean, which has the multiplier sigma_B K / B.
+  Exact for Gaussian noise: the sums, each divided by its own noise, form one
+  vector. Example: a gradient, and a metric that is clipped to [-B, B]. With
+  noise sigma_B on its mean over K, the metric has the multiplier sigma_B K / B.
   """
   for noise_multiplier in noise_multipliers:
     _checks.non_negative(noise_multiplier=noise_multiplier)
@@ -137,7 +136,9 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 
 
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
-  """Returns the uses of every stretch of records.
+  """Returns the uses of a record in every stretch of records.
+
+  The records of a stretch are in the same messages' ranges.
 
   Args:
     counts: Number of times that each message was sent.
@@ -151,9 +152,8 @@ def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
 def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
   """Returns the event of the messages for the record with the largest loss.
 
-  Exact: blocks and phases on disjoint records are a `DisjointRecordsDpEvent`.
-  Stretches of records whose messages are among another stretch's messages are
-  left out.
+  Blocks and phases on disjoint records are a `DisjointRecordsDpEvent`, which
+  leaves out a stretch of records if another stretch surely costs as much.
 
   Args:
     counts: Number of times that each message was sent.
@@ -191,9 +191,9 @@ def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
 
 
 def _is_part(messages, others) -> bool:
-  """Whether messages cost no more than others, at any delta.
+  """Returns whether messages surely cost no more than others, at any delta.
 
-  Gaussian messages are merged into one, with sum_e count_e / m_e^2.
+  All Gaussian messages count as one, with sum_e count_e / m_e^2.
   """
   totals = []
   for uses in (messages, others):
@@ -310,12 +310,12 @@ def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
 def unsampled_epsilon_of(
     uses: Uses, delta: float, num_records: int
 ) -> float:
-  """Returns epsilon of k records that are all in every batch. Upper bound.
+  """Returns epsilon of k records as if all of them were in every batch.
 
-  It also holds for records that were used at different times. Let event e use
-  k_e of them and have noise multiplier m_e. The squared shift of the messages,
-  sum_e (2 k_e / m_e)^2, is at most k^2 times the largest sum of (2 / m_e)^2
-  over the events of one record.
+  Upper bound, also for records that were used in different messages. Let
+  message e use k_e of them and have noise multiplier m_e. The squared shift of
+  all messages, sum_e (2 k_e / m_e)^2, is at most k^2 times the largest sum of
+  (2 / m_e)^2 over the messages of one record.
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf

@@ -49,7 +49,7 @@ def group(
 ) -> tuple[float, float]:
   """Returns (k eps, k e^((k-1) eps) delta), the loss of k replaced records.
 
-  Upper bound: k steps that replace one record each. Delta is at most 1.
+  Upper bound, by k steps that replace one record each. Delta is at most 1.
   """
   if num_records == 0:
     return 0.0, 0.0
@@ -64,8 +64,8 @@ def group_epsilon(
 ) -> float:
   """Returns the epsilon of k replaced records at delta.
 
-  Upper bound: k eps(d) for the largest d with k e^((k-1) eps(d)) d <= delta, as
-  far as the search finds it. Any such d gives a valid bound.
+  Upper bound: k eps(d) for about the largest d with k e^((k-1) eps(d)) d <=
+  delta. Any d that meets this condition gives a valid bound.
 
   Args:
     spend: Function eps(d): epsilon of one replaced record at delta d.
@@ -95,9 +95,9 @@ def person_epsilon(
 ) -> float:
   """Returns the epsilon of a person with k records in the silo.
 
-  Upper bound, the smaller of two. The first is k eps(d) for the largest d with
-  k e^((k-1) eps(d)) d <= delta. The second treats all messages as Gaussian
-  releases that move by k times as much, as if nothing had been sampled.
+  Upper bound, the smaller of two. The first is `group_epsilon`. The second
+  treats all messages as Gaussian releases that move by k times as much, as if
+  nothing had been sampled.
 
   Args:
     counts: Number of times that each message was sent.

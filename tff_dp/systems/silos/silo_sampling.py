@@ -34,10 +34,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class Sampling(abc.ABC):
-  """The rule by which a silo chooses the batch of a round.
-
-  It holds public facts only.
-  """
+  """The rule by which a silo chooses the batch of a round. It is public."""
 
   @property
   @abc.abstractmethod
@@ -51,7 +48,7 @@ class Sampling(abc.ABC):
 
   @abc.abstractmethod
   def num_releases(self, num_rounds: int) -> int:
-    """Returns the number of rounds of which one record can be a part."""
+    """Returns in how many of `num_rounds` rounds one record can be used."""
 
   @abc.abstractmethod
   def profile(
@@ -80,7 +77,7 @@ class Sampling(abc.ABC):
     return float(self.batch_size) / num_records
 
   def check(self, *, num_records: int, num_rounds: int = 1) -> None:
-    """Raises unless a silo of n records can do R rounds."""
+    """Raises `ArgumentError` unless a silo of n records can do R rounds."""
     _checks.integer_at_least(1, num_records=num_records)
     _checks.integer_at_least(1, num_rounds=num_rounds)
     if num_records < self.batch_size:
@@ -99,8 +96,8 @@ class Sampling(abc.ABC):
 class PoissonSampling(Sampling):
   """Each of a silo's n records enters a batch independently, with rate K/n.
 
-  The sum is always divided by K, for any size of the batch. An empty batch
-  sends pure noise.
+  The sum is always divided by K, for any size of the batch. With an empty batch
+  the silo sends pure noise.
 
   Attributes:
     expected_batch: Expected batch size K, above 0, not necessarily an integer.
@@ -175,9 +172,9 @@ class FixedSize(_WholeBatches):
 class DisjointBlocks(_WholeBatches):
   """One pass: round r uses records rK..(r+1)K-1 of an order that stays fixed.
 
-  No record is in two rounds, so a whole pass costs it one Gaussian release,
-  even if the queries are adaptive. There are no coins, so nothing needs to stay
-  secret.
+  No record is in two rounds, so a whole pass costs a record as much as one
+  Gaussian release, even if later rounds depend on earlier messages. There are
+  no coins that would have to stay secret.
   """
 
   name = 'one-pass'
@@ -282,10 +279,10 @@ def convex_profile(
 
   Upper bound for Poisson and for fixed-size batches, in both directions
   (docs/proofs_silos.md, proposition 2, and for fixed size also
-  arXiv:2106.08567). It is the profile, E >= 1, of (1 - q) N(0, z^2) + q N(1,
-  z^2) against N(0, z^2) with z = s / 2. This worse direction is used on both
-  halves of the curve, so that rounds that differ in direction are covered.
-  Composing the pair in one direction would not cover them.
+  arXiv:2106.08567). The result is the profile, E >= 1, of (1 - q) N(0, z^2) + q
+  N(1, z^2) against N(0, z^2) with z = s / 2. This is the worse direction, and
+  bounds both. So it also covers rounds that differ in their direction, which
+  composing this pair in one direction would not.
 
   Args:
     noise_multiplier: Multiplier s.
@@ -354,7 +351,7 @@ def account_noise(
     num_records: Number of records n.
     num_rounds: Number of rounds R in which the silo sends.
     l2_norm_clip: Clip norm C on the gradient of one record.
-    sigma: Standard deviation of the noise on the K-mean. 0 gives infinity.
+    sigma: Standard deviation of the noise on the sum over K. 0 gives infinity.
     delta: Target delta, in (0, 1).
     published_proofs: Whether to use only published bounds, as in
       `Sampling.profile`.
@@ -374,9 +371,9 @@ def account_noise(
 def gaussian_epsilon(
     *, noise_multiplier: float, count: int, delta: float
 ) -> float:
-  """Returns epsilon of messages whose batches are sure to hold a record.
+  """Returns epsilon of messages whose batches are sure to contain a record.
 
-  Exact: `count` Gaussian releases of distance 2 equal one with less noise.
+  Exact: `count` Gaussian releases cost as much as one with less noise.
 
   Args:
     noise_multiplier: Multiplier sigma K / C, above 0.

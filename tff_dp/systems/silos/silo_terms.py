@@ -53,8 +53,7 @@ class Phase:
 
   @property
   def batch_size(self) -> float:
-    """The batch size K of its sampling, by which sums over a batch are divided.
-    """
+    """The batch size K, by which sums over a batch are divided."""
     return self.sampling.batch_size
 
   def event(
@@ -103,14 +102,14 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class SiloTerms:
-  """The constants of one silo. They are public: sizes and budgets fix them.
+  """The constants of one silo. They are public, and do not depend on records.
 
   Attributes:
     num_records: Number of training records n_i.
     l2_norm_clip: Clip norm C of the gradient of every record.
     phases: Phases in order.
-    scale: Factor on the whole message, noise included: N p_i for an objective
-      sum p_i F_i.
+    scale: Factor on the whole message, noise included: N p_i if the objective
+      of N silos is the sum of p_i F_i.
     metric_stddevs: Noise std on the silo's mean of each private metric, by
       phase.
   """
@@ -160,7 +159,7 @@ class SiloTerms:
   def events(
       self, messages: Optional[Sequence[int] | np.ndarray] = None
   ) -> dict[silo_events.SiloEvent, int]:
-    """Returns the number of occurrences of each event in the run, or in a part.
+    """Returns how often each event occurs in some rounds of the run.
 
     Args:
       messages: Rounds of the run (steps, for local SGD), 0-based and in order.
@@ -202,7 +201,7 @@ class SiloTerms:
   ) -> float:
     """Returns the epsilon of the run for a record. Upper bound.
 
-    Phases use disjoint records, so it is the maximum over the phases.
+    Phases use disjoint records, so this is the maximum over the phases.
 
     Args:
       delta: Target delta, in (0, 1).

@@ -12,18 +12,18 @@ Only the sum of the messages over all silos is opened:
 
     mean = (2 C / h) (total - silos (E Z - least)) / (silos K) - C
 
-Z has the distribution of a `SumPlan` (`systems.silos.integer_plans`):
-binomial, Skellam or discrete Gaussian. It is drawn from a table of 62-bit
-probabilities (`systems.silos.integer_noise`). Coins and noise follow from
-the key of the round that a silo brings with its records, and from the records.
-So equal records repeat their message, and other records get other noise.
-Without a key, coins and noise come from the kernel of the silo's machine,
-afresh each time. Messages are bounded, so no sum ever wraps.
+Z is the silo's share of noise, by a `SumPlan` (`integer_plans`): binomial,
+Skellam or discrete Gaussian. It is drawn from a table of 62-bit probabilities
+(`integer_noise`). Coins and noise follow from the records and from a key of the
+round that a silo brings with them. So the same records repeat their message,
+and other records get other noise. Without a key, coins and noise come from the
+kernel of the silo's machine, afresh each time. Messages are bounded, so no sum
+ever wraps.
 
 TFF's own `tff.learning.ddp_secure_aggregator` is not used: in the
 tensorflow-privacy release that TFF 0.87 needs, its Skellam noise is seeded with
-the clock (`tf.timestamp() * 10**6`). The server can guess that to a few million
-values, and two silos can share it.
+the clock (`tf.timestamp() * 10**6`). The server can guess this seed up to a few
+million values, and two silos can have the same seed.
 """
 
 import collections
@@ -49,7 +49,7 @@ _ROUNDING, _NOISE = 'integer rounding', 'integer noise'
 
 
 def release_of(facts: Mapping[str, Any]) -> release_marks.Release:
-  """Returns the release of the facts from `SumPlan.release_facts`."""
+  """Returns the mark of messages to a sum, given `SumPlan.release_facts`."""
   return release_marks.Release.of(facts, in_sum=True)
 
 
@@ -67,8 +67,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
   A record that is not finite counts as zero. Encoding and noise happen in the
   silo, and the server gets the secure sum of integers. A record is protected by
   the noise of *all* silos in the sum, so the sum of fewer than `min_silos` must
-  not be opened. In the field the secure summation must be set to refuse it.
-  Here the result of fewer silos is refused.
+  not be opened. In the field the secure summation must refuse such a sum. Here
+  the server refuses to decode it.
 
   Attributes:
     plan: The `SumPlan`.
@@ -105,7 +105,7 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
           'max_silos',
           max_silos,
           f'fewer silos: the sum of so many needs {plan.bits(max_silos)} bits a'
-          f' coordinate, and has at most {MOST_BITS}',
+          f' coordinate, and there are {MOST_BITS}',
       )
 
   @property
@@ -174,8 +174,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       enough = tf.debugging.assert_greater_equal(
           num_silos,
           self.min_silos,
-          message=f'fewer than {self.min_silos} silos: the noise in their sum'
-          ' is less than it is calibrated for',
+          message=f'fewer than {self.min_silos} silos: their sum has less noise'
+          ' than the plan counts on',
       )
       with tf.control_dependencies([enough]):
         count = tf.cast(num_silos, tf.float64)

@@ -8,8 +8,9 @@ cannot lower a silo's noise, raise its clip norm or change its batch.
 
 Constants of phases are vectors with one number per phase.
 
-The key is the secret from which coins and noise of the silo follow. If it is
-all zeros, the silo asks the kernel of its machine for a new one in every call.
+The key is the secret from which coins and noise of the silo follow. If the key
+is all zeros, the silo asks the kernel of its machine for a new one in every
+call.
 """
 
 import collections
@@ -108,13 +109,13 @@ def silo_data(
 
 
 def _check_order(examples: Any) -> None:
-  """Raises for a dataset whose order may change between rounds.
+  """Raises `ArgumentError` for a dataset whose order may change between rounds.
 
-  Blocks are positions. In another order, one record is in several blocks but
-  pays for one.
+  Blocks are positions. If the order changes, one record may be in several
+  blocks, but the accounting counts one.
 
   Args:
-    examples: A dataset, also one inside of which others are made, or a list.
+    examples: A dataset, or a list, which has an order.
   """
   if not isinstance(examples, tf.data.Dataset):
     return
@@ -131,12 +132,12 @@ def _check_order(examples: Any) -> None:
 
 
 def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
-  """Returns the one element of a silo's terms. Running it checks the clip norm.
+  """Returns the one element of a silo's terms, after a check of the clip norm.
 
   Args:
     elements: Sequence of terms, inside of the silo's graph.
-    l2_norm_clip: Clip norm of the process. A silo with noise for a smaller one
-      refuses.
+    l2_norm_clip: Clip norm of the process. If it is larger than the one in the
+      terms, running the graph fails.
   """
   # Running it fails unless there is exactly one element.
   terms = elements.get_single_element()

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training of silos: all silos that are present by the plan take part."""
+"""How runs of silos get their cohorts: the plan says who is present."""
 
 from collections.abc import Sequence
 import json
@@ -20,17 +20,17 @@ from tff_dp.systems.silos import terms as terms_lib
 
 
 class SiloCohorts(cohorts.Cohorts):
-  """Cohorts of the silos that are present by the plan.
+  """The cohort of a round is all silos that the plan says are present.
 
-  This simulates silos that each keep a secret key. Here all keys follow from
-  one root key, which is in the checkpoints. So a round that is repeated after a
-  crash repeats every message bit for bit, and is no second release.
+  In the field every silo keeps a secret key of its own. Here all keys follow
+  from one root key, which is in the checkpoints. So a round that is repeated
+  after a crash repeats every message bit for bit, and is no second release.
   """
 
   why_not_chosen = 'the plan says which silos take part in which round'
 
   def __init__(self, plan: plan_base.PlanOfSilos, clients):
-    """Makes them.
+    """Makes the cohorts of a run that has not begun.
 
     Args:
       plan: Plan with constants and absences.
@@ -116,8 +116,8 @@ class _Silos(system.Training):
 
   presence_is_public = True
   why_never_without_privacy = (
-      'silos bring their constants with their records, and those are in the'
-      ' plan of the process',
+      'silos bring their constants with their records, and only the plan of the'
+      ' process has these constants',
       'build it with noise_stddev=0, or build_noisy_mb_sgd in the place of'
       ' secure sums, and leave out plan=; the statement says NO PRIVACY',
   )
@@ -144,7 +144,7 @@ class _Silos(system.Training):
 
 
 class _SecureSums(_Silos):
-  """Silos share the noise of a sum."""
+  """Each silo adds a share of the noise of a sum."""
 
   def release(self, plan):
     return sum_factory.release_of(plan.release_facts)
@@ -157,7 +157,7 @@ class _SecureSums(_Silos):
 
 
 def _made_data(silos, member, make) -> list:
-  """Returns data of silos, each with the records its noise was made for."""
+  """Returns data of silos, each with as many records as its terms say."""
   return [
       terms_lib.silo_data(
           terms,
