@@ -262,13 +262,15 @@ def _installed(source: Source) -> Optional[bytes]:
   """Returns the file in the installed package, without importing anything."""
   if source.distribution is None:
     raise digits_data.DataFileError(
-        f'The {source.name} table is not there. To get it, {source.how_to_get}.'
+        f'The {source.name} table was not found. To get it,'
+        f' {source.how_to_get}.'
     )
   try:
     distribution = importlib.metadata.distribution(source.distribution)
   except importlib.metadata.PackageNotFoundError:
     raise digits_data.DataFileError(
-        f'The {source.name} table is not there. To get it, {source.how_to_get}.'
+        f'The {source.name} table was not found. To get it,'
+        f' {source.how_to_get}.'
     ) from None
   path = distribution.locate_file(f'{source.folder}/{source.file_name}')
   try:

@@ -254,8 +254,8 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
   if others and method == 'exact':
     raise _checks.PrivacyRefusedError(
         f'no exact epsilon is known for {run_events.kinds(others)}',
-        why='only a composition of Gaussian mechanisms is one Gaussian'
-        ' mechanism, whose conversion is exact',
+        why='only Gaussian mechanisms compose to one Gaussian mechanism, for'
+        ' which epsilon is exact',
         way_out="method='pld', an upper bound that is usually tight, or"
         " method='rdp'",
     )
@@ -351,8 +351,8 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
         f"dp_accounting's accountant for method={method!r} does not know"
         f' {run_events.kinds([(leaf, 1)])} under {relation} adjacency',
         why='without its distribution, no epsilon can be computed',
-        way_out=f'method={other!r}, or an event that bounds it, such as the'
-        ' GaussianDpEvent of a tree, nm / sqrt(S2)',
+        way_out=f'method={other!r}, or an event that bounds it, such as'
+        ' GaussianDpEvent(noise_multiplier / sqrt(S2)) for a noise tree',
     )
 
 

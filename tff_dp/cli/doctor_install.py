@@ -37,7 +37,7 @@ def show(target: str) -> int:
     ]
     if why_not:
       errors.show(
-          'this Python cannot have tff_dp',
+          'tff_dp cannot be installed into this Python',
           why='; '.join(why_not),
           way_out=f'--install {" or ".join(_TARGETS)} prints the lines for'
           ' another one',

@@ -278,7 +278,7 @@ def report(error: Exception) -> int:
     where = _notes(error) or 'the `details` of the error quote TensorFlow.'
     show(
         str(error),
-        why=f'the data or the model of {whose}; what TensorFlow said may show'
+        why=f"the data or the model of {whose}; TensorFlow's message may show"
         ' the data, so only the log has it',
         way_out=f'{where} Leave bad examples out with a filter, see'
         ' docs/training.md',

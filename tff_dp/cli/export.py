@@ -143,8 +143,8 @@ def _verify(arguments: argparse.Namespace) -> int:
   if not failed:
     return errors.DONE
   errors.show(
-      f'{arguments.verify} is not what it says: {failed[0]}',
-      why='then its guarantee need not hold',
+      f'the bundle {arguments.verify} is not what it claims: {failed[0]}',
+      why='so its guarantee may not hold',
       way_out='fetch the bundle again, or export the run again',
   )
   return errors.REFUSED

@@ -224,7 +224,7 @@ def passes_of(arguments) -> int:
     raise _checks.ArgumentError(
         'rounds',
         arguments.rounds,
-        f'a multiple of --slots={arguments.slots}: whole passes',
+        f'a multiple of --slots={arguments.slots}, so that passes are whole',
     )
   return arguments.rounds // arguments.slots
 

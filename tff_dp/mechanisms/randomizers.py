@@ -375,7 +375,7 @@ class Declared(LocalRandomizer):
   def _unknown(self, what: str) -> _checks.PrivacyRefusedError:
     return _checks.PrivacyRefusedError(
         f'a declared randomizer has no {what}',
-        why='nothing is known of it but its epsilon and delta',
+        why='only its epsilon and delta are known',
         way_out='a concrete randomizer, such as randomizers.Sphere',
     )
 
@@ -422,8 +422,8 @@ def _check_epsilon(local_epsilon: float) -> None:
     raise _checks.ArgumentError(
         'local_epsilon',
         local_epsilon,
-        f'a number of at least {_LEAST_EPSILON:g}: below it the coins of 64'
-        ' bits are too coarse, and the reports say nothing anyway',
+        f'a number of at least {_LEAST_EPSILON:g}, because below that, coins of'
+        ' 64 bits are too coarse, and reports say almost nothing',
     )
 
 

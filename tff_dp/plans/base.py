@@ -451,7 +451,7 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
     raise _checks.ArgumentError(
         'delta',
         delta,
-        f'a number below 1 / num_records = {1 / num_records:g}: any other delta'
-        ' allows to publish one random record',
+        f'a number below 1 / num_records = {1 / num_records:g}, because a'
+        ' larger delta allows to publish one random record',
     )
   return delta

@@ -183,10 +183,11 @@ def _check_complete(
   missing += ['warnings'] if not all(headline.get('warnings', ())) else []
   if missing:
     raise _checks.PrivacyRefusedError(
-        'the privacy statement is incomplete: nothing is said about'
+        'the privacy statement has missing, empty or unknown values:'
         f' {", ".join(dict.fromkeys(missing))}',
         why='a guarantee cannot be judged without each of its twelve points',
-        way_out="fill it in; text may say 'none', but not be empty",
+        way_out="fill in or leave out these values; a text may be 'none', but"
+        ' not empty',
     )
 
 

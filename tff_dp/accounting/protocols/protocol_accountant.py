@@ -239,8 +239,9 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     if replaces:
       return _Details(
           event,
-          f'{name} is not accounted for under REPLACE_ONE: of the events of'
-          ' dp_accounting only unsampled Gaussian and Laplace mechanisms are.',
+          f'{name} is not accounted for under REPLACE_ONE: among the events of'
+          ' dp_accounting, only unsampled Gaussian and Laplace mechanisms are'
+          ' accounted for.',
       )
     details = super()._maybe_compose(event, count, do_compose)
     if do_compose:

@@ -332,7 +332,7 @@ def rules_of(
             'took part at another position of this tree',
         )
     ]
-  raise TypeError(f'{type(pattern).__name__} has no rules.')
+  raise TypeError(f'{type(pattern).__name__} has no rules for a ledger.')
 
 
 def _kind_of(pattern_class: type[ParticipationPattern]) -> str:

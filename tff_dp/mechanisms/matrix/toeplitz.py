@@ -100,7 +100,8 @@ class ToeplitzMechanism(mechanism.Mechanism):
       raise _checks.ArgumentError(
           name,
           values,
-          f'coefficients whose matrix and inverse are finite over {n} rounds',
+          'coefficients whose matrix and its inverse are finite in float32'
+          f' over {n} rounds',
       )
 
   def _check_pattern(self, pattern: patterns.ParticipationPattern) -> None:
@@ -155,8 +156,8 @@ class Toeplitz(ToeplitzMechanism):
       raise _checks.ArgumentError(
           'coefficients',
           f'{len(coefficients)} numbers',
-          f'one for each of the {self.rounds_per_tree} rounds of a tree; for'
-          ' fewer use Banded',
+          f'one number for each of the {self.rounds_per_tree} rounds of a tree'
+          ' (Banded takes fewer)',
       )
     object.__setattr__(self, 'coefficients', coefficients)
     self._check_growth(coefficients=coefficients)
