@@ -41,7 +41,7 @@ __getattr__ = _lazy.moved(__name__)
 def advise(
     setting: Setting, *, progress: Optional[Callable[[str], None]] = None
 ) -> offers_lib.Advice:
-  """Returns every system that fits, the least error first, and the others.
+  """Returns offers of the systems that fit, least error first, and refusals.
 
   Args:
     setting: Known facts.

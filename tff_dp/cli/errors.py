@@ -210,7 +210,7 @@ def named_as_flags(names: Mapping[str, str]):
 def run(
     command: Callable[[list[str]], int], words: Sequence[str], *, stopped: str
 ) -> int:
-  """Returns the exit code of a command, however it ends.
+  """Runs a command and returns its exit code, however the command ends.
 
   Args:
     command: Function from the words without `--debug` to an exit code.

@@ -249,7 +249,7 @@ def _account(arguments: argparse.Namespace) -> int:
 
 
 def _write_plot(arguments: argparse.Namespace, described: Any) -> None:
-  """Draws epsilon over rounds, or the own picture of a kind of runs."""
+  """Draws epsilon over rounds, or the special picture of a kind of runs."""
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.cli import plots
 

@@ -42,7 +42,7 @@ def _damaged() -> _checks.PrivacyRefusedError:
 
 
 def _check_header(header: dict[str, Any]) -> None:
-  """Raises an error unless the numbers of the header are numbers.
+  """Raises an error unless the fields of the header have the right types.
 
   Their values are checked later.
   """

@@ -102,7 +102,7 @@ class Tree(_TreeMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """Mean number of draws: the new node, and those that have no buffer.
+    """Mean number of draws: the new node, and subtracted nodes without buffer.
 
     Round t subtracts one node on each of the levels below tz(t).
     """

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Who takes part: frozen schedules and protocols, with their guarantees.
+"""The participants of each round: frozen schedules and protocols.
 
 In a `Schedule` the server chooses the clients. In a `Protocol` the
 clients decide.

@@ -38,7 +38,7 @@ def insecure_root_key(seed: int) -> bytes:
 
 
 def subkey(key: bytes, *labels: bytes | str | int) -> bytes:
-  """Returns the child of a key that belongs to labels, 128 bits.
+  """Returns the key that belongs to a key and labels, 128 bits.
 
   Different sequences of labels give independent keys, because each label is
   hashed with its length.
@@ -47,7 +47,7 @@ def subkey(key: bytes, *labels: bytes | str | int) -> bytes:
 
 
 def coin(key: bytes, *labels: bytes | str | int) -> int:
-  """Returns a uniform integer in [0, 2^128) that belongs to labels."""
+  """Returns the uniform integer in [0, 2^128) of a key and labels."""
   return int.from_bytes(subkey(key, *labels), 'little')
 
 

@@ -229,7 +229,7 @@ class FastSampler(Sampler):
   """Draws counts first, then a uniform subset or permutation of the clients."""
 
   def _draw_pass(self, pass_index):
-    """Returns what `Protocol.draw_pass` returns."""
+    """Returns the result of `Protocol.draw_pass`."""
     rng = self._generator('pass', pass_index)
     return self._protocol.draw_pass(rng, self._num_clients)
 

@@ -285,7 +285,7 @@ class OncePerTree(_RandomCohorts):
 
 @dataclasses.dataclass(frozen=True)
 class ShuffledEpochs(Schedule):
-  """Passes over a shuffled population, in the same order in every pass.
+  """Passes over a shuffled population, in the same order until a reshuffle.
 
   The population is shuffled once and cut into `rounds_per_epoch` cohorts of
   `clients_per_round`. The remaining clients sit out. The population is shuffled

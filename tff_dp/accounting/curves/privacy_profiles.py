@@ -212,8 +212,8 @@ def to_pld(
     reverse: Bound on H_E(Q || P), for a pair that is not symmetric.
     largest_epsilon: Largest finite loss. Delta that remains there becomes
       infinite loss. Default: where almost no delta remains.
-    interval: Interval of the grid of losses. Default: a twentieth of the scale
-      of `extent`. Distributions compose only if they share the interval.
+    interval: Interval of the grid of losses. Default: `suitable_interval`.
+      Distributions compose only if they share the interval.
   """
   masses = _Masses.of(
       profile, reverse, largest_epsilon=largest_epsilon, interval=interval

@@ -108,7 +108,7 @@ def interval_for(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> float:
-  """Returns the interval of a grid on which the event is accounted tightly."""
+  """Returns the interval of a grid that gives tight bounds for an event."""
   parts = [
       best_part(
           leaf,

@@ -193,7 +193,7 @@ class MinSeparationPattern(ParticipationPattern):
 
 @dataclasses.dataclass(frozen=True)
 class FixedOrderPattern(ParticipationPattern):
-  """At most one round of a client per epoch, at a fixed position in a tree.
+  """At most one round of a client per epoch, at one position in a noise tree.
 
   Clients are split into `rounds_per_epoch` batches. In the round of index r
   (0-based) *inside the current tree*, only batch `r % rounds_per_epoch` may
