@@ -3,8 +3,8 @@
 """Differential privacy for TensorFlow Federated, with its guarantee stated.
 
 Importing this package loads nothing heavy: `tff_dp.accounting` and the other
-parts are imported when they are first used. Only `aggregators`, `learning`,
-`execution` and `program` need TensorFlow Federated.
+parts are imported when they are first used. `aggregators`, `execution`,
+`export`, `learning` and `program` need TensorFlow Federated.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that all plots share: figures, lines, axes, and the files of both kinds."""
+"""Parts that all plots share: figures, lines, axes, and PNG and SVG files."""
 
 from collections.abc import Callable
 import html
@@ -74,8 +74,8 @@ def svg(draw: Callable[[], Any], *, name: str, description: str) -> str:
 
   Args:
     draw: Function that returns a figure.
-    name: Beginning of its ids, unique in the page.
-    description: Text for readers who cannot see it. No markup.
+    name: Beginning of the element's ids, unique in the page.
+    description: Text without markup, for readers who cannot see the figure.
   """
   import matplotlib  # pylint: disable=g-import-not-at-top
   from matplotlib.backends import backend_svg  # pylint: disable=g-import-not-at-top
@@ -124,7 +124,7 @@ def count(axis) -> None:
 
 
 def log(axis) -> None:
-  """Puts plain numbers on a logarithmic matplotlib axis that has its data.
+  """Puts plain numbers on a logarithmic matplotlib axis, after data are drawn.
 
   Args:
     axis: Axis of a plot, `axes.xaxis` or `axes.yaxis`.

@@ -26,13 +26,13 @@ class Column:
     name: Name of the column: 'reference', 'current' or 'colab'.
     pythons: Versions of Python, (major, minor), the oldest first.
     lock: File that pins every package.
-    own_lock: File that pins what goes into an environment of one's own: the
-      same, but on Colab only what Colab does not bring.
+    own_lock: File that pins what a user installs. It is `lock`, but on Colab it
+      has only the packages that Colab lacks.
     packages: Distribution -> checked versions, the one in the lock first.
     present: Distributions that may have any version: imports of TFF and of this
       package that no package's requirements install.
     has_worker: Whether TFF's C++ worker, and with it the native context, works.
-    recipe: Steps to install all of it, as the end of a sentence.
+    recipe: Steps to install the stack, as the end of a sentence.
   """
 
   letter: str
@@ -57,12 +57,12 @@ class Column:
 
   @property
   def pip_words(self) -> tuple[str, str]:
-    """What follows `pip` to install the lock, then tff_dp, in its checkout.
+    """Arguments of `pip` that install the lock, then tff_dp from its checkout.
 
     There are two calls, because pip refuses a folder where it asks for hashes.
     TFF and tensorflow-privacy declare that they stop before Python 3.12, so pip
-    must not ask them there. README.md and the notebooks have the same lines,
-    and a test compares them.
+    must ignore that there. README.md and the notebooks have the same lines, and
+    a test compares them.
     """
     quiet = '-q ' if self is COLAB else ''
     newer = '--ignore-requires-python ' if self.needs_shim else ''

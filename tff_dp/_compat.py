@@ -237,8 +237,8 @@ def loss_distribution(accountant):
 def loss_directions(distribution) -> tuple:
   """Returns the PMFs of a privacy-loss distribution: (remove, add).
 
-  It is (remove,) alone if both directions have the same. Checked against
-  dp_accounting 0.4.3 and 0.6.0, which have no public way to get them.
+  The result is (remove,) alone if both directions have the same PMF. Checked
+  against dp_accounting 0.4.3 and 0.6.0, which have no public way to get them.
 
   Args:
     distribution: A `PrivacyLossDistribution` of dp_accounting.
@@ -274,7 +274,7 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def _check_python() -> list[Finding]:
-  """Returns the column that this Python belongs to, and whether it does."""
+  """Returns the nearest column, and whether this Python belongs to it."""
   expected = COLUMN.python_versions
   status, advice = Status.OK, ''
   if sys.version_info[:2] not in COLUMN.pythons:
@@ -514,7 +514,7 @@ def is_keras3_model(value: object) -> bool:
 
 @functools.cache
 def _explain_keras3() -> None:
-  """Makes TFF's functions for models of Keras 2 name ours for Keras 3.
+  """Makes TFF's functions for Keras 2 models refer Keras 3 models to ours.
 
   Checked with TFF 0.87.0, which says only that it expected another type.
   """
@@ -528,8 +528,8 @@ def _refusing_keras3(name: str, function: Callable):
   def refusing(keras_model, *arguments, **named):
     if is_keras3_model(keras_model):
       raise TypeError(
-          f'tff.learning.models.{name} takes models of Keras 2, tf.keras here;'
-          f' {keras_model.name} is of Keras 3: use'
+          f'tff.learning.models.{name} takes models of Keras 2 (here tf.keras),'
+          f' but {keras_model.name} is a model of Keras 3: use'
           ' tff_dp.learning.functional_model_from_keras3'
       )
     return function(keras_model, *arguments, **named)

@@ -110,7 +110,7 @@ def _again(fields: dict) -> ClientComputationError:
 
 @contextlib.contextmanager
 def naming_clients(client_ids: Sequence[str | bytes]) -> Iterator[None]:
-  """Adds the client's id to the failure of a client inside.
+  """Adds the client's id to the error of a client that fails in its block.
 
   Args:
     client_ids: Ids of the clients of the call, in order.
@@ -122,12 +122,12 @@ def naming_clients(client_ids: Sequence[str | bytes]) -> Iterator[None]:
 
 
 def may_quote_data(error: BaseException) -> bool:
-  """Returns whether it is an error of TensorFlow's or of its connections."""
+  """Returns whether an error is from TensorFlow or gRPC."""
   return type(error).__module__.partition('.')[0] in ('tensorflow', 'grpc')
 
 
 def trace(error: BaseException) -> str:
-  """Returns the trace of an error, without what may quote clients' data."""
+  """Returns the trace of an error, without messages that may quote data."""
   chain, each = [], error
   while each is not None:
     chain.append(each)

@@ -24,8 +24,8 @@ def names(
   Args:
     package: Full name of the package.
     homes: Public name -> full name of the module that defines it.
-    on_tff: Names that need TensorFlow Federated. If it is missing, their use
-      ends in one sentence that says how to install it.
+    on_tff: Names that need TensorFlow Federated. If that is missing, their use
+      raises an error that says in one sentence how to install it.
   """
   on_tff = frozenset(on_tff)
 
@@ -63,7 +63,7 @@ def moved(package: str) -> Callable[[str], Any]:
 def moved_names() -> dict[str, dict[str, str]]:
   """Returns package -> {name of an earlier version: its full name now}.
 
-  Both without the leading `tff_dp`.
+  Packages and full names lack the leading `tff_dp.`.
   """
   path = pathlib.Path(__file__).with_name('moved_names.json')
   return json.loads(path.read_text(encoding='utf-8'))

@@ -174,8 +174,8 @@ def _flush() -> None:
 def warn_if_clients_show() -> None:
   """Warns once if TensorFlow may print data of clients.
 
-  The context calls it before clients work. Inside a `Diversion` it is silent:
-  it is for other work, such as a training loop of the caller.
+  The context calls it before clients work. Inside a `Diversion` it is silent,
+  because the output goes to a file.
   """
   global _has_warned
   if _has_warned or _diverted or not _is_loud():
@@ -185,7 +185,7 @@ def warn_if_clients_show() -> None:
       'TensorFlow logs here, and may print data of clients to stderr when their'
       ' work fails. Import tff_dp before TensorFlow and leave'
       ' TF_CPP_MIN_LOG_LEVEL and TFF_DP_DEBUG unset, or train with'
-      ' tff_dp.program.train, which sends that to secret/run.log',
+      ' tff_dp.program.train, which sends this output to secret/run.log',
       ClientDataOnScreenWarning,
       stacklevel=2,
   )

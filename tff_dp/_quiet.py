@@ -34,12 +34,12 @@ def is_debug() -> bool:
 def quiet_start_up() -> None:
   """Silences the messages of TensorFlow and TFF at import.
 
-  All C++ messages of TensorFlow below FATAL are off for the whole process. Its
-  errors still arrive as exceptions. Three harmless messages at start-up are
-  logged as errors. A TF_CPP_MIN_LOG_LEVEL that the user has set wins, and
-  TFF_DP_DEBUG=1 leaves everything as it is. TensorFlow's line about every
-  SavedModel is off, too, such as the SavedModels of tff.program. Notebooks
-  print it twice.
+  All C++ messages of TensorFlow below FATAL are off for the whole process,
+  because three harmless messages at start-up have the level ERROR. TensorFlow's
+  errors still arrive as exceptions. A TF_CPP_MIN_LOG_LEVEL that the user has
+  set wins, and TFF_DP_DEBUG=1 leaves everything as it is. The line that
+  TensorFlow logs for every SavedModel, for example in tff.program, is off, too.
+  Notebooks print it twice.
   """
   if is_debug():
     return
@@ -62,9 +62,10 @@ def _is_no_asset_line(record: logging.LogRecord) -> bool:
 def without_noise():
   """Holds back stderr inside, then writes it again without the noise.
 
-  Noise is C++ messages of level INFO. Nothing else gets lost, unless the
-  process is killed inside. A user who asks for that level gets it. If
-  TensorFlow is loaded already, nothing is held back.
+  Noise is C++ messages of level INFO, and a warning about early messages.
+  Nothing else gets lost, unless the process is killed inside. A user who asks
+  for level INFO gets the noise. If TensorFlow is loaded already, nothing is
+  held back.
   """
   wants_info = is_debug() or os.environ.get('TF_CPP_MIN_LOG_LEVEL') == '0'
   loaded = sys.modules.get('tensorflow')

@@ -51,8 +51,8 @@ class Entry:
     name: Dotted name of the module.
     feature: Feature that does not work without it. It begins the error message.
     checked: Versions that the entry was checked against.
-    needs: A module, or module:attribute with dots in the attribute, without
-      which the real module cannot be imported either.
+    needs: A module, or `module:attribute`, without which the real module cannot
+      be imported either. The attribute may have dots.
   """
 
   name: str
@@ -119,7 +119,7 @@ def _is_special(name: str) -> bool:
 
 
 class _PlaceholderType(abc.ABCMeta):
-  """The class of placeholder classes. It is an ABCMeta, so both may be bases.
+  """The class of placeholder classes: an ABCMeta, so ABCs may be further bases.
   """
 
   _entry = None

@@ -3,8 +3,9 @@
 """SIGINT in a command, outside of training: one line and status 130, at once.
 
 KeyboardInterrupt would print a trace while a command is being imported. It also
-gets lost in callbacks of the garbage collector, as in jax's: every other one,
-while TFF builds a process. Files that a run writes survive an immediate exit.
+gets lost in callbacks of the garbage collector, such as jax's: about every
+second time, while TFF builds a process. Files that a run writes survive an
+immediate exit.
 """
 
 import contextlib

@@ -85,7 +85,7 @@ def squared_radius_limit(num_bytes: int) -> float:
 
 
 def missing_delta(epsilon: float) -> float:
-  """Returns the increase of delta at epsilon because draws end. Upper bound.
+  """Returns an upper bound on the increase of delta because draws end.
 
   Let tau be the total variation distance between all draws of a run and their
   distributions, not counting the grid. Then (epsilon, delta) of the
@@ -109,8 +109,8 @@ def counted(epsilon: float, delta: float) -> float:
     delta: Target delta, in (0, 1).
 
   Returns:
-    `epsilon` if `missing_delta` is below the last bit of delta, else infinity.
-    Infinity takes an epsilon of some hundreds.
+    `epsilon` if `missing_delta` is below the last bit of delta, else infinity,
+    which happens only for an epsilon of some hundreds.
   """
   if missing_delta(epsilon) > _LAST_BIT_OF_DELTA * delta:
     return math.inf

@@ -3,9 +3,9 @@
 """Keyed, counter-based streams of standard normals as TensorFlow operations.
 
 One run has one secret root key of 128 bits. Every draw belongs to a key that is
-derived from it through named steps (purpose, tree, node), and a key is used for
-one draw only. There is no generator state, so a resumed run continues the same
-stream, and a repeated round repeats the same noise.
+derived from the root key through named steps (purpose, tree, node), and a key
+is used for one draw only. There is no generator state, so a resumed run
+continues the same stream, and a repeated round repeats the same noise.
 
 Philox, the generator underneath, is not cryptographic, and the normals are
 floating-point numbers: see "Implementation" in every privacy statement.
@@ -105,8 +105,8 @@ def fold_in(key: tf.Tensor, data) -> tf.Tensor:
 def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
   """Returns the key of one purpose, such as 'value' or 'quantile'.
 
-  Running it fails for a root key of zeros. Such a key was never made, as in a
-  state that somebody filled by hand.
+  Running it fails for a root key of zeros, which no run makes: somebody has
+  filled the state by hand.
   """
   words = hashlib.sha256(_VERSION_TAG + b'|domain|' + domain.encode()).digest()
   is_made = tf.debugging.Assert(

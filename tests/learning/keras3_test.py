@@ -325,7 +325,7 @@ class FrozenTest(parameterized.TestCase):
     layer = model.get_layer('body')
     layer.enable_lora(2)
     layer.bias.trainable = False
-    with self.assertWarnsRegex(UserWarning, 'mean of A and of B'):
+    with self.assertWarnsRegex(UserWarning, 'product of their means'):
       _convert(model)
     layer.lora_kernel_a.trainable = False
     with warnings.catch_warnings():

@@ -153,7 +153,7 @@ class FlowTest(parameterized.TestCase):
   def test_keys_that_clients_ask_for(self, name):
     plan = _plan(name)
     if _release(plan).at_clients:
-      self._refused(plan, 'which part of the model', asked=_DATA)
+      self._refused(plan, 'the part of the model', asked=_DATA)
     else:
       _certify(plan, _flow(plan, asked=_DATA))
 

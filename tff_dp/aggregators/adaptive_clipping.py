@@ -81,8 +81,8 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
 
     Args:
       mechanism: Mechanism that adds the noise of every round, to both streams.
-      adaptive_clipping: Target quantile, and the share of the guarantee for the
-        bits.
+      adaptive_clipping: Target quantile, learning rate, and the share of the
+        guarantee that is spent on the bits.
       noise_multiplier: Noise multiplier of both streams together. 0 adds no
         noise and gives no privacy.
       initial_l2_norm_clip: Clip norm of the first tree.

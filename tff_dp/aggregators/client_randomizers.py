@@ -62,7 +62,7 @@ class ClientRandomizer(abc.ABC):
 
   @abc.abstractmethod
   def clip(self, update: tf.Tensor) -> tf.Tensor:
-    """Returns the update within the bound, or zeros if it is not finite."""
+    """Returns the update scaled to the bound, or zeros if it is not finite."""
 
   @abc.abstractmethod
   def draw_report(self, clipped: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
@@ -100,7 +100,7 @@ class _Additive(ClientRandomizer):
 
 
 class _Gaussian(_Additive):
-  """x + tau z."""
+  """The report is x + tau z, z standard normal."""
 
   @property
   def report_scale(self):
@@ -115,7 +115,7 @@ class _Gaussian(_Additive):
 
 
 class _Laplace(_Additive):
-  """x + b times a standard Laplace draw."""
+  """The report is x + b times a standard Laplace draw."""
 
   @property
   def report_scale(self):
@@ -132,7 +132,7 @@ class _Laplace(_Additive):
 
 
 class _Sphere(ClientRandomizer):
-  """(seed of v, sign), as three int64."""
+  """The report is (seed of a direction v, sign), as three int64."""
 
   @property
   def report_spec(self):
@@ -201,7 +201,7 @@ def build(
 def release_of(
     randomizer: randomizers.LocalRandomizer,
 ) -> release_marks.Release:
-  """Returns the release with which a report is marked."""
+  """Returns the release whose mark a report gets."""
   return release_marks.Release.of(randomizer.describe())
 
 
@@ -229,8 +229,8 @@ def randomize_category(
   Args:
     randomizer: Number of categories and local epsilon.
     category: True category, a scalar integer.
-    client_key: Secret key, int64 of shape [2]. It must be used for nothing else
-      but the same category again.
+    client_key: Secret key, int64 of shape [2]. It may be used again only for
+      the same category.
   """
   num_categories = randomizer.num_categories
   category = tf.cast(category, tf.int64)

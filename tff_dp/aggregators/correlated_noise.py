@@ -48,18 +48,17 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
   A client whose update has a NaN, an infinity or a norm beyond float32 counts
   as zero. The state holds the secret key of the noise in `key`. Treat
-  checkpoints as secret, too. The noise is never replayed: each tree has its own
-  key, and the draws of a round are a function of (key, tree_id, round_in_tree)
-  and of everything that clients have sent so far. If one state is continued
-  twice, or a round is retried, other data get other noise, and the same data
-  get the same noise.
+  checkpoints as secret, too. No noise is used for two different sums: each tree
+  has its own key, and the draws of a round are a function of (key, tree_id,
+  round_in_tree) and of everything that clients have sent so far. If one state
+  is continued twice, or a round is retried, other data get other noise, and the
+  same data get the same noise.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers)`. `release_id` identifies the noise that is
-  added, see `release`. A state of other noise is refused. `digests` are 64
-  keyed
-  bits for each round whose draws are made again. They are as secret as the key.
-  The state holds no other un-noised data.
+  added, see `release`. A state with another `release_id` is refused. `digests`
+  are 64 keyed bits for each round whose draws are made again. They are as
+  secret as the key. The state holds no other un-noised data.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
   `round` and `tree_id` are public. `snr` is computed from the noised result and
@@ -111,7 +110,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
   @functools.cached_property
   def release(self) -> release_marks.Release:
-    """The noise that the factory adds, with which its graphs are marked."""
+    """The noise that the factory adds. Its graphs are marked with it."""
     return release_marks.Release.of(
         self._facts(), divisor=self._clients_per_round, plan=self._plan
     )
@@ -166,7 +165,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(init_fn, next_fn)
 
   def _begin(self, state):
-    """Returns the state, or raises if it has other noise or is at its end."""
+    """Returns the state. Raises if it has other noise or no round is left."""
     tf.debugging.assert_equal(
         state['release_id'],
         tf.constant(self.release.number, tf.int64),
@@ -310,7 +309,7 @@ def check_flat(value_type: tff.TensorType) -> None:
 
 
 def within_horizon(state, num_rounds: int):
-  """Returns the state. Running it raises if all planned rounds are done.
+  """Returns the state as tensors that fail if all planned rounds are done.
 
   Args:
     state: State with the number of finished rounds in `round`.
@@ -340,9 +339,8 @@ class _Flat(tff.aggregators.UnweightedAggregationFactory):
 def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
   """Returns (total * step + noise_stddev * noise) / clients_per_round, float32.
 
-  Computed in float64. If a large sum were rounded before the noise is added,
-  the rounding would move it by more than the smallest differences, again
-  depending on everybody's data.
+  Computed in float64. If a large sum were rounded to float32 before the noise
+  is added, one client could move the rounded sum by more than its own update.
 
   Args:
     total: Exact sum in units of `step`, integers.
@@ -360,11 +358,12 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
 
 
 def signal_to_noise(result, noise_stddev):
-  """Returns |signal| / |noise| estimated from the released vector.
+  """Returns an estimate of |signal| / |noise| from the released vector.
 
-  The expected squared norm of the noise is subtracted. The result is exact in
-  expectation for independent noise. It is indicative for correlated noise, and
-  ignores the extra noise of a completed tree.
+  The squared norm of the signal is estimated: the result's, less the expected
+  one of the noise, but at least 0. For independent noise the difference is
+  right on average. For correlated noise it is indicative, and it ignores the
+  extra noise of a completed tree.
   """
   num_params = tf.cast(tf.size(result), tf.float32)
   noise_squared = num_params * noise_stddev**2

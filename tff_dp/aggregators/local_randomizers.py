@@ -258,7 +258,7 @@ def _build_process(randomize, release, randomizer):
 
 
 def _compose(randomize, shuffle_step, release):
-  """Returns the process of a client's and a server's computation."""
+  """Returns the process that joins the client's, shuffle and server's steps."""
 
   @tff.federated_computation
   def init_fn():

@@ -16,7 +16,7 @@ reasons:
 *   With equal noise in later rounds, these would subtract the noise that
   protects the first round, and their prefix sums would reveal it.
 
-The digests of the rounds that are drawn again later are kept in a ring, one
+A ring holds the digests of the rounds whose draws are made again later, one
 number per round.
 """
 

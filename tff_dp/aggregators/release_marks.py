@@ -117,12 +117,12 @@ def plan_of(release: Release) -> Any:
 
 
 def mark_coin(drawn: tf.Tensor) -> tf.Tensor:
-  """Returns a value made from a key of the client and public values, marked.
+  """Marks a coin: a value made only from public values and a client's key.
 
-  The value does not depend on the client's data, so it may leave the client.
+  A coin does not depend on the client's data, so it may leave the client.
 
   Args:
-    drawn: Value made from a key that is used for nothing else.
+    drawn: The coin. Its key must be used for nothing else.
   """
   return tf.identity(drawn, name=_COIN)
 

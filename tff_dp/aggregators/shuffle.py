@@ -3,7 +3,7 @@
 """The shuffle step: from reports at clients to the input of the server.
 
 The server's input shows neither who sent a report nor the order of the reports.
-Both follow from the type and the arithmetic, not from trust in an order of
+This follows from types and arithmetic, not from trust in an order of
 evaluation:
 
 *   Reports that are vectors are added up in *integers*, as multiples of a power

@@ -37,7 +37,7 @@ class ClientList:
     """Returns the flat value of a client. See `values.fresh`.
 
     Raises:
-      TypeError: If it does not match its type.
+      TypeError: If the value does not match its type.
     """
     where = f'client {client} of {self.where}'
     return values.flatten(
@@ -100,7 +100,7 @@ def bind(
     type_spec: Type of the argument, or None if there is no argument.
 
   Raises:
-    TypeError: If it does not match its type.
+    TypeError: If a part does not match its type.
     ValueError: If two lists of clients differ in length.
     UnsupportedComputationError: If the argument is a data descriptor, which
       names data and does not hold it.

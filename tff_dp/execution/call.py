@@ -55,8 +55,8 @@ class Failures:
   def is_beyond(self, client: int) -> bool:
     """Returns whether an earlier client has failed.
 
-    Earlier clients still run, so that the same client is named for any number
-    of workers.
+    Clients before the failed one still run, so that the same client is named
+    for any number of workers.
     """
     if not self._errors:
       return False
@@ -64,7 +64,7 @@ class Failures:
       return client > min(self._errors)
 
   def first(self) -> tuple[int, Exception] | None:
-    """Returns the first client that failed, and the error for the user."""
+    """Returns (first client that failed, error for the user), or None."""
     if not self._errors:
       return None
     client = min(self._errors)
@@ -224,9 +224,9 @@ class Call:
   def _partial_sums(self, number: int, zeros, failures) -> list[list]:
     """Does a pass and returns the flat accumulators of the shares, in order.
 
-    Values of clients that are kept go to `_kept`. All other work of a call is
-    the server's. A subclass that runs clients elsewhere overrides only this
-    method.
+    Client values that the call needs later go to `_kept`. All other work of a
+    call is the server's. A subclass that runs clients elsewhere overrides only
+    this method.
     """
     num_workers = min(len(self._program.worker_devices), self._num_clients)
     return self._wait([

@@ -398,9 +398,9 @@ def _warn_of_another(previous, new) -> None:
     warnings.warn(
         f'a {type(new).__name__} has replaced the {type(previous).__name__} of'
         ' tff_dp.execution as the default context of this thread, so'
-        ' computations run there from now on. Leave that call out to keep the'
-        ' context of tff_dp.execution, or call'
-        ' tff_dp.execution.set_default_context() again to return to it.',
+        ' computations run in it from now on. To keep the context of'
+        ' tff_dp.execution, leave out the call that replaced it; to return to'
+        ' it, call tff_dp.execution.set_default_context() again.',
         errors.ContextReplacedWarning,
         stacklevel=4,
     )

@@ -45,4 +45,4 @@ class ContextReplacedWarning(UserWarning):
 
 
 class NotPlainError(Exception):
-  """A graph uses a sequence in a way that is not supported."""
+  """A graph does something that cannot share one call with other clients."""

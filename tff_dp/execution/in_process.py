@@ -137,9 +137,9 @@ class _Engine:
 def close_from_anywhere(close: Callable[[], None]) -> None:
   """Closes a context, even while the thread that had it is ending.
 
-  Python does not know such a thread any more, and waiting in it for others
-  would register it permanently. The main thread, which also handles the end of
-  the interpreter, closes by itself.
+  Python has already forgotten such a thread, and would register it again for
+  ever if it waited for other threads. So a new thread closes the context. Only
+  the main thread, which also handles the end of the interpreter, closes itself.
   """
   if threading.get_ident() == threading.main_thread().ident:
     close()
@@ -177,7 +177,7 @@ class _InProcessContext:
 
   @property
   def num_workers(self) -> int:
-    """Number of clients that work at the same time."""
+    """Number of workers that run clients at the same time."""
     return len(self._engine.worker_devices)
 
   @property
@@ -284,8 +284,8 @@ def create_sync_in_process_context(
     default_num_clients: Number of clients of a computation whose arguments do
       not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one
-      call of TensorFlow, if their data is in memory. Of clients that run in a
-      loop, a call has at most 64. With 1, each client has a separate call, like
+      call of TensorFlow, if their data is in memory. A call that loops over its
+      clients has at most 64. With 1, each client has a separate call, like
       clients whose data is a pipeline.
 
   Raises:

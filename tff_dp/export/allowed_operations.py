@@ -7,7 +7,7 @@ writes a file, opens a connection, prints, calls Python, ends the process, or
 runs a graph that is written in a tensor. All other operations are refused,
 including new ones of later TensorFlow versions. Look up the effects of an
 operation before you add its name. Lack of state does not make an operation
-safe: `ReadFile`, `ImmutableConst`, `DatasetFromGraph` and `Abort` have none.
+safe: none is in `ReadFile`, `ImmutableConst`, `DatasetFromGraph` and `Abort`.
 """
 
 # Arithmetic, arrays, layers of models, control flow, strings; no state.

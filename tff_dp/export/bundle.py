@@ -209,7 +209,7 @@ def copy(root: str | os.PathLike, target: pathlib.Path) -> None:
   """Copies a bundle into a new directory, which only its owner can read.
 
   Raises:
-    ArgumentError: If the bundle has anything but regular files.
+    ArgumentError: If the bundle has anything but regular files, or too many.
   """
   root = pathlib.Path(root)
   try:

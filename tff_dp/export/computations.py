@@ -63,7 +63,7 @@ def compile_form(kind: str, next_computation: tff.Computation) -> Any:
     next_computation: The `next` of a learning process.
 
   Raises:
-    NoFormError: If there is no such form. The message gives the reason.
+    NoFormError: If `next` has no such form. The message gives the reason.
   """
   try:
     return _COMPILE[kind](next_computation)
@@ -206,7 +206,7 @@ def _made(type_spec, rng: Maker, name: str = '', size: int = _BATCH_SIZE):
 def leaves(value: Any) -> dict[str, np.ndarray]:
   """Returns the numbers in the result of a computation, by their path.
 
-  They come in the order of the type, for any Python containers.
+  They come in the order of the type, whatever the Python containers.
 
   Args:
     value: Structures of TFF or of Python.

@@ -3,9 +3,9 @@
 """`export_bundle` writes a bundle from the directory of a run.
 
 A run keeps its model, plan, events, statement and process. It does not keep a
-process that may contain a noise key, or that Python wraps. The caller may pass
-a process instead, built anew as for the run. It is then compared with the plan
-and type in the run.
+process that may contain a noise key or that is Python code. The caller may pass
+a process, built anew as for the run. It must then fit the plan and the type
+that the run has recorded.
 
 Only `release/` of the run is read, and nothing here opens a checkpoint. So a
 bundle cannot hold the state of the aggregator, with its noise key and its
@@ -56,8 +56,8 @@ def export_bundle(
   Args:
     run: The `output_dir` of `program.train`.
     output: Directory for the bundle. It must be absent or empty.
-    process: Process, built as for the run. It does not know state and key of
-      the run. Default: the process that the run has kept.
+    process: Process, built as for the run. It holds neither the state nor the
+      noise key of the run. Default: the process that the run has kept.
     model: Model of the run. The last weights of the run become its initial
       ones. It is needed for the functional model, and for predictions with the
       SavedModel.
@@ -65,8 +65,8 @@ def export_bundle(
       for no task configuration.
 
   Raises:
-    ArgumentError: If `run` or `output` is not as described, or if process or
-      model do not belong to the run.
+    ArgumentError: If `run` or `output` is not as described, if process or model
+      do not belong to the run, or if the model does more than compute.
     PrivacyRefusedError: If the process has a fixed key or adds other noise than
       the plan of the run says, if the process that the run has kept would do
       more than compute, or if On-Device Personalization cannot express the
@@ -222,8 +222,8 @@ def _check_model(folder: pathlib.Path) -> None:
     raise _checks.ArgumentError(
         'model',
         folder.name,
-        f'a model whose operations --verify allows ({error}); without one, the'
-        ' bundle has the weights',
+        f'a model whose operations --verify allows ({error}); without a model,'
+        ' the bundle still has the weights',
     ) from error
 
 

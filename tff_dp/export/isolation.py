@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
   """The outcome of a child.
 
   Attributes:
-    findings: Lists of check, status and detail, as the child printed them.
+    findings: [check, status, detail] of each finding, as the child printed it.
     error: Reason why there are no findings, '' if there are some.
     is_not_a_bundle: Whether `error` says that there is no bundle.
   """
@@ -106,7 +106,7 @@ def _call(mode: str, root: pathlib.Path, *, home: str, said):
 
 
 def _environment(home: str) -> dict[str, str]:
-  """Returns the environment of a child. Of the user's, it has only paths."""
+  """Returns the environment of a child, with few of the user's variables."""
   import site  # pylint: disable=g-import-not-at-top
 
   given = os.environ.get('PYTHONPATH', '').split(os.pathsep)
@@ -145,7 +145,7 @@ def _leave_network() -> str:
 
 
 def _limit(mode: str) -> None:
-  """Bounds what this process may use."""
+  """Bounds processor time, memory and core dumps of this process."""
   physical = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
   for kind, most in (
       (resource.RLIMIT_CPU, _RUN_SECONDS if mode == RUN else _STATIC_SECONDS),

@@ -1,9 +1,9 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the noise keys in a new state come from, read and not run.
+"""Checks where the noise keys in a new state come from, without running graphs.
 
-`initialize` is followed to each leaf that is named `key`: it must be computed
-by the operations of `streams.random_root_key`, with the same constants.
+Each leaf of the state that is named `key` must be computed by the operations of
+`streams.random_root_key`, with the same constants.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,13 +24,13 @@ Struct = tff.structure.Struct
 
 
 def check(initialize: tff.Computation) -> int:
-  """Returns how many noise keys a new state has, all made as ours are.
+  """Returns the number of noise keys in a new state, all made as ours are.
 
   Args:
     initialize: Computation of a new state. Its operations were checked before.
 
   Raises:
-    PrivacyRefusedError: If one is made in another way.
+    PrivacyRefusedError: If a key is made in another way, or may be insecure.
   """
   block = initialize.to_building_block()
   follower = _Follower()
@@ -55,7 +55,7 @@ def _other_key(what: str) -> _checks.PrivacyRefusedError:
 
 
 def _leaves(value, type_spec, path: str = '') -> Iterator[tuple[str, Callable]]:
-  """Yields the path of each leaf, and what returns its digest."""
+  """Yields (path, function that returns the digest) of each leaf."""
   if isinstance(type_spec, tff.FederatedType):
     type_spec = type_spec.member
   if not isinstance(type_spec, tff.StructType):
@@ -77,7 +77,8 @@ def _unknown() -> str:
 
 
 class _Follower(interpreter.Interpreter):
-  """Evaluates building blocks; a tensor is what returns its digest."""
+  """Evaluates building blocks. A tensor is a function that returns its digest.
+  """
 
   def pick(self, value, index):
     return value
@@ -119,7 +120,7 @@ class _Follower(interpreter.Interpreter):
 
 
 def _packed(type_spec, remaining: Iterator[Any]):
-  """Returns a value of a type whose tensors are these."""
+  """Returns a value of a type, made of the next of these tensors."""
   if not isinstance(type_spec, tff.StructType):
     return next(remaining)
   return Struct([

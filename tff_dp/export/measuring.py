@@ -44,7 +44,8 @@ def run_bundle(root: pathlib.Path, *, seconds: float) -> list[Finding]:
 
   Args:
     root: Directory of a bundle that passed `verify_bundle`.
-    seconds: Time for the measurement of the noise. It may take one more round.
+    seconds: Time for the measurement of the noise. At least 32 states are
+      measured, however long they take.
   """
   absent = bundle.read_manifest(root)['absent']
   plan = events_lib.read(root / bundle.EVENTS).plan
@@ -143,8 +144,8 @@ class _Drawn(NamedTuple):
   """Values that were marked as noised, from many states.
 
   Attributes:
-    marked: Arrays of shape [num_states, ...], one for each mark of the first
-      round, in its order.
+    marked: Arrays of shape [num_states, ...], one for each marked value of the
+      first round, in the order of running.
     later: Vectors of the following rounds without clients, shape [num_states,
       num_rounds - 1, num_params]. `None` if there are none.
   """
@@ -154,7 +155,7 @@ class _Drawn(NamedTuple):
 
 
 def _measure(initialize, next_computation, plan, seconds) -> list[Finding]:
-  """Runs rounds from many new states, with the same data and other keys."""
+  """Runs rounds from many states with new keys, on the same data."""
   known = {}
 
   def key() -> str:
@@ -282,7 +283,7 @@ def _keyed(marked: list[np.ndarray], plan) -> list[np.ndarray]:
 
 
 def _is_keyed(each: np.ndarray, plan) -> bool:
-  """Returns whether different keys surely enough give different values."""
+  """Returns whether different keys give different values almost surely."""
   if each.dtype == np.float32:
     return each[0].size >= 3
   if each.dtype != np.int64:
@@ -293,7 +294,8 @@ def _is_keyed(each: np.ndarray, plan) -> bool:
 
 
 def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
-  """Returns a function that compares noise with the plan, or why none can."""
+  """Returns a function that compares noise with the plan, or why there is none.
+  """
   if _is_central(plan):
     if not plan.noise_multiplier:
       return 'the plan adds none'

@@ -33,7 +33,7 @@ def write_saved_model(
   """Writes a SavedModel with one or two signatures.
 
   `weights` returns all weights. `serving_default` maps the features of a batch
-  to the prediction, and needs a model.
+  to the prediction. It needs a model whose prediction is one tensor.
 
   Args:
     folder: Folder to make.
@@ -70,7 +70,7 @@ def write_saved_model(
 
 
 def run_saved_model(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the weights that a SavedModel returns, by `variable_of` name.
+  """Returns the weights that a SavedModel returns, by their `flat_name`.
 
   This runs graphs.
 
@@ -141,8 +141,8 @@ def stored(
 
   Args:
     folder: Folder of the SavedModel, or of the functional model.
-    specs: Types and shapes of all variables, by name. They leave out the types
-      that TFF writes beside the weights.
+    specs: Types and shapes of all variables, by name, except the types that TFF
+      writes beside the weights.
 
   Raises:
     ValueError: If a variable is missing, unknown, or of another type or shape.
@@ -175,8 +175,9 @@ def check(model: Any, weights: Mapping[str, np.ndarray]) -> None:
   """Raises unless the weights fit the model."""
   _checks.instance_of(
       tff.learning.models.FunctionalModel,
-      'a tff.learning.models.FunctionalModel; of a Keras model, built anew for'
-      ' this, tff.learning.models.functional_model_from_keras makes one',
+      'a tff.learning.models.FunctionalModel;'
+      ' tff.learning.models.functional_model_from_keras makes one from a Keras'
+      ' model that was built anew for this',
       model=model,
   )
   _arranged(weights, model)

@@ -5,9 +5,9 @@
 First, rounds are decorrelated: if the mechanism gives a coordinate the
 covariance K = L L' over rounds, then L^-1 turns its noise into independent
 standard normals, one for each round. Then three tests share one false-alarm
-rate. Two compare variances with the chi-square distribution of normals: that of
-each coordinate in each round, and that of all together. The third tests the
-correlation of pairs of coordinates and rounds.
+rate. Two compare a variance with the chi-square distribution of normals: the
+variance of each coordinate in each round, and the variance of all together. The
+third tests the correlation of pairs of coordinates and rounds.
 
 A malicious process may still tell real data from the data of the measurement.
 """
@@ -36,9 +36,9 @@ class Spread:
     wrong: Deviation from the plan, '' if there is none.
     stddev: Standard deviation over all coordinates and decorrelated rounds,
       divided by the plan's.
-    least_stddev: The same for the pair (coordinate, decorrelated round) with
-      the least.
-    largest_stddev: The same for the pair with the most.
+    least_stddev: The least such ratio of a single coordinate in a single
+      decorrelated round.
+    largest_stddev: The largest such ratio.
     seen: Deviation that is detected with probability 0.999, in words.
   """
 
@@ -54,8 +54,8 @@ def covariance(
 ) -> np.ndarray:
   """Returns the covariance of a coordinate's noise in the first rounds.
 
-  Exact, for draws of variance 1, shape [num_rounds, num_rounds]. The mechanism
-  is run on unit vectors, one for each draw.
+  The result is exact, for draws of variance 1, of shape [num_rounds,
+  num_rounds]. The mechanism is run on unit vectors, one for each draw.
 
   Args:
     mechanism: Mechanism that defines the noise of each round.
@@ -146,7 +146,7 @@ def _chi_square_bounds(degrees: int, share: float) -> tuple[float, float]:
 
 
 def _seen(degrees: int, least: float) -> float:
-  """Returns the share of the stddev below which the lower bound detects it."""
+  """Returns the largest share of the stddev that `least` detects w.p. 0.999."""
   return math.sqrt(least / stats.chi2(degrees).ppf(_POWER))
 
 
@@ -169,8 +169,8 @@ def _largest_correlation(columns: np.ndarray) -> tuple[float, float]:
 def compare_laplace(drawn: np.ndarray, scale: float) -> Spread:
   """Compares Laplace draws with the scale that a plan states.
 
-  The test is of the variance over all coordinates, whose sum of squares is
-  close to normal.
+  It tests the variance over all coordinates. Their sum of squares is close to
+  normal.
 
   Args:
     drawn: Noise plus a constant that is equal in all repetitions, shape
@@ -214,7 +214,7 @@ def bits_seen(num: int) -> int:
 
 
 def constant_bits(words: np.ndarray) -> int:
-  """Returns the number of bits, of 64, that are the same too often.
+  """Returns the number of bits, of 64, that are 0 or 1 too often.
 
   Args:
     words: Supposedly independent, uniform int64 words, shape [n].

@@ -132,7 +132,9 @@ def check_graph(
     raise NotAllowedError('two functions have the same name')
   for name in functions:
     if hasattr(tf.raw_ops, name):
-      raise NotAllowedError(f"a function has the name of TensorFlow's {name}")
+      raise NotAllowedError(
+          f'a function is named like the TensorFlow operation {name}'
+      )
   known = frozenset(functions)
   for gradient in graph_def.library.gradient:
     _check_known(known, gradient.function_name, gradient.gradient_func)
@@ -198,7 +200,7 @@ def _check_known(known: frozenset[str], *names: str) -> None:
   for name in names:
     # An empty name calls nothing.
     if name and name not in known:
-      raise NotAllowedError(f'it calls {name}, which it does not hold')
+      raise NotAllowedError(f'it calls {name}, but has no such function')
 
 
 def _check_attributes(attributes: Mapping[str, Any], known) -> None:
@@ -284,8 +286,8 @@ class Expressions:
   def cone(self, scope: str, name: str) -> set[tuple[str, str]]:
     """Returns a node and all nodes that it is computed from in its scope.
 
-    This includes the nodes in functions of their attributes, but not the nodes
-    in functions that they call.
+    This includes the nodes in functions that an attribute names, but not those
+    in a function that is itself a node's operation.
     """
     found, waiting = set(), [(scope, name)]
     while waiting:

@@ -166,7 +166,7 @@ class Rounds(interpreter.Interpreter):
       return self.apply(report, total)
     if uri == 'federated_select':
       return self._select(*argument)
-    raise NotImplementedError(f'{uri} is not run one by one')
+    raise NotImplementedError(f'{uri} cannot be run here')
 
   def _select(self, all_keys, unused_max_key, server_value, function):
     slice_type = function.block.type_signature.result

@@ -143,8 +143,8 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
   if reason is not None:
     raise _checks.PrivacyRefusedError(
         f'On-Device Personalization cannot express this plan: {reason}',
-        why='it would add other noise, or another guarantee would hold, than'
-        ' the statement says',
+        why='ODP would add other noise than the statement says, or another'
+        ' guarantee would hold',
         way_out=_WAY_OUT,
     )
   content = {

@@ -3,8 +3,8 @@
 """`verify_bundle` verifies the claims of a bundle without running it.
 
 It reads only the files of the bundle, and writes nothing. First it checks
-digests, then the operations of the graphs. If either is wrong, it checks
-nothing else. `measuring` runs the graphs that were checked here.
+digests, then the operations of the graphs, then the guarantee. If one of these
+is wrong, it stops there. `measuring` runs the graphs that were checked here.
 """
 
 from collections.abc import Callable, Iterator
@@ -173,7 +173,7 @@ def _check_files(root: pathlib.Path, manifest) -> str:
     raise Wrong(f'{unknown[0]} is no file of a bundle, and may hold anything')
   for name in bundle.PARTS:
     if (name in manifest['absent']) == bundle.has(manifest, name):
-      raise Wrong(f'{name} is neither there nor said to be absent')
+      raise Wrong(f'{name} must be there or said to be absent, and not both')
   for name in bundle.ALWAYS:
     if name in manifest['absent']:
       raise Wrong(f'{name} is absent, but every bundle has it')
@@ -320,10 +320,10 @@ def check_process(initialize, next_computation, plan) -> int:
 
 
 def _check_marks(next_computation, plan) -> None:
-  """Raises if a mark is not as our builders make it.
+  """Raises if a mark is not one that our builders make.
 
-  The marked values must be the ones that are measured. And a value that is
-  marked as a coin is trusted to depend on no data.
+  Only marks on `Identity` nodes are measured. A value that is marked as a coin
+  is trusted to depend on no data.
   """
   draws_coins = systems.of(plan.kind).training().draws_are_coins
   for node in operations.nodes_of(next_computation):

@@ -33,7 +33,7 @@ _HEADER_READERS = {
 def read(
     path: str | os.PathLike, *, like: Mapping[str, Any] | None = None
 ) -> dict[str, np.ndarray]:
-  """Returns the arrays in a file of `np.savez`, by name, in its order.
+  """Returns the arrays in a file of `np.savez` by name, in the file's order.
 
   Args:
     path: The file.

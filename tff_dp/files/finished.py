@@ -1,10 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the run in a directory is finished, told without TensorFlow.
+"""Tells whether the run in a directory is finished, without TensorFlow.
 
 The last file that a finished run writes to `secret/` says so. With `run.json`
-beside it, a command can tell that there is nothing left to do before it loads
-anything. It is no source for a guarantee: `release/` has the statement.
+beside it, a command that has nothing left to do can tell so before it loads
+anything. The file is no source for a guarantee: `release/` has the statement.
 """
 
 from collections.abc import Mapping
@@ -45,12 +45,12 @@ def rounds_of(
     program: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> int | None:
-  """Returns the rounds of a run that has no round left, else `None`.
+  """Returns the number of rounds of a finished run, else `None`.
 
   Args:
     output_dir: Directory of the run, which may be absent.
     plan: Plan that the run must have.
-    program: Arguments of `train` that its identity must have, such as `delta`.
+    program: Arguments of `train` that the run must have, such as `delta`.
     config: Settings that the run must have.
   """
   secret = pathlib.Path(output_dir) / 'secret'

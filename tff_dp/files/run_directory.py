@@ -275,7 +275,8 @@ class RunDirectory:
       )
 
   def _lock(self, descriptor: int, *, or_not: bool = False) -> None:
-    """Takes a free lock. With `or_not`, tolerates a lack of such locks."""
+    """Takes a free lock. `or_not` tolerates a file system without such locks.
+    """
     self._locks.append(descriptor)
     try:
       fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -323,7 +324,7 @@ class RunDirectory:
       changes.append('the ids of the clients, or their order')
     if changes:
       raise self._refused(
-          'a new directory: this one holds a checkpoint of another plan or'
+          'a new directory: this one holds a run with another plan or'
           f' configuration ({"; ".join(changes)})'
       )
 

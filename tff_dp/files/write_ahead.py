@@ -125,8 +125,8 @@ class WriteAheadRecord:
       if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
             f'round {round_index} had begun with another cohort',
-            why='its noise is fixed, and the same noise on the data of other'
-            ' clients reveals the difference between them',
+            why='the noise of that round is fixed, and the same noise on the'
+            ' data of other clients reveals the difference between the sums',
             way_out='resume with the clients and the schedule the run began'
             ' with, or start a new run',
         )

@@ -20,7 +20,7 @@ class ClipNorm(NamedTuple):
 
   Attributes:
     l2_norm_clip: Clip norm of the next round.
-    bits: Sum of the noised mean bits of the tree so far.
+    bits: Sum of the tree's noised mean bits so far.
   """
 
   l2_norm_clip: float
@@ -39,7 +39,7 @@ def after_round(
 
   Args:
     plan: Plan with adaptive clipping.
-    state: State that gave the clip norm of the round that is done.
+    state: State before the round, with the round's clip norm.
     surplus: Number of clients within the clip norm, less the number over it. A
       client's bit is 1/2 or -1/2.
     bits_noise: Noise of the round's bits, at unit draws.

@@ -24,17 +24,18 @@ def connected(
   """Returns the connected clients of the next round's cohort.
 
   If the round had begun before a restart, this waits for the same cohort. No
-  other client replaces one that does not come back, and its participation still
-  counts.
+  other client replaces a member that does not come back, and the missing
+  member's participation still counts.
 
   Args:
     rounds: Rounds of the server. They select and charge the cohort as soon as
-      `at_least` clients are connected. If that wait is stopped, they charge
-      nobody.
+      `at_least` clients are connected. If the wait is stopped before, nobody
+      is charged.
     client_ids: Function that returns the ids of the connected clients.
     at_least: Number of connected clients at which the round begins.
-    timeout: Seconds to wait for the cohort.
-    is_stopped: Function that returns whether to stop waiting.
+    timeout: Seconds to wait for the members of the cohort.
+    is_stopped: Function that returns whether to stop waiting. The result is
+      then empty.
   """
   next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
   while len(here := set(client_ids())) < at_least:

@@ -49,9 +49,9 @@ _log = logging.getLogger(__name__)
 class PlanStrategy(Strategy):
   """A strategy that clips, sums, noises and counts as the plan says.
 
-  It refuses everything beyond the plan. It drops metrics of clients,
-  and has no evaluation on clients, because these have no noise. `evaluate_fn`
-  of `start` may use public or held-out data.
+  It refuses everything beyond the plan. It drops metrics of clients, because
+  they have no noise, and never asks clients to evaluate. `evaluate_fn` of
+  `start` may use public or held-out data.
 
   Attributes:
     rounds: The `ServerRounds`. `None` before `start`.
@@ -101,7 +101,7 @@ class PlanStrategy(Strategy):
       evaluate_config: ConfigRecord | None = None,
       evaluate_fn: Callable[[int, ArrayRecord], Any] | None = None,
   ) -> Result:
-    """Runs or resumes the run, and returns Flower's result.
+    """Starts or resumes the run, and returns Flower's result.
 
     Args:
       grid: Grid of Flower.
@@ -114,7 +114,7 @@ class PlanStrategy(Strategy):
       train_config: Configuration for clients. 'server-round' is added.
       evaluate_config: Ignored: there is no evaluation on clients.
       evaluate_fn: Function from round and model to metrics, on public data. In
-        a resumed run, it counts rounds from the resume.
+        a resumed run, its rounds count from the resume.
     """
     total = self._plan.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self._plan.num_rounds, num_rounds=total)
@@ -148,7 +148,8 @@ class PlanStrategy(Strategy):
   ) -> Iterable[Message]:
     """Returns the messages to the cohort, after charging the round.
 
-    Nodes that are not connected get none: Flower would wait for their replies.
+    Nodes that are not connected get no message, because Flower would wait for
+    their replies.
     """
     del arrays  # Always sends the model of the run, whoever calls.
     rounds = self._opened()

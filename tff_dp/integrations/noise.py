@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The noise of one run, round after round, as pure NumPy functions.
 
-The noise has the distribution of `aggregators.noise_state`, but needs no
-TensorFlow and has other draws. For each vector, keyed BLAKE2b derives a key for
+The noise has the same distribution as in `aggregators.noise_state`, but other
+draws, and needs no TensorFlow. For each vector, keyed BLAKE2b derives a key for
 NumPy's Philox. It derives the key from the secret root key, the purpose, the
 tree, the node and the digest of the round that first drew the vector. A digest
 covers all sums of the run up to its round. So a round that is repeated on equal
@@ -80,10 +80,10 @@ def next_noise(
     num_params: int | None = None,
     domain: str = VALUE_DOMAIN,
 ) -> tuple[np.ndarray, NoiseState]:
-  """Returns (noise, state) of the round that begins, at unit draws.
+  """Returns (noise, state) of the round that begins, for draws of variance 1.
 
-  If a tree is completed by virtual rounds, their change of the noise is part of
-  the round that opens the next tree.
+  If virtual rounds complete a tree, the round that opens the next tree adds
+  their noise, too.
 
   Args:
     mechanism: Mechanism that defines the noise of each round.
@@ -117,7 +117,7 @@ def next_noise(
 
 
 def probe() -> str:
-  """Returns a hash of fixed draws, equal where equal keys draw equal noise."""
+  """Returns a hash of fixed draws: another one shows that the draws differ."""
   key = coins.subkey(b'\1' * coins.KEY_BYTES, _VERSION_TAG)
   drawn = _normals(key, 1000).astype('<f8').tobytes()
   return hashlib.sha256(drawn).hexdigest()[:16]

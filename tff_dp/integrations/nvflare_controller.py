@@ -68,8 +68,8 @@ class PlanController(ModelController):
     """Makes the controller. Nothing is read or written before `run`.
 
     Args:
-      plan: Plan, see `server_rounds.ServerRounds`, or the result of its
-        `describe`.
+      plan: Plan, see `server_rounds.ServerRounds`, or the result of
+        `plan.describe()`.
       initial_model: Model before round 1: path on the server of a file that
         `np.savez` has written. A resumed run takes its checkpoint instead.
       output_dir: Directory on the server, see `server_rounds.ServerRounds`.
@@ -150,7 +150,8 @@ class PlanController(ModelController):
     )
 
   def _run_round(self, rounds: server_rounds.ServerRounds) -> bool:
-    """Returns whether the round was finished. If not, a resume repeats it."""
+    """Runs a round. Returns whether it was finished; if not, resume repeats it.
+    """
     asked = cohorts.connected(
         rounds,
         lambda: [client.name for client in self.engine.get_clients()],

@@ -36,11 +36,11 @@ class ServerCohorts(abc.ABC):
     """
 
   def commit(self, cohort: Sequence[str], round_index: int) -> None:
-    """Counts the participations of a round that begins. Default: none."""
+    """Counts participations of a round that begins. Default: counts nothing."""
 
   @abc.abstractmethod
   def observed(self, rounds_begun: int) -> Any:
-    """Returns `builder.Occasion.observed` after some rounds, at least 1."""
+    """Returns `builder.Occasion.observed` for the rounds begun, at least 1."""
 
   @abc.abstractmethod
   def to_bytes(self) -> bytes:

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The rounds of a trusted server in another stack, which carries the messages.
+"""The rounds of a trusted server whose messages another stack carries.
 
 A stack asks for the cohort of a round (`select`), passes on the replies
 (`finish`), and sends out the model that `finish` returns. The two methods keep
@@ -108,7 +108,7 @@ class ServerRounds:
         refused. Default: no budget.
       server_learning_rate: Factor of the noised mean before it is added to the
         model.
-      schedule_seed: Public seed of the schedule. 0 if the plan has none.
+      schedule_seed: Public seed of the schedule. 0 for a plan without one.
       declarations: Facts for the statement that only the caller knows.
       insecure_seed: Seed for tests only. Whoever knows it can remove the noise.
 
@@ -223,7 +223,7 @@ class ServerRounds:
     if self._cohort is not None:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} has a cohort',
-          why='a round that asks two cohorts has two releases and one noise',
+          why='a round with two cohorts would have two releases with one noise',
           way_out='finish the round, without updates if none came back',
       )
     self._budget.check(round_index)
@@ -262,7 +262,7 @@ class ServerRounds:
     if self._cohort is None:
       raise _checks.PrivacyRefusedError(
           f'round {self.rounds_done + 1} has no cohort',
-          why='its participation is not counted and its budget not charged',
+          why='no participation in it is counted, and no epsilon charged',
           way_out='call select first',
       )
     before = updates_lib.flat(self._model)
@@ -502,7 +502,7 @@ class ServerRounds:
           f'{self._directory.root} has begun {self._record.rounds_begun} rounds'
           f' and released {self._record.released_through}, but holds {found}',
           why='a released round that is made again, perhaps from other data or'
-          ' with other noise, is a second release, and the ledger has one',
+          ' with other noise, is a second release, but the ledger counts one',
           way_out='restore the directory from a copy, or start a new run in'
           ' another one, which spends anew',
       )
@@ -516,8 +516,8 @@ def _read_cohort(path: pathlib.Path) -> list[str]:
     raise _checks.PrivacyRefusedError(
         f'{path}, the cohort of the round that has begun, cannot be read'
         f' ({type(error).__name__}: {error})',
-        why='its noise is fixed, and the same noise on the data of other'
-        ' clients reveals the difference between them',
+        why='the noise of that round is fixed, and the same noise on the data'
+        ' of other clients reveals the difference between the sums',
         way_out='restore the file from a copy, or start a new run',
     ) from error
 
@@ -545,7 +545,7 @@ def _check_plan(plan: Any) -> None:
     raise _checks.ArgumentError(
         'plan.noise_multiplier',
         None,
-        'a number, as plan.calibrated(epsilon=..., delta=...) finds it',
+        'a number, such as plan.calibrated(epsilon=..., delta=...) finds',
     )
   _checks.integer_between(
       1, updates_lib.MOST_CLIENTS, clients_per_round=plan.clients_per_round
@@ -559,7 +559,8 @@ def _checked_ids(client_ids: Iterable[str]) -> list[str]:
       raise _checks.ArgumentError(
           'client_ids',
           each,
-          f'strings, such as {str(each)!r}, of one client for the whole run',
+          f'strings, such as {str(each)!r}, each the id of one client for the'
+          ' whole run',
       )
     _checks.client_key(each)
   return ids
@@ -577,8 +578,8 @@ def _checked_model(model: Mapping[str, Any]) -> dict[str, np.ndarray]:
       raise _checks.ArgumentError(
           f'initial_model[{name!r}]',
           value.dtype.name,
-          "float32 or float64, as value.astype('float32') is; clients may train"
-          ' in 16 bits',
+          "float32 or float64, such as value.astype('float32'); clients may"
+          ' still train in 16 bits',
       )
   if not any(value.size for value in arrays.values()):
     raise _checks.ArgumentError('initial_model', list(arrays), 'some weights')

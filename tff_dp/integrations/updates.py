@@ -3,9 +3,9 @@
 """Bounds and sums the updates of clients that the server need not trust.
 
 The server clips every update again, rounds it to a grid towards zero, and adds
-it up in integers. Neither step makes an update longer, and the sum is exact. So
-one client moves the sum by at most the clip norm, whatever it sends and in
-whatever order updates come.
+it up in integers. Clipping and rounding make no update longer, and the sum is
+exact. So one client moves the sum by at most the clip norm, whatever it sends
+and in whatever order updates come.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def unflat(
 
 
 def fits(arrays: object, like: Mapping[str, np.ndarray]) -> bool:
-  """Returns whether names, shapes and kinds match those of a model."""
+  """Returns whether these are float arrays with a model's names and shapes."""
   return (
       isinstance(arrays, Mapping)
       and set(arrays) == set(like)
@@ -75,16 +75,16 @@ def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
 
 
 def is_within(update: np.ndarray, l2_norm_clip: float) -> bool:
-  """Returns whether the norm is within the clip norm, or is not finite.
+  """Returns whether the norm is at most the clip norm, or is not finite.
 
-  An update whose norm is not finite becomes zero, which is within it.
+  `clip` replaces an update whose norm is not finite by zero.
   """
   norm = _norm(update)
   return norm <= l2_norm_clip or not math.isfinite(norm)
 
 
 def on_grid(update: np.ndarray, l2_norm_clip: float) -> np.ndarray:
-  """Returns a clipped update in steps of the grid, rounded to zero, int64."""
+  """Returns a clipped update in grid steps, int64, rounded towards zero."""
   return np.trunc(update / grid_step(l2_norm_clip)).astype(np.int64)
 
 

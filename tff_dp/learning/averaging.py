@@ -31,7 +31,7 @@ from tff_dp.learning import finalizers
 
 
 class Average(abc.ABC):
-  """The rule of an average: with which share each model enters it."""
+  """A rule that gives each model's share in the running mean."""
 
   @abc.abstractmethod
   def shares(self, num_rounds: int) -> np.ndarray:

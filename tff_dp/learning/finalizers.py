@@ -96,12 +96,12 @@ def from_computations(
 
 
 def hparams_of(inner, state_type: tff.Type, name: str) -> dict[str, Any]:
-  """Returns the hyperparameter functions of a state that holds an inner one.
+  """Returns functions for the hyperparameters of an inner process's state.
 
   Args:
     inner: Process with `get_hparams` and `set_hparams`.
-    state_type: Type of the state, an `OrderedDict`.
-    name: Name of the inner state in it.
+    state_type: Type of the outer state, an `OrderedDict`.
+    name: Name of the inner state in the outer one.
   """
 
   @tff.tensorflow.computation(state_type)
@@ -131,7 +131,7 @@ def flatten(weights):
 
 
 def unflatten(vector, *, like):
-  """Returns the inverse of `flatten`, with the shapes of `like`."""
+  """Returns a vector of `flatten` as tensors in the structure of `like`."""
   tensors = tf.nest.flatten(like)
   parts = tf.split(vector, [tensor.shape.num_elements() for tensor in tensors])
   return tf.nest.pack_sequence_as(

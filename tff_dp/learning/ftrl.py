@@ -23,7 +23,8 @@ u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, because m_t = v_t
 
 A restart takes the current model as the anchor and resets u and tau. m and mu
 are kept. In terms of v this is `v_t = momentum v_{t-1} + c + s_t` with
-`c = momentum (v_R - v_{R-1})`. So without L1 and constraints the restarts
+`c = momentum (v_R - v_{R-1})` for a tree of R rounds. So without L1 and
+constraints the restarts
 change nothing: the result always equals momentum SGD on the residuals
 (`tests/learning/ftrl_test.py`). With L1 or constraints, a new anchor is
 not the same as continued dual averaging.
@@ -34,7 +35,8 @@ sum exists anywhere, and everything here is post-processing of released values.
 Sources: Kairouz et al., arXiv:2103.00039, section 3.2 (momentum: appendix). L1
 with a zero anchor: McMahan, AISTATS 2011. The general anchor, and momentum and
 cooldown with L1, are our own derivations: the objective above is separable, so
-its minimiser is a soft threshold of theta_0 - eta u_t. Exact up to rounding.
+its minimiser is a soft threshold of theta_0 - eta u_t. This is exact up to
+rounding.
 """
 
 import dataclasses
@@ -53,17 +55,16 @@ class Ftrl:
   """Public description of the update.
 
   Attributes:
-    learning_rate: Learning rate eta, the only name for 1 / lambda in this
-      library.
+    learning_rate: Learning rate eta. Some papers write 1 / lambda.
     momentum: Momentum gamma in [0, 1).
     nesterov: Whether to look ahead by one momentum step.
-    l1: Weight of |theta|_1 per round. Exact zeros survive.
+    l1: Weight of |theta|_1 per round. Above 0, it makes weights exactly zero.
     constraint: Set C. With L1, projection after the threshold must be the exact
       minimiser for the set (see `constraints`).
     restart_every: Number of rounds after which the current model becomes the
       anchor and the prefix sum restarts, together with the tree of the
       aggregator.
-    cooldown: Lower weights of the last rounds.
+    cooldown: Rule that lowers the weights of the last rounds, or `None`.
     num_rounds: Horizon of the run, needed only by the cooldown.
   """
 
@@ -114,8 +115,8 @@ class State(NamedTuple):
   Attributes:
     anchor: Anchor theta_0 of the current tree.
     dual: Noised sum u_t.
-    velocity: Velocity m_t, an empty tuple without momentum, where it is the
-      residual.
+    velocity: Velocity m_t. An empty tuple without momentum, because m_t is then
+      the residual.
     l1_dual: Number tau_t of L1 terms that u_t carries, scalar.
     l1_velocity: Velocity mu_t, scalar.
     round: Number of rounds done in the whole run, scalar int64.
@@ -187,7 +188,7 @@ def _step(spec: Ftrl, velocity, residual):
 
 
 def _begin_tree(spec: Ftrl, state: State, weights) -> State:
-  """Returns the state at the start of the round, re-anchored if due."""
+  """Returns the state at the start of the round, anchored anew if due."""
   starts_tree = tf.equal(state.round, 0)
   if spec.restart_every is not None:
     starts_tree = tf.equal(state.round % spec.restart_every, 0)

@@ -8,9 +8,9 @@ model do not reach it. The trained weights get noise. The frozen ones go to the
 clients as they are.
 
 Dropout needs new masks in every step, but TFF drops the state of Keras' seed
-generators. Here each call draws the seeds anew, from its features and the
-trained weights. So two clients have the same masks only if both are equal, and
-a resumed run has the masks of the run before.
+generators. Here the seeds of each call follow from its features and the trained
+weights. So two clients have the same masks only if they have the same features
+and the same weights, and a resumed run has the masks of the run before.
 """
 
 import collections
@@ -94,13 +94,13 @@ def functional_model_from_keras3(
 ) -> Keras3Model:
   """Returns a Keras 3 model as a functional model of its present weights.
 
-  What is trained is read now, weight by weight (`weight.trainable`). The other
-  weights are frozen. They get no noise, and the privacy statement counts them
-  as public: they must not come from the data that is protected. This includes
-  the statistics of an adapted `Normalization` and of a frozen
-  `BatchNormalization`. What is released as it is counts as public, too: the
-  initial values of the trained weights, and numbers in the code of model and
-  loss, such as class weights, bins and `Normalization(mean=...)`.
+  This reads `weight.trainable` of each weight now. The other weights are
+  frozen. They get no noise, and the privacy statement counts them as public:
+  they must not come from the data that is protected. This includes the
+  statistics of an adapted `Normalization` and of a frozen `BatchNormalization`.
+  The initial values of the trained weights, and numbers in the code of model
+  and loss, such as class weights, bins and `Normalization(mean=...)`, count as
+  public, too.
 
   Args:
     model: A built `keras.Model` on the TensorFlow backend.
@@ -108,14 +108,14 @@ def functional_model_from_keras3(
       scalar, such as a `keras.losses.Loss`.
     input_spec: Specs of a batch (x, y), with `None` as the batch size.
     metrics_constructor: Class or function that makes a `keras.metrics.Metric`,
-      or a dictionary from names to such. Default: no metrics.
+      or a dictionary of such, by name. Default: no metrics.
     frozen_as: 'broadcast' sends the frozen weights to the clients in each
       round. 'constants' writes them into the graph, of at most 32 MB, and keeps
       only their digest among the weights.
 
   Raises:
-    ArgumentError: If the model cannot be trained like this. The message names
-      the layer, and the way out.
+    ArgumentError: If the model cannot be trained like this, or another argument
+      does not fit it. The message names the layer, if any, and the way out.
   """
   keras = _keras_of(model)
   _checks.one_of(FROZEN_AS, frozen_as=frozen_as)
@@ -216,7 +216,7 @@ def functional_model_from_keras3(
 def assign_to_keras3(model: Any, weights: Any) -> None:
   """Assigns the weights of a run to the Keras 3 model that it came from.
 
-  Weights are matched by their order and shapes. A warning says that frozen
+  Weights are matched by their order and shapes. A warning tells if frozen
   values of the model were replaced by others.
 
   Args:
@@ -225,8 +225,8 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
       or `program.read_model(output_dir)`.
 
   Raises:
-    ArgumentError: If the weights do not fit the model, or if they were trained
-      on other frozen weights that only their digest stands for.
+    ArgumentError: If the weights do not fit the model, or if the run kept only
+      a digest of its frozen weights, and the model has other ones.
   """
   keras = _keras_of(model)
   call = _Call(keras, model)
@@ -250,12 +250,12 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
   is_equal = np.array_equal(frozen[0] if is_digest else _digest(frozen), digest)
   if is_digest and not is_equal:
     raise _checks.ArgumentError(
-        'model', model.name, 'the frozen weights that the run had; load them'
+        'model', model.name, 'a model with the frozen weights of the run'
     )
   if not is_equal:
     warnings.warn(
-        f'frozen weights of {model.name} are replaced by other values, those of'
-        ' the run: was the same layer frozen?'
+        f'frozen weights of {model.name} are replaced by other values, from the'
+        ' run: was the same layer frozen?'
     )
   values = trained + ([] if is_digest else frozen)
   for variable, value in zip(call.trained + call.frozen, values):
@@ -304,20 +304,20 @@ class _Call:
         raise _checks.ArgumentError(
             'model',
             variable.path,
-            'no layer that assigns its weights, for what it assigns would be'
-            ' lost; leave it out, SpectralNormalization for instance'
+            'no layer that assigns its weights, because the assigned values'
+            ' would be lost; leave it out (SpectralNormalization, for instance)'
             if variable.trainable
-            else 'no layer that changes its state as it trains, for the state'
-            ' would leave clients without noise; set layer.trainable = False,'
-            ' or replace it, BatchNormalization for instance by'
-            ' GroupNormalization',
+            else 'no layer that changes its state in training, because the'
+            ' state would leave clients without noise; set layer.trainable ='
+            ' False, or replace the layer (BatchNormalization, for instance, by'
+            ' GroupNormalization)',
         )
     if scope.losses:
       raise _checks.ArgumentError(
           'model',
           _layer_of(self._model, scope.losses[0].name),
           'no losses of layers, no add_loss and no activity_regularizer; make'
-          ' what they penalize an output of the model, and penalize it in the'
+          ' each penalized value an output of the model, and penalize it in the'
           ' loss',
       )
     outputs = tf.nest.map_structure(tf.convert_to_tensor, outputs)
@@ -400,7 +400,7 @@ def _layers(model: Any) -> list[Any]:
 
 
 def _layer_of(model: Any, operation: str) -> str:
-  """Returns the name of the innermost layer that an operation is of."""
+  """Returns the name of the innermost layer that an operation belongs to."""
   names = {layer.name for layer in _layers(model)} if model else ()
   for part in reversed(operation.split('/')):
     # Keras numbers the scopes of later calls.
@@ -413,7 +413,7 @@ def _layer_of(model: Any, operation: str) -> str:
 def _as_inputs(model: Any, x: Any) -> Any:
   """Returns features in the order of the model's inputs.
 
-  Keras takes those of an OrderedDict by their place, not by their name.
+  Keras takes features in an OrderedDict by their place, not by their name.
   """
   if not isinstance(x, Mapping):
     return x
@@ -434,7 +434,7 @@ def _pair(input_spec: Any) -> tuple[Any, Any]:
 
 
 def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
-  """Raises unless the weights can be trained as they are marked."""
+  """Raises unless the trained and frozen weights can be used as such."""
   if not call.trained:
     raise _checks.ArgumentError(
         'model',
@@ -446,7 +446,7 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
       raise _checks.ArgumentError(
           'model',
           f'{variable.path}: {variable.dtype}',
-          'float32 for all that is trained; freeze this layer, or use the dtype'
+          'float32 for each trained weight; freeze this layer, or use the dtype'
           " policy 'mixed_float16'",
       )
     for name in ('regularizer', 'constraint'):
@@ -485,9 +485,9 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
   lora = [each.path for each in call.trained if 'lora_kernel_a' in each.path]
   if lora:
     warnings.warn(
-        f'{lora[0]} is trained beside its lora_kernel_b: the mean of A and of B'
-        ' over clients is not the mean of their products. Freeze A:'
-        ' layer.lora_kernel_a.trainable = False'
+        f'{lora[0]} (A) is trained together with lora_kernel_b (B): the product'
+        ' of their means over clients is not the mean of the products. Freeze'
+        ' A: layer.lora_kernel_a.trainable = False'
     )
   if any(layer.compute_dtype == 'float16' for layer in _layers(model)):
     warnings.warn(
@@ -519,7 +519,7 @@ def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
       raise _checks.ArgumentError(
           'metrics_constructor',
           f'{name}: {metric!r}',
-          'metrics of Keras 3, keras.metrics...; tf.keras is Keras 2 here',
+          'a metric of Keras 3, from keras.metrics; tf.keras is Keras 2 here',
       )
     metric.reset_state()
   initial = {name: _values(each.variables) for name, each in metrics.items()}
@@ -532,9 +532,9 @@ def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
           'metrics_constructor',
           name,
           'a metric whose variables exist once it is constructed, and that'
-          ' takes labels and outputs; for one that makes them at its first'
-          ' batch, pass a function that makes it, calls it on a batch and'
-          ' returns it',
+          ' takes labels and outputs; if the metric makes its variables at its'
+          ' first batch, pass a function that makes the metric, calls it on a'
+          ' batch and returns it',
       )
       try:
         graphs[name] = _Graph(
@@ -583,7 +583,7 @@ def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
 
 
 def _masks(outputs: Any) -> dict[str, tf.Tensor]:
-  """Returns the masks that Keras attached to outputs, by an output's number."""
+  """Returns the masks that Keras attached, by the number of their output."""
   found = {
       f'{index:04}': getattr(each, _MASK, None)
       for index, each in enumerate(tf.nest.flatten(outputs))

@@ -4,8 +4,8 @@
 
 They are new in every step, and the same in a resumed run. TFF drops the state
 of Keras' seed generators, so each call of a model gets new seeds, from its
-features and the trained weights. Draws from anything else are found in the
-model's graph.
+features and the trained weights. `unseeded` finds a draw that does not follow
+from these seeds.
 """
 
 import re
@@ -69,8 +69,8 @@ def unseeded(graph, *, num_fixed: int, num_seeds: int) -> str | None:
 def seeds(variables, trained, x) -> list[tf.Tensor]:
   """Returns a state for each seed generator, int64 of shape [2].
 
-  They follow from the features and the trained weights. All sums are of
-  integers modulo a power of two, so their order does not matter.
+  The states follow from the features and the trained weights. All sums add
+  integers modulo a power of two, so the order does not matter.
 
   Args:
     variables: States of the model's seed generators.

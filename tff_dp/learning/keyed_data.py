@@ -28,7 +28,7 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
   Args:
     examples: Batched dataset of the client, or a list of batches. It is empty
       for the dummy of a step in which nobody checked in.
-    key: Secret key of its noise, int64 of shape [2], such as
+    key: Secret key of the client's noise, int64 of shape [2], such as
       `mechanisms.randomizers.noise_key(secret)`. A client uses the same key in
       all steps. A dummy has a new key in every step.
   """
@@ -42,7 +42,7 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
     )
   if not key.any():
     raise _checks.ArgumentError(
-        'key', 'all zeros', '128 secret bits; zeros are what anybody tries'
+        'key', 'all zeros', '128 secret bits; anybody would guess zeros'
     )
   return collections.OrderedDict(examples=examples, key=[key[np.newaxis]])
 

@@ -90,7 +90,7 @@ class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
     )
 
   def scale(self, x) -> tf.Tensor:
-    """Returns features within [0, 1], by the declared bounds alone."""
+    """Returns features scaled to [0, 1], by the declared bounds alone."""
     lower, upper = self.feature_bounds
     finite = tf.where(tf.math.is_nan(x), tf.zeros_like(x) + lower, x)
     return (tf.clip_by_value(finite, lower, upper) - lower) / (upper - lower)
@@ -158,11 +158,11 @@ def build_generalized_linear_model(
     response_bounds: Optional[tuple[float, float]] = None,
     num_classes: Optional[int] = None,
 ) -> GeneralizedLinearModel:
-  """Returns a model whose records are (x, y), of shapes [batch, n] and [batch].
+  """Returns a model on batches (x, y), of shapes [batch, n] and [batch].
 
   Labels are float32, or int32 for 'softmax'. The weights are the kernel, of
-  shape [n] or [n, num_classes], and the bias. Both begin at zero, and a client
-  treats them alike.
+  shape [n] or [n, num_classes], and the bias. Kernel and bias begin at zero,
+  and a client treats them alike.
 
   Args:
     family: 'linear' (squared loss), 'logistic' (labels 0 and 1), 'softmax'
@@ -194,7 +194,7 @@ def build_generalized_linear_model(
     _checks.integer_at_least(2, num_classes=num_classes)
   elif num_classes is not None:
     raise _checks.ArgumentError(
-        'num_classes', num_classes, f"None, for family='{family}' has none"
+        'num_classes', num_classes, f"None: family='{family}' has no classes"
     )
   return GeneralizedLinearModel(
       family,

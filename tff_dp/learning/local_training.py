@@ -25,7 +25,8 @@ _LOOP = tff.learning.LoopImplementation.DATASET_ITERATOR
 def build_initial_weights(
     model_fn: ModelFn, constraint: Optional[constraints.Constraint] = None
 ) -> tff.Computation:
-  """Returns the computation of the initial model, within the constraint."""
+  """Returns the computation of the initial model, projected to the constraint.
+  """
 
   check_model(model_fn)
 
@@ -98,7 +99,7 @@ def _check_is_batched(input_spec: Any) -> None:
   """Raises if no part of an example can have a batch dimension.
 
   One part with a first dimension of None is enough. Without it, all parts must
-  have the same fixed size, which may be that of the batches.
+  have the same fixed first dimension, which may be the size of the batches.
   """
   sizes = {
       'none' if spec.shape.rank == 0 else spec.shape[0]
@@ -110,7 +111,7 @@ def _check_is_batched(input_spec: Any) -> None:
         'input_spec',
         str(tff.types.tensorflow_to_type(input_spec)),
         'the spec of a batch of examples, whose first dimension is None',
-        why='it is that of single examples: the datasets have no batches',
+        why='it describes a single example: the datasets have no batches',
         way_out='client_data = client_data.preprocess(lambda dataset:'
         ' dataset.batch(20)), then input_spec ='
         ' client_data.element_type_structure',
@@ -118,13 +119,13 @@ def _check_is_batched(input_spec: Any) -> None:
 
 
 def check_model(model_fn: Any) -> None:
-  """Raises if a model stands where a function that returns it belongs."""
+  """Raises if the model is a Keras 3 model, which TFF does not take."""
   if _compat.is_keras3_model(model_fn):
     raise _checks.ArgumentError(
         'model_fn',
         model_fn.name,
         'a model of TFF; tff_dp.learning.functional_model_from_keras3 makes one'
-        ' of a Keras 3 model',
+        ' from a Keras 3 model',
     )
 
 
@@ -133,8 +134,8 @@ def check_optimizer(**argument) -> None:
   _checks.instance_of(
       tff.learning.optimizers.Optimizer,
       'a tff.learning.optimizers.Optimizer, such as'
-      ' tff.learning.optimizers.build_sgdm(0.1); those of Keras keep variables'
-      ' of their own, where a round must be a function of its state',
+      ' tff.learning.optimizers.build_sgdm(0.1); an optimizer of Keras keeps'
+      ' variables of its own, but a round must be a function of its state',
       **argument,
   )
 

@@ -43,8 +43,8 @@ def build_momentum(
     momentum: Momentum in [0, 1), above 0 with `nesterov`.
     nesterov: Whether the momentum looks ahead.
     cooldown: Fall of the learning rate in the last rounds.
-    num_rounds: Horizon of the run, needed only by the cooldown. Beyond it the
-      last factor stays.
+    num_rounds: Number of rounds of the run, needed only by the cooldown. Later
+      rounds keep the last factor.
   """
   _checks.positive(learning_rate=learning_rate)
   _checks.in_half_open(0.0, 1.0, momentum=momentum)

@@ -23,7 +23,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     event: The `DpEvent` of a full run.
     workload: Linear map that the server applies to the released sums, for which
       a mechanism can be optimised. `None` if it is not known.
-    averaging: The `Average` of the models that is kept, or `None`.
+    averaging: The `Average` that the process keeps, or `None`.
   """
 
   def __init__(
@@ -88,7 +88,7 @@ def compose(
     plan: Plan that builds the aggregator of the clients' updates.
     initial_weights: Computation that returns the initial
       `tff.learning.models.ModelWeights`.
-    client_work: Work of the clients. Their weights are ignored.
+    client_work: Work of the clients. The weights it gives them are ignored.
     finalizer: Server step that applies the noised mean.
     workload: Linear map of the finalizer, see `PrivateLearningProcess`.
     averaging: Average to keep, or `None`.
@@ -125,7 +125,7 @@ def assemble(
     aggregator: Aggregator of the results of `client_work`.
     initial_weights: Initial model, as for `compose`.
     client_work: Work of the clients, as for `compose`.
-    finalizer: Server step. It keeps the average itself, if there is one.
+    finalizer: Server step. It must keep the average itself, if there is one.
     **facts: `workload` and `averaging`, as for `PrivateLearningProcess`.
   """
   process = of_parts(aggregator, initial_weights, client_work, finalizer)

@@ -46,7 +46,7 @@ def build_training(
 ) -> tff.learning.templates.ClientWorkProcess:
   """Returns the client work of local training.
 
-  By default the metrics stay at the clients.
+  The metrics stay at the clients unless `allow_unprotected_metrics`.
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
@@ -105,7 +105,7 @@ def build_optimizer(
 
 
 def count_updates(plan: Any) -> int:
-  """Returns the largest number of model updates in a run of all steps."""
+  """Returns the largest number of model updates that a full run can make."""
   return plan.num_passes * plan.protocol.num_updates
 
 

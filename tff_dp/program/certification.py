@@ -5,8 +5,8 @@
 A plan's epsilon is true of a process that adds the plan's noise, once in a
 round, to everything that depends on clients' data. `certify` verifies this
 before the first round, from the building blocks of the process (`data_flow`).
-If it refuses a process, the error names the fault and the way out. Then
-`Certificate.check` compares the state and metrics of each round with the plan.
+If it refuses a process, the error names the fault and the way out. After each
+round, `Certificate.check` compares its state and metrics with the plan.
 """
 
 from collections.abc import Iterable
@@ -60,8 +60,8 @@ class Certificate:
       rounds_done: Number of rounds that led to the state.
 
     Raises:
-      PrivacyRefusedError: If they differ. The message has the found and the
-        expected values.
+      PrivacyRefusedError: If they do not follow the plan. The message has the
+        found and the expected values.
     """
     if self.release is None:
       return
@@ -111,8 +111,8 @@ class Certificate:
     if not is_right:
       raise _checks.PrivacyRefusedError(
           what,
-          why='the epsilon of the plan holds for its own noise only, and in'
-          ' each round for the noise of that round',
+          why='the epsilon of the plan holds only if each round adds the noise'
+          ' that the plan has for that round',
           way_out='train the process that was built from this plan, from its'
           ' own initialize() or checkpoint',
       )
@@ -121,17 +121,17 @@ class Certificate:
 def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
   """Returns a certificate that the plan's epsilon is true of a process.
 
-  The check errs to the safe side: it refuses some processes of which the
-  epsilon is true. It passes none of which it is false, as long as only our
-  aggregators put `release_marks` into the graph.
+  The check errs to the safe side: it refuses some processes although the
+  epsilon is true of them. It passes no process of which the epsilon is false,
+  as long as only our aggregators put `release_marks` into the graph.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
     plan: Plan whose epsilon is stated. Default: the plan that the process
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
       aggregator made by `plan.aggregator()` names it in its graph. Pass a
-      `NonPrivatePlan`, a plan with other absences, or the plan of an aggregator
-      that another Python process made.
+      `NonPrivatePlan`, a plan of silos after `with_availability`, or the plan
+      of an aggregator that another Python process made.
 
   Raises:
     ArgumentError: If the process cannot be trained, or if its plan is not known
@@ -248,9 +248,9 @@ def _no_noise(flow, plan) -> _checks.PrivacyRefusedError:
   named = _named(flow)
   return _checks.PrivacyRefusedError(
       'the process adds no noise of a plan' + (named and f': {named}'),
-      why='the epsilon of the plan is that of its own noise',
-      way_out=f'{_way_to_noise(plan)}; to train without privacy, hand train'
-      ' plan=tff_dp.NonPrivatePlan(...)',
+      why='the epsilon of a plan holds only with the noise of the plan',
+      way_out=f'{_way_to_noise(plan)}; to train without privacy, call train'
+      ' with plan=tff_dp.NonPrivatePlan(...)',
   )
 
 
@@ -259,14 +259,13 @@ def _plan_of(flow) -> base.Plan:
   release = flow.releases[0]
   plan = release_marks.plan_of(release)
   if plan is None:
-    where = 'a plan, by its plan.aggregator(), in this Python process'
-    if release.plan:
-      where = f'the plan {release.plan} in this Python process, or not lately'
+    which = f'plan {release.plan}' if release.plan else 'plan'
     raise _checks.ArgumentError(
         'plan',
         None,
-        'the plan of the process, train(process, clients, plan=plan, ...): its'
-        f' aggregator was not made from {where}',
+        'the plan of the process, as in train(process, clients, plan=plan,'
+        f' ...): no {which} has made its aggregator, by plan.aggregator(), in'
+        ' this Python process lately',
     )
   return plan
 
@@ -280,7 +279,7 @@ def _check_release(flow, plan) -> release_marks.Release:
     ):
       raise _other_plan(
           'the process adds other noise (mechanism, noise multiplier or'
-          ' clipping) than the plan speaks of'
+          ' clipping) than the plan states'
       )
     knows_divisor = _training(plan).knows_divisor
     if knows_divisor and found.divisor != expected.divisor:
@@ -318,8 +317,8 @@ def _check_state(flow, plan) -> None:
   elif named:
     what = f'without the noise of the plan, {named}'
     why = (
-        'what is in the state gets into the next models, or decides what counts'
-        ' in them'
+        'the state changes the next models, or decides which updates count in'
+        ' them'
     )
   else:
     return
@@ -349,9 +348,9 @@ def _check_asked(flow) -> None:
   """Raises if the keys that clients ask for may depend on their data."""
   if flow.asked:
     raise _checks.PrivacyRefusedError(
-        'which part of the model a client asks for may follow from its data',
-        why='the server may see it, and the guarantee of the plan holds against'
-        ' the server',
+        'the part of the model that a client asks for may depend on its data',
+        why='the server may see which part this is, and the guarantee of the'
+        ' plan holds against the server',
         way_out='build the process with a builder of tff_dp.learning, whose'
         ' clients draw what they ask for from a key of their own',
     )
@@ -367,8 +366,8 @@ def _built_from_another(fingerprint: str, plan) -> _checks.PrivacyRefusedError:
 def _other_plan(what: str) -> _checks.PrivacyRefusedError:
   return _checks.PrivacyRefusedError(
       what,
-      why='epsilon is that of the noise that is added; a process keeps the'
-      ' noise of the plan that it was built with, also if that is calibrated'
+      why='epsilon holds for the noise that is added; a process keeps the noise'
+      ' of the plan that it was built from, even if the plan is calibrated'
       ' afterwards',
       way_out='calibrate first, then build the process from the calibrated'
       ' plan; train finds it in the process'
@@ -376,7 +375,8 @@ def _other_plan(what: str) -> _checks.PrivacyRefusedError:
 
 
 def _named(flow) -> str:
-  """Returns the parts of the state that depend on data, and on which. Or ''."""
+  """Returns words: parts of the state and the data they depend on; '' if none.
+  """
   parts, traces = {}, set()
   for path, found in flow.leaves.items():
     if path[0] == _STATE and found:

@@ -66,7 +66,7 @@ class Cohorts(abc.ABC):
 
   @abc.abstractmethod
   def begin(self, run_id: str) -> None:
-    """Starts a run, given its name. Called before all other methods."""
+    """Starts a run, given its name. Only `identity` may be called before."""
 
   @abc.abstractmethod
   def restore(self, data: bytes) -> None:
@@ -132,7 +132,7 @@ class ScheduledCohorts(Cohorts):
       *,
       seed: int,
   ):
-    """Makes them.
+    """Makes the cohorts of a run.
 
     Args:
       plan: Plan with schedule, cohort size and ledger.

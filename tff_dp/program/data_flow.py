@@ -10,11 +10,11 @@ server computes from the sum depends on them too. A value loses its traces only
 where the graph of an aggregator marks it as noised (`release_marks`).
 
 If clients are sent an aggregate, one client changes the reports of all others,
-which no clipping bounds. Then `Flow.sent` is not empty, and the other fields
-must not be trusted.
+and clipping does not bound this change. Then `Flow.sent` is not empty, and the
+other fields must not be trusted.
 
-The result errs to the safe side: it may claim a dependence on data that does
-not exist.
+The result errs to the safe side: it may claim that a value depends on data
+where it does not.
 Only TensorFlow graphs with a mark are searched. The result of any other graph
 depends on the whole argument.
 """
@@ -156,7 +156,7 @@ def _placements(type_spec) -> set:
 
 
 class _Tracer(interpreter.Interpreter):
-  """Evaluates building blocks. A value without structure is its traces."""
+  """Evaluates building blocks. Traces stand for a value without structure."""
 
   def __init__(self, presence: Traces):
     self.releases, self.sent, self.asked = [], _NONE, _NONE

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether clients' examples are of the type that a process was built for.
+"""Checks that clients' examples are of the type that a process was built for.
 
 One look before the first round, at the spec and not at the data, says in three
 lines what would otherwise fail inside of the first round.

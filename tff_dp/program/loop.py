@@ -84,8 +84,8 @@ class Loop:
     thread, as after `execution.set_default_context()`.
 
     Args:
-      process: Process that adds the noise of its plan to everything that
-        comes from clients' data. Anything else is refused, see `certify`.
+      process: Process that adds the noise of its plan to everything that comes
+        from clients' data. Any other process is refused, see `certify`.
       clients: A `tff.simulation.datasets.ClientData` with the whole population,
         preprocessing included. A plan with a protocol also takes its
         `ProtocolSource`.
@@ -151,7 +151,7 @@ class Loop:
 
   @property
   def epsilon(self) -> float:
-    """Epsilon at `delta` of the rounds that have begun. Upper bound."""
+    """Upper bound on the epsilon at `delta` of the rounds that have begun."""
     return self._run.budget.epsilon_after(self._run.record.rounds_begun)
 
   @property

@@ -117,7 +117,7 @@ class ProtocolSource(cohorts_lib.Source):
       raise _checks.ArgumentError(
           'min_num_clients',
           least,
-          f'at most the {len(self.client_ids)} clients',
+          f'at most {len(self.client_ids)}, the number of clients',
       )
 
   @classmethod
@@ -279,7 +279,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
       raise _checks.PrivacyRefusedError(
           f'step {self.position + 1} is beyond the {source.num_rounds} steps of'
           ' the protocol',
-          why='every pass has drawn its steps from that many',
+          why='clients have drawn their steps from that many',
           way_out='plan more rounds or passes from the start',
       )
     pass_index, step = divmod(self.position, source.protocol.num_rounds)
@@ -351,7 +351,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
 
   @classmethod
   def _from_bytes(cls, data: bytes) -> 'ProtocolIterator':
-    """Implements `from_bytes`. Any other error means that bytes are damaged."""
+    """Implements `from_bytes`. A foreign error means that bytes are damaged."""
     checksum, body = data[:32], data[32:]
     if hashlib.sha256(body).digest() != checksum:
       raise ValueError('another checksum')
@@ -391,14 +391,14 @@ class ProtocolCohorts(cohorts_lib.Cohorts):
   """
 
   def __init__(self, source: ProtocolSource):
-    """Makes them.
+    """Makes the cohorts of a run.
 
     Args:
       source: Source with protocol and clients. The cohorts use one new iterator
         of it.
     """
     self.client_ids = source.client_ids
-    self.why_not_chosen = 'its clients decide by their own coins when they come'
+    self.why_not_chosen = 'clients decide by their own coins when they come'
     self.keeps_client_metrics = not source.protocol.occupancy_is_secret
     self.is_key_insecure = source.insecure_seed is not None
     self._source = source
@@ -463,7 +463,7 @@ class ProtocolCohorts(cohorts_lib.Cohorts):
     return monitoring.warning(self._source.protocol, rate)
 
   def _rate(self) -> monitoring.RealisedRate | None:
-    """Returns the realised rate so far, as far as it is public."""
+    """Returns the realised rate so far, `None` if it is secret or not known."""
     source, iterator = self._source, self._iterator
     if not iterator.position or source.protocol.expected_rate is None:
       return None
@@ -505,8 +505,8 @@ def cohorts_of(
 
 def _not_repeated() -> _checks.PrivacyRefusedError:
   return _checks.PrivacyRefusedError(
-      'the saved check-ins cannot be repeated here: another version of tff_dp'
-      ' or NumPy draws other ones from the same key',
+      'the saved check-ins cannot be repeated here: they are from another'
+      ' version of tff_dp or NumPy, which draws others from the same key',
       why='some clients would report twice in a pass',
       way_out='resume with the versions that the run began with; the sampler'
       " 'literal' does not depend on NumPy",

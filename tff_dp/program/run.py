@@ -86,7 +86,7 @@ class TrainResult:
     delta: Delta of the call.
     rounds_done: Number of complete rounds.
     stop_reason: 'completed', or 'budget' if the next round was refused.
-    message: The refusal and its way out, or an empty string.
+    message: The refusal of the next round in words, or an empty string.
     output_dir: Directory of all files.
     averaged_model_weights: The average of the models, `None` if the process
       keeps none.
@@ -634,7 +634,7 @@ class Run:
           f'{self.directory.root} has released rounds through {released}, but'
           f' its latest checkpoint is of round {latest}',
           why='a released round that is made again, perhaps from other data, is'
-          ' a second release, and the ledger has one',
+          ' a second release, but the ledger counts one',
           way_out=f'restore the checkpoint of round {released} from a copy, or'
           ' start a new run in another directory, which spends anew',
       )
@@ -664,18 +664,18 @@ class Run:
       raise _checks.PrivacyRefusedError(
           f'{self.directory.root} was begun with other frozen weights (digest'
           f' {begun})',
-          why='the graph of this process has those of digest'
+          why='the graph of this process has frozen weights with the digest'
           f' {now}; the statement and model.npz would name the wrong ones',
-          way_out='load those that the run was begun with, or start a new run'
-          ' in another directory',
+          way_out='load the frozen weights that the run began with, or start a'
+          ' new run in another directory',
       )
 
   def _refuse_if(self, is_refused: bool, what: str) -> None:
     if is_refused:
       raise _checks.PrivacyRefusedError(
           what,
-          why='the rounds that were spent and their noise cannot be known, and'
-          ' repeating them with other noise would cost again',
+          why='nobody can know which rounds were spent, and with which noise;'
+          ' repeating them with other noise would spend again',
           way_out='restore the directory from a copy, or start a new run in'
           ' another one',
       )

@@ -66,13 +66,14 @@ def train(
   round, saves, and raises KeyboardInterrupt. A second Ctrl-C interrupts at
   once. SIGTERM and SIGHUP do the same, but raise SystemExit with the status 143
   or 129. The trace of an error is appended to `secret/run.log`. While clients
-  work, so is everything that the process writes to file descriptor 2, because
-  TensorFlow quotes clients' data there. `sys.stderr` still leads to the screen.
+  work, everything that the process writes to file descriptor 2 goes there, too,
+  because TensorFlow quotes clients' data in it. `sys.stderr` still leads to the
+  screen.
 
   Args:
     process: Process that adds the noise of its plan, once in a round, to
-      everything that comes from clients' data. Any other is refused, see
-      `certification.certify`. The builders of `tff_dp.learning` make such
+      everything that comes from clients' data. Any other process is refused,
+      see `certification.certify`. The builders of `tff_dp.learning` make such
       processes. So do most of TFF's builders with `plan.aggregator()`. With a
       schedule in the plan, the server chooses the clients of a round. With a
       protocol in the plan, they decide themselves.
@@ -82,12 +83,12 @@ def train(
       lose reports. A `NonPrivatePlan` also takes a source of any protocol.
     *too_many: Must be empty: all other arguments are keyword-only.
     output_dir: Directory that is absent, empty, or holds this very run.
-    delta: Target delta, in (0, 1). Choose it below 1 / population. If
-      parties have budgets and deltas of their own, it belongs to the epsilon of
-      the one that pays most.
+    delta: Target delta, in (0, 1). Choose it below 1 / population. If parties
+      have budgets and deltas of their own, this delta belongs to the epsilon of
+      the party that pays most.
     plan: Plan of the process. Default: the one that the process names. Pass a
-      plan with other absences, the plan of an aggregator that another Python
-      process made, or, to train any process without privacy, a
+      plan of silos after `with_availability`, the plan of an aggregator that
+      another Python process made, or, to train any process without privacy, a
       `NonPrivatePlan`.
     epsilon_budget: Budget at `delta`. The round that would exceed it is
       refused. Default: no budget.
@@ -122,9 +123,9 @@ def train(
       adds other noise than its plan says, the ledger is missing on a resume, or
       not even the first round fits the budget.
     RuntimeError: If the context of this thread is asynchronous.
-    KeyboardInterrupt: If Ctrl-C was pressed. The first one saves a checkpoint
-      before.
-    SystemExit: If SIGTERM or SIGHUP came, likewise.
+    KeyboardInterrupt: If Ctrl-C was pressed. After the first one, a checkpoint
+      is saved before.
+    SystemExit: If SIGTERM or SIGHUP came. The same holds.
     ClientComputationError: If the work of a client failed. The error names the
       client. Details that may show its data are in `secret/run.log`.
     OSError: If a file cannot be written, for example on a full disk. The same

@@ -367,7 +367,7 @@ class CertificationTest(parameterized.TestCase):
     process = _build()
     flow = dataclasses.replace(data_flow.follow(process.next), asked=asked)
     with mock.patch.object(data_flow, 'follow', lambda _, **options: flow):
-      self._check_refused(process, process.plan, 'follow from its data')
+      self._check_refused(process, process.plan, 'depend on its data')
 
   def test_report_that_bypasses_the_noise(self):
     mark = release_marks.Release.mark

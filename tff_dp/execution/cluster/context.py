@@ -120,7 +120,7 @@ class _ShardedCall(call.Call):
     return worker.Shard(share, inputs)
 
   def _taken(self, schedule, results, failures) -> list[list]:
-    """Returns the sums of the results, and stores all else of them."""
+    """Returns the sums in the results, and stores everything else."""
     sums = []
     skeleton = worker.joined(
         [self._program.skeleton(node) for node in schedule.accumulations]
@@ -167,7 +167,7 @@ def _checked(result, schedule, share: range) -> worker.Result:
     is_result = False
   if not is_result:
     raise engine_lib.ClusterError(
-        f'what came is no result of a shard of {len(share)} clients'
+        f'a worker sent no result of a shard of {len(share)} clients'
     )
   return result
 
@@ -270,9 +270,10 @@ def create_cluster_context(
   """Returns a context whose clients work on many machines.
 
   The server's part, and so its noise, is computed in this process. A worker
-  gets the data that its clients read, and returns sums without noise. So the
-  engine, the workers and everyone who reads their memory, network or spilled
-  files must be trusted like the server.
+  gets the data that its clients read, and returns sums without noise, and
+  values of single clients if a later pass needs them. So the engine, the
+  workers and everyone who reads their memory, network or spilled files must be
+  trusted like the server.
 
   Args:
     engine: 'dask', 'ray' or an `Engine`, which the context then owns.
@@ -299,7 +300,8 @@ def create_cluster_context(
   Raises:
     ArgumentError: An argument has a bad value.
     ImportError: The engine is not installed.
-    ClusterError: A local Ray would be open to others.
+    ClusterError: A local Ray would be open to others, or this process is
+      connected to a Ray cluster at another address.
   """
   _checks.integer_at_least(1, num_shards=num_shards)
   if load_clients is not None and not _LOADER.fullmatch(load_clients):

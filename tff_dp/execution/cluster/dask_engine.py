@@ -45,7 +45,7 @@ def _check_used(security, address: str | None, distributed) -> None:
     )
   if address is not None and not address.startswith('tls://'):
     raise _checks.ArgumentError(
-        'address', address, "'tls://host:port', which is what uses `security`"
+        'address', address, "'tls://host:port'; only this uses `security`"
     )
 
 
@@ -65,9 +65,9 @@ class DaskEngine(engine_lib.Engine):
       address: Address of the scheduler, such as 'tls://host:8786'. `None`
         starts a scheduler in this process, and local workers.
       security: A `distributed.Security` with the certificates of the cluster.
-        `None` uses the certificates of Dask's configuration, if any. A
-        scheduler that is started here then gets a new certificate of its own,
-        in memory, so nobody else on the machine can connect.
+        With `None`, a connection to `address` uses the certificates of Dask's
+        configuration, if any. A scheduler that is started here gets a new
+        certificate, in memory, so nobody else on the machine can connect.
       num_workers: Number of local workers.
 
     Raises:

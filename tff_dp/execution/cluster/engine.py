@@ -190,7 +190,7 @@ class Shards:
             results[shard] = future.result()
             if not isinstance(results[shard], bytes):
               raise ClusterError(
-                  f'shard {shard} has no message of ours as its result, but'
+                  f'the result of shard {shard} is no message of tff_dp:'
                   f' {_checks.shown(results[shard])}'
               )
             self.num_bytes_received += len(results[shard])
@@ -199,7 +199,7 @@ class Shards:
             lost.append(shard)
         if lost:
           self.num_lost += len(lost)
-          self.say(f'{_named(lost, tries)}: the worker was lost; again')
+          self.say(f'{_named(lost, tries)}: the worker was lost; trying again')
           # Data that a lost worker held for others may be lost as well.
           stale += references
           references[:] = self._put(shared)

@@ -22,10 +22,10 @@ from tff_dp.execution.data import datasets
 from tff_dp.execution.data import values
 
 _DATASET_ADVICE = (
-    '{}: a tf.data.Dataset belongs to the process that made it. Give the'
-    " client's id as a string, and create_cluster_context(load_clients="
-    "'module:function') the function that loads its data where it is read; or,"
-    ' if the data is small, a list of its batches'
+    '{}: a tf.data.Dataset belongs to the process that made it. Hand in the'
+    " client's id as a string, and in create_cluster_context(load_clients="
+    "'module:function') the function with which a worker loads the client's"
+    ' data; or, if the data is small, hand in a list of its batches'
 )
 
 
@@ -102,7 +102,7 @@ def loads(data: bytes) -> object:
     return pickle.loads(content)
   except Exception as error:
     raise engine.ClusterError(
-        'what came is no message of this version of tff_dp'
+        'the received bytes are no message of this version of tff_dp'
         f' ({type(error).__name__}: {_checks.printable(str(error))})'
     ) from error
 
@@ -155,7 +155,7 @@ def to_flat(sent: list, skeleton) -> list:
   """
   specs = values.flat_specs(skeleton)
   if not isinstance(sent, list) or len(sent) != len(specs):
-    raise engine.ClusterError(f'a message is not of {len(specs)} tensors')
+    raise engine.ClusterError(f'a message does not have {len(specs)} tensors')
   return [_to_item(*pair) for pair in zip(sent, specs)]
 
 

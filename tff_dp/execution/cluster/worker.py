@@ -84,10 +84,10 @@ class Shard:
 
   Attributes:
     share: Indices of its clients.
-    inputs: One item for each client input of the pass. For an argument: the
-      pair of its place in the argument and client -> value as handed in, or a
-      list of arrays that all clients share. For a value that an earlier pass
-      kept: client -> arrays.
+    inputs: One item for each client input of the pass. For an argument: a pair
+      (name of its place in the argument, mapping from client to the value that
+      the user handed in), or a list of arrays that all clients share. For a
+      value that an earlier pass kept: a mapping from client to arrays.
   """
 
   share: range
@@ -136,7 +136,7 @@ def describe() -> dict[str, object]:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-  """Returns a sentence part on how two results of `versions` differ, or ''."""
+  """Returns a phrase on how two results of `versions` differ, or ''."""
   return ', '.join(
       f'{name} {theirs.get(name)} at the worker, {ours[name]} at the driver'
       for name in ours
@@ -145,8 +145,7 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 class _Members(Mapping):
-  """The clients of a shard, of which those given as ids are loaded when needed.
-  """
+  """The clients of a shard. A client given by id is loaded when needed."""
 
   def __init__(self, given: dict, load, num_clients: int):
     self._given = given

@@ -31,8 +31,8 @@ class Columns:
     columns: Components of its elements, shape [rows, ...].
     num_rows: Number of rows that its elements are cut from, an int64 scalar.
     batch_size: Rows of a batch, an int64 scalar. The last batch may be shorter.
-    is_batched: Whether its elements are batches of rows, or the rows.
-    period: Number of rows after which they repeat, None if they do not.
+    is_batched: Whether its elements are batches of rows. If not, they are rows.
+    period: Number of rows after which the rows repeat, None if they do not.
     repeats: Number of times that its elements are repeated.
     row_maps: Functions of the components of a row before batching, in order.
     maps: Functions of the components of an element, in order.

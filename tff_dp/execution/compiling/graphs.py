@@ -7,7 +7,7 @@ outputs and an operation that initialises its variables and tables. TFF's own
 runtime runs each call in a separate session. Here the computation becomes a
 part of a larger graph, in one of two ways. `TensorFlowGraph.inlined` turns it
 into a function of values (`pure`). `TensorFlowGraph.stamp` is for all other
-graphs: it adds them unchanged to a function that is called repeatedly, from
+graphs: it adds their nodes to a function that is called repeatedly, from
 several threads. So
 
 *   nodes that do not lead to an output are dropped, as in a session.
@@ -192,7 +192,8 @@ def _add_initializer(graph_def, initializer: str, results: list[str]) -> None:
   no change that TensorFlow makes to the graph can let it run too early.
 
   Args:
-    graph_def: Graph with the nodes that lead to either, which is changed.
+    graph_def: Graph to change. It has only nodes that lead to the initialiser
+      or to a result.
     initializer: Name of the operation that initialises.
     results: Names of the tensors that the graph returns.
   """

@@ -40,7 +40,7 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Intrinsic:
-  """One of TFF's operators on sequences. Its input is the argument."""
+  """One of TFF's operators. Its input is the argument."""
 
   uri: str
   type_spec: tff.FunctionType
@@ -126,8 +126,7 @@ class Interpreter:
     )
 
   def apply(self, function: Function, argument):
-    """Returns the value of a function for an argument, None if it takes none.
-    """
+    """Returns the value of a function. `argument` is None if it takes none."""
     block = function.block
     if isinstance(block, _blocks.Lambda):
       scope = dict(function.scope)

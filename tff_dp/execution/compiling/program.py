@@ -72,8 +72,8 @@ def _warn_of_seeds(operations: list[str]) -> None:
     warnings.warn(
         'client work draws from a fixed seed in'
         f' {", ".join(sorted(set(operations)))}: the draws of different clients'
-        ' are not independent, and workers repeat each other\'s. Leave the seed'
-        ' out, or use stateless operations with a key for each client.',
+        " are not independent, and workers repeat each other's draws. Leave the"
+        ' seed out, or use stateless operations with a key for each client.',
         errors.SeededClientOpWarning,
         stacklevel=2,
     )

@@ -62,7 +62,7 @@ def evaluate(
   """Adds a graph to the current one and returns its results.
 
   Args:
-    graph_def: Graph whose functions have names of their own.
+    graph_def: Graph whose functions have names that no other graph has.
     inputs: Tensors and `Columns` by the names of their placeholders.
     results: Names of the tensors and sequences to return.
     is_vectorized: Whether the call is inside `tf.vectorized_map`.
@@ -96,7 +96,7 @@ class _Region:
 
   @contextlib.contextmanager
   def next(self):
-    """Puts operations added in this context after all with a state so far."""
+    """Makes operations added inside wait for all with a state so far."""
     last = [] if self._last is None else [self._last]
     with tf.control_dependencies(last):
       yield
@@ -124,8 +124,7 @@ class _Library:
   Attributes:
     versions: Versions of the graph.
     functions: Functions by name.
-    names: Variables by their container and name, which hold in all of the
-      graph.
+    names: Variables by container and name. The whole graph shares them.
   """
 
   def __init__(self, graph_def, is_vectorized: bool):

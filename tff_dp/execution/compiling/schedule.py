@@ -76,7 +76,7 @@ class Node:
     operation: Operation that computes the value.
     inputs: Inputs of the operation: nodes, and structs and functions of nodes.
     on_clients: Whether there is one value per client.
-    level: Number of passes that must be over before.
+    level: Number of passes that must be over before the value is computed.
   """
 
   operation: object
@@ -246,7 +246,7 @@ class Stage:
   """Work of the server between two passes.
 
   Attributes:
-    inputs: Nodes whose values are known before.
+    inputs: Nodes that the stage reads and does not compute.
     nodes: Nodes that the stage computes, in order.
     outputs: Nodes of `nodes` that other stages, passes or the result need.
   """

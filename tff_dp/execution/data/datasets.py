@@ -105,15 +105,16 @@ def num_bytes_of(tensor: tf.Tensor | np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-  """A sequence in memory, as the rows that its elements are cut from.
+  """A sequence in memory, stored as rows.
 
-  Derived facts are computed once, because a client may come in every round.
+  Its elements are single rows or batches of them. Derived facts are computed
+  once, because a client may come in every round.
 
   Attributes:
-    columns: Components of an element, eager tensors or arrays of shape [rows,
+    columns: Components of all rows, eager tensors or arrays of shape [rows,
       ...].
-    batch_size: Number of rows of an element, where the last may have fewer.
-      None if every element is one row, without the dimension.
+    batch_size: Number of rows of an element, where the last element may have
+      fewer. None if every element is one row, without the dimension.
   """
 
   columns: tuple[tf.Tensor | np.ndarray, ...]
@@ -139,7 +140,7 @@ class Table:
 
 
 def table_of(dataset: tf.data.Dataset) -> Table | None:
-  """Returns the table of a dataset that plainly is one, else None."""
+  """Returns a dataset as a table, or None unless it plainly is one."""
   found = _compat.slices_of_dataset(dataset)
   if found is None or any(c.dtype == tf.variant for c in found[0]):
     return None

@@ -37,8 +37,8 @@ class Leaves:
       is a `datasets.Table`, or the result of `values.flatten` for a dataset.
     num_bytes: Memory of the items in bytes, strings and datasets not counted.
     kind: Kind of its sequences.
-    form: Dtypes and shapes without the number of rows, which must be equal in a
-      chunk. None if it can be in no chunk.
+    form: Dtypes and shapes without the number of rows. All clients of a chunk
+      must have the same. None if this client can be in no chunk.
     lengths: Number of rows and batch size of each table.
   """
 
@@ -253,7 +253,7 @@ def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
 
 
 def _batch_size(rows: list[list]) -> int | None:
-  """Returns the rows of every batch but a shorter last one, otherwise None.
+  """Returns the number of rows of a batch, None if the batches differ in it.
 
   Raises:
     ValueError: If the parts of a batch differ.

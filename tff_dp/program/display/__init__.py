@@ -1,3 +1,3 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a run shows: progress, curves, hints."""
+"""The display of a run: progress, curves, hints."""

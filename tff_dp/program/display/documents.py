@@ -26,11 +26,12 @@ _MOST_POINTS = 500
 
 
 def write(release: os.PathLike, *, evaluated: Iterable[str]) -> report.Course:
-  """Writes `report.html` and `curves.png`, and returns what they show.
+  """Writes `report.html` and `curves.png`, and returns the course they show.
 
   Args:
-    release: The folder, with statement, metrics, configuration and environment.
-    evaluated: Columns of the evaluation in `metrics.csv`.
+    release: Folder `release/` of a run, for the two files. It has statement,
+      metrics, configuration and environment.
+    evaluated: Names of the columns of `metrics.csv` that hold evaluations.
   """
   release = pathlib.Path(release)
   statement = statement_lib.PrivacyStatement.from_json(
@@ -47,7 +48,7 @@ def write(release: os.PathLike, *, evaluated: Iterable[str]) -> report.Course:
 def read_course(
     release: pathlib.Path, *, evaluated: Iterable[str]
 ) -> report.Course:
-  """Returns the course of a run. The arguments are those of `write`."""
+  """Returns the course of a run. For the arguments, see `write`."""
   series = _read_series(release / 'metrics.csv')
   shown = [*evaluated, *(name for name in series if name.startswith(charts.PRIVATE))]
   signal = [name for name in series if name.endswith(_SIGNAL)]

@@ -8,9 +8,8 @@ these can never belong to different rounds. It is written beside its final place
 and then renamed. A seed-only checkpoint leaves out the noise buffers, see
 `noise_checkpoints`.
 
-Its checksum finds damage, not malice. Whoever can write to `secret/` can read
-the noise key there, and could also read a key for the checksum. Such a key
-would not help, so there is none, and they own the run.
+The checksum of a checkpoint finds damage, not malice. It has no key, because
+whoever can write to `secret/` could read such a key there, like the noise key.
 
 `tff.program` would save a SavedModel, which takes longer than about ten rounds
 of a small model.
@@ -190,7 +189,7 @@ def pack(structure: object) -> bytes:
       array = np.asarray(leaf)
       if array.dtype.kind not in 'biufc':
         raise TypeError(
-            'a process state of numbers can be saved, found an array of'
+            'only a process state of numbers can be saved, found an array of'
             f' {array.dtype}.'
         )
       body, shape = array.tobytes(), list(array.shape)

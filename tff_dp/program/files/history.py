@@ -119,8 +119,8 @@ class History(Sequence):
   def _refused(self) -> _checks.PrivacyRefusedError:
     return _checks.PrivacyRefusedError(
         f'the metrics {self._path} are not those of the checkpoint',
-        why='a run that goes on writes anew what it has released, and what'
-        ' has once been released has to stay',
+        why='a run that goes on writes its released metrics anew, and they must'
+        ' stay as they were released',
         way_out='restore the file from a copy, or start a new run in another'
         ' directory',
     )

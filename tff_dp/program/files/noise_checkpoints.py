@@ -48,8 +48,9 @@ _SECONDS_PER_CALL = 1.0
 def describe(state: Any, plan: base.Plan, *, kind: str) -> dict:
   """Returns the facts about the noise for a checkpoint, as plain JSON types.
 
-  A full checkpoint holds the buffers. So it depends on the draws coming out the
-  same only if the mechanism draws earlier noise again.
+  Facts about the draws are included only if a resume repeats draws. From a full
+  checkpoint, which holds the buffers, a resume does so only if the mechanism
+  draws earlier noise again.
 
   Args:
     state: The process state.
@@ -57,8 +58,8 @@ def describe(state: Any, plan: base.Plan, *, kind: str) -> dict:
     kind: Kind of the checkpoint, one of `KINDS`.
 
   Raises:
-    ArgumentError: If the number of buffers is not the plan's, in a seed-only
-      checkpoint.
+    ArgumentError: If a seed-only checkpoint is asked for, and the state has
+      another number of buffers than the plan.
   """
   found = _find(state)
   counts = [_count_buffers(state, path) for path in found]
@@ -78,9 +79,8 @@ def describe(state: Any, plan: base.Plan, *, kind: str) -> dict:
     raise _checks.ArgumentError(
         'checkpoint_kind',
         kind,
-        f'{FULL!r}: the process keeps {max(counts)} noise buffers, which are'
-        f' not the {plan.mechanism.state_copies} of the plan, so that they'
-        ' cannot be drawn again',
+        f'{FULL!r}: the process keeps {max(counts)} noise buffers and the plan'
+        f' has {plan.mechanism.state_copies}, so they cannot be drawn again',
     )
   return facts
 
@@ -189,8 +189,8 @@ def _find(state: Any) -> list[Path]:
 def _is_buffer(path: Path, found: list[Path]) -> bool:
   """Returns whether a leaf is a direct buffer of one of the noise states.
 
-  Deeper buffers are stored in every checkpoint. An example are the buffers of a
-  quantile estimate, which are scalars.
+  Deeper buffers, such as the scalars of a quantile estimate, are stored in
+  every checkpoint.
   """
   return path[-2:-1] == (_BUFFERS,) and path[:-2] in found
 

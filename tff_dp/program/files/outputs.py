@@ -38,8 +38,9 @@ def read_model(path: os.PathLike, *, like: object = None) -> object:
   Args:
     path: The file, or the directory of a run that has ended.
     like: A structure of arrays of the same shapes and types. The result has its
-      structure. Default: the `tff.learning.models.ModelWeights` of flat lists
-      in a file that says what is trainable.
+      structure. Default: a `tff.learning.models.ModelWeights` of flat lists.
+      The entries of the file must then be named trainable/... or
+      non_trainable/...
 
   Raises:
     OSError: If the file cannot be opened, or is no regular file.
@@ -88,7 +89,7 @@ def num_params(model_weights: object) -> int:
 
 
 def frozen_weights(process: object, state: object) -> str | None:
-  """Returns how many weights no update changes, `None` if there are none.
+  """Returns words for the weights that no update changes, `None` if none are.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
@@ -104,7 +105,7 @@ def frozen_weights(process: object, state: object) -> str | None:
 
 
 def digest_of_frozen(process: object, state: object) -> str | None:
-  """Returns the digest of frozen weights that only it stands for, or `None`.
+  """Returns the digest of frozen weights that the graph holds, else `None`.
 
   It is hexadecimal. `learning.keras3` makes models with such a digest.
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two computations of a process as files.
 
-A run keeps its process, as TFF serializes computations, so that it can be
-exported without the code that built it.
+A run keeps its process, as TFF serializes computations, so that the process can
+be exported without the code that built it.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ class KeptProcess:
 
 
 def keep(folder: pathlib.Path, process) -> None:
-  """Writes a process, unless it may contain a noise key or Python wraps it.
+  """Writes a process, unless it may contain a noise key or is Python code.
 
   Args:
     folder: Folder for the two files of the process, and nothing else.
