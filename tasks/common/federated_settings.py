@@ -145,8 +145,8 @@ def add_arguments(
   )
   add_of_column(
       'noise_multiplier',
-      'of DP-FTRL: standard deviation of a draw on the sum over the clip norm,'
-      ' instead of --epsilon; 0 for NO PRIVACY',
+      'noise of DP-FTRL: standard deviation of a draw, divided by the clip'
+      ' norm, instead of --epsilon; 0 for NO PRIVACY',
       type=float,
   )
   add_of_column('delta', 'probability of failure; below 1 / number of clients')
@@ -158,11 +158,13 @@ def add_arguments(
   add_of_column('total_rounds', 'rounds of the run')
   add_of_column('clients_per_round', 'clients of a round')
   add_of_column(
-      'min_index_gap', 'least difference of two rounds of the same client'
+      'min_index_gap',
+      'the number of rounds from one participation of a client to its next, at'
+      ' least',
   )
   add_of_column('l2_norm_clip', 'bound on the L2 norm of what a client sends')
   add_of_column('server_learning_rate', 'step size of the server')
-  add_of_column('momentum', 'of the server')
+  add_of_column('momentum', 'momentum of the server')
   add_of_column('client_learning_rate', 'step size of local SGD')
   add_of_column('client_batch_size', f'{units} of a local step')
   add_of_column(
@@ -171,8 +173,8 @@ def add_arguments(
   add_of_column('rounds_per_eval', 'rounds from one evaluation to the next')
   add(
       'checkpoint_kind',
-      'what a checkpoint has of the noise: its buffers, or what they are made'
-      ' from again',
+      'what a checkpoint keeps of the noise: full for its buffers, seed_only'
+      ' for the facts from which a resume computes them',
       choices=('full', 'seed_only'),
   )
   add('seed', 'public seed of the cohorts and the initial model')

@@ -142,7 +142,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('num-clients', 'clients that the 4,000 training digits are dealt to')
   add('total-rounds', 'rounds of each run')
   add('clients-per-round', 'clients of one round, the divisor of the mean')
-  add('min-index-gap', 'least difference of two rounds of the same client')
+  add(
+      'min-index-gap',
+      'the number of rounds from one participation of a client to its next, at'
+      ' least',
+  )
   add('l2-norm-clip', 'bound on the L2 norm of a client\'s update')
   rates = ', '.join(f'{v} for {k}' for k, v in _SERVER_LEARNING_RATES.items())
   add(
@@ -157,8 +161,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add('rounds-per-eval', 'rounds between two evaluations on held-out digits')
   add(
       'checkpoint-kind',
-      'what a checkpoint has of the noise: its buffers, or what they are made'
-      ' from again',
+      'what a checkpoint keeps of the noise: full for its buffers, seed_only'
+      ' for the facts from which a resume computes them',
       choices=('full', 'seed_only'),
   )
   add('seed', 'public seed of the dealing, the cohorts and the initial model')

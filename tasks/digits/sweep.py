@@ -113,7 +113,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add('total_rounds', 'rounds of each run')
   add('clients_per_round', 'clients of one round')
-  add('min_index_gap', 'least difference of two rounds of the same client')
+  add(
+      'min_index_gap',
+      'the number of rounds from one participation of a client to its next, at'
+      ' least',
+  )
   add('jobs', 'runs at the same time, each in a process of its own')
 
 

@@ -97,20 +97,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the task's flags, with the defaults of `Settings`."""
   add = flags.adder(parser, Settings())
   add('output_dir', 'folder of the run; the same command resumes in it')
-  add('updates', 'of one client with one example each')
-  add('clients', 'of one example each; they come again')
-  add('clients_per_round', 'in flight at once')
-  add('instances', 'of the server, k')
-  add('learning_rate', 'of a client; 0.005 in the paper, for 10^9 updates')
+  add('updates', 'updates, each by one client with one example')
+  add('clients', 'clients with one example each, which come again')
+  add('clients_per_round', 'clients in flight at once')
+  add('instances', 'instances k of the server')
+  add(
+      'learning_rate',
+      'learning rate of a client; 0.005 in the paper, for 10^9 updates',
+  )
   add('clip_norm', 'bound on every weight of the gradient')
   add(
       'epsilon_per_coordinate',
-      'of one participation and one weight; without it clients add no noise,'
-      ' and there is no privacy',
+      'epsilon of one participation and one weight; without this flag clients'
+      ' add no noise, and there is no privacy',
       type=float,
   )
-  add('delta', 'of all participations')
-  add('seed', 'of the examples')
+  add('delta', 'delta of all participations')
+  add('seed', 'seed of the examples')
 
 
 class Clients:

@@ -4,10 +4,10 @@
 
 The model is that of arXiv:1807.04369, experiments: one boolean B, two
 categories E1 (three values) and E2 (four), a double D and an integer I, with
-most of their products. The paper prints B*E2 twice; the second triple is D*E2,
-the only product that would be missing otherwise. The paper does not give the
-distributions of the features. Here B and I are fair coins, E1 and E2 uniform, D
-standard normal, clipped to [-3, 3].
+most of their products. The paper prints B*E2 twice. The second triple is taken
+as D*E2, the only product that would be missing otherwise. The paper does not
+give the distributions of the features. Here B and I are fair coins, E1 and E2
+uniform, D standard normal, clipped to [-3, 3].
 
 Clients see features in [0, 1]: D is scaled with its public bounds, and the
 products are those of scaled features. The model is the same with and without

@@ -135,18 +135,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       action='store_true',
       help='the sizes of the paper; hours with all of MNIST',
   )
-  add('experiments', 'which to make', choices=EXPERIMENTS)
+  add('experiments', 'experiments to make', choices=EXPERIMENTS)
   add_sized('instances', 'k of the first experiment')
   add_sized('batches', 'client updates in a step of one model')
-  add('epsilons', 'of one participation and one weight: no guarantee')
+  add('epsilons', 'epsilons of one participation and one weight: no guarantee')
   add('strategy_instances', 'k of strategies')
   add_sized('low_rate_instances', 'k of low_rate')
-  add_sized('passes', 'how often every client takes part')
-  add('images_per_client', 'of every client')
-  add('learning_rate', 'of a client')
-  add('low_learning_rate', 'of a client, in low_rate')
-  add('delta', 'of all participations')
-  add('seed', 'of the order and of the coins of the server')
+  add_sized('passes', 'number of participations of every client')
+  add('images_per_client', 'images of every client')
+  add('learning_rate', 'learning rate of a client')
+  add('low_learning_rate', 'learning rate of a client in low_rate')
+  add('delta', 'delta of all participations')
+  add('seed', 'seed of the order and of the coins of the server')
 
 
 def run(

@@ -84,11 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add = flags.adder(parser, Settings())
   add('output_dir', 'folder of the results')
   add('num_params', 'numbers of weights')
-  add('instances', 'of the server, k')
-  add('epsilon_per_coordinate', 'of the noise')
-  add('target_rate', 'of honest updates that may be refused')
+  add('instances', 'instances k of the server')
+  add('epsilon_per_coordinate', 'epsilon of the noise on one weight')
+  add('target_rate', 'share of honest updates that may be refused')
   add('samples', 'pools of each calibration, and of the trial')
-  add('seed', 'of the simulation')
+  add('seed', 'seed of the simulation')
 
 
 def run(settings: Settings, *, progress: str) -> list[dict[str, Any]]:

@@ -148,7 +148,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       default=default.system,
       help='who adds which noise, and who takes part (default: %(default)s)',
   )
-  add('writers', f'of a stand-in (default: {default.writers})', type=int)
+  add(
+      'writers',
+      f'number of writers of a stand-in (default: {default.writers})',
+      type=int,
+  )
   parser.add_argument(
       '--only-digits', action='store_true', help='10 classes instead of 62'
   )

@@ -100,17 +100,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add('seeds', 'runs of each row, each with its own initial model and coins')
   add('scale', "share of each row's updates, in (0, 1]; epsilon is of these")
-  add('epsilon', 'of the rows that are compared at equal epsilon')
+  add('epsilon', 'epsilon of the rows that are compared at equal epsilon')
   add(
       'delta',
-      "of every guarantee (default: 1 / the row's number of clients)",
+      "delta of every guarantee (default: 1 / the row's number of clients)",
       type=float,
   )
   add('local_epsilon', 'epsilon0 of ldp_sgd')
   add(
       'check_in_rate',
-      'of ldp_sgd, non_private and federated_dp_sgd_e0_2: probability to take'
-      ' part in a round',
+      'probability to take part in a round of ldp_sgd, non_private and'
+      ' federated_dp_sgd_e0_2',
   )
   add(
       'l2_norm_clip',
@@ -118,10 +118,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
       'server_learning_rate',
-      "of every row (default: the row's own)",
+      "learning rate of every row (default: the row's own)",
       type=float,
   )
-  add('momentum', 'of the server')
+  add('momentum', 'momentum of the server')
   add(
       'decay',
       'how the learning rate falls to 0 by the last update',
@@ -141,11 +141,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
       'paddings',
-      'of the two convolutions, which the published table leaves open',
+      'paddings of the two convolutions, which the published table leaves'
+      ' open',
       nargs=2,
       choices=('same', 'valid'),
   )
-  add('pool_stride', 'of both poolings, likewise')
+  add('pool_stride', 'stride of both poolings, which it leaves open, too')
   add('evaluations', 'how often a run is evaluated on held-out digits')
   add(
       'insecure_seed',

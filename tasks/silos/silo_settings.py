@@ -65,9 +65,9 @@ def add_arguments(
   add('epsilons', "budgets of every silo; delta is 1 / (silo's records)^2")
   add('algorithms', 'rows', choices=tuple(silo_algorithms.BY_NAME))
   add('seeds', 'runs of each row at each epsilon')
-  add('tuning_seeds', 'other runs, for each step that may be chosen')
+  add('tuning_seeds', 'further runs for each step size to choose from')
   add('rounds', 'rounds of the algorithms with several passes')
-  add('one_pass_rounds', 'rounds of those with a single pass')
+  add('one_pass_rounds', 'rounds of the algorithms with a single pass')
   add('local_steps', 'steps of a silo between two messages of local SGD')
   add('l2_norm_clip', "bound on the norm of each record's gradient")
   add(
@@ -77,23 +77,24 @@ def add_arguments(
   )
   add(
       'epsilon_factors',
-      "personal budgets: what each silo's is relative to --epsilons, in the"
-      ' order of the silos (default: all the same)',
+      'personal budgets: the budget of each silo divided by that of'
+      ' --epsilons, in the order of the silos (default: all the same)',
       type=float,
       nargs='+',
       metavar='FACTOR',
   )
   add(
       'weighting',
-      'what silos count by in training',
+      'weights of the silos in training: equal, or by their records',
       choices=silo_algorithms.WEIGHTINGS,
   )
   add(
       'largest_epsilon',
-      'E of the records in a round of several passes, floor(n sqrt(E / 4 R))',
+      'E in the number of records of a round of several passes,'
+      ' floor(n sqrt(E / 4 R))',
   )
   add(
       'step_scales',
-      'steps to choose from, for each row and epsilon, relative to 1 /'
+      'step sizes to choose from, for each row and epsilon, in units of 1 /'
       ' smoothness',
   )

@@ -8,10 +8,10 @@ says at the end what each silo spent. A seed chooses the held-out records and
 the silos of every round. Noise and sampling come from entropy of the operating
 system and never repeat.
 
-The step of a row at an epsilon is chosen first, by runs for each step of a grid
-with seeds of their own, by the mean error on the training records. That choice
-is not private and is not charged. So the tables compare algorithms, and do not
-estimate what tuning within a budget would find.
+The step size of a row at an epsilon is chosen first: the one of a grid with the
+least mean error on the training records, over runs with seeds of their own.
+That choice is not private and is not charged. So the tables compare algorithms,
+and do not estimate what tuning within a budget would find.
 
 A finished cell is not repeated: the same command goes on where it was stopped,
 and more seeds or epsilons only add the missing cells.

@@ -138,11 +138,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       units='sentences',
   )
   add('words', 'vocabulary: the most frequent words')
-  add('sequence_length', 'words of a sentence that count')
-  add('embedding_size', 'of a word')
+  add('sequence_length', 'number of first words of a sentence that are used')
+  add('embedding_size', 'size of the embedding of a word')
   add('embedding_range', 'bound of the initial embedding of a word')
   add('lstm_size', 'units of the LSTM')
-  add('examples_per_client', 'of the sentences of a user, the first that count')
+  add(
+      'examples_per_client', 'number of first sentences of a user that are used'
+  )
   add('test_examples', 'sentences of an evaluation')
 
 

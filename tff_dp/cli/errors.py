@@ -63,8 +63,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Parser(argparse.ArgumentParser):
   """An `ArgumentParser` with our errors and without abbreviated flags.
 
-  A parser with the function `fill` calls it to add its flags, when it first
-  parses.
+  If there is a function `fill`, the parser calls it when it first parses. The
+  function adds the flags.
   """
 
   def __init__(

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The participation ledger: who took part when, and who still may.
 
-The accountant assumes a participation pattern. The ledger enforces it: it says
-who is eligible before a cohort is chosen, and refuses a cohort that breaks the
-pattern before its data is read. A client counts as a participant as soon as it
+The accountant assumes a participation pattern. The ledger enforces it: before a
+cohort is chosen, it says who is eligible, and before data is read, it refuses a
+cohort that breaks the pattern. A client counts as a participant as soon as it
 is selected, whether or not it reports. That errs on the private side.
 
 Clients are stored as salted hashes only. The ledger is still sensitive: it

@@ -16,8 +16,8 @@ so (`occupancy_is_secret`): who checked in, who won, and how many.
 
 Late or lost reports: a report that is missing when its step ends is discarded.
 It is never moved to another step or pass, because that would break the uniform
-distribution of the slots. A random draw decides whether a report is lost, never
-data.
+distribution of the slots. A random draw decides whether a report is lost. Data
+have no influence on that.
 """
 
 import abc
