@@ -203,7 +203,7 @@ def client_key(client_id: str | bytes) -> bytes:
       raise ArgumentError(
           'client_id',
           client_id,
-          'an id without half a surrogate pair, which UTF-8 cannot encode',
+          'an id that UTF-8 can encode; this one has half a surrogate pair',
       ) from None
   if isinstance(client_id, bytes):
     return bytes(client_id)
@@ -247,7 +247,7 @@ def take_python_numbers(spec) -> None:
   """Replaces NumPy's numbers in a dataclass by Python's.
 
   NumPy's numbers are integers and reals, too, but JSON does not accept them,
-  and some lack methods of Python's.
+  and some lack methods of Python's numbers.
 
   Args:
     spec: The dataclass, from its `__post_init__`. It may be frozen.

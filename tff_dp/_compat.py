@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The required environment, and every private symbol that we use.
+"""The required environment, and private symbols of TFF, TensorFlow and others.
 
 Two things are only here: the message for a user when something in `_columns` is
 missing, and the private symbols of TensorFlow Federated (TFF). Nothing heavy is

@@ -267,7 +267,8 @@ def laplace(shape, key: tf.Tensor) -> tf.Tensor:
 def digest(vector: tf.Tensor) -> tf.Tensor:
   """Returns 64 bits that are equal for equal vectors, scalar int64.
 
-  Two different vectors share them with probability about 2^-64. The bits are
+  Two different vectors share them with probability about 2^-64, unless somebody
+  has searched for such a pair: the hash is not cryptographic. The bits are
   neither secret nor keyed: fold them into a secret key, and release nothing
   else.
   """

@@ -48,11 +48,10 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
 
   A client whose update has a NaN, an infinity or a norm beyond float32 counts
   as zero. The state holds the secret key of the noise in `key`. Treat
-  checkpoints as secret, too. No noise is used for two different sums: each tree
-  has its own key, and the draws of a round are a function of (key, tree_id,
-  round_in_tree) and of everything that clients have sent so far. If one state
-  is continued twice, or a round is retried, other data get other noise, and the
-  same data get the same noise.
+  checkpoints as secret, too. The draws of a round are a function of (key,
+  tree_id, round_in_tree) and of everything that clients have sent so far. So if
+  one state is continued twice, or a round is retried, other data get other
+  noise, and the same data get the same noise.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers)`. `release_id` identifies the noise that is

@@ -77,7 +77,7 @@ class NativeWorker:
       log_path: File to which the worker's output is appended. A new file is
         readable for its owner only. SECRET: TensorFlow quotes data of clients
         whose work fails. None keeps the output in an unnamed temporary file.
-        Errors have its end in their `details`.
+        Errors have the end of the output in their `details`.
 
     Raises:
       ArgumentError: If a value is not allowed.

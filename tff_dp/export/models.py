@@ -157,7 +157,7 @@ def stored(
   # Checked before one is read, because the file states the sizes.
   for name in {**specs, **found}:
     if found.get(name) != specs.get(name):
-      raise ValueError(f'the variable {name} is another than in model.npz')
+      raise ValueError(f'the variable {name} does not match model.npz')
   return {name: reader.get_tensor(name) for name in found}
 
 

@@ -45,7 +45,7 @@ def rounds_of(
     program: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> int | None:
-  """Returns the number of rounds of a finished run, else `None`.
+  """Returns the number of rounds of a run that can have no more, else `None`.
 
   Args:
     output_dir: Directory of the run, which may be absent.

@@ -4,10 +4,10 @@
 
 A round counts as spent from the moment its line is stored, whatever happens to
 the process afterwards. Repeating a begun round after a crash is free, because
-the checkpoint gives it the same noise key. That holds only for the same cohort:
-the same noise on other data would reveal their difference. So each line holds a
-hash of the cohort, and another cohort is refused. Only the hashes of rounds
-that have not been released are in memory.
+the checkpoint gives it the same noise key, and so the same data give the same
+values. Other data get other noise, and so would be a second release. So each
+line holds a hash of the cohort, and another cohort is refused. Only the hashes
+of rounds that have not been released are in memory.
 
 A released round cannot be made again, not even from the same cohort, because
 its data may have changed. So before each release a line stores the last round
@@ -125,8 +125,8 @@ class WriteAheadRecord:
       if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
             f'round {round_index} had begun with another cohort',
-            why='the noise of that round is fixed, and the same noise on the'
-            ' data of other clients reveals the difference between the sums',
+            why='on the data of other clients the round would be a second'
+            ' release, and the ledger counts one',
             way_out='resume with the clients and the schedule the run began'
             ' with, or start a new run',
         )

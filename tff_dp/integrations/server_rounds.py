@@ -6,7 +6,8 @@ A stack asks for the cohort of a round (`select`), passes on the replies
 (`finish`), and sends out the model that `finish` returns. The two methods keep
 the order that a guarantee needs. A round is charged and stored on the disk
 before its cohort is asked. Its checkpoint is on the disk before anybody sees
-its model. A killed server resumes with the same cohort and the same noise.
+its model. A killed server resumes with the same cohort and, for the same
+updates, the same noise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -516,8 +517,9 @@ def _read_cohort(path: pathlib.Path) -> list[str]:
     raise _checks.PrivacyRefusedError(
         f'{path}, the cohort of the round that has begun, cannot be read'
         f' ({type(error).__name__}: {error})',
-        why='the noise of that round is fixed, and the same noise on the data'
-        ' of other clients reveals the difference between the sums',
+        why='that cohort may have been asked already; on the data of other'
+        ' clients the round would be a second release, and the ledger counts'
+        ' one',
         way_out='restore the file from a copy, or start a new run',
     ) from error
 

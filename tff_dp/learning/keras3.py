@@ -243,8 +243,8 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
     raise _checks.ArgumentError(
         'weights',
         f'{len(trained)} trained and {len(frozen)} frozen weights',
-        f'those of the model, {len(call.trained)} trained and'
-        f' {len(call.frozen)} frozen ones of its shapes; freeze what was frozen'
+        f'weights of the shapes of the model, {len(call.trained)} trained and'
+        f' {len(call.frozen)} frozen ones; freeze the layers that were frozen'
         ' in the run',
     )
   is_equal = np.array_equal(frozen[0] if is_digest else _digest(frozen), digest)
@@ -505,7 +505,7 @@ def _metrics_fns(keras, constructor, y_spec, output_specs) -> tuple[Any, ...]:
     raise _checks.ArgumentError(
         'metrics_constructor',
         made,
-        'a metric class, or a dictionary from names to them',
+        'a metric class, or a dictionary of metric classes by name',
     )
   if not isinstance(made, Mapping):
     made = {getattr(made, 'name', 'metric'): made}

@@ -231,7 +231,7 @@ def _check_may_lack_noise(built_from) -> None:
 
 
 def _check_built_from(built_from, plan) -> None:
-  """Raises if the process says that it was built from another plan."""
+  """Raises unless the process may have been built from the plan."""
   if built_from is None:
     if plan.built_by is not None:
       raise _checks.PrivacyRefusedError(

@@ -123,7 +123,7 @@ class Source(tff.program.FederatedDataSource):
 
 
 class ScheduledCohorts(Cohorts):
-  """Cohorts that the plan's schedule chooses."""
+  """Cohorts that the plan's schedule or the caller's loop chooses."""
 
   def __init__(
       self,

@@ -324,8 +324,8 @@ class Loop:
     if self._released is None:
       raise _checks.PrivacyRefusedError(
           f'this loop cannot go on: {self._closed_because}',
-          why='model and ledger are those on the disk, which another loop may'
-          ' have taken further',
+          why='the model and the ledger on the disk count, and another loop may'
+          ' have taken these further',
           way_out='make the Loop again with the same arguments: it resumes',
       )
     return self._run
@@ -363,8 +363,8 @@ class _Process:
     if not _is_same(state, loop.state):
       raise _checks.PrivacyRefusedError(
           f'the state is not the one after round {loop.rounds_done} of the loop',
-          why='a state that runs twice draws the same noise for other clients,'
-          ' and the ledger has counted other rounds',
+          why='a state that runs twice gives two releases of one round, and the'
+          ' ledger counts one',
           way_out='state = loop.state, and with run_training_process'
           ' program_state_manager=loop.state_manager, which restores it; a new'
           ' run needs another output_dir',

@@ -351,7 +351,8 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
 
   @classmethod
   def _from_bytes(cls, data: bytes) -> 'ProtocolIterator':
-    """Implements `from_bytes`. A foreign error means that bytes are damaged."""
+    """Implements `from_bytes`, which takes any error but a refusal for damage.
+    """
     checksum, body = data[:32], data[32:]
     if hashlib.sha256(body).digest() != checksum:
       raise ValueError('another checksum')
@@ -505,8 +506,8 @@ def cohorts_of(
 
 def _not_repeated() -> _checks.PrivacyRefusedError:
   return _checks.PrivacyRefusedError(
-      'the saved check-ins cannot be repeated here: they are from another'
-      ' version of tff_dp or NumPy, which draws others from the same key',
+      'the saved check-ins cannot be repeated here: another version of tff_dp'
+      ' or NumPy has drawn them, and this one draws others from the same key',
       why='some clients would report twice in a pass',
       way_out='resume with the versions that the run began with; the sampler'
       " 'literal' does not depend on NumPy",

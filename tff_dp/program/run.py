@@ -236,7 +236,7 @@ class Run:
       self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
 
   def begin(self) -> releases.Releases:
-    """Returns the writers of released rounds.
+    """Charges the rounds begun earlier, and returns the writers of releases.
 
     Call it after `restore` and before the first round.
     """

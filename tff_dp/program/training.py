@@ -134,8 +134,8 @@ def train(
   if too_many:
     raise TypeError(
         'train takes the process and the clients, and everything else by name:'
-        " train(process, clients, output_dir=..., delta=...); the process's"
-        ' plan is found in the process'
+        ' train(process, clients, output_dir=..., delta=...); train finds the'
+        ' plan in the process'
     )
   _checks.one_of(progress_lib.MODES, progress=progress)
   with contextlib.ExitStack() as stack:

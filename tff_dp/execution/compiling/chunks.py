@@ -74,11 +74,11 @@ def gather(
 
   A client that must run alone, or that has much data, gets a chunk of its own.
   Clients whose sequences have equal shapes and lengths share a chunk that is
-  stacked, in which each operation runs once for all of them. Of the others,
-  those in a row whose leaves have one form share a chunk that a loop goes
-  through. Clients to be stacked wait until their chunk is full or too much data
-  waits, so they may come after clients with higher numbers. If only a few are
-  left at the end, a loop takes them.
+  stacked, in which each operation runs once for all of them. Other clients that
+  follow each other and whose leaves have one form share a chunk that a loop
+  goes through. Clients to be stacked wait until their chunk is full or too much
+  data waits, so they may come after clients with higher numbers. If only a few
+  are left at the end, a loop takes them.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.

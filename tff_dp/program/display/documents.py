@@ -30,7 +30,8 @@ def write(release: os.PathLike, *, evaluated: Iterable[str]) -> report.Course:
 
   Args:
     release: Folder `release/` of a run, for the two files. It has statement,
-      metrics, configuration and environment.
+      metrics, configuration and environment. `curves.png` is left out if there
+      is nothing to draw.
     evaluated: Names of the columns of `metrics.csv` that hold evaluations.
   """
   release = pathlib.Path(release)

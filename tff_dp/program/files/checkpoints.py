@@ -4,8 +4,8 @@
 
 A checkpoint holds the state of the process (model, optimizer, noise key and
 round), the participation ledger and the length of the `history` of metrics. So
-these can never belong to different rounds. It is written beside its final place
-and then renamed. A seed-only checkpoint leaves out the noise buffers, see
+these can never belong to different rounds. The file is written beside its final
+place and then renamed. A seed-only checkpoint leaves out the noise buffers, see
 `noise_checkpoints`.
 
 The checksum of a checkpoint finds damage, not malice. It has no key, because

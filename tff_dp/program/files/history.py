@@ -144,7 +144,7 @@ class Released(Sequence):
   """The released metrics of a run, like a list of one dict a round."""
 
   def __init__(self, history: History, *, key: str):
-    """Takes the rows so far.
+    """Makes a view of the rows so far.
 
     Args:
       history: History whose rows have `key` and 'released'.
