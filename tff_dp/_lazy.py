@@ -83,7 +83,7 @@ class Aliases(importlib.abc.MetaPathFinder, importlib.abc.Loader):
   """Imports `tff_dp.SYSTEM.module` as `tff_dp.systems.SYSTEM.module`.
 
   Without it, Python would load a second copy of the module under the first
-  name, whose classes differ from those of the copy that the library uses.
+  name, and its classes would not be the ones that the library uses.
   """
 
   def __init__(self, folders: Iterable[str]):

@@ -40,7 +40,7 @@ _SUPPORT = (
 
 
 class UnavailableFeatureError(NotImplementedError):
-  """A feature was used whose package is missing. The message names both."""
+  """A feature was used that needs a missing package. The message names it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,10 +14,10 @@ g_t is exact. Each clipped update is rounded towards zero to a grid of at most
 client moves g_t by its own rounded update, whose norm is at most
 `l2_norm_clip`. This holds for any number of clients and weights, and for any
 order of the sum. (In a float32 sum, the others' rounding depends on whether the
-client is there: one client moves an adversarial cohort of 16,385 with 100,000
-weights by 3.09 clip norms.) Noise is added in float64. Only the noised sum is
-rounded to float32 and divided. One caveat remains: normals are drawn as float32
-numbers (Mironov, CCS 2012).
+client is there: one client moves the sum of an adversarial cohort of 16,385
+with 100,000 weights by 3.09 clip norms.) Noise is added in float64. Only the
+noised sum is rounded to float32 and divided. One caveat remains: normals are
+drawn as float32 numbers (Mironov, CCS 2012).
 """
 
 import collections

@@ -45,4 +45,4 @@ class ContextReplacedWarning(UserWarning):
 
 
 class NotPlainError(Exception):
-  """A graph does something that cannot share one call with other clients."""
+  """A graph does something that is not supported where clients share a call."""

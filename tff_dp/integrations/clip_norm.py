@@ -42,7 +42,7 @@ def after_round(
     state: State before the round, with the round's clip norm.
     surplus: Number of clients within the clip norm, less the number over it. A
       client's bit is 1/2 or -1/2.
-    bits_noise: Noise of the round's bits, at unit draws.
+    bits_noise: Noise of the round's bits, for draws of variance 1.
     rounds_done: Number of rounds done, including this round.
   """
   num_rounds = adaptive_clipping.rounds_per_clip_norm(plan.mechanism)

@@ -9,8 +9,9 @@ server's steps since the anchor and eta the learning rate. Round t solves
     argmin over C of  <u_t, theta> + tau_t l1 |theta|_1
                       + |theta - theta_0|^2 / (2 eta)
 
-A residual x_t goes through the same steps as in `optimizers`. The 1 that stands
-for the L1 term of a round goes through them, too, which gives tau_t:
+The residual x_t that the aggregator releases goes through the same steps as in
+`optimizers`. So does the 1 that stands for the L1 term of a round, which gives
+tau_t:
 
     m_t = momentum m_{t-1} + x_t          mu_t = momentum mu_{t-1} + 1
     u_t = u_{t-1} + f_t d_t               tau_t = tau_{t-1} + f_t delta_t
@@ -24,10 +25,9 @@ u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, because m_t = v_t
 A restart takes the current model as the anchor and resets u and tau. m and mu
 are kept. In terms of v this is `v_t = momentum v_{t-1} + c + s_t` with
 `c = momentum (v_R - v_{R-1})` for a tree of R rounds. So without L1 and
-constraints the restarts
-change nothing: the result always equals momentum SGD on the residuals
-(`tests/learning/ftrl_test.py`). With L1 or constraints, a new anchor is
-not the same as continued dual averaging.
+constraints the restarts change nothing: the result always equals momentum SGD
+on the residuals (`tests/learning/ftrl_test.py`). With L1 or constraints, a new
+anchor is not the same as continued dual averaging.
 
 u_t is added up from the residuals that the aggregator releases, so no un-noised
 sum exists anywhere, and everything here is post-processing of released values.

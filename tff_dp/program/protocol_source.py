@@ -387,8 +387,8 @@ class ProtocolCohorts(cohorts_lib.Cohorts):
   """Cohorts of clients that decide themselves whether to take part.
 
   If the occupancy of the protocol is secret, only the facts in the statement
-  are recorded. Otherwise the number of reports and the realised rate are
-  recorded too.
+  are recorded. Otherwise the number of reports is recorded too, and the
+  realised rate if the protocol expects a rate.
   """
 
   def __init__(self, source: ProtocolSource):

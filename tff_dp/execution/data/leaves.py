@@ -253,7 +253,7 @@ def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
 
 
 def _batch_size(rows: list[list]) -> int | None:
-  """Returns the number of rows of a batch, None if the batches differ in it.
+  """Returns the batch size, None if batches differ (only the last may be less).
 
   Raises:
     ValueError: If the parts of a batch differ.

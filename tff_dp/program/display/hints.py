@@ -24,8 +24,8 @@ def is_for(plan) -> bool:
 def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
   """Returns |sum of all updates| / |its noise|, if every client pulled alike.
 
-  Then all updates have the full clip norm and the same direction. So this is an
-  upper bound on the ratio of a run, and real runs have much less. The ratio is
+  Then all updates have the full clip norm and the same direction. |Its noise|
+  is a root mean square. Real runs have much smaller ratios. The ratio is
   infinite without noise.
 
   Args:
