@@ -40,7 +40,8 @@ _SUPPORT = (
 
 
 class UnavailableFeatureError(NotImplementedError):
-  """A feature was used that needs a missing package. The message names it."""
+  """A feature was used whose package is missing. The message names the feature.
+  """
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The errors and warnings of the in-process context."""
+"""The errors and warnings of the contexts of this package."""
 
 from tff_dp import _failures
 

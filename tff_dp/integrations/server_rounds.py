@@ -59,10 +59,10 @@ _NOT_COVERED = 'secret/clients.jsonl, which names clients by their updates'
 
 
 class Complaint(NamedTuple):
-  """A problem with a client's reply. Not released, because it depends on data.
+  """A bad or missing reply of a client. Not released: it depends on data.
 
   Attributes:
-    client_id: Id of the client that sent the reply.
+    client_id: Id of the client.
     problem: Description in words.
   """
 

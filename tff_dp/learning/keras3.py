@@ -43,8 +43,8 @@ class Keras3Model(tff.learning.models.FunctionalModel):
   """A functional model of a Keras 3 model.
 
   Attributes:
-    num_trained: Number of weights that are trained, counted in numbers.
-    num_frozen: Number of weights that are frozen, counted in numbers.
+    num_trained: Number of trained scalars.
+    num_frozen: Number of frozen scalars.
     frozen_as: 'broadcast' or 'constants'.
   """
 

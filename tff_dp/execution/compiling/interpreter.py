@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The meaning of TFF's building blocks, for any kind of value.
 
-The same rules are used twice: once without data, to find out the operations of
-a computation (`schedule`), and once with tensors, inside the graphs that run it
-(`tracing`).
+The same rules are used without data, to find out the operations of a
+computation (`schedule`), with tensors, inside the graphs that run it
+(`tracing`), and to follow clients' data (`program.data_flow`).
 """
 
 import dataclasses

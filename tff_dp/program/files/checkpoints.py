@@ -67,7 +67,7 @@ class CheckpointStore:
   """Saves and loads the checkpoints of one run.
 
   A process that is killed at any moment leaves complete checkpoints and
-  perhaps a temporary directory. A saved checkpoint survives a loss of power.
+  perhaps a temporary file. A saved checkpoint survives a loss of power.
   """
 
   def __init__(self, root: os.PathLike):

@@ -142,7 +142,7 @@ def averaged_weights(process: object, state: object) -> object | None:
 
 
 def write_environment(path: os.PathLike) -> None:
-  """Writes versions, processors, devices and the date, but no names or paths.
+  """Writes versions, processors, devices and the date, but no host or path.
 
   The time of day is left out: two times would tell how long the rounds took.
   """
