@@ -70,8 +70,8 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
               'who wins a slot depends on who else came, so replacing one client'
               ' changes more than its own contribution'
               if self.protocol.has_one_winner
-              else 'its guarantee is about reports that are randomized before'
-              ' they are seen'
+              else 'the guarantee of this protocol is about reports that are'
+              ' randomized before they are seen'
           ),
           way_out='RandomAllocation or CyclicAllocation, which sum all check-ins'
           ' of a slot, or tff_dp.CheckInPlan with a local randomizer',

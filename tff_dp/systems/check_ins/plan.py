@@ -68,8 +68,8 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     if self.protocol.noise_is_central:
       raise _checks.PrivacyRefusedError(
           f'{self.protocol.name} is not defined with a local randomizer',
-          why='its guarantee is about one Gaussian draw on the sum of every'
-          ' slot',
+          why='the guarantee of this protocol is about one Gaussian draw on the'
+          ' sum of every slot',
           way_out='tff_dp.AllocationPlan(protocol, noise_multiplier=...,'
           ' l2_norm_clip=...), or FixedWindowCheckIn or AveragedCheckIn with'
           ' the local randomizer',

@@ -65,7 +65,7 @@ class ShuffledReports(_BehindShuffler):
     """See base class."""
     raise _checks.PrivacyRefusedError(
         f'{self} has no coins to simulate',
-        why='its guarantee is about reports of everybody in every round',
+        why='its guarantee is about reports from all clients in every round',
         way_out='ShuffledCheckIn(num_rounds, check_in_rate=1.0,'
         ' min_num_clients=...)',
     )

@@ -46,9 +46,9 @@ class DrawAndDiscardPlan(base.Plan):
   """Step of a client, its participations, and the pool of one run.
 
   The unit of privacy is the client: all its reports over the whole run. Each
-  report is computed from its whole data set, which any other data set may
-  replace. Nobody is trusted. No epsilon depends on the server's handling of the
-  reports.
+  report is computed from the client's whole data set, which any other data set
+  may replace. Nobody is trusted. No epsilon depends on the server's handling of
+  the reports.
 
   Attributes:
     step: Step of a client, with its clip and its noise.

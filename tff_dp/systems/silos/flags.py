@@ -106,7 +106,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run with the least noise, and a dict with it in words."""
+  """Returns the run within the budget, and a dict with the noise in words."""
   budget = silo_budget.SiloBudget(
       arguments.records, arguments.epsilon, arguments.delta
   )

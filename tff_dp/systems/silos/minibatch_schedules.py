@@ -300,7 +300,7 @@ def multi_stage_schedule(
     smoothness: float,
     strong_convexity: float,
 ) -> tuple[Stage, ...]:
-  """Returns the stages of multi-stage AC-SA. Each stage halves the gap.
+  """Returns the stages of multi-stage AC-SA, which halve the gap F(w) - F*.
 
   With Delta_k = Delta_0 2^-k, stage k has
 
@@ -308,10 +308,9 @@ def multi_stage_schedule(
       gamma_k = max{2 beta, sqrt(mu V^2 R_k (R_k+1) (2 R_k+1)
                                  / (24 Delta_{k-1}))}
 
-  Upper bound: |w - w*|^2 <= 2 Delta_{k-1} / mu in `accelerated_bound` makes
-  both of its terms at most Delta_{k-1} / 4, so each complete stage halves the
-  gap. The remaining rounds form the last stage, which may be too short to halve
-  it.
+  With |w - w*|^2 <= 2 Delta_{k-1} / mu, both terms of `accelerated_bound` are
+  at most Delta_{k-1} / 4, so each complete stage halves the bound on the gap.
+  The remaining rounds form the last stage, which may be too short for that.
 
   A stage restarts the method but not the data: the next stage uses the next
   blocks of records.

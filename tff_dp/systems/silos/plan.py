@@ -315,8 +315,9 @@ class SiloPlan(plan_base.PlanOfSilos):
   ) -> float:
     """Returns epsilon of a person with several records in one silo.
 
-    Upper bound, see `silo_guarantee.person_epsilon`. It holds at `delta`. The
-    epsilon of `per_person` holds at a delta that grows with the records.
+    Upper bound, see `silo_guarantee.person_epsilon`. The result holds at
+    `delta`. The epsilon of `per_person` holds at a delta that grows with the
+    number of records.
 
     Args:
       num_records: Number of records of the person in the silo, at least 1.

@@ -21,9 +21,9 @@ place, and the public number of records stays the same. There are two families:
   and in the promised silos.
 
 Record events compose with each other. They also compose with events for
-replace-one of a client, if it is the same person: one record in one silo, and
-that person's data as a client. A person with several records pays more, see
-`silo_guarantee.person_epsilon`.
+replace-one of a client, if both are about the same person: one record in one
+silo, and that person's data as a client. A person with several records pays
+more, see `silo_guarantee.person_epsilon`.
 
 All fields are numbers or events, as in `run_events`.
 """

@@ -137,8 +137,8 @@ def build_accelerated_finalizer(
 ) -> tff.learning.templates.FinalizerProcess:
   """Returns the finalizer of AC-SA, see `minibatch_schedules`.
 
-  It keeps an iterate w and the result w_ag. The global weights are w_md, the
-  point at which silos compute gradients. A round with the mean g of the
+  The state has an iterate w and the result w_ag. The global weights are w_md,
+  the point at which silos compute gradients. A round with the mean g of the
   messages computes
 
       g    <- g + lambda (w_md - centre)
