@@ -5,7 +5,7 @@
 The kept bundles of `tests.export` are taken apart; nothing here trains.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 import functools
 import json
 import pathlib
@@ -13,7 +13,6 @@ import tarfile
 import tempfile
 from typing import Any
 
-from google.protobuf import message as message_lib
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -95,23 +94,12 @@ def thief(source: pathlib.Path, target: pathlib.Path) -> list[Any]:
   ]
 
 
-def messages(message: Any) -> Iterator[Any]:
-  """Yields a message and all in it, but not what is packed."""
-  yield message
-  if message.DESCRIPTOR.full_name == 'google.protobuf.Any':
-    return
-  for field, value in message.ListFields():
-    if field.message_type is not None:
-      for each in [value] if isinstance(value, message_lib.Message) else value:
-        yield from messages(each)
-
-
 def packed_graphs(message: Any) -> list[Any]:
   """Returns the packed graphs in the proto of a TFF computation."""
   return [
       each
-      for each in messages(message)
-      if each.DESCRIPTOR.full_name == 'google.protobuf.Any'
+      for each in process_files.parts(message)
+      if each.DESCRIPTOR.full_name == process_files.ANY
   ]
 
 

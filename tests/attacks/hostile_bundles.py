@@ -21,6 +21,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tests.attacks import bundles
 from tff_dp.export import bundle
+from tff_dp.program.files import process_files
 
 Change = Callable[[pathlib.Path], None]
 ALL: dict[str, Change] = {}
@@ -744,7 +745,7 @@ def _data(proto):
 
 
 def _another_operator(proto):
-  for part in bundles.messages(proto):
+  for part in process_files.parts(proto):
     if part.DESCRIPTOR.name == 'Intrinsic':
       part.uri = ESCAPE
 

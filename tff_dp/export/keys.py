@@ -15,6 +15,7 @@ from tff_dp import _checks
 from tff_dp.execution.compiling import graphs
 from tff_dp.execution.compiling import interpreter
 from tff_dp.export import operations
+from tff_dp.program.files import process_files
 
 _KEY, _IS_INSECURE = 'key', 'is_key_insecure'
 _APPLIED = ('federated_apply', 'federated_map', 'federated_map_all_equal')
@@ -100,7 +101,9 @@ class _Follower(interpreter.Interpreter):
 
   def call_tensorflow(self, block, argument):
     source = block.proto.tensorflow
-    expressions = operations.Expressions(operations.unpacked(source.graph_def))
+    expressions = operations.Expressions(
+        process_files.unpacked(source.graph_def)
+    )
     given = {}
     if argument is not None and block.type_signature.parameter is not None:
       names = [

@@ -20,7 +20,6 @@ import hashlib
 import math
 from typing import Any
 
-from google.protobuf import message as message_lib
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -29,6 +28,7 @@ from tff_dp import _compat
 from tff_dp import streams
 from tff_dp.execution.data import graph_defs
 from tff_dp.export import allowed_operations
+from tff_dp.program.files import process_files
 
 _op_def_registry = _compat.private_tensorflow('op_def_registry')
 # The operation that returns the line, and the operation that reads it.
@@ -70,47 +70,22 @@ def check_computation(proto: Any) -> None:
     NotAllowedError: If an operation is not allowed. The message names the first
       one.
   """
-  for part in _messages(proto):
+  for part in process_files.parts(proto):
     kind = part.DESCRIPTOR.full_name
-    if kind == 'google.protobuf.Any':
+    if kind == process_files.ANY:
       if part.type_url != _GRAPH_DEF_URL:
         raise NotAllowedError(f'it holds a {part.type_url}, not a graph')
-      check_graph(unpacked(part))
+      check_graph(process_files.unpacked(part))
     elif part.DESCRIPTOR.name in ('Data', 'Xla', 'XLA'):
       raise NotAllowedError(f'it has a part of the kind {part.DESCRIPTOR.name}')
     elif part.DESCRIPTOR.name == 'Intrinsic' and part.uri not in _OPERATORS:
       raise NotAllowedError(f'the operator {part.uri} is not allowed')
 
 
-def _messages(proto) -> Iterator[Any]:
-  """Yields a message and all messages in it."""
-  waiting = [proto]
-  while waiting:
-    message = waiting.pop()
-    yield message
-    if message.DESCRIPTOR.full_name == 'google.protobuf.Any':
-      continue
-    for field, value in message.ListFields():
-      if field.message_type is None:
-        continue
-      waiting.extend(
-          [value] if isinstance(value, message_lib.Message) else value
-      )
-
-
 def nodes_of(computation: tff.Computation) -> Iterator[Any]:
   """Yields all nodes of all graphs of a computation."""
-  for part in _messages(tff.framework.serialize_computation(computation)):
-    if part.DESCRIPTOR.full_name == 'google.protobuf.Any':
-      for _, node in all_nodes(unpacked(part)):
-        yield node
-
-
-def unpacked(packed: Any) -> tf.compat.v1.GraphDef:
-  """Returns the graph in an `Any`."""
-  graph_def = tf.compat.v1.GraphDef()
-  packed.Unpack(graph_def)
-  return graph_def
+  for graph_def in process_files.graphs_of(computation):
+    yield from graph_defs.all_nodes(graph_def)
 
 
 def check_graph(
@@ -139,11 +114,14 @@ def check_graph(
   for gradient in graph_def.library.gradient:
     _check_known(known, gradient.function_name, gradient.gradient_func)
   reading = None
+  readers = {_READER} | {
+      function.signature.name
+      for function in graph_def.library.function
+      if any(node.op == _READER for node in function.node_def)
+  }
   for scope, nodes in _scopes(graph_def):
     for node in nodes:
-      if node.op == _READER or (
-          _READER in _operations_of_functions(graph_def, node)
-      ):
+      if not readers.isdisjoint(named_functions(node)):
         if reading is None:
           reading = _reading_of_keys(graph_def)
         if (scope, node.name) not in reading:
@@ -156,7 +134,7 @@ def check_graph(
         raise NotAllowedError(f'{node.name} runs on {node.device}')
   for function in graph_def.library.function:
     _check_attributes(function.attr, known)
-    if any(node.op == _READER for node in function.node_def):
+    if function.signature.name in readers:
       # By such names TensorFlow replaces one function with another.
       for name in function.attr:
         if not name.startswith('_'):
@@ -222,17 +200,6 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
             f'a constant stands for {size} numbers, which are not written out:'
             f' more than {_MOST_EQUAL_NUMBERS}'
         )
-
-
-def _operations_of_functions(graph_def, node) -> set[str]:
-  """Returns the operations in the functions that a node names."""
-  functions = {f.signature.name: f for f in graph_def.library.function}
-  return {
-      inner.op
-      for name in named_functions(node)
-      if name in functions
-      for inner in functions[name].node_def
-  }
 
 
 def _reading_of_keys(graph_def) -> set[tuple[str, str]]:
@@ -429,7 +396,7 @@ def _our_key() -> tuple[str, str]:
     return streams.random_root_key()
 
   source = tff.framework.serialize_computation(key).tensorflow
-  graph_def = unpacked(source.graph_def)
+  graph_def = process_files.unpacked(source.graph_def)
   expressions = Expressions(graph_def)
   read = [
       expressions.of(scope, node.name)

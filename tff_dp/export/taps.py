@@ -24,7 +24,7 @@ from tff_dp.aggregators import release_marks
 from tff_dp.execution.compiling import graphs
 from tff_dp.execution.compiling import interpreter
 from tff_dp.execution.data import values
-from tff_dp.export import operations
+from tff_dp.program.files import process_files
 
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 _numbers = itertools.count()
@@ -190,7 +190,7 @@ class _Function:
 
   def __init__(self, block: tff.framework.CompiledComputation):
     source = block.proto.tensorflow
-    graph_def, taps = tapped(operations.unpacked(source.graph_def))
+    graph_def, taps = tapped(process_files.unpacked(source.graph_def))
     # TensorFlow knows only one function of a name in all graphs together.
     graphs.rename_functions(graph_def, f'tapped_{next(_numbers)}')
     self._skeleton = values.skeleton_of_type(block.type_signature.result)

@@ -6,11 +6,13 @@ A run keeps its process, as TFF serializes computations, so that the process can
 be exported without the code that built it.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import functools
 import pathlib
 from typing import Any
 
+from google.protobuf import message as message_lib
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -24,6 +26,8 @@ FOLDER = 'process'
 INITIALIZE, NEXT = 'initialize.pb', 'next.pb'
 # 64 random bits have a smaller absolute value once in a million times.
 _LEAST_WORD = 2**43
+# Type of a message that holds another, here a graph.
+ANY = 'google.protobuf.Any'
 # Largest size of a protocol buffer.
 _MOST_BYTES = 2**31
 
@@ -92,21 +96,43 @@ def keys_in(computation: tff.Computation) -> list[str]:
   Args:
     computation: Any part of a process.
   """
-  found = []
+  return [
+      node.name
+      for graph_def in graphs_of(computation)
+      for node in graph_defs.all_nodes(graph_def)
+      if node.op == 'Const' and _is_key(node.attr['value'].tensor)
+  ]
 
-  def visit(part):
-    if isinstance(part, tff.framework.CompiledComputation):
-      graph_def = tf.compat.v1.GraphDef()
-      part.proto.tensorflow.graph_def.Unpack(graph_def)
-      found.extend(
-          node.name
-          for node in graph_defs.all_nodes(graph_def)
-          if node.op == 'Const' and _is_key(node.attr['value'].tensor)
+
+def graphs_of(computation: tff.Computation) -> Iterator[tf.compat.v1.GraphDef]:
+  """Yields all TensorFlow graphs of a computation."""
+  for part in parts(tff.framework.serialize_computation(computation)):
+    if part.DESCRIPTOR.full_name == ANY:
+      yield unpacked(part)
+
+
+def parts(proto: Any) -> Iterator[Any]:
+  """Yields a `Computation` proto of TFF and all messages in it but types."""
+  waiting = [proto]
+  while waiting:
+    message = waiting.pop()
+    yield message
+    if message.DESCRIPTOR.full_name == ANY:
+      continue
+    for field, value in message.ListFields():
+      # Types, most of the messages, hold no code.
+      if field.message_type is None or field.message_type.name == 'Type':
+        continue
+      waiting.extend(
+          [value] if isinstance(value, message_lib.Message) else value
       )
-    return part, False
 
-  tff.framework.transform_postorder(computation.to_building_block(), visit)
-  return found
+
+def unpacked(packed: Any) -> tf.compat.v1.GraphDef:
+  """Returns the graph in an `Any`."""
+  graph_def = tf.compat.v1.GraphDef()
+  packed.Unpack(graph_def)
+  return graph_def
 
 
 def _is_key(tensor) -> bool:
