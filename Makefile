@@ -48,7 +48,7 @@ environment-cluster: ## The reference stack with Ray and Dask, in .venv-cluster.
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
 
-test: environment ## Run all tests (fewer: ARGS='tests/accounting -k tree').
+test: environment ## Run the tests (fewer: ARGS='tests/plans -k tree', all: --slow).
 	@$(python) -m pytest $(pytest_flags) $(ARGS)
 
 test-fast: environment ## Run the fast tests, before a commit: three minutes.
@@ -73,7 +73,7 @@ test-colab: environment-colab ## Run imports, doctor, engine and notebooks there
 	    tests/cli/doctor_test.py tests/notebooks_test.py \
 	    tests/execution/vectorized_test.py tests/learning/keras3_test.py \
 	    tests/learning/keras3_run_test.py \
-	    tests/execution/conformance_test.py tests/oracle $(ARGS)
+	    tests/execution/conformance_test.py tests/oracle --slow $(ARGS)
 
 test-flower: environment-flower ## Test the Flower adapter on a real SuperLink.
 	@$(python_flower) -m pytest tests/integrations $(ARGS)
@@ -83,7 +83,7 @@ test-nvflare: environment-nvflare ## Test the NVFlare adapter in its simulator.
 
 test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
 	@$(python_cluster) -m pytest tests/execution/cluster \
-	    tests/attacks/cluster_test.py $(ARGS)
+	    tests/attacks/cluster_test.py --slow $(ARGS)
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)

@@ -61,11 +61,40 @@ _REFERENCE_ONLY = {
 _STACK = (
     'compat_test.py',
     'draws_test.py',
-    'execution/',
+    'execution/conformance_test.py',
+    'execution/datasets_test.py',
+    'execution/in_process_test.py',
+    'execution/vectorized_test.py',
     'export/',
     'oracle/',
     'shim_test.py',
     'streams_test.py',
+)
+# What only `--slow` runs: tests that repeat at another size, or for another
+# system, what a faster one checks. Each takes ten seconds or more.
+_SLOW = (
+    'benchmarks/gpu_test.py::PartsTest::test_rows_by_hand_and_in_process',
+    'benchmarks/round_time_test.py::SameResultTest'
+    '::test_all_rows_compute_what_one_by_one_computes1',
+    'benchmarks/round_time_test.py::SameResultTest'
+    '::test_all_rows_compute_what_one_by_one_computes3',
+    'cli/advise_test.py::GuaranteeTest'
+    '::test_epsilon_is_within_the_budget_and_what_account_says_replace_one',
+    'cli/first_guesses_test.py::FirstGuessesTest'
+    '::test_names_a_command_that_works6',
+    'docs_test.py::DocsTest::test_python_of_docs/proofs_',
+    'execution/cluster/systems_test.py::SystemsTest'
+    '::test_same_bits_as_in_process_cyclic',
+    'execution/cluster/systems_test.py::SystemsTest'
+    '::test_same_bits_as_in_process_draw_and_discard',
+    'execution/cluster/systems_test.py::SystemsTest'
+    '::test_same_bits_as_in_process_fixed-window',
+    'execution/cluster/systems_test.py::SystemsTest'
+    '::test_same_bits_as_in_process_sampling',
+    'execution/cluster/systems_test.py::SystemsTest'
+    '::test_same_bits_as_in_process_secure_sums',
+    'execution/devices_test.py::RealDevicesTest'
+    '::test_virtual_devices_and_numbers_of_threads',
 )
 # What `--fast` runs: folders and files that do not load TFF, and then a few that
 # do, one of every kind. `pytest --durations=20` finds what has become slow.
@@ -147,6 +176,11 @@ def pytest_addoption(parser):
       help='run what a second stack needs: one case of each test, and all of'
       ' those about its versions; nothing that once is enough for',
   )
+  parser.addoption(
+      '--slow',
+      action='store_true',
+      help='run everything: also what repeats a faster test at another size',
+  )
 
 
 def pytest_configure(config):
@@ -168,9 +202,17 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves out what `--short` does, and what is tied to another column."""
+  """Leaves out what flags leave out, and what is tied to another column."""
   folder = pathlib.Path(__file__).parent
   names = {i: i.path.relative_to(folder).as_posix() for i in items}
+  if not config.getoption('--slow'):
+    slow = {
+        item
+        for item in items
+        if item.nodeid.removeprefix('tests/').startswith(_SLOW)
+    }
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
   if config.getoption('--short'):
     last_cases = {_test(item): item for item in items}
     left_out = {
