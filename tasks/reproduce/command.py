@@ -29,7 +29,7 @@ class Settings:
     seeds: Trials; None for the paper's.
     output_dir: Of the run; None for runs/reproduce/NAME.
     data: Path of the user's data.
-    keep: Whether the result replaces the one in the repository.
+    keep: Whether result and figure replace those in the repository.
     write_page: Whether to write the page, and nothing else.
   """
 
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--keep',
       action='store_true',
-      help='replace the result in the repository, and write the page',
+      help='replace result and figure in the repository, and write the page',
   )
   parser.add_argument(
       '--write-page',
@@ -170,6 +170,10 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
   (folder / _RESULT).write_text(text)
   if settings.keep:
     page.path_of(row.name).write_text(text)
+    if result.curves:
+      figure = page.figure_of(row.name)
+      figure.parent.mkdir(exist_ok=True)
+      page.draw(result, figure)
     page.write()
   print(page.section(row, content))
   if result.curves:

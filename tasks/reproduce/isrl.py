@@ -11,6 +11,7 @@ import statistics
 
 from tasks.common import engine
 from tasks.mnist import mnist_data
+from tasks.reproduce import isrl_risk
 from tasks.reproduce import mnist_training
 from tasks.reproduce import rows
 from tasks.reproduce.published import silo_noise
@@ -306,8 +307,9 @@ ROWS = (
         name='isrl_risk_bounds',
         paper=_PAPER,
         item='risk bounds beside the measured risk of a convex problem',
-        kind=rows.TRAINING,
-        why_not='No run yet.',
+        kind=rows.SIMULATION,
+        run=isrl_risk.run,
+        seeds=20,
     ),
     rows.Row(
         name='isrl_shuffled_smoothed_secure',

@@ -34,6 +34,11 @@ def path_of(name: str) -> pathlib.Path:
   return _FOLDER / 'results' / f'{name}.json'
 
 
+def figure_of(name: str) -> pathlib.Path:
+  """Returns where the figure of a row is, beside the page."""
+  return PATH.parent / 'figures' / f'{name}.png'
+
+
 def json_text(content: dict[str, Any]) -> str:
   """Returns a result as JSON, with a list of numbers on one line."""
   return (
@@ -74,6 +79,9 @@ def text() -> str:
     content = stored(row.name)
     if content is not None:
       parts += ['', section(row, content)]
+      figure = figure_of(row.name)
+      if figure.exists():
+        parts += ['', f'![{row.item}](figures/{figure.name})']
   parts += ['', '## Not run, not testable here', '']
   for row in table.ROWS:
     if stored(row.name) is None:

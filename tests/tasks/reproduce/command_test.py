@@ -15,6 +15,7 @@ import numpy as np
 from tasks import __main__ as tasks_main
 from tasks.reproduce import check_ins
 from tasks.reproduce import command as reproduce
+from tasks.reproduce import dp_ftrl
 from tasks.reproduce import draw_and_discard
 from tasks.reproduce import isrl
 from tasks.reproduce import mnist_training
@@ -23,6 +24,7 @@ from tasks.reproduce import rows
 from tasks.reproduce import table
 from tests.cli import command
 from tests.tasks.silos import silo_tables
+from tff_dp.accounting.curves import gaussian
 
 # A minute each; what they are made of is tested elsewhere.
 _SLOW = ('dp_ftrl_central', 'check_ins_fig_2')
@@ -129,6 +131,9 @@ class CommandTest(parameterized.TestCase):
         text,
     )
     self.assertIn("**Not the paper's setting**: 0.01 of the rounds", text)
+    self.assertIn('](figures/draw_and_discard_fig_1.png)', text)
+    figure = results / 'figures/draw_and_discard_fig_1.png'
+    self.assertGreater(figure.stat().st_size, 5000)
 
   def test_a_row_that_cannot_be_run_says_why(self):
     code, out, _ = _main('dp_ftrl_fig_2a')
@@ -226,6 +231,30 @@ class CheckInsTest(parameterized.TestCase):
   def test_users_needed(self):
     found = check_ins.users_needed(lambda num_reports: 10 / num_reports, 0.5)
     self.assertEqual(found, 20)
+
+
+class DpFtrlTest(parameterized.TestCase):
+
+  @parameterized.parameters((1e-3, 8), (1e3, 0))
+  def test_overtaking_says_where_noise_crosses(self, epsilon, num_crossed):
+    # Sampling that has much noise for its epsilon, or little.
+    with mock.patch.object(
+        dp_ftrl, 'poisson_epsilon', lambda multiplier, **_: epsilon
+    ):
+      found = dp_ftrl.run_overtaking(_run('.'))
+    crossed = [line for line in found.lines if 'least epsilon' in line.what]
+    # Four methods, two batches.
+    self.assertLen(crossed, 8 - num_crossed)
+    self.assertLessEqual({line.ours for line in crossed}, {epsilon})
+    noise = {curve.label: curve.y for curve in found.curves}
+    # Independent draws add up to the root of the steps, each example in 20.
+    self.assertAlmostEqual(
+        noise['unamplified'][0]
+        / gaussian.sigma_for(epsilon=epsilon, delta=1e-5),
+        math.sqrt(20 * 4801 / 2),
+        places=3,
+    )
+    self.assertAlmostEqual(noise['amplified'][0], 0.45 * math.sqrt(4801 / 2))
 
 
 class IsrlTest(parameterized.TestCase):
