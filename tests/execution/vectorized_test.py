@@ -347,8 +347,11 @@ def _graph_of(function, inputs):
   return graph.as_graph_def(), names
 
 
-def _one_by_one(function, inputs) -> list[np.ndarray]:
-  work = tf.function(lambda *own: function(*own), autograph=False)
+def _work(function):
+  return tf.function(lambda *own: function(*own), autograph=False)
+
+
+def _one_by_one(work, inputs) -> list[np.ndarray]:
   found = [
       [part.numpy() for part in tf.nest.flatten(work(*own))]
       for own in zip(*(map(tf.constant, value) for value in inputs))
@@ -407,6 +410,7 @@ class VectorizedTest(parameterized.TestCase):
 
   def assert_alike(self, function, inputs, operation: str | None):
     graph_def, names = _graph_of(function, inputs)
+    work = _work(function)
     if operation is not None:
       self.assertIn(operation, {n.op for n in graph_defs.all_nodes(graph_def)})
     for is_own in itertools.product((True, False), repeat=len(inputs)):
@@ -422,7 +426,7 @@ class VectorizedTest(parameterized.TestCase):
         # Refused: clients then go one after the other.
         self.assertIsNone(operation)
         return
-      expected = _one_by_one(function, given)
+      expected = _one_by_one(work, given)
       for want, got in zip(expected, actual, strict=True):
         # What depends on no client comes once, or for each.
         want = want if got.shape == want.shape else want[0]
@@ -457,7 +461,7 @@ class VectorizedTest(parameterized.TestCase):
       numbers[2, -1] = wrong
       inputs = [data, numbers]
       with self.assertRaises(tf.errors.OpError):
-        _one_by_one(function, inputs)
+        _one_by_one(_work(function), inputs)
       graph_def, names = _graph_of(function, inputs)
       for is_own in ((True, True), (False, True)):
         with self.assertRaises(tf.errors.OpError):
