@@ -14,10 +14,13 @@ import shlex
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from benchmarks import integer_sums
 from tests.cli import command
 from tff_dp.cli import main
+
+pytestmark = pytest.mark.once
 
 _DOCS = pathlib.Path(__file__).resolve().parent.parent / 'docs'
 _SETTINGS = 'shuffled-check-in --population 60000 --check-in-rate 0.1'

@@ -16,6 +16,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 from google.protobuf import descriptor
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -306,6 +307,7 @@ def _with_short_key(root: pathlib.Path) -> int:
   return changed
 
 
+@pytest.mark.once
 class NoiseTest(_Test):
   """Item 2: a process whose noise or key is not that of the plan."""
 

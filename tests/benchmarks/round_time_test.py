@@ -12,6 +12,7 @@ import sys
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from benchmarks import round_graphs
 from benchmarks import round_one_by_one
@@ -22,6 +23,8 @@ from benchmarks import round_tff
 from benchmarks import round_time
 from tff_dp import _checks
 from tff_dp import execution
+
+pytestmark = pytest.mark.once
 
 _TASK = round_tasks.TASKS['tiny_cnn']
 

@@ -16,6 +16,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 import tff_dp
 from tests.cli import command
@@ -27,6 +28,8 @@ from tff_dp.advice import protocol_offers
 from tff_dp.cli import advise
 from tff_dp.cli import main
 from tff_dp.systems.check_ins import offers as check_in_offers
+
+pytestmark = pytest.mark.once
 
 _CLIENTS = ('advise', '--population=20000', '--reports-per-round=50',
             '--rounds=100', '--parameters=1000', '--epsilon=2', '--delta=1e-6')

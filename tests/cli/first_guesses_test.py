@@ -8,10 +8,13 @@ import tempfile
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 
 from tests.cli import command as cli
 from tests.cli import goldens_test
 from tff_dp.cli import main
+
+pytestmark = pytest.mark.once
 
 _RUN = (
     'dp-ftrl --rounds 8 --max-participations 2 --min-index-gap 3'

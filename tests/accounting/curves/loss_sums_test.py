@@ -8,11 +8,14 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import mpmath
 import numpy as np
+import pytest
 
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import privacy_profiles
+
+pytestmark = pytest.mark.once
 
 _INTERVAL = 0.125
 _TINY = (1e-3, 1e-9, 1e-14, 1e-22, 1e-40)

@@ -8,6 +8,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
+import pytest
 
 from tests.accounting import made_parts
 from tff_dp import _compat
@@ -17,6 +18,8 @@ from tff_dp.accounting.curves import local_profiles
 from tff_dp.accounting.curves import privacy_profiles
 from tff_dp.accounting.curves import replace_one
 from tff_dp.systems.allocation import random_allocation
+
+pytestmark = pytest.mark.once
 
 _EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 20.0, 40)])
 
