@@ -9,6 +9,7 @@ python_colab := .venv-colab/bin/python
 python_flower := .venv-flower/bin/python
 python_nvflare := .venv-nvflare/bin/python
 python_cluster := .venv-cluster/bin/python
+python_docs := .venv-docs/bin/python
 # Two processes, because each loads TFF and starts a worker of its own. Whole
 # files, so that a test never runs without those before it in its file, and all
 # tests run if one of the two dies. With a third process in its place,
@@ -19,9 +20,9 @@ pytest_flags := -n 2 --dist loadfile --no-loadscope-reorder \
 
 .DEFAULT_GOAL := help
 .PHONY: help environment environment-current environment-colab \
-    environment-flower environment-nvflare environment-cluster train test \
-    test-fast test-current test-oracle test-colab test-flower test-nvflare test-cluster benchmark \
-    benchmark-round docs lock
+    environment-flower environment-nvflare environment-cluster environment-docs \
+    train test test-fast test-current test-oracle test-colab test-flower \
+    test-nvflare test-cluster test-site benchmark benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -44,6 +45,9 @@ environment-nvflare: ## One without TFF, for NVFlare, in .venv-nvflare.
 
 environment-cluster: ## The reference stack with Ray and Dask, in .venv-cluster.
 	@tools/make_environment.sh cluster
+
+environment-docs: ## The reference stack with Sphinx, in .venv-docs.
+	@tools/make_environment.sh docs
 
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.
 	@$(python) -m tasks train digits $(ARGS)
@@ -85,14 +89,19 @@ test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
 	@$(python_cluster) -m pytest tests/execution/cluster \
 	    tests/attacks/cluster_test.py --slow $(ARGS)
 
+test-site: docs ## Build the site, and look at every page in Chromium.
+	@SITE=build/docs $(python) -m pytest tests/site_test.py
+
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
 
 benchmark-round: environment ## Measure a round against its floor, side by side.
 	@$(python) -m benchmarks.round_time $(ARGS)
 
-docs: environment ## Build guide and API reference into build/docs.
-	@$(python) tools/build_docs.py
+# -W: a link that leads nowhere is an error. The notebooks take minutes at first.
+docs: environment-docs ## Build the site (without notebooks' outputs: ARGS='-D nb_execution_mode=off').
+	@$(python_docs) -m sphinx -q -W --keep-going -c docs . build/docs $(ARGS)
+	@echo build/docs/index.html
 
 lock: ## Resolve all locks (newer versions: ARGS=--upgrade).
 	@tools/lock_requirements.sh $(ARGS)

@@ -2,28 +2,59 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guide and reference: links lead somewhere, and public names say what they do.
 
-`make docs` builds both with the same code. Nothing is fetched: of an address in
-the net only its form is looked at.
+`make docs` builds the site from the same pages, and `make test-site` looks at it.
+Nothing is fetched: of an address in the net only its form is looked at.
 """
 
+import collections
+import contextlib
+import importlib
 import importlib.util
 import inspect
 import pathlib
+import pkgutil
 import re
+import types
+from urllib import parse
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
+import tff_dp
+
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
-# `tools` is no package: it is not imported by anything that is shipped.
-_SPEC = importlib.util.spec_from_file_location(
-    'build_docs', _ROOT / 'tools' / 'build_docs.py'
-)
-build_docs = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(build_docs)
-
-
+_PAGES = sorted([*_ROOT.glob('*.md'), *_ROOT.glob('docs/**/*.md')])
 _SENTENCE = re.compile(r'[A-Z`].*\.$', re.MULTILINE)
+_LINK = re.compile(r'\]\(([^)\s]+)\)')
+_CODE = re.compile(r'`([^`\n]+)`')
+_BLOCK = re.compile(r'^```.*?^```$', re.MULTILINE | re.DOTALL)
+_TAG = re.compile(r'<(?!!--|/?(?:details|summary|sub|sup|br)\b)[a-zA-Z][^>\n]*>')
+# In the reference on the pages of others, or no part of any page.
+_ELSEWHERE = frozenset({'tff_dp', 'tff_dp.plans', 'tff_dp.systems'})
+
+
+def _packages(name: str = 'tff_dp') -> dict[str, types.ModuleType]:
+  """Returns a package and the packages below it that offer names."""
+  package = importlib.import_module(name)
+  found = {name: package}
+  for module in pkgutil.iter_modules(package.__path__):
+    below = f'{name}.{module.name}'
+    if module.ispkg and hasattr(importlib.import_module(below), '__all__'):
+      found |= _packages(below)
+  return found
+
+
+def _public_objects() -> dict[str, object]:
+  """Returns what the packages offer, and the packages, by their paths."""
+  found = {}
+  for path, package in _packages().items():
+    found[path] = package
+    for name in package.__all__:
+      value = getattr(package, name)
+      # A system is also offered under a shorter path.
+      if not hasattr(value, '__path__'):
+        found[f'{path}.{name}'] = value
+  return found
 
 
 def _own_docstring(value) -> str:
@@ -43,75 +74,136 @@ def _is_ours(member) -> bool:
   return (getattr(defined, '__module__', '') or '').startswith('tff_dp')
 
 
+def _anchors(text: str) -> set[str]:
+  """Returns the anchors that GitHub, and so the site, gives to headings."""
+  found, count = set(), collections.Counter()
+  for heading in re.findall(r'^#+ (.*)$', _BLOCK.sub('', text), re.MULTILINE):
+    heading = re.sub(r'\]\([^)]*\)', '', heading).lower()
+    anchor = re.sub(r'[^\w\- ]', '', heading).replace(' ', '-')
+    found.add(f'{anchor}-{count[anchor]}' if count[anchor] else anchor)
+    count[anchor] += 1
+  return found
+
+
+def _is_stale(code: str) -> bool:
+  """Says whether code begins with a name of ours that does not exist."""
+  head, *rest = re.match(r'[\w.]*', code)[0].strip('.').split('.')
+  if head in tff_dp.__all__:
+    head = f'tff_dp.{head}'
+  if not rest or head.partition('.')[0] != 'tff_dp':
+    return False
+  name = '.'.join([head, *rest])
+  try:
+    pkgutil.resolve_name(name)
+  except (AttributeError, ImportError):
+    # What belongs to another stack cannot be loaded here, only looked for.
+    with contextlib.suppress(ImportError):
+      return importlib.util.find_spec(name) is None
+    return True
+  return False
+
+
+def _problems(page: pathlib.Path) -> list[str]:
+  """Returns what is wrong with a page, a line each."""
+  text = page.read_text()
+  prose = _BLOCK.sub('', text)
+  found = []
+  for target in _LINK.findall(prose):
+    url = parse.urlsplit(target)
+    if url.scheme or url.netloc:
+      if url.scheme not in ('http', 'https') or '.' not in url.netloc:
+        found.append(f'{target} is no address')
+      continue
+    other = page.parent / url.path if url.path else page
+    if not other.is_file():
+      found.append(f'{target} leads nowhere')
+    elif url.fragment and url.fragment not in _anchors(other.read_text()):
+      found.append(f'{target} has no such anchor')
+  # What changed may be gone.
+  if page.stem != 'CHANGELOG':
+    codes = dict.fromkeys(_CODE.findall(prose))
+    found += [f'`{code}` does not exist' for code in codes if _is_stale(code)]
+  # A browser shows nothing for it.
+  found += [
+      f'{tag} is taken for a tag; put it into backquotes'
+      for tag in _TAG.findall(re.sub(r'^    .*$', '', _CODE.sub('', prose), flags=re.M))
+  ]
+  return found
+
+
 class DocsLinksTest(parameterized.TestCase):
 
-  def _folder(self) -> pathlib.Path:
-    return pathlib.Path(self.create_tempdir().full_path)
-
-  def _guide(self, page: str) -> pathlib.Path:
-    """Returns the guide of a small repository with this docs/page.md."""
-    root, output = self._folder(), self._folder()
-    (root / 'docs').mkdir()
-    (root / 'README.md').write_text('# Entrance')
-    (root / 'CHANGELOG.md').write_text('# Changes\n\n`tff_dp.once_there`')
-    (root / 'docs' / 'page.md').write_text(page)
-    build_docs.write_guide(root, output, {})
-    return output
-
-  def test_links_of_the_guide(self):
-    output = self._folder()
-    build_docs.write_guide(_ROOT, output, {})
-    self.assertEmpty(build_docs.problems(output))
-    for page in _ROOT.glob('docs/*.md'):
-      self.assertTrue((output / 'docs' / f'{page.stem}.html').is_file())
-
-  def test_reference_shows_public_paths(self):
-    output = self._folder()
-    self.assertEmpty(build_docs.build(output))
-    for page, anchor in (
-        ('tff_dp', 'DpFtrlPlan.calibrated'),
-        ('tff_dp/accounting', 'amplify'),
-        ('tff_dp/systems/dp_ftrl', 'build_dp_ftrl'),
-        ('tff_dp/systems/silos', 'build_noisy_mb_sgd'),
-        # Defined by a base class that is public under another module.
-        ('tff_dp/mechanisms', 'Blt.describe'),
-    ):
-      text = (output / f'{page}.html').read_text()
-      self.assertIn(f'id="{anchor}"', text)
-    self.assertIn(
-        'href="../tff_dp/systems/dp_ftrl.html#build_dp_ftrl"',
-        (output / 'docs' / 'dp_ftrl.html').read_text(),
-    )
+  def test_pages(self):
+    wrong = [
+        f'{page.relative_to(_ROOT)}: {problem}'
+        for page in _PAGES
+        for problem in _problems(page)
+    ]
+    self.assertEmpty(wrong)
 
   @parameterized.parameters(
-      ('[x](none.md)', 'none.html leads nowhere'),
+      ('[x](none.md)', 'none.md leads nowhere'),
       ('![x](none.png)', 'none.png leads nowhere'),
       ('[x](#none)', '#none has no such anchor'),
-      ('[x](../README.md#none)', '../index.html#none has no such anchor'),
+      ('[x](other.md#none)', 'other.md#none has no such anchor'),
       ('[x](https://nowhere)', 'https://nowhere is no address'),
       ('`tff_dp.accounting.none`', '`tff_dp.accounting.none` does not exist'),
       ('`program.none(1)`', '`program.none(1)` does not exist'),
-      ('<z, v>', '<z,> is taken for a tag; put it into backquotes'),
+      ('<z, v>', '<z, v> is taken for a tag; put it into backquotes'),
   )
   def test_says_what_is_wrong(self, markdown, problem):
-    output = self._guide(f'# Page\n\n{markdown}\n')
-    self.assertEqual(
-        build_docs.problems(output), [f'docs/page.html: {problem}']
-    )
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    (folder / 'other.md').write_text('# Other')
+    (folder / 'page.md').write_text(f'# Page\n\n{markdown}\n')
+    self.assertEqual(_problems(folder / 'page.md'), [problem])
 
   @parameterized.parameters(
       ('A `name()`, and more', 'a-name-and-more'),
       ('1. k_t & such - or not', '1-k_t--such---or-not'),
+      ('[Linked](page.md)', 'linked'),
       ('Twice\n\n## Twice', 'twice-1'),
   )
   def test_anchors_are_those_of_github(self, heading, anchor):
-    output = self._guide(f'# Page\n\n[x](#{anchor})\n\n## {heading}\n')
-    self.assertEmpty(build_docs.problems(output))
+    self.assertIn(anchor, _anchors(f'# Page\n\n## {heading}\n'))
+
+  def test_every_page_is_in_the_navigation(self):
+    docs = _ROOT / 'docs'
+    listed = set()
+    for block in re.findall(
+        r'^```{toctree}\n(.*?)^```', (docs / 'index.md').read_text(), re.M | re.S
+    ):
+      for line in block.splitlines():
+        if line and not line.startswith(':'):
+          listed.update(docs.glob(f'{line}.*'))
+    pages = {*_PAGES, *_ROOT.glob('colab/*.ipynb')}
+    self.assertEqual(
+        {path.resolve() for path in listed if path.suffix in ('.md', '.ipynb')},
+        pages - {docs / 'index.md'},
+    )
+
+  def test_every_public_name_is_in_the_reference_once(self):
+    text = '\n'.join(
+        page.read_text() for page in (_ROOT / 'docs' / 'reference').glob('*.md')
+    )
+    documented = collections.Counter()
+    for path in re.findall(r'automodule:: (\S+)', text):
+      module = importlib.import_module(path)
+      if path != 'tff_dp':  # Only its text.
+        names = getattr(module, '__all__', ())
+        documented.update(id(getattr(module, name)) for name in names)
+      documented[id(module)] += 1
+    for path in re.findall(r'auto(?:exception|function):: (\S+)', text):
+      documented[id(pkgutil.resolve_name(path))] += 1
+    for path, value in _public_objects().items():
+      if path not in _ELSEWHERE and not path.endswith('__version__'):
+        self.assertIn(id(value), documented, path)
+        if not inspect.ismodule(value):
+          self.assertEqual(documented[id(value)], 1, path)
 
   def test_public_names_begin_with_a_sentence(self):
     wrong = [
         name
-        for name, value in build_docs.public_objects().items()
+        for name, value in _public_objects().items()
         # A constant has none of its own.
         if inspect.ismodule(value) or callable(value)
         if not _SENTENCE.match(_own_docstring(value))
@@ -121,7 +213,7 @@ class DocsLinksTest(parameterized.TestCase):
   def test_public_members_are_documented(self):
     wrong = [
         f'{name}.{member}'
-        for name, value in build_docs.public_objects().items()
+        for name, value in _public_objects().items()
         if inspect.isclass(value)
         for member, defined in inspect.getmembers(value)
         if not member.startswith('_') and _is_ours(defined)

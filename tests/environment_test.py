@@ -24,7 +24,9 @@ _INPUTS = (
 )
 _LOCKS = tuple(
     f'requirements{stack}'
-    for stack in ('', '.current', '.colab', '.flower', '.nvflare', '.cluster')
+    for stack in (
+        '', '.current', '.colab', '.flower', '.nvflare', '.cluster', '.docs'
+    )
 )
 # What comes on top of a stack, and which.
 _ON_TOP = (
@@ -33,11 +35,12 @@ _ON_TOP = (
     ('requirements.jupyter', 'requirements'),
 )
 _OTHERS = ('requirements.benchmark', 'requirements.notebooks')
-# Two have none, the third those of what it includes.
+# Two have none, the others those of what they include.
 _NO_FILES = (
     'requirements.flower.overrides',
     'requirements.nvflare.overrides',
     'requirements.cluster.overrides',
+    'requirements.docs.overrides',
 )
 # All that the script may use besides uv or Python.
 _TOOLS = tuple(

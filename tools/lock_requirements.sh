@@ -5,8 +5,8 @@
 # Resolves the three stacks, requirements.in under requirements.overrides into
 # requirements.lock and the same for requirements.current and .colab, and what
 # Flower and NVFlare need, requirements.flower and .nvflare, which have no
-# overrides, and the reference with Ray and Dask, requirements.cluster, and the set
-# of a benchmark. Further locks have only what comes on top of a stack:
+# overrides, and the reference with Ray and Dask, requirements.cluster, or with what
+# builds the site, requirements.docs, and the set of a benchmark. Further locks have only what comes on top of a stack:
 # requirements.cuda, .cuda-current and .jupyter, and .notebooks for Colab. Every
 # package has its hashes, no lock an index address. Versions that the present locks
 # have are kept where they still fit, so that a second run changes nothing;
@@ -27,7 +27,7 @@ export UV_PYTHON_DOWNLOADS=never
 resolve() {
   local name=$1 python=$2 overrides=() stack=$1
   shift 2
-  if [[ "${name}" == requirements.cluster ]]; then
+  if [[ "${name}" == requirements.@(cluster|docs) ]]; then
     stack=requirements  # Which it includes.
   fi
   if [[ -e "${stack}.overrides" ]]; then
@@ -72,6 +72,8 @@ resolve requirements 3.11 "$@"
 resolve requirements.flower 3.11 "$@"
 resolve requirements.nvflare 3.11 "$@"
 resolve requirements.cluster 3.11 "$@"
+# With a kernel of Jupyter.
+resolve requirements.docs 3.11 --override requirements.jupyter.overrides "$@"
 resolve requirements.benchmark 3.11 "$@"
 resolve_on_top requirements.cuda requirements 3.11 "$@"
 resolve_on_top requirements.jupyter requirements 3.11 "$@"

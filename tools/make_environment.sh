@@ -8,6 +8,7 @@
 #   tools/make_environment.sh flower          # .venv-flower, without TFF
 #   tools/make_environment.sh nvflare         # .venv-nvflare, without TFF
 #   tools/make_environment.sh cluster         # .venv-cluster, with Ray and Dask
+#   tools/make_environment.sh docs            # .venv-docs, with Sphinx
 #   tools/make_environment.sh current --find  # only prints its Python, if any
 #
 # Makes a folder with Python and everything in the lock, or does nothing, within
@@ -23,12 +24,12 @@ case "${1:-reference}" in
     venv=.venv-current lock=requirements.current.lock versions=(3.13 3.12)
     ;;
   colab) venv=.venv-colab lock=requirements.colab.lock versions=(3.13) ;;
-  flower | nvflare | cluster)
+  flower | nvflare | cluster | docs)
     venv=.venv-$1 lock=requirements.$1.lock versions=(3.11)
     ;;
   *)
     echo "error: no stack is called $1; there are: reference," \
-      'current, colab, flower, nvflare, cluster' >&2
+      'current, colab, flower, nvflare, cluster, docs' >&2
     exit 2
     ;;
 esac

@@ -35,6 +35,7 @@ from tff_dp.advice import offers as offers_lib
 from tff_dp.advice.offers import Setting
 from tff_dp.systems import system as system_lib
 
+__all__ = ('Setting', 'advise')
 __getattr__ = _lazy.moved(__name__)
 
 

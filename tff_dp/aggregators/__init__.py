@@ -11,4 +11,5 @@ from tff_dp import _lazy
 from tff_dp.aggregators.correlated_noise import CorrelatedNoiseFactory
 from tff_dp.aggregators.local_randomizers import LocalRandomizerFactory
 
+__all__ = ('CorrelatedNoiseFactory', 'LocalRandomizerFactory')
 __getattr__ = _lazy.moved(__name__)

@@ -19,4 +19,13 @@ from tff_dp.execution.in_process import create_sync_in_process_context
 # Early, because the number is fixed once TensorFlow has computed anything.
 devices.allow_waiting_threads()
 
+__all__ = (
+    'devices',
+    'create_native_context',
+    'set_default_context',
+    'ClientComputationError',
+    'ComputationError',
+    'create_async_in_process_context',
+    'create_sync_in_process_context',
+)
 __getattr__ = _lazy.moved(__name__)

@@ -11,4 +11,5 @@ from tff_dp import _lazy
 from tff_dp.export.exporting import export_bundle
 from tff_dp.export.verification import verify_bundle
 
+__all__ = ('export_bundle', 'verify_bundle')
 __getattr__ = _lazy.moved(__name__)

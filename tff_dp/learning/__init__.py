@@ -19,4 +19,16 @@ from tff_dp.learning.keyed_data import client_data
 from tff_dp.learning.linear_models import build_generalized_linear_model
 from tff_dp.learning.optimizers import build_momentum
 
+__all__ = (
+    'ExponentialAverage',
+    'SuffixAverage',
+    'UniformAverage',
+    'Box',
+    'L2Ball',
+    'assign_to_keras3',
+    'functional_model_from_keras3',
+    'client_data',
+    'build_generalized_linear_model',
+    'build_momentum',
+)
 __getattr__ = _lazy.moved(__name__)

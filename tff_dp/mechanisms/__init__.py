@@ -18,4 +18,20 @@ from tff_dp.mechanisms.tree import Tree
 from tff_dp.mechanisms.workloads import Cooldown
 from tff_dp.mechanisms.workloads import Workload
 
+__all__ = (
+    'randomizers',
+    'AdaptiveClipping',
+    'build',
+    'best',
+    'compare',
+    'BandedInverse',
+    'Blt',
+    'Banded',
+    'Toeplitz',
+    'Independent',
+    'HonakerTree',
+    'Tree',
+    'Cooldown',
+    'Workload',
+)
 __getattr__ = _lazy.moved(__name__)

@@ -12,4 +12,5 @@ from tff_dp.participation.sampling import OncePerTree
 from tff_dp.participation.sampling import ShuffledEpochs
 from tff_dp.participation.sampling import UniformSampling
 
+__all__ = ('MinSeparation', 'OncePerTree', 'ShuffledEpochs', 'UniformSampling')
 __getattr__ = _lazy.moved(__name__)

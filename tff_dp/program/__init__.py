@@ -14,4 +14,5 @@ from tff_dp.program.loop import Loop
 from tff_dp.program.protocol_source import ProtocolSource
 from tff_dp.program.training import train
 
+__all__ = ('certify', 'read_model', 'Loop', 'ProtocolSource', 'train')
 __getattr__ = _lazy.moved(__name__)

@@ -6,4 +6,5 @@
 from tff_dp import _lazy
 from tff_dp.execution.cluster.context import create_cluster_context
 
+__all__ = ('create_cluster_context',)
 __getattr__ = _lazy.moved(__name__)

@@ -69,7 +69,7 @@ def build_dp_ftrl(
     cooldown: Fall of the learning rate in the last rounds of the plan: round t
       takes `server_learning_rate` times the factor of the cooldown. With `l1`
       or `constraint` the factor weighs the whole loss of the round.
-    l1: Weight of |theta|_1 per round, which gives exact zeros.
+    l1: Weight of `|theta|_1` per round, which gives exact zeros.
     constraint: Set in which the model has to stay. The initial model is
       projected into it.
     server_optimizer: Any TFF optimizer. It replaces the arguments from

@@ -63,9 +63,9 @@ def build_least_squares(
       of one sample can have. So a client has at most the influence of one
       sample.
     num_features: Number of features p.
-    feature_norm_bound: Declared bound R on |x|. The bound on |y| is 1.
+    feature_norm_bound: Declared bound R on `|x|`. The bound on `|y|` is 1.
     server_learning_rate: Learning rate eta = 1 / lambda, where lambda / 2
-      |theta|^2 is added to the sum over rounds of the *mean* client's loss.
+      `|theta|^2` is added to the sum over rounds of the *mean* client's loss.
     constraint: `None`, or the ball in which the model has to stay.
     averaging: Average of the models to keep in addition to the last one.
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.

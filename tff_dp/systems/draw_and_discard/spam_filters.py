@@ -46,11 +46,11 @@ _POOLS = 1 << 12
 class SpamFilter:
   """The rule by which returned models are refused.
 
-  | rule | refused if |
-  |---|---|
-  | any | some abs(z_l) >= threshold |
-  | fraction | the share of l with abs(z_l) >= threshold is above `bound` |
-  | norm | the mean of z_l^2 >= threshold |
+  A model is refused under the rule
+
+  * 'any', if some abs(z_l) >= threshold,
+  * 'fraction', if the share of l with abs(z_l) >= threshold is above `bound`,
+  * 'norm', if the mean of z_l^2 >= threshold.
 
   A model that is not finite is always refused.
 
