@@ -56,7 +56,6 @@ default_role = 'py:obj'
 autodoc_default_options = {
     'members': True,
     'inherited-members': 'object,str,tuple,Enum,Exception,PrivacyAccountant',
-    'show-inheritance': False,
 }
 autodoc_member_order = 'bysource'
 autodoc_typehints = 'signature'

@@ -271,9 +271,9 @@ def create_sync_in_process_context(
 
   Args:
     client_tf_devices: Devices for clients' work, as names ('GPU:0', '/gpu:1')
-      or `tf.config.LogicalDevice`s. Clients are assigned to them round-robin.
-      Default: all GPUs, or the CPU if there is none. A device that is listed
-      twice gets two workers.
+      or `tf.config.LogicalDevice` objects. Clients are assigned to them
+      round-robin. Default: all GPUs, or the CPU if there is none. A device that
+      is listed twice gets two workers.
     server_tf_device: Device of all other work. Default: the first GPU, or the
       CPU if there is none.
     max_concurrent_clients: Number of workers, which are spread over the

@@ -138,9 +138,9 @@ class Gaussian(LocalRandomizer):
 class Sphere(LocalRandomizer):
   """The one-bit randomizer of LDP-SGD: a public direction and one random sign.
 
-  With x clipped to L2 norm C: z = C x/|x| with probability 1/2 + |x|/(2 C),
-  else -C x/|x| (a fixed direction and a fair sign for x = 0). A direction v is
-  drawn uniformly from the unit sphere, and s = sign `<z, v>` is kept with
+  With x clipped to L2 norm C: z = `C x/|x|` with probability `1/2 + |x|/(2 C)`,
+  else `-C x/|x|` (a fixed direction and a fair sign for x = 0). A direction v
+  is drawn uniformly from the unit sphere, and s = sign `<z, v>` is kept with
   probability p = exp(epsilon)/(exp(epsilon) + 1), else flipped. The report is
   the seed of v and the sign. `scale * sign * v` estimates x without bias.
 
@@ -207,7 +207,7 @@ class Sphere(LocalRandomizer):
     )
 
   def variance(self, num_params: int) -> float:
-    """Returns B^2. Upper bound: the exact value is B^2 - |x|^2."""
+    """Returns B^2. Upper bound: the exact value is `B^2 - |x|^2`."""
     return self.scale(num_params) ** 2
 
   def wire_bytes(self, num_params: int) -> int:

@@ -238,9 +238,9 @@ class CyclicAllocation(_Allocation):
     them with their share of the probability.
 
     Args:
-      event: Gaussian event with noise multiplier noise_multiplier / |c|, where
-        c is the column of C with the largest norm: the effect of one report on
-        all rounds.
+      event: Gaussian event with noise multiplier `noise_multiplier / |c|`,
+        where c is the column of C with the largest norm: the effect of one
+        report on all rounds.
       num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     per_window = self.slots_per_window
