@@ -87,7 +87,14 @@ def _with_base(app, what, name, obj, options, lines):
       return
 
 
+def _search_no_changes(app, env):
+  """Leaves the changelog, which names everything, out of the search."""
+  del app
+  env.metadata['CHANGELOG']['nosearch'] = ''
+
+
 def setup(app):
+  app.connect('env-updated', _search_no_changes)
   # Before Napoleon reads the sections.
   app.connect('autodoc-process-docstring', _with_base, priority=1)
   app.connect('autodoc-process-docstring', _as_markdown, priority=2)

@@ -27,14 +27,13 @@ _SECONDS = 1800
 _WIDTHS = (1400, 400)
 # That of WCAG 2, level AA, for large text.
 _LEAST_CONTRAST = 3
-# What a reader types -> the first hit, a page.
+# What a reader types -> the first hit, one of these pages.
 _SEARCHES = {
-    'migrating': 'docs/migrating.html',
-    'Opacus': 'docs/migrating.html',
-    'min separation': 'docs/reference/participation.html',
-    'StackOverflow': 'colab/3_next_words.html',
-    'epsilon': 'docs/concepts_epsilon.html',
-    'DpFtrlPlan': 'docs/reference/dp_ftrl.html',
+    'migrating': ('docs/migrating.html',),
+    'Opacus': ('docs/migrating.html',),
+    'min separation': ('docs/reference/participation.html',),
+    'StackOverflow': ('colab/3_next_words.html', 'docs/tasks.html'),
+    'DpFtrlPlan': ('docs/reference/dp_ftrl.html',),
 }
 
 
@@ -160,11 +159,10 @@ class SiteTest(absltest.TestCase):
     self.assertEqual(found['looked'], len(pages) * len(_WIDTHS))
     self.assertEmpty(found['problems'])
     self.assertEmpty(messages)
-    first = {
-        words: hits[0].partition('#')[0].partition('?')[0] if hits else None
-        for words, hits in found['hits'].items()
-    }
-    self.assertEqual(first, _SEARCHES)
+    for words, good in _SEARCHES.items():
+      with self.subTest(words):
+        first = found['hits'][words][0]
+        self.assertIn(first.partition('#')[0].partition('?')[0], good)
 
   def test_would_see_what_is_wrong(self):
     site = pathlib.Path(self.create_tempdir().full_path)
