@@ -50,6 +50,8 @@ nb_execution_cache_path = 'build/notebooks'
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+# The first cell has commands of IPython in it.
+suppress_warnings = ['misc.highlighting_failure']
 
 # Markdown's backquotes: a link if the name is public, else code.
 default_role = 'py:obj'
