@@ -70,9 +70,14 @@ toc_object_entries_show_parents = 'hide'
 
 def _as_markdown(app, what, name, obj, options, lines):
   """Makes an indented block of a docstring code, as Markdown does."""
-  del app, what, name, obj, options
-  text = re.sub(r'^(\S.*)\n\n(?= {4})', r'\1\n\n::\n\n', '\n'.join(lines), flags=re.M)
+  del app, name, obj, options
+  text = re.sub(
+      r'^(\S.*)\n\n(?= {4})', r'\1\n\n::\n\n', '\n'.join(lines), flags=re.M
+  )
   lines[:] = text.split('\n')
+  if what in ('attribute', 'property'):
+    # Napoleon takes the words before a colon for a type.
+    lines[0] = lines[0].replace(': ', ' – ')
 
 
 def _with_base(app, what, name, obj, options, lines):
