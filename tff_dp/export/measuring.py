@@ -203,7 +203,8 @@ def _draw(initialize, next_computation, plan, seconds: float) -> _Drawn:
       for found in marked
   ):
     raise verification.Wrong(
-        'number or shapes of the marked values differ from round to round'
+        'number or shapes of the marked values differ between first rounds from'
+        ' different states'
     )
   return _Drawn(
       [np.stack(each) for each in zip(*marked)],
@@ -319,7 +320,9 @@ def _check_central(drawn: _Drawn, next_computation, plan) -> str:
       scalars.append(each)
     else:
       raise verification.Wrong(
-          f'{each.dtype} of shape {each.shape[1:]} is marked as noised'
+          f'a value of type {each.dtype} and shape {each.shape[1:]} is marked'
+          ' as noised, but only float32 vectors and scalars and the int64 digest'
+          ' can be'
       )
   found = len(vectors), len(words), len(scalars)
   expected = 1, 1, int(_is_adaptive(plan))
@@ -352,7 +355,8 @@ def _check_local(drawn: _Drawn, expected: system.Noise) -> str:
   for each in drawn.marked:
     if each.dtype != np.float32 or each.ndim != 2:
       raise verification.Wrong(
-          f'{each.dtype} of shape {each.shape[1:]} is marked as noised'
+          f'a value of type {each.dtype} and shape {each.shape[1:]} is marked'
+          ' as noised, but a report is a float32 vector'
       )
     if expected.laplace is None:
       scaled = each[:, np.newaxis] / expected.stddev

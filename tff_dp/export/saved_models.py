@@ -135,7 +135,7 @@ def _savers(graph) -> frozenset[tuple[str, str]]:
       )
   if set(functions) & set(graph.object_graph_def.concrete_functions):
     raise operations.NotAllowedError(
-        'a function that callers can use saves or restores'
+        'a function that callers can call writes or reads a file'
     )
   expressions = operations.Expressions(graph.graph_def)
   found = set()
