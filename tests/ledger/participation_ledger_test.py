@@ -224,7 +224,7 @@ class LedgerTest(parameterized.TestCase):
     check(book, population, 6)
     population[0] = 'y'
     check(book, population, 6)
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 5 was'):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 5 is'):
       book.standing(population, 5)
 
   def test_fewest_participations(self):

@@ -86,7 +86,7 @@ class ChangedTest(parameterized.TestCase):
       (dict(schema_version=0), 'schema'),
       (dict(events=[{'rounds': 10**7 + 1}]), 'rounds=10000001 is beyond'),
       (dict(events=[{'rounds': -(10**7) - 1}]), 'is beyond'),
-      (dict(delta='a\x1bb'), 'the text'),
+      (dict(delta='a\x1bb'), 'has a text'),
   )
   def test_what_is_no_file_of_events(self, changes, message):
     plan = next(iter(occasions.PLANS.values()))()

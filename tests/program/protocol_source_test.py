@@ -187,7 +187,7 @@ class SourceTest(parameterized.TestCase):
       (dict(protocol=5), 'protocol=5'),
       (
           dict(protocol=check_ins.AveragedCheckIn(8, 13)),
-          'min_num_clients=13 .*the 12 clients',
+          'min_num_clients=13 .*12, the number of clients',
       ),
   )
   def test_bad_argument_is_named(self, bad, message):

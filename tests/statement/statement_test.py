@@ -282,7 +282,7 @@ class CompletenessTest(parameterized.TestCase):
     for empty in (None, '', ' ', [], {}, math.nan):
       where[key] = empty
       with self.assertRaisesRegex(
-          _checks.PrivacyRefusedError, f'about .*{section}'
+          _checks.PrivacyRefusedError, f'values: .*{section}'
       ):
         statement.PrivacyStatement.from_json(content)
     del where[key]

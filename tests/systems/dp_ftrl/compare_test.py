@@ -234,7 +234,7 @@ class BadInputTest(parameterized.TestCase):
       ('--restart-every=0', 'at least 1'),
       ('--min-rounds-between=-1', 'not allowed with argument --min-index-gap'),
       ('--rounds-per-epoch=5', 'no value with --participation=min-separation'),
-      ('--complete-trees', 'restart_every to be given'),
+      ('--complete-trees', 'False without restart_every'),
       ('--noise-multiplier=1', 'unrecognized'),
   )
   def test_a_bad_flag_names_itself_and_ends_with_2(self, flag, allowed):

@@ -266,7 +266,7 @@ class LedgerTest(parameterized.TestCase):
     bad = _data() | {'small': toy.examples(np.ones([39, _SIZE]))}
     with self.assertRaisesRegex(Exception, 'another number of records'):
       process.next_round(state, bad, ledger=ledger)
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'rewinding'):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'an earlier state'):
       process.next_round(state, _data(('large',)), ledger=ledger)
     state = process.skip_round(state)
     rest = ('large', 'default')
@@ -282,7 +282,7 @@ class LedgerTest(parameterized.TestCase):
     process = _one_pass_process()
     ledger, start = _ledger(process), process.initialize()
     state = process.next_round(start, _data(), ledger=ledger).state
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'rewinding'):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'an earlier state'):
       process.next_round(start, _data(), ledger=ledger)
     self.assertEqual(_messages(ledger), [1, 1, 1])
     # Setting a model is no way round it: blocks go on.
@@ -295,7 +295,7 @@ class LedgerTest(parameterized.TestCase):
     ledger, state = _ledger(process), process.initialize()
     for _ in range(3):
       state = process.next_round(state, _data(), ledger=ledger).state
-    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'rewinding'):
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'an earlier state'):
       process.next_round(process.initialize(), _data(), ledger=ledger)
     # Two runs are two releases.
     event = process.plan.event(member='large')

@@ -245,7 +245,7 @@ class BadArgumentsTest(parameterized.TestCase):
       (
           'exponential_needs_mu',
           dict(averaging='exponential'),
-          'strong_convexity mu with 0 < mu eta < 1',
+          'strong_convexity .* eta < 1',
       ),
       ('clip', dict(l2_norm_clip=0.0), 'l2_norm_clip=0.0'),
       ('rounds', dict(num_rounds=0), 'num_rounds=0'),
