@@ -18,6 +18,7 @@ from tasks.reproduce import command as reproduce
 from tasks.reproduce import dp_ftrl
 from tasks.reproduce import draw_and_discard
 from tasks.reproduce import isrl
+from tasks.reproduce import isrl_variants
 from tasks.reproduce import mnist_training
 from tasks.reproduce import page
 from tasks.reproduce import rows
@@ -332,6 +333,42 @@ class IsrlTest(parameterized.TestCase):
     self.assertEqual(err.count('(done before)'), 8)
     lines = lambda text: [x for x in text.splitlines() if x.startswith('| ')]
     self.assertEqual(lines(again), lines(out))
+
+
+class IsrlVariantsTest(absltest.TestCase):
+
+  def test_every_variant_and_epsilon_once_and_again_from_the_folder(self):
+    data = pathlib.Path(self.create_tempdir()) / 'heart_disease_uci.csv'
+    table_of_heart = silo_tables.heart_table(silo_tables.patients((20,) * 4))
+    folder = pathlib.Path(self.create_tempdir())
+    built = self.enterContext(mock.patch.object(isrl_variants, 'build'))
+    self.enterContext(mock.patch.object(isrl_variants.engine, 'start'))
+    self.enterContext(
+        mock.patch.object(
+            isrl_variants.heart.silo_data,
+            'load',
+            lambda source, path: table_of_heart,
+        )
+    )
+    train = self.enterContext(
+        mock.patch.object(
+            isrl_variants,
+            '_train',
+            side_effect=lambda process, split: np.zeros(
+                split.test.features.shape[1]
+            ),
+        )
+    )
+    for seeds, trained in ((1, 9), (2, 18), (2, 18)):
+      found = isrl_variants.run(_run(folder, seeds=seeds, data=str(data)))
+      self.assertEqual(train.call_count, trained)
+    self.assertLen({call.args[1:3] for call in built.call_args_list}, 9)
+    errors = [line for line in found.lines if 'error' in line.what]
+    # A score of 0 is wrong either way.
+    self.assertEqual([line.ours for line in errors], [1.0] * 9)
+    self.assertEqual([line.spread for line in errors], [0.0] * 9)
+    shuffled = [line.ours for line in found.lines if 'shuffled' in line.what]
+    self.assertEqual(shuffled, [1.0] * 3)
 
 
 class SmallTrainingTest(absltest.TestCase):
