@@ -60,7 +60,7 @@ class ModelTest(parameterized.TestCase):
       _Convolution(**arguments)
 
   def test_nothing_left_is_refused(self):
-    with self.assertRaisesRegex(_checks.ArgumentError, 'less than the 5 pixels'):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'fits into 5 x 5 pixels'):
       mnist_model.Architecture.of_table_2(
           paddings=('valid', 'valid'), pool_stride=2
       )
